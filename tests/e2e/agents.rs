@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use rlm_tests::Rlm;
-use rlm_tests::agent::Taken;
+use rlm_tests::agent::MessageState;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ fn every_agent_makes_the_planned_iterations() {
             &ended.stdout,
             &["agent   ", name, "(m-7)", "iteration 3 complete"],
         );
-        assert_eq!(scene.told(), [PROMPT; 3], "{agent}: {ended}");
+        assert_eq!(scene.received_messages(), [PROMPT; 3], "{agent}: {ended}");
         let sessions: Vec<_> = scene
             .agent
             .messages()
@@ -72,7 +72,7 @@ fn every_agent_makes_the_planned_iterations() {
 }
 
 #[test]
-fn s5a_s5b_every_agent_is_interrupted_when_its_turn_takes_too_long_or_it_is_silent() {
+fn s5a_s5b_every_agent_is_interrupted_at_turn_and_idle_timeouts() {
     for agent in OTHERS {
         for limit in ["--iteration-timeout", "--idle-timeout"] {
             let scene = Scene::new("@1 say ready\n@1 hang\n@2 touch done");
@@ -90,7 +90,7 @@ fn s5a_s5b_every_agent_is_interrupted_when_its_turn_takes_too_long_or_it_is_sile
 }
 
 #[test]
-fn x114a_an_agent_that_does_not_go_when_it_is_done_holds_nothing_up() {
+fn x114a_agent_that_does_not_exit_after_its_turn_delays_nothing() {
     for agent in ["codex", "acp"] {
         let scene = Scene::new("deaf eof\nturn ..\nsay well");
         let ended = scene.driven(agent, &["-n", "1"]).run(LONG).expect_code(0);
@@ -103,7 +103,7 @@ fn x114a_an_agent_that_does_not_go_when_it_is_done_holds_nothing_up() {
 }
 
 #[test]
-fn x124f_every_agent_may_what_its_run_allows() {
+fn x124f_every_agent_has_the_permissions_of_its_run() {
     // Codex runs commands in its sandbox, where it may edit. Then it requests no permission.
     for (agent, permissions, made, denied) in [
         ("codex", "ask", false, 1),
@@ -127,7 +127,7 @@ fn x124f_every_agent_may_what_its_run_allows() {
 }
 
 #[test]
-fn x107a_x107e_a_limit_is_waited_for_and_is_no_failure() {
+fn x107a_x107e_rate_limit_is_awaited_and_is_no_failure() {
     for agent in OTHERS {
         let scene = Scene::new("retry 429 3600\nturn\nsay never");
         let mut running = scene.driven(agent, &["--once", "--json"]).spawn();
@@ -143,7 +143,7 @@ fn x107a_x107e_a_limit_is_waited_for_and_is_no_failure() {
         let until = text(&wait["until"]);
         let status = scene.status();
         assert_eq!(
-            (&status["cuts"], &status["last_outcome"]),
+            (&status["unfinished_attempts"], &status["last_outcome"]),
             (&1.into(), &Value::Null)
         );
         let at = text(&status["saved_at"]);
@@ -156,7 +156,7 @@ fn x107a_x107e_a_limit_is_waited_for_and_is_no_failure() {
 }
 
 #[test]
-fn x107g_who_does_not_wait_for_limits_ends_with_a_code_of_its_own() {
+fn x107g_unawaited_rate_limit_has_its_own_exit_code() {
     let scene = Scene::new("retry 429 3600");
     let ended = scene.driven("codex", &["--once", "--wait-on-limit", "0"]);
     let ended = ended.run(LONG).expect_code(5);
@@ -165,14 +165,14 @@ fn x107g_who_does_not_wait_for_limits_ends_with_a_code_of_its_own() {
 }
 
 #[test]
-fn x109d_who_can_not_be_steered_can_be_interrupted_for_a_word() {
+fn x109d_unsteerable_agent_is_interrupted_for_steer() {
     let scene = Scene::new("say ready\nhang\nturn ..\necho");
     let mut running = scene.driven("acp", &["--once"]).spawn();
     says(&mut running, "ready");
     let said = scene.rlm(&["steer", "--now", "mind the docs"]);
     said.run(LONG).expect_code(0);
     let ended = running.wait(LONG).expect_code(0);
-    let told = scene.told();
+    let told = scene.received_messages();
     assert_eq!(told.len(), 2, "{ended}");
     assert!(told[1].contains("mind the docs"), "{told:?}");
     let sessions: Vec<_> = scene
@@ -185,7 +185,7 @@ fn x109d_who_can_not_be_steered_can_be_interrupted_for_a_word() {
 }
 
 #[test]
-fn x109a_x109b_who_can_not_be_steered_gets_a_word_behind_its_turn() {
+fn x109a_x109b_unsteerable_agent_gets_steer_after_turn() {
     let scene = Scene::new("say ready\nawait go\nturn ..\necho");
     let mut running = scene.driven("acp", &["--once"]).spawn();
     says(&mut running, "ready");
@@ -197,11 +197,15 @@ fn x109a_x109b_who_can_not_be_steered_gets_a_word_behind_its_turn() {
         &ended.stdout,
         &["steer 1: ", "seen by the agent", "iteration 1 complete"],
     );
-    assert_eq!((scene.told().len(), scene.start_count()), (2, 1), "{ended}");
+    assert_eq!(
+        (scene.received_messages().len(), scene.start_count()),
+        (2, 1),
+        "{ended}"
+    );
 }
 
 #[test]
-fn x109a_codex_takes_a_word_into_its_turn() {
+fn x109a_codex_takes_a_steer_into_its_turn() {
     let scene = Scene::new("say ready\nexpect-steer\nsay heard");
     let mut running = scene.driven("codex", &["--once"]).spawn();
     says(&mut running, "ready");
@@ -211,11 +215,14 @@ fn x109a_codex_takes_a_word_into_its_turn() {
         .expect_code(0);
     let ended = running.wait(LONG).expect_code(0);
     assert!(ended.stdout.contains("heard"), "{ended}");
-    assert_eq!(scene.agent.messages()[1].taken, Some(Taken::Folded(1)));
+    assert_eq!(
+        scene.agent.messages()[1].taken,
+        Some(MessageState::Folded(1))
+    );
 }
 
 #[test]
-fn l95a_every_agent_is_handed_its_mcp_servers() {
+fn l95a_every_agent_gets_its_mcp_servers() {
     let file = "[mcp-servers.docs]\ncommand = 'docs-mcp'\nenv = { TOKEN = '${TOKEN}' }\n";
     for agent in ["codex", "acp"] {
         let scene = Scene::new("say well");
@@ -234,7 +241,7 @@ fn l95a_every_agent_is_handed_its_mcp_servers() {
 }
 
 #[test]
-fn x117a_x117i_what_an_agent_can_not_take_is_refused_before_a_run_is_made() {
+fn x117a_x117i_unsupported_options_are_refused_before_the_run() {
     let sse = "[mcp-servers.a]\ntype = 'sse'\nurl = 'http://localhost:1/s3cret'\n";
     let cases: [(&str, &str, &[&str]); 8] = [
         (
@@ -295,7 +302,7 @@ fn x117a_x117i_what_an_agent_can_not_take_is_refused_before_a_run_is_made() {
 }
 
 #[test]
-fn s24d_the_installed_agent_is_taken_and_of_several_one_must_be_chosen() {
+fn s24d_single_installed_agent_is_used_and_several_need_a_choice() {
     let scene = Scene::new("echo");
     let folder = scene.sandbox.path().join("programs");
     fs_err::create_dir(&folder).unwrap();
@@ -348,17 +355,17 @@ fn l97f_every_agent_has_the_environment_of_its_section() {
 }
 
 #[test]
-fn the_program_of_an_acp_agent_may_stand_in_the_file() {
+fn settings_file_sets_the_program_of_an_acp_agent() {
     let scene = Scene::new("echo");
     let file = format!("agent = 'acp'\n[acp]\nprogram = ['{FAKE_AGENT}', '--acp']\n");
     fs_err::write(scene.file("rlm.toml"), file).unwrap();
     let run = scene.talking(&["run", "-p", PROMPT, "--once"]);
     run.run(LONG).expect_code(0);
-    assert_eq!(scene.told(), [PROMPT]);
+    assert_eq!(scene.received_messages(), [PROMPT]);
 }
 
 #[test]
-fn every_agent_goes_on_in_its_session_after_a_crash() {
+fn every_agent_continues_its_session_after_a_crash() {
     for agent in OTHERS {
         let scene = Scene::new("@1 say ready\n@1 hang\n@2 recall");
         let run = ["-n", "1", "--session", "continue"];
@@ -369,7 +376,7 @@ fn every_agent_goes_on_in_its_session_after_a_crash() {
         let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
         assert!(ended.stdout.contains(", in session "), "{agent}: {ended}");
         assert!(ended.stdout.contains(PROMPT), "{agent} remembers: {ended}");
-        let told = scene.told();
+        let told = scene.received_messages();
         assert!(
             !told[1].contains(PROMPT),
             "{agent} gets no message twice: {told:?}"

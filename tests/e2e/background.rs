@@ -76,7 +76,7 @@ const JUDGE: [&str; 6] = [
 ];
 
 #[test]
-fn x105g_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
+fn x105g_background_tasks_finish_before_checks() {
     let scene = Scene::new("");
     let ended = run(&scene, "sleep 1; touch whole; tasks ''", &JUDGE);
     let ended = ended.run(LONG).expect_code(0);
@@ -88,7 +88,7 @@ fn x105g_what_the_agent_has_in_the_background_is_done_before_it_is_judged() {
 }
 
 #[test]
-fn x114b_a_turn_that_the_agent_begins_by_itself_takes_its_time_and_is_shown() {
+fn x114b_turn_started_by_the_agent_is_awaited_and_shown() {
     let scene = Scene::new("");
     // The turn takes longer than the limit for a task.
     let task = "look; sleep 3; touch whole; words 'I looked.'; good";
@@ -104,7 +104,7 @@ fn x114b_a_turn_that_the_agent_begins_by_itself_takes_its_time_and_is_shown() {
 }
 
 #[test]
-fn x114b_the_end_of_a_turn_that_the_agent_began_by_itself_does_not_undo_the_one_before() {
+fn x114b_end_of_turn_started_by_the_agent_keeps_previous_result() {
     let scene = Scene::new("");
     let ended = run(&scene, "look; touch whole; bad", &JUDGE);
     let ended = ended.run(LONG).expect_code(0);
@@ -114,7 +114,7 @@ fn x114b_the_end_of_a_turn_that_the_agent_began_by_itself_does_not_undo_the_one_
 }
 
 #[test]
-fn x105g_a_promise_that_follows_from_the_background_counts() {
+fn x105g_completion_promise_after_background_task_counts() {
     let scene = Scene::new("");
     let task = "look; words '<promise>DONE</promise>'; good";
     let ended = run(&scene, task, &["-n", "1", "--completion-promise", "DONE"]);
@@ -126,7 +126,7 @@ fn x105g_a_promise_that_follows_from_the_background_counts() {
 }
 
 #[test]
-fn x114c_tasks_of_which_nothing_comes_are_given_up() {
+fn x114c_silent_background_tasks_are_given_up() {
     let scene = Scene::new("");
     let patience = ["--background-wait", "1s", "-n", "1"];
     let ended = run(&scene, "touch going", &patience);
@@ -137,7 +137,7 @@ fn x114c_tasks_of_which_nothing_comes_are_given_up() {
 }
 
 #[test]
-fn x114d_a_signal_while_the_background_is_waited_for_stops_at_once_and_judges_nothing() {
+fn x114d_signal_during_background_wait_stops_without_checks() {
     let scene = Scene::new("");
     let judge = ["-n", "2", "--until", "touch judged; false"];
     let running = waiting(&scene, "touch going", &judge);
@@ -151,7 +151,7 @@ fn x114d_a_signal_while_the_background_is_waited_for_stops_at_once_and_judges_no
 }
 
 #[test]
-fn s19d_status_names_a_background_task_and_an_interrupt_ends_the_wait() {
+fn s19d_status_names_background_task_and_interrupt_ends_the_wait() {
     let scene = Scene::new("");
     let running = waiting(
         &scene,
@@ -172,7 +172,7 @@ fn s19d_status_names_a_background_task_and_an_interrupt_ends_the_wait() {
 }
 
 #[test]
-fn x109a_a_steer_while_the_background_is_waited_for_reaches_the_agent_at_once() {
+fn x109a_steer_during_background_wait_reaches_the_agent_at_once() {
     let scene = Scene::new("");
     let task = "if test -f going; then tasks ''; fi; touch going";
     let running = waiting(&scene, task, &["-n", "1", "--background-wait", "1h"]);

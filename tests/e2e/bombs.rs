@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::LONG;
 use crate::RLM;
-use crate::moving_bad::{archive, pack, replaced, stopped, unpack};
 use crate::scene::Scene;
+use crate::transfer_hostile::{archive, pack, replaced, stopped, unpack};
 
 /// The memory limit of each command: 200 MB, in KiB.
 const MOST_KIB: u64 = 200_000;
@@ -36,7 +36,7 @@ fn has_python() -> bool {
 }
 
 #[test]
-fn w6_an_archive_whose_prompt_is_a_bomb_is_refused_before_it_is_unpacked() {
+fn w6_archive_with_oversized_prompt_is_refused_before_unpacking() {
     if !has_python() {
         return println!("skipped: no python3 to measure the memory with");
     }
@@ -86,7 +86,7 @@ fn w6_an_archive_whose_prompt_is_a_bomb_is_refused_before_it_is_unpacked() {
 }
 
 #[test]
-fn w7_zeros_as_a_bundle_are_refused_before_they_are_unpacked() {
+fn w7_oversized_bundle_is_refused_before_unpacking() {
     let scene = stopped();
     let files = unpack(&fs_err::read(archive(&scene)).unwrap());
     let bundle = files.iter().position(|(name, _)| name == "git.bundle");
@@ -115,7 +115,7 @@ fn prompt_of(scene: &Scene) -> std::path::PathBuf {
 }
 
 #[test]
-fn w6_a_run_whose_files_are_bombs_is_looked_at_within_bounds() {
+fn w6_run_with_oversized_files_is_read_within_limits() {
     if !has_python() {
         return println!("skipped: no python3 to measure the memory with");
     }
@@ -191,7 +191,7 @@ fn w11_a_name_alone_hides_no_file_from_a_commit() {
 }
 
 #[test]
-fn w11_what_rlm_has_begun_to_write_is_in_no_commit() {
+fn w11_files_written_by_rlm_are_in_no_commit() {
     let scene = stopped();
     let packed = fs_err::read(archive(&scene)).unwrap();
     let id = "0123456789abcdef0123456789abcdef";

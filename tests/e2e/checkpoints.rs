@@ -78,7 +78,7 @@ fn listed(scene: &Scene) -> Value {
 }
 
 fn outcomes(list: &Value) -> Vec<String> {
-    let rows = list["progress"].as_array().unwrap().iter();
+    let rows = list["attempts"].as_array().unwrap().iter();
     rows.map(|row| {
         let (iteration, attempt) = (&row["iteration"], &row["attempt"]);
         format!("{iteration}.{attempt} {}", text(&row["outcome"]))
@@ -87,17 +87,20 @@ fn outcomes(list: &Value) -> Vec<String> {
 }
 
 #[test]
-fn attempts_and_phases_are_listed_with_their_saves_and_looking_changes_nothing() {
+fn list_shows_attempts_phases_and_saves_and_changes_nothing() {
     let scene = stopped();
     let before = files(&scene.file(".rlm"));
     let list = listed(&scene);
-    assert_eq!(outcomes(&list), ["1.1 complete", "2.1 failed", "3.1 cut"]);
     assert_eq!(
-        text(&list["progress"][1]["why"]),
+        outcomes(&list),
+        ["1.1 complete", "2.1 failed", "3.1 unfinished"]
+    );
+    assert_eq!(
+        text(&list["attempts"][1]["reason"]),
         "the agent ended: exit status 3"
     );
-    assert_eq!(text(&list["progress"][2]["why"]), "the run was stopped");
-    let expected = [("health", "sound"), ("state", "stopped")];
+    assert_eq!(text(&list["attempts"][2]["reason"]), "the run was stopped");
+    let expected = [("health", "valid"), ("state", "stopped")];
     for (key, value) in expected {
         assert_eq!(list[key], value, "{list}");
     }
@@ -105,7 +108,7 @@ fn attempts_and_phases_are_listed_with_their_saves_and_looking_changes_nothing()
     for (key, value) in expected {
         assert_eq!(list[key], value, "{list}");
     }
-    let saves = list["progress"].as_array().unwrap().iter();
+    let saves = list["attempts"].as_array().unwrap().iter();
     let saves: Vec<u64> = saves.map(|row| row["save"].as_u64().unwrap()).collect();
     assert!(saves.is_sorted(), "{saves:?}");
     let run = scene.run_id();
@@ -119,7 +122,7 @@ fn attempts_and_phases_are_listed_with_their_saves_and_looking_changes_nothing()
     let expected = [
         "1.1 complete",
         "2.1 failed",
-        "3.1 cut",
+        "3.1 unfinished",
         "3.2 complete",
         "4.1 complete",
     ];
@@ -136,18 +139,18 @@ fn attempts_and_phases_are_listed_with_their_saves_and_looking_changes_nothing()
     );
     let commit = scene.sandbox.git(&["rev-parse", "HEAD"]);
     assert_eq!(
-        (text(&phase["git_commit"]), &phase["head_moved"]),
+        (text(&phase["git_commit"]), &phase["commit_changed"]),
         (commit, &false.into())
     );
     scene
         .sandbox
         .git(&["commit", "-q", "--allow-empty", "-m", "more"]);
-    assert_eq!(listed(&scene)["phases"][0]["head_moved"], true);
+    assert_eq!(listed(&scene)["phases"][0]["commit_changed"], true);
     let shown = checkpoints(&scene, &["list"]).expect_code(0).stdout;
     expect_in_order(
         &shown,
         &[
-            "ended, sound",
+            "ended, valid",
             "main: iteration 1, attempt 1: complete",
             "iteration 2, attempt 1: failed: the agent ended",
             "phase main finished",
@@ -157,20 +160,20 @@ fn attempts_and_phases_are_listed_with_their_saves_and_looking_changes_nothing()
 }
 
 #[test]
-fn an_old_state_is_shown_in_full_with_the_events_that_led_to_it() {
+fn old_state_is_shown_in_full_with_its_events() {
     let scene = stopped();
     let run = scene.run_id();
     let list = listed(&scene);
     let at = checkpoints(&scene, &["show", &run, "--at", "1", "--json"]).expect_code(0);
     let at = events(&at.stdout).remove(0);
-    assert_eq!(at["save"], list["progress"][0]["save"]);
-    assert_eq!(at["head"]["machine"]["last"]["iteration"], 1);
+    assert_eq!(at["save"], list["attempts"][0]["save"]);
+    assert_eq!(at["head"]["machine"]["last_iteration"]["iteration"], 1);
     assert_eq!(at["head"]["machine"]["counts"]["iterations"], 1);
     assert_eq!(at["last_events"][0]["what"], "started");
-    let save = list["progress"][1]["save"].to_string();
+    let save = list["attempts"][1]["save"].to_string();
     let of_save = checkpoints(&scene, &["show", &run, "--save", &save, "--json"]).expect_code(0);
     let of_save = events(&of_save.stdout).remove(0);
-    assert_eq!(of_save["head"]["machine"]["last"]["iteration"], 2);
+    assert_eq!(of_save["head"]["machine"]["last_iteration"]["iteration"], 2);
     let shown = checkpoints(&scene, &["show", &run]).expect_code(0).stdout;
     let iteration = "\"iteration\": 3";
     expect_in_order(
@@ -199,7 +202,10 @@ fn a_live_run_is_listed_and_verified_while_it_saves() {
         (&list["locked"], &list["state"]),
         (&true.into(), &"running".into())
     );
-    assert_eq!(outcomes(&list), ["1.1 complete", "2.1 failed", "3.1 open"]);
+    assert_eq!(
+        outcomes(&list),
+        ["1.1 complete", "2.1 failed", "3.1 running"]
+    );
     let verified = checkpoints(&scene, &["verify"]).expect_code(0);
     assert!(
         verified.stdout.contains("a process works on the run"),
@@ -208,12 +214,15 @@ fn a_live_run_is_listed_and_verified_while_it_saves() {
     crash(running);
     scene.wait_until_nothing_is_alive();
     let list = listed(&scene);
-    assert_eq!(text(&list["progress"][2]["why"]), "the loop's process died");
+    assert_eq!(
+        text(&list["attempts"][2]["reason"]),
+        "the loop's process died"
+    );
     scene.rlm(&["resume"]).run(LONG).expect_code(0);
 }
 
 #[test]
-fn a_run_that_saves_all_the_time_is_never_said_to_be_damaged() {
+fn constantly_saving_run_is_never_reported_as_damaged() {
     let scene = Scene::new("");
     let loops = [
         "run", "--sleep", "0", "-p", "x", "-n", "60", "--gate", "true", "--", "true",
@@ -231,9 +240,9 @@ fn a_run_that_saves_all_the_time_is_never_said_to_be_damaged() {
         let list = listed(&scene);
         assert_eq!(
             (&list["health"], &list["notes"]),
-            (&"sound".into(), &serde_json::json!([]))
+            (&"valid".into(), &serde_json::json!([]))
         );
-        let now = list["progress"].as_array().unwrap().len();
+        let now = list["attempts"].as_array().unwrap().len();
         assert!(now >= seen, "{list}");
         (looks, seen) = (looks + 1, now);
     }
@@ -243,11 +252,11 @@ fn a_run_that_saves_all_the_time_is_never_said_to_be_damaged() {
 }
 
 #[test]
-fn damage_is_located_and_what_is_safe_next_is_what_happens_then() {
+fn damage_is_located_and_the_hint_is_safe() {
     let scene = stopped();
     let run = scene.run_id();
     let ended = checkpoints(&scene, &["verify", &run]).expect_code(0);
-    expect_in_order(&ended.stdout, &["sound", ": sound", "it is safe to resume"]);
+    expect_in_order(&ended.stdout, &["valid", ": valid", "it is safe to resume"]);
     let path = journal(&scene);
     damage(&path, |bytes| middle(bytes));
     let before = files(&scene.file(".rlm"));
@@ -292,7 +301,7 @@ fn damage_is_located_and_what_is_safe_next_is_what_happens_then() {
 }
 
 #[test]
-fn a_torn_tail_is_sound_and_said_to_cost_nothing() {
+fn torn_tail_is_reported_as_harmless() {
     let scene = stopped();
     let path = journal(&scene);
     damage(&path, |bytes| {
@@ -303,7 +312,7 @@ fn a_torn_tail_is_sound_and_said_to_cost_nothing() {
     expect_in_order(
         &ended.stdout,
         &[
-            "sound\n",
+            "valid\n",
             "bytes of an incomplete save",
             "nothing is lost",
             "safe to resume",
@@ -312,7 +321,7 @@ fn a_torn_tail_is_sound_and_said_to_cost_nothing() {
 }
 
 #[test]
-fn c64a_c64c_a_newer_format_is_named_with_both_versions_and_hides_no_other_run() {
+fn c64a_c64c_newer_format_names_both_versions_and_hides_no_run() {
     let scene = stopped();
     let mut bytes = fs_err::read(journal(&scene)).unwrap();
     let bad = scene.file(".rlm/runs/newer");
@@ -325,7 +334,7 @@ fn c64a_c64c_a_newer_format_is_named_with_both_versions_and_hides_no_other_run()
     expect_in_order(
         &ended.stdout,
         &[
-            "sound\n",
+            "valid\n",
             "newer  damaged",
             "version 2",
             "up to 1",
@@ -335,7 +344,7 @@ fn c64a_c64c_a_newer_format_is_named_with_both_versions_and_hides_no_other_run()
     let ended = checkpoints(&scene, &["list"]).expect_code(0);
     expect_in_order(
         &ended.stdout,
-        &["stopped, sound", "newer  damaged, unreadable", "version 2"],
+        &["stopped, valid", "newer  damaged, unreadable", "version 2"],
     );
     checkpoints(&scene, &["list", "newer"]).expect_code(1);
     let ended = checkpoints(&scene, &["show", "newer"]).expect_code(1);
@@ -351,7 +360,7 @@ fn s21b_s21c_times_and_ages_do_not_depend_on_the_zone() {
             .rlm(&["checkpoints", "list", "--json"])
             .env("TZ", zone);
         let list = events(&list.run(LONG).expect_code(0).stdout).remove(0);
-        for (row, same) in [0, 1, 2].map(|at| (&list["progress"][at], &here["progress"][at])) {
+        for (row, same) in [0, 1, 2].map(|at| (&list["attempts"][at], &here["attempts"][at])) {
             assert_eq!((&row["at"], &row["save"]), (&same["at"], &same["save"]));
             assert!(row["age_s"].as_u64().unwrap() < 600, "{row}");
             assert!(text(&row["at"]).ends_with('Z'), "{row}");
@@ -360,7 +369,7 @@ fn s21b_s21c_times_and_ages_do_not_depend_on_the_zone() {
 }
 
 #[test]
-fn what_is_no_run_is_refused_with_a_word_and_nothing_is_made() {
+fn invalid_run_is_refused_and_nothing_is_created() {
     let scene = Scene::new("print turn");
     let huge = "x".repeat(100_000);
     for command in ["list", "show", "verify"] {
@@ -379,7 +388,7 @@ fn what_is_no_run_is_refused_with_a_word_and_nothing_is_made() {
 }
 
 #[test]
-fn what_cannot_be_read_is_listed_with_the_reason() {
+fn unreadable_run_is_listed_with_reason() {
     let scene = stopped();
     let (run, folder, journal) = (scene.run_id(), folder(&scene), journal(&scene));
     let pipe = |path: PathBuf| {
@@ -401,7 +410,7 @@ fn what_cannot_be_read_is_listed_with_the_reason() {
     fs_err::create_dir(runs.join("f-empty")).unwrap();
     let ended = checkpoints(&scene, &["list"]).expect_code(0);
     let expected = [
-        "stopped, sound",
+        "stopped, valid",
         // It has a copy of the same state, and so the same time of last activity.
         "c-pipe",
         "LOCK",
@@ -418,7 +427,7 @@ fn what_cannot_be_read_is_listed_with_the_reason() {
     expect_in_order(&ended.stdout, &expected);
     let ended = checkpoints(&scene, &["verify"]).expect_code(1);
     let expected = [
-        "sound",
+        "valid",
         "c-pipe  unreadable",
         "LOCK",
         "a-pipe  unreadable",
@@ -428,7 +437,7 @@ fn what_cannot_be_read_is_listed_with_the_reason() {
         "d-link  unreadable",
         "e-open  unreadable",
         "chmod go-w",
-        "f-empty  sound",
+        "f-empty  valid",
         "nothing was saved yet",
     ];
     expect_in_order(&ended.stdout, &expected);
@@ -436,7 +445,7 @@ fn what_cannot_be_read_is_listed_with_the_reason() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_verified_and_one_of_another_user_is_named() {
+fn read_only_store_is_verified_and_foreign_owner_is_named() {
     let scene = stopped();
     let (run, folder) = (scene.run_id(), folder(&scene));
     let mode = |mode| {
@@ -463,7 +472,7 @@ fn a_directory_that_cannot_be_written_is_verified_and_one_of_another_user_is_nam
 }
 
 #[test]
-fn what_was_discarded_is_listed_as_that_and_not_shown_as_if_it_counted() {
+fn discarded_attempts_are_listed_as_discarded() {
     let scene = stopped();
     let run = scene.run_id();
     scene
@@ -471,7 +480,7 @@ fn what_was_discarded_is_listed_as_that_and_not_shown_as_if_it_counted() {
         .run(LONG)
         .expect_code(0);
     let list = listed(&scene);
-    let rows = list["progress"].as_array().unwrap();
+    let rows = list["attempts"].as_array().unwrap();
     let discarded: Vec<_> = rows
         .iter()
         .map(|row| row["discarded"].as_bool().unwrap())

@@ -13,7 +13,7 @@ fn promising(script: &str, arguments: &[&str]) -> (Scene, rlm_tests::Ended) {
 }
 
 #[test]
-fn x105a_x105b_a_promise_starts_the_check_and_only_the_check_is_done() {
+fn x105a_x105b_completion_promise_starts_the_check_and_the_check_decides() {
     let script = format!("run echo work\n@2.. say It works. {PROMISE}\n@3 touch done\nturn");
     let script = script.replace("@3 touch done\n", "") + "\n";
     let script = format!("@3 touch done\n{script}");
@@ -32,7 +32,7 @@ fn x105a_x105b_a_promise_starts_the_check_and_only_the_check_is_done() {
         "the check runs only after a promise: {ended}"
     );
     assert_eq!(scene.start_count(), 3);
-    let told = scene.told();
+    let told = scene.received_messages();
     assert!(
         told[2].contains("not yet"),
         "the output of the check is in the next prompt: {}",
@@ -52,7 +52,7 @@ fn x105a_x105b_a_promise_starts_the_check_and_only_the_check_is_done() {
 }
 
 #[test]
-fn x105c_a_promise_without_a_check_is_a_claim() {
+fn x105c_completion_promise_without_check_finishes_the_run() {
     let script = format!("run echo work\nsay {PROMISE}\nturn");
     let (_, ended) = promising(&script, &[]);
     let ended = ended.expect_code(0);
@@ -60,11 +60,11 @@ fn x105c_a_promise_without_a_check_is_a_claim() {
     assert!(last.contains("the agent promises it"), "{ended}");
     let (_, ended) = promising(&script, &["--json"]);
     let events = events(&ended.expect_code(0).stdout);
-    assert_eq!(events.last().unwrap()["evidence"], "claim", "{events:?}");
+    assert_eq!(events.last().unwrap()["evidence"], "promise", "{events:?}");
 }
 
 #[test]
-fn x105d_x105e_turns_without_any_work_are_told_and_three_are_stuck() {
+fn x105d_x105e_turns_without_progress_are_reported_and_three_are_stuck() {
     let scene = Scene::new("say I thought about it");
     let ended = scene
         .claude(&["-n", "9", "--until", "false"])
@@ -93,7 +93,7 @@ fn x105d_x105e_turns_without_any_work_are_told_and_three_are_stuck() {
 }
 
 #[test]
-fn x105f_a_limit_at_the_same_time_wins() {
+fn x105f_simultaneous_limit_wins_over_no_progress() {
     let scene = Scene::new("say I thought about it");
     scene
         .claude(&["-n", "3", "--until", "false"])
@@ -102,7 +102,7 @@ fn x105f_a_limit_at_the_same_time_wins() {
 }
 
 #[test]
-fn x106a_x106b_x106c_x106d_only_the_end_of_the_last_message_is_a_promise() {
+fn x106a_x106b_x106c_x106d_only_end_of_last_message_is_a_promise() {
     let quoted = [
         format!("tool Bash cat\ntool-end {PROMISE}\nsay still at it"),
         format!("run echo '{PROMISE}'\nsay still at it"),

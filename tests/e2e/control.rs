@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rlm_tests::agent::Taken;
+use rlm_tests::agent::MessageState;
 use rlm_tests::{Ended, Rlm, Running, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -51,7 +51,7 @@ pub(crate) fn quick(rlm: Rlm<'_>) -> Ended {
 }
 
 #[test]
-fn j49a_j49b_an_interrupt_reaches_only_the_run_that_is_named() {
+fn j49a_j49b_interrupt_reaches_only_the_named_run() {
     let (one, other) = (Scene::new(TALKS), Scene::new(TALKS));
     let (first, second) = (talks(&one), talks(&other));
     let (name, place) = (one.run_id(), one.sandbox.repo().display().to_string());
@@ -78,7 +78,7 @@ fn j49a_j49b_an_interrupt_reaches_only_the_run_that_is_named() {
 }
 
 #[test]
-fn j49b_an_unknown_run_is_not_reached() {
+fn j49b_interrupt_of_unknown_run_fails() {
     let scene = Scene::new("print once");
     for arguments in [
         &["interrupt"][..],
@@ -96,7 +96,7 @@ fn j49b_an_unknown_run_is_not_reached() {
 }
 
 #[test]
-fn an_interrupt_of_an_agent_that_can_not_be_interrupted_says_what_to_do() {
+fn interrupt_of_uninterruptible_agent_gives_a_hint() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     let refused = quick(scene.rlm(&["interrupt"])).expect_code(1);
@@ -106,7 +106,7 @@ fn an_interrupt_of_an_agent_that_can_not_be_interrupted_says_what_to_do() {
 }
 
 #[test]
-fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why() {
+fn c75a_c75b_c75c_pause_from_another_shell_acts_at_boundary_with_reason() {
     let scene = Scene::new("print turn {start}\n@1 await go");
     let mut running = scene.run(&["-n", "2"]).spawn();
     says(&mut running, "turn 1");
@@ -120,7 +120,7 @@ fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why(
     ];
     let told = events(&quick(scene.rlm(&pause)).expect_code(0).stdout);
     assert_eq!(told.len(), 1);
-    assert_eq!(told[0]["answer"], "recorded");
+    assert_eq!(told[0]["response"], "recorded");
     let status = scene.status();
     assert_eq!(
         (&status["state"], &status["pause_reason"]),
@@ -165,7 +165,7 @@ fn c75a_c75b_c75c_a_pause_from_another_shell_comes_at_the_boundary_and_says_why(
 }
 
 #[test]
-fn c75e_a_pause_that_has_not_come_yet_is_taken_back_by_resume() {
+fn c75e_resume_cancels_a_requested_pause() {
     let scene = Scene::new("print turn {start}\n@1 await go");
     let mut running = scene.run(&["-n", "2"]).spawn();
     says(&mut running, "turn 1");
@@ -199,7 +199,7 @@ fn c56c_c75d_a_signal_while_it_is_paused_acts_at_once() {
 }
 
 #[test]
-fn c76a_the_holder_of_a_run_is_known_by_the_lock() {
+fn c76a_lock_identifies_the_process_of_a_run() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     let holder = scene.file(".rlm/holder.json");
@@ -208,7 +208,7 @@ fn c76a_the_holder_of_a_run_is_known_by_the_lock() {
     written["process"]["pid"] = 999_999.into();
     fs_err::write(&holder, written.to_string()).unwrap();
     let listed = events(&quick(scene.rlm(&["ps", "--json"])).stdout);
-    assert_eq!((listed.len(), &listed[0]["answers"]), (1, &true.into()));
+    assert_eq!((listed.len(), &listed[0]["responds"]), (1, &true.into()));
     quick(scene.rlm(&["stop"])).expect_code(0);
     running.wait(LONG).expect_code(7);
     // The pid of a live process: the run is dead anyway.
@@ -220,7 +220,7 @@ fn c76a_the_holder_of_a_run_is_known_by_the_lock() {
 }
 
 #[test]
-fn x109a_a_steer_from_another_shell_is_recorded_delivered_and_seen() {
+fn x109a_steer_from_another_shell_is_recorded_delivered_and_seen() {
     let scene = Scene::new("say ready\ntool Bash make\nexpect-steer\ntool-end made\nsay so\nturn");
     let running = talks(&scene);
     let run = scene.run_id();
@@ -230,21 +230,24 @@ fn x109a_a_steer_from_another_shell_is_recorded_delivered_and_seen() {
         &["steer 1: recorded", "delivered", "seen by the agent"],
     );
     let message = scene.wait_until_told("use tabs, not spaces");
-    assert_eq!(message.taken, Some(Taken::Folded(1)));
+    assert_eq!(message.taken, Some(MessageState::Folded(1)));
     running.wait(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 1);
 }
 
 #[test]
-fn x109d_a_steer_now_from_another_shell_interrupts_and_goes_on_in_the_same_session() {
+fn x109d_steer_now_from_another_shell_interrupts_and_keeps_the_session() {
     let scene = Scene::new("say ready\nhang\nturn\nsay turned\nturn");
     let running = talks(&scene);
     let told = scene
         .rlm(&["steer", "--now", "--json", "-"])
         .input("go the other way\n");
     let told = events(&quick(told).expect_code(0).stdout);
-    let answers: Vec<&str> = told.iter().filter_map(|it| it["answer"].as_str()).collect();
-    assert_eq!(answers, ["recorded", "delivered", "in_effect"]);
+    let answers: Vec<&str> = told
+        .iter()
+        .filter_map(|it| it["response"].as_str())
+        .collect();
+    assert_eq!(answers, ["recorded", "delivered", "applied"]);
     assert_eq!(told[0]["steer"], 1);
     running.wait(LONG).expect_code(0);
     let messages = scene.agent.messages();
@@ -255,7 +258,7 @@ fn x109d_a_steer_now_from_another_shell_interrupts_and_goes_on_in_the_same_sessi
 }
 
 #[test]
-fn x109c_a_steer_that_was_recorded_survives_the_death_of_the_run_and_is_told_once() {
+fn x109c_recorded_steer_survives_a_crash_and_is_delivered_once() {
     let scene = Scene::new("print ready\n@1 hang\nprint done");
     let running = scene.ready(&["-n", "2"]);
     let told = quick(scene.rlm(&["steer", "use tabs, not spaces"])).expect_code(0);
@@ -272,7 +275,7 @@ fn x109c_a_steer_that_was_recorded_survives_the_death_of_the_run_and_is_told_onc
 }
 
 #[test]
-fn a_steer_says_something_to_a_run_that_is_meant() {
+fn steer_reaches_the_named_run() {
     let scene = Scene::new("print ready\nhang");
     let _running = scene.ready(&["--once"]);
     let run = scene.run_id();
@@ -297,7 +300,7 @@ fn a_steer_says_something_to_a_run_that_is_meant() {
 }
 
 #[test]
-fn x118f_the_socket_is_private_and_goes_with_the_run() {
+fn x118f_socket_is_private_and_removed_with_the_run() {
     let scene = Scene::new("print ready\n@1 hang");
     let running = scene.ready(&["-n", "1"]);
     let path = socket(&scene);
@@ -316,7 +319,7 @@ fn x118f_the_socket_is_private_and_goes_with_the_run() {
 }
 
 #[test]
-fn project_with_a_long_path_is_reached_and_nothing_is_left_behind() {
+fn socket_works_below_a_long_path_and_leaves_no_file() {
     let scene = Scene::new("print ready\nhang");
     let deep = scene.file(&"a-long-name-of-a-folder/".repeat(6));
     fs_err::create_dir_all(&deep).unwrap();
@@ -336,7 +339,7 @@ fn project_with_a_long_path_is_reached_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn x128b_the_socket_is_there_again_after_the_next_save() {
+fn x128b_next_save_recreates_the_control_socket() {
     let scene =
         Scene::new("print turn {start}\n@1 await go-1\n@2 await go-2\n@3 await go-3\n@4 hang");
     let mut running = scene.run(&["-n", "9"]).spawn();
@@ -363,7 +366,7 @@ fn x128b_the_socket_is_there_again_after_the_next_save() {
 
 /// This happens if an agent deletes the directory and then works for an hour.
 #[test]
-fn x128b_a_run_that_saves_nothing_is_reached_again_too() {
+fn x128b_run_without_saves_recreates_its_control_socket() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     let run = scene.run_id();
@@ -383,11 +386,11 @@ fn x128b_a_run_that_saves_nothing_is_reached_again_too() {
 }
 
 #[test]
-fn what_strangers_send_is_answered_and_harms_nothing() {
+fn hostile_requests_are_answered_and_harmless() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     let path = socket(&scene);
-    let answer = |line: &str| ask(&path, line)[0]["answer"].clone();
+    let answer = |line: &str| ask(&path, line)[0]["response"].clone();
     assert_eq!(answer("{\"v\":1,\"request\":\"forward\"}\n"), "unsupported");
     assert_eq!(
         answer("{\"v\":1,\"request\":\"set\",\"key\":\"n\"}\n"),
@@ -401,7 +404,7 @@ fn what_strangers_send_is_answered_and_harms_nothing() {
         .collect();
     let status = "{\"v\":1,\"request\":\"status\"}\n";
     let told = ask(&path, status);
-    assert_eq!(told[0]["answer"], "status");
+    assert_eq!(told[0]["response"], "status");
     drop(silent);
     let told = &told[0];
     assert_eq!(told["run"], scene.run_id());

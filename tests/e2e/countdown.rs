@@ -58,7 +58,7 @@ fn j41a_j41c_a_stop_names_the_agent_and_its_pid() {
 }
 
 #[test]
-fn j41a_a_stop_names_the_gate() {
+fn j41a_stop_names_the_required_check() {
     let scene = Scene::new("print turn {start}");
     let gates = ["--once", "--gate", "true", "--gate", &hangs(&scene)];
     let running = scene.run(&gates).env(BOUND.0, BOUND.1).spawn();
@@ -181,7 +181,7 @@ fn j41a_ps_shows_what_a_stop_waits_for() {
     running.signal(Signal::TERM);
     says(&mut running, "stopping: state saved");
     let shown = scene.rlm(&["ps", "--json"]).run(LONG).expect_code(0);
-    let shown = &events(&shown.stdout)[0]["stop_waiting"];
+    let shown = &events(&shown.stdout)[0]["stop_awaits"];
     let awaited = json!({"what": "agent", "pid": pid});
     assert_eq!(shown["waits_for"], awaited, "{shown}");
     assert!(shown["left_s"].as_u64().unwrap() <= 600, "{shown}");
@@ -226,7 +226,7 @@ fn j41b_a_terminal_counts_down_in_one_row() {
 }
 
 #[test]
-fn j41d_what_hangs_is_ended_at_the_bound() {
+fn j41d_hanging_process_is_killed_at_deadline() {
     let scene = Scene::new("print turn {start}");
     let check = ["--until", &hangs(&scene)];
     let run = scene.run(&check).env("RLM_SHUTDOWN_TIMEOUT", "2s");
@@ -242,7 +242,7 @@ fn j41d_what_hangs_is_ended_at_the_bound() {
 }
 
 #[test]
-fn j41d_w20_a_save_that_hangs_is_given_up_at_the_bound() {
+fn j41d_w20_hanging_save_is_given_up_at_the_deadline() {
     let cases: [(&str, &[&str]); 3] = [
         ("2s", &["--once"]),
         ("0", &["--once"]),
@@ -268,7 +268,7 @@ fn j41d_w20_a_save_that_hangs_is_given_up_at_the_bound() {
 }
 
 #[test]
-fn j41e_programs_get_records_of_the_countdown() {
+fn j41e_countdown_is_in_json_output() {
     let scene = Scene::new(STUBBORN_TREE);
     let run = scene.run(&["--once", "--json"]).env(BOUND.0, BOUND.1);
     let running = until_ready(run);
@@ -279,7 +279,7 @@ fn j41e_programs_get_records_of_the_countdown() {
     let named =
         |name: &str| -> Vec<&Value> { all.iter().filter(|it| it["event"] == name).collect() };
     assert_eq!(named("stopping")[0]["waits_for"], awaited, "{ended}");
-    let waiting = named("stop_waiting");
+    let waiting = named("stop_progress");
     assert!(!waiting.is_empty(), "{ended}");
     assert_eq!(waiting[0]["waits_for"], awaited, "{ended}");
     let left = waiting.iter().map(|it| it["left_s"].as_u64().unwrap());

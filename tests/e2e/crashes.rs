@@ -8,7 +8,7 @@ use crate::scene::{
 use crate::{LONG, RLM};
 
 #[test]
-fn c67b_c67c_a_start_reports_the_temporary_files_of_dead_processes_that_it_removed() {
+fn c67b_c67c_start_reports_removed_temporary_files_of_dead_processes() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     crash(scene.third_iteration());
     scene.wait_until_nothing_is_alive();
@@ -70,11 +70,11 @@ fn s14a_s14b_a_crash_loses_no_complete_iteration() {
         "{:?}",
         scene.prompts()
     );
-    assert_eq!(scene.status()["cuts"], 1);
+    assert_eq!(scene.status()["unfinished_attempts"], 1);
 }
 
 #[test]
-fn a_copy_of_a_cut_run_leaves_what_the_other_started_alone() {
+fn copy_of_an_unfinished_run_spares_processes_of_the_original() {
     let scene = Scene::new("print ready\nhang");
     crash(scene.ready(&["--once"]));
     scene.wait_until_nothing_is_alive();
@@ -92,7 +92,7 @@ fn a_copy_of_a_cut_run_leaves_what_the_other_started_alone() {
 }
 
 #[test]
-fn s14c_s14d_a_new_run_names_the_one_that_could_be_resumed() {
+fn s14c_s14d_new_run_names_the_resumable_run() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     crash(scene.third_iteration());
     let other = scene.run_id();
@@ -128,7 +128,7 @@ fn s14c_s14d_a_new_run_names_the_one_that_could_be_resumed() {
 }
 
 #[test]
-fn c73a_a_crash_in_the_fourth_of_five_iterations_repeats_that_one_alone() {
+fn c73a_crash_in_fourth_of_five_iterations_repeats_only_the_fourth() {
     let scene = Scene::new("print turn {start}\n@4 print ready\n@4 hang");
     crash(scene.ready(&["-n", "5"]));
     scene.rlm(&["resume"]).run(LONG).expect_code(0);
@@ -160,7 +160,7 @@ fn c73b_a_crash_in_the_sleep_repeats_nothing() {
 }
 
 #[test]
-fn a_crash_during_the_check_does_not_cost_the_turn() {
+fn crash_during_check_keeps_the_turn() {
     let scene = Scene::new("print turn {start}");
     let check = "touch checking; while ! test -e go; do sleep 0.02; done";
     let running = scene.run(&["--until", check]).spawn();
@@ -173,7 +173,7 @@ fn a_crash_during_the_check_does_not_cost_the_turn() {
 }
 
 #[test]
-fn a_crash_during_a_gate_does_not_cost_the_turn() {
+fn crash_during_required_check_keeps_the_turn() {
     let scene = Scene::new("print turn {start}");
     let gate = "touch gating; while ! test -e go; do sleep 0.02; done";
     let running = scene.run(&["--gate", gate, "-n", "2"]).spawn();
@@ -191,7 +191,7 @@ fn a_crash_during_a_gate_does_not_cost_the_turn() {
 }
 
 #[test]
-fn x110e_crashes_in_a_row_end_the_run_and_a_person_may_go_on() {
+fn x110e_crash_streak_ends_the_run_and_a_person_can_resume_it() {
     let scene = Scene::new("print turn {start}\n@1..3 print ready\n@1..3 hang");
     crash(scene.ready(&["--once"]));
     for attempt in ["2", "3"] {
@@ -213,7 +213,7 @@ fn x110e_crashes_in_a_row_end_the_run_and_a_person_may_go_on() {
 }
 
 #[test]
-fn x110e_a_turn_that_ends_breaks_the_row_of_crashes() {
+fn x110e_completed_turn_resets_the_crash_streak() {
     let scene = Scene::new(
         "print turn {start}\n@1..2 print ready\n@1..2 hang\n@4.. print ready\n@4..5 hang",
     );
@@ -227,7 +227,7 @@ fn x110e_a_turn_that_ends_breaks_the_row_of_crashes() {
 }
 
 #[test]
-fn c76b_a_recycled_pid_hides_no_run() {
+fn c76b_reused_pid_hides_no_run() {
     let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
     crash(scene.ready(&["--once"]));
     scene.wait_until_nothing_is_alive();
@@ -256,7 +256,7 @@ fn c76b_a_recycled_pid_hides_no_run() {
 }
 
 #[test]
-fn what_was_said_before_a_crash_is_in_the_transcript() {
+fn output_before_crash_is_in_transcript() {
     let scene = Scene::new("print half a thought\nprint ready\nhang");
     let mut running = scene.ready(&["--once"]);
     running.until("flush", LONG, |_| {

@@ -161,7 +161,7 @@ fn invert(bytes: &mut [u8]) {
 }
 
 #[test]
-fn c63b_c63c_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
+fn c63b_c63c_damage_in_the_middle_falls_back_to_the_save_before_it() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();
     let said = stopped.resume(true);
@@ -187,7 +187,7 @@ fn c63b_c63c_damage_in_the_middle_falls_back_to_what_was_saved_before_it() {
 }
 
 #[test]
-fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
+fn c63e_lost_work_is_not_repeated_silently() {
     let stopped = Stopped::new();
     let (scene, run) = (&stopped.scene, stopped.run.as_str());
     stopped.damage_the_middle();
@@ -256,7 +256,7 @@ fn c63e_work_that_a_damage_took_is_not_done_again_silently() {
 }
 
 #[test]
-fn c63e_work_is_known_to_be_lost_also_where_its_transcripts_were_removed() {
+fn c63e_data_loss_is_known_without_transcripts() {
     let stopped = Stopped::new();
     let (scene, run) = (&stopped.scene, stopped.run.as_str());
     let clean = ["clean", run, "--transcripts", "--yes"];
@@ -272,7 +272,7 @@ fn c63e_work_is_known_to_be_lost_also_where_its_transcripts_were_removed() {
 }
 
 #[test]
-fn c63e_a_person_is_asked_whether_lost_work_is_done_again() {
+fn c63e_person_is_asked_before_lost_work_is_repeated() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();
     let dry = stopped.scene.rlm(&["resume", &stopped.run, "--dry-run"]);
@@ -305,7 +305,7 @@ fn c63c_a_torn_end_falls_back_to_the_save_before_it() {
 }
 
 #[test]
-fn c63c_a_torn_last_save_costs_nothing_that_was_complete() {
+fn c63c_torn_last_save_loses_no_complete_iteration() {
     let stopped = Stopped::new();
     stopped.damage(|bytes| {
         let end = used(bytes);
@@ -317,7 +317,7 @@ fn c63c_a_torn_last_save_costs_nothing_that_was_complete() {
 }
 
 #[test]
-fn c63a_c63d_state_of_which_nothing_is_left_is_refused() {
+fn c63a_c63d_state_without_a_valid_save_is_refused() {
     let changes: [fn(&mut Vec<u8>); 3] = [
         Vec::clear,
         |bytes| invert(&mut bytes[..8]),
@@ -331,7 +331,7 @@ fn c63a_c63d_state_of_which_nothing_is_left_is_refused() {
 }
 
 #[test]
-fn c63a_c63d_a_journal_that_is_gone_or_no_file_is_refused() {
+fn c63a_c63d_missing_or_non_file_journal_is_refused() {
     let stopped = Stopped::new();
     let journal = stopped.journal();
     fs_err::remove_file(&journal).unwrap();
@@ -344,7 +344,7 @@ fn c63a_c63d_a_journal_that_is_gone_or_no_file_is_refused() {
 }
 
 #[test]
-fn the_journal_alone_is_enough_with_a_prompt() {
+fn journal_and_prompt_are_enough_to_resume() {
     let stopped = Stopped::new();
     let journal = stopped.journal();
     for path in stopped.files().into_keys().filter(|path| *path != journal) {
@@ -361,7 +361,7 @@ fn the_journal_alone_is_enough_with_a_prompt() {
 }
 
 #[test]
-fn a_lost_prompt_is_replaced_by_a_given_one() {
+fn given_prompt_replaces_a_lost_one() {
     let stopped = Stopped::new();
     fs_err::remove_dir_all(stopped.folder.join("blobs")).unwrap();
     let refused = stopped.scene.rlm(&["resume"]).run(LONG).expect_code(1);
@@ -417,7 +417,7 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn c64a_c64c_state_of_a_newer_version_is_refused_with_both_versions() {
+fn c64a_c64c_state_of_newer_version_is_refused_with_both_versions() {
     let stopped = Stopped::new();
     // The version of the container follows its magic number, the checksum is at the end of the header.
     stopped.damage(|bytes| {
@@ -438,7 +438,7 @@ fn c64a_c64c_state_of_a_newer_version_is_refused_with_both_versions() {
 }
 
 #[test]
-fn x112g_a_run_that_has_lost_work_is_not_moved() {
+fn x112g_run_with_data_loss_is_not_exported() {
     let stopped = Stopped::new();
     stopped.damage_the_middle();
     let before = stopped.files();

@@ -99,7 +99,7 @@ fn the_demo_runs_to_its_end_and_its_commands_work() {
 }
 
 #[test]
-fn the_demo_makes_a_place_of_its_own_and_keeps_it() {
+fn demo_creates_its_own_directory_and_keeps_it() {
     let sandbox = Sandbox::new();
     let ended = sandbox.rlm(RLM).args(["demo"]).run(LONG).expect_code(0);
     let temporary = sandbox.path().join("tmp");
@@ -115,7 +115,7 @@ fn the_demo_makes_a_place_of_its_own_and_keeps_it() {
 }
 
 #[test]
-fn a_demo_that_was_cut_goes_on_and_does_nothing_twice() {
+fn interrupted_demo_resumes_and_repeats_nothing() {
     let demo = Demo::new();
     let mut running = demo.demo().args(["--pace", "50ms"]).spawn();
     running.until("the text of the second iteration", LONG, |running| {
@@ -134,7 +134,7 @@ fn a_demo_that_was_cut_goes_on_and_does_nothing_twice() {
 }
 
 #[test]
-fn a_person_steers_the_demo_and_leaves_and_comes_back() {
+fn demo_can_be_steered_detached_and_attached_again() {
     let demo = Demo::new();
     let (running, terminal) = demo.demo().spawn_on_terminal();
     terminal.sees("There is no roman.sh yet", LONG);
@@ -165,7 +165,7 @@ fn a_person_steers_the_demo_and_leaves_and_comes_back() {
 }
 
 #[test]
-fn a_demo_whose_limit_is_used_up_says_how_it_goes_on_from_where_it_was_typed() {
+fn demo_at_its_limit_prints_a_resume_command_that_works() {
     let demo = Demo::new();
     let mut running = demo.demo().args(["--pace", "50ms"]).spawn();
     running.until("the agent's text", LONG, |running| {
@@ -193,7 +193,7 @@ fn a_demo_whose_limit_is_used_up_says_how_it_goes_on_from_where_it_was_typed() {
 }
 
 #[test]
-fn the_demo_takes_no_directory_that_holds_something() {
+fn demo_refuses_a_directory_with_files() {
     let demo = Demo::new();
     fs_err::create_dir(&demo.place).unwrap();
     fs_err::write(demo.place.join("mine"), "").unwrap();
@@ -203,7 +203,7 @@ fn the_demo_takes_no_directory_that_holds_something() {
 }
 
 #[test]
-fn the_demo_without_git_says_what_it_needs() {
+fn demo_without_git_states_what_is_missing() {
     let demo = Demo::new();
     let ended = demo.demo().env("PATH", "/nowhere").run(LONG).expect_code(2);
     assert!(ended.stderr.contains("needs git"), "{ended}");

@@ -59,7 +59,7 @@ fn found(ended: Ended) -> Vec<Value> {
 }
 
 #[test]
-fn a_detached_run_is_at_work_when_its_parent_is_gone_and_outlives_the_terminal() {
+fn detached_run_outlives_its_parent_and_the_terminal() {
     let scene = Scene::new("print turn {start}\nawait go");
     let (mut shell, terminal) = scene.sandbox.shell().spawn_on_terminal();
     drop(detach(&scene, &["-n", "2"]));
@@ -88,7 +88,7 @@ fn a_detached_run_is_at_work_when_its_parent_is_gone_and_outlives_the_terminal()
 }
 
 #[test]
-fn a_run_that_can_not_begin_says_so_before_its_parent_ends() {
+fn detached_run_that_cannot_begin_reports_it_to_its_parent() {
     let scene = Scene::new("print never");
     for (arguments, code, why) in [
         (
@@ -114,7 +114,7 @@ fn a_run_that_can_not_begin_says_so_before_its_parent_ends() {
 }
 
 #[test]
-fn x134a_x134b_x134c_a_live_run_is_found_from_any_directory_and_the_index_heals() {
+fn x134a_x134b_x134c_live_run_is_found_anywhere_and_index_is_repaired() {
     let (one, other) = (Scene::new("await go"), Scene::new("await go"));
     let (first, second) = (detach(&one, &["--once"]), detach(&other, &["--once"]));
     let index = one.sandbox.home().join(".local/state/rlm/runs");
@@ -160,7 +160,7 @@ fn x134a_x134b_x134c_a_live_run_is_found_from_any_directory_and_the_index_heals(
 }
 
 #[test]
-fn two_runs_of_one_user_do_not_meet() {
+fn two_runs_of_one_user_do_not_interfere() {
     let scene = Scene::new("await go");
     let place = scene.sandbox.path().join("second");
     fs_err::create_dir(&place).unwrap();
@@ -178,7 +178,7 @@ fn two_runs_of_one_user_do_not_meet() {
 }
 
 #[test]
-fn who_attaches_sees_what_the_terminal_of_the_run_would_and_who_leaves_changes_nothing() {
+fn attach_shows_the_same_and_detach_changes_nothing() {
     let scene = Scene::new("print turn {start}\n@1 await go");
     drop(detach(&scene, &["-n", "2"]));
     wait_for_output(&scene, "turn 1");
@@ -211,7 +211,7 @@ fn who_attaches_sees_what_the_terminal_of_the_run_would_and_who_leaves_changes_n
 }
 
 #[test]
-fn the_menu_of_who_attached_stops_the_run_or_leaves_it() {
+fn attached_menu_can_stop_or_detach() {
     let scene = Scene::new("print turn {start}\nhang");
     let run = detach(&scene, &["--once"]);
     wait_for_output(&scene, "turn 1");
@@ -233,7 +233,7 @@ fn the_menu_of_who_attached_stops_the_run_or_leaves_it() {
 }
 
 #[test]
-fn what_is_said_where_one_attached_reaches_the_agent() {
+fn steer_from_attached_terminal_reaches_agent() {
     let scene = Scene::new("say ready\nhang\nturn\nsay on\nturn");
     let told = scene.claude(&["--once", "--detach"]).run(LONG);
     told.expect_code(0);
@@ -250,7 +250,7 @@ fn what_is_said_where_one_attached_reaches_the_agent() {
 }
 
 #[test]
-fn closing_the_terminal_of_who_attached_leaves_the_run_alone() {
+fn closing_attached_terminal_keeps_run() {
     let scene = Scene::new("print turn {start}\nawait go");
     drop(detach(&scene, &["--once"]));
     wait_for_output(&scene, "turn 1");
@@ -268,7 +268,7 @@ fn closing_the_terminal_of_who_attached_leaves_the_run_alone() {
 }
 
 #[test]
-fn logs_that_are_followed_go_on_to_the_end_of_the_run() {
+fn followed_logs_continue_until_the_run_ends() {
     let scene = Scene::new("print turn {start}\n@1 await go1\n@2 await go2");
     drop(detach(&scene, &["-n", "2"]));
     let follows = scene.rlm(&["logs", "-f"]).spawn();
@@ -307,7 +307,7 @@ fn logs_that_are_followed_go_on_to_the_end_of_the_run() {
 }
 
 #[test]
-fn who_attached_is_asked_and_who_left_is_not() {
+fn only_attached_person_is_asked() {
     let script =
         "say ready\nawait go\nask Bash true\nsay asked\nawait on\nask Bash false\nsay over\nturn";
     let scene = Scene::new(script);
@@ -333,7 +333,7 @@ fn who_attached_is_asked_and_who_left_is_not() {
 }
 
 #[test]
-fn what_the_agent_asks_is_denied_when_the_last_who_attached_leaves() {
+fn permission_is_denied_when_last_viewer_leaves() {
     let scene = Scene::new("say ready\nawait go\nask Bash true\nsay over\nturn");
     let ask = ["--once", "--detach", "--permissions", "ask"];
     scene.claude(&ask).run(LONG).expect_code(0);
@@ -352,7 +352,7 @@ fn what_the_agent_asks_is_denied_when_the_last_who_attached_leaves() {
 }
 
 #[test]
-fn a_detached_run_that_has_not_begun_ends_with_who_started_it_and_leaves_the_terminal_alone() {
+fn detached_run_ends_with_parent_before_it_begins() {
     let scene = Scene::new("print turn {start}");
     let (running, terminal) = scene
         .rlm(&["run", "--detach", "--once", "-P", "-", "--"])
@@ -381,7 +381,7 @@ fn a_detached_run_that_has_not_begun_ends_with_who_started_it_and_leaves_the_ter
 }
 
 #[test]
-fn a_detached_run_keeps_nothing_open_of_who_started_it() {
+fn detached_run_holds_no_descriptor_of_its_parent() {
     let scene = Scene::new("print turn {start}\nawait go");
     let script = "\"$0\" \"$@\" 7>&1 >/dev/null | cat";
     let shell = scene.sandbox.rlm("sh").dir(scene.sandbox.repo());

@@ -122,7 +122,7 @@ fn states(findings: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_agent_is_asked_in_its_own_words_away_from_the_project_and_none_gets_a_prompt() {
+fn doctor_queries_each_agent_outside_the_project_without_a_prompt() {
     let sandbox = Sandbox::new();
     install(&sandbox, "bin", &ALL);
     let ended = doctor(&sandbox, &["bin"], &["--json"])
@@ -157,12 +157,12 @@ fn every_agent_is_asked_in_its_own_words_away_from_the_project_and_none_gets_a_p
         } else {
             program
         };
-        assert_eq!(agent(&findings, name)["tried"], version);
+        assert_eq!(agent(&findings, name)["tested_version"], version);
     }
 }
 
 #[test]
-fn an_agent_that_might_take_the_question_for_a_prompt_is_not_asked() {
+fn doctor_does_not_query_an_agent_that_could_treat_it_as_a_prompt() {
     let sandbox = Sandbox::new();
     install(&sandbox, "bin", &[("claude", CLAUDE), ("codex", CLAUDE)]);
     let old = doctor(&sandbox, &["bin"], &["--json"]).env("CLAUDE_VERSION", "2.0.9");
@@ -178,7 +178,7 @@ fn an_agent_that_might_take_the_question_for_a_prompt_is_not_asked() {
 }
 
 #[test]
-fn the_exit_code_is_about_the_agents_that_are_named_or_chosen() {
+fn exit_code_of_doctor_covers_named_or_selected_agents() {
     let sandbox = Sandbox::new();
     install(&sandbox, "bin", &[("claude", CLAUDE), ("codex", CODEX)]);
     let code = |arguments: &[&str], chosen: &[&str], code: i32| {
@@ -217,7 +217,7 @@ fn the_exit_code_is_about_the_agents_that_are_named_or_chosen() {
 }
 
 #[test]
-fn what_hangs_is_ended_with_all_that_it_started() {
+fn hanging_command_is_ended_with_its_tree() {
     let sandbox = Sandbox::new();
     let hangs = "(setsid sleep 600 &)\ntrap '' TERM INT HUP\nwhile :; do sleep 600; done";
     install(&sandbox, "bin", &[("claude", hangs)]);
@@ -229,7 +229,7 @@ fn what_hangs_is_ended_with_all_that_it_started() {
 }
 
 #[test]
-fn a_press_ends_it_with_all_that_it_started() {
+fn press_ends_doctor_with_all_its_processes() {
     let sandbox = Sandbox::new();
     let hangs = "(setsid sleep 600 &)\ntrap '' TERM INT HUP\necho > \"$HOME/begun\"\nwhile :; do sleep 600; done";
     install(&sandbox, "bin", &[("claude", hangs)]);
@@ -245,7 +245,7 @@ fn a_press_ends_it_with_all_that_it_started() {
 }
 
 #[test]
-fn a_program_that_is_broken_or_not_what_it_is_called_is_a_problem_that_is_told() {
+fn broken_or_mislabeled_program_is_reported() {
     let sandbox = Sandbox::new();
     let broken = "echo >&2; echo 'Error: native binary not installed.' >&2; exit 1";
     install(
@@ -274,7 +274,7 @@ fn a_program_that_is_broken_or_not_what_it_is_called_is_a_problem_that_is_told()
 }
 
 #[test]
-fn values_of_variables_and_accounts_are_not_shown() {
+fn doctor_shows_no_values_of_variables_or_accounts() {
     let sandbox = Sandbox::new();
     install(&sandbox, "bin", &ALL);
     fs_err::write(
@@ -303,7 +303,7 @@ fn values_of_variables_and_accounts_are_not_shown() {
 }
 
 #[test]
-fn what_stands_in_the_way_on_path_is_told() {
+fn shadowing_programs_on_path_are_reported() {
     let sandbox = Sandbox::new();
     install(&sandbox, "repo/tools", &[("codex", CODEX)]);
     install(&sandbox, "one", &[("claude", CLAUDE)]);
@@ -316,7 +316,7 @@ fn what_stands_in_the_way_on_path_is_told() {
     let findings = object(&ended);
     let two = sandbox.path().join("two/claude").display().to_string();
     assert_eq!(
-        agent(&findings, "claude")["others"],
+        agent(&findings, "claude")["shadowed"],
         serde_json::json!([two])
     );
     assert_eq!(agent(&findings, "codex")["version"], "0.169.0");
@@ -324,7 +324,7 @@ fn what_stands_in_the_way_on_path_is_told() {
 }
 
 #[test]
-fn an_agent_that_only_rlm_toml_knows_is_introduced_with_its_arguments() {
+fn agent_from_rlm_toml_is_shown_with_its_arguments() {
     let sandbox = Sandbox::new();
     let own = ADAPTER
         .replace("\"\")", "\"serve --stdio\")")
@@ -338,7 +338,7 @@ fn an_agent_that_only_rlm_toml_knows_is_introduced_with_its_arguments() {
     let findings = object(&doctor(&sandbox, &[], &trusted).run(BOUND).expect_code(0));
     let acp = agent(&findings, "acp");
     assert_eq!(
-        (&acp["version"], &acp["tried"]),
+        (&acp["version"], &acp["tested_version"]),
         (&"7.0.1".into(), &Value::Null)
     );
     fs_err::write(&settings, "command = [\"no-such-program\"]\n").unwrap();
@@ -348,7 +348,7 @@ fn an_agent_that_only_rlm_toml_knows_is_introduced_with_its_arguments() {
 }
 
 #[test]
-fn mistakes_of_the_project_and_runs_that_died_are_told() {
+fn doctor_reports_project_errors_and_crashed_runs() {
     let scene = Scene::new("print ready\nhang");
     let repo = scene.sandbox.repo();
     crash(scene.ready(&["--run-id", "died", "--until", "false"]));
@@ -378,7 +378,7 @@ fn mistakes_of_the_project_and_runs_that_died_are_told() {
 }
 
 #[test]
-fn colours_are_for_terminals_that_want_them() {
+fn colours_are_only_for_terminals_that_support_them() {
     let sandbox = Sandbox::new();
     for (plain, coloured) in [(None, true), (Some("1"), false)] {
         let mut doctor = doctor(&sandbox, &[], &[]);
@@ -404,7 +404,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_pages_about_agents_say_what_is_so() {
+fn pages_about_agents_match_the_code() {
     let sandbox = Sandbox::new();
     install(&sandbox, "bin", &ALL);
     install(&sandbox, "bin", &[("my-agent", "exit 0")]);

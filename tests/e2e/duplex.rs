@@ -1,6 +1,6 @@
 //! An agent in a conversation, without a person: its messages, its failures, and its end.
 
-use rlm_tests::agent::{Memory, Taken};
+use rlm_tests::agent::{MessageState, SessionEntry};
 use rlm_tests::wait_for;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::scene::{PROMPT, Scene, events, expect_in_order, says, stop, text};
 const FAILS: &str = "turn ..\nretry 400 10 1";
 
 #[test]
-fn s1a_s1b_s1c_an_agent_in_a_conversation_repeats_until_the_check_passes() {
+fn s1a_s1b_s1c_driven_agent_repeats_until_the_check_passes() {
     let scene = Scene::new("say turn {start}\nrun echo tool\n@3 touch done");
     let ended = scene
         .claude(&["--until", "test -e done"])
@@ -40,7 +40,7 @@ fn s1a_s1b_s1c_an_agent_in_a_conversation_repeats_until_the_check_passes() {
 }
 
 #[test]
-fn l96b_a_prompt_arrives_as_it_is_whatever_is_in_it() {
+fn l96b_prompt_with_any_bytes_arrives_unchanged() {
     let odd =
         "\u{feff}first\n\n  \"quoted\" \\n {curly} \u{2028} tab\t\r\n\u{1f600} \u{0}\u{1} end";
     let scene = Scene::new("say understood");
@@ -49,11 +49,15 @@ fn l96b_a_prompt_arrives_as_it_is_whatever_is_in_it() {
         .claude_bare(&["-P", "odd.md", "--once"])
         .run(LONG)
         .expect_code(0);
-    assert!(scene.told()[0].contains(odd.trim()), "{:?}", scene.told());
+    assert!(
+        scene.received_messages()[0].contains(odd.trim()),
+        "{:?}",
+        scene.received_messages()
+    );
 }
 
 #[test]
-fn large_lines_come_through_both_ways() {
+fn large_lines_pass_in_both_directions() {
     let scene = Scene::new("big 10M\nsay after it");
     let prompt = "0123456789 ".repeat(100_000);
     fs_err::write(scene.file("long.md"), &prompt).unwrap();
@@ -70,11 +74,11 @@ fn large_lines_come_through_both_ways() {
         "{}",
         logs.len()
     );
-    assert!(scene.told()[0].contains(prompt.trim()));
+    assert!(scene.received_messages()[0].contains(prompt.trim()));
 }
 
 #[test]
-fn l96e_unknown_events_are_kept_and_harm_nothing() {
+fn l96e_unknown_events_are_stored_and_harmless() {
     let scene = Scene::new(
         "noise this is no JSON\nunknown-event\nevent {\"type\": \"assistant\", \"message\": 7}\nsay fine",
     );
@@ -91,7 +95,7 @@ fn l96e_unknown_events_are_kept_and_harm_nothing() {
 }
 
 #[test]
-fn l91c_p40_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
+fn l91c_p40_agent_that_dies_during_its_turn_fails_with_any_exit_code() {
     for (death, said) in [("die KILL", "signal 9"), ("exit 0", "exit status 0")] {
         let script = format!("say half a thought\n@1 warn last words\n@1 {death}\n@2 touch done");
         let scene = Scene::new(&script);
@@ -121,7 +125,7 @@ fn l91c_p40_an_agent_that_dies_in_its_turn_has_failed_whatever_its_exit_code() {
 }
 
 #[test]
-fn s6b_a_turn_that_fails_is_a_failure_although_its_subtype_says_success() {
+fn s6b_failed_turn_with_success_subtype_is_a_failure() {
     let scene = Scene::new(FAILS);
     let ended = scene
         .claude(&["-n", "9", "--max-failures", "2"])
@@ -135,7 +139,7 @@ fn s6b_a_turn_that_fails_is_a_failure_although_its_subtype_says_success() {
 }
 
 #[test]
-fn an_agent_that_is_not_logged_in_ends_the_run_with_what_to_do() {
+fn logged_out_agent_ends_the_run_with_a_hint() {
     // The second script retries for minutes unless `rlm` stops it.
     for script in ["not-logged-in", "retry 401 10"] {
         let scene = Scene::new(script);
@@ -151,7 +155,7 @@ fn an_agent_that_is_not_logged_in_ends_the_run_with_what_to_do() {
 }
 
 #[test]
-fn an_agent_that_does_not_start_is_said_with_its_own_words() {
+fn agent_start_failure_shows_the_text_of_the_agent() {
     let scene = Scene::new("refuse error: something of its own");
     let ended = scene.claude(&["-n", "9"]).run(LONG).expect_code(1);
     assert!(ended.stdout.contains("something of its own"), "{ended}");
@@ -171,7 +175,7 @@ fn an_agent_that_does_not_start_is_said_with_its_own_words() {
 }
 
 #[test]
-fn j45_c56c_a_press_cuts_the_wait_before_a_retry() {
+fn j45_c56c_press_ends_the_wait_before_a_retry() {
     let scene = Scene::new("retry 529 9 600000\nsay never");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "529");
@@ -181,14 +185,14 @@ fn j45_c56c_a_press_cuts_the_wait_before_a_retry() {
 }
 
 #[test]
-fn a_service_that_recovers_costs_only_its_time() {
+fn temporary_service_failure_costs_only_time() {
     let scene = Scene::new("retry 429 2 10\nsay recovered");
     let ended = scene.claude(&["--once"]).run(LONG).expect_code(0);
     expect_in_order(&ended.stdout, &["429", "429", "recovered"]);
 }
 
 #[test]
-fn j47a_c71a_c71b_a_signal_interrupts_the_turn_before_anything_is_ended() {
+fn j47a_c71a_c71b_signal_interrupts_the_turn_before_ending_processes() {
     for signal in [Signal::INT, Signal::TERM] {
         let scene = Scene::new("say 600000 half an answer");
         let mut running = scene.claude(&["--once", "--json"]).spawn();
@@ -201,12 +205,12 @@ fn j47a_c71a_c71b_a_signal_interrupts_the_turn_before_anything_is_ended() {
         );
         let session = &scene.agent.messages()[0].session;
         let memories = scene.agent.session(session);
-        let partial = Memory::Agent("half ".into());
+        let partial = SessionEntry::Agent("half ".into());
         assert!(
             memories.contains(&partial),
             "the agent has stored it: {memories:?}"
         );
-        let marked = |memory: &Memory| matches!(memory, Memory::Marker(_));
+        let marked = |memory: &SessionEntry| matches!(memory, SessionEntry::Marker(_));
         assert!(memories.iter().any(marked), "{memories:?}");
         let signals = scene.agent.signals();
         assert!(signals.is_empty(), "words were enough: {signals:?}");
@@ -230,7 +234,7 @@ fn j47a_c71a_c71b_a_signal_interrupts_the_turn_before_anything_is_ended() {
 }
 
 #[test]
-fn x101b_x101c_x101e_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
+fn x101b_x101c_x101e_stop_ends_all_processes_of_a_driven_agent() {
     let children = "child plain\nchild setsid\nchild daemon\nchild holder";
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let scene = Scene::new(&format!("{children}\ntool Bash make\nsay ready\nhang"));
@@ -244,7 +248,7 @@ fn x101b_x101c_x101e_nothing_of_an_agent_in_a_conversation_outlives_a_stop() {
 }
 
 #[test]
-fn x102a_nothing_of_an_agent_in_a_conversation_outlives_its_killed_host() {
+fn x102a_killed_host_leaves_no_process_of_a_driven_agent() {
     let scene = Scene::new("child setsid\nchild daemon\ntool Bash make\nsay ready\nhang");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "ready");
@@ -253,7 +257,7 @@ fn x102a_nothing_of_an_agent_in_a_conversation_outlives_its_killed_host() {
 }
 
 #[test]
-fn x127b_what_a_tool_left_running_is_ended_and_named() {
+fn x127b_processes_of_a_tool_are_ended_and_named() {
     let scene = Scene::new("@1 run sleep 600 >/dev/null 2>&1 & echo $! > pid\nsay on\nturn");
     let ended = scene.claude(&["-n", "2"]).run(LONG).expect_code(0);
     let pid = fs_err::read_to_string(scene.file("pid")).unwrap();
@@ -265,7 +269,7 @@ fn x127b_what_a_tool_left_running_is_ended_and_named() {
 }
 
 #[test]
-fn s5b_s5d_a_silent_agent_is_interrupted_but_a_running_tool_is_no_silence() {
+fn s5b_s5d_silent_agent_is_interrupted_unless_a_tool_runs() {
     let scene = Scene::new(
         "@1 say ready\n@1 hang\n@2 tool Bash make\n@2 delay 2500\n@2 tool-end\n@2 touch done",
     );
@@ -298,13 +302,13 @@ fn s5a_a_turn_that_takes_too_long_is_interrupted() {
     assert!(
         memories
             .iter()
-            .any(|memory| matches!(memory, Memory::Marker(_))),
+            .any(|memory| matches!(memory, SessionEntry::Marker(_))),
         "{memories:?}"
     );
 }
 
 #[test]
-fn x115a_what_an_agent_says_cannot_harm_the_terminal() {
+fn x115a_agent_output_is_harmless() {
     let nasty = "\\e[2J\\e]0;owned\\x07\\e[?1049h\\x08\\x9b31m";
     let script = format!(
         "say good {nasty} bad\ntool Bash echo {nasty}\ntool-end {nasty}\nask Bash {nasty}\nretry 500 1 1\nturn"
@@ -377,7 +381,7 @@ fn s19a_s19b_the_status_shows_where_the_run_is() {
 }
 
 #[test]
-fn every_line_of_json_is_an_object_and_says_what_happened() {
+fn every_line_of_json_output_is_an_event_object() {
     let scene = Scene::new(
         "say one two\nrun echo hi\nask Bash rm\nevent {\"type\": \"rate_limit_event\", \"rate_limit_info\": {\"status\": \"allowed_warning\"}}\nsay end",
     );
@@ -409,7 +413,7 @@ fn every_line_of_json_is_an_object_and_says_what_happened() {
 }
 
 #[test]
-fn a_run_leaves_no_message_that_no_turn_took() {
+fn run_leaves_no_undelivered_message() {
     let scene = Scene::new("say one");
     scene.claude(&["-n", "3"]).run(LONG).expect_code(0);
     let taken: Vec<_> = scene
@@ -418,5 +422,5 @@ fn a_run_leaves_no_message_that_no_turn_took() {
         .iter()
         .map(|message| message.taken)
         .collect();
-    assert_eq!(taken, [Some(Taken::Began(1)); 3]);
+    assert_eq!(taken, [Some(MessageState::Began(1)); 3]);
 }

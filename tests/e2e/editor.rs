@@ -6,7 +6,7 @@ use rlm_tests::wait_for;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::LONG;
-use crate::contained::sleeping;
+use crate::containment::sleeping;
 use crate::menu::{ESC, MENU, PRESS, open};
 use crate::scene::{PROMPT, Scene};
 
@@ -19,7 +19,7 @@ fn editor(scene: &Scene, script: &str) -> String {
 }
 
 #[test]
-fn s11b_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
+fn s11b_edited_prompt_applies_to_the_next_iteration() {
     for from_file in [false, true] {
         let scene = Scene::new("@1 say ready\n@1 await go\nrun true\nturn");
         fs_err::write(scene.file("P.md"), PROMPT).unwrap();
@@ -39,7 +39,7 @@ fn s11b_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
         terminal.sees_no(MENU, LONG);
         fs_err::write(scene.file("go"), "").unwrap();
         running.wait(LONG).expect_code(0);
-        let told = scene.told();
+        let told = scene.received_messages();
         assert!(
             !told[0].contains("MORE WORK") && told[1].contains("MORE WORK"),
             "{told:?}"
@@ -48,7 +48,7 @@ fn s11b_the_prompt_can_be_edited_and_the_next_iteration_has_it() {
 }
 
 #[test]
-fn an_editor_that_fails_leads_back_to_the_menu() {
+fn failed_editor_returns_to_the_menu() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let run = scene
         .claude(&["--once"])
@@ -72,7 +72,7 @@ fn an_editor_that_fails_leads_back_to_the_menu() {
 }
 
 #[test]
-fn x132a_the_interrupt_of_an_editor_is_no_press() {
+fn x132a_ctrl_c_inside_an_editor_is_no_press() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let editor = editor(
         &scene,
@@ -97,7 +97,7 @@ fn x132a_the_interrupt_of_an_editor_is_no_press() {
 
 /// `rlm` adopts the server at the end of the editor. The server then looks like an orphan of the agent.
 #[test]
-fn w3_a_server_that_an_editor_left_outlives_a_killed_guard() {
+fn w3_server_started_by_an_editor_outlives_a_killed_guard() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let editor = editor(
         &scene,

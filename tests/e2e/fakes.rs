@@ -20,7 +20,7 @@ fn perform(script: &str) -> Ended {
 }
 
 #[test]
-fn a_start_is_recorded_with_all_that_it_was_given() {
+fn start_is_recorded_with_arguments_environment_and_input() {
     let sandbox = Sandbox::new();
     let agent = sandbox.fake_agent(FAKE_AGENT, "echo");
     let ended = start(&sandbox, &agent, "do it\n").wait(LONG).expect_code(0);
@@ -43,7 +43,7 @@ fn a_start_is_recorded_with_all_that_it_was_given() {
 }
 
 #[test]
-fn lines_hang_on_the_count_of_starts() {
+fn script_lines_depend_on_the_number_of_starts() {
     let sandbox = Sandbox::new();
     let agent = sandbox.fake_agent(
         FAKE_AGENT,
@@ -69,7 +69,7 @@ fn lines_hang_on_the_count_of_starts() {
 }
 
 #[test]
-fn p53_it_ends_as_it_is_told() {
+fn p53_fake_agent_ends_as_scripted() {
     assert_eq!(
         perform("part half a li\ndie TERM")
             .expect_signal(Signal::TERM)
@@ -103,7 +103,7 @@ fn files_are_written_appended_and_awaited() {
 }
 
 #[test]
-fn p53_a_flood_has_the_size_it_was_given() {
+fn p53_flood_has_the_scripted_size() {
     let ended = perform("flood 1M\nflood 65 stderr unbroken");
     assert_eq!(
         (ended.stdout.len(), ended.stdout.lines().count()),
@@ -113,7 +113,7 @@ fn p53_a_flood_has_the_size_it_was_given() {
 }
 
 #[test]
-fn garbage_is_not_utf_8_and_would_take_over_a_terminal() {
+fn garbage_is_invalid_utf_8_with_terminal_sequences() {
     let sandbox = Sandbox::new();
     let agent = sandbox.fake_agent(FAKE_AGENT, "garbage\nprint \\xff\\e[2J");
     let argv = agent.argv();
@@ -154,7 +154,7 @@ fn p53_signals_are_logged_and_only_the_named_ones_ignored() {
 }
 
 #[test]
-fn p53_a_child_may_ignore_signals_of_its_own() {
+fn p53_child_can_ignore_its_own_set_of_signals() {
     let sandbox = Sandbox::new();
     let agent = sandbox.fake_agent(FAKE_AGENT, "child setsid ignore TERM\nchild plain\nhang");
     let _running = start(&sandbox, &agent, "");
@@ -184,7 +184,7 @@ fn p53_a_child_may_ignore_signals_of_its_own() {
 }
 
 #[test]
-fn a_closed_stdout_is_an_end_for_the_reader_and_a_holder_keeps_it_open() {
+fn closed_stdout_ends_the_reader_unless_another_process_holds_it() {
     let sandbox = Sandbox::new();
     let read_all = |script: &str| {
         let agent = FakeAgent::new(

@@ -45,7 +45,7 @@ fn flood(script: &str, arguments: &[&str]) -> (Scene, u64) {
 }
 
 #[test]
-fn x115d_a_flood_of_lines_costs_no_memory() {
+fn x115d_flood_of_lines_needs_constant_memory() {
     let megabytes = X115_MEGABYTES.number();
     let bytes = u64::from(megabytes) * 1_000_000;
     let scene = Scene::new(&format!("flood {bytes}\ntouch through\nawait go"));
@@ -60,7 +60,7 @@ fn x115d_a_flood_of_lines_costs_no_memory() {
 }
 
 #[test]
-fn x115d_x115e_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_is_counted() {
+fn x115d_x115e_flood_behind_open_menu_is_bounded_and_counted() {
     let scene = Scene::new("print ready\nawait begin\nflood 30M\ntouch through\nawait go");
     let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -98,13 +98,13 @@ fn x115d_x115e_a_flood_behind_an_open_menu_costs_no_memory_and_what_is_left_out_
 }
 
 #[test]
-fn x115d_one_line_without_an_end_costs_no_memory() {
+fn x115d_endless_line_needs_constant_memory() {
     let (_scene, peak) = flood("flood 64M unbroken", &["--once"]);
     assert!(peak < MOST, "{peak} KiB");
 }
 
 #[test]
-fn x115d_a_line_whose_every_byte_has_to_be_written_otherwise_costs_no_memory() {
+fn x115d_line_of_only_escaped_bytes_needs_constant_memory() {
     for (bytes, json) in [("\\000", true), ("\\377", false)] {
         let scene = Scene::new("");
         let agent = format!(
@@ -119,7 +119,7 @@ fn x115d_a_line_whose_every_byte_has_to_be_written_otherwise_costs_no_memory() {
 }
 
 #[test]
-fn x115d_x115e_a_screen_that_takes_nothing_costs_no_memory() {
+fn x115d_x115e_blocked_terminal_needs_constant_memory() {
     let scene = Scene::new("");
     let lines = "for i in $(seq 60); do head -c 4000000 /dev/zero | tr '\\000' x; echo; done";
     let agent = format!("{lines}; touch through; while ! test -e go; do sleep 0.02; done");
@@ -162,7 +162,7 @@ fn x115d_x115e_a_screen_that_takes_nothing_costs_no_memory() {
 }
 
 #[test]
-fn x115e_a_flood_does_not_hold_a_stop_up() {
+fn x115e_flood_does_not_delay_a_stop() {
     let scene = Scene::new("print begun\nflood 900G");
     let mut running = scene.run(&["--once"]).spawn();
     says(&mut running, "begun");
@@ -197,7 +197,7 @@ fn s5a_a_flood_does_not_delay_the_limit_of_an_iteration() {
 }
 
 #[test]
-fn a_check_that_floods_is_told_by_its_end_alone() {
+fn only_the_end_of_flooding_check_output_is_shown() {
     let scene = Scene::new("print turn {start}");
     let check =
         "head -c 50000000 /dev/zero | tr '\\000' 'x'; echo; seq 100000; echo the last line; false";

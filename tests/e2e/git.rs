@@ -47,7 +47,7 @@ pub(crate) fn trailer(scene: &Scene, commit: &str, name: &str) -> String {
 }
 
 #[test]
-fn s22a_each_save_has_the_commit_and_how_many_files_differ_from_it() {
+fn s22a_each_save_has_the_git_status() {
     let scene = Scene::new("append work {start}\n@2 touch more");
     scene.run(&["-n", "2"]).run(LONG).expect_code(0);
     let status = scene.status();
@@ -60,7 +60,7 @@ fn s22a_each_save_has_the_commit_and_how_many_files_differ_from_it() {
 }
 
 #[test]
-fn s22c_each_complete_iteration_that_changed_something_is_a_commit_with_its_trailers() {
+fn s22c_each_complete_iteration_with_changes_is_a_commit_with_trailers() {
     let scene = scene("@1 append work 1\n@3 append work 3");
     let run = ["-n", "3", "--commit", "--run-id", "r1", "--json"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
@@ -86,7 +86,7 @@ fn s22c_each_complete_iteration_that_changed_something_is_a_commit_with_its_trai
     let events = events(&ended.stdout);
     let told: Vec<&Value> = events
         .iter()
-        .filter(|event| event["event"] == "committed")
+        .filter(|event| event["event"] == "iteration_committed")
         .map(|event| &event["commit"])
         .collect();
     assert_eq!(told, [&first, &head]);
@@ -96,13 +96,13 @@ fn s22c_each_complete_iteration_that_changed_something_is_a_commit_with_its_trai
     // The changes of each iteration are in a commit, even if the iteration made none.
     let listed = scene.rlm(&["checkpoints", "list", "--json"]).run(LONG);
     let listed = crate::scene::json(&listed.stdout);
-    let rows = listed["progress"].as_array().unwrap();
+    let rows = listed["attempts"].as_array().unwrap();
     let commits: Vec<&Value> = rows.iter().map(|row| &row["git_commit"]).collect();
     assert_eq!(commits, [&first, &first, &head]);
 }
 
 #[test]
-fn s22c_a_repository_that_ignores_the_state_by_itself_takes_commits() {
+fn s22c_repository_with_its_own_ignore_rule_gets_commits() {
     for ignored in [".rlm", ".rlm/", "/.rlm", ".*"] {
         let scene = scene("append work {start}");
         fs_err::write(scene.file(".gitignore"), format!("{ignored}\n")).unwrap();
@@ -146,7 +146,7 @@ fn s22d_uncommitted_files_are_never_committed() {
 }
 
 #[test]
-fn what_can_not_be_committed_to_is_refused_in_a_line_that_says_what_to_do() {
+fn uncommittable_tree_is_refused_with_hint() {
     let refused = |scene: &Scene, words: &[&str]| {
         let ended = scene.run(&["--once", "--commit"]).run(LONG).expect_code(2);
         expect_in_order(&ended.stderr, words);
@@ -175,7 +175,7 @@ fn what_can_not_be_committed_to_is_refused_in_a_line_that_says_what_to_do() {
 }
 
 #[test]
-fn a_repository_that_a_hook_names_is_not_the_one_that_is_meant() {
+fn git_variables_of_a_hook_do_not_select_the_repository() {
     let scene = scene("append work {start}");
     let other = scene.sandbox.path().join("other.git");
     scene
@@ -190,7 +190,7 @@ fn a_repository_that_a_hook_names_is_not_the_one_that_is_meant() {
 }
 
 #[test]
-fn a_shallow_clone_takes_commits_and_a_tree() {
+fn shallow_clone_supports_commits_and_worktrees() {
     let scene = scene("append work {start}");
     scene
         .sandbox
@@ -207,7 +207,7 @@ fn a_shallow_clone_takes_commits_and_a_tree() {
 }
 
 #[test]
-fn a_lock_that_another_git_left_is_told_and_the_next_commit_has_the_work() {
+fn stale_git_lock_is_reported_and_next_commit_has_the_work() {
     let scene = scene("append work {start}\n@1 touch .git/index.lock");
     let gate = "test $RLM_ITERATION = 1 || rm .git/index.lock";
     let ended = scene.run(&["-n", "2", "--commit", "--gate", gate]);
@@ -219,7 +219,7 @@ fn a_lock_that_another_git_left_is_told_and_the_next_commit_has_the_work() {
 }
 
 #[test]
-fn a_tree_that_a_hook_refuses_is_not_left_behind() {
+fn worktree_refused_by_a_hook_is_removed() {
     let scene = scene("print no");
     hook(&scene, "post-checkout", "echo not here >&2; exit 1");
     let ended = scene
@@ -236,7 +236,7 @@ fn a_tree_that_a_hook_refuses_is_not_left_behind() {
 }
 
 #[test]
-fn a_tree_in_which_a_file_is_in_the_way_of_the_directory_is_not_left_behind() {
+fn worktree_with_a_file_in_place_of_the_directory_is_removed() {
     let scene = scene("print made");
     fs_err::write(scene.file("sub"), "").unwrap();
     scene.sandbox.git(&["add", "sub"]);
@@ -259,7 +259,7 @@ fn a_tree_in_which_a_file_is_in_the_way_of_the_directory_is_not_left_behind() {
 }
 
 #[test]
-fn h2_a_link_in_the_commit_leads_no_run_out_of_its_working_tree() {
+fn h2_committed_symlink_does_not_lead_out_of_the_working_tree() {
     let scene = scene("touch made");
     let other = scene.sandbox.home().join("other");
     fs_err::create_dir(&other).unwrap();
@@ -280,7 +280,7 @@ fn h2_a_link_in_the_commit_leads_no_run_out_of_its_working_tree() {
 }
 
 #[test]
-fn what_a_cut_attempt_edited_is_in_the_next_commit_and_named_there() {
+fn edits_of_unfinished_attempt_are_in_next_commit() {
     let scene = scene("append work {start}\n@1 print ready\n@1 hang");
     let running = scene.ready(&["-n", "1", "--commit", "--run-id", "r1"]);
     crash(running);
@@ -302,7 +302,7 @@ fn what_a_cut_attempt_edited_is_in_the_next_commit_and_named_there() {
 }
 
 #[test]
-fn what_does_not_belong_into_a_commit_is_left_out_and_named() {
+fn excluded_files_are_named() {
     let scene = scene("append work {start}");
     let litter =
         "rm -f .rlm/.gitignore; truncate -s 60M big; git init -q inner; touch 'a [b]' inner/c";
@@ -317,7 +317,7 @@ fn what_does_not_belong_into_a_commit_is_left_out_and_named() {
 }
 
 #[test]
-fn a_merge_that_an_agent_leaves_is_not_committed_as_if_it_were_solved() {
+fn unresolved_merge_of_an_agent_is_not_committed() {
     let scene = scene("append work {start}");
     let half = "cp .git/HEAD .git/MERGE_HEAD";
     let run = ["--once", "--commit", "--gate", half];
@@ -328,7 +328,7 @@ fn a_merge_that_an_agent_leaves_is_not_committed_as_if_it_were_solved() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_a_commit_and_nothing_of_it_is_left() {
+fn stop_does_not_wait_for_a_commit_and_leaves_no_git_process() {
     let scene = scene("append work {start}");
     hook(&scene, "pre-commit", "touch .git/waits; exec sleep 600");
     let running = scene.run(&["-n", "3", "--commit"]).spawn();
@@ -343,7 +343,7 @@ fn a_stop_does_not_wait_for_a_commit_and_nothing_of_it_is_left() {
 }
 
 #[test]
-fn a_run_has_a_tree_of_its_own_and_says_how_to_take_its_work_or_leave_it() {
+fn run_in_worktree_prints_commands_to_merge_or_remove_it() {
     let scene = scene("append work {start}");
     let run = ["-n", "2", "--commit", "--worktree", "--run-id", "r1"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
@@ -376,7 +376,7 @@ fn a_run_has_a_tree_of_its_own_and_says_how_to_take_its_work_or_leave_it() {
 }
 
 #[test]
-fn a_resume_finds_its_tree_or_says_what_became_of_it() {
+fn resume_uses_its_worktree_or_reports_that_it_is_missing() {
     let scene = scene("append work {start}\n@1 print ready\n@1 hang");
     let running = scene.ready(&["-n", "1", "--worktree", "w1"]);
     stop(running, Signal::TERM);
@@ -409,7 +409,7 @@ fn a_resume_finds_its_tree_or_says_what_became_of_it() {
 }
 
 #[test]
-fn j53e_two_runs_in_trees_of_their_own_do_not_meet() {
+fn j53e_two_runs_in_their_own_worktrees_do_not_interfere() {
     let tree = "child plain\nchild setsid\nchild daemon\nchild holder\nprint ready\nhang";
     let scene = scene(tree);
     let first = scene.ready(&["--once", "--run-id", "here"]);
@@ -439,7 +439,7 @@ fn j53e_two_runs_in_trees_of_their_own_do_not_meet() {
 }
 
 #[test]
-fn the_file_of_the_project_says_it_and_a_resume_can_unsay_it() {
+fn project_file_enables_commits_and_resume_can_disable_them() {
     let scene = scene("append work {start}\n@1 print ready\n@1 hang");
     let file = "commit = true\nworktree = true\nuntil = 'test 3 -le $(wc -l < work)'\nsleep = 0\n";
     fs_err::write(scene.file("rlm.toml"), file).unwrap();
@@ -451,7 +451,7 @@ fn the_file_of_the_project_says_it_and_a_resume_can_unsay_it() {
 }
 
 #[test]
-fn what_is_edited_inside_a_submodule_is_named() {
+fn edited_submodule_is_named() {
     let scene = scene("append work {start}\nappend sub/README.md more");
     let part = scene.sandbox.path().join("part");
     let part = part.display().to_string();
@@ -467,7 +467,7 @@ fn what_is_edited_inside_a_submodule_is_named() {
 }
 
 #[test]
-fn a_crash_behind_a_commit_neither_loses_nor_doubles_it() {
+fn crash_after_a_commit_neither_loses_nor_repeats_it() {
     let scene = scene("@1 append work 1");
     hook(&scene, "post-commit", "touch .git/made; exec sleep 600");
     let running = scene
@@ -485,7 +485,7 @@ fn a_crash_behind_a_commit_neither_loses_nor_doubles_it() {
 }
 
 #[test]
-fn a_run_that_begins_to_commit_late_begins_from_what_is_committed() {
+fn commits_enabled_on_resume_start_from_the_current_commit() {
     let scene = scene("append work {start}\n@2 print ready\n@2 hang");
     stop(scene.ready(&["-n", "2", "--run-id", "r1"]), Signal::TERM);
     let resume = || scene.rlm(&["resume", "--commit"]).run(LONG);

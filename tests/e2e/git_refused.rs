@@ -7,7 +7,7 @@ use crate::git::{hook, scene, subjects};
 use crate::scene::{events, expect_in_order, text};
 
 #[test]
-fn a_hook_that_refuses_is_told_and_the_next_commit_has_it() {
+fn hook_refusal_is_reported_and_next_commit_has_the_work() {
     let scene = scene("append work {start}\n@2 touch allowed");
     let refuse = "test -e allowed || { echo 'not yet allowed' >&2; exit 1; }";
     hook(&scene, "pre-commit", refuse);
@@ -26,7 +26,7 @@ fn a_hook_that_refuses_is_told_and_the_next_commit_has_it() {
 }
 
 #[test]
-fn an_iteration_that_failed_is_committed_and_both_say_so() {
+fn failed_iteration_is_committed_and_marked_as_failed() {
     let scene = scene("append work {start}\n@1 exit 3");
     let run = ["-n", "2", "--commit"];
     scene.run(&run).run(LONG).expect_code(0);
@@ -39,7 +39,7 @@ fn an_iteration_that_failed_is_committed_and_both_say_so() {
 }
 
 #[test]
-fn work_behind_which_no_commit_comes_is_not_promised_to_one() {
+fn work_after_the_last_commit_is_reported_as_uncommitted() {
     let scene = scene("append work {start}");
     hook(&scene, "pre-commit", "touch .git/waits; exec sleep 600");
     let running = scene.run(&["--until", "true", "--commit"]).spawn();
@@ -60,7 +60,7 @@ fn work_behind_which_no_commit_comes_is_not_promised_to_one() {
 }
 
 #[test]
-fn nothing_is_promised_of_work_whose_working_tree_was_removed() {
+fn no_later_commit_is_announced_after_worktree_removal() {
     let scene = scene("");
     let run = ["run", "-p", "x", "-n", "1", "--commit", "--worktree", "--"];
     let remove = ["sh", "-c", "rm -rf \"$PWD\""];
@@ -75,14 +75,14 @@ fn nothing_is_promised_of_work_whose_working_tree_was_removed() {
 }
 
 #[test]
-fn a_night_of_refused_commits_has_its_sum_at_the_end() {
+fn refused_commits_are_counted_at_the_end() {
     let scene = scene("append work {start}");
     hook(&scene, "pre-commit", "echo 'lint: 3 errors' >&2; exit 1");
     let run = ["-n", "3", "--commit", "--json"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
     let end = events(&ended.stdout).pop().unwrap();
     assert_eq!(end["uncommitted"]["iterations"], 3, "{end}");
-    let why = text(&end["uncommitted"]["why"]);
+    let why = text(&end["uncommitted"]["reason"]);
     assert!(why.contains("lint: 3 errors"), "{why}");
     let warnings = ended
         .stdout

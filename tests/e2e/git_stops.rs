@@ -65,7 +65,7 @@ fn in_a_look(scene: &Scene) -> Running {
 const TOUCHES: &str = "@1 touch hang\n@2 hang\nprint turn {start}";
 
 #[test]
-fn x101g_sigterm_leaves_nothing_of_a_git_that_hangs() {
+fn x101g_sigterm_ends_a_hanging_git() {
     let scene = Scene::new(TOUCHES);
     let ended = stop(in_a_look(&scene), Signal::TERM);
     scene.expect_nothing_alive();
@@ -75,7 +75,7 @@ fn x101g_sigterm_leaves_nothing_of_a_git_that_hangs() {
 }
 
 #[test]
-fn x101g_rlm_stop_leaves_nothing_of_a_git_that_hangs_in_a_commit() {
+fn x101g_rlm_stop_ends_a_git_that_hangs_in_a_commit() {
     let scene = Scene::new(TOUCHES);
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);
     scene
@@ -94,7 +94,7 @@ fn x101g_rlm_stop_leaves_nothing_of_a_git_that_hangs_in_a_commit() {
 }
 
 #[test]
-fn x101g_a_git_that_hangs_before_there_is_a_run_is_ended_with_its_group() {
+fn x101g_git_that_hangs_before_the_run_exists_is_ended_with_its_group() {
     let scene = Scene::new("print turn");
     fs_err::write(scene.file("hang"), "").unwrap();
     let run = scene.run(&["--once", "--worktree"]);
@@ -112,7 +112,7 @@ fn x101g_a_git_that_hangs_before_there_is_a_run_is_ended_with_its_group() {
 
 /// git runs the hook after it created the worktree and the branch.
 #[test]
-fn x101g_a_working_tree_whose_making_is_stopped_is_taken_back_with_its_branch() {
+fn x101g_stop_during_worktree_creation_removes_worktree_and_branch() {
     let scene = Scene::new("print turn");
     let hook = scene.file(".git/hooks/post-checkout");
     fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
@@ -131,7 +131,7 @@ fn x101g_a_working_tree_whose_making_is_stopped_is_taken_back_with_its_branch() 
 }
 
 #[test]
-fn x102b_a_git_that_hung_when_the_process_was_killed_is_ended_by_the_next_one() {
+fn x102b_next_process_ends_a_hanging_git_of_a_killed_one() {
     let scene = Scene::new(TOUCHES);
     crash(in_a_look(&scene));
     assert_eq!(sleeps(&scene), 3);

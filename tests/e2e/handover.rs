@@ -15,7 +15,7 @@ fn stopped(scene: &Scene, agent: &str) {
 }
 
 #[test]
-fn another_agent_goes_on_without_the_session_and_says_so_everywhere() {
+fn other_agent_continues_in_a_new_session_and_it_is_reported() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. recall");
     stopped(&scene, "claude");
     let first = scene.agent.messages()[0].session.clone();
@@ -46,7 +46,7 @@ fn another_agent_goes_on_without_the_session_and_says_so_everywhere() {
     assert_eq!(third.text, PROMPT, "it is told once");
 
     let status = scene.status();
-    assert_eq!(status["agent_before"], "claude, up to attempt 1");
+    assert_eq!(status["previous_agent"], "claude, up to attempt 1");
     let shown = scene.rlm(&["status"]).run(LONG);
     expect_in_order(&shown.stdout, &["agent   codex", "before  claude"]);
     let id = scene.run_id();
@@ -54,7 +54,7 @@ fn another_agent_goes_on_without_the_session_and_says_so_everywhere() {
     let words = [
         "\"handover\"",
         "\"from\": \"claude\"",
-        "\"predecessor\":\"claude\"",
+        "\"previous_agent\":\"claude\"",
     ];
     expect_in_order(&shown.stdout, &words);
     let logs = scene.rlm(&["logs", "--json"]).run(LONG);
@@ -65,7 +65,7 @@ fn another_agent_goes_on_without_the_session_and_says_so_everywhere() {
 }
 
 #[test]
-fn what_was_said_and_not_done_is_told_to_the_next_agent() {
+fn undelivered_steers_go_to_next_agent() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
     let mut running = scene
         .driven("codex", &["--once", "--session", "continue"])
@@ -77,12 +77,12 @@ fn what_was_said_and_not_done_is_told_to_the_next_agent() {
         .expect_code(0);
     crash(running);
     scene.as_agent("acp", &["resume"]).run(LONG).expect_code(0);
-    let told = scene.told().pop().unwrap();
+    let told = scene.received_messages().pop().unwrap();
     expect_in_order(&told, &["another agent (codex)", "mind the docs", PROMPT]);
 }
 
 #[test]
-fn a_change_that_fails_leaves_the_run_as_it_was() {
+fn failed_agent_change_leaves_the_run_unchanged() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
     stopped(&scene, "claude");
     let before = scene.status();
@@ -121,7 +121,7 @@ fn a_run_that_waits_keeps_its_agent() {
 }
 
 #[test]
-fn s24b_a_typed_agent_and_its_model_win_over_those_of_the_run_that_continues() {
+fn s24b_agent_and_model_of_resume_override_the_saved_ones() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2.. turn ..\n@2.. say well");
     let run = ["--once", "--model", "m-7", "--run-id", "one"];
     let mut running = scene.driven("codex", &run).spawn();

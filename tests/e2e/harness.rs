@@ -11,7 +11,7 @@ use crate::{FAKE_AGENT, LONG};
 const EVERY_KIND: &str = "child plain\nchild setsid\nchild daemon\nchild holder\nprint ready\n";
 
 #[test]
-fn every_kind_of_child_is_found_after_its_parents_are_gone() {
+fn every_kind_of_child_is_found_after_its_parents_exited() {
     let sandbox = Sandbox::new();
     let agent = sandbox.fake_agent(FAKE_AGENT, EVERY_KIND);
     agent.prepare(&sandbox).run(LONG).expect_code(0);
@@ -91,7 +91,7 @@ fn an_unreaped_child_of_a_test_process_is_listed_as_a_zombie() {
 }
 
 #[test]
-fn a_process_that_hides_its_mark_is_known_by_its_relatives() {
+fn process_without_marker_is_recognised_by_its_relatives() {
     let sandbox = Sandbox::new();
     let script = "env -i setsid sh -c 'sleep 600 & sleep 600' & exec sleep 600";
     let running = sandbox.rlm("/bin/sh").args(["-c", script]).spawn();
@@ -107,7 +107,7 @@ fn a_process_that_hides_its_mark_is_known_by_its_relatives() {
 }
 
 #[test]
-fn ctrl_c_on_the_terminal_is_an_interrupt_for_what_runs_on_it() {
+fn ctrl_c_on_the_terminal_interrupts_its_foreground_process() {
     let sandbox = Sandbox::new();
     let agent = sandbox.fake_agent(FAKE_AGENT, "no-stdin\nprint here\nhang");
     let (running, terminal) = agent.prepare(&sandbox).spawn_on_terminal();
@@ -122,7 +122,7 @@ fn ctrl_c_on_the_terminal_is_an_interrupt_for_what_runs_on_it() {
 }
 
 #[test]
-fn a_screen_shows_what_a_person_would_see() {
+fn screen_matches_a_terminal() {
     let sandbox = Sandbox::new();
     let script =
         "no-stdin\nprint \\e[31mred\\e[0m\npart working\\rdone   \nawait go\nprint \\e[2Jafter";
@@ -182,7 +182,7 @@ fn a_shell_on_a_terminal_controls_its_jobs() {
 }
 
 #[test]
-fn a_sandbox_is_a_repository_with_one_commit_and_a_home_of_its_own() {
+fn sandbox_is_a_repository_with_one_commit_and_its_own_home() {
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.git(&["rev-list", "--count", "HEAD"]), "1");
     assert_eq!(sandbox.git(&["status", "--porcelain"]), "");
@@ -208,7 +208,7 @@ fn a_sandbox_is_a_repository_with_one_commit_and_a_home_of_its_own() {
 
 /// The clippy lint of CI knows each plain sleep, and exempts only the module that makes a sleep cancellable.
 #[test]
-fn c56a_no_product_code_sleeps_without_being_wakeable() {
+fn c56a_every_sleep_in_product_code_can_be_cancelled() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |path: &Path| fs_err::read_to_string(path).unwrap();
     let known = read(&root.join("clippy.toml"));

@@ -24,7 +24,7 @@ fn expect_harmless(terminal: &Terminal, what: &str) {
 }
 
 #[test]
-fn w1_w2_no_terminal_gets_what_hides_text() {
+fn w1_w2_no_terminal_gets_text_that_hides_other_text() {
     let scene = Scene::new("");
     let agent = format!("printf '%s\\n' '{HOSTILE}'");
     let run = |json: &[&'static str]| {

@@ -179,7 +179,7 @@ fn table(kind: &str) -> String {
 }
 
 #[test]
-fn each_command_meets_each_kind_and_each_name() {
+fn each_command_is_tested_with_each_kind_and_name() {
     let of = |kind: &str, name| commands(kind, name).collect::<Vec<_>>();
     for command in COMMANDS {
         for kind in KINDS {
@@ -197,7 +197,7 @@ fn h1_h2_h9_no_command_follows_a_planted_link() {
 }
 
 #[test]
-fn h1_h2_h9_no_command_makes_the_file_of_a_dangling_link() {
+fn h1_h2_h9_no_command_creates_the_target_of_a_dangling_link() {
     println!("{}", table("dangling"));
 }
 
@@ -217,7 +217,7 @@ fn h9_no_command_reads_a_planted_sparse_file() {
 }
 
 #[test]
-fn h1_a_detached_run_does_not_write_through_a_link_in_the_place_of_its_output() {
+fn h1_detached_run_does_not_write_through_a_link_at_its_output_path() {
     let scene = Scene::new("");
     let target = Target::new(&scene);
     let script = format!(
@@ -236,7 +236,7 @@ fn h1_a_detached_run_does_not_write_through_a_link_in_the_place_of_its_output() 
 }
 
 #[test]
-fn h2_w19_links_of_a_clone_are_not_followed_and_all_is_private() {
+fn h2_w19_links_of_a_clone_are_not_followed_and_files_are_private() {
     for name in ["holder.new", ".gitignore", "holder.json"] {
         let scene = Scene::new("");
         let target = Target::new(&scene);
@@ -264,7 +264,7 @@ fn h2_w19_links_of_a_clone_are_not_followed_and_all_is_private() {
 }
 
 #[test]
-fn h10_state_that_git_tracks_is_refused_with_the_command_that_ends_it() {
+fn h10_state_tracked_by_git_is_refused_with_a_hint() {
     let scene = Scene::new("");
     once(&scene, "nightly").expect_code(0);
     scene.sandbox.git(&["add", "-f", ".rlm"]);
@@ -296,7 +296,7 @@ fn h10_state_that_git_tracks_is_refused_with_the_command_that_ends_it() {
 }
 
 #[test]
-fn h4_state_and_settings_of_another_user_are_refused_unless_the_user_trusts_the_project() {
+fn h4_state_and_settings_of_another_user_need_a_trusted_project() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can give files away");
         return;
@@ -370,7 +370,7 @@ fn h4_runs_of_another_user_are_read_in_a_trusted_project_only() {
 }
 
 #[test]
-fn h12_x128e_a_state_directory_that_was_moved_is_rebuilt_and_a_link_is_not_followed() {
+fn h12_x128e_moved_state_directory_is_rebuilt_without_following_links() {
     let run = |deed: &str| {
         let scene = Scene::new("");
         let words = [

@@ -64,7 +64,7 @@ fn expect_idle(pid: i32) {
 }
 
 #[test]
-fn a_loop_in_its_pause_uses_no_processor_and_little_memory() {
+fn sleeping_loop_uses_no_cpu_and_little_memory() {
     let scene = Scene::new("flood 1M");
     let mut running = scene
         .run_bare(&["-p", PROMPT, "--sleep", "600", "-n", "2"])
@@ -75,7 +75,7 @@ fn a_loop_in_its_pause_uses_no_processor_and_little_memory() {
 }
 
 #[test]
-fn a_loop_and_its_guard_use_no_processor_while_the_agent_thinks() {
+fn loop_and_guard_use_no_cpu_while_the_agent_thinks() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
     // The transcript is flushed a second after the last line.

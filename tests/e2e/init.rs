@@ -48,7 +48,7 @@ fn send(to: &Process, signal: Signal) {
 }
 
 #[test]
-fn x113b_x113c_as_the_first_process_of_a_container_it_stops_gracefully_and_its_state_is_saved() {
+fn x113b_x113c_pid_1_of_a_container_saves_and_stops_gracefully() {
     if !has_containers() {
         return println!("skipped: no pid namespaces here");
     }
@@ -73,7 +73,7 @@ fn x113b_x113c_as_the_first_process_of_a_container_it_stops_gracefully_and_its_s
 }
 
 #[test]
-fn x113c_a_signal_without_a_name_reaches_the_program_too() {
+fn x113c_unnamed_signal_reaches_the_program() {
     if !has_containers() {
         return println!("skipped: no pid namespaces here");
     }
@@ -91,7 +91,7 @@ fn x113c_a_signal_without_a_name_reaches_the_program_too() {
 }
 
 #[test]
-fn x113c_a_press_on_the_terminal_of_a_container_stops_it_as_anywhere() {
+fn x113c_press_on_the_terminal_of_a_container_stops_the_run() {
     if !has_containers() {
         return println!("skipped: no pid namespaces here");
     }
@@ -106,7 +106,7 @@ fn x113c_a_press_on_the_terminal_of_a_container_stops_it_as_anywhere() {
 }
 
 #[test]
-fn x113c_a_killed_rlm_ends_its_container_and_its_guard_has_time_to_say_what_it_ended() {
+fn x113c_killed_rlm_ends_its_container_after_the_report_of_its_guard() {
     if !has_containers() {
         return println!("skipped: no pid namespaces here");
     }
@@ -151,7 +151,7 @@ fn x113c_orphans_of_a_container_are_reaped() {
 
 /// The control: a process that isn't an init leaves the orphan as a zombie.
 #[test]
-fn x113c_control_orphans_of_another_first_process_stay_zombies() {
+fn x113c_control_orphans_of_another_pid_1_stay_zombies() {
     if !has_containers() {
         return println!("skipped: no pid namespaces here");
     }

@@ -75,7 +75,7 @@ fn x117d_x117i_a_mistake_on_the_command_line_is_refused() {
 }
 
 #[test]
-fn x117f_x117i_an_environment_that_makes_no_sense_is_refused() {
+fn x117f_x117i_invalid_environment_variables_are_refused() {
     let scene = Scene::new("print never");
     refused(
         &scene,
@@ -112,7 +112,7 @@ fn s24c_an_unknown_agent_is_an_error() {
 }
 
 #[test]
-fn x117e_x117i_an_agent_that_cannot_be_started_is_refused_before_anything_is_made() {
+fn x117e_x117i_unstartable_agent_is_refused_before_the_run_is_created() {
     let scene = Scene::new("print never");
     fs_err::write(scene.file("plain"), "#!/bin/sh\n").unwrap();
     fs_err::create_dir(scene.file("folder")).unwrap();
@@ -135,7 +135,7 @@ fn x117e_x117i_an_agent_that_cannot_be_started_is_refused_before_anything_is_mad
 }
 
 #[test]
-fn x117e_an_agent_that_the_system_refuses_is_named() {
+fn x117e_agent_refused_by_the_system_is_named() {
     let scene = Scene::new("print never");
     let broken = scene.file("broken");
     fs_err::write(&broken, "#!/no/such/interpreter\n").unwrap();
@@ -149,7 +149,7 @@ fn x117e_an_agent_that_the_system_refuses_is_named() {
 }
 
 #[test]
-fn w14_a_prompt_file_that_leads_out_of_the_project_is_refused_unless_it_is_named() {
+fn w14_prompt_file_outside_the_project_needs_an_explicit_option() {
     let scene = Scene::new("print fine");
     let secret = scene.sandbox.home().join("secret");
     fs_err::write(&secret, "not for the agent").unwrap();
@@ -172,7 +172,7 @@ fn w14_a_prompt_file_that_leads_out_of_the_project_is_refused_unless_it_is_named
 }
 
 #[test]
-fn x117b_x117i_a_prompt_that_cannot_be_read_is_refused() {
+fn x117b_x117i_unreadable_prompt_is_refused() {
     let scene = Scene::new("print never");
     let missing = refused(
         &scene,
@@ -268,7 +268,7 @@ fn x117a_x117i_a_mistake_in_the_settings_is_named_with_its_file_and_its_line() {
 }
 
 #[test]
-fn x117a_settings_that_are_no_plain_file_are_refused() {
+fn x117a_settings_in_a_non_regular_file_are_refused() {
     let scene = Scene::new("print never");
     let path = scene.file("rlm.toml");
     let refuse = || refused(&scene, scene.run(&["--once"]), 2, &["rlm.toml`"]);
@@ -285,7 +285,7 @@ fn x117a_settings_that_are_no_plain_file_are_refused() {
 }
 
 #[test]
-fn x117c_a_run_id_leads_nowhere_else() {
+fn x117c_run_id_cannot_lead_out_of_the_runs_directory() {
     let scene = Scene::new("print never");
     let long = "x".repeat(65);
     for id in [
@@ -314,7 +314,7 @@ fn x117c_a_run_id_leads_nowhere_else() {
 }
 
 #[test]
-fn x117g_a_directory_to_work_in_that_is_none_is_refused() {
+fn x117g_working_directory_that_is_no_directory_is_refused() {
     let scene = Scene::new("print never");
     fs_err::write(scene.file("plain"), "").unwrap();
     for (directory, command) in [
@@ -333,7 +333,7 @@ fn x117g_a_directory_to_work_in_that_is_none_is_refused() {
 }
 
 #[test]
-fn x117g_a_state_directory_that_is_none_is_left_alone() {
+fn x117g_state_directory_that_is_no_directory_is_left_alone() {
     let scene = Scene::new("print never");
     let outside = scene.sandbox.path().join("outside");
     fs_err::create_dir(&outside).unwrap();
@@ -369,7 +369,7 @@ fn x117g_a_state_directory_that_is_none_is_left_alone() {
 }
 
 #[test]
-fn an_agent_that_dies_at_once_again_and_again_ends_the_run() {
+fn agent_that_always_exits_immediately_ends_the_run() {
     for (last, why) in [
         ("exit 1", "exit status 1"),
         ("die SEGV", "killed by signal 11"),
@@ -387,7 +387,7 @@ fn an_agent_that_dies_at_once_again_and_again_ends_the_run() {
 }
 
 #[test]
-fn a_line_that_the_agent_did_not_finish_is_kept() {
+fn unfinished_line_of_the_agent_is_stored() {
     let scene = Scene::new("print whole\npart half a li\ndie KILL");
     scene.run(&["--once"]).run(LONG).expect_code(1);
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
@@ -395,7 +395,7 @@ fn a_line_that_the_agent_did_not_finish_is_kept() {
 }
 
 #[test]
-fn x115a_garbage_reaches_neither_the_terminal_nor_the_logs_readers() {
+fn x115a_garbage_reaches_neither_terminal_nor_log_readers() {
     let scene = Scene::new("garbage\nwarn \\e]0;owned\\x07\\e[2J\nprint done");
     let (running, terminal) = scene
         .run(&["--once", "--gate", "printf '\\033[2Jgate\\n'; exit 1"])
@@ -436,7 +436,7 @@ fn by_shell(scene: &Scene, script: &str, arguments: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_reader_that_goes_away_does_not_stop_the_run() {
+fn closed_output_pipe_does_not_stop_the_run() {
     for json in [&["-n", "20"][..], &["-n", "20", "--json"]] {
         let scene = Scene::new("flood 64K");
         let ended = by_shell(&scene, r#""$@" | head -1"#, json);
@@ -457,7 +457,8 @@ fn a_run_needs_no_open_streams() {
     assert_eq!(scene.start_count(), 2);
     assert_eq!(scene.prompts(), [PROMPT, PROMPT]);
     assert_eq!(scene.status()["state"], "ended");
-    let streams = |start: &rlm_tests::agent::Start| start.fds.keys().copied().collect::<Vec<_>>();
+    let streams =
+        |start: &rlm_tests::agent::AgentStart| start.fds.keys().copied().collect::<Vec<_>>();
     assert!(
         scene
             .agent

@@ -52,7 +52,7 @@ fn wait_for_states(scene: &Scene, what: &str, is_it: impl Fn(char) -> bool) {
 }
 
 #[test]
-fn x126a_x126b_suspend_stops_the_tree_and_fg_lets_it_go_on() {
+fn x126a_x126b_suspend_freezes_the_tree_and_fg_thaws_it() {
     let scene = Scene::new("child setsid\nchild daemon\nsay ready\nawait go\nsay went on\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("{line}\r"));
@@ -86,7 +86,7 @@ fn x126a_x126b_suspend_stops_the_tree_and_fg_lets_it_go_on() {
 }
 
 #[test]
-fn x126a_suspend_while_an_agent_starts_holds_nothing_up() {
+fn x126a_suspend_during_agent_start_delays_nothing() {
     let scene = Scene::new("");
     let agent = scene.file("agent");
     let introduced_never = "#!/bin/sh\necho >up\nwhile read line; do :; done\n";
@@ -113,7 +113,7 @@ fn x126a_suspend_while_an_agent_starts_holds_nothing_up() {
 }
 
 #[test]
-fn x126a_suspend_in_the_menu_gives_the_shell_its_terminal_back() {
+fn x126a_suspend_in_the_menu_returns_the_terminal_to_the_shell() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("{line}\r"));
@@ -144,7 +144,7 @@ fn x126a_suspend_in_the_menu_gives_the_shell_its_terminal_back() {
 }
 
 #[test]
-fn x126c_time_that_a_run_stood_still_does_not_count_as_its_silence() {
+fn x126c_suspended_time_does_not_count_as_silence() {
     let scene = Scene::new("say ready\nawait go\nrun true\nturn");
     let (shell, terminal, line) = shell(&scene, "--once --idle-timeout 3s --iteration-timeout 20s");
     terminal.send(format!("{line}\r"));
@@ -166,7 +166,7 @@ fn x126c_time_that_a_run_stood_still_does_not_count_as_its_silence() {
 }
 
 #[test]
-fn x126c_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
+fn x126c_suspended_time_does_not_count_for_required_checks_and_commits() {
     let scene = Scene::new("turn");
     for (name, value) in [("user.name", "A"), ("user.email", "a@localhost")] {
         scene.sandbox.git(&["config", name, value]);
@@ -228,7 +228,7 @@ fn x126c_time_that_a_gate_or_a_commit_stood_still_does_not_count_as_its_own() {
 }
 
 #[test]
-fn j47e_in_the_background_nothing_touches_the_terminal() {
+fn j47e_background_job_does_not_touch_the_terminal() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch made\nsay after\nturn");
     let (shell, terminal, line) = shell(&scene, "--once --permissions ask");
     let before = format!("{:?}", terminal.settings());
@@ -259,7 +259,7 @@ fn j47e_in_the_background_nothing_touches_the_terminal() {
 }
 
 #[test]
-fn j47f_a_background_job_that_writes_is_not_stopped_by_its_terminal() {
+fn j47f_background_job_that_writes_is_not_suspended_by_its_terminal() {
     let scene = Scene::new("say ready\nawait go\nsay after\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("stty tostop; {line} &\r"));
@@ -278,7 +278,7 @@ fn j47f_a_background_job_that_writes_is_not_stopped_by_its_terminal() {
 }
 
 #[test]
-fn an_editor_of_a_foreground_job_gives_the_terminal_back() {
+fn editor_of_a_foreground_job_returns_the_terminal() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("VISUAL='touch edited; true' {line}\r"));
@@ -339,7 +339,7 @@ fn a_run_that_comes_to_the_foreground_has_its_menu() {
 }
 
 #[test]
-fn a_terminal_that_is_closed_saves_and_stops_the_run() {
+fn closing_the_terminal_saves_and_stops_the_run() {
     for prompt in [None, Some("\r"), Some("\x03")] {
         let scene = Scene::new("child setsid\nsay ready\nhang");
         let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
@@ -363,7 +363,7 @@ fn a_terminal_that_is_closed_saves_and_stops_the_run() {
 }
 
 #[test]
-fn a_run_that_ignores_the_hangup_goes_on_without_its_terminal_and_without_spinning() {
+fn run_that_ignores_sighup_continues_without_terminal_and_does_not_spin() {
     let scene = Scene::new("say ready\nawait go\nrun true\nsay well\nturn");
     let (shell, terminal, line) = shell(&scene, "--once");
     terminal.send(format!("trap '' HUP; {line}\r"));

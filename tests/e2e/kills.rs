@@ -21,7 +21,7 @@ fn l98e_x102a_a_kill_of_the_loop_ends_the_tree() {
 }
 
 #[test]
-fn x102a_a_kill_of_the_loop_ends_its_gate_and_its_check() {
+fn x102a_killed_loop_ends_its_required_check_and_check() {
     let tools = "sleep 600 & setsid sleep 600 & touch begun; sleep 600";
     for option in ["--gate", "--until"] {
         let scene = Scene::new("child daemon");
@@ -64,7 +64,7 @@ fn guard(scene: &Scene) -> Pid {
 }
 
 #[test]
-fn x102b_after_a_kill_of_both_the_next_resume_ends_and_names_what_is_left() {
+fn x102b_resume_after_a_kill_of_loop_and_guard_ends_and_names_the_rest() {
     let scene = Scene::new(&format!(
         "@1 {}\nprint turn {{start}}",
         TREE.replace('\n', "\n@1 ")
@@ -101,7 +101,7 @@ fn x102b_after_a_kill_of_both_the_next_resume_ends_and_names_what_is_left() {
 }
 
 #[test]
-fn j53d_x102b_x102c_after_a_kill_of_both_the_next_run_ends_what_is_left_before_its_agent_starts() {
+fn j53d_x102b_x102c_next_run_ends_remaining_processes_before_its_agent_starts() {
     let scene =
         Scene::new("@1 child setsid\n@1 child daemon\n@1 print ready\n@1 hang\nprint ready\nhang");
     let running = scene.ready(&["--once"]);
@@ -124,7 +124,7 @@ fn j53d_x102b_x102c_after_a_kill_of_both_the_next_run_ends_what_is_left_before_i
 }
 
 #[test]
-fn x102d_what_the_guard_ended_after_a_crash_is_named() {
+fn x102d_processes_ended_by_guard_are_named() {
     let scene = Scene::new(&format!(
         "@1 {}\nprint turn {{start}}",
         TREE.replace('\n', "\n@1 ")
@@ -145,7 +145,7 @@ fn x102d_what_the_guard_ended_after_a_crash_is_named() {
 }
 
 #[test]
-fn x102e_a_kill_of_the_guard_alone_fails_the_turn_and_leaves_nothing() {
+fn x102e_killed_guard_fails_the_turn_and_leaves_no_process() {
     let scene = Scene::new(&format!(
         "@1 {}\n@2 print ready\n@2 hang",
         TREE.replace('\n', "\n@1 ")
@@ -160,7 +160,7 @@ fn x102e_a_kill_of_the_guard_alone_fails_the_turn_and_leaves_nothing() {
 }
 
 #[test]
-fn x102e_a_tree_whose_guard_was_stopped_outlives_no_end_of_the_loop() {
+fn x102e_process_tree_with_suspended_guard_ends_with_the_loop() {
     for signals in [&[Signal::TERM][..], &[Signal::TERM; 2], &[Signal::KILL]] {
         let scene = Scene::new(STUBBORN_TREE);
         let running = scene.ready(&["--until", "false"]);
@@ -174,7 +174,7 @@ fn x102e_a_tree_whose_guard_was_stopped_outlives_no_end_of_the_loop() {
 }
 
 #[test]
-fn x102b_what_a_guard_that_stands_still_has_not_ended_is_named_by_who_ends_it() {
+fn x102b_unfinished_guard_work_is_named() {
     let script = format!(
         "@1 {}\nprint turn {{start}}",
         STUBBORN_TREE.replace('\n', "\n@1 ")

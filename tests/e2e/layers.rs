@@ -39,7 +39,7 @@ fn refused(scene: &Scene, rlm: Rlm<'_>, says: &str) -> Ended {
 
 /// Each layer sets another value. Without the highest one, the next applies.
 #[test]
-fn s24b_the_nearest_layer_counts() {
+fn s24b_layer_with_highest_precedence_wins() {
     let scene = Scene::new("print never");
     let show = |arguments: &[&str], variable: &str| {
         let all = [&["config", "show", "--json"], arguments].concat();
@@ -78,7 +78,7 @@ fn s24b_the_nearest_layer_counts() {
 }
 
 #[test]
-fn s15b_the_shown_configuration_is_what_the_run_has() {
+fn s15b_shown_configuration_matches_the_run() {
     let scene = Scene::new("print fine");
     let file = "max-failures = 7\niteration-timeout = '20m'\ngates = ['true']\n[claude]\nenv = { A = 's3cret' }\n";
     fs_err::write(scene.file("rlm.toml"), file).unwrap();
@@ -109,7 +109,7 @@ fn s15b_the_shown_configuration_is_what_the_run_has() {
         &json!("1ms"),
         &settings["leftovers"],
         &phase["limits"]["max_iterations"],
-        &phase["gates"],
+        &phase["required_checks"],
     ];
     assert_eq!(values.each_ref(), used);
     assert_eq!(settings["limits"]["sleep_ms"], 1, "{settings}");
@@ -131,7 +131,7 @@ fn s15b_the_shown_configuration_is_what_the_run_has() {
 
 /// The printed configuration is a valid file with the same meaning.
 #[test]
-fn s15b_the_shown_configuration_is_a_file_that_means_the_same() {
+fn s15b_shown_configuration_file_is_equivalent() {
     let scene = Scene::new("print never");
     let file = "until = 'test \"x\" = x'\n[on-press]\nsleep = 'stop'\n[mcp-servers.a]\nurl = 'http://localhost:1'\n";
     fs_err::write(scene.file("rlm.toml"), file).unwrap();
@@ -148,7 +148,7 @@ fn s15b_the_shown_configuration_is_a_file_that_means_the_same() {
 }
 
 #[test]
-fn x117a_a_mistake_in_the_users_file_or_in_a_phase_is_named_with_its_place() {
+fn x117a_error_in_user_file_or_phase_names_its_place() {
     let scene = Scene::new("print never");
     let run = || scene.run(&["--once"]);
     for (text, says) in [
@@ -241,7 +241,7 @@ fn x130b_only_the_documented_variables_are_configuration() {
 }
 
 #[test]
-fn limits_follow_the_file_between_iterations() {
+fn changed_file_applies_limits_between_iterations() {
     let scene = Scene::new("print turn {start}\n@2 await go2\n@3 await go3\n@4 await go4");
     let say = |text: &str| fs_err::write(scene.file("rlm.toml"), text).unwrap();
     let go = |turn: u32| fs_err::write(scene.file(&format!("go{turn}")), "").unwrap();
@@ -276,7 +276,7 @@ fn limits_follow_the_file_between_iterations() {
 
 /// Edits made while the run was stopped don't count as changes; later ones do.
 #[test]
-fn limits_follow_the_file_after_a_resume_too() {
+fn changed_file_applies_limits_after_a_resume() {
     let scene = Scene::new("print turn {start}\n@2 await go2\n@3 await go3\n@4 await go4");
     let say = |text: &str| fs_err::write(scene.file("rlm.toml"), text).unwrap();
     say("sleep = 0\n");

@@ -80,7 +80,7 @@ fn expect_lost(ended: &Ended, words: &[&str]) {
 }
 
 #[test]
-fn w10_each_command_fails_whose_output_is_lost() {
+fn w10_each_command_fails_if_its_output_is_lost() {
     let scene = Scene::new("print turn {start}\n@2 print ready\n@2 hang");
     let once = [
         "run", "--run-id", "over", "--prompt", PROMPT, "--once", "--",
@@ -119,7 +119,7 @@ fn w10_each_command_fails_whose_output_is_lost() {
 }
 
 #[test]
-fn w10_attach_fails_whose_output_is_lost() {
+fn w10_attach_fails_if_its_output_is_lost() {
     let scene = Scene::new("print ready\nhang");
     let live = scene.ready(&["--run-id", "live", "--once"]);
     let attached = to_full(&scene, &["attach", "live", "--json"]).spawn();
@@ -130,7 +130,7 @@ fn w10_attach_fails_whose_output_is_lost() {
 }
 
 #[test]
-fn w10_a_run_whose_output_is_lost_goes_on_to_its_end() {
+fn w10_run_continues_if_its_output_is_lost() {
     for json in [false, true] {
         let scene = Scene::new("print turn {start}\nprint end");
         let words = ["run", "--sleep", "0", "--prompt", PROMPT, "-n", "3"];
@@ -156,7 +156,7 @@ fn w10_a_run_whose_output_is_lost_goes_on_to_its_end() {
 }
 
 #[test]
-fn w10_a_reader_that_has_gone_is_no_error() {
+fn w10_closed_pipe_is_no_error() {
     let scene = Scene::new("flood 300000\nprint end");
     scene.run(&["--once"]).run(LONG).expect_code(0);
     for words in [

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use rlm_tests::agent::Memory;
+use rlm_tests::agent::SessionEntry;
 use rlm_tests::{Running, Terminal, poll_until, wait_for};
 use rustix::process::Signal;
 
 use crate::LONG;
 use crate::presses::pause;
-use crate::room::has_mounts;
 use crate::scene::{PROMPT, Scene, json, text};
+use crate::transcript_quota::has_mounts;
 
 pub(crate) const PRESS: &[u8] = b"\x03";
 pub(crate) const ESC: &[u8] = b"\x1b";
@@ -46,7 +46,7 @@ fn sleeping(scene: &Scene) -> (Running, Terminal) {
 }
 
 #[test]
-fn s7_s9a_s9b_a_press_in_the_sleep_opens_the_menu_and_the_sleep_can_be_skipped() {
+fn s7_s9a_s9b_press_during_sleep_opens_menu_that_can_skip_the_sleep() {
     let scene = Scene::new("run true\nturn");
     let (running, terminal) = sleeping(&scene);
     open(&terminal);
@@ -107,7 +107,7 @@ fn s8a_s8b_the_agents_output_waits_until_the_menu_is_closed() {
 }
 
 #[test]
-fn s9b_a_turn_is_ended_from_the_menu_and_its_conversation_goes_on() {
+fn s9b_turn_ended_from_the_menu_keeps_its_conversation() {
     const END_TURN: &str = "end this turn, keep the conversation";
     let scene = Scene::new("say ready\nhang\nturn\nrun true\nsay on\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
@@ -136,7 +136,7 @@ fn s9b_a_turn_is_ended_from_the_menu_and_its_conversation_goes_on() {
 }
 
 #[test]
-fn s9a_s9c_s9d_s9e_the_menu_offers_all_and_asks_again_after_a_wrong_key() {
+fn s9a_s9c_s9d_s9e_menu_offers_all_choices_and_prompts_again_after_wrong_key() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     open(&terminal);
@@ -253,7 +253,7 @@ fn sessions(scene: &Scene) -> Vec<usize> {
 }
 
 #[test]
-fn s25a_restart_the_iteration_is_a_new_attempt_in_a_fresh_session() {
+fn s25a_restart_makes_a_new_attempt_in_a_fresh_session() {
     for (policy, in_sessions) in [("fresh", [1, 2, 3, 4]), ("continue", [1, 1, 2, 2])] {
         let scene = Scene::new("@2 say ready\n@2 hang\nrun true\nturn");
         let (running, terminal) = at_work(&scene, &["-n", "3", "--session", policy]);
@@ -313,7 +313,7 @@ fn j39a_a_press_on_the_menu_is_a_shutdown() {
 }
 
 #[test]
-fn j39b_j39c_esc_continues_and_the_next_press_is_a_first_one() {
+fn j39b_j39c_esc_continues_and_resets_the_presses() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     for _ in 0..5 {
@@ -331,7 +331,7 @@ fn j39b_j39c_esc_continues_and_the_next_press_is_a_first_one() {
 }
 
 #[test]
-fn j40a_j40b_a_press_without_a_way_to_ask_decides_nothing_and_stays_counted() {
+fn j40a_j40b_press_without_a_prompt_decides_nothing_and_stays_counted() {
     if !has_mounts() {
         return println!("skipped: no mount namespaces here");
     }
@@ -382,7 +382,7 @@ fn j44_a_press_while_the_agent_starts_shows_the_menu() {
 }
 
 #[test]
-fn j47d_with_a_pipe_behind_it_the_menu_is_on_the_terminal() {
+fn j47d_menu_is_on_the_terminal_if_stdout_is_a_pipe() {
     let scene = Scene::new("say ready\nawait go\nsay after\nturn");
     let mut line = String::new();
     for (name, value) in scene.agent.variables() {
@@ -433,7 +433,7 @@ fn j47c_without_input_there_is_no_menu() {
 }
 
 #[test]
-fn the_terminal_is_as_it_was_after_every_kind_of_end() {
+fn terminal_is_restored_after_every_kind_of_end() {
     type End = fn(&Terminal, &Running);
     let ends: [(&str, End); 5] = [
         ("in the menu, by x", |terminal, _| terminal.send("x")),
@@ -482,7 +482,7 @@ fn the_terminal_is_as_it_was_after_every_kind_of_end() {
 }
 
 #[test]
-fn a_terminal_of_twenty_columns_has_room_for_all() {
+fn menu_fits_a_terminal_of_twenty_columns() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let run = scene.claude(&["--once"]).size(11, 20);
     let (running, terminal) = run.spawn_on_terminal();
@@ -513,7 +513,7 @@ fn a_terminal_of_twenty_columns_has_room_for_all() {
 }
 
 #[test]
-fn a_turn_that_a_person_interrupted_waits_in_its_session() {
+fn interrupted_turn_waits_in_its_session() {
     let scene = Scene::new("say ready\nsay 600000 half a thought\nturn\nrun true\nsay on");
     let (running, terminal) = scene.claude(&["--once"]).spawn_on_terminal();
     terminal.sees("half", LONG);
@@ -527,7 +527,7 @@ fn a_turn_that_a_person_interrupted_waits_in_its_session() {
     assert!(
         memories
             .iter()
-            .any(|memory| matches!(memory, Memory::Marker(_))),
+            .any(|memory| matches!(memory, SessionEntry::Marker(_))),
         "{memories:?}"
     );
     open(&terminal);

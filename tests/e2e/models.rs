@@ -174,7 +174,7 @@ fn a_plain_turn_is_one_message() {
 }
 
 #[test]
-fn a_long_text_has_the_size_it_was_given() {
+fn long_text_has_the_scripted_size() {
     let model = FakeModel::start("");
     let (_, body) = say(&model, "[[big 1500000]]", &[], false);
     let message: Value = serde_json::from_str(&body).unwrap();
@@ -185,7 +185,7 @@ fn a_long_text_has_the_size_it_was_given() {
 }
 
 #[test]
-fn failures_are_counted_and_then_the_next_step_is_due() {
+fn next_step_follows_the_counted_failures() {
     let model = FakeModel::start("");
     let said = "[[status 429 7 2]] [[drop 2]] [[text fine]]";
     let heads: Vec<String> = (0..2).map(|_| say(&model, said, &[], true).0).collect();
@@ -213,7 +213,7 @@ fn failures_are_counted_and_then_the_next_step_is_due() {
 }
 
 #[test]
-fn the_other_paths_a_client_looks_at_answer_too() {
+fn other_paths_of_the_api_answer() {
     let model = FakeModel::start("");
     assert!(
         ask(model.port(), "HEAD", "/", "")
@@ -239,7 +239,7 @@ fn the_other_paths_a_client_looks_at_answer_too() {
 }
 
 #[test]
-fn a_client_that_hangs_up_and_a_model_that_hangs_end_each_other() {
+fn client_disconnect_ends_a_hanging_reply() {
     let model = FakeModel::start("[[hang 600]]");
     let body = message("x", &[], true);
     let mut stream = TcpStream::connect(("127.0.0.1", model.port())).unwrap();

@@ -22,7 +22,7 @@ fn waits_until(scene: &Scene) -> String {
 }
 
 #[test]
-fn x108a_a_turn_that_passes_max_cost_is_interrupted_and_not_awaited() {
+fn x108a_turn_beyond_max_cost_is_interrupted_and_not_awaited() {
     let scene = Scene::new(CALLS);
     let run = scene.claude(&["--once", "--max-cost", "0.02"]);
     let ended = run.run(LONG).expect_code(4);
@@ -38,7 +38,7 @@ fn x108a_a_turn_that_passes_max_cost_is_interrupted_and_not_awaited() {
     assert!(scene.controls().contains(&"interrupt".into()));
     let status = scene.status();
     assert_eq!(
-        (&status["cost_usd"], &status["cuts"]),
+        (&status["cost_usd"], &status["unfinished_attempts"]),
         (&0.02.into(), &1.into())
     );
     scene.expect_nothing_alive();
@@ -55,7 +55,7 @@ fn x108a_a_turn_that_passes_max_cost_is_interrupted_and_not_awaited() {
 }
 
 #[test]
-fn x108c_what_a_killed_turn_had_told_is_kept() {
+fn x108c_usage_of_killed_turn_is_kept() {
     let scene = Scene::new(CALLS);
     let running = scene.claude(&["-n", "2", "--max-tokens", "1M"]).spawn();
     wait_for("two calls", LONG, || {
@@ -78,7 +78,7 @@ fn x108c_what_a_killed_turn_had_told_is_kept() {
 }
 
 #[test]
-fn x108a_every_agent_is_held_to_its_budget_within_its_turn() {
+fn x108a_every_agent_is_interrupted_at_its_budget() {
     let tokens = r#"event {"method": "thread/tokenUsage/updated", "params": {"tokenUsage": {"total": {"inputTokens": 900, "outputTokens": 100}, "last": {"inputTokens": 900, "outputTokens": 100}}}}"#;
     let cost = r#"event {"sessionUpdate": "usage_update", "used": 1, "size": 9, "cost": {"amount": 0.5, "currency": "USD"}}"#;
     for (agent, told, option, limit, says) in [
@@ -120,7 +120,7 @@ fn x108a_every_agent_is_held_to_its_budget_within_its_turn() {
 }
 
 #[test]
-fn x129a_x129b_a_budget_that_an_agent_does_not_report_on_is_a_usage_error() {
+fn x129a_x129b_budget_without_usage_reports_is_a_usage_error() {
     let cost: &[&str] = &["--max-cost", "1"];
     let tokens: &[&str] = &["--max-tokens", "1k"];
     for (agent, budget, mend) in [
@@ -165,7 +165,7 @@ fn x129a_x129b_a_budget_that_an_agent_does_not_report_on_is_a_usage_error() {
 }
 
 #[test]
-fn x107d_x107f_a_wait_is_cut_short_from_another_terminal() {
+fn x107d_x107f_another_terminal_ends_a_rate_limit_wait() {
     let scene = Scene::new("@1 retry 429 3600\n@2 say well");
     let mut running = scene.driven("codex", &["--once"]).spawn();
     says(&mut running, "waiting until");
@@ -179,13 +179,16 @@ fn x107d_x107f_a_wait_is_cut_short_from_another_terminal() {
     );
     let status = scene.status();
     assert_eq!(
-        (&status["cuts"], &status["iterations_complete"]),
+        (
+            &status["unfinished_attempts"],
+            &status["iterations_complete"]
+        ),
         (&1.into(), &1.into())
     );
 }
 
 #[test]
-fn x107c_x107d_a_wait_counts_down_on_the_terminal_and_is_cut_short_by_a_key_or_a_word() {
+fn x107c_x107d_wait_counts_down_and_ends_with_a_key_or_a_steer() {
     // Short enough for a countdown in seconds.
     let scene = Scene::new("@1 retry 429 55\n@2 retry 429 55\n@3 say well");
     let [record, script] = scene.agent.variables();
@@ -216,7 +219,7 @@ fn x107c_x107d_a_wait_counts_down_on_the_terminal_and_is_cut_short_by_a_key_or_a
 }
 
 #[test]
-fn c56c_c77b_a_press_ends_a_wait_for_a_limit_whose_end_is_shown() {
+fn c56c_c77b_press_ends_a_rate_limit_wait() {
     let scene = Scene::new("retry 429 3600\nturn\nsay never");
     let run = scene.driven("codex", &["--once"]).env("TZ", "UTC");
     let mut running = run.spawn();
@@ -231,7 +234,7 @@ fn c56c_c77b_a_press_ends_a_wait_for_a_limit_whose_end_is_shown() {
 }
 
 #[test]
-fn x107b_a_wait_survives_a_crash_and_goes_on_to_the_same_moment() {
+fn x107b_rate_limit_wait_survives_a_crash_with_the_same_end() {
     let scene = Scene::new("@1 retry 429 3600\n@2 say never");
     let running = scene.driven("codex", &["--once"]).spawn();
     let until = waits_until(&scene);
@@ -245,7 +248,7 @@ fn x107b_a_wait_survives_a_crash_and_goes_on_to_the_same_moment() {
 }
 
 #[test]
-fn x107h_words_about_limits_are_no_limit() {
+fn x107h_text_about_limits_is_no_rate_limit() {
     let words = "API Error: 429 rate limit: 5-hour limit reached, usage limit, too many requests";
     let script = format!("run echo {words}\nsay {words}\nturn");
     for agent in ["claude", "codex", "gemini", "opencode", "acp"] {
@@ -256,12 +259,12 @@ fn x107h_words_about_limits_are_no_limit() {
             ended.stdout.contains("iteration 1 complete"),
             "{agent}: {ended}"
         );
-        assert_eq!(scene.status()["cuts"], 0, "{agent}");
+        assert_eq!(scene.status()["unfinished_attempts"], 0, "{agent}");
     }
 }
 
 #[test]
-fn x107j_an_outage_of_a_service_that_has_answered_is_waited_for() {
+fn x107j_outage_of_a_service_that_answered_before_is_awaited() {
     let scene = Scene::new("@1 say hello\n@1 retry 529 10 1\n@2 say well");
     let mut running = scene
         .claude(&["--once", "--json", "--max-failures", "1"])

@@ -46,7 +46,7 @@ fn look(pid: i32, iteration: usize) -> Option<Look> {
 
 /// The store on disk grows with the history of the run; nothing else does. The bench b10 measures the time of an iteration.
 #[test]
-fn x116a_x116b_x116c_a_loop_that_goes_on_and_on_has_no_more_memory_threads_and_descriptors() {
+fn x116a_x116b_x116c_long_loop_needs_constant_memory_threads_and_descriptors() {
     let iterations = X116_ITERATIONS.number();
     let wanted = usize::try_from(iterations).unwrap();
     let scene = Scene::new("");

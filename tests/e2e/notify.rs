@@ -13,7 +13,7 @@ use crate::scene::{Scene, expect_in_order, says, stop};
 const TELL: &str = "cat >> told";
 
 /// Returns the inputs of the command, in order.
-fn told(scene: &Scene) -> Vec<Value> {
+fn received_messages(scene: &Scene) -> Vec<Value> {
     let text = fs::read_to_string(scene.file("told")).unwrap_or_default();
     let whole = text.lines().filter(|line| line.ends_with('}'));
     whole
@@ -22,7 +22,7 @@ fn told(scene: &Scene) -> Vec<Value> {
 }
 
 fn events(scene: &Scene) -> Vec<String> {
-    let told = told(scene).into_iter();
+    let told = received_messages(scene).into_iter();
     told.map(|it| it["event"].as_str().unwrap().to_owned())
         .collect()
 }
@@ -33,7 +33,7 @@ fn until_told(count: usize) -> String {
 }
 
 #[test]
-fn x113h_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
+fn x113h_notify_command_runs_after_the_save() {
     let scene = Scene::new("print turn {start}\n@2 exit 3");
     // The command reads the status, so each event must be saved before it.
     let notify = format!(
@@ -48,7 +48,7 @@ fn x113h_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
         events(&scene),
         ["started", "iteration", "failure", "iteration", "ended"]
     );
-    let told = told(&scene);
+    let told = received_messages(&scene);
     let last = &told[4];
     assert_eq!(
         (&last["exit_code"], &last["state"]),
@@ -81,11 +81,11 @@ fn x113h_a_command_is_told_what_becomes_of_the_run_when_that_is_saved() {
 }
 
 #[test]
-fn x113h_a_stop_is_told_within_its_budget_with_the_exit_code() {
+fn x113h_stop_is_notified_within_budget() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once", "--notify", TELL, "--notify-on", "resumed,ended"]);
     stop(running, Signal::TERM);
-    let told = told(&scene);
+    let told = received_messages(&scene);
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(
         (&told[0]["event"], &told[0]["exit_code"]),
@@ -105,7 +105,7 @@ fn x113h_a_stop_is_told_within_its_budget_with_the_exit_code() {
 }
 
 #[test]
-fn x101g_nothing_of_a_notify_command_outlives_the_run() {
+fn x101g_notify_command_processes_end_with_the_run() {
     let scene = Scene::new("print turn {start}");
     let leaves = "setsid sleep 600 >/dev/null 2>&1 & (setsid sleep 600 >/dev/null 2>&1 &); true";
     let run = ["--once", "--notify", leaves, "--notify-on", "started"];
@@ -136,7 +136,7 @@ fn x101g_nothing_of_a_notify_command_outlives_the_run() {
 }
 
 #[test]
-fn x113h_a_command_that_fails_is_told_of_once_and_ends_nothing() {
+fn x113h_failing_notify_command_is_reported_once() {
     let scene = Scene::new("print turn {start}");
     let notify = "echo x >> told; [ \"$(grep -c . told)\" -gt 3 ]";
     let until = until_told(5);
@@ -157,7 +157,7 @@ fn x113h_a_command_that_fails_is_told_of_once_and_ends_nothing() {
 }
 
 #[test]
-fn x113h_a_slow_command_holds_nothing_up_and_hears_how_much_it_missed() {
+fn x113h_slow_notify_command_delays_nothing_and_gets_missed_count() {
     let scene = Scene::new("print turn {start}");
     // The first call lasts until the last iteration of the run.
     let notify = format!("[ -e told ] || while [ ! -e go ]; do sleep 0.05; done; {TELL}");
@@ -175,7 +175,7 @@ fn x113h_a_slow_command_holds_nothing_up_and_hears_how_much_it_missed() {
     ];
     let ended = scene.run(&[&run[..], &["--until", &until]].concat());
     ended.run(LONG).expect_code(0);
-    let told = told(&scene);
+    let told = received_messages(&scene);
     let missed: u64 = told.iter().map(|it| it["missed"].as_u64().unwrap()).sum();
     assert_eq!(told.last().unwrap()["event"], "ended");
     assert!(missed > 0, "{told:?}");
@@ -187,7 +187,7 @@ fn x113h_a_slow_command_holds_nothing_up_and_hears_how_much_it_missed() {
 }
 
 #[test]
-fn x113h_by_default_a_command_hears_of_the_end_and_not_of_each_step() {
+fn x113h_notify_command_runs_only_at_the_end_by_default() {
     let scene = Scene::new("print turn {start}");
     fs::write(scene.file("rlm.toml"), format!("notify = '{TELL}'\n")).unwrap();
     scene.run(&["-n", "2"]).run(LONG).expect_code(0);
@@ -195,25 +195,28 @@ fn x113h_by_default_a_command_hears_of_the_end_and_not_of_each_step() {
 }
 
 #[test]
-fn x124b_a_question_is_told_without_what_is_asked_and_rings() {
+fn x124b_permission_notification_has_no_details_and_rings() {
     let scene = Scene::new("ask Bash touch s3cret\nturn");
     let run = ["--once", "--permissions", "ask", "--bell", "--notify", TELL];
     let (running, terminal) = scene.claude(&run).spawn_on_terminal();
     terminal.sees("touch s3cret", LONG);
     wait_for("the permission request", LONG, || {
-        (events(&scene) == ["question"]).then_some(())
+        (events(&scene) == ["permission"]).then_some(())
     });
-    assert_eq!(told(&scene)[0]["reason"], "permission for Bash?");
+    assert_eq!(
+        received_messages(&scene)[0]["reason"],
+        "permission for Bash?"
+    );
     assert!(terminal.bytes().contains(&7));
     permissions::answer(&terminal, "Bash: touch s3cret", "n");
     running.wait(LONG).expect_code(0);
-    assert_eq!(events(&scene), ["question", "ended"]);
+    assert_eq!(events(&scene), ["permission", "ended"]);
     let all = fs::read_to_string(scene.file("told")).unwrap();
     assert!(!all.contains("s3cret"), "{all}");
 }
 
 #[test]
-fn x113h_the_bell_rings_at_the_end_where_it_is_wanted() {
+fn x113h_bell_rings_at_the_end_if_enabled() {
     for (wanted, count) in [(true, 1), (false, 0)] {
         let scene = Scene::new("no-stdin\nprint turn {start}");
         let bell = format!("--bell={wanted}");

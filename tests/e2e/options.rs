@@ -68,7 +68,7 @@ fn begin(scene: &Scene, arguments: &[&str]) -> Running {
 }
 
 #[test]
-fn l97a_l97b_l97c_l97d_l97e_l97f_the_projects_options_reach_the_agent_as_words_and_variables() {
+fn l97a_l97b_l97c_l97d_l97e_l97f_options_reach_the_agent() {
     let scene = with_options("say ready\nturn");
     let run = scene.claude(&["--once", "--model", "big"]);
     let run = run.env("TRACKER_TOKEN", "s3cret-token").env("STRANGE", "1");
@@ -106,7 +106,7 @@ fn l97a_l97b_l97c_l97d_l97e_l97f_the_projects_options_reach_the_agent_as_words_a
 }
 
 #[test]
-fn l95a_l95b_l95e_l95f_mcp_servers_reach_the_agent_by_a_private_file_in_their_order() {
+fn l95a_l95b_l95e_l95f_mcp_servers_reach_the_agent_in_order_by_private_file() {
     let scene = with_options("say ready\nhang");
     let running = begin(&scene, &["--once"]);
     let files_then = files(&scene);
@@ -167,7 +167,7 @@ fn state(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn x118b_x118c_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
+fn x118b_x118c_no_secret_is_in_process_list_or_output() {
     let scene = with_options("say ready\nhang");
     let running = begin(&scene, &["--once", "--json"]);
     let alive = scene.alive();
@@ -232,7 +232,7 @@ fn x118b_x118c_no_secret_is_in_a_list_of_processes_or_in_what_is_printed() {
 }
 
 #[test]
-fn x117a_x118e_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value() {
+fn x117a_x118e_error_in_a_table_names_its_line_without_its_value() {
     let scene = Scene::new("say ready");
     let mistakes = [
         (
@@ -283,7 +283,7 @@ fn x117a_x118e_a_mistake_in_a_table_is_named_with_its_line_and_without_its_value
 }
 
 #[test]
-fn x133b_x133c_a_command_is_handed_no_mcp_servers_and_says_so_before_the_run() {
+fn x133b_x133c_mcp_servers_for_a_command_agent_are_refused_before_the_run() {
     let scene = Scene::new("print hi");
     for server in [
         "type = \"stdio\"\ncommand = \"x\"",
@@ -338,7 +338,7 @@ fn p49b_s5b_a_silent_agent_is_reported_before_it_is_ended() {
 }
 
 #[test]
-fn p49a_an_open_connection_is_no_sign_of_life_and_an_announced_wait_is_no_silence() {
+fn p49a_open_connection_is_no_activity_and_announced_wait_is_no_silence() {
     let alive = r#"event {"type":"keep_alive"}"#;
     let beats = format!("{alive}\ndelay 700\n").repeat(30);
     let scene = Scene::new(&format!("say ready\n{beats}say too late"));
@@ -366,7 +366,7 @@ fn locks(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn p46_a_session_is_locked_while_its_agent_lives_also_when_rlm_is_killed() {
+fn p46_session_stays_locked_while_its_agent_lives() {
     // The agent outlives rlm. A lock that ended with rlm would be free too early.
     let scene = Scene::new("ignore TERM\nsay ready\nhang");
     let mut running = scene.claude(&["--once"]).spawn();
@@ -389,11 +389,11 @@ fn p46_a_session_is_locked_while_its_agent_lives_also_when_rlm_is_killed() {
     running.wait(LONG).expect_signal(Signal::KILL);
     assert!(poll_until(LONG, || (!is_locked()).then_some(())).is_some());
     assert_eq!(scene.tree_alive(), 0, "it was held until nothing was left");
-    assert!(scene.told()[0].contains(PROMPT));
+    assert!(scene.received_messages()[0].contains(PROMPT));
 }
 
 #[test]
-fn p46_a_place_for_locks_that_cannot_be_used_costs_no_run() {
+fn p46_unusable_lock_directory_does_not_block_a_run() {
     let scene = Scene::new("say well");
     fs_err::create_dir_all(locks(&scene)).unwrap();
     let all = std::fs::Permissions::from_mode(0o777);
@@ -403,7 +403,7 @@ fn p46_a_place_for_locks_that_cannot_be_used_costs_no_run() {
 }
 
 #[test]
-fn x117d_a_time_of_nothing_is_refused_before_anything_begins() {
+fn x117d_zero_duration_is_refused_before_the_run() {
     let scene = Scene::new("print no");
     for option in [
         "--max-duration",

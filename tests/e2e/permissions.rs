@@ -12,7 +12,7 @@ use crate::scene::{Scene, text};
 const WANTS: &str = "ask Edit notes.md\nask Bash touch made\nrecall\nturn";
 
 #[test]
-fn x124a_x124c_edits_are_allowed_and_the_rest_is_denied_with_a_word_to_the_agent() {
+fn x124a_x124c_edits_are_allowed_and_other_calls_denied_with_a_message() {
     let scene = Scene::new(WANTS);
     let ended = scene.claude(&["--once"]).run(LONG).expect_code(0);
     assert!(!scene.file("made").exists());
@@ -46,7 +46,7 @@ fn x124a_x124c_edits_are_allowed_and_the_rest_is_denied_with_a_word_to_the_agent
 }
 
 #[test]
-fn x124d_all_is_said_where_a_person_looks() {
+fn x124d_denials_are_shown_in_every_view() {
     let scene = Scene::new(WANTS);
     let ended = scene
         .claude(&["--once", "--permissions", "all"])
@@ -76,7 +76,7 @@ fn x124d_all_is_said_where_a_person_looks() {
 }
 
 #[test]
-fn x124a_deny_denies_edits_too() {
+fn x124a_deny_also_denies_edits() {
     let scene = Scene::new(WANTS);
     scene
         .claude(&["--once", "--permissions", "deny"])
@@ -89,7 +89,7 @@ fn x124a_deny_denies_edits_too() {
 }
 
 #[test]
-fn x124c_a_question_with_nobody_there_is_denied_and_counted() {
+fn x124c_unattended_permission_request_is_denied_and_counted() {
     let scene = Scene::new(WANTS);
     let ask = ["--once", "--permissions", "ask"];
     scene.claude(&ask).run(LONG).expect_code(0);
@@ -110,7 +110,7 @@ fn x124c_a_question_with_nobody_there_is_denied_and_counted() {
 }
 
 #[test]
-fn x124e_a_command_agent_has_flags_of_its_own() {
+fn x124e_command_agent_has_its_own_flags() {
     let scene = Scene::new("print hi");
     let ended = scene
         .run(&["--once", "--permissions", "all"])
@@ -122,7 +122,7 @@ fn x124e_a_command_agent_has_flags_of_its_own() {
 }
 
 #[test]
-fn x124a_the_environment_may_say_it_and_the_flag_wins() {
+fn x124a_environment_sets_permissions_and_the_flag_wins() {
     let scene = Scene::new(WANTS);
     let run = scene.claude(&["--once"]).env("RLM_PERMISSIONS", "deny");
     run.run(LONG).expect_code(0);
@@ -153,7 +153,7 @@ fn wait(millis: u64) {
 }
 
 #[test]
-fn x124b_x132c_a_question_reaches_the_person() {
+fn x124b_x132c_permission_request_reaches_the_person() {
     let scene = Scene::new(
         "ask Bash touch made\nask Bash touch unmade\nask Bash touch skipped\nsay done\nturn",
     );
@@ -184,7 +184,7 @@ fn x124b_x132c_a_question_reaches_the_person() {
 }
 
 #[test]
-fn x124g_what_was_typed_before_a_question_is_no_answer_to_it() {
+fn x124g_keys_before_question_do_not_answer() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch made\nsay done\nturn");
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
@@ -206,7 +206,7 @@ fn x124g_what_was_typed_before_a_question_is_no_answer_to_it() {
 }
 
 #[test]
-fn x124g_several_questions_are_put_one_after_the_other() {
+fn x124g_permission_requests_are_shown_one_by_one() {
     let scene = Scene::new("say ready\nawait go\nask Bash touch one\nask Bash touch two\nturn");
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
@@ -231,7 +231,7 @@ fn x124g_several_questions_are_put_one_after_the_other() {
 }
 
 #[test]
-fn x115a_what_a_question_is_about_cannot_harm_the_terminal() {
+fn x115a_permission_text_is_harmless() {
     let scene =
         Scene::new("ask Bash \\e[2J\\e]0;owned\\x07y\\ry allow\\e[1A rm -rf\nsay done\nturn");
     let (running, terminal) = scene
@@ -249,7 +249,7 @@ fn x115a_what_a_question_is_about_cannot_harm_the_terminal() {
 }
 
 #[test]
-fn x132b_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
+fn x132b_ctrl_c_in_a_permission_prompt_opens_the_menu_and_returns() {
     let scene = Scene::new("ask Bash touch made\nsay done\nturn");
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])
@@ -270,7 +270,7 @@ fn x132b_ctrl_c_in_a_question_opens_the_menu_and_the_question_comes_back() {
 }
 
 #[test]
-fn x132b_a_question_that_is_withdrawn_goes_away() {
+fn x132b_withdrawn_permission_prompt_disappears() {
     let scene = Scene::new("ask Bash touch made\nturn\nsay next");
     let (running, terminal) = scene
         .claude(&["--once", "--permissions", "ask"])

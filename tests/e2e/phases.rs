@@ -70,7 +70,7 @@ impl Pipeline {
     }
 
     /// Returns the prompts of the plan, of the build and of the check.
-    fn told(&self) -> [Vec<String>; 3] {
+    fn received_messages(&self) -> [Vec<String>; 3] {
         let starts = self.plan.starts().into_iter();
         let told = |agent: &FakeAgent| -> Vec<String> {
             let messages = agent.messages().into_iter();
@@ -86,7 +86,7 @@ impl Pipeline {
     }
 
     fn counts(&self) -> [usize; 3] {
-        self.told().map(|told| told.len())
+        self.received_messages().map(|told| told.len())
     }
 
     /// Waits until the agents were started this often.
@@ -108,10 +108,10 @@ fn answer(terminal: &Terminal, key: &str) {
 }
 
 #[test]
-fn x119a_x119b_each_phase_has_its_agent_its_prompt_and_what_the_one_before_came_to() {
+fn x119a_x119b_each_phase_has_its_agent_prompt_and_previous_result() {
     let pipeline = Pipeline::plain();
     let ended = pipeline.run(&["--json"]).run(LONG).expect_code(0);
-    let [plan, build, check] = pipeline.told();
+    let [plan, build, check] = pipeline.received_messages();
     assert_eq!(plan, ["Do the plan."]);
     assert_eq!(build.len(), 2);
     for told in &build {
@@ -145,7 +145,7 @@ fn x119a_x119b_each_phase_has_its_agent_its_prompt_and_what_the_one_before_came_
 }
 
 #[test]
-fn x119c_a_resume_after_a_crash_lands_in_the_second_phase() {
+fn x119c_resume_after_a_crash_continues_in_the_second_phase() {
     let build = "@1 say ready\n@1 hang\n@2.. run true\n@2.. say built {start}";
     let pipeline = Pipeline::new("", "print the plan is 42", build);
     let mut running = pipeline.run(&[]).spawn();
@@ -164,14 +164,14 @@ fn x119c_a_resume_after_a_crash_lands_in_the_second_phase() {
         "phase build (2 of 3)",
     ];
     expect_in_order(&resumed.stdout, &shown);
-    let [plan, build, check] = pipeline.told();
+    let [plan, build, check] = pipeline.received_messages();
     assert_eq!((plan.len(), build.len(), check.len()), (1, 3, 1));
     let words = ["the loop's process died", "the plan is 42", "Do the build."];
     expect_in_order(&build[1], &words);
 }
 
 #[test]
-fn x119b_x119d_what_went_wrong_in_a_phase_survives_it_and_a_plan_that_failed_hands_nothing_over() {
+fn x119b_x119d_phase_errors_are_kept_and_failed_plan_has_no_result() {
     let wrong = "@1 exit 3\nprint the plan is 42";
     let pipeline = Pipeline::new("", wrong, "run true\nsay built {start}");
     pipeline.run(&["-n", "2"]).run(LONG).expect_code(0);
@@ -190,7 +190,7 @@ fn x119b_x119d_what_went_wrong_in_a_phase_survives_it_and_a_plan_that_failed_han
 }
 
 #[test]
-fn x120a_x120b_x120c_x120d_each_choice_of_the_phase_menu_does_what_it_says() {
+fn x120a_x120b_x120c_x120d_each_choice_of_the_phase_review_works() {
     let pipeline = Pipeline::plain();
     let (running, terminal) = pipeline.run(&[]).spawn_on_terminal();
     terminal.sees("phase `plan` (1 of 3) finished: review it", LONG);
@@ -213,7 +213,7 @@ fn x120a_x120b_x120c_x120d_each_choice_of_the_phase_menu_does_what_it_says() {
     terminal.sees("phase `build` (2 of 3) finished", LONG);
     answer(&terminal, "x");
     running.wait(LONG).expect_code(7);
-    let [plan, build, check] = pipeline.told();
+    let [plan, build, check] = pipeline.received_messages();
     assert!(plan[1].contains("the person who runs the loop: shorter, please"));
     assert_eq!(plan[2], "Do the plan.", "it starts over");
     assert_eq!((build.len(), check.len()), (2, 0));
@@ -251,7 +251,9 @@ fn x120e_a_person_can_close_the_menu_and_answer_from_another_terminal() {
     scene.rlm(&["steer", "with tabs"]).run(LONG).expect_code(0);
     pipeline.wait_for([2, 0, 0]);
     wait_for("the message", LONG, || {
-        pipeline.told()[0][1].contains("with tabs").then_some(())
+        pipeline.received_messages()[0][1]
+            .contains("with tabs")
+            .then_some(())
     });
     // The menu opens again, and closes when another terminal has answered.
     terminal.sees(ASKS, LONG);
@@ -313,7 +315,7 @@ fn s23e_without_a_terminal_nothing_waits_for_an_answer() {
 }
 
 #[test]
-fn what_a_file_says_reaches_the_phases_to_come_and_raises_no_bound() {
+fn file_change_applies_to_later_phases_and_raises_no_limit() {
     let pipeline = Pipeline::new("", "print planned\nawait go", "run true\nsay built {start}");
     let scene = &pipeline.scene;
     let running = pipeline.run(&["--no-input"]).spawn();
@@ -355,7 +357,7 @@ fn what_a_file_says_reaches_the_phases_to_come_and_raises_no_bound() {
 /// A detached run prompts the attached viewer. A viewer who detaches without an answer has not agreed: the review stays open, and the next question
 /// waits.
 #[test]
-fn a_question_that_the_last_who_attached_leaves_stays_until_it_is_answered() {
+fn permission_stays_open_after_last_viewer_leaves() {
     let pipeline = Pipeline::new("", "print planned\nawait go", "run true\nsay built {start}");
     let scene = &pipeline.scene;
     pipeline.run(&["--detach"]).run(LONG).expect_code(0);

@@ -10,7 +10,7 @@ const ATTEMPTS: usize = 3;
 const MOST: usize = 60 << 10;
 
 #[test]
-fn the_picture_shows_what_a_person_sees() {
+fn picture_matches_the_screen() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rlm.svg");
     let kept = fs_err::read_to_string(file).unwrap();
     assert!(kept.len() < MOST, "{} bytes", kept.len());

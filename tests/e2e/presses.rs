@@ -63,7 +63,7 @@ fn j33b_a_second_sigterm_is_no_press() {
 }
 
 #[test]
-fn w20_a_stop_takes_as_long_as_the_nearest_layer_says() {
+fn w20_stop_budget_comes_from_the_layer_with_precedence() {
     let cases: [(&[&str], Option<&str>, &str); 3] = [
         (&[], None, "up to 3s"),
         (&[], Some("2s"), "up to 2s"),
@@ -159,7 +159,7 @@ fn is_pending(process: i32, signal: Signal) -> bool {
 }
 
 #[test]
-fn j46_the_agent_gets_no_signal_from_the_terminal_but_ours_alone() {
+fn j46_agent_gets_signals_only_from_rlm() {
     let scene = Scene::new("ignore USR2\nchild plain ignore USR2\nhang");
     let (running, terminal) = scene.run(&["--once", "--no-input"]).spawn_on_terminal();
     wait_for("the child", LONG, || scene.agent.children().pop());
@@ -201,7 +201,7 @@ fn j46_the_agent_gets_no_signal_from_the_terminal_but_ours_alone() {
 }
 
 #[test]
-fn the_terminal_is_left_as_it_was() {
+fn terminal_is_restored_at_the_end() {
     let show = |terminal: &Terminal| format!("{:?}", terminal.settings());
     for presses in 1..=2 {
         let scene = Scene::new(if presses == 1 {
@@ -227,7 +227,7 @@ fn the_terminal_is_left_as_it_was() {
 }
 
 #[test]
-fn a_shell_script_stops_where_its_run_was_stopped() {
+fn shell_script_stops_with_its_stopped_run() {
     let scene = Scene::new("print ready\nhang");
     let script = r#"for i in 1 2 3; do "$@"; echo "next $i"; done"#;
     let argv = scene.agent.argv();

@@ -42,7 +42,7 @@ fn s22b_outside_of_git_there_is_no_commit() {
 }
 
 #[test]
-fn s26_no_file_of_an_agents_own_is_opened() {
+fn s26_no_private_file_of_an_agent_is_opened() {
     if !traces() {
         return println!("skipped: strace does not work here");
     }
@@ -98,7 +98,7 @@ fn traces() -> bool {
 }
 
 #[test]
-fn the_events_of_a_run_are_one_json_object_a_line() {
+fn events_of_a_run_are_one_json_object_per_line() {
     let scene = Scene::new("@1 garbage\nprint turn {start}\n@2 touch done\n@2 child daemon");
     let run = ["--json", "--gate", "true", "--until", "test -e done"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
@@ -146,7 +146,7 @@ fn the_events_of_a_run_are_one_json_object_a_line() {
 }
 
 #[test]
-fn an_agent_knows_which_attempt_it_is_and_gets_nothing_else_of_the_loops() {
+fn agent_environment_has_only_the_attempt_variables() {
     let scene = Scene::new("print turn {start}");
     scene.run(&["-n", "2"]).run(LONG).expect_code(0);
     let starts = scene.agent.starts();
@@ -178,7 +178,7 @@ fn an_agent_knows_which_attempt_it_is_and_gets_nothing_else_of_the_loops() {
 }
 
 #[test]
-fn the_settings_of_the_project_stand_below_the_options() {
+fn options_override_project_settings() {
     let scene = Scene::new("print turn {start}");
     scene.rlm(&["init"]).run(LONG).expect_code(0);
     assert!(scene.file("rlm.toml").is_file() && scene.file("PROMPT.md").is_file());
@@ -203,7 +203,7 @@ fn the_settings_of_the_project_stand_below_the_options() {
 }
 
 #[test]
-fn what_the_agent_said_is_in_the_logs() {
+fn agent_text_is_in_logs() {
     let scene = Scene::new("print turn {start}\nwarn oh {start}");
     scene.run(&["-n", "2"]).run(LONG).expect_code(0);
     let logs = |arguments: &[&str]| {
@@ -245,7 +245,7 @@ fn what_the_agent_said_is_in_the_logs() {
 }
 
 #[test]
-fn an_agent_may_run_in_a_folder_below_the_top() {
+fn agent_can_run_in_a_subdirectory() {
     let scene = Scene::new("print turn {start}");
     let below = scene.file("below/here");
     fs_err::create_dir_all(&below).unwrap();
@@ -269,7 +269,7 @@ fn an_agent_may_run_in_a_folder_below_the_top() {
 }
 
 #[test]
-fn two_projects_do_not_know_of_each_other() {
+fn two_projects_are_independent() {
     let (one, other) = (Sandbox::new(), Scene::new("print fine"));
     other.run(&["--once"]).run(LONG).expect_code(0);
     one.rlm(RLM).args(["status"]).run(LONG).expect_code(10);

@@ -9,7 +9,7 @@ use crate::LONG;
 use crate::scene::{Scene, stop};
 
 #[test]
-fn done_needs_the_gates_also_after_a_cut() {
+fn required_checks_must_pass_after_an_unfinished_attempt() {
     let scene = Scene::new("@1 print ready\n@1 hang\nprint turn {start}");
     stop(
         scene.ready(&["--gate", "test -e good", "--until", "true"]),
@@ -26,7 +26,7 @@ fn done_needs_the_gates_also_after_a_cut() {
 }
 
 #[test]
-fn j43_a_press_before_there_is_a_run_ends_the_process_at_once() {
+fn j43_press_before_the_run_exists_ends_the_process() {
     let scene = Scene::new("print turn");
     let fifo = scene.file("fifo");
     std::process::Command::new("mkfifo")

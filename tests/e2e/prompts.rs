@@ -6,7 +6,7 @@ use crate::LONG;
 use crate::scene::{PROMPT, Scene, expect_in_order};
 
 #[test]
-fn what_a_failed_check_printed_is_in_the_next_prompt() {
+fn failed_check_output_is_in_next_prompt() {
     let scene = Scene::new("print turn {start}\n@2 touch done");
     let check = "echo 3 tests failed; echo see the log >&2; test -e done";
     scene.run(&["--until", check]).run(LONG).expect_code(0);
@@ -17,7 +17,7 @@ fn what_a_failed_check_printed_is_in_the_next_prompt() {
 }
 
 #[test]
-fn a_failed_gate_keeps_the_check_from_being_asked_and_is_told_to_the_agent() {
+fn failed_required_check_skips_the_check_and_reaches_the_agent() {
     let scene = Scene::new("@2.. touch formatted");
     let gate = "echo not formatted; test -e formatted";
     let check = "echo asked >> checks; true";
@@ -45,7 +45,7 @@ fn a_failed_gate_keeps_the_check_from_being_asked_and_is_told_to_the_agent() {
 }
 
 #[test]
-fn the_prompt_file_is_read_anew_for_each_iteration() {
+fn prompt_file_is_read_again_for_each_iteration() {
     let scene = Scene::new("@1 append PROMPT.md And mind the docs.");
     fs_err::write(scene.file("PROMPT.md"), "Go on.\n").unwrap();
     scene
@@ -59,7 +59,7 @@ fn the_prompt_file_is_read_anew_for_each_iteration() {
 }
 
 #[test]
-fn a_prompt_file_that_goes_away_is_replaced_by_what_it_last_said() {
+fn removed_prompt_file_is_replaced_by_its_last_content() {
     let scene = Scene::new("print turn {start}");
     fs_err::write(scene.file("notes.md"), "Go on.\n").unwrap();
     let run = [
@@ -81,7 +81,7 @@ fn a_prompt_file_that_goes_away_is_replaced_by_what_it_last_said() {
 }
 
 #[test]
-fn the_prompt_may_come_on_standard_input() {
+fn prompt_can_come_from_standard_input() {
     let scene = Scene::new("print fine");
     let run = ["--sleep", "0", "-n", "2", "-P", "-"];
     scene
@@ -95,7 +95,7 @@ fn the_prompt_may_come_on_standard_input() {
 }
 
 #[test]
-fn the_prompt_may_stand_in_the_arguments_or_in_a_private_file() {
+fn prompt_can_be_an_argument_or_a_private_file() {
     let scene = Scene::new("");
     let script = r#"printf %s "$1" >text; stat -c %a "$2" >mode; cp "$2" copy; echo "$2" >path; wc -c >stdin"#;
     scene

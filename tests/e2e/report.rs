@@ -53,7 +53,7 @@ fn eventful() -> Scene {
 }
 
 #[test]
-fn a_report_holds_all_that_happened_in_a_run() {
+fn report_covers_everything_in_a_run() {
     let scene = eventful();
     let told = timeline(&scene);
     let attempts = told["attempts"].as_array().unwrap();
@@ -69,12 +69,12 @@ fn a_report_holds_all_that_happened_in_a_run() {
     let expected = [
         (1, "complete"),
         (2, "failed"),
-        (3, "cut"),
+        (3, "unfinished"),
         (3, "failed"),
         (4, "complete"),
     ];
     assert_eq!(outcomes, expected);
-    assert_eq!(attempts[2]["cut_by"], "crash");
+    assert_eq!(attempts[2]["unfinished_cause"], "process_died");
     assert_eq!(attempts[3]["process"], 2);
     assert_eq!(told["processes"][0]["end"], "died");
     assert_eq!(told["steers"][0]["state"], "seen");
@@ -115,7 +115,7 @@ fn a_report_holds_all_that_happened_in_a_run() {
 }
 
 #[test]
-fn a_report_takes_the_place_of_no_other_file() {
+fn report_overwrites_no_other_file() {
     let scene = Scene::new("print hello");
     let run = ["--once", "--run-id", "r1"];
     scene.run(&run).run(LONG).expect_code(0);
@@ -143,7 +143,7 @@ fn a_report_takes_the_place_of_no_other_file() {
 }
 
 #[test]
-fn what_can_t_be_reported_is_one_line() {
+fn unreportable_item_is_one_line() {
     let scene = Scene::new("print hello");
     report(&scene, &[]).expect_code(10);
     let run = ["--once", "--run-id", "r1"];
@@ -162,7 +162,7 @@ fn what_can_t_be_reported_is_one_line() {
 }
 
 #[test]
-fn a_live_run_is_reported_from_anywhere_as_one() {
+fn live_run_is_reported_as_live_from_any_directory() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--until", "false", "--run-id", "lively"]);
     wait_for("the run in the index", LONG, || {
@@ -183,7 +183,7 @@ fn a_live_run_is_reported_from_anywhere_as_one() {
 }
 
 #[test]
-fn a_run_that_went_back_is_told_with_what_was_discarded() {
+fn report_of_a_run_with_redo_lists_discarded_attempts() {
     let scene = Scene::new("print turn {start}\nappend work {start}");
     scene.run(&["-n", "3"]).run(LONG).expect_code(0);
     let id = scene.run_id();
@@ -197,12 +197,12 @@ fn a_run_that_went_back_is_told_with_what_was_discarded() {
         .collect();
     assert_eq!(gone, [false, true, true, false, false]);
     assert_eq!(told["iterations_complete"], 3);
-    assert_eq!(told["moments"][0]["what"], "discarded");
+    assert_eq!(told["events"][0]["what"], "discarded");
     assert!(page(&scene, &[]).contains("to iteration 2; 2 attempts discarded"));
 }
 
 #[test]
-fn x118d_a_report_holds_no_value_of_a_variable_and_no_secret_of_an_mcp_server() {
+fn x118d_report_has_no_variable_values_and_no_mcp_secrets() {
     let scene = Scene::new("say done\nturn");
     let config = "[mcp-servers.shop]\ncommand = \"shop\"\nenv = { TOKEN = \"s3cret-token\" }\n\
         [mcp-servers.web]\ntype = \"http\"\nurl = \"http://localhost:1/\"\nheaders = { Authorization = \"s3cret-header\" }\n\

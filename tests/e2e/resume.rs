@@ -10,7 +10,7 @@ use crate::scene::{
 use crate::{FAKE_AGENT, LONG};
 
 #[test]
-fn j42a_j42c_a_stop_saves_and_dies_by_its_signal() {
+fn j42a_j42c_signal_saves_and_ends_the_process_by_that_signal() {
     let reasons = [
         (Signal::INT, "stopped by a person"),
         (Signal::TERM, "stopped by SIGTERM"),
@@ -38,7 +38,7 @@ fn j42a_j42c_a_stop_saves_and_dies_by_its_signal() {
 }
 
 #[test]
-fn s13a_s13b_a_cut_iteration_runs_again_and_a_complete_one_does_not() {
+fn s13a_s13b_unfinished_iteration_runs_again_and_complete_one_does_not() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     stop(scene.third_iteration(), Signal::INT);
     let run = scene.run_id();
@@ -90,7 +90,7 @@ fn s13a_s13b_a_cut_iteration_runs_again_and_a_complete_one_does_not() {
 }
 
 #[test]
-fn s13c_s13d_from_goes_back_and_never_beyond() {
+fn s13c_s13d_from_accepts_only_earlier_iterations() {
     let scene = Scene::new("print turn {start}\n@4 print ready\n@4 hang\n@7 touch done");
     stop(scene.third_iteration(), Signal::INT);
     let before = scene.status();
@@ -140,7 +140,7 @@ fn s13c_s13d_from_goes_back_and_never_beyond() {
 }
 
 #[test]
-fn s15a_s15b_flags_of_resume_win_and_stay() {
+fn s15a_s15b_resume_flags_win_and_persist() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     stop(scene.third_iteration(), Signal::INT);
     let limits = [
@@ -189,7 +189,7 @@ fn s15a_s15b_flags_of_resume_win_and_stay() {
 }
 
 #[test]
-fn s16a_s16b_a_resume_needs_neither_the_folder_nor_the_prompt_file() {
+fn s16a_s16b_resume_needs_neither_directory_nor_prompt_file() {
     let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
     fs_err::write(scene.file("PROMPT.md"), "Kept text.\n").unwrap();
     stop(
@@ -234,7 +234,7 @@ fn s16c_a_resume_without_its_agent_is_a_clear_error() {
 }
 
 #[test]
-fn s16c_a_resume_whose_folder_is_gone_is_a_clear_error() {
+fn s16c_resume_without_its_directory_is_a_clear_error() {
     let scene = Scene::new("print turn {start}\n@1 print ready\n@1 hang");
     let below = scene.file("below");
     fs_err::create_dir(&below).unwrap();
@@ -249,7 +249,7 @@ fn s16c_a_resume_whose_folder_is_gone_is_a_clear_error() {
 }
 
 #[test]
-fn s17a_s17b_a_resume_with_nothing_saved_says_so() {
+fn s17a_s17b_resume_without_saved_run_reports_it() {
     let scene = Scene::new("print fine");
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(10);
     assert!(ended.stderr.contains("nothing to resume"), "{ended}");
@@ -269,7 +269,7 @@ fn s17a_s17b_a_resume_with_nothing_saved_says_so() {
 }
 
 #[test]
-fn a_run_that_is_done_has_nothing_to_resume() {
+fn finished_run_has_nothing_to_resume() {
     let scene = Scene::new("print fine");
     scene.run(&["--until", "true"]).run(LONG).expect_code(0);
     let run = scene.run_id();
@@ -296,7 +296,7 @@ fn several_runs_that_can_be_resumed_are_listed() {
 }
 
 #[test]
-fn what_the_end_line_offers_does_something() {
+fn suggested_end_command_works() {
     let cases: [(&str, &[&str], &str); 2] = [
         ("exit 1", &[], "failed: "),
         ("print fine", &["--until", "false"], "iteration limit (1) "),
@@ -318,7 +318,7 @@ fn what_the_end_line_offers_does_something() {
 }
 
 #[test]
-fn x113a_a_run_that_died_before_its_first_save_is_started_under_its_name() {
+fn x113a_run_that_crashed_before_its_first_save_starts_with_its_id() {
     let scene = Scene::new("print turn {start}");
     scene
         .run(&["--once", "--run-id", "nightly"])
@@ -382,7 +382,7 @@ fn s13e_feedback_is_in_the_next_prompt() {
 }
 
 #[test]
-fn s13a_s13b_a_stop_after_the_turn_cuts_nothing() {
+fn s13a_s13b_stop_after_the_turn_keeps_the_turn() {
     let scene = Scene::new("print worked");
     let gate = "test -e go || { touch began; sleep 600; }";
     let running = scene.run(&["--once", "--gate", gate]).spawn();
@@ -407,7 +407,7 @@ fn s13a_s13b_a_stop_after_the_turn_cuts_nothing() {
 }
 
 #[test]
-fn a_dry_resume_says_what_would_come_and_changes_nothing() {
+fn dry_resume_shows_the_next_steps_and_changes_nothing() {
     let scene = Scene::new("print turn {start}\n@2 hang");
     let mut running = scene.run(&["-n", "3"]).spawn();
     says(&mut running, "turn 2");

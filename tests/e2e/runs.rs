@@ -136,7 +136,7 @@ fn run_out_of_time(script: &str, option: &str) -> (Scene, String) {
 }
 
 #[test]
-fn s5a_s5c_an_iteration_that_takes_too_long_ends_with_all_its_descendants() {
+fn s5a_s5c_iteration_timeout_ends_all_descendants() {
     // The constant output leaves only the time limit of the iteration.
     let talk = "print on\ndelay 50\n".repeat(100);
     let script = format!("child setsid\nchild daemon\n{talk}hang");
@@ -145,7 +145,7 @@ fn s5a_s5c_an_iteration_that_takes_too_long_ends_with_all_its_descendants() {
 }
 
 #[test]
-fn s5b_s5c_an_agent_that_is_silent_too_long_ends_with_all_its_descendants() {
+fn s5b_s5c_idle_timeout_ends_all_descendants() {
     let (_, why) = run_out_of_time(
         "child setsid\nchild daemon\nprint on\nhang",
         "--idle-timeout",
@@ -154,7 +154,7 @@ fn s5b_s5c_an_agent_that_is_silent_too_long_ends_with_all_its_descendants() {
 }
 
 #[test]
-fn s5a_s5c_an_agent_that_ignores_what_can_be_ignored_is_killed() {
+fn s5a_s5c_agent_that_ignores_signals_is_killed() {
     let script =
         "ignore INT TERM\nchild setsid ignore INT TERM\nchild daemon ignore INT TERM\nhang";
     let (scene, why) = run_out_of_time(script, "--iteration-timeout");
@@ -169,14 +169,14 @@ fn s5a_s5c_an_agent_that_ignores_what_can_be_ignored_is_killed() {
 }
 
 #[test]
-fn s5b_an_agent_that_speaks_is_not_idle() {
+fn s5b_agent_with_output_is_not_idle() {
     let scene = Scene::new(&"print on\ndelay 200\n".repeat(15));
     let limits = ["--idle-timeout", "1s", "--once"];
     scene.run(&limits).run(LONG).expect_code(0);
 }
 
 #[test]
-fn s5e_a_check_that_takes_too_long_has_not_passed() {
+fn s5e_check_that_times_out_fails() {
     let scene = Scene::new("print once");
     let check = "setsid sleep 600 & echo waiting; sleep 600";
     let ended = scene
@@ -191,7 +191,7 @@ fn s5e_a_check_that_takes_too_long_has_not_passed() {
 }
 
 #[test]
-fn s5e_a_check_that_closed_its_output_has_no_more_time_than_others() {
+fn s5e_check_with_closed_output_has_the_same_timeout() {
     let scene = Scene::new("print once");
     let check = "exec >/dev/null 2>&1; sleep 5";
     let ended = scene
@@ -212,7 +212,7 @@ fn s6a_a_failure_is_recorded_and_the_loop_continues() {
 }
 
 #[test]
-fn s6b_failures_in_a_row_end_the_run_and_only_those() {
+fn s6b_only_failures_in_a_row_end_the_run() {
     let scene = Scene::new("@3.. exit 1");
     let ended = scene.run(&["-n", "9"]).run(LONG).expect_code(6);
     assert!(
@@ -233,7 +233,7 @@ fn s6b_failures_in_a_row_end_the_run_and_only_those() {
 }
 
 #[test]
-fn s18a_a_run_without_an_end_is_refused() {
+fn s18a_run_without_stop_condition_is_refused() {
     let scene = Scene::new("print never");
     let ended = scene.run(&[]).run(LONG).expect_code(2);
     assert!(ended.stderr.contains("needs a stop condition"), "{ended}");
@@ -242,7 +242,7 @@ fn s18a_a_run_without_an_end_is_refused() {
 }
 
 #[test]
-fn s18c_a_plan_of_iterations_is_an_end_of_its_own() {
+fn s18c_plan_of_iterations_is_a_stop_condition() {
     let scene = Scene::new("print turn {start}");
     let ended = scene.run(&["-n", "5"]).run(LONG).expect_code(0);
     assert!(
@@ -274,7 +274,7 @@ fn s18b_s18d_once_is_one_iteration() {
 }
 
 #[test]
-fn a_plan_whose_last_turn_failed_was_not_carried_out() {
+fn plan_with_failed_last_turn_fails() {
     let scene = Scene::new("@2 exit 1");
     let ended = scene.run(&["-n", "2"]).run(LONG).expect_code(1);
     assert!(
@@ -286,7 +286,7 @@ fn a_plan_whose_last_turn_failed_was_not_carried_out() {
 }
 
 #[test]
-fn gates_that_fail_again_and_again_end_the_run() {
+fn repeatedly_failing_required_checks_end_the_run() {
     let scene = Scene::new("print fine");
     let ended = scene
         .run(&["--gate", "false", "--until", "true"])
@@ -302,7 +302,7 @@ fn gates_that_fail_again_and_again_end_the_run() {
 }
 
 #[test]
-fn x125_the_banner_says_five_things() {
+fn x125_banner_states_five_facts() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let run = ["-n", "7", "--until", "test -e go", "--permissions", "ask"];
     let (running, terminal) = scene.claude(&run).spawn_on_terminal();
@@ -334,7 +334,7 @@ fn x125_the_banner_says_five_things() {
 }
 
 #[test]
-fn the_title_of_a_run_is_shown_and_stays_after_a_resume() {
+fn title_of_a_run_is_shown_and_survives_a_resume() {
     let scene = Scene::new("print turn {start}");
     let title = "fix the \u{1b}[31mparser";
     let run = ["--title", title, "-n", "1", "--until", "false"];
@@ -349,7 +349,7 @@ fn the_title_of_a_run_is_shown_and_stays_after_a_resume() {
 }
 
 #[test]
-fn a_title_that_is_empty_or_too_long_is_refused() {
+fn empty_or_overlong_title_is_refused() {
     let scene = Scene::new("print turn {start}");
     for (title, why) in [
         (String::new(), "a title has at least one character"),

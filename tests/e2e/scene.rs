@@ -79,7 +79,7 @@ impl Scene {
     }
 
     /// Returns the messages of all conversations of the agent, oldest first.
-    pub(crate) fn told(&self) -> Vec<String> {
+    pub(crate) fn received_messages(&self) -> Vec<String> {
         let messages = self.agent.messages().into_iter();
         messages.map(|message| message.text).collect()
     }
@@ -97,7 +97,7 @@ impl Scene {
     #[track_caller]
     pub(crate) fn wait_until_told(&self, words: &str) -> Message {
         wait_for(
-            format_args!("{words:?} among {:?}", self.told()),
+            format_args!("{words:?} among {:?}", self.received_messages()),
             LONG,
             || {
                 let mut messages = self.agent.messages().into_iter();

@@ -25,7 +25,7 @@ fn beat(scene: &Scene) -> Option<Value> {
 }
 
 #[test]
-fn x113a_x113e_started_again_while_it_runs_it_ends_at_once_and_changes_nothing() {
+fn x113a_x113e_second_start_of_live_run_ends_at_once_without_changes() {
     let scene = Scene::new("print ready\nhang");
     let mut running = job(&scene, &["--once"]).spawn();
     says(&mut running, "ready");
@@ -48,7 +48,7 @@ fn x113a_x113e_started_again_while_it_runs_it_ends_at_once_and_changes_nothing()
 }
 
 #[test]
-fn x113a_x113e_started_again_after_its_end_it_says_how_it_ended_and_starts_no_agent() {
+fn x113a_x113e_start_of_ended_run_reports_its_end_and_starts_no_agent() {
     let cases: [(&str, &[&str], i32, &str); 4] = [
         ("print hi", &["-n", "1"], 0, "planned"),
         (
@@ -88,7 +88,7 @@ fn x113a_x113e_started_again_after_its_end_it_says_how_it_ended_and_starts_no_ag
 }
 
 #[test]
-fn x113a_a_higher_limit_lets_an_ended_job_go_on_and_nothing_a_done_one() {
+fn x113a_higher_limit_continues_an_ended_run_but_not_a_finished_one() {
     let scene = Scene::new("print hi\n@3 touch done");
     let until = ["--until", "test -e done"];
     job(&scene, &[&["-n", "2"][..], &until].concat())
@@ -105,7 +105,7 @@ fn x113a_a_higher_limit_lets_an_ended_job_go_on_and_nothing_a_done_one() {
 }
 
 #[test]
-fn x113a_x113b_whatever_cut_it_but_a_person_it_goes_on_at_the_saved_iteration() {
+fn x113a_x113b_unfinished_iteration_is_resumed() {
     for signal in [Signal::TERM, Signal::HUP, Signal::KILL] {
         let scene = Scene::new(HANGS_IN_THE_THIRD);
         let until = ["--until", "test -e done"];
@@ -131,7 +131,7 @@ fn x113a_x113b_whatever_cut_it_but_a_person_it_goes_on_at_the_saved_iteration() 
 }
 
 #[test]
-fn x113d_a_heartbeat_follows_the_run_through_long_gates_to_its_end() {
+fn x113d_heartbeat_follows_the_run_through_long_required_checks() {
     let scene = Scene::new("print turn {start}");
     let gate = "touch gating; while [ ! -e go ]; do sleep 0.05; done";
     let run = ["--once", "--heartbeat", ".rlm/heartbeat", "--gate", gate];
@@ -174,7 +174,7 @@ fn x113d_a_heartbeat_follows_the_run_through_long_gates_to_its_end() {
 
 /// The control for the heartbeat: a suspended process writes none.
 #[test]
-fn x113d_x113i_control_what_stands_still_gives_no_sign_of_life() {
+fn x113d_x113i_control_suspended_run_writes_no_heartbeat() {
     let scene = Scene::new("print ready\nhang");
     let mut running = job(&scene, &["--once", "--heartbeat", ".rlm/heartbeat"]).spawn();
     says(&mut running, "ready");
@@ -204,7 +204,7 @@ fn x113d_x113i_control_what_stands_still_gives_no_sign_of_life() {
 }
 
 #[test]
-fn x113d_a_heartbeat_that_can_not_be_written_is_one_warning() {
+fn x113d_unwritable_heartbeat_causes_one_warning() {
     let scene = Scene::new("print hi");
     let run = ["-n", "3", "--heartbeat", "none/heartbeat"];
     let ended = scene.run(&run).run(LONG).expect_code(0);
@@ -231,7 +231,7 @@ fn redirected<'a>(scene: &'a Scene, redirections: &str) -> Rlm<'a> {
 }
 
 #[test]
-fn x113f_it_needs_no_terminal_no_home_and_nobody_who_reads() {
+fn x113f_run_needs_no_terminal_no_home_and_no_reader() {
     for redirections in [
         "<&-",
         ">&-",
@@ -304,8 +304,7 @@ fn nobody<'a>(scene: &'a Scene, arguments: &[&str]) -> Rlm<'a> {
 }
 
 #[test]
-fn x113f_a_user_without_a_name_can_have_a_run_and_a_repository_of_another_is_refused_with_the_mend()
-{
+fn x113f_nameless_user_can_run_and_foreign_repository_is_refused_with_hint() {
     let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
     if !is_root() || !has_setpriv {
         return println!("skipped: only root can act as another user");
@@ -423,7 +422,7 @@ fn end(running: Running, scene: &Scene, signal: Signal) -> Ended {
 }
 
 #[test]
-fn x113b_x113c_the_worked_container_is_ended_from_outside_and_goes_on_in_the_next() {
+fn x113b_x113c_run_of_a_stopped_container_continues_in_the_next() {
     if !has_containers() || !is_root() {
         return println!("skipped: no containers here");
     }
@@ -447,7 +446,7 @@ fn x113b_x113c_the_worked_container_is_ended_from_outside_and_goes_on_in_the_nex
 }
 
 #[test]
-fn x113a_x113c_a_container_that_is_killed_goes_on_in_the_next() {
+fn x113a_x113c_run_of_a_killed_container_continues_in_the_next() {
     if !has_containers() || !is_root() {
         return println!("skipped: no containers here");
     }

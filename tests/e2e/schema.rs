@@ -37,9 +37,10 @@ fn known() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_sample_of_an_event_is_as_the_schema_says() {
+fn every_event_sample_matches_the_schema() {
     let schema = named("run");
-    let samples = rlm_source("event/snapshots/rlm__render__event__tests__what_programs_see.snap");
+    let samples =
+        rlm_source("event/snapshots/rlm__render__event__tests__json_output_snapshot.snap");
     let lines: Vec<&str> = samples
         .lines()
         .filter(|line| line.starts_with('{'))
@@ -51,7 +52,7 @@ fn every_sample_of_an_event_is_as_the_schema_says() {
 }
 
 #[test]
-fn every_event_that_can_be_printed_has_a_schema_and_no_other() {
+fn schema_covers_exactly_the_printed_events() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let sources = sources(&root.join("crates/rlm/src"));
     let named = sources.split(r#""event": ""#).skip(1);
@@ -64,7 +65,7 @@ fn every_event_that_can_be_printed_has_a_schema_and_no_other() {
 }
 
 #[test]
-fn a_schema_refuses_what_it_does_not_know() {
+fn schema_rejects_unknown_fields() {
     let schema = named("run");
     let good = || json!({"event": "sleeping", "at": "2026-01-02T03:04:05.678Z", "until": "2026-01-02T03:04:05.678Z"});
     let with = |name: &str, value: Value| {
@@ -92,7 +93,7 @@ fn a_schema_refuses_what_it_does_not_know() {
 }
 
 #[test]
-fn a_dry_run_shows_what_would_be_done_and_makes_nothing() {
+fn dry_run_shows_the_plan_and_creates_nothing() {
     let scene = Scene::new("hang");
     fs_err::write(scene.file("PROMPT.md"), "Mend the parser.\n").unwrap();
     let command = [
@@ -137,7 +138,7 @@ fn a_dry_run_shows_what_would_be_done_and_makes_nothing() {
 }
 
 #[test]
-fn a_person_sees_less_or_more_as_they_wish() {
+fn quiet_and_verbose_change_the_output() {
     let scene = Scene::new("print working");
     let gate = "seq 1 30; test -e ok || { touch ok; exit 1; }";
     let shown = |level: &[&str]| {

@@ -23,14 +23,14 @@ fn sessions(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn a_session_goes_on_from_one_iteration_to_the_next() {
+fn session_continues_across_iterations() {
     let scene = Scene::new("turn ..\nrun true\nrecall");
     let ended = scene
         .claude(&["-n", "3", "--session", "continue"])
         .run(LONG)
         .expect_code(0);
     assert_eq!(sessions(&scene).len(), 1, "{ended}");
-    let told = scene.told();
+    let told = scene.received_messages();
     assert_eq!(told.len(), 3, "{told:?}");
     let all = format!("told: {}", told.join(" | "));
     assert!(
@@ -46,7 +46,7 @@ fn l92a_l92b_a_session_continues_after_a_crash_and_the_prompt_is_not_sent_again(
     let mut running = scene.claude(&first).spawn();
     scene.wait_until_told(PROMPT);
     says(&mut running, "ready");
-    let before = scene.told();
+    let before = scene.received_messages();
     stop(running, Signal::KILL);
     scene.wait_until_nothing_is_alive();
     let status = scene.status();
@@ -54,7 +54,7 @@ fn l92a_l92b_a_session_continues_after_a_crash_and_the_prompt_is_not_sent_again(
     let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
     assert_eq!(sessions(&scene).len(), 1, "{ended}");
     assert_eq!(text(&status["session"]), sessions(&scene)[0]);
-    let after = scene.told();
+    let after = scene.received_messages();
     let again = &after[before.len()];
     assert!(!again.contains(PROMPT), "it knows its prompt: {again}");
     assert!(
@@ -65,14 +65,14 @@ fn l92a_l92b_a_session_continues_after_a_crash_and_the_prompt_is_not_sent_again(
 }
 
 #[test]
-fn l92c_with_fresh_sessions_a_cut_iteration_gets_a_new_one_and_its_prompt() {
+fn l92c_unfinished_iteration_gets_a_fresh_session_and_its_prompt() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2 say well");
     let mut running = scene.claude(&["--once"]).spawn();
     says(&mut running, "ready");
     stop(running, Signal::KILL);
     scene.talking(&["resume"]).run(LONG).expect_code(0);
     assert_eq!(sessions(&scene).len(), 2);
-    let told = scene.told();
+    let told = scene.received_messages();
     assert!(
         told[1].contains(PROMPT) && told[1].contains("did not finish"),
         "{}",
@@ -81,7 +81,7 @@ fn l92c_with_fresh_sessions_a_cut_iteration_gets_a_new_one_and_its_prompt() {
 }
 
 #[test]
-fn a_session_that_is_lost_is_said_and_replaced() {
+fn lost_session_is_reported_and_replaced() {
     let scene = Scene::new("@1 say ready\n@1 hang\n@2 unknown-session\n@3 run true\n@3 say well");
     let mut running = scene.claude(&["--once", "--session", "continue"]).spawn();
     says(&mut running, "ready");
@@ -89,7 +89,7 @@ fn a_session_that_is_lost_is_said_and_replaced() {
     let ended = scene.talking(&["resume"]).run(LONG).expect_code(0);
     assert!(ended.stdout.contains("session"), "{ended}");
     assert_eq!(scene.start_count(), 3, "{ended}");
-    let told = scene.told();
+    let told = scene.received_messages();
     assert!(
         told.last().unwrap().contains(PROMPT),
         "the new session is empty: {told:?}"
@@ -97,7 +97,7 @@ fn a_session_that_is_lost_is_said_and_replaced() {
 }
 
 #[test]
-fn a_session_that_another_process_has_is_left_alone_and_the_exit_code_says_so() {
+fn session_of_another_process_is_refused_with_its_exit_code() {
     let scene = Scene::new("run true\nturn");
     let session = ["-n", "1", "--until", "false", "--session", "continue"];
     scene.claude(&session).run(LONG).expect_code(3);
@@ -119,7 +119,7 @@ fn a_session_that_another_process_has_is_left_alone_and_the_exit_code_says_so() 
 }
 
 #[test]
-fn s13a_s13b_a_stopped_turn_runs_again_and_an_ended_one_does_not() {
+fn s13a_s13b_unfinished_turn_runs_again_and_complete_one_does_not() {
     let scene = Scene::new("@2 say ready\n@2 hang\nrun true\nturn");
     let mut running = scene.claude(&["-n", "3"]).spawn();
     says(&mut running, "ready");
@@ -135,7 +135,7 @@ fn s13a_s13b_a_stopped_turn_runs_again_and_an_ended_one_does_not() {
 }
 
 #[test]
-fn x110a_x110b_x110d_a_run_that_a_person_stopped_waits_for_a_person() {
+fn x110a_x110b_x110d_run_stopped_by_a_person_waits_for_a_person() {
     let scene = Scene::new("say ready\n@1 hang\n@2 hang\nturn");
     let mut running = scene.claude(&["--once", "--run-id", "nightly"]).spawn();
     says(&mut running, "ready");
@@ -163,7 +163,7 @@ fn x110a_x110b_x110d_a_run_that_a_person_stopped_waits_for_a_person() {
 }
 
 #[test]
-fn x110c_a_run_starts_beside_the_one_that_a_person_stopped() {
+fn x110c_new_run_starts_beside_a_stopped_run() {
     let scene = Scene::new("print ready\n@1 hang");
     stop(scene.ready(&["--once", "--run-id", "first"]), Signal::INT);
     scene.run(&["--once"]).run(LONG).expect_code(0);
@@ -185,7 +185,7 @@ fn x113a_resume_or_start_without_a_run_starts_one() {
 }
 
 #[test]
-fn j51a_j51b_the_agents_partial_text_is_on_disk_after_every_kind_of_end() {
+fn j51a_j51b_partial_text_is_on_disk_after_every_kind_of_end() {
     for signals in [
         &[Signal::KILL][..],
         &[Signal::TERM],
@@ -241,7 +241,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn x118a_x118b_what_is_saved_is_private_and_holds_nothing_of_the_environment() {
+fn x118a_x118b_saved_state_is_private_without_environment() {
     let secret = "s3cr3t-of-the-environment";
     let scene = Scene::new("say ready\nrun true\nawait go\nturn");
     let run = scene.claude(&["--once", "--json", "--until", "true"]);

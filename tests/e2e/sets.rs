@@ -8,7 +8,7 @@ use crate::control::quick;
 use crate::scene::{Scene, expect_in_order, says, stop};
 
 #[test]
-fn a_limit_that_is_set_is_in_effect_and_a_resume_has_it() {
+fn set_limit_is_in_effect_and_survives_a_resume() {
     let scene = Scene::new("print turn {start}\nawait go");
     let mut running = scene.run(&["-n", "1"]).spawn();
     says(&mut running, "turn 1");
@@ -27,7 +27,7 @@ fn a_limit_that_is_set_is_in_effect_and_a_resume_has_it() {
 }
 
 #[test]
-fn x117h_what_can_not_be_set_is_said_and_changes_nothing() {
+fn x117h_unknown_set_key_changes_nothing() {
     let scene = Scene::new("print turn {start}\nawait go");
     let mut running = scene.run(&["-n", "2"]).spawn();
     says(&mut running, "turn 1");
@@ -59,7 +59,7 @@ fn x117h_what_can_not_be_set_is_said_and_changes_nothing() {
 }
 
 #[test]
-fn c75b_c75c_c75f_a_pause_may_come_when_a_tool_has_ended_and_the_session_waits() {
+fn c75b_c75c_c75f_pause_after_a_tool_keeps_the_session() {
     let scene = Scene::new(
         "@1 say ready\n@1 tool Bash make\n@1 await go\n@1 tool-end\n@1 hang\nturn\nsay on\nturn",
     );
@@ -92,7 +92,7 @@ fn c75b_c75c_c75f_a_pause_may_come_when_a_tool_has_ended_and_the_session_waits()
 }
 
 #[test]
-fn c75f_a_turn_that_ends_without_a_tool_pauses_at_its_end_and_a_command_has_none() {
+fn c75f_turn_without_tool_pauses_at_its_end_and_command_agent_refuses() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let running = scene.claude(&["-n", "2", "--no-input"]).spawn();
     scene.wait_until_recorded("ready");
@@ -111,7 +111,7 @@ fn c75f_a_turn_that_ends_without_a_tool_pauses_at_its_end_and_a_command_has_none
 }
 
 #[test]
-fn c75g_of_several_runs_that_wait_the_one_to_continue_must_be_named() {
+fn c75g_resume_needs_a_name_if_several_runs_are_paused() {
     let scene = Scene::new("print turn {start}\nawait go");
     let [one, two] = ["one", "two"].map(|name| {
         let own = ["-n", "2", "--worktree", "--run-id", name];

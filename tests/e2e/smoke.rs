@@ -5,7 +5,7 @@ use rlm_tests::Sandbox;
 use crate::{LONG, RLM};
 
 #[test]
-fn the_binary_names_itself_and_its_version() {
+fn binary_prints_its_name_and_version() {
     let sandbox = Sandbox::new();
     let ended = sandbox
         .rlm(RLM)

@@ -33,7 +33,7 @@ fn logs(scene: &Scene, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn x118a_older_transcripts_are_compressed_are_private_and_read_the_same() {
+fn x118a_compressed_transcripts_are_private_and_read_the_same() {
     let scene = Scene::new("");
     run(&scene, &["-n", "10"], TALKS).expect_code(0);
     // The next process does the rest of the compression.
@@ -67,7 +67,7 @@ fn x118a_older_transcripts_are_compressed_are_private_and_read_the_same() {
 }
 
 #[test]
-fn transcripts_beyond_the_cap_say_what_they_lost() {
+fn transcripts_beyond_the_limit_record_what_was_removed() {
     let scene = Scene::new("");
     fs_err::write(scene.file("rlm.toml"), "max-transcripts = \"1kB\"\n").unwrap();
     // Text that is hard to compress.
@@ -108,7 +108,7 @@ fn s20i_transcripts_alone_are_removed_and_the_run_continues() {
     assert_eq!(transcripts(&scene), ["removed.json"]);
     let again = clean(&["--yes"]);
     assert_eq!(
-        (&again["action"], &again["why"]),
+        (&again["action"], &again["reason"]),
         (&"kept".into(), &"bare".into())
     );
     assert_eq!(scene.status()["iterations_complete"], 1);
@@ -118,7 +118,7 @@ fn s20i_transcripts_alone_are_removed_and_the_run_continues() {
 }
 
 #[test]
-fn x101m_a_run_that_something_is_alive_of_is_not_removed() {
+fn x101m_run_with_live_processes_is_not_removed() {
     let scene = Scene::new("");
     run(&scene, &["-n", "1"], "printf %s $RLM_MARKER >marker").expect_code(0);
     let marker = fs_err::read_to_string(scene.file("marker")).unwrap();
@@ -138,7 +138,7 @@ fn x101m_a_run_that_something_is_alive_of_is_not_removed() {
 }
 
 #[test]
-fn s19c_runs_are_listed_a_line_each_and_programs_get_whole_lines() {
+fn s19c_runs_are_listed_one_per_line_and_untruncated_in_pipes() {
     let scene = Scene::new("");
     let none = scene.rlm(&["status"]).run(LONG).expect_code(10);
     assert!(none.stderr.contains("rlm demo"), "{none}");
@@ -178,7 +178,7 @@ fn s19c_runs_are_listed_a_line_each_and_programs_get_whole_lines() {
 }
 
 #[test]
-fn a_damaged_transcript_is_named_and_those_behind_it_are_shown() {
+fn damaged_transcript_is_named_and_later_ones_are_shown() {
     let scene = Scene::new("");
     run(&scene, &["-n", "2"], "echo in $RLM_ITERATION").expect_code(0);
     let place = scene.file(".rlm/runs/r/transcripts");

@@ -1,6 +1,6 @@
 //! A person steers a working agent, and types commands. The tests combine every way to send with every state of the agent.
 
-use rlm_tests::agent::{Memory, Taken};
+use rlm_tests::agent::{MessageState, SessionEntry};
 use rlm_tests::{Effort, Running, Terminal, seed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -30,20 +30,20 @@ fn steer(terminal: &Terminal, text: &str) {
 }
 
 #[test]
-fn s10a_a_steer_reaches_an_agent_in_a_conversation_in_the_same_turn() {
+fn s10a_steer_reaches_a_driven_agent_in_the_same_turn() {
     let scene = Scene::new(WORKS);
     let (running, terminal) = at_work(&scene, &["--once"]);
     steer(&terminal, "use tabs, not spaces");
     running.wait(LONG).expect_code(0);
     let message = scene.wait_until_told("use tabs, not spaces");
-    assert_eq!(message.taken, Some(Taken::Folded(1)));
+    assert_eq!(message.taken, Some(MessageState::Folded(1)));
     assert_eq!(scene.start_count(), 1);
     let shown = terminal.scrolled();
     expect_in_order(&shown, &["recorded", "delivered", "seen by the agent"]);
 }
 
 #[test]
-fn s10b_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
+fn s10b_steer_to_command_agent_begins_the_next_prompt() {
     let scene = Scene::new("print ready\n@1 await go\nprint done");
     let (running, terminal) = scene.run(&["-n", "3"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -65,7 +65,7 @@ fn s10b_a_steer_to_a_command_is_at_the_head_of_the_next_prompt() {
 }
 
 #[test]
-fn s10a_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration() {
+fn s10a_steer_during_text_gets_its_own_turn_in_the_same_iteration() {
     let scene = Scene::new(
         "say ready\nexpect-steer\nsay end of the first\nturn\nrun true\nsay end of the second\nturn",
     );
@@ -73,7 +73,7 @@ fn s10a_a_steer_while_text_streams_gets_a_turn_of_its_own_in_the_same_iteration(
     steer(&terminal, "one more thing");
     running.wait(LONG).expect_code(0);
     let message = scene.wait_until_told("one more thing");
-    assert_eq!(message.taken, Some(Taken::Began(2)));
+    assert_eq!(message.taken, Some(MessageState::Began(2)));
     assert_eq!(scene.start_count(), 1);
     expect_in_order(
         &terminal.scrolled(),
@@ -105,7 +105,7 @@ impl Random {
 }
 
 #[test]
-fn l84d_random_sends_while_a_tool_runs_arrive_once_and_in_order() {
+fn l84d_random_messages_during_a_tool_arrive_once_and_in_order() {
     let scene = Scene::new("say ready\ntool Bash make\nawait go\ntool-end\nsay so\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     let sends = usize::try_from(L84_SENDS.number()).unwrap();
@@ -121,20 +121,20 @@ fn l84d_random_sends_while_a_tool_runs_arrive_once_and_in_order() {
         terminal.send(typed.collect::<String>());
         said.extend(texts);
         scene.wait_until_told(&said[said.len() - 1]);
-        assert_eq!(scene.told().len(), said.len() + 1);
+        assert_eq!(scene.received_messages().len(), said.len() + 1);
     }
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
     let messages = scene.agent.messages();
     for (message, text) in messages[1..].iter().zip(&said) {
         assert!(message.text.contains(text.as_str()), "{messages:?}");
-        assert_eq!(message.taken, Some(Taken::Folded(1)));
+        assert_eq!(message.taken, Some(MessageState::Folded(1)));
     }
     assert_eq!(messages.len(), sends + 1);
 }
 
 #[test]
-fn x109d_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
+fn x109d_steer_now_interrupts_and_keeps_the_session() {
     let scene = Scene::new("say ready\nrun true\nsay 600000 a long way\nturn\nsay turned\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.sees("a ", LONG);
@@ -146,7 +146,7 @@ fn x109d_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
     let messages = scene.agent.messages();
     assert_eq!(messages.len(), 2, "{messages:?}");
     assert!(messages[1].text.contains("go the other way"));
-    assert_eq!(messages[1].taken, Some(Taken::Began(2)));
+    assert_eq!(messages[1].taken, Some(MessageState::Began(2)));
     assert_eq!(messages[0].session, messages[1].session);
     assert_eq!(scene.start_count(), 1);
     assert!(scene.controls().contains(&"interrupt".into()));
@@ -158,7 +158,7 @@ fn x109d_a_steer_now_interrupts_and_goes_on_in_the_same_session() {
 }
 
 #[test]
-fn l89a_l89b_l89c_l89d_after_an_interrupt_the_same_process_continues_and_knows_its_words() {
+fn l89a_l89b_l89c_l89d_process_continues_with_its_context_after_an_interrupt() {
     let scene = Scene::new(
         "say ready\nsay 20 one two three four five six seven eight nine ten\nhang\nturn\nrun true\nsay on\nturn",
     );
@@ -174,18 +174,21 @@ fn l89a_l89b_l89c_l89d_after_an_interrupt_the_same_process_continues_and_knows_i
         (messages[1].pid, &messages[1].session)
     );
     let memories = scene.agent.session(&messages[0].session);
-    let place = |is_it: &dyn Fn(&Memory) -> bool| {
+    let place = |is_it: &dyn Fn(&SessionEntry) -> bool| {
         memories
             .iter()
             .position(is_it)
             .unwrap_or_else(|| panic!("{memories:?}"))
     };
-    let first = place(&|memory| matches!(memory, Memory::User(text) if text.contains(PROMPT)));
-    let partial =
-        place(&|memory| matches!(memory, Memory::Agent(text) if text.starts_with("one two three")));
-    let marker = place(&|memory| matches!(memory, Memory::Marker(_)));
-    let second =
-        place(&|memory| matches!(memory, Memory::User(text) if text.contains("go on with four")));
+    let first =
+        place(&|memory| matches!(memory, SessionEntry::User(text) if text.contains(PROMPT)));
+    let partial = place(
+        &|memory| matches!(memory, SessionEntry::Agent(text) if text.starts_with("one two three")),
+    );
+    let marker = place(&|memory| matches!(memory, SessionEntry::Marker(_)));
+    let second = place(
+        &|memory| matches!(memory, SessionEntry::User(text) if text.contains("go on with four")),
+    );
     assert!(
         first < partial && partial < marker && marker < second,
         "{memories:?}"
@@ -214,7 +217,7 @@ fn l89a_l89b_l89c_l89d_after_an_interrupt_the_same_process_continues_and_knows_i
 }
 
 #[test]
-fn x109c_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
+fn x109c_unseen_steer_survives_a_crash_and_is_delivered_once() {
     let scene = Scene::new(
         "@1 say ready\n@1 tool Bash make\n@1 hang\n@2.. run true\n@2.. say on\n@2.. turn",
     );
@@ -230,7 +233,7 @@ fn x109c_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
     scene.wait_until_nothing_is_alive();
     scene.talking(&["resume"]).run(LONG).expect_code(0);
     let told: Vec<String> = scene
-        .told()
+        .received_messages()
         .into_iter()
         .filter(|text| text.contains("mind the docs"))
         .collect();
@@ -245,7 +248,7 @@ fn x109c_a_steer_that_was_not_seen_survives_a_crash_and_is_delivered_once() {
 }
 
 #[test]
-fn x109c_a_steer_that_was_seen_is_not_delivered_again() {
+fn x109c_seen_steer_is_not_delivered_again() {
     let scene = Scene::new(
         "@1 say ready\n@1 tool Bash make\n@1 expect-steer\n@1 tool-end\n@1 hang\n@2.. run true",
     );
@@ -254,7 +257,7 @@ fn x109c_a_steer_that_was_seen_is_not_delivered_again() {
     terminal.sees("seen by the agent", LONG);
     stop(running, Signal::KILL);
     scene.talking(&["resume"]).run(LONG).expect_code(0);
-    let told = scene.told();
+    let told = scene.received_messages();
     let count = told
         .iter()
         .filter(|text| text.contains("mind the docs"))
@@ -267,20 +270,20 @@ fn x109c_a_steer_that_was_seen_is_not_delivered_again() {
 }
 
 #[test]
-fn s11a_s11c_several_lines_end_with_an_empty_one_and_ctrl_d_sends_nothing() {
+fn s11a_s11c_empty_line_ends_multi_line_text_and_ctrl_d_sends_nothing() {
     let scene = Scene::new(WORKS);
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send("\r");
     terminal.sees("steer>", LONG);
     terminal.send(b"\x04");
     terminal.sees_no("steer>", LONG);
-    assert_eq!(scene.told().len(), 1);
+    assert_eq!(scene.received_messages().len(), 1);
     terminal.send("\r");
     terminal.sees("steer>", LONG);
     terminal.send("\u{1b}[200~first line\nsecond line\u{1b}[201~\r");
     terminal.sees("second line", LONG);
     assert_eq!(
-        scene.told().len(),
+        scene.received_messages().len(),
         1,
         "one Enter does not send several lines"
     );
@@ -295,13 +298,13 @@ fn s11a_s11c_several_lines_end_with_an_empty_one_and_ctrl_d_sends_nothing() {
 }
 
 #[test]
-fn what_is_typed_ahead_is_sent_by_a_second_enter_alone() {
+fn typed_ahead_text_needs_second_enter() {
     let scene = Scene::new(WORKS);
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send("oh no\r");
     terminal.sees("steer> oh no", LONG);
     assert_eq!(
-        scene.told().len(),
+        scene.received_messages().len(),
         1,
         "typed text without Enter does not reach a paid agent"
     );
@@ -311,7 +314,7 @@ fn what_is_typed_ahead_is_sent_by_a_second_enter_alone() {
     terminal.sees("steer> now I mean it", LONG);
     terminal.send("\r");
     running.wait(LONG).expect_code(0);
-    let told = scene.told();
+    let told = scene.received_messages();
     assert!(
         told[1].contains("now I mean it") && !told.iter().any(|text| text.contains("oh no")),
         "{told:?}"
@@ -319,7 +322,7 @@ fn what_is_typed_ahead_is_sent_by_a_second_enter_alone() {
 }
 
 #[test]
-fn a_press_at_steer_opens_the_menu_and_what_was_written_is_not_lost() {
+fn press_at_steer_prompt_opens_the_menu_and_keeps_the_text() {
     let scene = Scene::new(WORKS);
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send("\r");
@@ -359,7 +362,7 @@ fn a_paste_of_a_hundred_kilobytes_arrives_whole() {
 }
 
 #[test]
-fn a_paste_that_is_too_long_is_refused_with_a_word() {
+fn overlong_paste_is_refused_with_a_message() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send("\r");
@@ -374,7 +377,7 @@ fn a_paste_that_is_too_long_is_refused_with_a_word() {
     terminal.send(b"\x1b");
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
-    assert_eq!(scene.told().len(), 1);
+    assert_eq!(scene.received_messages().len(), 1);
 }
 
 #[test]
@@ -459,7 +462,7 @@ fn x121d_new_gives_the_next_attempt_a_fresh_session() {
 }
 
 #[test]
-fn l89b_l89c_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_words_are_lost() {
+fn l89b_l89c_control_agent_that_ignores_interrupts_is_ended_and_loses_its_text() {
     let scene = Scene::new(
         "@1 deaf interrupt end_session eof\n@1 ignore INT TERM\n@1 say ready\n@1 say 600000 half a thought\n@2.. run true\n@2.. say on",
     );
@@ -483,12 +486,12 @@ fn l89b_l89c_control_an_agent_that_never_answers_an_interrupt_is_ended_and_its_w
     // A new pid and a lost partial text: the test of the interrupt would detect both.
     assert_ne!(messages[0].pid, messages.last().unwrap().pid);
     let memories = scene.agent.session(&messages[0].session);
-    let is_kept = |memory: &Memory| matches!(memory, Memory::Agent(text) if text.contains("half"));
+    let is_kept = |memory: &SessionEntry| matches!(memory, SessionEntry::Agent(text) if text.contains("half"));
     assert!(!memories.iter().any(is_kept), "{memories:?}");
 }
 
 #[test]
-fn s11c_an_end_of_input_is_no_end_of_the_run() {
+fn s11c_end_of_input_does_not_end_the_run() {
     let scene = Scene::new("say ready\nawait go\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     terminal.send(b"\x04\x04");

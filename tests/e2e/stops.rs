@@ -42,22 +42,22 @@ fn x101(signal: Signal) {
 }
 
 #[test]
-fn x101b_x101e_sigterm_leaves_nothing() {
+fn x101b_x101e_sigterm_leaves_no_process() {
     x101(Signal::TERM);
 }
 
 #[test]
-fn x101c_x101e_sighup_leaves_nothing() {
+fn x101c_x101e_sighup_leaves_no_process() {
     x101(Signal::HUP);
 }
 
 #[test]
-fn x101a_x101e_sigint_leaves_nothing() {
+fn x101a_x101e_sigint_leaves_no_process() {
     x101(Signal::INT);
 }
 
 #[test]
-fn x101a_x101e_ctrl_c_leaves_nothing() {
+fn x101a_x101e_ctrl_c_leaves_no_process() {
     let scene = Scene::new(TREE);
     let (running, terminal) = scene.run(&["--until", "false"]).spawn_on_terminal();
     terminal.wait_text("│", 0, LONG);
@@ -76,7 +76,7 @@ fn x101a_x101e_ctrl_c_leaves_nothing() {
 }
 
 #[test]
-fn x101b_x101f_x113b_a_tree_that_ignores_every_signal_is_gone_too() {
+fn x101b_x101f_x113b_sigterm_ends_a_tree_that_ignores_every_signal() {
     let scene = Scene::new(STUBBORN_TREE);
     let run = scene
         .run(&["--until", "false"])
@@ -101,7 +101,7 @@ const BECOMES_ROOT: &str = "setsid ./become-root --reuid 0 sleep 600 >/dev/null 
     echo $! >new; mv new pid; sleep 600";
 
 #[test]
-fn x101i_a_process_of_another_user_is_named_and_the_exit_code_says_so() {
+fn x101i_process_of_another_user_is_named_and_has_its_exit_code() {
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     let scene = Scene::new("");
     let tool = scene.file("become-root");
@@ -152,7 +152,7 @@ fn x101i_a_process_of_another_user_is_named_and_the_exit_code_says_so() {
 }
 
 #[test]
-fn x101h_control_a_group_kill_leaves_what_has_left_the_group() {
+fn x101h_control_group_kill_leaves_processes_outside_the_group() {
     let scene = Scene::new(TREE);
     // On its own terminal it leads its own process group.
     let (running, terminal) = scene.agent.prepare(&scene.sandbox).spawn_on_terminal();
@@ -193,7 +193,7 @@ fn asked(ignore: &str) -> (Vec<String>, String) {
 }
 
 #[test]
-fn l90a_l90f_the_stages_of_a_stop_come_one_after_the_other() {
+fn l90a_l90f_stages_of_a_stop_run_in_order() {
     assert_eq!(
         asked("").0,
         ["INT"],
@@ -209,7 +209,7 @@ fn l90a_l90f_the_stages_of_a_stop_come_one_after_the_other() {
 }
 
 #[test]
-fn l90a_an_interrupted_agent_may_end_its_own_way_and_its_last_words_are_kept() {
+fn l90a_interrupted_agent_can_end_itself_and_its_last_output_is_stored() {
     let scene = Scene::new("");
     // Split into two words, because the banner shows the command before the agent runs.
     let agent =
@@ -248,7 +248,7 @@ fn c56c_c70a_c70b_a_signal_in_the_sleep_ends_the_run_at_once() {
 }
 
 #[test]
-fn a_signal_during_a_gate_or_the_check_ends_both_and_keeps_the_turn() {
+fn signal_during_a_check_ends_it_and_keeps_the_turn() {
     for (option, signal) in [
         ("--gate", Signal::INT),
         ("--until", Signal::TERM),
@@ -269,7 +269,7 @@ fn a_signal_during_a_gate_or_the_check_ends_both_and_keeps_the_turn() {
 }
 
 #[test]
-fn c71b_c71c_a_stop_during_the_turn_says_that_it_is_saved_before_it_ends_the_agent() {
+fn c71b_c71c_stop_during_turn_reports_the_save_before_ending_the_agent() {
     let scene = Scene::new("ignore INT\nprint ready\nhang");
     let mut running = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "10s"));
     running.signal(Signal::TERM);

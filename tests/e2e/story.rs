@@ -43,7 +43,7 @@ impl Evening {
 }
 
 #[test]
-fn an_evening_with_a_loop() {
+fn whole_session_with_a_loop() {
     let mut evening = Evening {
         scene: Scene::new(AGENT),
         story: Story::default(),
@@ -115,7 +115,7 @@ fn an_evening_with_a_loop() {
     evening.scene.expect_nothing_alive();
     evening.types(&["status"], 0);
     assert_eq!(evening.scene.start_count(), 3);
-    let told = evening.scene.told();
+    let told = evening.scene.received_messages();
     assert_eq!(
         told.iter().filter(|text| text.contains("use tabs")).count(),
         1,

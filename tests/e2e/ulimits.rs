@@ -65,7 +65,7 @@ fn w8_a_limit_on_the_size_of_files_is_named() {
 }
 
 #[test]
-fn w8_agents_get_the_signal_that_rlm_blocks() {
+fn w8_agents_get_the_default_for_the_signal_that_rlm_blocks() {
     if !has("prlimit") {
         return println!("skipped: prlimit is missing");
     }

@@ -23,7 +23,7 @@ fn busy() -> String {
 }
 
 #[test]
-fn the_screen_of_a_run_at_three_moments() {
+fn screen_of_a_run_at_three_moments_snapshot() {
     let scene = Scene::new(&busy());
     let run = ["-n", "4", "--sleep", "600", "-p", PROMPT];
     let rlm = scene.claude_bare(&run).size(30, 80).env("NO_COLOR", "1");
@@ -54,7 +54,7 @@ fn the_screen_of_a_run_at_three_moments() {
 }
 
 #[test]
-fn a_screen_that_gets_narrower_and_wider_is_left_clean() {
+fn resized_screen_is_left_clean() {
     let scene = Scene::new("print here\nawait go");
     // The terminal emulator cuts rows that don't fit.
     let rlm = scene.run(&["--once"]).env("TERM", "linux").size(20, 100);
@@ -83,7 +83,7 @@ fn a_screen_that_gets_narrower_and_wider_is_left_clean() {
 }
 
 #[test]
-fn a_line_that_is_typed_ahead_costs_no_line_of_the_log() {
+fn typed_ahead_line_loses_no_log_line() {
     let lines: String = (1..=60)
         .map(|n| format!("print line {n}.\ndelay 5\n"))
         .collect();
@@ -108,7 +108,7 @@ fn a_line_that_is_typed_ahead_costs_no_line_of_the_log() {
 }
 
 #[test]
-fn what_is_shown_costs_next_to_nothing_while_nothing_moves() {
+fn idle_screen_costs_almost_nothing() {
     let scene = Scene::new("print ready\nhang");
     let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -127,7 +127,7 @@ fn what_is_shown_costs_next_to_nothing_while_nothing_moves() {
 }
 
 #[test]
-fn x115d_x115e_a_terminal_that_takes_nothing_holds_nobody_up() {
+fn x115d_x115e_blocked_terminal_delays_nothing() {
     let scene = Scene::new("print ready\nawait begin\nflood 30M\ntouch through\nawait go");
     let (running, terminal) = scene.run(&["--once"]).spawn_on_terminal();
     terminal.sees("ready", LONG);
@@ -153,7 +153,7 @@ fn attach(scene: &Scene, more: &[&str]) -> (rlm_tests::Running, Terminal) {
 }
 
 #[test]
-fn who_attaches_is_shown_what_happened_before_and_can_scroll_back() {
+fn attach_shows_earlier_events() {
     let scene = Scene::new(
         "@1 say The first thing.\n@2 flood 200K\n@2 say The second thing.\n@2 await go\n@3 say The third.",
     );
@@ -192,7 +192,7 @@ fn who_attaches_is_shown_what_happened_before_and_can_scroll_back() {
 }
 
 #[test]
-fn programs_that_attach_get_the_end_of_the_run_as_an_event() {
+fn attach_with_json_ends_with_the_end_event() {
     let scene = Scene::new("print begun\nawait go");
     scene.run(&["--once", "--detach"]).run(LONG).expect_code(0);
     let watching = scene.rlm(&["attach", "--json"]).spawn();

@@ -1,7 +1,7 @@
 //! A scripted agent that is a real process: the program `fake-agent`, and the reader of its records.
 //!
 //! The command line is `fake-agent --record DIR [--script FILE | LINE…]`; the variables `FAKE_AGENT_RECORD` and `FAKE_AGENT_SCRIPT` are an
-//! alternative. The agent records its start ([`Start`]), reads stdin to its end, performs its script and exits with 0. A script is a list of lines.
+//! alternative. The agent records its start ([`AgentStart`]), reads stdin to its end, performs its script and exits with 0. A script is a list of lines.
 //! The prefix `@2`, `@2..` or `@2..4` limits a line to these starts, which are counted in the record directory:
 //!
 //! | line | action |
@@ -41,7 +41,7 @@
 //! a rate limit of that duration.
 //!
 //! As in the CLI, messages that are queued at the end of a tool join the turn, and messages that are queued at the end of a turn begin the next one
-//! together. SIGINT is an interrupt and an orderly end; SIGTERM ends it with 143. The record directory also has the sessions ([`Memory`]) and the
+//! together. SIGINT is an interrupt and an orderly end; SIGTERM ends it with 143. The record directory also has the sessions ([`SessionEntry`]) and the
 //! received [`Message`]s, [`Control`]s and [`Answer`]s.
 //!
 //! In a text `\n \t \r \e \\ \xNN` are bytes, `{start}` is the number of the start, and `{NAME}` is an environment variable. Signals that can be
@@ -49,7 +49,7 @@
 
 mod children;
 mod duplex;
-mod heard;
+mod log;
 mod peer;
 mod perform;
 mod record;
@@ -63,9 +63,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use duplex::session::Memory;
-pub use heard::{Answer, Control, Message, Taken};
-pub use record::{Child, Received, Start};
+pub use duplex::session::SessionEntry;
+pub use log::{Answer, Control, Message, MessageState};
+pub use record::{AgentStart, Child, Received};
 pub use script::Kind;
 
 use crate::{Rlm, Sandbox};
@@ -83,7 +83,7 @@ struct Arguments {
     #[arg(long)]
     script: Option<PathBuf>,
     #[command(flatten)]
-    role: children::Role,
+    role: children::ChildRole,
     lines: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub fn main_impl() -> ExitCode {
     if duplex::is_meant(&words) {
         return duplex::run(&words).unwrap_or_else(|error| broken(&error));
     }
-    if let Some(speaks) = peer::Speaks::of(&words) {
+    if let Some(speaks) = peer::Protocol::of(&words) {
         return peer::run(speaks).map_or_else(|error| broken(&error), |()| ExitCode::SUCCESS);
     }
     let mut argv: Vec<OsString> = std::env::args_os().collect();
@@ -200,7 +200,7 @@ impl FakeAgent {
     ///
     /// If a record can't be read. The methods for children and signals panic in the same case.
     #[must_use]
-    pub fn starts(&self) -> Vec<Start> {
+    pub fn starts(&self) -> Vec<AgentStart> {
         record::read_all(&self.record(), "start-")
     }
 
@@ -219,24 +219,24 @@ impl FakeAgent {
     /// Returns the messages that the agent got in conversations, oldest first, each with its state.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
-        heard::messages(&self.record())
+        log::messages(&self.record())
     }
 
     /// Returns the control requests that the agent got, oldest first.
     #[must_use]
     pub fn controls(&self) -> Vec<Control> {
-        heard::controls(&self.record())
+        log::controls(&self.record())
     }
 
     /// Returns the answers that the agent got to its permission requests, oldest first.
     #[must_use]
     pub fn answers(&self) -> Vec<Answer> {
-        heard::answers(&self.record())
+        log::answers(&self.record())
     }
 
     /// Returns the stored entries of a session.
     #[must_use]
-    pub fn session(&self, id: &str) -> Vec<Memory> {
+    pub fn session(&self, id: &str) -> Vec<SessionEntry> {
         duplex::session::memories(&self.record(), id)
     }
 

@@ -12,7 +12,6 @@
 )]
 
 mod acp;
-mod cage;
 mod checks;
 mod codex;
 mod command_line;
@@ -22,6 +21,7 @@ mod driver;
 mod duplex;
 mod handover;
 mod install;
+mod isolation;
 mod options;
 mod real;
 mod scene;
@@ -91,10 +91,10 @@ pub fn main_impl() -> ExitCode {
         checks if checks.is_empty() => return ExitCode::SUCCESS,
         checks => checks,
     };
-    match cage::enter() {
-        cage::Cage::Left(code) => return code,
-        cage::Cage::Inside => println!("the network has only loopback"),
-        cage::Cage::None(reason) => println!("the network is not isolated: {reason}"),
+    match isolation::enter() {
+        isolation::Isolation::Left(code) => return code,
+        isolation::Isolation::Inside => println!("the network has only loopback"),
+        isolation::Isolation::None(reason) => println!("the network is not isolated: {reason}"),
     }
     let rlm = beside_this("rlm-under-test");
     let waiting = Mutex::new(checks.into_iter());
@@ -156,7 +156,7 @@ fn is_unknown(word: &str) -> bool {
 fn present(
     wanted: Vec<(&'static str, &'static str, Check)>,
 ) -> Vec<(&'static str, Check, PathBuf)> {
-    let outside = !cage::is_inside();
+    let outside = !isolation::is_inside();
     let mut folders = BTreeMap::new();
     let mut checks = Vec::new();
     for (agent, name, check) in wanted {
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_of_a_name_or_an_agent_s_program() {
+    fn lookup_matches_a_name_or_the_program_of_an_agent() {
         for known in ["contract", "opencode", "the driver contract: gemini"] {
             assert!(!is_unknown(known), "{known}");
         }

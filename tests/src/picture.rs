@@ -35,21 +35,21 @@ const PACE: &str = "60ms";
 const STEER: &str = "explain it in a comment";
 
 /// The next step of the recording.
-enum Step {
+enum RecordingStep {
     /// Type a text.
     Type(String),
     /// Wait for a screen and record it.
-    Look(Look),
+    Look(StyledScreen),
 }
 
 /// The start, a part and the end of the last line of a screen: with all three the screen is drawn completely.
-type Last = [&'static str; 3];
+type LastLine = [&'static str; 3];
 
 /// A screen, and how the picture shows it.
-struct Look {
+struct StyledScreen {
     /// A text on the screen.
     has: &'static str,
-    last: Last,
+    last: LastLine,
     caption: &'static str,
     /// The time in the picture, in milliseconds.
     shown: u32,
@@ -64,18 +64,18 @@ struct Frame {
     shown: u32,
 }
 
-const SHELL: Last = ["$", "", ""];
-const WORKS: Last = ["iteration", " agent works ", "menu"];
-const SLEEPS: Last = ["iteration", " next iteration in ", "menu"];
+const SHELL: LastLine = ["$", "", ""];
+const WORKS: LastLine = ["iteration", " agent works ", "menu"];
+const SLEEPS: LastLine = ["iteration", " next iteration in ", "menu"];
 
 const fn look(
     has: &'static str,
-    last: Last,
+    last: LastLine,
     caption: &'static str,
     shown: u32,
     clock: [u32; 2],
-) -> Step {
-    Step::Look(Look {
+) -> RecordingStep {
+    RecordingStep::Look(StyledScreen {
         has,
         last,
         caption,
@@ -84,12 +84,12 @@ const fn look(
     })
 }
 
-fn keys(keys: impl Into<String>) -> Step {
-    Step::Type(keys.into())
+fn keys(keys: impl Into<String>) -> RecordingStep {
+    RecordingStep::Type(keys.into())
 }
 
 /// Returns the steps, chapter by chapter; `place` is the directory of the demo.
-fn story(place: &Path) -> Vec<Step> {
+fn story(place: &Path) -> Vec<RecordingStep> {
     let start = "rlm demo: no account, no network. Only the agent is scripted.";
     let steer = "Enter: message the agent during its turn.";
     let check = "The agent says it is done. The loop's own check decides.";
@@ -169,8 +169,8 @@ fn record(rlm: &Path) -> Vec<Frame> {
     let mut frames = Vec::new();
     for step in story(place.path()) {
         match step {
-            Step::Type(keys) => terminal.send(keys),
-            Step::Look(look) => frames.push(replay.find(&terminal, &look)),
+            RecordingStep::Type(keys) => terminal.send(keys),
+            RecordingStep::Look(look) => frames.push(replay.find(&terminal, &look)),
         }
     }
     drop((running, terminal));
@@ -193,7 +193,7 @@ impl Replay {
     }
 
     /// Advances to the first screen that matches.
-    fn find(&mut self, terminal: &Terminal, look: &Look) -> Frame {
+    fn find(&mut self, terminal: &Terminal, look: &StyledScreen) -> Frame {
         let found = poll_until(LONG, || {
             let printed = terminal.bytes();
             if look.fits(&self.screen) {
@@ -226,7 +226,7 @@ impl Replay {
     }
 }
 
-impl Look {
+impl StyledScreen {
     fn fits(&self, parser: &vt100::Parser) -> bool {
         let rows = screen::used(parser.screen());
         let mut rows = rows.iter().rev().take(ROWS.into());

@@ -27,19 +27,19 @@ const SCROLLED: usize = 10_000;
 #[must_use]
 pub struct Terminal {
     ours: File,
-    printed: Arc<Mutex<Printed>>,
+    printed: Arc<Mutex<Output>>,
     /// Closing it ends the reader, whose descriptor would keep the terminal open.
     end: Option<OwnedFd>,
     reader: Option<JoinHandle<()>>,
 }
 
 /// The output so far, and the resulting screen.
-struct Printed {
+struct Output {
     bytes: Vec<u8>,
     screen: vt100::Parser,
 }
 
-impl Printed {
+impl Output {
     /// Reads the buffered output. Returns whether a process still has the other side.
     ///
     /// The methods of [`Terminal`] also call it, so that they see everything that a process wrote before its end, even if the reader thread is slow.
@@ -65,7 +65,7 @@ impl Printed {
     }
 }
 
-impl std::fmt::Debug for Printed {
+impl std::fmt::Debug for Output {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes", self.bytes.len())
     }
@@ -88,7 +88,7 @@ impl Terminal {
         tcsetwinsize(&ours, size(rows, columns))?;
         let ours = File::from(ours);
         let reader = ours.try_clone()?;
-        let printed = Arc::new(Mutex::new(Printed {
+        let printed = Arc::new(Mutex::new(Output {
             bytes: Vec::new(),
             screen: vt100::Parser::new(some(rows), some(columns), SCROLLED),
         }));
@@ -156,13 +156,13 @@ impl Terminal {
         self.printed().bytes.clone()
     }
 
-    fn printed(&self) -> MutexGuard<'_, Printed> {
+    fn printed(&self) -> MutexGuard<'_, Output> {
         let mut printed = self.locked();
         printed.catch_up(&self.ours);
         printed
     }
 
-    fn locked(&self) -> MutexGuard<'_, Printed> {
+    fn locked(&self) -> MutexGuard<'_, Output> {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_with_an_agent_is_on_the_search_path_without_it() {
+    fn search_path_excludes_directories_with_an_agent() {
         let place = tempfile::tempdir().unwrap();
         let (bin, other) = (place.path().join("bin"), place.path().join("other"));
         for folder in [&bin, &other] {

@@ -206,7 +206,7 @@ fn any(root: &Value, forms: &Value, value: &Value, place: &str) -> Result<(), St
         return Ok(());
     };
     let is_named = |form: &Value| {
-        ["event", "answer"].iter().any(|name| {
+        ["event", "response"].iter().any(|name| {
             let named = &form["properties"][name]["const"];
             !named.is_null() && *named == value[name]
         })

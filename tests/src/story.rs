@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_kept_may_leave_something_open() {
+    fn stored_conversation_may_have_open_turns() {
         assert_eq!(
             fits("a\nended … processes: …\n", "a\nended 4 processes: sh, cat"),
             Ok(())
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_time_to_time_is_replaced_and_nothing_else() {
+    fn times_and_ids_are_replaced() {
         let mut story = Story::default();
         story.tells(
             &["run", "-p", "a b"],

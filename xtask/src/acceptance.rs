@@ -8,9 +8,9 @@ mod results;
 
 use std::collections::BTreeMap;
 
-pub(crate) use crate::acceptance::list::{Found, List};
+pub(crate) use crate::acceptance::list::{List, ListEntry};
 
-use crate::acceptance::judge::{Judgement, TestFunction, Verdict};
+use crate::acceptance::judge::{ClauseState, Judgement, TestFunction};
 use crate::acceptance::results::Results;
 use crate::sources::{self, Source};
 use crate::tally::Tally;
@@ -71,7 +71,7 @@ fn print(item: &list::Item, judgement: &Judgement, missing: bool, indent: &str) 
     }
     let point = judgement.points.iter().find(|point| point.id == item.id);
     let Some(point) = point else { return };
-    let is_shown = matches!(point.verdict, Verdict::Shown);
+    let is_shown = matches!(point.verdict, ClauseState::Shown);
     if is_shown && missing {
         return;
     }

@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_and_what_went_is_named() {
+    fn added_and_removed_items_are_named() {
         let (before, now) = ("pub fn a()\npub fn b()\n", "pub fn a()\npub fn b(u8)\n");
         assert_eq!(of(before, now), ["- pub fn b()", "+ pub fn b(u8)"]);
         assert!(of(now, now).is_empty());

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stage_is_in_one_lane() {
+    fn each_stage_is_in_exactly_one_lane() {
         let mut planned: Vec<&str> = GROUPS.concat().concat();
         let mut stages = STAGES.map(|(name, _)| name);
         planned.sort_unstable();

@@ -152,21 +152,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_has_no_warning_in_it() {
+    fn clean_input_has_no_warning() {
         let ended = run("sh", &["-c", "echo warning >&2; echo data"], Show::Never);
         assert_eq!(ended.stdout, "data\n");
         assert_eq!(ended.output.len(), "warning\ndata\n".len());
     }
 
     #[test]
-    fn what_the_tally_names_is_not_passed_on_as_well() {
+    fn tally_lines_are_not_repeated() {
         let (skip, other) = ("skipped: two: no npm\n", "ok: one\n");
         assert!(Show::WithoutSkips.passes_on(other) && !Show::WithoutSkips.passes_on(skip));
         assert!(Show::AsItComes.passes_on(skip) && !Show::OnFailure.passes_on(other));
     }
 
     #[test]
-    fn of_cargo_the_steps_are_shown_and_the_errors_kept() {
+    fn cargo_steps_are_shown_and_errors_are_stored() {
         let waits = "    Blocking waiting for file lock on build directory";
         let compiles = "   Compiling one v0.1.0";
         let output =

@@ -14,7 +14,7 @@ use fs_err as fs;
 use sha2::{Digest, Sha256};
 
 use crate::command::{self, Show};
-use crate::day;
+use crate::date;
 use crate::release::crates;
 use crate::tally::Tally;
 use crate::workspace::{self, Workspace};
@@ -82,7 +82,7 @@ impl Stamp {
     /// Returns the text of `rlm --version` after the program name.
     fn words(&self) -> String {
         match &self.commit {
-            Some(commit) => format!("{} ({commit} {})", self.version, day::of(self.time)),
+            Some(commit) => format!("{} ({commit} {})", self.version, date::of(self.time)),
             None => self.version.clone(),
         }
     }
@@ -304,7 +304,7 @@ mod tests {
     proptest! {
         /// The archive extracts to the same files, the program is executable, and the same files give the same bytes.
         #[test]
-        fn an_archive_holds_its_files_and_nothing_of_the_machine(files in prop::collection::btree_map("[a-z]{1,8}", prop::collection::vec(any::<u8>(), 0..64), 0..6), time in 0..4_000_000_000_u64) {
+        fn archive_has_its_files_and_no_machine_details(files in prop::collection::btree_map("[a-z]{1,8}", prop::collection::vec(any::<u8>(), 0..64), 0..6), time in 0..4_000_000_000_u64) {
             let mut files: BTreeMap<String, Vec<u8>> = files;
             files.insert("rlm".into(), b"program".to_vec());
             let packed = pack("rlm-0.1.0", &files, time).unwrap();

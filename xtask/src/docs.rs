@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_readme_is_run_when_an_item_has_it_as_its_doc() {
+    fn readme_with_item_doc_runs_as_doctest() {
         let library = "mod a;\n\n#[cfg(doctest)]\n#[doc = include_str!(\"../README.md\")]\nstruct ReadmeDoctests;\n";
         assert!(runs_readme(library));
         assert!(!runs_readme(

@@ -95,7 +95,7 @@ mod tests {
 
     /// Three places name the targets: this list, their manifest, and their caller. None can import the list of another.
     #[test]
-    fn the_targets_are_those_of_the_package_and_of_the_crash_tests() {
+    fn fuzz_targets_are_those_of_the_package_and_the_crash_tests() {
         let crash = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/crash");
         let read = |file: &str| fs_err::read_to_string(crash.join(file)).unwrap();
         let manifest: DocumentMut = read("fuzz/Cargo.toml").parse().unwrap();

@@ -20,14 +20,14 @@ use crate::tools::Tool;
 use crate::workspace::Workspace;
 
 /// The result of a check.
-pub(crate) enum Verdict {
+pub(crate) enum LintResult {
     Passed,
     /// The errors, one per line.
     Failed(Vec<String>),
     Skipped(String),
 }
 
-impl Verdict {
+impl LintResult {
     fn of(wrong: Vec<String>) -> Self {
         if wrong.is_empty() {
             Self::Passed
@@ -37,7 +37,7 @@ impl Verdict {
     }
 }
 
-type Check = fn(&Workspace) -> Verdict;
+type Check = fn(&Workspace) -> LintResult;
 
 const CHECKS: [(&str, Check); 15] = [
     ("formatting", |_| {
@@ -57,33 +57,33 @@ const CHECKS: [(&str, Check); 15] = [
     }),
     ("macOS", |_| mac()),
     ("dependencies", |workspace| {
-        Verdict::of(dependencies::wrong(&workspace.packages))
+        LintResult::of(dependencies::wrong(&workspace.packages))
     }),
     ("import cycles", |workspace| {
-        Verdict::of(import_cycles::wrong(workspace))
+        LintResult::of(import_cycles::wrong(workspace))
     }),
     ("snapshot and property tests", |workspace| {
-        Verdict::of(dependencies::without_tests(workspace))
+        LintResult::of(dependencies::without_tests(workspace))
     }),
     ("names of acceptance tests", |workspace| {
-        Verdict::of(files::unknown_items(workspace))
+        LintResult::of(files::unknown_items(workspace))
     }),
     ("file headers", |workspace| {
-        Verdict::of(files::without_header(workspace))
+        LintResult::of(files::without_header(workspace))
     }),
     ("unsafe code", |workspace| {
-        Verdict::of(unsafe_code::wrong(workspace))
+        LintResult::of(unsafe_code::wrong(workspace))
     }),
     ("opened files", |workspace| {
-        Verdict::of(opened_files::wrong(workspace))
+        LintResult::of(opened_files::wrong(workspace))
     }),
     ("sleep gates", |workspace| {
-        Verdict::of(sleep_gates::wrong(workspace))
+        LintResult::of(sleep_gates::wrong(workspace))
     }),
     ("sentences", |workspace| {
-        Verdict::of(sentences::wrong(workspace))
+        LintResult::of(sentences::wrong(workspace))
     }),
-    ("packages", |_| Verdict::of(release::wrong())),
+    ("packages", |_| LintResult::of(release::wrong())),
     ("cargo-deny", |workspace| by_deny(workspace, deny)),
     ("advisories", |workspace| by_deny(workspace, advisories)),
 ];
@@ -115,32 +115,34 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
             drop(write!(std::io::stderr(), "lint: {name} ...\r"));
         }
         match check(workspace) {
-            Verdict::Passed => println!("lint: {name}: ok"),
-            Verdict::Failed(lines) => {
+            LintResult::Passed => println!("lint: {name}: ok"),
+            LintResult::Failed(lines) => {
                 println!("lint: {name}: FAILED");
                 lines.iter().for_each(|line| println!("    {line}"));
                 tally += Tally::failed(format!("lint: {name}"));
             }
-            Verdict::Skipped(reason) => tally += Tally::skipped(format!("lint: {name}: {reason}")),
+            LintResult::Skipped(reason) => {
+                tally += Tally::skipped(format!("lint: {name}: {reason}"))
+            }
         }
     }
     tally
 }
 
-fn cargo(arguments: &[&str]) -> Verdict {
+fn cargo(arguments: &[&str]) -> LintResult {
     verdict(&command::run("cargo", arguments, Show::Never))
 }
 
-fn verdict(ended: &Ended) -> Verdict {
+fn verdict(ended: &Ended) -> LintResult {
     if ended.success {
-        Verdict::Passed
+        LintResult::Passed
     } else {
-        Verdict::Failed(ended.output.lines().map(Into::into).collect())
+        LintResult::Failed(ended.output.lines().map(Into::into).collect())
     }
 }
 
 /// Compiles the crates that need no C compiler for macOS. Without a Mac, that they compile is all that this machine can check.
-fn mac() -> Verdict {
+fn mac() -> LintResult {
     const TARGET: &str = "x86_64-apple-darwin";
     let libraries = command::run(
         "rustc",
@@ -148,7 +150,7 @@ fn mac() -> Verdict {
         Show::Never,
     );
     if !Path::new(libraries.stdout.trim()).is_dir() {
-        return Verdict::Skipped(
+        return LintResult::Skipped(
             "the standard library for macOS is not installed: rustup target add x86_64-apple-darwin".into(),
         );
     }
@@ -178,12 +180,12 @@ fn mac() -> Verdict {
 }
 
 /// Checks licences, bans and sources, which needs no network.
-fn deny(tool: &mut Command) -> Verdict {
+fn deny(tool: &mut Command) -> LintResult {
     // cargo-deny reads the crates of all platforms, but a build fetches only those of one.
     let fetched = command::run("cargo", &["fetch", "--quiet"], Show::Never);
     if !fetched.success {
         let why = fetched.output.lines().next().unwrap_or_default();
-        return Verdict::Skipped(format!(
+        return LintResult::Skipped(format!(
             "the dependencies of other platforms can't be fetched: {why}"
         ));
     }
@@ -192,21 +194,21 @@ fn deny(tool: &mut Command) -> Verdict {
 }
 
 /// Checks the dependencies for known vulnerabilities. The database is on GitHub, which not every machine can reach.
-fn advisories(tool: &mut Command) -> Verdict {
+fn advisories(tool: &mut Command) -> LintResult {
     let ended = command::finish(tool.args(["check", "advisories"]), Show::Never);
     match ended.output.contains("failed to fetch advisory database") {
-        true => Verdict::Skipped("the advisory database is unreachable".into()),
+        true => LintResult::Skipped("the advisory database is unreachable".into()),
         false => verdict(&ended),
     }
 }
 
 /// Runs a check of cargo-deny if the tool is installed: compiling it takes longer than all other checks together.
-fn by_deny(workspace: &Workspace, check: fn(&mut Command) -> Verdict) -> Verdict {
+fn by_deny(workspace: &Workspace, check: fn(&mut Command) -> LintResult) -> LintResult {
     match Tool::Deny.find(workspace) {
         Some(_) => Tool::Deny
             .command(workspace)
-            .map_or_else(Verdict::Skipped, |mut tool| check(&mut tool)),
-        None => Verdict::Skipped(
+            .map_or_else(LintResult::Skipped, |mut tool| check(&mut tool)),
+        None => LintResult::Skipped(
             "cargo-deny is not installed; install it with `cargo xtask tools --install`".into(),
         ),
     }

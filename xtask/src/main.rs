@@ -10,7 +10,7 @@ mod changes;
 mod ci;
 mod command;
 mod crash_test;
-mod day;
+mod date;
 mod dist;
 mod docs;
 mod features;

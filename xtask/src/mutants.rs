@@ -37,7 +37,7 @@ const CORES: [Core; 5] = [
     Core {
         name: "word",
         package: "interrupt-stack",
-        files: &["crates/interrupt-stack/src/word.rs"],
+        files: &["crates/interrupt-stack/src/press_word.rs"],
         targets: &["--lib", "--test=loom"],
         tests: &[],
     },
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_mutant_fails_by_name_and_an_unviable_one_is_not_counted() {
+    fn missed_mutant_is_named_and_unviable_one_is_not_counted() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs_err::write(folder.path().join(name), text).unwrap();
         write(

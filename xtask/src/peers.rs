@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pip_says_last_is_not_always_why_it_failed() {
+    fn last_pip_line_may_not_be_the_cause() {
         let output = "Collecting x\nERROR: No matching distribution found for x==1\n\nnotice: hm\n";
         assert_eq!(
             last(output),

@@ -5,15 +5,15 @@ mod bump;
 mod changelog;
 mod check;
 pub(crate) mod crates;
-mod cut;
 mod git;
+mod prepare;
 mod publish;
 mod registry;
 mod rules;
 mod tag;
 
 use self::crates::Crate;
-use self::publish::Manner;
+use self::publish::UploadOptions;
 use crate::tally::Tally;
 use crate::workspace::{self, Workspace};
 
@@ -27,11 +27,11 @@ pub(crate) enum Step {
     /// Pack all crates without building them or contacting crates.io
     Package,
     /// Create the release commit: versions, requirements, changelogs
-    Cut(cut::Arguments),
+    Cut(prepare::Arguments),
     /// Publish the versions that crates.io lacks, in order; a second call resumes
     Publish {
         #[command(flatten)]
-        manner: Manner,
+        manner: UploadOptions,
         /// Publish; without this option, only show the steps
         #[arg(long)]
         execute: bool,
@@ -63,7 +63,7 @@ pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
         Step::Plan => plan(&crates),
         Step::Check(arguments) => check::run(workspace, &crates, arguments),
         Step::Package => check::packed(&crates),
-        Step::Cut(arguments) => cut::run(&workspace.root, &crates, arguments),
+        Step::Cut(arguments) => prepare::run(&workspace.root, &crates, arguments),
         Step::Publish {
             manner,
             execute: true,

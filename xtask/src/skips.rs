@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_skip_is_told_with_its_test_wherever_it_was_printed() {
+    fn skip_is_reported_with_its_test() {
         let report = "<testsuite name=\"b::e2e\">\n\
             <testcase name=\"one\" classname=\"b::e2e\" time=\"1\">\n<system-out>\nrunning 1 test\nskipped: no &quot;unshare&quot; &amp;amp; here\n\
             test one ... ok\n</system-out>\n<system-err></system-err>\n</testcase>\n\
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn cargo_test_says_it_where_what_passed_is_shown() {
+    fn cargo_test_output_of_passed_tests_has_the_skip() {
         let output = "test a::b ... ok\n\nsuccesses:\n\n---- a::b stdout ----\nskipped: no disk\n\n\nsuccesses:\n    a::b\n";
         assert_eq!(of_libtest(output), ["a::b: no disk"]);
         assert!(of_libtest("test a::b ... ok\n").is_empty());

@@ -162,7 +162,7 @@ mod tests {
     use crate::workspace::Package;
 
     #[test]
-    fn names_that_cannot_be_read_are_red_where_they_were_asked_for_and_named_where_not() {
+    fn unreadable_names_fail_if_requested_and_are_named_otherwise() {
         let root = tempfile::tempdir().unwrap();
         let package = Package {
             name: "a".into(),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_called_after_its_test_or_by_name() {
+    fn snapshot_name_comes_from_its_test_or_an_explicit_name() {
         let name = |path: &str| name_of(Path::new(path));
         assert_eq!(name("a/snapshots/it__terminal__menu-2.snap"), "menu");
         assert_eq!(

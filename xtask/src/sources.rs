@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sources_are_copied_and_nothing_that_was_built() {
+    fn sources_are_copied_without_build_output() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let place = tempfile::tempdir().unwrap();
         copy(&root, place.path()).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_a_letter_and_a_number_a_clause_has_one_letter_more_and_a_test_may_show_several() {
+    fn numbers_of_items_and_clauses_are_parsed_from_test_names() {
         let items = |test| items_of(test).collect::<Vec<_>>();
         assert_eq!(items("j31_answered"), ["J31"]);
         assert_eq!(items("s01_repeats"), ["S1"]);

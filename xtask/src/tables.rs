@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::{Workspace, array};
-use crate::{bench, day, peers};
+use crate::{bench, date, peers};
 
 /// The simplest loop, as the baseline for `rlm`.
 const BARE: &str = "while :; do {agent}; done";
@@ -187,7 +187,7 @@ fn counted(folder: &Path, package: &str, program: &str, name: &str, words: &[&st
 fn when() -> String {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let machine = command::run("uname", &["-sm"], Show::Never).output;
-    format!("{}, {}, {cores} cores", day::today(), machine.trim())
+    format!("{}, {}, {cores} cores", date::today(), machine.trim())
 }
 
 /// Inserts a table between its markers on the page.
@@ -307,7 +307,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_table_takes_the_place_of_the_one_before() {
+    fn table_replaces_the_previous_one() {
         let page = "a\n<!-- x:begin -->\nold\n<!-- x:end -->\nb\n";
         let written = between(page, "x", "new\n").unwrap();
         assert_eq!(written, "a\n<!-- x:begin -->\nnew\n<!-- x:end -->\nb\n");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_tried_is_said() {
+    fn skipped_checks_are_reported() {
         let layer = json!({"item": "D7", "what": "full", "tried": 2, "faults": 1, "acked": 1, "lost": 0, "skipped": ["xfs: no mkfs"]});
         let told = crashes(&json!({"level": "ci", "layers": [layer]}), "today");
         assert!(
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_says_how_often_and_what() {
+    fn cell_has_count_and_kind() {
         let clean = json!({"runs": 2, "each": [{"verdict": "ended", "left": []}, {"verdict": "ended", "left": []}], "runs_with_survivors": {"agent": 0}});
         assert_eq!(left(&clean), "0 of 2");
         let mut timed = clean.clone();

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_of_nextest_are_read_whatever_happened() {
+    fn counts_of_nextest_are_read_for_every_outcome() {
         let output = "  PASS x\n     Summary [   0.285s] 27 tests run: 23 passed (1 slow, 1 leaky), 1 failed, 2 timed out, 2 skipped\nerror: test run failed";
         let tally = Tally::of_nextest(output).unwrap();
         assert_eq!(tally.to_string(), "23 passed, 3 failed, 0 skipped");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_of_ci_is_read_as_it_was_counted() {
+    fn ci_stage_reads_back_its_counts() {
         let tally = Tally {
             passed: 3,
             failed: 2,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_is_a_failure_where_all_is_expected_to_be_there() {
+    fn skip_is_a_failure_if_all_tools_are_required() {
         let tally = |strict| Tally::skipped("one: no npm").judged(strict);
         assert!(!tally(false).is_red() && tally(true).is_red());
         assert_eq!(tally(true).failures, ["one: no npm (skipped)"]);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn live_checks_name_themselves() {
+    fn live_checks_print_their_names() {
         let tally = Tally::of_live("installing\nok: one\nskipped: two: no npm\nfailed: three\n");
         assert_eq!(tally.to_string(), "1 passed, 1 failed, 1 skipped");
         assert_eq!(

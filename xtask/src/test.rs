@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_that_left_something_out_is_no_passed_one() {
+    fn test_with_a_skipped_part_does_not_count_as_passed() {
         let mut tally = Tally::passed(3);
         let skips = [
             "a one: no xfs",

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_however_a_tool_words_them() {
+    fn versions_are_read_from_any_tool_output() {
         assert_eq!(
             version_in("cargo-nextest 0.9.143 (3a6c 2026-08-20)\nrelease: 0.9.143"),
             Some("0.9.143")
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn each_tool_stands_in_its_row_and_is_pinned_to_a_whole_version() {
+    fn each_tool_has_a_row_and_a_pinned_full_version() {
         for (tool, name, version, ..) in TOOLS {
             assert_eq!(tool.row().1, name);
             assert_eq!(version.split('.').count(), 3, "{name}");

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_brings_a_helper_is_a_library_and_the_program_is_none() {
+    fn library_with_a_helper_program_counts_as_library() {
         let package = |lib: &str, bin: &str| {
             let package = serde_json::json!({
                 "name": "a",

@@ -15,9 +15,10 @@ use std::{env, io, thread};
 
 use agent_drivers::claude::ClaudeDriver;
 use agent_duplex::{
-    Ask, Conversation, ConversationOptions, Decision, Event, Input, Queued, RestartPolicy, What,
+    Conversation, ConversationEvent, ConversationOptions, Decision, Event, Input,
+    PermissionRequest, QueuedMessages, RestartPolicy,
 };
-use agent_subprocess::{Context, guard};
+use agent_subprocess::{ProcessContext, guard};
 use tokio::sync::mpsc;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -27,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
-    let context = Context::new(env::current_dir()?, scratch.path());
+    let context = ProcessContext::new(env::current_dir()?, scratch.path());
     let driver = ClaudeDriver::new(program, context);
     let options = ConversationOptions::default().with_restart(RestartPolicy::default());
     let (conversation, mut primary) = Conversation::new(Box::new(driver), options);
@@ -43,22 +44,22 @@ async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
         for ask in asks.open.take() {
             deny(&conversation, &ask).await?;
         }
-        let answered = conversation.drained().await;
+        let answered = conversation.wait_until_idle().await;
         conversation.close().await;
         let report = conversation.stop(Duration::from_secs(8)).await;
         answered.map(|()| report)
     };
     let hear = async {
         while let Some(published) = primary.next().await {
-            match published.what {
-                What::Observed(seen) => {
+            match published.event {
+                ConversationEvent::Observed(seen) => {
                     for event in seen.events {
                         if let Some(ask) = asks.hear(event) {
                             deny(&conversation, &ask).await?;
                         }
                     }
                 }
-                What::Completed(completion) => println!("\n[{}]", completion.end),
+                ConversationEvent::Completed(completion) => println!("\n[{}]", completion.end),
                 _ => {}
             }
             io::stdout()
@@ -84,7 +85,7 @@ fn typed() -> mpsc::Receiver<String> {
 
 async fn say(
     conversation: &Conversation,
-    ask: Option<Ask>,
+    ask: Option<PermissionRequest>,
     line: String,
 ) -> Result<(), agent_duplex::Error> {
     match (ask, line.as_str()) {
@@ -94,14 +95,17 @@ async fn say(
             conversation.answer(&ask.id, decision).await
         }
         (None, "") => {
-            drop(conversation.interrupt(Queued::Keep)); // returns immediately; `hear` reads the end of the turn
+            drop(conversation.interrupt(QueuedMessages::Keep)); // returns immediately; `hear` reads the end of the turn
             Ok(())
         }
         (None, _) => conversation.send(Input::new(line)).map(drop),
     }
 }
 
-async fn deny(conversation: &Conversation, ask: &Ask) -> Result<(), agent_duplex::Error> {
+async fn deny(
+    conversation: &Conversation,
+    ask: &PermissionRequest,
+) -> Result<(), agent_duplex::Error> {
     let message = "there is no one to ask".to_owned();
     conversation
         .answer(&ask.id, Decision::Deny { message })
@@ -111,20 +115,20 @@ async fn deny(conversation: &Conversation, ask: &Ask) -> Result<(), agent_duplex
 /// The permission requests of the agent that have no answer yet.
 #[derive(Default)]
 struct Asks {
-    open: RefCell<VecDeque<Ask>>,
+    open: RefCell<VecDeque<PermissionRequest>>,
     /// Whether standard input has ended.
     nobody: Cell<bool>,
 }
 
 impl Asks {
     /// Prints an event. Returns a permission request that no person can answer any more.
-    fn hear(&self, event: Event) -> Option<Ask> {
+    fn hear(&self, event: Event) -> Option<PermissionRequest> {
         match event {
             Event::TextDelta(text) => print!("{text}"),
             Event::ToolStarted { name, summary, .. } => println!("\n({name}: {summary})"),
             Event::Warning(text) => println!("\n! {text}"),
-            Event::PermissionAsked(ask) if self.nobody.get() => return Some(ask),
-            Event::PermissionAsked(ask) => {
+            Event::PermissionRequested(ask) if self.nobody.get() => return Some(ask),
+            Event::PermissionRequested(ask) => {
                 println!(
                     "\nAllow {}: {}? (y, or the reason for a denial)",
                     ask.tool, ask.summary

@@ -20,7 +20,7 @@
 //! use agent_duplex::{Driver as _, Event, Message, SessionChoice};
 //! use agent_drivers::acp::AcpDriver;
 //!
-//! # async fn example(context: agent_subprocess::Context) -> Result<(), agent_duplex::Error> {
+//! # async fn example(context: agent_subprocess::ProcessContext) -> Result<(), agent_duplex::Error> {
 //! let driver = AcpDriver::gemini(vec!["gemini".into()], context);
 //! let mut agent = driver.connect(SessionChoice::Fresh).await?;
 //! agent.send(Message::new("What is in this folder?")).await?;

@@ -1,6 +1,6 @@
 //! The options of one conversation that all drivers share.
 
-use crate::converse::Timeouts;
+use crate::dialogue::Timeouts;
 use crate::mcp::McpServers;
 use crate::session_locks::SessionLocks;
 use agent_duplex::{Driver, Error, Permissions};
@@ -21,8 +21,8 @@ pub struct Choices {
     /// Locks sessions against other processes that use the same directory; `None` locks nothing. Codex locks its sessions itself and ignores this
     /// option.
     ///
-    /// If another agent uses the session, `connect` fails with an error for which [`is_held`](agent_duplex::Error::is_held) is true, and whose source
-    /// is a [`SessionHeld`](crate::SessionHeld).
+    /// If another agent uses the session, `connect` fails with an error for which [`is_session_in_use`](agent_duplex::Error::is_session_in_use) is true, and whose source
+    /// is a [`SessionInUse`](crate::SessionInUse).
     pub session_locks: Option<SessionLocks>,
     pub(crate) timeouts: Timeouts,
     pub(crate) model: Option<String>,
@@ -34,7 +34,10 @@ impl Choices {
     /// has no time limit, and neither has a permission request of the agent.
     #[must_use]
     pub fn request_timeouts(mut self, initialize: Duration, others: Duration) -> Self {
-        self.timeouts = Timeouts { initialize, others };
+        self.timeouts = Timeouts {
+            initialize,
+            other_requests: others,
+        };
         self
     }
 }

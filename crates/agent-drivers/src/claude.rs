@@ -7,7 +7,7 @@
 //! The parser is tolerant: it passes unknown types, subtypes and fields on as raw lines, and one field of a wrong type does not lose its line.
 //!
 //! If the [permissions](ClaudeDriver::permissions) require it, the agent asks before it uses a tool, and then it waits without a limit. Answer each
-//! [`PermissionAsked`](agent_duplex::Event::PermissionAsked), or choose permissions that never ask.
+//! [`PermissionAsked`](agent_duplex::Event::PermissionRequested), or choose permissions that never ask.
 //!
 //! # Examples
 //! A single connection. Most programs use a [`Conversation`](agent_duplex::Conversation) on top of it: see the README, and `examples/duplex.rs` for a
@@ -15,10 +15,10 @@
 //! ```no_run
 //! use agent_duplex::{Driver as _, Event, Message, SessionChoice};
 //! use agent_drivers::claude::ClaudeDriver;
-//! use agent_subprocess::Context;
+//! use agent_subprocess::ProcessContext;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let context = Context::new(std::env::current_dir()?, std::env::temp_dir().join("my-program"));
+//! let context = ProcessContext::new(std::env::current_dir()?, std::env::temp_dir().join("my-program"));
 //! let driver = ClaudeDriver::new(vec!["claude".into()], context);
 //! let mut agent = driver.connect(SessionChoice::Fresh).await?;
 //! agent.send(Message::new("What is in this folder?")).await?;

@@ -22,7 +22,7 @@
 //! use agent_duplex::{Driver as _, Event, Message, SessionChoice};
 //! use agent_drivers::codex::CodexDriver;
 //!
-//! # async fn example(context: agent_subprocess::Context) -> Result<(), agent_duplex::Error> {
+//! # async fn example(context: agent_subprocess::ProcessContext) -> Result<(), agent_duplex::Error> {
 //! let driver = CodexDriver::new(vec!["codex".into()], context);
 //! let mut agent = driver.connect(SessionChoice::Fresh).await?;
 //! agent.send(Message::new("What is in this folder?")).await?;
@@ -45,7 +45,7 @@ mod commands;
 mod connection;
 mod driver;
 pub(crate) mod login;
-mod opening;
+mod open_request;
 mod options;
 mod protocol;
 

@@ -15,9 +15,9 @@ use crate::duplex::{
     exit_status, freeze, names, no_descriptor, nothing_to_stop, observation, start, stop_report,
 };
 use agent_duplex::{BoxFuture, Capabilities, Connection, Driver, EndReason, Error, Event};
-use agent_duplex::{Message, Observation, ProcessName, Queued, SessionChoice};
+use agent_duplex::{Message, Observation, ProcessName, QueuedMessages, SessionChoice};
 use agent_duplex::{StopReport, TurnEnd};
-use agent_subprocess::{Agent, AgentCommand, Context, Exit, ScratchFile, Signal, StdinMode};
+use agent_subprocess::{Agent, AgentCommand, Exit, ProcessContext, ScratchFile, Signal, StdinMode};
 use prompt::Prompt;
 use std::ffi::OsString;
 use std::path::Path;
@@ -36,12 +36,12 @@ const MAX_LINE: usize = 2 << 20;
 #[derive(Clone, Debug)]
 pub struct CommandDriver {
     argv: Vec<OsString>,
-    context: Context,
+    context: ProcessContext,
 }
 
 impl CommandDriver {
     /// Sets the program and its arguments. With an empty `argv`, `connect` returns an error.
-    pub fn new(argv: Vec<OsString>, context: Context) -> Self {
+    pub fn new(argv: Vec<OsString>, context: ProcessContext) -> Self {
         CommandDriver { argv, context }
     }
 }
@@ -102,7 +102,7 @@ struct Turn {
     prompt_file: Option<ScratchFile>,
     /// Whether the exit codes are those of Gemini CLI.
     is_gemini: bool,
-    announced: bool,
+    is_turn_reported: bool,
     interrupted: bool,
     completed: bool,
 }
@@ -122,7 +122,7 @@ impl Turn {
             })?;
         let mut words = prompt.argv.into_iter();
         let program = words.next().unwrap_or_default();
-        let stdin = if prompt.placed {
+        let stdin = if prompt.has_prompt_arg {
             StdinMode::Null
         } else {
             StdinMode::Bytes(text.into())
@@ -141,15 +141,15 @@ impl Turn {
             agent,
             prompt_file,
             is_gemini,
-            announced: false,
+            is_turn_reported: false,
             interrupted: false,
             completed: false,
         })
     }
 
     async fn next(&mut self) -> Option<Observation> {
-        if !self.announced {
-            self.announced = true;
+        if !self.is_turn_reported {
+            self.is_turn_reported = true;
             let pid = self.agent.pid();
             return Some(Event::Started { pid }.into());
         } else if self.completed {
@@ -211,7 +211,7 @@ impl Connection for CommandConnection {
         })
     }
 
-    fn interrupt(&mut self, _queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
+    fn interrupt(&mut self, _queued: QueuedMessages) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let Some(turn) = self.turn.as_mut().filter(|turn| !turn.agent.has_exited()) else {
                 return Ok(());

@@ -5,10 +5,10 @@ use crate::choices::{CheckedDriver, Choices};
 use crate::claude::{ClaudeDriver, ClaudeOptions};
 use crate::codex::{CodexDriver, CodexOptions};
 use crate::command::CommandDriver;
-use crate::hidden::HandedOn;
 use crate::probe::{LoggedIn, Login, LoginFacts, Probe, Program};
+use crate::redacted::PassedThrough;
 use agent_duplex::{Capabilities, Driver, Error};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ impl AgentConfig {
 
     /// Whether a driver speaks the agent's protocol, so that the agent has permissions, a model, sessions and MCP servers.
     #[must_use]
-    pub fn is_driven(&self) -> bool {
+    pub fn has_driver(&self) -> bool {
         self.options != AgentOptions::Command
     }
 
@@ -106,23 +106,23 @@ impl AgentConfig {
 
     /// Returns whether the agent reports its cost, and whether it reports its tokens; a budget needs one of them.
     #[must_use]
-    pub fn reports(&self) -> (bool, bool) {
+    pub fn usage_reporting(&self) -> (bool, bool) {
         match &self.options {
             AgentOptions::Command => (false, false),
             AgentOptions::Claude(_) => (true, true),
             AgentOptions::Codex(_) => (false, true),
-            AgentOptions::Acp { preset, .. } => preset.reports(),
+            AgentOptions::Acp { preset, .. } => preset.usage_reporting(),
         }
     }
 
     /// Returns the options that can start programs or hold secrets.
     #[must_use]
-    pub fn handed_on(&self) -> HandedOn<'_> {
+    pub fn passed_through(&self) -> PassedThrough<'_> {
         match &self.options {
-            AgentOptions::Command => HandedOn::default(),
-            AgentOptions::Claude(options) => options.handed_on(),
-            AgentOptions::Codex(options) => options.handed_on(),
-            AgentOptions::Acp { options, preset: _ } => options.handed_on(),
+            AgentOptions::Command => PassedThrough::default(),
+            AgentOptions::Claude(options) => options.passed_through(),
+            AgentOptions::Codex(options) => options.passed_through(),
+            AgentOptions::Acp { options, preset: _ } => options.passed_through(),
         }
     }
 
@@ -144,25 +144,25 @@ impl AgentConfig {
     }
 
     /// Replaces the values of variables and settings, which can be secret, by `…`.
-    pub fn hide_values(&mut self) {
+    pub fn redact_values(&mut self) {
         match &mut self.options {
             AgentOptions::Command => {}
-            AgentOptions::Claude(options) => options.hide_values(),
-            AgentOptions::Codex(options) => options.hide_values(),
-            AgentOptions::Acp { options, .. } => options.env.hide(),
+            AgentOptions::Claude(options) => options.redact_values(),
+            AgentOptions::Codex(options) => options.redact_values(),
+            AgentOptions::Acp { options, .. } => options.env.redact(),
         }
     }
 
     /// Makes the driver, which holds only configuration and starts nothing.
     #[must_use]
-    pub fn driver(&self, choices: Choices, context: Context) -> Box<dyn Driver> {
+    pub fn driver(&self, choices: Choices, context: ProcessContext) -> Box<dyn Driver> {
         self.made(choices, context)
     }
 
     /// Returns the capabilities that the driver declares.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        let driver = self.driver(Choices::default(), Context::new("", ""));
+        let driver = self.driver(Choices::default(), ProcessContext::new("", ""));
         driver.capabilities()
     }
 
@@ -171,7 +171,7 @@ impl AgentConfig {
     /// # Errors
     /// Names the first invalid option or argument, and what to write instead.
     pub fn check(&self, choices: Choices) -> Result<(), Error> {
-        self.made(choices, Context::new("", "")).check()
+        self.made(choices, ProcessContext::new("", "")).check()
     }
 
     /// Returns how a person logs in to the agent, and the version with which this crate is tested.
@@ -194,7 +194,7 @@ impl AgentConfig {
     /// The program gets the working directory, variables and marker of `context`, and not the options of this configuration. An empty
     /// directory, or `/`, keeps the agent from running what a project's settings name. Everything that was started has ended when this
     /// returns. If the future is dropped, the guard ends it. A command is not started, because its arguments have an unknown meaning.
-    pub async fn probe(&self, context: &Context, deadline: Instant) -> Probe {
+    pub async fn probe(&self, context: &ProcessContext, deadline: Instant) -> Probe {
         let program = Program {
             argv: &self.program,
             context,
@@ -215,7 +215,7 @@ impl AgentConfig {
         }
     }
 
-    fn made(&self, choices: Choices, context: Context) -> Box<dyn CheckedDriver> {
+    fn made(&self, choices: Choices, context: ProcessContext) -> Box<dyn CheckedDriver> {
         let program = self.program.clone();
         let choices = Choices {
             model: self.model.clone(),
@@ -340,7 +340,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_arguments_are_saved_as_they_are(
+        fn any_arguments_are_saved_unchanged(
             argv in proptest::collection::vec(proptest::collection::vec(1u8.., 0..8), 0..4),
         ) {
             let argv: Vec<OsString> = argv.into_iter().map(OsString::from_vec).collect();
@@ -351,13 +351,13 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_text_can_be_read() {
+    fn text_arguments_are_saved_as_readable_text() {
         let agent = AgentConfig::command(vec!["claude".into(), "-p".into()]);
         insta::assert_snapshot!(serde_json::to_string(&agent).unwrap(), @r#"{"options":"command","program":["claude","-p"]}"#);
     }
 
     #[test]
-    fn an_agent_is_read_as_it_was_saved() {
+    fn saved_agent_reads_back_equal() {
         let saved = [
             r#"{"options":"command","program":["a"]}"#,
             r#"{"options":{"claude":{}},"program":["claude"]}"#,
@@ -370,7 +370,7 @@ mod tests {
             let mut agent: AgentConfig = serde_json::from_str(text).unwrap();
             assert_eq!(serde_json::to_string(&agent).unwrap(), text);
             assert!(!format!("{agent:?}").contains("s3cret"), "{agent:?}");
-            agent.hide_values();
+            agent.redact_values();
             let shown = serde_json::to_string(&agent).unwrap();
             assert!(!shown.contains("s3cret"), "{shown}");
             assert_eq!(shown.matches('…').count(), text.matches("s3cret").count());
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_are_the_same_by_what_they_know_of_each_other() {
+    fn agents_are_equal_by_preset_or_program() {
         let agent = |preset, program: &str| {
             let options = Box::default();
             let options = AgentOptions::Acp { preset, options };

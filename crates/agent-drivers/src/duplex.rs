@@ -45,7 +45,7 @@ pub(crate) fn freeze(agent: &mut Agent, frozen: bool) -> Result<(), Error> {
     } else {
         agent.resume()
     };
-    done.map_err(|e| Error::gone(e.to_string()))
+    done.map_err(|e| Error::agent_gone(e.to_string()))
 }
 
 pub(crate) fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> {
@@ -59,7 +59,7 @@ pub(crate) fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<Proces
 pub(crate) fn stop_report(report: agent_subprocess::StopReport) -> StopReport {
     StopReport {
         stage: match report.stage {
-            Stage::Gone => StopStage::AlreadyEnded,
+            Stage::AlreadyGone => StopStage::AlreadyEnded,
             Stage::Interrupt => StopStage::Interrupt,
             Stage::CloseStdin => StopStage::CloseInput,
             Stage::Terminate => StopStage::Terminate,

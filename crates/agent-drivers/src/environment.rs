@@ -2,7 +2,7 @@
 
 use crate::duplex::no_descriptor;
 use agent_duplex::Error;
-use agent_subprocess::{AgentCommand, Context, StdinMode};
+use agent_subprocess::{AgentCommand, ProcessContext, StdinMode};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::fmt;
 const MAX_LINE: usize = 64 << 20;
 
 /// The variables that every agent needs. A name that ends with `*` stands for all names that begin so.
-const NEEDED: [&str; 23] = [
+const REQUIRED_ENV: [&str; 23] = [
     "PATH",
     "HOME",
     "USER",
@@ -79,7 +79,7 @@ impl Environment {
         &self,
         program: &[OsString],
         more: &[&str],
-        context: &Context,
+        context: &ProcessContext,
     ) -> Result<AgentCommand, Error> {
         let Some((program, words)) = program.split_first() else {
             let what = "no agent given: name the program to run";
@@ -106,7 +106,7 @@ impl Environment {
             return command;
         };
         let patterns = || {
-            let needed = NEEDED.iter().chain(more).copied();
+            let needed = REQUIRED_ENV.iter().chain(more).copied();
             needed.chain(allowed.iter().map(String::as_str))
         };
         let allows = |name: &str| {
@@ -122,7 +122,7 @@ impl Environment {
     }
 
     /// Looks up a variable for an MCP server, also one that the agent can't inherit: an explicit name is consent.
-    pub(crate) fn variable(&self, name: &str, context: &Context) -> Option<String> {
+    pub(crate) fn variable(&self, name: &str, context: &ProcessContext) -> Option<String> {
         let named = |list: &[(OsString, OsString)]| {
             let mut newest_first = list.iter().rev();
             let found = newest_first.find(|(known, _)| known == OsStr::new(name));
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn names(environment: &Environment) -> Vec<String> {
-        let mut context = Context::new(".", ".");
+        let mut context = ProcessContext::new(".", ".");
         context.env.push(("OURS".into(), "context".into()));
         let program = ["agent".into()];
         let command = environment.command(&program, &["CARGO_PKG_*"], &context);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn p32a_what_may_be_inherited_is_what_is_needed_and_what_was_named() {
+    fn p32a_required_and_named_variables_are_inherited() {
         let mut environment = Environment::default();
         environment.set("MINE", "1");
         assert_eq!(names(&environment), ["MINE", "OURS", "PWD"]);
@@ -180,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn p32a_p32c_what_is_set_last_counts_and_no_name_is_empty() {
-        let mut context = Context::new(".", ".");
+    fn p32a_p32c_last_value_wins_and_no_name_is_empty() {
+        let mut context = ProcessContext::new(".", ".");
         context.env.push(("A".into(), "context".into()));
         let mut environment = Environment::default();
         assert_eq!(environment.variable("A", &context).unwrap(), "context");

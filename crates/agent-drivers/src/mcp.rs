@@ -16,7 +16,7 @@
 //! let tracker = McpServer::stdio("tracker-mcp").env("TRACKER_TOKEN", "${TRACKER_TOKEN}");
 //! servers.insert("tracker", tracker)?;
 //! // If both lists have a name, the server of `servers` is used.
-//! let servers = servers.over(project);
+//! let servers = servers.merged_over(project);
 //! assert_eq!(servers.names().collect::<Vec<_>>(), ["docs", "tracker"]);
 //! # Ok::<(), agent_drivers::mcp::Error>(())
 //! ```
@@ -89,7 +89,7 @@ impl McpServers {
 
     /// Merges these servers over those of a file: a server replaces the file's server of the same name; the others follow at the end.
     #[must_use]
-    pub fn over(self, mut file: Self) -> Self {
+    pub fn merged_over(self, mut file: Self) -> Self {
         for (name, server) in self.0 {
             match file.0.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, known)) => *known = server,
@@ -140,7 +140,7 @@ impl McpServers {
     pub fn without_values(mut self) -> Self {
         self.0
             .iter_mut()
-            .for_each(|(_, server)| server.hide_values());
+            .for_each(|(_, server)| server.redact_values());
         self
     }
 

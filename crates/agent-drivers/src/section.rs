@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_listed_and_nothing_else() {
+    fn all_readable_keys_are_listed() {
         check::<ClaudeOptions>(ClaudeOptions::KEYS);
         check::<CodexOptions>(CodexOptions::KEYS);
         check::<AcpOptions>(AcpOptions::KEYS);

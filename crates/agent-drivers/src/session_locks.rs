@@ -39,7 +39,7 @@ pub struct SessionLocks {
 /// An error: another process, or another connection of this process, uses the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SessionHeld {
+pub struct SessionInUse {
     /// The session's id.
     pub session: String,
     /// The process that took the lock. If it is gone, the leftovers of its agent are about to end.
@@ -48,7 +48,7 @@ pub struct SessionHeld {
     pub since: Option<SystemTime>,
 }
 
-impl fmt::Display for SessionHeld {
+impl fmt::Display for SessionInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "session {} is in use", self.session)?;
         if let Some(pid) = self.pid {
@@ -61,7 +61,7 @@ impl fmt::Display for SessionHeld {
     }
 }
 
-impl std::error::Error for SessionHeld {}
+impl std::error::Error for SessionInUse {}
 
 #[derive(Debug)]
 struct Lock {
@@ -88,7 +88,7 @@ impl Lease {
     /// Takes a session for an agent that is about to start; returns `None` without locks or an id.
     ///
     /// # Errors
-    /// [`Error::is_held`] if the session is in use; the function never waits. [`Error::is_start`] if the session can't be locked.
+    /// [`Error::is_session_in_use`] if the session is in use; the function never waits. [`Error::is_start_failure`] if the session can't be locked.
     pub(crate) fn of(
         locks: Option<&SessionLocks>,
         session: Option<&str>,
@@ -98,12 +98,14 @@ impl Lease {
         };
         match locks.take(session) {
             Ok(lease) => Ok(Some(lease)),
-            Err(Refusal::Held { by, passing: true }) => {
-                Err(Error::releasing(by.to_string(), Some(by.into())))
-            }
-            Err(Refusal::Held { by, passing: false }) => {
-                Err(Error::held(by.to_string(), Some(by.into())))
-            }
+            Err(Refusal::Held {
+                by,
+                is_leftover_only: true,
+            }) => Err(Error::releasing(by.to_string(), Some(by.into()))),
+            Err(Refusal::Held {
+                by,
+                is_leftover_only: false,
+            }) => Err(Error::session_in_use(by.to_string(), Some(by.into()))),
             Err(Refusal::Io(e)) => {
                 let what = format!("can't lock the session: {e}");
                 let mend = "fix the lock directory, or run without session locks";
@@ -127,7 +129,7 @@ impl Lease {
     }
 
     /// Gives the session back within this process. Other processes stay locked out while leftovers hold the descriptor.
-    pub(crate) fn idle(&mut self) {
+    pub(crate) fn release(&mut self) {
         if !std::mem::replace(&mut self.is_idle, true) {
             self.lock.busy.store(false, Ordering::Release);
         }
@@ -136,7 +138,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.idle();
+        self.release();
     }
 }
 
@@ -144,9 +146,9 @@ impl Drop for Lease {
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Held {
-        by: SessionHeld,
+        by: SessionInUse,
         /// Whether only leftovers of an agent can hold the lock, so that it becomes free without help.
-        passing: bool,
+        is_leftover_only: bool,
     },
     Io(io::Error),
 }
@@ -203,12 +205,12 @@ impl SessionLocks {
             return match lock.busy.swap(true, Ordering::AcqRel) {
                 false => Ok(Lease::new(lock)),
                 true => Err(Refusal::Held {
-                    by: SessionHeld {
+                    by: SessionInUse {
                         session: session.to_owned(),
                         pid: Some(std::process::id()),
                         since: Some(lock.since),
                     },
-                    passing: false,
+                    is_leftover_only: false,
                 }),
             };
         }
@@ -310,18 +312,21 @@ fn refused(session: &str, file: &mut File) -> Refusal {
         .ok()
         .and_then(|_| serde_json::from_str::<Holder>(&text).ok());
     // An empty file means that another process has just taken the lock and is about to write its id.
-    let passing = { holder.as_ref() }.is_none_or(|holder| is_past(holder.process));
-    let by = SessionHeld {
+    let passing = { holder.as_ref() }.is_none_or(|holder| is_dead_holder(holder.process));
+    let by = SessionInUse {
         session: session.to_owned(),
         pid: holder.as_ref().map(|holder| holder.process.pid),
         since: holder.map(|holder| UNIX_EPOCH + Duration::from_secs(holder.since)),
     };
-    Refusal::Held { by, passing }
+    Refusal::Held {
+        by,
+        is_leftover_only: passing,
+    }
 }
 
 /// Whether only leftovers of `process` can hold a lock. That is true if `process` is gone, even if it is a zombie or its pid is reused. It is also
 /// true for the current process, which has all its locks in `known`.
-fn is_past(process: ProcessId) -> bool {
+fn is_dead_holder(process: ProcessId) -> bool {
     #[cfg(target_os = "linux")]
     let is_alive = process.is_alive();
     #[cfg(not(target_os = "linux"))]
@@ -355,7 +360,7 @@ mod tests {
     use proptest::prelude::*;
     use std::os::unix::fs::PermissionsExt as _;
 
-    fn held_by(refusal: Result<Lease, Refusal>) -> SessionHeld {
+    fn held_by(refusal: Result<Lease, Refusal>) -> SessionInUse {
         match refusal {
             Err(Refusal::Held { by, .. }) => by,
             other => panic!("{other:?}"),
@@ -363,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn p46_a_session_is_taken_once_and_who_has_it_is_named() {
+    fn p46_session_is_taken_once_and_holder_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a").join("b");
         let locks = SessionLocks::new(&path);
@@ -392,12 +397,12 @@ mod tests {
     }
 
     #[test]
-    fn p46_what_an_agent_left_running_keeps_others_out_and_not_its_own_loop() {
+    fn p46_leftover_locks_out_others_but_not_its_own_loop() {
         let directory = tempfile::tempdir().unwrap();
         let locks = SessionLocks::new(directory.path());
         let mut lease = locks.take("one").unwrap();
         let guard = lease.descriptor().unwrap();
-        lease.idle();
+        lease.release();
         drop(locks.take("one").unwrap());
         drop(lease);
         let stranger = SessionLocks::new(directory.path());
@@ -410,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn p46_stale_files_are_harmless_and_bounded() {
+    fn p46_stale_lock_files_are_harmless_and_limited() {
         let directory = tempfile::tempdir().unwrap();
         let locks = SessionLocks::new(directory.path());
         std::fs::write(
@@ -434,7 +439,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn p46_a_dead_holder_only_leaves_something_behind_whoever_has_its_pid_now() {
+    fn p46_reused_pid_of_dead_holder_is_not_the_holder() {
         let directory = tempfile::tempdir().unwrap();
         let mut zombie = std::process::Command::new("true").spawn().unwrap();
         let dead = zombie.id();
@@ -468,7 +473,11 @@ mod tests {
                 file.write_all(&serde_json::to_vec(&holder).unwrap())
                     .unwrap();
             }
-            let Err(Refusal::Held { passing, .. }) = locks.take("one") else {
+            let Err(Refusal::Held {
+                is_leftover_only: passing,
+                ..
+            }) = locks.take("one")
+            else {
                 panic!("the file is locked")
             };
             assert_eq!(passing, expected, "{holder:?}");
@@ -477,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn p46_a_directory_that_others_may_write_to_is_refused() {
+    fn p46_directory_writable_by_others_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let all = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(directory.path(), all).unwrap();
@@ -490,14 +499,14 @@ mod tests {
     }
 
     #[test]
-    fn p46_who_gave_a_session_back_does_not_give_it_back_for_the_next() {
+    fn p46_double_release_keeps_next_holders_lock() {
         let directory = tempfile::tempdir().unwrap();
         let locks = SessionLocks::new(directory.path());
         let mut first = locks.take("one").unwrap();
-        first.idle();
+        first.release();
         let second = locks.take("one").unwrap();
         // The first agent had ended; now its leftovers are stopped too, and the connection is dropped.
-        first.idle();
+        first.release();
         drop(first);
         held_by(locks.take("one"));
         drop(second);

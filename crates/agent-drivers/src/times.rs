@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The time for a turn to end after an interrupt, when the agent has to end too.
 pub(crate) const INTERRUPT: Duration = Duration::from_secs(3);
 /// The time for a process to exit after it closed its outputs or received the request to end; then the time after SIGTERM.
-pub(crate) const SILENCE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(2)];
+pub(crate) const EXIT_TIMEOUT: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(2)];
 /// The time to wait for the exit of a process that closed its input.
 pub(crate) const EXIT: Duration = Duration::from_millis(500);
 /// The time for an agent to end after SIGTERM, when only the agent itself is ended.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{Capabilities, Capability, Conversation, ConversationOptions, EndReason, Error};
-use agent_duplex::{Event, Input, RestartPolicy, What};
+use agent_duplex::{ConversationEvent, Event, Input, RestartPolicy};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -17,11 +17,11 @@ async fn main() -> Result<(), Error> {
 
 pub(crate) async fn run() -> Result<(), Error> {
     let dies = Script::new().session("s1").message().begin();
-    let dies = dies.say("Let me look at the").over(); // the output ends here, without an end of the turn
+    let dies = dies.say("Let me look at the").ends(); // the output ends here, without an end of the turn
     let answers = Script::new().message().begin();
     let answers = answers.say("It is in parse.rs.").end(EndReason::Completed);
     let driver = ScriptedDriver::new(Capabilities::none().with(Capability::Resume));
-    let driver = driver.plays(dies).repeats(answers);
+    let driver = driver.with_script(dies).with_repeating_script(answers);
 
     let options = ConversationOptions::default().with_restart(RestartPolicy::default());
     let (conversation, mut primary) = Conversation::new(Box::new(driver.clone()), options);
@@ -29,11 +29,13 @@ pub(crate) async fn run() -> Result<(), Error> {
         let receipt = conversation.send(Input::new(question))?; // returns immediately
         println!("input: {question:?}, receipt {}", receipt.id);
         while let Some(published) = primary.next().await {
-            match published.what {
-                What::Assigned(assigned) => println!("  turn {} contains it", assigned.turn),
-                What::Observed(seen) => seen.events.iter().for_each(tell),
-                What::Lifecycle(now) => println!("  the agent: {now}"),
-                What::Completed(completion) => {
+            match published.event {
+                ConversationEvent::Assigned(assigned) => {
+                    println!("  turn {} contains it", assigned.turn)
+                }
+                ConversationEvent::Observed(seen) => seen.events.iter().for_each(tell),
+                ConversationEvent::Lifecycle(now) => println!("  the agent: {now}"),
+                ConversationEvent::Completed(completion) => {
                     println!("  turn {}: {}", completion.turn, completion.end);
                     break;
                 }

@@ -1,10 +1,10 @@
 //! The one task that owns the connection: it reads the agent, delivers inputs and handles commands.
 
 mod command;
-mod end;
-mod hand;
-mod keeps;
+mod deliver;
+mod persist;
 mod start;
+mod stop;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
 pub(crate) use command::{Channels, Command, Interrupt};
-use command::{Done, Halt, answer, follow, halted, reply, unless_halted};
-pub(crate) use keeps::Keeps;
+use command::{Halt, ReplySender, answer, follow, reply, run_unless_halted, wait_for_halt};
+pub(crate) use persist::PersistenceClient;
 
 use crate::replay;
+use crate::restart::NextStart;
 use crate::shared::Shared;
-use crate::starts::Next;
 use crate::{
-    Connection, Driver, EndReason, Error, Event, Lifecycle, LostSession, Mode, Observation, Queued,
-    Record, SessionChoice, StopReport, TurnEnd, What, times,
+    Connection, ConversationEvent, Driver, EndReason, Error, Event, Lifecycle, LostSession, Mode,
+    Observation, PersistedRecord, QueuedMessages, SessionChoice, StopReport, TurnEnd, times,
 };
 
 /// The maximum number of observations, and of bytes, to read before publishing them.
-const TOGETHER: usize = 64;
-const TOGETHER_BYTES: usize = 256 << 10;
+const MAX_BATCH: usize = 64;
+const MAX_BATCH_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Actor {
@@ -37,48 +37,48 @@ pub(crate) struct Actor {
     interrupts: mpsc::Receiver<Interrupt>,
     halt: Halt,
     report: watch::Sender<Option<StopReport>>,
-    keeps: Keeps,
+    persistence: PersistenceClient,
     connection: Option<Box<dyn Connection>>,
     /// Whether more output can come from the connection.
-    reading: bool,
+    may_read: bool,
     /// The observations that were read and not published yet.
-    heard: Vec<Observation>,
+    unpublished: Vec<Observation>,
     /// Whether the agent refused an input. The actor tries again at the end of the turn, and when there is another input.
-    refused: bool,
+    is_input_refused: bool,
     /// The time of the next try with an agent that did not read, unless something else comes first.
-    again_at: Option<Instant>,
+    retry_at: Option<Instant>,
     /// The time until which an idle agent that accepts no input may exit, before the actor reports that it accepts none.
-    leaves_by: Option<Instant>,
+    exit_deadline: Option<Instant>,
     /// Whether the agent was asked to close; it gets no more inputs.
     closed: bool,
     /// Whether the agent is frozen.
     frozen: bool,
     /// Whether the delivery of inputs is paused.
-    held: bool,
+    is_delivery_paused: bool,
     /// Whether the actor closes the agent because its one turn has ended.
     finishing: bool,
     /// Whether the last turn of the agent was interrupted.
     interrupted: bool,
     /// Whether an interrupt ended the last agent, and not only its turn.
-    ended_by_interrupt: bool,
+    was_killed_by_interrupt: bool,
     /// The time until which an agent that died in its turn may report the end of its output; it gets no input before.
-    dies_by: Option<Instant>,
+    death_deadline: Option<Instant>,
     /// Whether the conversation is stopping; the remaining work has time limits.
     stopping: bool,
     /// Callers that wait for the end of the turn that they interrupted.
-    interrupting: Vec<Done<Result<(), Error>>>,
+    interrupt_waiters: Vec<ReplySender<Result<(), Error>>>,
     /// Callers that wait for the close of the agent.
-    closing: Vec<Done<()>>,
+    close_waiters: Vec<ReplySender<()>>,
     /// The time until which a close waits for the agent's work.
-    close_by: Instant,
+    close_deadline: Instant,
     /// The time limit of a close from its start; it starts again when the agent is thawed.
-    patience: Duration,
+    close_timeout: Duration,
     /// Callers that wait for a running agent.
-    ensuring: Vec<Done<Result<(), Error>>>,
+    start_waiters: Vec<ReplySender<Result<(), Error>>>,
     /// The start of another agent, which waits for the close of the current one.
-    successor: Option<Command>,
+    next_start: Option<Command>,
     /// The merged stop reports of the earlier connections.
-    earlier: StopReport,
+    earlier_report: StopReport,
 }
 
 impl Actor {
@@ -86,7 +86,7 @@ impl Actor {
         shared: Arc<Shared>,
         driver: Box<dyn Driver>,
         channels: Channels,
-        keeps: Keeps,
+        keeps: PersistenceClient,
         mode: Mode,
     ) -> Self {
         Self {
@@ -97,78 +97,80 @@ impl Actor {
             interrupts: channels.interrupts,
             halt: channels.halt,
             report: channels.report,
-            keeps,
+            persistence: keeps,
             connection: None,
-            reading: false,
-            heard: Vec::new(),
-            refused: false,
-            again_at: None,
-            leaves_by: None,
+            may_read: false,
+            unpublished: Vec::new(),
+            is_input_refused: false,
+            retry_at: None,
+            exit_deadline: None,
             closed: false,
             frozen: false,
-            held: false,
+            is_delivery_paused: false,
             finishing: false,
             interrupted: false,
-            ended_by_interrupt: false,
-            dies_by: None,
+            was_killed_by_interrupt: false,
+            death_deadline: None,
             stopping: false,
-            interrupting: Vec::new(),
-            closing: Vec::new(),
-            close_by: Instant::now(),
-            patience: times::CLOSING,
-            ensuring: Vec::new(),
-            successor: None,
-            earlier: StopReport::nothing(true),
+            interrupt_waiters: Vec::new(),
+            close_waiters: Vec::new(),
+            close_deadline: Instant::now(),
+            close_timeout: times::CLOSE_TIMEOUT,
+            start_waiters: Vec::new(),
+            next_start: None,
+            earlier_report: StopReport::nothing(true),
         }
     }
 
     pub(crate) async fn run(mut self) {
         let end_by = loop {
-            self.fail_stop().await;
-            let close = self.closes();
+            self.stop_on_persistence_failure().await;
+            let close = self.is_close_due();
             if !self.is_closing()
-                && let Some(start) = self.successor.take()
+                && let Some(start) = self.next_start.take()
             {
-                self.obey(start).await;
+                self.handle_command(start).await;
             }
             self.start_again().await;
             if let Err(e) = self.deliver().await {
-                self.turned_down(&e).await;
+                self.retry_later(&e).await;
             }
-            self.give_up().await;
+            self.drop_followed().await;
             self.show(self.lifecycle());
             let room = self.shared.primary.has_room();
             let waits = self.is_closing() && !close && !self.frozen;
             let next = self.next_start();
-            let again = self.again_at.filter(|_| self.refused && self.reading);
+            let again = self
+                .retry_at
+                .filter(|_| self.is_input_refused && self.may_read);
             // The actor handles a command immediately: both waits can be dropped and started again.
             tokio::select! {
                 biased;
-                end_by = halted(&mut self.halt) => break end_by,
+                end_by = wait_for_halt(&mut self.halt) => break end_by,
                 Some(interrupt) = self.interrupts.recv() => self.interrupt(interrupt).await,
-                Some(command) = self.commands.recv() => self.obey(command).await,
-                () = self.shared.arrived.notified() => {}
-                () = until(self.close_by), if waits => {}
-                () = until(self.dies_by.unwrap_or(self.close_by)), if self.dies_by.is_some() => self.dies_by = None,
-                () = until(again.unwrap_or(self.close_by)), if again.is_some() => self.refused = false,
-                () = due(next), if next != Next::Never => {}
-                did = close_or_next(&mut self.connection, close), if close || (self.reading && room) => match did {
-                    Did::Close => self.close_over(),
-                    Did::Say(seen) => self.read_on(seen).await,
+                Some(command) = self.commands.recv() => self.handle_command(command).await,
+                () = self.shared.has_new_input.notified() => {}
+                () = deadline(self.close_deadline), if waits => {}
+                () = deadline(self.death_deadline.unwrap_or(self.close_deadline)), if self.death_deadline.is_some() => self.death_deadline = None,
+                () = deadline(again.unwrap_or(self.close_deadline)), if again.is_some() => self.is_input_refused = false,
+                () = wait_for_restart(next), if next != NextStart::Never => {}
+                did = close_or_next(&mut self.connection, close), if close || (self.may_read && room) => match did {
+                    AgentAction::Close => self.finish_close(),
+                    AgentAction::Say(seen) => self.read_on(seen).await,
                 },
-                () = self.shared.primary.room(), if self.reading && !room => {}
+                () = self.shared.primary.room(), if self.may_read && !room => {}
             }
         };
         self.stopping = true;
         match end_by {
             Some(end_by) => self.stop(end_by).await,
-            None => self.abandon().await,
+            None => self.stop_unowned().await,
         }
     }
 
-    async fn obey(&mut self, command: Command) {
+    async fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Start { .. } if self.is_closing() => self.succeed(command),
+            Command::Start { .. } if self.is_closing() => self.schedule_start(command),
             Command::Start { session, done } => {
                 self.shared.lock().starts.reset();
                 if let Some(started) = self.start(session).await {
@@ -184,56 +186,63 @@ impl Actor {
                 let (Some(connection), Some(ask)) = (self.connection.as_mut(), open) else {
                     return answer(done, Ok(()));
                 };
-                let asked = unless_halted(&mut self.halt, connection.answer(&ask, decision)).await;
+                let asked =
+                    run_unless_halted(&mut self.halt, connection.answer(&ask, decision)).await;
                 if let Some(Ok(())) = asked {
                     self.shared.lock().ledger.answered(&ask);
                 }
                 reply(done, asked);
             }
             Command::Permissions { permissions, done } => {
-                let Some(connection) = self.connection.as_mut().filter(|_| self.reading) else {
-                    return answer(done, Err(Error::gone("no agent runs; start one")));
+                let Some(connection) = self.connection.as_mut().filter(|_| self.may_read) else {
+                    return answer(done, Err(Error::agent_gone("no agent runs; start one")));
                 };
                 let asking = connection.set_permissions(permissions);
-                follow(done, unless_halted(&mut self.halt, asking).await);
+                follow(done, run_unless_halted(&mut self.halt, asking).await);
             }
             Command::Model { model, done } => {
-                let Some(connection) = self.connection.as_mut().filter(|_| self.reading) else {
-                    return answer(done, Err(Error::gone("no agent runs; start one")));
+                let Some(connection) = self.connection.as_mut().filter(|_| self.may_read) else {
+                    return answer(done, Err(Error::agent_gone("no agent runs; start one")));
                 };
                 let asking = connection.set_model(model);
-                follow(done, unless_halted(&mut self.halt, asking).await);
+                follow(done, run_unless_halted(&mut self.halt, asking).await);
             }
             Command::Freeze { frozen, done } => match self.connection.as_mut() {
                 Some(connection) => {
                     let freezing = connection.freeze(frozen);
-                    let freezing = unless_halted(&mut self.halt, freezing).await;
+                    let freezing = run_unless_halted(&mut self.halt, freezing).await;
                     let frozen = frozen && matches!(freezing, Some(Ok(())));
                     if std::mem::replace(&mut self.frozen, frozen) {
                         // The time in which the agent was frozen does not count.
-                        self.close_by = Instant::now() + self.patience;
+                        self.close_deadline = Instant::now() + self.close_timeout;
                     }
                     reply(done, freezing);
                 }
                 None => answer(done, Ok(())),
             },
-            Command::Hold { held, done } => {
-                self.held = held;
+            Command::Hold {
+                is_delivery_paused: held,
+                done,
+            } => {
+                self.is_delivery_paused = held;
                 answer(done, ());
             }
-            Command::Close { patience, done } => {
-                self.shared.lock().starts.rest();
-                let closed = Err(Error::gone("closed before it was started"));
-                self.answer_ensuring(&closed);
-                self.close_soon(patience);
-                self.closing.push(done);
+            Command::Close {
+                close_timeout: patience,
+                done,
+            } => {
+                self.shared.lock().starts.wait_for_input();
+                let closed = Err(Error::agent_gone("closed before it was started"));
+                self.notify_start_waiters(&closed);
+                self.schedule_close(patience);
+                self.close_waiters.push(done);
             }
-            Command::Ensure { done } => self.ensure(done),
+            Command::Ensure { done } => self.ensure_running(done),
             Command::Leftovers { done } => match self.connection.as_mut() {
                 Some(connection) => {
                     reply(
                         done,
-                        unless_halted(&mut self.halt, connection.leftovers()).await,
+                        run_unless_halted(&mut self.halt, connection.leftovers()).await,
                     );
                 }
                 None => answer(done, Vec::new()),
@@ -244,18 +253,19 @@ impl Actor {
     async fn interrupt(&mut self, interrupt: Interrupt) {
         let busy = self.shared.lock().ledger.is_busy();
         let Some(connection) = self.connection.as_mut().filter(|_| busy) else {
-            return self.keeps.idle(&mut self.halt, interrupt).await;
+            return self.persistence.idle(&mut self.halt, interrupt).await;
         };
         let Interrupt { queued, done } = interrupt;
-        let asked = unless_halted(&mut self.halt, connection.interrupt(queued)).await;
+        let asked = run_unless_halted(&mut self.halt, connection.interrupt(queued)).await;
         if let Some(Err(e)) = asked {
             return answer(done, Err(e));
         }
-        if queued == Queued::Drop {
-            self.keeps.drop_waiting(&mut self.halt).await;
+        if queued == QueuedMessages::Drop {
+            self.persistence.drop_waiting(&mut self.halt).await;
         }
-        self.interrupting.retain(|waiting| !waiting.is_closed());
-        self.interrupting.push(done);
+        self.interrupt_waiters
+            .retain(|waiting| !waiting.is_closed());
+        self.interrupt_waiters.push(done);
         if !self.shared.lock().ledger.in_turn() {
             self.turn_over();
         }
@@ -263,42 +273,44 @@ impl Actor {
 
     /// Publishes an observation together with the further output that is available and may be read in advance, so that each reader is woken once.
     async fn read_on(&mut self, mut seen: Option<Observation>) {
-        let most = self.shared.primary.has_room_for().min(TOGETHER);
+        let most = self.shared.primary.has_room_for().min(MAX_BATCH);
         let mut bytes = 0;
         while let Some(next_one) = seen.take() {
-            let goes_on = next_one.events.iter().all(Event::lets_read_on);
+            let goes_on = next_one.events.iter().all(Event::may_batch);
             bytes += replay::bytes(&next_one);
-            self.heard.push(next_one);
+            self.unpublished.push(next_one);
             if !goes_on {
-                return self.seen(false).await;
-            } else if self.heard.len() >= most || bytes >= TOGETHER_BYTES {
-                self.seen(false).await;
+                return self.publish_heard(false).await;
+            } else if self.unpublished.len() >= most || bytes >= MAX_BATCH_BYTES {
+                self.publish_heard(false).await;
                 // There is more output, and the subscribers must get their turn to read.
                 return tokio::task::yield_now().await;
             }
             seen = tokio::select! {
                 biased;
                 seen = next(&mut self.connection) => seen,
-                () = std::future::ready(()) => return self.seen(false).await,
+                () = std::future::ready(()) => return self.publish_heard(false).await,
             };
         }
-        self.seen(true).await;
+        self.publish_heard(true).await;
     }
 
     /// Publishes the observations that were read; `gone` if the agent's output has ended.
-    async fn seen(&mut self, gone: bool) {
+    async fn publish_heard(&mut self, gone: bool) {
         let told = self.noted(gone);
-        let over = told.iter().any(|what| matches!(what, What::Completed(_)));
+        let over = told
+            .iter()
+            .any(|what| matches!(what, ConversationEvent::Completed(_)));
         let lost = self.shared.lock().starts.lost_session() == LostSession::Fresh
             && told
                 .iter()
                 .any(|what| ended_by(what, EndReason::SessionNotFound));
         if lost {
-            self.shared.lock().ledger.chosen(SessionChoice::Fresh);
+            self.shared.lock().ledger.set_session(SessionChoice::Fresh);
         }
         let died = told.iter().any(|what| ended_by(what, EndReason::Died));
         if died {
-            self.dies_by = Some(Instant::now() + times::DYING);
+            self.death_deadline = Some(Instant::now() + times::DEATH_GRACE);
         }
         self.tell(told).await;
         if lost {
@@ -306,11 +318,11 @@ impl Actor {
             self.warn(text.to_owned()).await;
         }
         if over {
-            self.refused = false;
-            self.leaves_by = None;
+            self.is_input_refused = false;
+            self.exit_deadline = None;
             self.turn_over();
             if self.mode == Mode::OneShot && !self.shared.lock().ledger.in_turn() {
-                self.close_soon(times::CLOSING);
+                self.schedule_close(times::CLOSE_TIMEOUT);
                 self.finishing = true;
             }
         }
@@ -319,12 +331,12 @@ impl Actor {
         }
     }
 
-    fn noted(&mut self, gone: bool) -> Vec<What> {
+    fn noted(&mut self, gone: bool) -> Vec<ConversationEvent> {
         let mut state = self.shared.lock();
         let mut told = Vec::new();
-        for mut seen in self.heard.drain(..) {
+        for mut seen in self.unpublished.drain(..) {
             if self.closed {
-                seen.events.iter_mut().for_each(cut);
+                seen.events.iter_mut().for_each(mark_as_closed);
             }
             for event in &seen.events {
                 if let Event::Exited(status) = event {
@@ -334,9 +346,9 @@ impl Actor {
             told.append(&mut state.ledger.observe(seen));
         }
         if gone {
-            self.reading = false;
-            let owed = match &state.fault {
-                Some(fault) => keeps::failure(&fault.to_string()),
+            self.may_read = false;
+            let owed = match &state.persistence_error {
+                Some(fault) => persist::failure(&fault.to_string()),
                 None if self.stopping => EndReason::Interrupted.into(),
                 None if self.closed => closed(),
                 None => TurnEnd::from(EndReason::Died),
@@ -344,48 +356,48 @@ impl Actor {
             told.append(&mut state.ledger.connection_ended(owed));
         }
         for what in &told {
-            if let What::Completed(completion) = what {
+            if let ConversationEvent::Completed(completion) = what {
                 state.starts.turn(&completion.end);
                 self.interrupted = completion.end.reason == EndReason::Interrupted;
             }
         }
         if gone {
-            self.ended_by_interrupt = self.interrupted && !self.closed && !self.finishing;
+            self.was_killed_by_interrupt = self.interrupted && !self.closed && !self.finishing;
         }
         told
     }
 
     /// Stores events, and then publishes them.
-    async fn tell(&mut self, told: Vec<What>) {
+    async fn tell(&mut self, told: Vec<ConversationEvent>) {
         let halt = (!self.stopping).then_some(&mut self.halt);
-        self.keeps.tell(told, halt).await;
+        self.persistence.tell(told, halt).await;
     }
 
     /// Stores records; returns `None` if the conversation is halted before the result is known. Records a persistence fault.
-    async fn keep(&mut self, records: Vec<Record>) -> Option<()> {
+    async fn keep(&mut self, records: Vec<PersistedRecord>) -> Option<()> {
         let halt = (!self.stopping).then_some(&mut self.halt);
-        self.keeps.keep(records, halt).await
+        self.persistence.keep(records, halt).await
     }
 
     /// Waits until everything is stored, and publishes the events that wait for it.
-    async fn settle(&mut self) {
+    async fn flush_persistence(&mut self) {
         self.keep(Vec::new()).await;
-        self.keeps.publish_rest();
+        self.persistence.publish_unpublished();
     }
 
     /// Ends the agent of a conversation that can't be stored.
-    async fn fail_stop(&mut self) {
-        let fault = self.shared.lock().fault.clone();
+    async fn stop_on_persistence_failure(&mut self) {
+        let fault = self.shared.lock().persistence_error.clone();
         let Some(fault) = fault else {
             return;
         };
-        self.answer_ensuring(&Err(fault));
+        self.notify_start_waiters(&Err(fault));
         // If the conversation is halted, the agent is ended as well.
-        let _halted = self.retire().await;
+        let _halted = self.end_dead_connection().await;
     }
 
     fn turn_over(&mut self) {
-        for done in self.interrupting.drain(..) {
+        for done in self.interrupt_waiters.drain(..) {
             answer(done, Ok(()));
         }
     }
@@ -396,14 +408,14 @@ impl Actor {
             (state.ledger.in_turn(), state.starts.refusal().is_some())
         };
         if !in_turn {
-            if self.reading && !self.is_leaving() {
+            if self.may_read && !self.is_leaving() {
                 Lifecycle::Ready
-            } else if gives_up && !self.reading {
+            } else if gives_up && !self.may_read {
                 Lifecycle::CrashLoop
             } else {
                 Lifecycle::Idle
             }
-        } else if self.interrupting.is_empty() {
+        } else if self.interrupt_waiters.is_empty() {
             Lifecycle::InTurn
         } else {
             Lifecycle::Interrupting
@@ -414,25 +426,25 @@ impl Actor {
         let mut state = self.shared.lock();
         if state.lifecycle != lifecycle {
             state.lifecycle = lifecycle;
-            state.publish(What::Lifecycle(lifecycle));
+            state.publish(ConversationEvent::Lifecycle(lifecycle));
         }
     }
 }
 
 /// Waits until `at`. It has no deadline and no token: each caller races it against a halt in its `select!`.
-async fn until(at: Instant) {
+async fn deadline(at: Instant) {
     let _elapsed = timeout_at(at, std::future::pending::<()>()).await;
 }
 
-/// Waits until the next start of an agent is due, as [`until`] does.
-async fn due(next: Next) {
-    if let Next::At(at) = next {
-        until(at).await;
+/// Waits until the next start of an agent is due, as [`deadline`] does.
+async fn wait_for_restart(next: NextStart) {
+    if let NextStart::At(at) = next {
+        deadline(at).await;
     }
 }
 
 /// Marks the end of a turn as closed: the agent did not die, but was closed during its turn.
-fn cut(event: &mut Event) {
+fn mark_as_closed(event: &mut Event) {
     if let Event::TurnCompleted(end) = event
         && end.reason == EndReason::Died
     {
@@ -448,23 +460,23 @@ fn closed() -> TurnEnd {
     }
 }
 
-fn ended_by(what: &What, reason: EndReason) -> bool {
-    matches!(what, What::Completed(completion) if completion.end.reason == reason)
+fn ended_by(what: &ConversationEvent, reason: EndReason) -> bool {
+    matches!(what, ConversationEvent::Completed(completion) if completion.end.reason == reason)
 }
 
 /// The result of a wait for the agent.
-enum Did {
+enum AgentAction {
     Close,
     Say(Option<Observation>),
 }
 
-async fn close_or_next(connection: &mut Option<Box<dyn Connection>>, close: bool) -> Did {
+async fn close_or_next(connection: &mut Option<Box<dyn Connection>>, close: bool) -> AgentAction {
     match connection {
         Some(connection) if close => {
             connection.close().await;
-            Did::Close
+            AgentAction::Close
         }
-        _ => Did::Say(next(connection).await),
+        _ => AgentAction::Say(next(connection).await),
     }
 }
 

@@ -2,15 +2,15 @@
 //!
 //! A program with conversations relies on the same behaviour of every [`Driver`](crate::Driver). A turn has one end. An interrupt ends the turn and
 //! keeps the process. A death is reported as a death. After a crash, the agent still knows what was said before. Here these rules are a list of
-//! [`Scenario`]s. [`play`] runs one in a [`Conversation`](crate::Conversation) with the driver of a [`Stage`], which can make its agent do something.
-//! It returns a [`Cell`] of the [`table`], one of four results: the scenario passed; the driver does not declare the capability, and the promised
+//! [`Scenario`]s. [`play`] runs one in a [`Conversation`](crate::Conversation) with the driver of a [`TestAgent`], which can make its agent do something.
+//! It returns a [`ScenarioResult`] of the [`table`], one of four results: the scenario passed; the driver does not declare the capability, and the promised
 //! fallback works; the agent can't be made to do it; the contract is broken.
 //!
 //! A declared capability must work. A missing capability must be rejected with an error for which [`is_unsupported`](crate::Error::is_unsupported) is
 //! true, or have the documented fallback. Without steering, an input during a turn waits for its end. Without interrupts, an interrupted turn ends
 //! with its process. Without resuming, the next agent starts a new session.
 //!
-//! In each scenario two levels are checked: the events that the conversation publishes (see [`Audit`](crate::scripted::Audit)), and the calls and
+//! In each scenario two levels are checked: the events that the conversation publishes (see [`ContractChecker`](crate::scripted::ContractChecker)), and the calls and
 //! reports of the driver below it. Faults of a driver are, for example, turns that end twice, messages that were never sent, and text that comes only
 //! in deltas. Undeclared tools or usage are faults too, and so is a second report of a stop that differs from the first.
 //!
@@ -19,7 +19,7 @@
 //!
 //! # Limits
 //!
-//! It needs a tokio runtime with its timer. Every wait ends after [`Stage::patience`]. A test agent is for one scenario at a time; with one test agent
+//! It needs a tokio runtime with its timer. Every wait ends after [`TestAgent::timeout`]. A test agent is for one scenario at a time; with one test agent
 //! for each, scenarios can run in parallel. The agent's own actions between two turns are not checked.
 //!
 //! # Examples
@@ -29,24 +29,24 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use agent_duplex::contract::{Cell, Deed, Scenario, Stage, play};
+//! use agent_duplex::contract::{ScenarioResult, TestAction, Scenario, TestAgent, play};
 //! use agent_duplex::scripted::{Script, ScriptedDriver};
 //! use agent_duplex::{Capabilities, Driver, EndReason, Event};
 //!
 //! struct Parrot;
 //!
-//! impl Stage for Parrot {
+//! impl TestAgent for Parrot {
 //!     fn driver(&self) -> Box<dyn Driver> {
 //!         let script = Script::new().message().begin().make(|messages| {
 //!             let text = messages[messages.len() - 1].text.clone();
 //!             Event::Message { text, partial: false }.into()
 //!         });
-//!         Box::new(ScriptedDriver::new(Capabilities::none()).plays(script.end(EndReason::Completed)))
+//!         Box::new(ScriptedDriver::new(Capabilities::none()).with_script(script.end(EndReason::Completed)))
 //!     }
 //!
-//!     fn words(&self, deed: &Deed) -> Result<String, String> {
+//!     fn prompt_for(&self, deed: &TestAction) -> Result<String, String> {
 //!         match deed {
-//!             Deed::Say(word) => Ok(word.clone()),
+//!             TestAction::Say(word) => Ok(word.clone()),
 //!             _ => Err("it only repeats".to_owned()),
 //!         }
 //!     }
@@ -59,26 +59,26 @@
 //!         None
 //!     }
 //!
-//!     fn patience(&self) -> Duration {
+//!     fn timeout(&self) -> Duration {
 //!         Duration::from_secs(5)
 //!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! assert!(matches!(play(&Parrot, Scenario::Turn).await, Cell::Held(_)));
-//! assert_eq!(play(&Parrot, Scenario::Tool).await, Cell::Impossible("it only repeats".to_owned()));
+//! assert!(matches!(play(&Parrot, Scenario::Turn).await, ScenarioResult::Passed(_)));
+//! assert_eq!(play(&Parrot, Scenario::Tool).await, ScenarioResult::NotApplicable("it only repeats".to_owned()));
 //! # }
 //! ```
 
-mod beside;
-mod cell;
-mod plays;
 mod record;
+mod recording;
 mod rules;
-mod scene;
-mod witness;
+mod scenario;
+mod scenario_run;
+mod scenarios;
+mod second_connection;
 
-pub use cell::{Cell, Scenario, table};
-pub use cell::{Deed, Stage};
-pub use plays::play;
+pub use scenario::{Scenario, ScenarioResult, table};
+pub use scenario::{TestAction, TestAgent};
+pub use scenarios::play;

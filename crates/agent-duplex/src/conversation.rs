@@ -8,16 +8,16 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::actor::{Actor, Channels, Command, Interrupt, Keeps};
-use crate::ledger::Terms;
-use crate::persistence::Keeper;
+use crate::actor::{Actor, Channels, Command, Interrupt, PersistenceClient};
+use crate::ledger::LedgerConfig;
+use crate::persistence::PersistenceThread;
 use crate::shared::Shared;
 use crate::stop::FOREVER;
 use crate::subscription::Queue;
 use crate::{
     Capabilities, Capability, ConversationOptions, Decision, Driver, Error, InputPolicy, Lifecycle,
-    Mode, Permissions, Persistence, Primary, ProcessName, Queued, Recovered, RestartPolicy,
-    SessionChoice, StopReport, Subscription, times,
+    Mode, Permissions, Persistence, Primary, ProcessName, QueuedMessages, RecoveredConversation,
+    RestartPolicy, SessionChoice, StopReport, Subscription, times,
 };
 
 /// The maximum number of commands, and of interrupts, that wait while the actor is busy with one.
@@ -34,7 +34,7 @@ pub struct Conversation(Arc<Handle>);
 #[derive(Debug)]
 struct Handle {
     shared: Arc<Shared>,
-    keeper: Option<Arc<Keeper>>,
+    keeper: Option<Arc<PersistenceThread>>,
     capabilities: Capabilities,
     commands: mpsc::Sender<Command>,
     interrupts: mpsc::Sender<Interrupt>,
@@ -52,13 +52,13 @@ impl Conversation {
     ///
     /// Panics outside of a tokio runtime. The runtime needs its timer.
     pub fn new(driver: Box<dyn Driver>, options: ConversationOptions) -> (Self, Primary) {
-        Self::begin(driver, &options, None, Recovered::default())
+        Self::begin(driver, &options, None, RecoveredConversation::default())
     }
 
     /// Continues a stored conversation, or starts one.
     ///
     /// Its waiting inputs are delivered to the first agent, which starts immediately if [`ConversationOptions::restart`] is set.
-    /// [`Recovered::interrupted`] contains the turns that never ended; the inputs that were delivered in them are not delivered again.
+    /// [`RecoveredConversation::interrupted`] contains the turns that never ended; the inputs that were delivered in them are not delivered again.
     ///
     /// # Errors
     ///
@@ -76,8 +76,8 @@ impl Conversation {
         driver: Box<dyn Driver>,
         options: ConversationOptions,
         persistence: Box<dyn Persistence>,
-    ) -> Result<(Self, Primary, Recovered), Error> {
-        let (keeper, recovered) = Keeper::open(persistence).await?;
+    ) -> Result<(Self, Primary, RecoveredConversation), Error> {
+        let (keeper, recovered) = PersistenceThread::open(persistence).await?;
         let (conversation, primary) =
             Self::begin(driver, &options, Some(keeper), recovered.clone());
         Ok((conversation, primary, recovered))
@@ -86,24 +86,24 @@ impl Conversation {
     fn begin(
         driver: Box<dyn Driver>,
         options: &ConversationOptions,
-        keeper: Option<Arc<Keeper>>,
-        recovered: Recovered,
+        keeper: Option<Arc<PersistenceThread>>,
+        recovered: RecoveredConversation,
     ) -> (Self, Primary) {
         let capabilities = driver.capabilities();
         let one_shot = options.mode == Mode::OneShot;
         let restart = options.restart.or(one_shot.then(RestartPolicy::default));
-        let terms = Terms {
-            capacity: options.inbox,
+        let terms = LedgerConfig {
+            capacity: options.inbox_capacity,
             policy: if one_shot {
                 InputPolicy::AfterTurn
             } else {
                 driver.input_policy()
             },
-            resumes: capabilities.has(Capability::Resume),
-            redelivers: restart.is_none() && keeper.is_none(),
+            can_resume: capabilities.has(Capability::Resume),
+            may_redeliver: restart.is_none() && keeper.is_none(),
         };
         let session = recovered.session.clone();
-        let shared = Shared::new(options.backlog, restart, terms, recovered);
+        let shared = Shared::new(options.backlog_capacity, restart, terms, recovered);
         let (commands, obeyed) = mpsc::channel(COMMANDS);
         let (interrupts, interrupted) = mpsc::channel(COMMANDS);
         let (halt, halted) = watch::channel(None);
@@ -115,7 +115,7 @@ impl Conversation {
             halt: halted,
             report: reported,
         };
-        let keeps = Keeps::new(Arc::clone(&shared), keeper.clone(), session);
+        let keeps = PersistenceClient::new(Arc::clone(&shared), keeper.clone(), session);
         let actor = Actor::new(Arc::clone(&shared), driver, channels, keeps, options.mode);
         tokio::spawn(actor.run());
         let handle = Handle {
@@ -139,7 +139,7 @@ impl Conversation {
     /// # Errors
     ///
     /// Fails if the agent can't be started, doesn't support `session`, or did not accept the waiting inputs (they continue to wait then).
-    /// [`Error::is_start`] also if an agent already runs; [`Error::is_persistence`] if the conversation can't be stored any more; [`Error::is_gone`]
+    /// [`Error::is_start_failure`] also if an agent already runs; [`Error::is_persistence`] if the conversation can't be stored any more; [`Error::is_gone`]
     /// if it has ended.
     ///
     /// # Cancel safety
@@ -152,7 +152,7 @@ impl Conversation {
     /// Asks the agent to end its turn and to stay. The request is made immediately. The future waits until the agent has acknowledged it *and* the
     /// turn has ended, or until it is known that no turn runs.
     ///
-    /// With [`Queued::Drop`] the inputs that wait in the inbox are dropped too. The conversation sees the end of a turn only by reading the agent,
+    /// With [`QueuedMessages::Drop`] the inputs that wait in the inbox are dropped too. The conversation sees the end of a turn only by reading the agent,
     /// and the backlog of the [`Primary`] limits this: read the primary while you wait for this future.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Conversation {
     /// Dropping the future does not cancel the request.
     pub fn interrupt(
         &self,
-        queued: Queued,
+        queued: QueuedMessages,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let (done, answer) = oneshot::channel();
         let asked = self.0.interrupts.try_send(Interrupt { queued, done });
@@ -173,7 +173,7 @@ impl Conversation {
         async move {
             asked.map_err(|e| match e {
                 mpsc::error::TrySendError::Full(_) => Error::full("the conversation"),
-                mpsc::error::TrySendError::Closed(_) => Error::over(),
+                mpsc::error::TrySendError::Closed(_) => Error::conversation_over(),
             })?;
             answered(answer, report).await?
         }
@@ -249,18 +249,22 @@ impl Conversation {
     /// # Cancel safety
     ///
     /// As for [`answer`](Self::answer).
-    pub async fn hold(&self, held: bool) -> Result<(), Error> {
-        self.ask(|done| Command::Hold { held, done }).await
+    pub async fn pause_delivery(&self, held: bool) -> Result<(), Error> {
+        self.ask(|done| Command::Hold {
+            is_delivery_paused: held,
+            done,
+        })
+        .await
     }
 
     /// Ends the agent gently. The close first waits for the running turn and for the background tasks that the agent reports, for 30 s at most. Then
     /// the agent has its driver's bound of seconds to end. The time in which the agent is [frozen](Self::freeze) does not count. Does nothing if no
     /// agent runs.
     ///
-    /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
-    /// request](crate::Ask) does not shorten the wait, because a caller can still answer it; deny it if nobody will.
+    /// A turn that takes longer ends as [`InterruptedTurn`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
+    /// request](crate::PermissionRequest) does not shorten the wait, because a caller can still answer it; deny it if nobody will.
     ///
-    /// The close does not wait for inputs that are in no turn yet: wait for [`drained`](Self::drained) first if they must be answered. They stay
+    /// The close does not wait for inputs that are in no turn yet: wait for [`wait_until_idle`](Self::wait_until_idle) first if they must be answered. They stay
     /// [pending](Self::pending) for the next agent. [`start`](Self::start) starts that agent, or the next input does if agents start automatically.
     /// The leftovers of the agent stay too, until there is a next agent or a [`stop`](Self::stop).
     ///
@@ -271,7 +275,7 @@ impl Conversation {
     ///
     /// As for [`answer`](Self::answer).
     pub async fn close(&self) {
-        self.close_within(times::CLOSING).await;
+        self.close_within(times::CLOSE_TIMEOUT).await;
     }
 
     /// Ends the agent as [`close`](Self::close) does, with another limit than 30 s. If there are several closes, the shortest limit applies.
@@ -281,7 +285,13 @@ impl Conversation {
     /// As for [`answer`](Self::answer).
     pub async fn close_within(&self, patience: Duration) {
         // If the conversation has ended, so has the agent.
-        let _over = { self.ask(|done| Command::Close { patience, done }) }.await;
+        let _over = {
+            self.ask(|done| Command::Close {
+                close_timeout: patience,
+                done,
+            })
+        }
+        .await;
     }
 
     /// Lists the living processes that the agent started, without the agent itself. The list is empty after a stop: its report contains the
@@ -346,7 +356,7 @@ impl Conversation {
     /// Subscribes to all events since the start of the running turn, each event once; from now on if no turn runs.
     ///
     /// Replayed events don't count as unread. If they were more than 10,000 events or 8 MiB of lines and texts, all of them are left out, and
-    /// [`What::ReplayTruncated`](crate::What::ReplayTruncated) comes first. After that it is the same as [`subscribe`](Self::subscribe).
+    /// [`ConversationEvent::ReplayTruncated`](crate::ConversationEvent::ReplayTruncated) comes first. After that it is the same as [`subscribe`](Self::subscribe).
     pub fn replay(&self, capacity: usize) -> Subscription {
         Subscription(self.0.shared.lock().replay(capacity))
     }
@@ -357,7 +367,7 @@ impl Conversation {
     ) -> Result<T, Error> {
         let (done, answer) = oneshot::channel();
         let sent = self.0.commands.send(command(done)).await;
-        sent.map_err(|_| Error::over())?;
+        sent.map_err(|_| Error::conversation_over())?;
         answered(answer, self.0.report.clone()).await
     }
 }
@@ -374,5 +384,5 @@ async fn answered<T>(
         answer = answer => answer.ok(),
         () = ended => None,
     };
-    answer.ok_or_else(Error::over)
+    answer.ok_or_else(Error::conversation_over)
 }

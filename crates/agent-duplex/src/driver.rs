@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{
     Capabilities, Capability, Decision, Error, Message, Observation, Permissions, ProcessName,
-    Queued, StopReport,
+    QueuedMessages, StopReport,
 };
 
 /// A boxed future, which makes drivers usable as trait objects.
@@ -31,7 +31,7 @@ pub enum SessionChoice {
 pub enum InputPolicy {
     /// The conversation delivers it immediately. The agent adds it to its turn, queues it or merges it with others, and reports the choice.
     Push,
-    /// The agent only accepts messages within its turn when its connection reports [`Event::Polled`](crate::Event::Polled), for example between two
+    /// The agent only accepts messages within its turn when its connection reports [`Event::AcceptsMessages`](crate::Event::AcceptsMessages), for example between two
     /// calls of the model. All inputs that wait then become one message of the same turn.
     Poll,
     /// It waits for the end of the turn; then all waiting inputs become one turn.
@@ -49,7 +49,7 @@ pub enum InputPolicy {
 /// # Cancel safety
 ///
 /// Dropping it drops only the result; the change still happens.
-pub type Changing = BoxFuture<'static, Result<(), Error>>;
+pub type PendingChange = BoxFuture<'static, Result<(), Error>>;
 
 /// The code that speaks the protocol of one agent. The [crate's documentation](crate#writing-a-driver) explains how to write one.
 ///
@@ -75,7 +75,7 @@ pub trait Driver: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails if the agent can't be started, or doesn't support `session`. With [`Error::is_held`] nothing was started; the conversation tries again
+    /// Fails if the agent can't be started, or doesn't support `session`. With [`Error::is_session_in_use`] nothing was started; the conversation tries again
     /// after 50 ms, or for 3 s if [`Error::is_releasing`] is true.
     ///
     /// # Cancel safety
@@ -95,7 +95,7 @@ pub trait Connection: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// [`Error::is_start`] if the agent could not start.
+    /// [`Error::is_start_failure`] if the agent could not start.
     ///
     /// # Cancel safety
     ///
@@ -115,7 +115,7 @@ pub trait Connection: fmt::Debug + Send {
     /// - [`Error::is_gone`] if its process ended: the message is for the next agent.
     /// - [`Error::is_unsupported`] if it accepts no (further) message in its present state: the conversation tries again at the end of the turn, and
     ///   after 10 s if no turn runs. If the agent accepts none even then, the conversation reports it.
-    /// - [`Error::is_start`] or [`Error::is_held`] if its first message starts it and the start failed: the connection ends, and counts as a failed
+    /// - [`Error::is_start_failure`] or [`Error::is_session_in_use`] if its first message starts it and the start failed: the connection ends, and counts as a failed
     ///   start.
     /// - Any other error is final, unless a turn runs.
     ///
@@ -143,9 +143,9 @@ pub trait Connection: fmt::Debug + Send {
     /// # Cancel safety
     ///
     /// Cancel safe: a second request is harmless.
-    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>>;
+    fn interrupt(&mut self, queued: QueuedMessages) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Answers an [`Event::PermissionAsked`](crate::Event::PermissionAsked). Does nothing if the request was withdrawn or already answered.
+    /// Answers an [`Event::PermissionRequested`](crate::Event::PermissionRequested). Does nothing if the request was withdrawn or already answered.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ pub trait Connection: fmt::Debug + Send {
     fn set_permissions(
         &mut self,
         permissions: Permissions,
-    ) -> BoxFuture<'_, Result<Changing, Error>> {
+    ) -> BoxFuture<'_, Result<PendingChange, Error>> {
         let _ = permissions;
         let mend = "set them when you start the agent";
         Box::pin(async move { Err(Error::unsupported("", "change its permissions", mend)) })
@@ -186,7 +186,7 @@ pub trait Connection: fmt::Debug + Send {
     /// # Cancel safety
     ///
     /// Not cancel safe, as for [`send`](Self::send).
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<PendingChange, Error>> {
         drop(model);
         let mend = "set it when you start the agent";
         Box::pin(async move { Err(Error::unsupported("", "change its model", mend)) })

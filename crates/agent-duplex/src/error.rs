@@ -37,7 +37,7 @@ enum Kind {
     },
     #[error(
         "the agent was started {} without completing a turn ({last}); fix the cause, then start the agent",
-        how_often(*.starts)
+        start_count_text(*.starts)
     )]
     CrashLoop { starts: u32, last: String },
     #[error("can't store the conversation: {message}")]
@@ -47,7 +47,7 @@ enum Kind {
     },
 }
 
-fn how_often(starts: u32) -> String {
+fn start_count_text(starts: u32) -> String {
     match starts {
         1 => "once".to_owned(),
         starts => format!("{starts} times in a row"),
@@ -83,7 +83,7 @@ impl Error {
 
     /// Creates the error for a message to an agent whose process ended; `how` describes its end.
     #[must_use]
-    pub fn gone(how: impl Into<String>) -> Self {
+    pub fn agent_gone(how: impl Into<String>) -> Self {
         Self(Arc::new(Kind::Gone(how.into())))
     }
 
@@ -101,7 +101,7 @@ impl Error {
 
     /// Creates the error for a session that another process uses; `message` names that process and the next step.
     #[must_use]
-    pub fn held(
+    pub fn session_in_use(
         message: impl Into<String>,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
@@ -130,8 +130,8 @@ impl Error {
         Self(Arc::new(Kind::Invalid(message.into())))
     }
 
-    pub(crate) fn over() -> Self {
-        Self::gone("the conversation has ended")
+    pub(crate) fn conversation_over() -> Self {
+        Self::agent_gone("the conversation has ended")
     }
 
     pub(crate) fn crash_loop(starts: u32, last: &str) -> Self {
@@ -147,11 +147,11 @@ impl Error {
 
     /// Returns whether another process uses the session; trying again after the end of that process can help.
     #[must_use]
-    pub fn is_held(&self) -> bool {
+    pub fn is_session_in_use(&self) -> bool {
         matches!(*self.0, Kind::Held { .. })
     }
 
-    /// Returns whether only the remaining processes of an ended agent [use](Self::is_held) the session, so that it is free soon.
+    /// Returns whether only the remaining processes of an ended agent [use](Self::is_session_in_use) the session, so that it is free soon.
     #[must_use]
     pub fn is_releasing(&self) -> bool {
         let Kind::Held { releasing, .. } = *self.0 else {
@@ -212,7 +212,7 @@ impl Error {
 
     /// Returns whether the agent could not be started; another try without a change is useless.
     #[must_use]
-    pub fn is_start(&self) -> bool {
+    pub fn is_start_failure(&self) -> bool {
         matches!(*self.0, Kind::Start { .. })
     }
 }

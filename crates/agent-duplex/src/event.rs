@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 #[cfg(feature = "serde")]
 use crate::ids;
-use crate::{Ask, ExitStatus, TurnEnd};
+use crate::{ExitStatus, PermissionRequest, TurnEnd};
 
 /// The stream that a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +116,7 @@ pub enum Event {
     },
     /// The agent accepts messages within its turn now, and only until the next read; see [`InputPolicy::Poll`](crate::InputPolicy::Poll). Readers
     /// don't get this event.
-    Polled,
+    AcceptsMessages,
     /// A tool was called.
     ToolStarted {
         /// The id of the call.
@@ -142,7 +142,7 @@ pub enum Event {
     },
     /// The agent asks for a permission and waits for [`Connection::answer`](crate::Connection::answer). The end of a turn withdraws open requests. If
     /// something still waits after that, such as a background task, the agent asks again.
-    PermissionAsked(Ask),
+    PermissionRequested(PermissionRequest),
     /// A permission request needs no answer any more.
     PermissionWithdrawn {
         /// The id of the request.
@@ -156,7 +156,7 @@ pub enum Event {
         message: String,
     },
     /// The usage since the last such event.
-    Used(Usage),
+    UsageReported(Usage),
     /// The service limits the rate.
     RateLimited {
         /// Whether the service refuses requests now; otherwise this is a warning.
@@ -171,7 +171,7 @@ pub enum Event {
         /// The number of the try that failed.
         attempt: u32,
         /// The maximum number of tries.
-        of: u32,
+        max_attempts: u32,
         /// The time that the agent waits before the next try.
         delay: Duration,
         /// The HTTP status; `None` if there was no response.
@@ -184,10 +184,10 @@ pub enum Event {
     /// The agent's context was compacted or cleared.
     ContextReset {
         /// The reason, in the agent's words.
-        why: String,
+        reason: String,
     },
     /// The agent acknowledged an interrupt.
-    InterruptTaken {
+    InterruptAcknowledged {
         /// The messages that are queued and that the agent answers next.
         #[cfg_attr(feature = "serde", serde(with = "ids::texts"))]
         queued: Vec<Uuid>,
@@ -201,7 +201,7 @@ pub enum Event {
 impl Event {
     /// Returns whether more output of the agent may be read before this event is handled: the event changes neither the agent's input nor the result
     /// of a waiting caller.
-    pub(crate) const fn lets_read_on(&self) -> bool {
+    pub(crate) const fn may_batch(&self) -> bool {
         matches!(
             self,
             Self::TextDelta(_)
@@ -210,11 +210,11 @@ impl Event {
                 | Self::ToolStarted { .. }
                 | Self::ToolProgress { .. }
                 | Self::ToolFinished { .. }
-                | Self::Used(_)
+                | Self::UsageReported(_)
                 | Self::Identified { .. }
                 | Self::TurnStarted { .. }
                 | Self::Input {
-                    state: InputState::Queued | InputState::Taken,
+                    state: InputState::Queued | InputState::InTurn,
                     ..
                 }
         )
@@ -229,7 +229,7 @@ pub enum InputState {
     /// The agent has it, and handles it later.
     Queued,
     /// It is part of the running turn.
-    Taken,
+    InTurn,
     /// The agent dropped it; the text gives the reason.
     Dropped(String),
 }
@@ -240,13 +240,13 @@ pub enum InputState {
 #[non_exhaustive]
 pub enum ToolOutcome {
     /// It succeeded.
-    Done,
+    Succeeded,
     /// It failed.
     Failed,
     /// It was denied.
     Denied,
     /// The turn ended before the tool did; its effects are unknown.
-    Cut,
+    Interrupted,
 }
 
 /// The usage of an agent. Amounts add up; the sum of all such events is the total.

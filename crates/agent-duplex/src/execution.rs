@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Completion, Dropped, Event, InputState, Observation, Published, Receipt, Subscription, TurnId,
-    What,
+    Completion, ConversationEvent, Event, InputState, Lagged, Observation, Published, Receipt,
+    Subscription, TurnId,
 };
 
 /// One input and the stream of its turn, from [`Conversation::execute`](crate::Conversation::execute).
@@ -44,12 +44,12 @@ impl Execution {
     ///
     /// # Errors
     ///
-    /// [`Dropped`] if more than 10,000 events or 8 MiB were unread; then the stream ends.
+    /// [`Lagged`] if more than 10,000 events or 8 MiB were unread; then the stream ends.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: no event is lost.
-    pub async fn next(&mut self) -> Option<Result<Published, Dropped>> {
+    pub async fn next(&mut self) -> Option<Result<Published, Lagged>> {
         while !self.over {
             let next = self.subscription.next_shared().await;
             self.over = !matches!(next, Some(Ok(_)));
@@ -57,7 +57,7 @@ impl Execution {
                 Ok(published) => published,
                 Err(dropped) => return Some(Err(dropped)),
             };
-            if self.concerns(&published.what) {
+            if self.concerns(&published.event) {
                 return Some(Ok(Arc::unwrap_or_clone(published)));
             }
         }
@@ -71,17 +71,21 @@ impl Execution {
         self.completion.as_ref()
     }
 
-    fn concerns(&mut self, what: &What) -> bool {
+    fn concerns(&mut self, what: &ConversationEvent) -> bool {
         let receipt = self.receipt.id;
         match what {
-            What::Assigned(a) if a.inputs.iter().any(|input| input.receipt == receipt) => {
+            ConversationEvent::Assigned(a)
+                if a.inputs.iter().any(|input| input.receipt == receipt) =>
+            {
                 self.turn = Some(a.turn);
             }
-            What::Completed(completion) if Some(completion.turn) == self.turn => {
+            ConversationEvent::Completed(completion) if Some(completion.turn) == self.turn => {
                 self.completion = Some(completion.clone());
                 self.over = true;
             }
-            What::Observed(seen) if self.turn.is_none() => self.over = throws_away(seen, receipt),
+            ConversationEvent::Observed(seen) if self.turn.is_none() => {
+                self.over = throws_away(seen, receipt)
+            }
             _ => {}
         }
         self.turn.is_some() || self.over

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_differ_and_stay_random_ones_by_their_kind() {
+    fn ids_are_unique_and_keep_their_kind() {
         let mut ids = Ids(Uuid::new_v4().as_u128() | (COUNTED - 2));
         let given: Vec<Uuid> = (0..9).map(|_| ids.next()).collect();
         for (i, id) in given.iter().enumerate() {

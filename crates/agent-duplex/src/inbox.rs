@@ -12,14 +12,14 @@ use crate::{Error, Input, Receipt};
 const REMEMBERED: usize = 10_000;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedInput {
     pub(crate) receipt: Uuid,
     pub(crate) input: Input,
     /// Whether an execution follows it: such an input does not wait for an agent that is not started automatically.
-    followed: bool,
+    is_followed: bool,
 }
 
-impl Accepted {
+impl AcceptedInput {
     pub(crate) fn name(&self) -> InputRef {
         InputRef {
             receipt: self.receipt,
@@ -31,7 +31,7 @@ impl Accepted {
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     capacity: usize,
-    waiting: VecDeque<Accepted>,
+    waiting: VecDeque<AcceptedInput>,
     /// The first receipts of the latest inputs, by the ids of the inputs.
     known: HashMap<String, Receipt>,
     /// Those ids, oldest first.
@@ -52,10 +52,10 @@ impl Inbox {
             self.remember(receipt);
         }
         self.waiting
-            .extend(pending.into_iter().map(|(receipt, input)| Accepted {
+            .extend(pending.into_iter().map(|(receipt, input)| AcceptedInput {
                 receipt: receipt.id,
                 input,
-                followed: false,
+                is_followed: false,
             }));
     }
 
@@ -78,10 +78,10 @@ impl Inbox {
             durable: false,
         };
         self.remember(receipt.clone());
-        self.waiting.push_back(Accepted {
+        self.waiting.push_back(AcceptedInput {
             receipt: id,
             input,
-            followed: false,
+            is_followed: false,
         });
         Ok(receipt)
     }
@@ -108,7 +108,7 @@ impl Inbox {
     /// Marks the latest input as followed by an execution.
     pub(crate) fn follow_last(&mut self) {
         if let Some(accepted) = self.waiting.back_mut() {
-            accepted.followed = true;
+            accepted.is_followed = true;
         }
     }
 
@@ -126,27 +126,27 @@ impl Inbox {
         self.waiting.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Accepted> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &AcceptedInput> {
         self.waiting.iter()
     }
 
     /// Removes and returns the oldest `count` inputs.
-    pub(crate) fn take(&mut self, count: usize) -> Vec<Accepted> {
+    pub(crate) fn take(&mut self, count: usize) -> Vec<AcceptedInput> {
         self.waiting
             .drain(..count.min(self.waiting.len()))
             .collect()
     }
 
     /// Removes and returns the inputs that an execution follows.
-    pub(crate) fn take_followed(&mut self) -> Vec<Accepted> {
+    pub(crate) fn take_followed(&mut self) -> Vec<AcceptedInput> {
         let all = std::mem::take(&mut self.waiting).into_iter();
-        let (followed, waiting) = all.partition::<Vec<_>, _>(|accepted| accepted.followed);
+        let (followed, waiting) = all.partition::<Vec<_>, _>(|accepted| accepted.is_followed);
         self.waiting = waiting.into();
         followed
     }
 
     /// Puts inputs back before the waiting inputs, because they are older.
-    pub(crate) fn put_back(&mut self, inputs: Vec<Accepted>) {
+    pub(crate) fn put_back(&mut self, inputs: Vec<AcceptedInput>) {
         for input in inputs.into_iter().rev() {
             self.waiting.push_front(input);
         }

@@ -35,7 +35,7 @@ impl Input {
     /// # Errors
     ///
     /// [`Error::is_invalid`] if it is not the number of a turn.
-    pub fn from_parent(mut self, turn: &str) -> Result<Self, Error> {
+    pub fn continuing_turn(mut self, turn: &str) -> Result<Self, Error> {
         self.parent = match turn {
             "" => None,
             turn => Some(turn.parse()?),
@@ -83,7 +83,7 @@ impl Message {
 
 /// The treatment of waiting messages when the turn before them is interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Queued {
+pub enum QueuedMessages {
     /// The agent answers them next.
     #[default]
     Keep,

@@ -4,7 +4,7 @@
 //! to no turn until the agent names it. An agent can also start turns by itself; if such a turn runs first, the assigned turn waits *ahead*.
 
 mod agent;
-mod report;
+mod event_batch;
 mod sent;
 mod session;
 #[cfg(test)]
@@ -15,82 +15,82 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 
-use crate::inbox::{Accepted, Inbox};
+use crate::inbox::{AcceptedInput, Inbox};
 use crate::published::{Completion, InputRef};
 use crate::{
-    Error, Event, ExitStatus, Input, InputPolicy, InputState, Message, Receipt, Recovered,
-    SessionChoice, ToolOutcome, TurnEnd, TurnId, What,
+    ConversationEvent, Error, Event, ExitStatus, Input, InputPolicy, InputState, Message, Receipt,
+    RecoveredConversation, SessionChoice, ToolOutcome, TurnEnd, TurnId,
 };
-use report::Report;
-use sent::Sent;
+use event_batch::EventBatch;
+use sent::SentMessages;
 use session::Sessions;
-use turn::{Begun, Parcel, Turn};
+use turn::{Turn, TurnMessage, TurnStart};
 
 /// The maximum number of tools, and of permission requests, that are tracked at once. More of them are a fault of the agent.
 const MAX_OPEN: usize = 1000;
 
 /// The settings of a ledger.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct LedgerConfig {
     /// The maximum number of pending inputs.
     pub(crate) capacity: usize,
     pub(crate) policy: InputPolicy,
     /// Whether an agent can continue a session.
-    pub(crate) resumes: bool,
+    pub(crate) can_resume: bool,
     /// Whether messages that were delivered and are in no turn when their agent ends are for the next agent. Otherwise they belong to the turn that
     /// runs then.
-    pub(crate) redelivers: bool,
+    pub(crate) may_redeliver: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    terms: Terms,
+    terms: LedgerConfig,
     inbox: Inbox,
     /// The message that is being delivered.
-    handing: Option<(Uuid, Vec<Accepted>)>,
-    sent: Sent,
+    in_delivery: Option<(Uuid, Vec<AcceptedInput>)>,
+    sent: SentMessages,
     /// The turn of the agent's events.
     turn: Option<Turn>,
     /// An assigned turn that waits, because the agent runs another turn first.
-    ahead: Option<Turn>,
+    next_turn: Option<Turn>,
     tools: Vec<String>,
-    asks: Vec<String>,
+    permission_requests: Vec<String>,
     /// Permission requests that the agent possibly still waits for, also from a turn that has ended: the agent can ask for a background task.
-    unanswered: Vec<String>,
+    open_requests: Vec<String>,
     turns: u64,
     last: Option<TurnId>,
     generation: u32,
     /// Whether this connection reports the starts of turns. Then a turn without a start can't be finished.
-    announces: bool,
+    reports_turn_starts: bool,
     /// The number of background tasks that the agent reported.
-    background: u32,
+    background_tasks: u32,
     /// Whether the agent accepts messages within its turn now.
-    polled: bool,
+    accepts_messages: bool,
     sessions: Sessions,
     exit: Option<ExitStatus>,
 }
 
 impl Ledger {
-    pub(crate) fn new(terms: Terms, recovered: Recovered) -> Self {
+    pub(crate) fn new(terms: LedgerConfig, recovered: RecoveredConversation) -> Self {
         let mut inbox = Inbox::new(terms.capacity);
         inbox.recover(recovered.accepted, recovered.pending);
         Self {
             terms,
             inbox,
-            handing: None,
-            sent: Sent::default(),
+            in_delivery: None,
+            sent: SentMessages::default(),
             turn: None,
-            ahead: None,
+            next_turn: None,
             tools: Vec::new(),
-            asks: Vec::new(),
-            unanswered: Vec::new(),
+            permission_requests: Vec::new(),
+            open_requests: Vec::new(),
             turns: recovered.turns,
             last: (recovered.turns > 0).then_some(TurnId(recovered.turns)),
             generation: 0,
-            announces: false,
-            background: 0,
-            polled: false,
-            sessions: Sessions::new(terms.resumes, recovered.session),
+            reports_turn_starts: false,
+            background_tasks: 0,
+            accepts_messages: false,
+            sessions: Sessions::new(terms.can_resume, recovered.session),
             exit: None,
         }
     }
@@ -105,8 +105,8 @@ impl Ledger {
     }
 
     /// Records the session of an agent that starts now, or will start.
-    pub(crate) fn chosen(&mut self, session: SessionChoice) {
-        self.sessions.chosen(session);
+    pub(crate) fn set_session(&mut self, session: SessionChoice) {
+        self.sessions.set_session(session);
     }
 
     /// Returns whether inputs wait.
@@ -117,7 +117,7 @@ impl Ledger {
     /// Removes all traces of an accepted input, unless the agent has it.
     pub(crate) fn withdraw(&mut self, receipt: Uuid) {
         self.inbox.withdraw(receipt);
-        if let Some((_, inputs)) = &mut self.handing {
+        if let Some((_, inputs)) = &mut self.in_delivery {
             inputs.retain(|accepted| accepted.receipt != receipt);
         }
     }
@@ -134,12 +134,12 @@ impl Ledger {
 
     /// Returns whether the agent is known to have background tasks.
     pub(crate) fn has_background(&self) -> bool {
-        self.background > 0
+        self.background_tasks > 0
     }
 
     /// Iterates over the inputs that are in no turn, oldest first.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Input> {
-        let handed = self.sent.iter().chain(&self.handing);
+        let handed = self.sent.iter().chain(&self.in_delivery);
         handed
             .flat_map(|(_, inputs)| inputs)
             .chain(self.inbox.iter())
@@ -148,7 +148,10 @@ impl Ledger {
 
     /// Returns the number of those inputs.
     fn pending_count(&self) -> usize {
-        let handing = self.handing.as_ref().map_or(0, |(_, inputs)| inputs.len());
+        let handing = self
+            .in_delivery
+            .as_ref()
+            .map_or(0, |(_, inputs)| inputs.len());
         self.sent.inputs() + handing + self.inbox.len()
     }
 
@@ -163,12 +166,12 @@ impl Ledger {
         self.inbox.accept(input, elsewhere, id, at)
     }
 
-    /// Records a new connection, in the session that was [chosen](Self::chosen).
+    /// Records a new connection, in the session that was [chosen](Self::set_session).
     pub(crate) fn connected(&mut self) {
         self.generation += 1;
-        self.announces = false;
-        self.background = 0;
-        self.polled = false;
+        self.reports_turn_starts = false;
+        self.background_tasks = 0;
+        self.accepts_messages = false;
         self.exit = None;
         if *self.session() == SessionChoice::Fresh {
             self.last = None;
@@ -176,20 +179,22 @@ impl Ledger {
     }
 
     /// Records the end of the connection: writes the missing events. Messages that are in no turn wait again, or belong to the turn that ends.
-    pub(crate) fn connection_ended(&mut self, mut end: TurnEnd) -> Vec<What> {
-        let mut report = Report::default();
+    pub(crate) fn connection_ended(&mut self, mut end: TurnEnd) -> Vec<ConversationEvent> {
+        let mut report = EventBatch::default();
         let sent = self.sent.drain().into_iter();
-        if self.terms.redelivers {
-            self.kept_back();
+        if self.terms.may_redeliver {
+            self.not_delivered();
             sent.rev()
                 .for_each(|(_, inputs)| self.inbox.put_back(inputs));
         } else {
-            let sent = sent.chain(self.handing.take());
-            let lost: Vec<_> = sent.map(|(id, inputs)| Parcel::new(id, &inputs)).collect();
+            let sent = sent.chain(self.in_delivery.take());
+            let lost: Vec<_> = sent
+                .map(|(id, inputs)| TurnMessage::new(id, &inputs))
+                .collect();
             if self.turn.is_some() {
                 self.inject(lost, &mut report);
             } else if !lost.is_empty() {
-                self.open(lost, Begun::No, &mut report);
+                self.open(lost, TurnStart::No, &mut report);
             }
         }
         end.exit = end.exit.or(self.exit);
@@ -197,30 +202,30 @@ impl Ledger {
             self.complete(&end, &mut report);
         }
         self.close_open(&mut report);
-        self.unanswered.clear();
+        self.open_requests.clear();
         report.finish()
     }
 
     /// Ends the running turn. If all messages of the turn that waited ahead went into it, this ends that turn too.
-    fn complete(&mut self, end: &TurnEnd, report: &mut Report) {
+    fn complete(&mut self, end: &TurnEnd, report: &mut EventBatch) {
         self.close_open(report);
         let turn = self.turn.take();
         self.completion(turn, end, report);
-        self.turn = self.ahead.take();
+        self.turn = self.next_turn.take();
         if self.turn.as_ref().is_some_and(Turn::is_empty) {
             let folded = self.turn.take();
             self.completion(folded, end, report);
         }
     }
 
-    fn completion(&mut self, turn: Option<Turn>, end: &TurnEnd, report: &mut Report) {
+    fn completion(&mut self, turn: Option<Turn>, end: &TurnEnd, report: &mut EventBatch) {
         let Some(turn) = turn else {
             return;
         };
         self.last = Some(turn.id);
-        let ahead = self.ahead.iter().flat_map(|turn| &turn.messages);
+        let ahead = self.next_turn.iter().flat_map(|turn| &turn.messages);
         let ahead: usize = ahead.map(|parcel| parcel.names().len()).sum();
-        report.say(What::Completed(Completion {
+        report.say(ConversationEvent::Completed(Completion {
             turn: turn.id,
             end: end.clone(),
             pending: self.pending_count() + ahead,
@@ -228,54 +233,54 @@ impl Ledger {
     }
 
     /// Writes the missing ends of the tools and permission requests of a turn.
-    fn close_open(&mut self, report: &mut Report) {
+    fn close_open(&mut self, report: &mut EventBatch) {
         for id in self.tools.drain(..) {
             report.pass(Event::ToolFinished {
                 id,
-                outcome: ToolOutcome::Cut,
+                outcome: ToolOutcome::Interrupted,
                 text: String::new(),
             });
         }
-        for id in std::mem::take(&mut self.asks) {
-            let id = self.ask_name(&id);
+        for id in std::mem::take(&mut self.permission_requests) {
+            let id = self.request_id(&id);
             report.pass(Event::PermissionWithdrawn { id });
         }
     }
 
-    fn open(&mut self, messages: Vec<Parcel>, begun: Begun, report: &mut Report) {
+    fn open(&mut self, messages: Vec<TurnMessage>, begun: TurnStart, report: &mut EventBatch) {
         self.turns += 1;
-        let chosen = messages.iter().flat_map(Parcel::parents).next();
+        let chosen = messages.iter().flat_map(TurnMessage::parents).next();
         let turn = self.turn.insert(Turn {
             id: TurnId(self.turns),
             parent: chosen.or(self.last),
             forked: chosen.is_some(),
             messages: Vec::new(),
-            begun,
+            start: begun,
             queued: false,
         });
         turn.assign(messages, self.generation, false, report);
     }
 
-    fn inject(&mut self, messages: Vec<Parcel>, report: &mut Report) {
+    fn inject(&mut self, messages: Vec<TurnMessage>, report: &mut EventBatch) {
         if let Some(turn) = self.turn.as_mut().filter(|_| !messages.is_empty()) {
             turn.assign(messages, self.generation, true, report);
         }
     }
 
     /// Removes messages from where they wait for their turn, to put them into a turn.
-    fn take(&mut self, messages: &[Uuid]) -> Vec<Parcel> {
+    fn take(&mut self, messages: &[Uuid]) -> Vec<TurnMessage> {
         let mut taken = Vec::new();
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.next_turn {
             taken.extend(ahead.messages.extract_if(.., |p| messages.contains(&p.id)));
         }
         let sent = self.sent.take(messages).into_iter();
-        taken.extend(sent.map(|(id, inputs)| Parcel::new(id, &inputs)));
+        taken.extend(sent.map(|(id, inputs)| TurnMessage::new(id, &inputs)));
         taken
     }
 
     /// Returns the inputs of a message while the ledger still tracks it.
     fn names(&self, message: Uuid) -> Vec<InputRef> {
-        let turns = self.turn.iter().chain(&self.ahead);
+        let turns = self.turn.iter().chain(&self.next_turn);
         if let Some(parcel) = turns
             .flat_map(|turn| &turn.messages)
             .find(|p| p.id == message)
@@ -284,7 +289,7 @@ impl Ledger {
         }
         let sent = self.sent.iter().find(|(id, _)| *id == message);
         sent.map_or_else(Vec::new, |(_, inputs)| {
-            inputs.iter().map(Accepted::name).collect()
+            inputs.iter().map(AcceptedInput::name).collect()
         })
     }
 }
@@ -308,9 +313,9 @@ impl Ledger {
     /// Returns the next message to deliver, if there is one. It contains all waiting inputs if no turn runs, or if the running turn accepts messages
     /// now; it contains one input at a time if the agent can be steered.
     ///
-    /// The caller must call [`handed_on`](Self::handed_on) or [`kept_back`](Self::kept_back) next.
-    pub(crate) fn offer(&mut self, id: Uuid) -> Option<(Message, Vec<Uuid>)> {
-        if self.handing.is_some() {
+    /// The caller must call [`delivered`](Self::delivered) or [`not_delivered`](Self::not_delivered) next.
+    pub(crate) fn next_message(&mut self, id: Uuid) -> Option<(Message, Vec<Uuid>)> {
+        if self.in_delivery.is_some() {
             // A halt came in between; the end of the connection decides what happens to the message.
             return None;
         }
@@ -318,7 +323,7 @@ impl Ledger {
         let count = match self.terms.policy {
             _ if self.turn.is_none() => ready,
             InputPolicy::Push => ready.min(1),
-            InputPolicy::Poll if self.polled => ready,
+            InputPolicy::Poll if self.accepts_messages => ready,
             InputPolicy::Poll | InputPolicy::AfterTurn => 0,
         };
         if count == 0 {
@@ -328,22 +333,22 @@ impl Ledger {
         let texts: Vec<&str> = inputs.iter().map(|i| i.input.text.as_str()).collect();
         let text = texts.join("\n\n");
         let receipts = inputs.iter().map(|input| input.receipt).collect();
-        self.handing = Some((id, inputs));
+        self.in_delivery = Some((id, inputs));
         Some((Message { id, text }, receipts))
     }
 
     /// Records that the agent continues its turn.
-    pub(crate) fn goes_on(&mut self) {
-        self.polled = false;
+    pub(crate) fn turn_continues(&mut self) {
+        self.accepts_messages = false;
     }
 
     /// Records that the agent has the offered message.
-    pub(crate) fn handed_on(&mut self) -> Vec<What> {
-        let mut report = Report::default();
-        if let Some((id, inputs)) = self.handing.take() {
-            let parcel = Parcel::new(id, &inputs);
+    pub(crate) fn delivered(&mut self) -> Vec<ConversationEvent> {
+        let mut report = EventBatch::default();
+        if let Some((id, inputs)) = self.in_delivery.take() {
+            let parcel = TurnMessage::new(id, &inputs);
             if self.turn.is_none() {
-                self.open(vec![parcel], Begun::No, &mut report);
+                self.open(vec![parcel], TurnStart::No, &mut report);
             } else if self.terms.policy == InputPolicy::Poll {
                 self.inject(vec![parcel], &mut report);
             } else {
@@ -354,27 +359,27 @@ impl Ledger {
     }
 
     /// Records that the agent did not get the offered message.
-    pub(crate) fn kept_back(&mut self) {
-        if let Some((_, inputs)) = self.handing.take() {
+    pub(crate) fn not_delivered(&mut self) {
+        if let Some((_, inputs)) = self.in_delivery.take() {
             self.inbox.put_back(inputs);
         }
     }
 
     /// Drops the waiting inputs.
-    pub(crate) fn drop_waiting(&mut self, why: &str) -> Vec<What> {
+    pub(crate) fn drop_waiting(&mut self, why: &str) -> Vec<ConversationEvent> {
         let waiting = self.inbox.take(usize::MAX);
-        throw_away(&waiting, why)
+        drop_inputs(&waiting, why)
     }
 
     /// Drops the waiting inputs that an execution follows.
-    pub(crate) fn drop_followed(&mut self, why: &str) -> Vec<What> {
+    pub(crate) fn drop_followed(&mut self, why: &str) -> Vec<ConversationEvent> {
         let followed = self.inbox.take_followed();
-        throw_away(&followed, why)
+        drop_inputs(&followed, why)
     }
 }
 
-fn throw_away(inputs: &[Accepted], why: &str) -> Vec<What> {
-    let mut report = Report::default();
+fn drop_inputs(inputs: &[AcceptedInput], why: &str) -> Vec<ConversationEvent> {
+    let mut report = EventBatch::default();
     for accepted in inputs {
         report.pass(Event::Input {
             id: accepted.receipt,

@@ -75,7 +75,7 @@
 //! `contract` (feature `test-util`) runs all of this with a driver and its agent, scenario by scenario, and reports the results. There are scenarios
 //! for turns, tools, messages during a turn, interrupts, crashes and resumed sessions, rate limits, deaths, truncated lines, slow readers, stops,
 //! permission requests, usage and forks. The test author only implements how the agent does these things. For tests without an agent, the scripts of
-//! `scripted` are a driver. `scripted::Audit` checks the events of a conversation against its promises.
+//! `scripted` are a driver. `scripted::ContractChecker` checks the events of a conversation against its promises.
 //!
 //! # Limits
 //!
@@ -99,7 +99,6 @@
 //   conversation                               the handle for callers
 //   scripted, contract                         for tests of drivers, and of programs that use them
 mod actor;
-mod ask;
 mod capability;
 #[cfg(feature = "test-util")]
 pub mod contract;
@@ -114,34 +113,37 @@ mod input;
 mod ledger;
 mod lifecycle;
 mod options;
+mod permission;
 mod persistence;
 mod published;
 mod replay;
+mod restart;
 #[cfg(feature = "test-util")]
 pub mod scripted;
 mod shared;
-mod starts;
 mod stop;
 mod subscription;
 mod times;
 mod turn;
 
-pub use ask::{Ask, Decision, Permissions};
 pub use capability::{Capabilities, Capability};
 pub use conversation::Conversation;
-pub use driver::{BoxFuture, Changing, Connection, Driver, InputPolicy, SessionChoice};
+pub use driver::{BoxFuture, Connection, Driver, InputPolicy, PendingChange, SessionChoice};
 pub use error::Error;
 pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome, Usage};
 pub use execution::Execution;
-pub use input::{Input, Message, Queued, Receipt};
+pub use input::{Input, Message, QueuedMessages, Receipt};
 pub use lifecycle::Lifecycle;
 pub use options::{ConversationOptions, LostSession, Mode, RestartPolicy};
+pub use permission::{Decision, PermissionRequest, Permissions};
 #[cfg(feature = "sqlite")]
 pub use persistence::SqlitePersistence;
-pub use persistence::{Interrupted, MemoryPersistence, Persistence, Record, Recovered};
-pub use published::{Assignment, Completion, InputRef, Published, TurnId, What};
+pub use persistence::{
+    InterruptedTurn, MemoryPersistence, PersistedRecord, Persistence, RecoveredConversation,
+};
+pub use published::{Assignment, Completion, ConversationEvent, InputRef, Published, TurnId};
 pub use stop::{ProcessName, StopReport, StopStage};
-pub use subscription::{Dropped, Primary, Subscription};
+pub use subscription::{Lagged, Primary, Subscription};
 pub use turn::{EndReason, ExitStatus, TurnEnd};
 
 #[cfg(doctest)]

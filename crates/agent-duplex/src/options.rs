@@ -7,10 +7,10 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct ConversationOptions {
     /// The maximum number of pending inputs: accepted, and in no turn yet. 100 by default.
-    pub inbox: usize,
+    pub inbox_capacity: usize,
     /// The number of events that the [`Primary`](crate::Primary) may leave unread before the conversation stops reading from the agent. 1000 by
     /// default.
-    pub backlog: usize,
+    pub backlog_capacity: usize,
     /// The way the conversation restarts an agent that is gone if there are inputs; `None`, the default, if the caller starts agents.
     pub restart: Option<RestartPolicy>,
     /// The lifetime of one agent. [`Mode::OneShot`] starts agents automatically, by the default policy if there is no other.
@@ -20,8 +20,8 @@ pub struct ConversationOptions {
 impl Default for ConversationOptions {
     fn default() -> Self {
         Self {
-            inbox: 100,
-            backlog: 1000,
+            inbox_capacity: 100,
+            backlog_capacity: 1000,
             restart: None,
             mode: Mode::Interactive,
         }
@@ -46,14 +46,14 @@ impl ConversationOptions {
     /// Returns these options with another maximum of pending inputs.
     #[must_use]
     pub const fn with_inbox(mut self, inbox: usize) -> Self {
-        self.inbox = inbox;
+        self.inbox_capacity = inbox;
         self
     }
 
     /// Returns these options with another number of events that the [`Primary`](crate::Primary) may leave unread.
     #[must_use]
     pub const fn with_backlog(mut self, backlog: usize) -> Self {
-        self.backlog = backlog;
+        self.backlog_capacity = backlog;
         self
     }
 }
@@ -70,11 +70,11 @@ impl ConversationOptions {
 #[non_exhaustive]
 pub struct RestartPolicy {
     /// The maximum number of starts in a row without a completed turn. 3 by default.
-    pub most: u32,
+    pub max_starts: u32,
     /// The first pause. 1 s by default.
     pub first_wait: Duration,
     /// The longest pause. 60 s by default.
-    pub longest_wait: Duration,
+    pub max_wait: Duration,
     /// The reaction to a session that no longer exists.
     pub lost_session: LostSession,
 }
@@ -82,8 +82,8 @@ pub struct RestartPolicy {
 impl RestartPolicy {
     /// Returns this policy with another maximum number of starts in a row.
     #[must_use]
-    pub const fn with_most(mut self, most: u32) -> Self {
-        self.most = most;
+    pub const fn with_max_starts(mut self, most: u32) -> Self {
+        self.max_starts = most;
         self
     }
 
@@ -91,7 +91,7 @@ impl RestartPolicy {
     #[must_use]
     pub const fn with_waits(mut self, first: Duration, longest: Duration) -> Self {
         self.first_wait = first;
-        self.longest_wait = longest;
+        self.max_wait = longest;
         self
     }
 
@@ -106,9 +106,9 @@ impl RestartPolicy {
 impl Default for RestartPolicy {
     fn default() -> Self {
         Self {
-            most: 3,
+            max_starts: 3,
             first_wait: Duration::from_secs(1),
-            longest_wait: Duration::from_secs(60),
+            max_wait: Duration::from_secs(60),
             lost_session: LostSession::Fail,
         }
     }

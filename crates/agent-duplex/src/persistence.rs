@@ -1,13 +1,13 @@
 //! The store of a conversation, which outlives its process. The stores and the persistence thread use `record`, and it uses none of them.
 
-mod keeper;
 mod memory;
 mod record;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod thread;
 
-pub(crate) use keeper::Keeper;
 pub use memory::MemoryPersistence;
-pub use record::{Interrupted, Persistence, Record, Recovered};
+pub use record::{InterruptedTurn, PersistedRecord, Persistence, RecoveredConversation};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqlitePersistence;
+pub(crate) use thread::PersistenceThread;

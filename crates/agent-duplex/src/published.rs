@@ -13,20 +13,20 @@ pub struct Published {
     /// Counts from 1, without gaps.
     pub sequence: u64,
     /// The event.
-    pub what: What,
+    pub event: ConversationEvent,
 }
 
 /// An event that a conversation publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
+pub enum ConversationEvent {
     /// Inputs were assigned to a turn. The first assignment of a turn is its start.
     Assigned(Assignment),
     /// The agent did something.
     ///
     /// [`Event::TurnStarted`](crate::Event::TurnStarted) and [`Event::TurnCompleted`](crate::Event::TurnCompleted) are not among the events:
     /// [`Assigned`](Self::Assigned) and [`Completed`](Self::Completed) replace them. [`Event::Input`](crate::Event::Input) and
-    /// [`Event::InterruptTaken`](crate::Event::InterruptTaken) contain the ids of receipts here, not of messages. Events that come too late to be
+    /// [`Event::InterruptAcknowledged`](crate::Event::InterruptAcknowledged) contain the ids of receipts here, not of messages. Events that come too late to be
     /// true are left out; their raw lines are not.
     Observed(Observation),
     /// A turn ended. Comes exactly once for each turn; no event of that turn follows.

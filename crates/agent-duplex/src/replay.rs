@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Event, Observation, Published, What};
+use crate::{ConversationEvent, Event, Observation, Published};
 
 /// The maximum number of events in a replay.
 const THINGS: usize = 10_000;
@@ -16,23 +16,24 @@ pub(crate) struct Replay {
     /// The number of turns that were assigned and are not completed.
     running: usize,
     /// Whether the running turn is too long for a replay.
-    withheld: bool,
+    is_truncated: bool,
 }
 
 impl Replay {
     pub(crate) fn note(&mut self, published: &Arc<Published>, weight: usize) {
-        if matches!(&published.what, What::Assigned(assignment) if !assignment.injected) {
+        if matches!(&published.event, ConversationEvent::Assigned(assignment) if !assignment.injected)
+        {
             self.running += 1;
         }
-        if self.running == 0 || self.withheld {
+        if self.running == 0 || self.is_truncated {
         } else if self.things.len() == THINGS || self.bytes + weight > BYTES {
             self.things = Vec::new();
-            self.withheld = true;
+            self.is_truncated = true;
         } else {
             self.bytes += weight;
             self.things.push(Arc::clone(published));
         }
-        if matches!(published.what, What::Completed(_)) {
+        if matches!(published.event, ConversationEvent::Completed(_)) {
             self.running = self.running.saturating_sub(1);
             if self.running == 0 {
                 *self = Self::default();
@@ -42,9 +43,12 @@ impl Replay {
 
     /// Returns the events that a reader gets before the events after `sequence`.
     pub(crate) fn until(&self, sequence: u64) -> Vec<Arc<Published>> {
-        if self.withheld {
-            let what = What::ReplayTruncated;
-            vec![Arc::new(Published { sequence, what })]
+        if self.is_truncated {
+            let what = ConversationEvent::ReplayTruncated;
+            vec![Arc::new(Published {
+                sequence,
+                event: what,
+            })]
         } else {
             self.things.clone()
         }
@@ -52,9 +56,9 @@ impl Replay {
 }
 
 /// Returns the approximate size in bytes of an event, mainly of its lines and texts.
-pub(crate) fn weight(what: &What) -> usize {
+pub(crate) fn weight(what: &ConversationEvent) -> usize {
     match what {
-        What::Observed(seen) => bytes(seen),
+        ConversationEvent::Observed(seen) => bytes(seen),
         _ => 0,
     }
 }
@@ -70,7 +74,7 @@ fn text(event: &Event) -> usize {
         Event::TextDelta(text) | Event::ThinkingDelta(text) | Event::Warning(text) => text.len(),
         Event::Message { text, .. } | Event::ToolFinished { text, .. } => text.len(),
         Event::ToolStarted { name, summary, .. } => name.len() + summary.len(),
-        Event::PermissionAsked(ask) => ask.tool.len() + ask.summary.len() + ask.reason.len(),
+        Event::PermissionRequested(ask) => ask.tool.len() + ask.summary.len() + ask.reason.len(),
         Event::PermissionDenied { tool, message } => tool.len() + message.len(),
         _ => 0,
     }

@@ -1,25 +1,25 @@
 //! Agents that follow a script, for tests of programs with conversations.
 //!
-//! A [`Script`] lists, step by step, the events that the agent waits for and the events that it reports; [`Gate`]s replace time. Each start of an
-//! agent plays the next script of its [`ScriptedDriver`], or the one that [repeats](ScriptedDriver::repeats); [`calls`](ScriptedDriver::calls)
+//! A [`Script`] lists, step by step, the events that the agent waits for and the events that it reports; [`Latch`]s replace time. Each start of an
+//! agent plays the next script of its [`ScriptedDriver`], or the one that [repeats](ScriptedDriver::with_repeating_script); [`calls`](ScriptedDriver::calls)
 //! returns the calls that the agents got. So a test can play deaths at any point, and agents that don't start, refuse, don't read, ask, hang in a
-//! close or a stop, or still report after that. An [`Audit`] checks the published events against the promises of a conversation.
+//! close or a stop, or still report after that. An [`ContractChecker`] checks the published events against the promises of a conversation.
 //!
 //! # Examples
 //!
 //! ```
 //! use agent_duplex::scripted::{Script, ScriptedDriver};
-//! use agent_duplex::{Capabilities, Conversation, ConversationOptions, EndReason, Input, SessionChoice, What};
+//! use agent_duplex::{Capabilities, Conversation, ConversationOptions, EndReason, Input, SessionChoice, ConversationEvent};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), agent_duplex::Error> {
 //! let script = Script::new().message().begin().say("hello").end(EndReason::Completed);
-//! let driver = ScriptedDriver::new(Capabilities::none()).plays(script);
+//! let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
 //! let (conversation, mut primary) = Conversation::new(Box::new(driver), ConversationOptions::default());
 //! conversation.send(Input::new("hi"))?;
 //! conversation.start(SessionChoice::Fresh).await?;
 //! while let Some(published) = primary.next().await {
-//!     if let What::Completed(completion) = published.what {
+//!     if let ConversationEvent::Completed(completion) = published.event {
 //!         assert_eq!(completion.end.reason, EndReason::Completed);
 //!         break;
 //!     }
@@ -38,10 +38,10 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), agent_duplex::Error> {
-//! let dies = Script::new().session("s").message().begin().say("let me").over();
+//! let dies = Script::new().session("s").message().begin().say("let me").ends();
 //! let answers = Script::new().message().begin().say("here").end(EndReason::Completed);
 //! let capabilities = Capabilities::none().with(Capability::Resume);
-//! let driver = ScriptedDriver::new(capabilities).plays(dies).repeats(answers);
+//! let driver = ScriptedDriver::new(capabilities).with_script(dies).with_repeating_script(answers);
 //! let mut options = ConversationOptions::default();
 //! options.restart = Some(RestartPolicy::default());
 //! let (conversation, _primary) = Conversation::new(Box::new(driver.clone()), options);
@@ -55,8 +55,8 @@
 //! # }
 //! ```
 
-mod audit;
 mod connection;
+mod contract_checker;
 mod script;
 
 use std::collections::VecDeque;
@@ -66,11 +66,11 @@ use tokio::sync::watch;
 
 use crate::{
     BoxFuture, Capabilities, Capability, Connection, Decision, Driver, Error, InputPolicy, Message,
-    Permissions, Queued, SessionChoice,
+    Permissions, QueuedMessages, SessionChoice,
 };
-pub use audit::Audit;
 use connection::ScriptedConnection;
-pub use script::{Gate, Script};
+pub use contract_checker::ContractChecker;
+pub use script::{Latch, Script};
 
 /// A driver whose agents play scripts, one for each connection. Clones share scripts and calls.
 #[derive(Clone, Debug)]
@@ -79,25 +79,25 @@ pub struct ScriptedDriver {
     policy: Option<InputPolicy>,
     repeats: Option<Script>,
     scripts: Arc<Mutex<VecDeque<Script>>>,
-    calls: watch::Sender<Vec<Call>>,
+    calls: watch::Sender<Vec<ScriptedCall>>,
 }
 
 /// A call that a scripted driver or one of its agents got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Call {
+pub enum ScriptedCall {
     /// A connection was opened.
     Connected(SessionChoice),
     /// A message was sent, and the agent accepted it.
     Sent(Message),
     /// An interrupt of the turn was requested.
-    Interrupted(Queued),
+    Interrupted(QueuedMessages),
     /// A permission request was answered.
     Answered(String, Decision),
     /// The permissions were changed.
-    Permitted(Permissions),
+    PermissionsSet(Permissions),
     /// The model was changed.
-    Modelled(Option<String>),
+    ModelSet(Option<String>),
     /// The agent was frozen or thawed.
     Frozen(bool),
     /// The agent was asked to end by itself.
@@ -121,23 +121,23 @@ impl ScriptedDriver {
         }
     }
 
-    /// Adds the script of the next connection. Without a script a connection can't be opened, unless there is one that [repeats](Self::repeats).
+    /// Adds the script of the next connection. Without a script a connection can't be opened, unless there is one that [repeats](Self::with_repeating_script).
     #[must_use]
-    pub fn plays(self, script: Script) -> Self {
+    pub fn with_script(self, script: Script) -> Self {
         self.scripts().push_back(script);
         self
     }
 
     /// Sets the script for every connection without another script.
     #[must_use]
-    pub fn repeats(mut self, script: Script) -> Self {
+    pub fn with_repeating_script(mut self, script: Script) -> Self {
         self.repeats = Some(script);
         self
     }
 
     /// Sets the treatment of inputs during a turn, instead of the default for its capabilities.
     #[must_use]
-    pub fn takes(mut self, policy: InputPolicy) -> Self {
+    pub fn with_input_policy(mut self, policy: InputPolicy) -> Self {
         self.policy = Some(policy);
         self
     }
@@ -148,15 +148,15 @@ impl ScriptedDriver {
 
     /// Returns all calls so far, in order.
     #[must_use]
-    pub fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<ScriptedCall> {
         self.calls.borrow().clone()
     }
 
     /// Returns the sessions in which agents were started so far.
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionChoice> {
-        let session = |call: &Call| match call {
-            Call::Connected(session) => Some(session.clone()),
+        let session = |call: &ScriptedCall| match call {
+            ScriptedCall::Connected(session) => Some(session.clone()),
             _ => None,
         };
         self.calls.borrow().iter().filter_map(session).collect()
@@ -165,8 +165,8 @@ impl ScriptedDriver {
     /// Returns the texts of all messages that were accepted so far.
     #[must_use]
     pub fn messages(&self) -> Vec<String> {
-        let text = |call: &Call| match call {
-            Call::Sent(message) => Some(message.text.clone()),
+        let text = |call: &ScriptedCall| match call {
+            ScriptedCall::Sent(message) => Some(message.text.clone()),
             _ => None,
         };
         self.calls.borrow().iter().filter_map(text).collect()
@@ -177,7 +177,7 @@ impl ScriptedDriver {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub async fn told(&self, wanted: impl Fn(&[Call]) -> bool) {
+    pub async fn wait_for_calls(&self, wanted: impl Fn(&[ScriptedCall]) -> bool) {
         let mut calls = self.calls.subscribe();
         // The sender lives as long as `self`.
         let _told = calls.wait_for(|calls| wanted(calls)).await;
@@ -206,7 +206,7 @@ impl Driver for ScriptedDriver {
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
             self.calls
-                .send_modify(|calls| calls.push(Call::Connected(session)));
+                .send_modify(|calls| calls.push(ScriptedCall::Connected(session)));
             let script = self.scripts().pop_front();
             let script = script.or_else(|| self.repeats.clone());
             let Some(script) = script else {

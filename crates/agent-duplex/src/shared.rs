@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::ids::Ids;
-use crate::ledger::{Ledger, Terms};
+use crate::ledger::{Ledger, LedgerConfig};
 use crate::replay::{Replay, weight};
-use crate::starts::Starts;
+use crate::restart::RestartState;
 use crate::subscription::{Item, Queue};
-use crate::{Error, Lifecycle, Published, Recovered, RestartPolicy, What};
+use crate::{ConversationEvent, Error, Lifecycle, Published, RecoveredConversation, RestartPolicy};
 
 /// The state that the handles and the actor share.
 #[derive(Debug)]
@@ -17,9 +17,9 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) primary: Arc<Queue>,
     /// Wakes the actor for an input.
-    pub(crate) arrived: Notify,
+    pub(crate) has_new_input: Notify,
     /// Wakes callers that wait until there is nothing left to do.
-    pub(crate) moved: Arc<Notify>,
+    pub(crate) idle_notify: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -27,14 +27,14 @@ pub(crate) struct State {
     pub(crate) ledger: Ledger,
     pub(crate) ids: Ids,
     pub(crate) lifecycle: Lifecycle,
-    pub(crate) starts: Starts,
+    pub(crate) starts: RestartState,
     /// The reason why the conversation can't be stored any more.
-    pub(crate) fault: Option<Error>,
+    pub(crate) persistence_error: Option<Error>,
     /// Whether an input was accepted since the actor's last check.
-    pub(crate) arrived: bool,
+    pub(crate) has_new_input: bool,
     /// The number of running turns, as published to the readers.
     running: usize,
-    moved: Arc<Notify>,
+    idle_notify: Arc<Notify>,
     sequence: u64,
     primary: Arc<Queue>,
     subscribers: Vec<Arc<Queue>>,
@@ -45,8 +45,8 @@ impl Shared {
     pub(crate) fn new(
         backlog: usize,
         restart: Option<RestartPolicy>,
-        terms: Terms,
-        recovered: Recovered,
+        terms: LedgerConfig,
+        recovered: RecoveredConversation,
     ) -> Arc<Self> {
         let primary = Queue::new(backlog);
         let moved = Arc::new(Notify::new());
@@ -55,19 +55,19 @@ impl Shared {
                 ledger: Ledger::new(terms, recovered),
                 ids: Ids::new(),
                 lifecycle: Lifecycle::Idle,
-                starts: Starts::new(restart),
-                fault: None,
-                arrived: false,
+                starts: RestartState::new(restart),
+                persistence_error: None,
+                has_new_input: false,
                 running: 0,
-                moved: Arc::clone(&moved),
+                idle_notify: Arc::clone(&moved),
                 sequence: 0,
                 primary: Arc::clone(&primary),
                 subscribers: Vec::new(),
                 replay: Replay::default(),
             }),
             primary,
-            arrived: Notify::new(),
-            moved,
+            has_new_input: Notify::new(),
+            idle_notify: moved,
         })
     }
 
@@ -77,16 +77,16 @@ impl Shared {
 
     /// Notifies the actor of a new input.
     pub(crate) fn arrived(&self, state: &mut State) {
-        state.arrived = true;
-        state.starts.arrived();
-        self.arrived.notify_one();
+        state.has_new_input = true;
+        state.starts.input_arrived();
+        self.has_new_input.notify_one();
     }
 
     /// Records that the conversation can't be stored any more.
     pub(crate) fn failed(&self, fault: Error) {
-        self.lock().fault.get_or_insert(fault);
-        self.moved.notify_waiters();
-        self.arrived.notify_one();
+        self.lock().persistence_error.get_or_insert(fault);
+        self.idle_notify.notify_waiters();
+        self.has_new_input.notify_one();
     }
 }
 
@@ -94,13 +94,15 @@ impl State {
     /// Returns the reason why no input is accepted, if there is one.
     pub(crate) fn refusal(&self) -> Option<Error> {
         if self.lifecycle.is_over() {
-            return Some(Error::over());
+            return Some(Error::conversation_over());
         }
-        self.fault.clone().or_else(|| self.starts.refusal())
+        self.persistence_error
+            .clone()
+            .or_else(|| self.starts.refusal())
     }
 
     /// Returns whether everything that was accepted is completed and published, or the error if this will never happen.
-    pub(crate) fn drained(&self) -> Option<Result<(), Error>> {
+    pub(crate) fn wait_until_idle(&self) -> Option<Result<(), Error>> {
         let busy = self.ledger.is_busy() || self.running > 0;
         if !busy && self.ledger.pending().next().is_none() {
             return Some(Ok(()));
@@ -120,31 +122,31 @@ impl State {
     }
 
     /// Publishes an event to all readers.
-    pub(crate) fn publish(&mut self, what: What) {
+    pub(crate) fn publish(&mut self, what: ConversationEvent) {
         self.publish_all(vec![what]);
     }
 
     /// Publishes several events at once: each reader is woken once.
-    pub(crate) fn publish_all(&mut self, told: Vec<What>) {
+    pub(crate) fn publish_all(&mut self, told: Vec<ConversationEvent>) {
         let items: Vec<Item> = told.into_iter().map(|what| self.item(what)).collect();
         if !items.is_empty() {
             self.subscribers.retain(|queue| queue.offer(&items));
             self.primary.push(&items);
-            self.moved.notify_waiters();
+            self.idle_notify.notify_waiters();
         }
     }
 
-    fn item(&mut self, what: What) -> Item {
+    fn item(&mut self, what: ConversationEvent) -> Item {
         match &what {
-            What::Assigned(assignment) if !assignment.injected => self.running += 1,
-            What::Completed(_) => self.running = self.running.saturating_sub(1),
+            ConversationEvent::Assigned(assignment) if !assignment.injected => self.running += 1,
+            ConversationEvent::Completed(_) => self.running = self.running.saturating_sub(1),
             _ => {}
         }
         self.sequence += 1;
         let weight = weight(&what);
         let published = Arc::new(Published {
             sequence: self.sequence,
-            what,
+            event: what,
         });
         self.replay.note(&published, weight);
         (published, weight)

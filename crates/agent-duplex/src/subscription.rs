@@ -57,13 +57,13 @@ impl Subscription {
     ///
     /// # Errors
     ///
-    /// [`Dropped`] once, after all events that were stored for this reader: later events are missing. A new subscription starts with the events that
+    /// [`Lagged`] once, after all events that were stored for this reader: later events are missing. A new subscription starts with the events that
     /// are published after it.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: no event is lost.
-    pub async fn next(&mut self) -> Option<Result<Published, Dropped>> {
+    pub async fn next(&mut self) -> Option<Result<Published, Lagged>> {
         let next = self.next_shared().await?;
         Some(next.map(Arc::unwrap_or_clone))
     }
@@ -77,7 +77,7 @@ impl Subscription {
     /// # Cancel safety
     ///
     /// Cancel safe: no event is lost.
-    pub async fn next_shared(&mut self) -> Option<Result<Arc<Published>, Dropped>> {
+    pub async fn next_shared(&mut self) -> Option<Result<Arc<Published>, Lagged>> {
         match self.0.pop().await {
             Some(published) => Some(Ok(published)),
             None => self.0.lagged().map(Err),
@@ -93,12 +93,12 @@ impl Drop for Subscription {
 
 /// The error for a subscriber that read too slowly and was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dropped {
+pub struct Lagged {
     /// The sequence number of the last event that it got; 0 for none.
     pub last: u64,
 }
 
-impl fmt::Display for Dropped {
+impl fmt::Display for Lagged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.last;
         write!(
@@ -108,7 +108,7 @@ impl fmt::Display for Dropped {
     }
 }
 
-impl std::error::Error for Dropped {}
+impl std::error::Error for Lagged {}
 
 /// An event for readers, and its weight in bytes.
 pub(crate) type Item = (Arc<Published>, usize);
@@ -119,7 +119,7 @@ pub(crate) struct Queue {
     capacity: usize,
     inner: Mutex<Inner>,
     ready: Notify,
-    room: Notify,
+    has_room_notify: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -133,9 +133,9 @@ struct Inner {
     /// Whether no more events follow.
     closed: bool,
     /// Whether an event was left out, and the reader has not got the error yet.
-    lagged: bool,
+    has_lagged: bool,
     /// Whether the reader was dropped.
-    abandoned: bool,
+    is_abandoned: bool,
 }
 
 impl Inner {
@@ -155,7 +155,7 @@ impl Queue {
             capacity: capacity.max(1),
             inner: Mutex::default(),
             ready: Notify::new(),
-            room: Notify::new(),
+            has_room_notify: Notify::new(),
         })
     }
 
@@ -169,7 +169,7 @@ impl Queue {
     /// Adds items, also without room.
     pub(crate) fn push(&self, items: &[Item]) {
         let mut inner = self.lock();
-        if !inner.abandoned && !inner.closed {
+        if !inner.is_abandoned && !inner.closed {
             let waits = inner.items.is_empty();
             items.iter().for_each(|item| inner.add(item));
             self.wake(waits);
@@ -179,13 +179,13 @@ impl Queue {
     /// Adds items while there is room, and closes the queue if there is none. Returns whether its reader wants more events.
     pub(crate) fn offer(&self, items: &[Item]) -> bool {
         let mut inner = self.lock();
-        if inner.abandoned || inner.closed {
+        if inner.is_abandoned || inner.closed {
             return false;
         }
         let waits = inner.items.is_empty();
         for item in items {
             if inner.is_full(self.capacity) {
-                inner.lagged = true;
+                inner.has_lagged = true;
                 inner.closed = true;
                 break;
             }
@@ -224,7 +224,7 @@ impl Queue {
     /// Waits until there is room. Cancel safe.
     pub(crate) async fn room(&self) {
         while !self.has_room() {
-            self.room.notified().await;
+            self.has_room_notify.notified().await;
         }
     }
 
@@ -241,7 +241,7 @@ impl Queue {
                     inner.bytes -= weight;
                     inner.last = item.sequence;
                     if was_full && !inner.is_full(self.capacity) {
-                        self.room.notify_one();
+                        self.has_room_notify.notify_one();
                     }
                     return Some(item);
                 }
@@ -253,19 +253,19 @@ impl Queue {
         }
     }
 
-    fn lagged(&self) -> Option<Dropped> {
+    fn lagged(&self) -> Option<Lagged> {
         let mut inner = self.lock();
         let last = inner.last;
-        std::mem::take(&mut inner.lagged).then_some(Dropped { last })
+        std::mem::take(&mut inner.has_lagged).then_some(Lagged { last })
     }
 
     fn abandon(&self) {
         let mut inner = self.lock();
-        inner.abandoned = true;
+        inner.is_abandoned = true;
         inner.replay = VecDeque::new();
         inner.items = VecDeque::new();
         inner.bytes = 0;
-        self.room.notify_one();
+        self.has_room_notify.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -1,11 +1,11 @@
 //! A running agent: waiting, signals and stops, for both kinds of containment.
 
 use crate::error::{Error, Kind};
-use crate::keeper::Keeper;
+use crate::guard_protocol::{HostCommand, SignalTarget, TreeEnd};
 use crate::output::{Output, Outputs};
-use crate::stop::{Seen, next_stage};
+use crate::stop::{StopFacts, next_stage};
 use crate::times;
-use crate::wire::{Aftermath, Order, Whom};
+use crate::tree_handle::TreeHandle;
 use crate::writer::{Input, Stdin};
 use crate::{Containment, Exit, ProcessId, ProcessName, Stage, StopPolicy, StopReport};
 use rustix::process::Signal;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// The state of a stop. All times count from `start`, also those of the policy.
 #[derive(Clone, Debug)]
-struct Stopping {
+struct StopState {
     start: Instant,
     policy: StopPolicy,
     /// Whether the main process had ended by itself before the stop.
@@ -23,17 +23,17 @@ struct Stopping {
     stage: Stage,
     until: Duration,
     /// The last stage that addressed only the main process.
-    gentle: Stage,
+    last_gentle_stage: Stage,
 }
 
-impl Stopping {
+impl StopState {
     /// Continues with `policy` as well, if it ends sooner: then no time is longer than in either policy.
-    fn hurried(mut self, policy: &StopPolicy) -> Self {
+    fn within_policy(mut self, policy: &StopPolicy) -> Self {
         let now = self.start.elapsed();
         let sooner = policy.clone().within(now + policy.budget);
         if sooner.budget < self.policy.budget {
-            self.policy = self.policy.both(&sooner);
-            self.until = (self.policy).hurried(self.stage, now, self.until);
+            self.policy = self.policy.min_of(&sooner);
+            self.until = (self.policy).within_policy(self.stage, now, self.until);
         }
         self
     }
@@ -46,13 +46,13 @@ impl Stopping {
 #[derive(Debug)]
 #[must_use = "dropping it ends the agent"]
 pub struct Agent {
-    keeper: Keeper,
+    keeper: TreeHandle,
     input: Option<Input>,
     /// Whether the caller may still take the standard input.
-    stdin_free: bool,
+    may_take_stdin: bool,
     outputs: Outputs,
     lists: u64,
-    stopping: Option<Stopping>,
+    stopping: Option<StopState>,
     /// Whether the process tree is frozen by [`suspend`](Self::suspend).
     suspended: bool,
     report: Option<StopReport>,
@@ -61,7 +61,7 @@ pub struct Agent {
 
 impl Agent {
     pub(crate) fn new(
-        keeper: Keeper,
+        keeper: TreeHandle,
         input: Option<Input>,
         stdin_free: bool,
         outputs: Outputs,
@@ -70,7 +70,7 @@ impl Agent {
         Agent {
             keeper,
             input,
-            stdin_free,
+            may_take_stdin: stdin_free,
             outputs,
             lists: 0,
             stopping: None,
@@ -98,7 +98,7 @@ impl Agent {
 
     /// Returns the standard input for writing, once, if the agent was started with [`StdinMode::Piped`](crate::StdinMode).
     pub fn take_stdin(&mut self) -> Option<Stdin> {
-        let free = std::mem::replace(&mut self.stdin_free, false);
+        let free = std::mem::replace(&mut self.may_take_stdin, false);
         self.input.as_ref().filter(|_| free).map(Input::writer)
     }
 
@@ -153,7 +153,7 @@ impl Agent {
     /// # Errors
     /// Fails if the guard accepts no more commands.
     pub fn signal(&self, signal: crate::Signal) -> Result<(), Error> {
-        self.order(signal.into(), Whom::Group)
+        self.order(signal.into(), SignalTarget::Group)
     }
 
     /// Freezes (SIGSTOP) every process of the tree that can be found; [`resume`](Self::resume) thaws them.
@@ -162,7 +162,7 @@ impl Agent {
     /// Fails if the owner of the process tree accepts no more commands.
     pub fn suspend(&mut self) -> Result<(), Error> {
         self.suspended = true;
-        self.order(Signal::STOP, Whom::Tree)
+        self.order(Signal::STOP, SignalTarget::Tree)
     }
 
     /// Thaws the processes of the tree (SIGCONT).
@@ -171,11 +171,11 @@ impl Agent {
     /// Fails if the owner of the process tree accepts no more commands.
     pub fn resume(&mut self) -> Result<(), Error> {
         self.suspended = false;
-        self.order(Signal::CONT, Whom::Tree)
+        self.order(Signal::CONT, SignalTarget::Tree)
     }
 
-    fn order(&self, signal: Signal, whom: Whom) -> Result<(), Error> {
-        if self.keeper.progress.borrow().aftermath.is_some() {
+    fn order(&self, signal: Signal, whom: SignalTarget) -> Result<(), Error> {
+        if self.keeper.progress.borrow().tree_end.is_some() {
             return Ok(());
         }
         let unreachable = |source| {
@@ -196,13 +196,13 @@ impl Agent {
         self.lists += 1;
         let asked = self
             .keeper
-            .order(Order::List {
+            .order(HostCommand::List {
                 sequence: self.lists,
             })
             .is_ok();
         match timeout(times::LIST, self.keeper.listed(self.lists)).await {
             Ok(listed) if asked || self.keeper.is_proven_over() => listed,
-            _ => self.keeper.marked().await,
+            _ => self.keeper.find_by_marker().await,
         }
     }
 
@@ -229,31 +229,31 @@ impl Agent {
 
     async fn end(&mut self, policy: &StopPolicy) -> StopReport {
         let mut now = match self.stopping.clone() {
-            Some(stopping) => stopping.hurried(policy),
+            Some(stopping) => stopping.within_policy(policy),
             None => self.begin(policy).await,
         };
         self.stopping = Some(now.clone());
         let mut progress = self.keeper.progress.clone();
-        while progress.borrow().aftermath.is_none() {
+        while progress.borrow().tree_end.is_none() {
             let main_exited = self.keeper.exit().is_some();
             if now.start.elapsed() >= now.until || (now.stage < Stage::Terminate && main_exited) {
                 if now.stage == Stage::Kill {
                     break;
                 }
-                let seen = Seen {
+                let seen = StopFacts {
                     stage: now.stage,
                     main_exited,
                     stdin_open: self.stdin_open(),
                 };
                 (now.stage, now.until) = next_stage(&now.policy, now.start.elapsed(), seen);
                 if now.stage < Stage::Terminate {
-                    now.gentle = now.stage;
+                    now.last_gentle_stage = now.stage;
                 }
                 self.stopping = Some(now.clone());
-                self.enter(&now);
+                self.enter_stage(&now);
             }
             let done = progress.wait_for(|progress| {
-                progress.aftermath.is_some()
+                progress.tree_end.is_some()
                     || (now.stage < Stage::Terminate && progress.exit.is_some())
             });
             let told = timeout_at(now.start + now.until, done).await;
@@ -262,26 +262,26 @@ impl Agent {
                 break;
             }
         }
-        if progress.borrow().aftermath.is_none() {
+        if progress.borrow().tree_end.is_none() {
             self.keeper.give_up.notify_one();
         }
         let aftermath = timeout(
-            times::GIVE_UP,
-            progress.wait_for(|now| now.aftermath.is_some()),
+            times::GIVE_UP_TIMEOUT,
+            progress.wait_for(|now| now.tree_end.is_some()),
         )
         .await;
-        let heard = aftermath.ok().and_then(|now| now.ok()?.aftermath.clone());
+        let heard = aftermath.ok().and_then(|now| now.ok()?.tree_end.clone());
         let unheard = heard.is_none();
-        let aftermath = heard.unwrap_or_else(|| self.unknown());
+        let aftermath = heard.unwrap_or_else(|| self.unknown_tree_end());
         let drained = self.drained().await;
         self.close_stdin();
         let nothing_left =
             now.exited_before && aftermath.ended.is_empty() && aftermath.survivors.is_empty();
         let stage = match &aftermath {
-            _ if nothing_left => Stage::Gone,
+            _ if nothing_left => Stage::AlreadyGone,
             aftermath if aftermath.killed => Stage::Kill,
             aftermath if aftermath.terminated => Stage::Terminate,
-            _ => now.gentle,
+            _ => now.last_gentle_stage,
         };
         let main_survived = aftermath
             .survivors
@@ -291,49 +291,49 @@ impl Agent {
             stage,
             exit: self.keeper.exit().filter(|_| !main_survived),
             ended: aftermath.ended,
-            unlisted: aftermath.unlisted,
+            unnamed: aftermath.unlisted,
             survivors: aftermath.survivors,
             containment: self.containment(),
-            drained,
+            outputs_ended: drained,
             guard_lost: aftermath.guard_lost,
-            unheard,
+            is_unreported: unheard,
         }
     }
 
-    async fn begin(&mut self, policy: &StopPolicy) -> Stopping {
-        let stopping = Stopping {
+    async fn begin(&mut self, policy: &StopPolicy) -> StopState {
+        let stopping = StopState {
             start: Instant::now(),
             policy: policy.clone(),
             exited_before: self.keeper.exit().is_some(),
-            stage: Stage::Gone,
+            stage: Stage::AlreadyGone,
             until: Duration::ZERO,
-            gentle: Stage::Gone,
+            last_gentle_stage: Stage::AlreadyGone,
         };
         self.stopping = Some(stopping.clone());
-        let seen = Seen {
-            stage: Stage::Gone,
+        let seen = StopFacts {
+            stage: Stage::AlreadyGone,
             main_exited: stopping.exited_before,
             stdin_open: self.stdin_open(),
         };
         if next_stage(policy, Duration::ZERO, seen).0 != Stage::Kill {
-            self.note(policy).await;
+            self.list_living(policy).await;
         }
         stopping
     }
 
     /// Makes the guard record the living processes, before a gentle stage can end them unrecorded.
-    async fn note(&mut self, policy: &StopPolicy) {
+    async fn list_living(&mut self, policy: &StopPolicy) {
         self.keeper.wake();
         self.lists += 1;
-        let noted = self.keeper.order(Order::Note).and_then(|()| {
-            self.keeper.order(Order::List {
+        let noted = self.keeper.order(HostCommand::Note).and_then(|()| {
+            self.keeper.order(HostCommand::List {
                 sequence: self.lists,
             })
         });
         // A slow answer costs some names in the report, but no time of the stop.
         if noted.is_ok() {
             let _known_or_due = timeout(
-                times::NOTE.min(policy.budget / 8),
+                times::LIST_TIMEOUT.min(policy.budget / 8),
                 self.keeper.listed(self.lists),
             )
             .await;
@@ -344,43 +344,43 @@ impl Agent {
         self.input.as_ref().is_some_and(Input::is_open)
     }
 
-    fn enter(&mut self, now: &Stopping) {
+    fn enter_stage(&mut self, now: &StopState) {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let rounds = milliseconds(now.policy.rounds());
+        let rounds = milliseconds(now.policy.kill_time());
         let time = now.until.saturating_sub(now.start.elapsed());
         self.keeper.wake();
         // If a command is not accepted, the next stage follows, and in the end the host gives up on the guard.
         let _not_taken = match now.stage {
-            Stage::Gone => Ok(()),
-            Stage::Interrupt => self.keeper.signal(Signal::INT, Whom::Group),
+            Stage::AlreadyGone => Ok(()),
+            Stage::Interrupt => self.keeper.signal(Signal::INT, SignalTarget::Group),
             Stage::CloseStdin => {
                 self.close_stdin();
                 Ok(())
             }
-            Stage::Terminate => self.keeper.order(Order::Stop {
+            Stage::Terminate => self.keeper.order(HostCommand::Stop {
                 grace: milliseconds(time),
                 rounds,
             }),
-            Stage::Kill => self.keeper.order(Order::Stop { grace: 0, rounds }),
+            Stage::Kill => self.keeper.order(HostCommand::Stop { grace: 0, rounds }),
         };
         // A frozen process does not react to a gentle stage. The stage's signal is sent before the thaw, so that the process does no other work
         // first.
         if self.suspended && now.stage < Stage::Terminate {
-            let _not_taken = self.keeper.signal(Signal::CONT, Whom::Tree);
+            let _not_taken = self.keeper.signal(Signal::CONT, SignalTarget::Tree);
         }
     }
 
     /// Returns the result if no report has arrived: only the main process can be named.
-    fn unknown(&self) -> Aftermath {
+    fn unknown_tree_end(&self) -> TreeEnd {
         let main = ProcessName {
             pid: self.pid(),
             name: "?".to_owned(),
         };
-        Aftermath {
+        TreeEnd {
             survivors: vec![main],
             killed: true,
             guard_lost: self.containment() == Containment::Guard,
-            ..Aftermath::default()
+            ..TreeEnd::default()
         }
     }
 
@@ -391,7 +391,7 @@ impl Agent {
             draining.wait_for(|draining| draining.open == 0),
         )
         .await;
-        done.is_ok_and(|done| done.is_ok_and(|draining| draining.cut == 0))
+        done.is_ok_and(|done| done.is_ok_and(|draining| draining.abandoned == 0))
     }
 
     /// Returns the last 64 KiB of standard error; bytes that are not UTF-8 become U+FFFD.

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_leads_from_a_process_to_the_first_one() {
+    fn ancestors_lead_to_pid_1() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let line = line(id(child.id())).unwrap();
         assert_eq!(line[0].process.pid, child.id());
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_the_name_of_a_guard_is_one() {
+    fn process_with_the_name_of_a_guard_is_a_guard() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join(marker::GUARD);
         std::fs::copy("/bin/sleep", &program).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_the_process_that_connected_and_one_that_is_gone_is_none() {
+    fn peer_is_the_connected_process_and_absent_after_exit() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let peer = Peer::of(ours.as_fd()).unwrap();
         assert_eq!(peer.process(), ProcessId::current());

@@ -183,7 +183,7 @@ impl AgentCommand {
 ///
 /// Its `Debug` only shows the names of variables: the values can be secret.
 #[derive(Clone)]
-pub struct Context {
+pub struct ProcessContext {
     /// The working directory.
     pub cwd: PathBuf,
     /// Variables in addition to the environment of the host.
@@ -200,7 +200,7 @@ pub struct Context {
     pub stop: StopPolicy,
 }
 
-impl Context {
+impl ProcessContext {
     /// Creates a context with only a working directory, a directory for files that live as long as the attempt, and the default stages of a stop.
     pub fn new(cwd: impl Into<PathBuf>, scratch: impl Into<PathBuf>) -> Self {
         Self {
@@ -215,7 +215,7 @@ impl Context {
     }
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for ProcessContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
         f.debug_struct("Context")
@@ -235,7 +235,7 @@ impl AgentCommand {
     ///
     /// # Errors
     /// Fails if the held descriptor can't be duplicated because too many are open.
-    pub fn context(mut self, context: &Context) -> std::io::Result<Self> {
+    pub fn context(mut self, context: &ProcessContext) -> std::io::Result<Self> {
         self = self.current_dir(&context.cwd);
         for (name, value) in &context.env {
             self = self.env(name, value);
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p32c_what_is_shown_of_a_command_tells_no_secret() {
+    fn p32c_debug_of_command_shows_no_secret() {
         let command = AgentCommand::new("agent")
             .arg("--key=secret")
             .env("KEY", "secret");

@@ -1,7 +1,7 @@
 //! Programs that must not start another process: the kernel kills a program that tries.
 //!
 //! A program that starts no process needs no guard, because no other process can outlive it. This saves one process for each start of a program that
-//! runs often. Use it for a program that only reads. If [`was_broken`] returns true, run the program again under a guard: the kernel possibly killed
+//! runs often. Use it for a program that only reads. If [`was_killed_for_spawn`] returns true, run the program again under a guard: the kernel possibly killed
 //! it between two writes.
 
 use std::io;
@@ -27,7 +27,7 @@ use std::process::{Command, ExitStatus};
 /// let mut shell = Command::new("sh");
 /// shell.args(["-c", "/bin/true; exit 0"]);
 /// childless::enforce(&mut shell)?;
-/// assert!(childless::was_broken(shell.status()?));
+/// assert!(childless::was_killed_for_spawn(shell.status()?));
 /// # }
 /// # Ok::<_, std::io::Error>(())
 /// ```
@@ -48,7 +48,7 @@ pub fn enforce(command: &mut Command) -> io::Result<()> {
 }
 
 /// Returns whether a program ended because it tried to start another process.
-pub fn was_broken(status: ExitStatus) -> bool {
+pub fn was_killed_for_spawn(status: ExitStatus) -> bool {
     #[cfg(target_os = "linux")]
     return std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGSYS);
     #[cfg(not(target_os = "linux"))]
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn h7_a_program_that_starts_no_process_goes_on() {
+    fn h7_program_that_starts_no_process_continues() {
         assert!(end("sh", &["-c", "read line <Cargo.toml; exec true"]).success());
     }
 
@@ -142,7 +142,7 @@ mod tests {
             format!("({script}) &"),
             format!("exec sh -c '{}'", script.replace('\'', "\"")),
         ] {
-            assert!(was_broken(end("sh", &["-c", &line])), "{line}");
+            assert!(was_killed_for_spawn(end("sh", &["-c", &line])), "{line}");
             assert!(!path.exists(), "{line}");
         }
     }

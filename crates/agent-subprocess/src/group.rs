@@ -1,8 +1,8 @@
 //! The fallback without a guard: a process group, a walk of the descendants before the kill, and a sweep by marker after it. A process escapes if it
 //! left the group, lost its parents and cleared its environment.
 
-use crate::keeper::{Keeper, Orders, Progress};
-use crate::wire::{Aftermath, Order, Whom};
+use crate::guard_protocol::{HostCommand, SignalTarget, TreeEnd};
+use crate::tree_handle::{GuardChannel, TreeHandle, TreeProgress};
 use crate::{Exit, Marker, ProcessId, ProcessName};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
@@ -16,33 +16,33 @@ use tokio::task::spawn_blocking;
 /// The maximum number of waiting commands; a stop needs two.
 const ORDERS: usize = 16;
 /// The interval between two checks whether all processes are gone.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 /// Spawns the agent in a process group of its own. `command` already has its streams, arguments and environment.
 pub(crate) fn start(
     mut command: Command,
     marker: Option<Marker>,
     group_only: bool,
-) -> io::Result<Keeper> {
+) -> io::Result<TreeHandle> {
     let child = command.process_group(0).spawn()?;
     let main = child.id().unwrap_or(0);
     let (sender, orders) = mpsc::channel(ORDERS);
-    let (progress, receiver) = watch::channel(Progress::default());
+    let (progress, receiver) = watch::channel(TreeProgress::default());
     let group = Group {
         main,
-        number: Arc::new(Mutex::new(Number::Main)),
+        number: Arc::new(Mutex::new(PidOwner::Main)),
         marker: marker.clone(),
         group_only,
     };
-    let hold = Hold {
+    let hold = ReapTask {
         child,
         group: group.clone(),
     };
     tokio::spawn(keep(hold, orders, progress));
     let give_up = Arc::new(Notify::new());
-    Ok(Keeper {
+    Ok(TreeHandle {
         main,
-        orders: Orders::Group { sender, group },
+        channel: GuardChannel::Group { sender, group },
         progress: receiver,
         give_up,
         marker,
@@ -50,12 +50,12 @@ pub(crate) fn start(
 }
 
 /// The main process, owned by the task that reaps it. When the runtime drops it, it ends the group.
-struct Hold {
+struct ReapTask {
     child: Child,
     group: Group,
 }
 
-impl Hold {
+impl ReapTask {
     /// Waits for the end of the main process. Its pid can't be reused until then, and no signal is sent while it is reaped.
     async fn reaped(&mut self) -> Exit {
         let wait = self.child.wait();
@@ -72,18 +72,18 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for ReapTask {
     fn drop(&mut self) {
         self.group.kill();
         // The reaper after this point does not report, so assume that the pid is free.
-        *self.group.lock() = Number::Free;
+        *self.group.lock() = PidOwner::Free;
     }
 }
 
 async fn keep(
-    mut hold: Hold,
-    mut orders: mpsc::Receiver<Order>,
-    progress: watch::Sender<Progress>,
+    mut hold: ReapTask,
+    mut orders: mpsc::Receiver<HostCommand>,
+    progress: watch::Sender<TreeProgress>,
 ) {
     let mut met = BTreeMap::new();
     // A list follows the command to record, and one search is enough for both.
@@ -107,14 +107,17 @@ async fn keep(
                     exited(hold.reaped().await)
                 };
             }
-            Some(Order::Note) => noting = true,
-            Some(Order::Signal { signal, whom }) => {
+            Some(HostCommand::Note) => noting = true,
+            Some(HostCommand::Signal {
+                signal,
+                target: whom,
+            }) => {
                 let Some(signal) = Signal::from_named_raw(signal) else {
                     continue;
                 };
                 match whom {
-                    Whom::Group if !alive => {}
-                    Whom::Group => {
+                    SignalTarget::Group if !alive => {}
+                    SignalTarget::Group => {
                         met.extend(
                             spawn_blocking(move || work.members())
                                 .await
@@ -122,10 +125,12 @@ async fn keep(
                         );
                         group.signal_group(signal);
                     }
-                    Whom::Tree => drop(spawn_blocking(move || work.signal_all(signal)).await),
+                    SignalTarget::Tree => {
+                        drop(spawn_blocking(move || work.signal_all(signal)).await)
+                    }
                 }
             }
-            Some(Order::List { sequence }) => {
+            Some(HostCommand::List { sequence }) => {
                 let members = spawn_blocking(move || work.members())
                     .await
                     .unwrap_or_default();
@@ -136,9 +141,9 @@ async fn keep(
                     .into_iter()
                     .map(named)
                     .filter(|member| member.pid != group.main);
-                progress.send_modify(|now| now.listed = (sequence, members.collect()));
+                progress.send_modify(|now| now.latest_list = (sequence, members.collect()));
             }
-            Some(Order::Stop { grace, rounds }) => {
+            Some(HostCommand::Stop { grace, rounds }) => {
                 let times = (Duration::from_millis(grace), Duration::from_millis(rounds));
                 let met = std::mem::take(&mut met);
                 let (hurry, hurried) = watch::channel(Instant::now() + times.0);
@@ -150,13 +155,13 @@ async fn keep(
                         ended = &mut end => break ended,
                         exit = hold.reaped(), if alive => exited(exit),
                         // Another stop can make the end earlier.
-                        Some(order) = orders.recv() => if let Order::Stop { grace, .. } = order {
+                        Some(order) = orders.recv() => if let HostCommand::Stop { grace, .. } = order {
                             let at = Instant::now() + Duration::from_millis(grace);
                             hurry.send_modify(|kill| *kill = at.min(*kill));
                         },
                     }
                 };
-                progress.send_modify(|now| now.aftermath = Some(ended.unwrap_or_default()));
+                progress.send_modify(|now| now.tree_end = Some(ended.unwrap_or_default()));
                 return if progress.borrow().exit.is_none() {
                     exited(hold.reaped().await)
                 };
@@ -176,7 +181,7 @@ fn named((process, name): (ProcessId, String)) -> ProcessName {
 
 /// The owner of the pid of the main process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
+enum PidOwner {
     /// The main process, alive or dead, and its group: no other process can have the pid.
     Main,
     /// The group only: the main process is gone. Another process can get the pid only when the group is gone too.
@@ -188,7 +193,7 @@ enum Number {
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     main: u32,
-    number: Arc<Mutex<Number>>,
+    number: Arc<Mutex<PidOwner>>,
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "only Linux is swept")
@@ -203,15 +208,15 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    fn lock(&self) -> MutexGuard<'_, Number> {
+    fn lock(&self) -> MutexGuard<'_, PidOwner> {
         self.number.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn number_without_main(&self) -> Number {
+    fn number_without_main(&self) -> PidOwner {
         let group = self.pid().map(rustix::process::test_kill_process_group);
         match group {
-            None | Some(Err(rustix::io::Errno::SRCH)) => Number::Free,
-            Some(_) => Number::Group,
+            None | Some(Err(rustix::io::Errno::SRCH)) => PidOwner::Free,
+            Some(_) => PidOwner::Group,
         }
     }
 
@@ -225,14 +230,14 @@ impl Group {
     }
 
     /// Returns whether the group with that number is ours. The group of another program had a leader with that pid, and most likely still has it.
-    fn is_group(&self, number: Number) -> bool {
+    fn is_group(&self, number: PidOwner) -> bool {
         match number {
-            Number::Main => true,
-            Number::Group => {
+            PidOwner::Main => true,
+            PidOwner::Group => {
                 let leader = self.pid().map(rustix::process::test_kill_process);
                 leader == Some(Err(rustix::io::Errno::SRCH))
             }
-            Number::Free => false,
+            PidOwner::Free => false,
         }
     }
 
@@ -251,7 +256,7 @@ impl Group {
     fn members(&self) -> Members {
         use crate::{proc_fs, sweep};
         if !proc_fs::is_ours() {
-            return self.unlisted();
+            return self.members_without_proc();
         }
         let number = *self.lock();
         let all = proc_fs::all();
@@ -260,7 +265,7 @@ impl Group {
             .iter()
             .copied()
             .filter(|stat| is_ours && stat.group == self.main && !stat.is_dead());
-        let below = if self.group_only || number != Number::Main {
+        let below = if self.group_only || number != PidOwner::Main {
             Vec::new()
         } else {
             proc_fs::below(self.main, &all)
@@ -278,11 +283,11 @@ impl Group {
 
     #[cfg(not(target_os = "linux"))]
     fn members(&self) -> Members {
-        self.unlisted()
+        self.members_without_proc()
     }
 
     /// Returns the group as one entry if it exists: here its processes can't be listed.
-    fn unlisted(&self) -> Members {
+    fn members_without_proc(&self) -> Members {
         let there = self.is_group(*self.lock())
             && self
                 .pid()
@@ -307,7 +312,7 @@ impl Group {
     /// Signals members, after a check of the identity of each, and the group while it belongs to the main process.
     fn signal_members(&self, members: &Members, signal: Signal) {
         let number = self.lock();
-        if *number == Number::Main || !members.is_empty() && !self.can_list() {
+        if *number == PidOwner::Main || !members.is_empty() && !self.can_list() {
             self.signal_group(signal);
         }
         drop(number);
@@ -356,7 +361,7 @@ impl Group {
         (grace, rounds): (Duration, Duration),
         kill: &watch::Receiver<Instant>,
         mut met: Members,
-    ) -> Aftermath {
+    ) -> TreeEnd {
         let mut alive = self.living(&met);
         let terminated = !grace.is_zero() && !alive.is_empty();
         if terminated {
@@ -388,12 +393,12 @@ impl Group {
             met.into_iter().map(named).collect(),
             alive.into_iter().map(named).collect(),
         );
-        Aftermath {
+        TreeEnd {
             ended,
             survivors,
             terminated,
             killed,
-            ..Aftermath::default()
+            ..TreeEnd::default()
         }
     }
 }
@@ -402,7 +407,7 @@ impl Group {
 fn pause() {
     let time = rustix::event::Timespec {
         tv_sec: 0,
-        tv_nsec: LOOK.subsec_nanos().into(),
+        tv_nsec: POLL.subsec_nanos().into(),
     };
     let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&time));
 }
@@ -412,7 +417,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_found_is_killed_also_when_looking_took_all_the_time() {
+    fn found_process_is_killed_after_slow_scan() {
         use std::os::unix::process::CommandExt as _;
         let mut child = std::process::Command::new("sleep")
             .arg("600")
@@ -421,7 +426,7 @@ mod tests {
             .unwrap();
         let group = Group {
             main: child.id(),
-            number: Arc::new(Mutex::new(Number::Main)),
+            number: Arc::new(Mutex::new(PidOwner::Main)),
             marker: None,
             group_only: false,
         };

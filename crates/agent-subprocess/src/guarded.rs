@@ -1,11 +1,11 @@
 //! The host's side of a guard: starts it, sends it the spec to spawn, and receives reports about the process tree.
 
 use crate::error::{Error, Kind};
-use crate::guard::adopt::{self, Lost};
-use crate::keeper::{Keeper, Orders, Progress};
+use crate::guard::orphans::{self, LostGuard};
+use crate::guard_protocol::{GuardMessage, Inbox, MAX_HOLD, SpawnSpec, TreeEnd, VERSION, frame};
 use crate::sweep::SweepReport;
 use crate::times;
-use crate::wire::{Aftermath, Inbox, MAX_HOLD, Notice, Spec, VERSION, frame};
+use crate::tree_handle::{GuardChannel, TreeHandle, TreeProgress};
 use crate::{Exit, Marker, ProcessId, marker, sweep};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::io::{self, IoSlice};
@@ -25,9 +25,9 @@ use tokio::time::timeout;
 /// tries again.
 const TRIES: u32 = 3;
 /// The time for a guard to send its hello, and then to spawn (a program can be on a slow disk).
-const ANSWER: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum number of bytes to send before the guard reads: less than the buffer of a socket.
-const EARLY: usize = 32 << 10;
+const MAX_EARLY_BYTES: usize = 32 << 10;
 
 /// The reason why there is no process tree.
 pub(crate) enum Failure {
@@ -50,30 +50,30 @@ impl Failure {
 /// Starts a guard and makes it spawn the agent.
 pub(crate) async fn start(
     path: &Path,
-    spec: &Spec,
+    spec: &SpawnSpec,
     descriptors: &[BorrowedFd<'_>],
     marker: Option<Marker>,
-) -> Result<Keeper, Failure> {
+) -> Result<TreeHandle, Failure> {
     let failed = |what: String| Failure::of_guard(path, what);
     let spec = frame(spec);
     // Send a small spec early, so that it is there when the guard is ready. This saves one round trip.
-    let (early, late) = if spec.len() <= EARLY {
+    let (early, late) = if spec.len() <= MAX_EARLY_BYTES {
         (Some(&*spec), None)
     } else {
         (None, Some(&*spec))
     };
-    let mut line = greet(path, marker.as_ref(), early, descriptors).await?;
-    let asked = timeout(ANSWER, async {
+    let mut line = start_until_hello(path, marker.as_ref(), early, descriptors).await?;
+    let asked = timeout(REPLY_TIMEOUT, async {
         let told = match late {
-            Some(spec) => tell(&line.socket, spec, descriptors).await,
+            Some(spec) => send_to_guard(&line.socket, spec, descriptors).await,
             None => Ok(()),
         };
         // A guard that did not receive the whole spec can still have sent the reason.
         line.next().await.and_then(|notice| told.map(|()| notice))
     });
     let main = match asked.await {
-        Ok(Ok(Some(Notice::Spawned { pid }))) => pid,
-        Ok(Ok(Some(Notice::SpawnFailed {
+        Ok(Ok(Some(GuardMessage::Spawned { pid }))) => pid,
+        Ok(Ok(Some(GuardMessage::SpawnFailed {
             errno,
             in_directory,
         }))) => {
@@ -88,27 +88,27 @@ pub(crate) async fn start(
         Err(_) => {
             return Err(failed(format!(
                 "spawned no agent within {} s",
-                ANSWER.as_secs()
+                REPLY_TIMEOUT.as_secs()
             )));
         }
     };
     let socket = Arc::new(line.socket);
-    let (sender, progress) = watch::channel(Progress::default());
+    let (sender, progress) = watch::channel(TreeProgress::default());
     let give_up = Arc::new(Notify::new());
-    let orders = Orders::Guard {
+    let orders = GuardChannel::Guard {
         socket: socket.clone(),
         guard: line.guard,
     };
-    let keeper = Keeper {
+    let keeper = TreeHandle {
         main,
-        orders,
+        channel: orders,
         progress,
         give_up: give_up.clone(),
         marker: marker.clone(),
     };
     let guard = line.guard;
-    let lost = Lost { guard, main };
-    tokio::spawn(watch_guard(
+    let lost = LostGuard { guard, main };
+    tokio::spawn(follow_guard(
         line.child, lost, socket, line.inbox, sender, give_up, marker,
     ));
     Ok(keeper)
@@ -123,7 +123,7 @@ struct Line {
 }
 
 impl Line {
-    async fn next(&mut self) -> io::Result<Option<Notice>> {
+    async fn next(&mut self) -> io::Result<Option<GuardMessage>> {
         next(&self.socket, &mut self.inbox).await
     }
 
@@ -134,7 +134,7 @@ impl Line {
 }
 
 /// Starts guards until one sends its hello. Sends the spec early to each, if the spec fits into the socket.
-async fn greet(
+async fn start_until_hello(
     path: &Path,
     marker: Option<&Marker>,
     spec: Option<&[u8]>,
@@ -151,27 +151,27 @@ async fn greet(
             inbox: Inbox::default(),
             guard,
         };
-        let hello = timeout(ANSWER, async {
+        let hello = timeout(REPLY_TIMEOUT, async {
             if let Some(spec) = spec {
                 // If the guard is already gone, its hello is missing too.
-                let _told_or_gone = tell(&line.socket, spec, descriptors).await;
+                let _told_or_gone = send_to_guard(&line.socket, spec, descriptors).await;
             }
             line.next().await
         });
         match hello.await {
-            Ok(Ok(Some(Notice::Hello { version, .. }))) if version != VERSION => {
+            Ok(Ok(Some(GuardMessage::Hello { version, .. }))) if version != VERSION => {
                 return Err(failed(format!(
                     "uses protocol version {version} instead of {VERSION}"
                 )));
             }
-            Ok(Ok(Some(Notice::Hello {
+            Ok(Ok(Some(GuardMessage::Hello {
                 refused: Some(reason),
                 ..
             }))) => {
                 line.reap().await;
                 return Err(Failure::Refused(reason));
             }
-            Ok(Ok(Some(Notice::Hello { start_time, .. }))) => {
+            Ok(Ok(Some(GuardMessage::Hello { start_time, .. }))) => {
                 line.guard.start_time = start_time;
                 return Ok(line);
             }
@@ -182,7 +182,7 @@ async fn greet(
                 let _gone = line.child.start_kill();
                 return Err(failed(format!(
                     "did not answer within {} s",
-                    ANSWER.as_secs()
+                    REPLY_TIMEOUT.as_secs()
                 )));
             }
         }
@@ -211,12 +211,12 @@ fn spawn_guard(path: &Path, marker: Option<&Marker>) -> Result<(Child, UnixStrea
             Kind::GuardSpawn { path, source }.into()
         }
     };
-    let child = adopt::starting_guard(|| command.spawn(), Child::id).map_err(failed)?;
+    let child = orphans::starting_guard(|| command.spawn(), Child::id).map_err(failed)?;
     Ok((child, UnixStream::from_std(ours).map_err(no_socket)?))
 }
 
 /// Sends the frame; the descriptors go with its first bytes.
-async fn tell(
+async fn send_to_guard(
     socket: &UnixStream,
     mut bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
@@ -246,7 +246,7 @@ async fn tell(
 }
 
 /// Returns the next message of the guard; `None` at the end. Cancel safe: the inbox keeps the bytes that were read.
-async fn next(socket: &UnixStream, inbox: &mut Inbox) -> io::Result<Option<Notice>> {
+async fn next(socket: &UnixStream, inbox: &mut Inbox) -> io::Result<Option<GuardMessage>> {
     let mut bytes = [0; 8192];
     loop {
         if let Some(notice) = inbox.next()? {
@@ -263,12 +263,12 @@ async fn next(socket: &UnixStream, inbox: &mut Inbox) -> io::Result<Option<Notic
 }
 
 /// Follows one guard to its end and reaps it. If the guard ended without a last message, sweeps by the marker.
-async fn watch_guard(
+async fn follow_guard(
     mut child: Child,
-    lost: Lost,
+    lost: LostGuard,
     socket: Arc<UnixStream>,
     mut inbox: Inbox,
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<TreeProgress>,
     give_up: Arc<Notify>,
     marker: Option<Marker>,
 ) {
@@ -276,18 +276,20 @@ async fn watch_guard(
     let listen = async {
         while let Ok(Some(notice)) = next(&socket, &mut inbox).await {
             match notice {
-                Notice::Exited(exit) => progress.send_modify(|now| now.exit = Some(exit)),
-                Notice::Listed {
+                GuardMessage::Exited(exit) => progress.send_modify(|now| now.exit = Some(exit)),
+                GuardMessage::Listed {
                     sequence,
                     processes,
                 } => {
-                    progress.send_modify(|now| now.listed = (sequence, processes));
+                    progress.send_modify(|now| now.latest_list = (sequence, processes));
                 }
-                Notice::Ended(aftermath) => {
+                GuardMessage::Ended(aftermath) => {
                     last_word = Some(aftermath);
                     break;
                 }
-                Notice::Hello { .. } | Notice::Spawned { .. } | Notice::SpawnFailed { .. } => {}
+                GuardMessage::Hello { .. }
+                | GuardMessage::Spawned { .. }
+                | GuardMessage::SpawnFailed { .. } => {}
             }
         }
     };
@@ -302,8 +304,8 @@ async fn watch_guard(
         let _reaped = timeout(times::GUARD_EXIT, child.wait()).await;
     }
     if child.id().is_none() {
-        adopt::guard_is_reaped(lost.guard.pid);
-        adopt::reap_orphans();
+        orphans::guard_is_reaped(lost.guard.pid);
+        orphans::reap_orphans();
     }
     let aftermath = match last_word {
         Some(aftermath) => aftermath,
@@ -314,16 +316,16 @@ async fn watch_guard(
         if aftermath.guard_lost {
             now.exit.get_or_insert(Exit::UNKNOWN);
         }
-        now.aftermath = Some(aftermath);
+        now.tree_end = Some(aftermath);
     });
 }
 
-async fn sweep_for(lost: Lost, marker: Option<Marker>) -> Aftermath {
+async fn sweep_for(lost: LostGuard, marker: Option<Marker>) -> TreeEnd {
     let sweep = tokio::task::spawn_blocking(move || {
         let member = |marker: &Marker| sweep::find(&marker.variable, &marker.value());
         let mut report = SweepReport::default();
-        if adopt::is_on() {
-            report = adopt::end_orphans(lost, marker.as_ref(), times::GUARD_SWEEP);
+        if orphans::is_on() {
+            report = orphans::end_orphans(lost, marker.as_ref(), times::GUARD_SWEEP);
         }
         if let Some(marker) = marker {
             let marked = sweep::end(member(&marker), times::GUARD_SWEEP);
@@ -335,11 +337,11 @@ async fn sweep_for(lost: Lost, marker: Option<Marker>) -> Aftermath {
         report
     });
     let SweepReport { ended, survivors } = sweep.await.unwrap_or_default();
-    Aftermath {
+    TreeEnd {
         ended,
         survivors,
         killed: true,
         guard_lost: true,
-        ..Aftermath::default()
+        ..TreeEnd::default()
     }
 }

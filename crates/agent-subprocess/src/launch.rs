@@ -1,9 +1,9 @@
 //! Starts an agent from its description: its streams, and its process tree under a guard if one is available, otherwise in a process group.
 
 use crate::error::{Error, Kind};
-use crate::keeper::Keeper;
+use crate::guard_protocol::MAX_HOLD;
 use crate::output::Outputs;
-use crate::wire::MAX_HOLD;
+use crate::tree_handle::TreeHandle;
 use crate::writer::Input;
 use crate::{Agent, AgentCommand, Containment, StdinMode, group, guard, sweep};
 use std::ffi::{OsStr, OsString};
@@ -76,7 +76,7 @@ impl AgentCommand {
     /// Rejects a description that cannot be started, and completes it with the variable of the marker and absolute paths.
     fn check(&mut self) -> Result<(), Error> {
         if let Some(marker) = &self.marker {
-            if let Some(reason) = marker.reject() {
+            if let Some(reason) = marker.validation_error() {
                 return Err(Kind::Marker { reason }.into());
             }
             self.env
@@ -123,7 +123,7 @@ impl AgentCommand {
     }
 
     /// Starts the process tree. Returns also the descriptors that the host itself has to hold.
-    async fn launch(self, streams: Streams) -> Result<(Keeper, Vec<OwnedFd>), Error> {
+    async fn launch(self, streams: Streams) -> Result<(TreeHandle, Vec<OwnedFd>), Error> {
         let guard = match (self.containment, guard::executable()) {
             (Containment::Group, _) | (Containment::Auto, None) => None,
             (Containment::Guard, None) => return Err(Kind::NoGuard.into()),
@@ -146,7 +146,7 @@ impl AgentCommand {
         &self,
         path: &std::path::Path,
         streams: &Streams,
-    ) -> Result<Option<Keeper>, Error> {
+    ) -> Result<Option<TreeHandle>, Error> {
         use crate::guarded::{self, Failure};
         use std::os::fd::AsFd as _;
         let Streams {
@@ -173,23 +173,23 @@ impl AgentCommand {
     }
 
     #[cfg(target_os = "linux")]
-    fn spec(&self, stdin: bool) -> crate::wire::Spec {
-        use crate::wire::{Spec, Text};
+    fn spec(&self, stdin: bool) -> crate::guard_protocol::SpawnSpec {
+        use crate::guard_protocol::{OsText, SpawnSpec};
         let variable = |(name, value): (&OsString, &Option<OsString>)| {
-            (Text::new(name), value.as_ref().map(Text::new))
+            (OsText::new(name), value.as_ref().map(OsText::new))
         };
-        Spec {
-            program: Text::new(&self.program),
-            args: self.args.iter().map(Text::new).collect(),
+        SpawnSpec {
+            program: OsText::new(&self.program),
+            args: self.args.iter().map(OsText::new).collect(),
             env_clear: self.env_clear,
             env: self.env.iter().map(variable).collect(),
-            directory: Text::new(self.directory()),
+            directory: OsText::new(self.directory()),
             stdin,
-            survivors_file: self.survivors_file.as_ref().map(Text::new),
+            survivors_file: self.survivors_file.as_ref().map(OsText::new),
         }
     }
 
-    fn launch_group(self, streams: Streams) -> Result<(Keeper, Vec<OwnedFd>), Error> {
+    fn launch_group(self, streams: Streams) -> Result<(TreeHandle, Vec<OwnedFd>), Error> {
         #[cfg(target_os = "linux")]
         let mut command = self.resolved();
         #[cfg(not(target_os = "linux"))]
@@ -238,7 +238,7 @@ impl AgentCommand {
             None => std::env::var_os("PATH"),
         };
         let path = path.as_deref().map(OsStr::as_bytes);
-        let files = crate::image::files(self.program.as_bytes(), path).into_iter();
+        let files = crate::exec_image::files(self.program.as_bytes(), path).into_iter();
         files.map(|file| self.directory().join(OsString::from_vec(file)))
     }
 

@@ -66,13 +66,17 @@ pub mod ancestry;
 mod builder;
 pub mod childless;
 mod error;
+#[cfg(target_os = "linux")]
+mod exec_image;
 mod group;
 pub mod guard;
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only a guard uses the protocol")
+)]
+mod guard_protocol;
 #[cfg(target_os = "linux")]
 mod guarded;
-#[cfg(target_os = "linux")]
-mod image;
-mod keeper;
 mod launch;
 mod lines;
 mod marker;
@@ -91,17 +95,12 @@ mod sys;
     expect(dead_code, reason = "a guard needs Linux")
 )]
 mod times;
-#[cfg_attr(
-    not(target_os = "linux"),
-    expect(dead_code, reason = "only a guard uses the protocol")
-)]
-mod wire;
+mod tree_handle;
 mod writer;
 
 pub use agent::Agent;
-pub use builder::{AgentCommand, Context, StdinMode};
+pub use builder::{AgentCommand, ProcessContext, StdinMode};
 pub use error::Error;
-pub use keeper::Containment;
 pub use lines::{Line, Lines};
 pub use marker::Marker;
 pub use output::{Output, Stream};
@@ -109,4 +108,5 @@ pub use plain_file::ScratchFile;
 pub use process::{Exit, ProcessId, ProcessName, ProcessStat, Signal};
 pub use report::StopReport;
 pub use stop::{Stage, StopPolicy};
-pub use writer::{LineWriter, Stdin, Unwritten};
+pub use tree_handle::Containment;
+pub use writer::{LineWriter, Stdin, WriteError};

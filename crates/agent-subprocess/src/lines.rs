@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p1a_p14_any_chunking_gives_the_lines_of_a_naive_splitter(
+        fn p1a_p14_lines_are_independent_of_chunking(
             chunks in prop::collection::vec(
                 prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>(), Just(b'x')], 0..40), 0..40),
             max in 1_usize..60,
@@ -248,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_be_as_long_as_there_is_room() {
+    fn line_can_use_the_whole_buffer() {
         let (lines, _) = split(&[b"one\ntw".to_vec()], usize::MAX);
         assert_eq!(lines, naive(b"one\ntw", usize::MAX));
     }
 
     #[test]
-    fn a_kept_short_line_does_not_pin_its_block_and_a_long_one_is_not_copied() {
+    fn short_line_does_not_pin_its_block_and_long_line_is_not_copied() {
         let long = vec![b'x'; COPY_BELOW];
         let (lines, _) = split(
             &[[b"a\n".as_slice(), &long, b"\n\xff\xfe\n"].concat()],

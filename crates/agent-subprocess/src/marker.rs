@@ -18,7 +18,7 @@ pub struct Marker {
 
 impl Marker {
     /// Returns why the marker is invalid, if it is.
-    pub(crate) fn reject(&self) -> Option<&'static str> {
+    pub(crate) fn validation_error(&self) -> Option<&'static str> {
         match (&*self.variable, &*self.scope) {
             (variable, _) if variable.is_empty() || variable.contains('=') => {
                 Some("its variable is empty or contains `=`; choose a name such as RLM_MARKER")

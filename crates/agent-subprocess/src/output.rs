@@ -1,8 +1,8 @@
 //! Reads the output of the agent ahead, in bounded memory, until the output ends or a short time after the agent exited.
 
-use crate::keeper::Progress;
 use crate::lines::{Piece, split_off};
 use crate::times;
+use crate::tree_handle::TreeProgress;
 use crate::{Line, Lines};
 use bytes::Bytes;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
 /// The number of bytes of standard output to read ahead of the caller: some agents lose output if a pipe is full at their exit.
-const AHEAD: u32 = 4 << 20;
+const MAX_QUEUED: u32 = 4 << 20;
 /// The number of bytes of standard error to keep for a caller that reads it; further lines are left out of the stream.
 const AHEAD_STDERR: u32 = 2 << 20;
 /// The memory cost of a queued piece besides its bytes.
@@ -41,9 +41,9 @@ pub struct Output {
 
 /// The number of streams that are still read, and of those that were abandoned although a process keeps them open.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Draining {
+pub(crate) struct DrainState {
     pub(crate) open: u8,
-    pub(crate) cut: u8,
+    pub(crate) abandoned: u8,
 }
 
 /// Lines of one read, and the room that they use until the last of them is returned.
@@ -79,7 +79,7 @@ pub(crate) struct Outputs {
     current: Option<Batch>,
     rooms: [Arc<Semaphore>; 2],
     tail: Arc<Mutex<Tail>>,
-    pub(crate) draining: watch::Receiver<Draining>,
+    pub(crate) draining: watch::Receiver<DrainState>,
 }
 
 impl Outputs {
@@ -88,11 +88,14 @@ impl Outputs {
         stdout: Receiver,
         stderr: Receiver,
         max_line: usize,
-        progress: &watch::Receiver<Progress>,
+        progress: &watch::Receiver<TreeProgress>,
     ) -> Self {
         let (sender, queue) = mpsc::unbounded_channel();
-        let (draining, drained) = watch::channel(Draining { open: 2, cut: 0 });
-        let rooms = [AHEAD, AHEAD_STDERR].map(|room| Arc::new(Semaphore::new(room as usize)));
+        let (draining, drained) = watch::channel(DrainState {
+            open: 2,
+            abandoned: 0,
+        });
+        let rooms = [MAX_QUEUED, AHEAD_STDERR].map(|room| Arc::new(Semaphore::new(room as usize)));
         let tail = Arc::<Mutex<Tail>>::default();
         let draining = Arc::new(draining);
         for (stream, pipe, room) in [
@@ -113,7 +116,7 @@ impl Outputs {
                 let to_the_end = reader.run(progress).await;
                 draining.send_modify(|draining| {
                     draining.open -= 1;
-                    draining.cut += u8::from(!to_the_end);
+                    draining.abandoned += u8::from(!to_the_end);
                 });
                 if !to_the_end {
                     reader.discard().await;
@@ -173,7 +176,7 @@ struct Reader {
 
 impl Reader {
     /// Reads to the end of the stream (`true`), or until [`times::DRAIN`] after the exit of the main process (`false`).
-    async fn run(&mut self, mut progress: watch::Receiver<Progress>) -> bool {
+    async fn run(&mut self, mut progress: watch::Receiver<TreeProgress>) -> bool {
         let mut deadline = None;
         loop {
             // Check the exit and the deadline first: a leftover can write faster than this task reads.
@@ -210,12 +213,12 @@ impl Reader {
         buffer.reserve(READ);
         // If the pipe returns fewer bytes than there is room for, it is empty, so no second read is needed.
         let read = self.pipe.read_buf(buffer).await?;
-        self.note(read);
+        self.list_living(read);
         Ok(read)
     }
 
     /// Stores the last bytes of standard error.
-    fn note(&self, read: usize) {
+    fn list_living(&self, read: usize) {
         if self.stream == Stream::Stderr {
             let new = self.lines.last(read);
             let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
@@ -232,7 +235,7 @@ impl Reader {
             let Ok(read @ 1..) = self.pipe.try_read_buf(buffer) else {
                 break;
             };
-            self.note(read);
+            self.list_living(read);
             left = left.saturating_sub(read as u64);
             if !self.hand_out_read().await {
                 return false;
@@ -284,7 +287,7 @@ impl Reader {
             return true;
         }
         let limit = if self.stream == Stream::Stdout {
-            AHEAD
+            MAX_QUEUED
         } else {
             AHEAD_STDERR
         };
@@ -310,7 +313,7 @@ impl Reader {
 }
 
 /// The number of last bytes of standard error to keep: 64 KiB.
-const KEEP: usize = 64 << 10;
+const TAIL_BYTES: usize = 64 << 10;
 
 /// The end of a stream, in bounded memory.
 #[derive(Debug, Default)]
@@ -318,17 +321,17 @@ struct Tail(Vec<u8>);
 
 impl Tail {
     fn push(&mut self, bytes: &[u8]) {
-        let bytes = &bytes[bytes.len().saturating_sub(KEEP)..];
+        let bytes = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
         // Only one move for each 64 KiB.
-        if self.0.len() + bytes.len() > 2 * KEEP {
+        if self.0.len() + bytes.len() > 2 * TAIL_BYTES {
             self.0
-                .drain(..self.0.len().saturating_sub(KEEP - bytes.len()));
+                .drain(..self.0.len().saturating_sub(TAIL_BYTES - bytes.len()));
         }
         self.0.extend_from_slice(bytes);
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0[self.0.len().saturating_sub(KEEP)..]).into_owned()
+        String::from_utf8_lossy(&self.0[self.0.len().saturating_sub(TAIL_BYTES)..]).into_owned()
     }
 }
 
@@ -337,15 +340,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_the_last_bytes_are_kept_whatever_the_pieces() {
-        for piece in [1, 1000, KEEP - 1, KEEP, 3 * KEEP] {
-            let all: Vec<u8> = (0..5 * KEEP).map(|n| b'a' + (n % 23) as u8).collect();
+    fn exactly_the_last_bytes_are_kept() {
+        for piece in [1, 1000, TAIL_BYTES - 1, TAIL_BYTES, 3 * TAIL_BYTES] {
+            let all: Vec<u8> = (0..5 * TAIL_BYTES).map(|n| b'a' + (n % 23) as u8).collect();
             let mut tail = Tail::default();
             all.chunks(piece).for_each(|chunk| tail.push(chunk));
-            assert!(tail.0.len() <= 2 * KEEP);
+            assert!(tail.0.len() <= 2 * TAIL_BYTES);
             assert_eq!(
                 tail.text().as_bytes(),
-                &all[4 * KEEP..],
+                &all[4 * TAIL_BYTES..],
                 "pieces of {piece}"
             );
         }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 /// The links that are allowed in a path. The last component is never one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Links {
+pub(crate) enum SymlinkPolicy {
     /// Links in the directories above the file.
     Above,
     /// No links: the path was resolved before.
@@ -21,7 +21,7 @@ pub(crate) enum Links {
 }
 
 /// Opens a regular file; creates it with mode 0600.
-pub(crate) fn open(path: &Path, flags: OFlags, links: Links) -> io::Result<File> {
+pub(crate) fn open(path: &Path, flags: OFlags, links: SymlinkPolicy) -> io::Result<File> {
     let Some(name) = path.file_name() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -36,12 +36,12 @@ pub(crate) fn open(path: &Path, flags: OFlags, links: Links) -> io::Result<File>
 }
 
 /// Opens a directory as the base of relative paths.
-pub(crate) fn directory(path: &Path, links: Links) -> io::Result<OwnedFd> {
+pub(crate) fn directory(path: &Path, links: SymlinkPolicy) -> io::Result<OwnedFd> {
     let enter = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // Passing through a directory requires no permission to list it.
     #[cfg(target_os = "linux")]
     let enter = enter | OFlags::PATH;
-    if links == Links::Above {
+    if links == SymlinkPolicy::Above {
         return Ok(rustix::fs::open(path, enter, Mode::empty())?);
     }
     let mut directory = rustix::fs::open("/", enter, Mode::empty())?;
@@ -77,7 +77,7 @@ impl ScratchFile {
             Some(name) => above.join(name),
             None => above,
         };
-        let directory = directory(&scratch, Links::None)?;
+        let directory = directory(&scratch, SymlinkPolicy::None)?;
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!("{what}-{}-{number}.{extension}", std::process::id());
@@ -129,19 +129,24 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, top.join("fifo"), Mode::RWXU).unwrap();
         let append = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         for name in ["file", "zero", "fifo", "linked/file", "linked/new"] {
-            open(&top.join(name), append, Links::None).unwrap_err();
+            open(&top.join(name), append, SymlinkPolicy::None).unwrap_err();
         }
         for name in ["file", "zero", "fifo"] {
-            open(&top.join(name), OFlags::RDONLY, Links::Above).unwrap_err();
+            open(&top.join(name), OFlags::RDONLY, SymlinkPolicy::Above).unwrap_err();
         }
-        open(&top.join("linked/file"), OFlags::RDONLY, Links::Above).unwrap();
-        open(&other.join("new"), append, Links::None).unwrap();
+        open(
+            &top.join("linked/file"),
+            OFlags::RDONLY,
+            SymlinkPolicy::Above,
+        )
+        .unwrap();
+        open(&other.join("new"), append, SymlinkPolicy::None).unwrap();
         assert!(other.join("new").exists());
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn h2_a_report_of_survivors_is_not_written_to_a_second_name() {
+    fn h2_survivor_report_is_not_written_through_a_hard_link() {
         let dir = tempfile::tempdir().unwrap();
         let top = std::fs::canonicalize(dir.path()).unwrap();
         let (precious, report) = (top.join("precious"), top.join("survivors"));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_the_kernel_is_known_by_its_flags() {
+    fn kernel_thread_is_recognised_by_its_flags() {
         let line =
             b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 3 0 0 20 0 1 0 36 0 0 18446744073709551615";
         assert!(parse(line).expect("parses").is_kernel_thread());

@@ -17,18 +17,18 @@ pub struct StopReport {
     /// The processes that are gone and that an interrupt had reached, or that were alive when the stop began, or that were found later; at most 4096.
     pub ended: Vec<ProcessName>,
     /// The number of ended processes that `ended` doesn't name.
-    pub unlisted: u64,
+    pub unnamed: u64,
     /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
     /// The containment of the process tree: with [`Containment::Group`] unknown survivors are possible.
     pub containment: Containment,
     /// Whether standard output and standard error came to their end. If not, another process keeps them open, or the caller has not taken all lines.
-    pub drained: bool,
+    pub outputs_ended: bool,
     /// Whether there is no report of the guard. Either the guard died without one, so the host only swept by the marker; or the host did not receive
     /// it, because the runtime of the spawn has ended.
     pub guard_lost: bool,
     /// Whether the result of the process tree is unknown, so that the report names the main process only because it is possibly alive.
-    pub(crate) unheard: bool,
+    pub(crate) is_unreported: bool,
 }
 
 impl StopReport {
@@ -41,7 +41,7 @@ impl StopReport {
 impl fmt::Display for StopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left = self.survivors.len();
-        let gone = self.ended.len() as u64 + self.unlisted;
+        let gone = self.ended.len() as u64 + self.unnamed;
         write!(f, "{left} of {} left", left as u64 + gone)?;
         for (n, survivor) in self.survivors.iter().take(NAMED).enumerate() {
             write!(f, "{}{survivor}", if n == 0 { ": " } else { ", " })?;
@@ -49,7 +49,7 @@ impl fmt::Display for StopReport {
         if left > NAMED {
             write!(f, " and {} more", left - NAMED)?;
         }
-        if self.unheard {
+        if self.is_unreported {
             f.write_str(" (result unknown: the runtime that started the agent has ended or hangs)")
         } else if self.guard_lost {
             f.write_str(" (the guard was killed; swept by marker)")
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_names_survivors_and_says_what_it_does_not_know() {
+    fn report_names_survivors_and_states_unknowns() {
         let clean = StopReport {
             stage: Stage::Terminate,
             exit: Some(Exit {
@@ -81,12 +81,12 @@ mod tests {
                 signal: Some(libc::SIGTERM),
             }),
             ended: vec![process(70, "agent"), process(71, "sleep")],
-            unlisted: 0,
+            unnamed: 0,
             survivors: vec![],
             containment: Containment::Guard,
-            drained: true,
+            outputs_ended: true,
             guard_lost: false,
-            unheard: false,
+            is_unreported: false,
         };
         let left = StopReport {
             survivors: vec![process(72, "su"), process(73, "a\u{1b}[2Jb")],
@@ -98,12 +98,12 @@ mod tests {
         };
         let lost = StopReport {
             guard_lost: true,
-            unlisted: 3,
+            unnamed: 3,
             ..clean.clone()
         };
         let unheard = StopReport {
             guard_lost: true,
-            unheard: true,
+            is_unreported: true,
             ended: vec![],
             survivors: vec![process(70, "?")],
             ..clean.clone()

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// The maximum budget. A larger value means "no limit", and would overflow.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+const MAX_BUDGET: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The times of the stages of a stop. Each time is a maximum, and all are limited by the rest of one `budget`.
 ///
@@ -66,11 +66,11 @@ impl StopPolicy {
 
     /// Returns the policy with a bounded budget, which can be added to any time without overflow.
     pub(crate) fn bounded(&self) -> Self {
-        self.clone().within(self.budget.min(LONGEST))
+        self.clone().within(self.budget.min(MAX_BUDGET))
     }
 
     /// Returns a policy with the shorter of each time.
-    pub(crate) fn both(&self, other: &Self) -> Self {
+    pub(crate) fn min_of(&self, other: &Self) -> Self {
         StopPolicy {
             budget: self.budget.min(other.budget),
             interrupt: self.interrupt.min(other.interrupt),
@@ -81,31 +81,31 @@ impl StopPolicy {
 
     /// Returns the end of a stage that was to last until `until`, if this policy applies from `now` on. SIGKILL keeps its time, because a shorter
     /// policy leads to it anyway.
-    pub(crate) fn hurried(&self, stage: Stage, now: Duration, until: Duration) -> Duration {
+    pub(crate) fn within_policy(&self, stage: Stage, now: Duration, until: Duration) -> Duration {
         let time = match stage {
-            Stage::Gone => Duration::ZERO,
+            Stage::AlreadyGone => Duration::ZERO,
             Stage::Interrupt => self.interrupt,
             Stage::CloseStdin => self.close_stdin,
             Stage::Terminate => self.terminate,
             Stage::Kill => return until,
         };
-        let killed = self.budget.saturating_sub(self.reserve());
+        let killed = self.budget.saturating_sub(self.kill_reserve());
         until.min(killed).min(now + time)
     }
 
     /// Returns the part of the budget that is reserved for SIGKILL and its report.
-    pub(crate) fn reserve(&self) -> Duration {
+    pub(crate) fn kill_reserve(&self) -> Duration {
         times::KILL_RESERVE.min(self.budget / 2)
     }
 
     /// Returns the time at which a guard that has not answered is killed, so that the sweep after it also fits into the budget.
-    fn given_up(&self) -> Duration {
-        self.budget.saturating_sub(self.reserve() / 4)
+    fn guard_timeout(&self) -> Duration {
+        self.budget.saturating_sub(self.kill_reserve() / 4)
     }
 
     /// Returns how long SIGKILL is repeated before the remaining processes count as survivors; the rest of the reserve is for the report.
-    pub(crate) fn rounds(&self) -> Duration {
-        self.reserve().max(times::LEAST_KILL) / 2
+    pub(crate) fn kill_time(&self) -> Duration {
+        self.kill_reserve().max(times::LEAST_KILL) / 2
     }
 }
 
@@ -113,7 +113,7 @@ impl StopPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// No process was left to stop.
-    Gone,
+    AlreadyGone,
     /// SIGINT to the process group of the agent.
     Interrupt,
     /// The standard input of the agent was closed.
@@ -127,7 +127,7 @@ pub enum Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Stage::Gone => "already gone",
+            Stage::AlreadyGone => "already gone",
             Stage::Interrupt => "interrupted",
             Stage::CloseStdin => "ended after its input was closed",
             Stage::Terminate => "terminated",
@@ -138,7 +138,7 @@ impl fmt::Display for Stage {
 
 /// The facts that decide the next stage, besides the policy and the time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct StopFacts {
     pub(crate) stage: Stage,
     pub(crate) main_exited: bool,
     pub(crate) stdin_open: bool,
@@ -147,10 +147,10 @@ pub(crate) struct Seen {
 /// Returns the stage after `seen.stage`, and its end; both times count from the start of the stop.
 ///
 /// The gentle stages address the main process. If it is gone, the leftovers get SIGTERM immediately.
-pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: Seen) -> (Stage, Duration) {
+pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: StopFacts) -> (Stage, Duration) {
     let left = policy
         .budget
-        .saturating_sub(policy.reserve())
+        .saturating_sub(policy.kill_reserve())
         .saturating_sub(now);
     let gentle = |applies: bool, time| {
         if applies && !seen.main_exited {
@@ -171,7 +171,10 @@ pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: Seen) -> (Sta
         .into_iter()
         .filter(|(stage, time)| *stage > seen.stage && !time.min(&left).is_zero());
     later.next().map_or(
-        (Stage::Kill, policy.given_up().max(now + times::LEAST_KILL)),
+        (
+            Stage::Kill,
+            policy.guard_timeout().max(now + times::LEAST_KILL),
+        ),
         |(stage, time)| (stage, now + time.min(left)),
     )
 }
@@ -189,12 +192,12 @@ mod tests {
         late: Duration,
     ) -> Vec<(Stage, Duration)> {
         let (mut now, mut trace) = (Duration::ZERO, Vec::new());
-        let mut stage = Stage::Gone;
+        let mut stage = Stage::AlreadyGone;
         while stage != Stage::Kill {
             let (next, until) = next_stage(
                 policy,
                 now,
-                Seen {
+                StopFacts {
                     stage,
                     main_exited: exit <= now,
                     stdin_open,
@@ -213,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn l90a_l90b_stages_come_in_order_and_kill_comes_within_the_budget_less_its_reserve(
+        fn l90a_l90b_stages_run_in_order_and_kill_is_within_budget_minus_reserve(
             times in prop::array::uniform4(0_u64..10_000), exit in 0_u64..12_000, stdin_open: bool, late in 0_u64..50,
         ) {
             let [budget, interrupt, close_stdin, terminate] = times.map(Duration::from_millis);
@@ -223,7 +226,7 @@ mod tests {
             prop_assert!(trace.windows(2).all(|pair| pair[0].0 < pair[1].0));
             let (last, at) = *trace.last().expect("a stop has stages");
             prop_assert_eq!(last, Stage::Kill);
-            prop_assert!(at <= budget - policy.reserve() + late);
+            prop_assert!(at <= budget - policy.kill_reserve() + late);
             let exit = Duration::from_millis(exit);
             prop_assert!(trace.iter().all(|(stage, at)| *stage >= Stage::Terminate || *at < exit));
             prop_assert!(stdin_open || trace.iter().all(|(stage, _)| *stage != Stage::CloseStdin));
@@ -249,12 +252,12 @@ mod tests {
     fn l90b_a_guard_is_given_up_within_the_budget() {
         let killed_until = |budget| {
             let policy = StopPolicy::default().within(Duration::from_millis(budget));
-            let seen = Seen {
+            let seen = StopFacts {
                 stage: Stage::Terminate,
                 main_exited: false,
                 stdin_open: false,
             };
-            let (stage, until) = next_stage(&policy, policy.budget - policy.reserve(), seen);
+            let (stage, until) = next_stage(&policy, policy.budget - policy.kill_reserve(), seen);
             assert_eq!(stage, Stage::Kill);
             until.as_millis()
         };
@@ -262,11 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_reserve_is_kept_and_half_of_a_short_budget() {
+    fn reserve_is_one_second_or_half_of_a_short_budget() {
         let reserve = |ms| {
             StopPolicy::default()
                 .within(Duration::from_millis(ms))
-                .reserve()
+                .kill_reserve()
         };
         assert_eq!(
             [8000, 2000, 500, 0]

@@ -9,7 +9,7 @@
 #[cfg(target_os = "linux")]
 mod linux;
 
-use crate::plain_file::{self, Links};
+use crate::plain_file::{self, SymlinkPolicy};
 use crate::{ProcessId, ProcessName};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// A process with the marker, or a guard with the tag of the scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Found {
+pub struct MarkedProcess {
     /// The identity of the process.
     pub process: ProcessId,
     /// Its command name.
@@ -49,7 +49,7 @@ impl SweepReport {
     pub fn read(path: &Path) -> io::Result<SweepReport> {
         let mut report = SweepReport::default();
         let mut bytes = Vec::new();
-        match plain_file::open(path, OFlags::RDONLY, Links::Above) {
+        match plain_file::open(path, OFlags::RDONLY, SymlinkPolicy::Above) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(report),
             file => drop(file?.take(64 << 20).read_to_end(&mut bytes)?),
         }
@@ -71,7 +71,7 @@ impl SweepReport {
     pub(crate) fn append(&self, path: &Path) -> io::Result<()> {
         // The host resolved the path before, so a link in it was planted later.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-        let mut file = plain_file::open(path, flags, Links::None)?;
+        let mut file = plain_file::open(path, flags, SymlinkPolicy::None)?;
         if rustix::fs::fstat(&file)?.st_nlink > 1 {
             return Err(io::Error::other("the file has a second name (a hard link)"));
         }
@@ -104,7 +104,7 @@ pub(crate) fn check_report(path: &Path) -> io::Result<()> {
 ///
 /// # Platform
 /// Reads `/proc` of Linux; finds nothing on other systems, or if `/proc` belongs to another pid namespace.
-pub fn find(variable: &str, scope: &str) -> Vec<Found> {
+pub fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
     #[cfg(target_os = "linux")]
     return linux::find(variable, scope);
     #[cfg(not(target_os = "linux"))]
@@ -118,7 +118,7 @@ pub fn find(variable: &str, scope: &str) -> Vec<Found> {
 /// nothing or `budget` has passed. Blocks for at most about `budget`.
 ///
 /// Each process gets its signal through a pidfd, after another check of its start time and marker.
-pub fn end(found: Vec<Found>, budget: Duration) -> SweepReport {
+pub fn end(found: Vec<MarkedProcess>, budget: Duration) -> SweepReport {
     #[cfg(target_os = "linux")]
     return linux::end(found, budget);
     #[cfg(not(target_os = "linux"))]

@@ -4,7 +4,7 @@
     reason = "signal dispositions, fork, pre_exec, execve, waitid with a pid, signalfd, SO_PEERPIDFD, unnamed signals and _exit have no safe wrapper"
 )]
 
-use crate::image::Image;
+use crate::exec_image::ExecImage;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use std::ffi::CString;
@@ -181,7 +181,7 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
 ///
 /// `command` only provides the streams. This function forks. A fork of the guard is cheap because the guard is small; in a large host it would not
 /// be.
-pub(crate) fn spawn_agent(command: &mut Command, image: Image) -> io::Result<Child> {
+pub(crate) fn spawn_agent(command: &mut Command, image: ExecImage) -> io::Result<Child> {
     let image = Pointers::new(image);
     let guard = rustix::process::getpid();
     let prepare = move || {
@@ -236,7 +236,7 @@ pub(crate) fn set_filters(command: &mut Command, filters: &'static [seccompiler:
     unsafe { command.pre_exec(prepare) };
 }
 
-/// An [`Image`] with the arrays of pointers that `execve` takes, each with a null at its end.
+/// An [`ExecImage`] with the arrays of pointers that `execve` takes, each with a null at its end.
 struct Pointers {
     files: Vec<CString>,
     arguments: Vec<*const libc::c_char>,
@@ -250,7 +250,7 @@ unsafe impl Send for Pointers {}
 unsafe impl Sync for Pointers {}
 
 impl Pointers {
-    fn new(image: Image) -> Self {
+    fn new(image: ExecImage) -> Self {
         let pointers = |strings: &[CString]| {
             let pointers = strings.iter().map(|string| string.as_ptr());
             pointers.chain([std::ptr::null()]).collect()

@@ -18,7 +18,7 @@ pub(crate) const KILL_RESERVE: Duration = Duration::from_secs(1);
 pub(crate) const LEAST_KILL: Duration = Duration::from_millis(200);
 
 /// The maximum time for listing the process tree at the beginning of a stop.
-pub(crate) const NOTE: Duration = Duration::from_millis(500);
+pub(crate) const LIST_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time that a guard has to list its process tree before the host searches by itself.
 pub(crate) const LIST: Duration = Duration::from_secs(2);
 /// The time that an agent has to make room for a line of input.
@@ -27,7 +27,7 @@ pub(crate) const ROOM: Duration = Duration::from_secs(2);
 pub(crate) const DRAIN: Duration = Duration::from_millis(500);
 
 /// The maximum time for killing a guard that does not answer, and for the sweep after it.
-pub(crate) const GIVE_UP: Duration = Duration::from_secs(8);
+pub(crate) const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time that a guard has to exit after its last message.
 pub(crate) const GUARD_EXIT: Duration = Duration::from_secs(3);
 /// The maximum time for the sweep after a lost guard.
@@ -40,6 +40,6 @@ pub(crate) const ORPHAN_ROUNDS: Duration = Duration::from_secs(1);
 /// The time that the last report of a guard waits for a host that does not read.
 pub(crate) const LAST_REPORT: Duration = Duration::from_millis(200);
 /// The time after which a killed child counts as stuck (because of another user, a tracer, or the kernel). The guard then kills its descendants too.
-pub(crate) const STUCK: Duration = Duration::from_millis(20);
+pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(20);
 /// The time that all other processes of a container have after SIGTERM. A guard whose host was killed needs 1.5 seconds.
 pub(crate) const INIT_GRACE: Duration = Duration::from_secs(2);

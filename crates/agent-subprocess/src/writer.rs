@@ -91,11 +91,11 @@ impl Drop for Stdin {
 }
 
 /// The number of bytes that may wait for an agent that does not read.
-const AHEAD: usize = 32 << 20;
+const MAX_QUEUED: usize = 32 << 20;
 /// The memory cost of a waiting line besides its bytes.
 const OVERHEAD: usize = 128;
 /// The time to wait for a line to be written; the task writes longer lines in the background.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 struct Line {
@@ -106,9 +106,9 @@ struct Line {
 
 /// The reason why a line was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unwritten {
+pub enum WriteError {
     /// The agent does not read, and 32 MiB are waiting for it.
-    Full,
+    PipeFull,
     /// The agent closed its standard input or has ended.
     Closed,
 }
@@ -144,7 +144,7 @@ impl LineWriter {
     /// Panics outside of a tokio runtime.
     pub fn new(stdin: Stdin) -> Self {
         let (lines, mut queue) = mpsc::unbounded_channel::<Line>();
-        let room = Arc::new(Semaphore::new(AHEAD));
+        let room = Arc::new(Semaphore::new(MAX_QUEUED));
         let (stdin, waiting) = (Some(stdin), 0);
         let pipe = Arc::new(Mutex::new(Pipe { stdin, waiting }));
         let (closing, theirs) = (room.clone(), pipe.clone());
@@ -171,11 +171,11 @@ impl LineWriter {
     ///
     /// # Errors
     /// Fails if there is no room, or the pipe is closed.
-    pub fn push(&self, bytes: Vec<u8>) -> Result<oneshot::Receiver<()>, Unwritten> {
+    pub fn push(&self, bytes: Vec<u8>) -> Result<oneshot::Receiver<()>, WriteError> {
         let room = self.room.clone().try_acquire_many_owned(cost(&bytes));
         let room = room.map_err(|error| match error {
-            tokio::sync::TryAcquireError::Closed => Unwritten::Closed,
-            tokio::sync::TryAcquireError::NoPermits => Unwritten::Full,
+            tokio::sync::TryAcquireError::Closed => WriteError::Closed,
+            tokio::sync::TryAcquireError::NoPermits => WriteError::PipeFull,
         })?;
         self.queue(bytes, room)
     }
@@ -188,28 +188,28 @@ impl LineWriter {
     ///
     /// # Cancel safety
     /// If the future is dropped, it is unknown whether the line is in the queue.
-    pub async fn write(&self, bytes: Vec<u8>) -> Result<(), Unwritten> {
+    pub async fn write(&self, bytes: Vec<u8>) -> Result<(), WriteError> {
         let room = self.room.clone().acquire_many_owned(cost(&bytes));
         let room = timeout(times::ROOM, room)
             .await
-            .map_err(|_| Unwritten::Full)?;
-        let written = self.queue(bytes, room.map_err(|_| Unwritten::Closed)?)?;
-        match timeout(LOOK, written).await {
-            Ok(Err(_)) => Err(Unwritten::Closed),
+            .map_err(|_| WriteError::PipeFull)?;
+        let written = self.queue(bytes, room.map_err(|_| WriteError::Closed)?)?;
+        match timeout(POLL, written).await {
+            Ok(Err(_)) => Err(WriteError::Closed),
             Ok(Ok(())) | Err(_) => Ok(()),
         }
     }
 
     /// Returns whether [`push`](Self::push) would accept a line of this many bytes now.
     pub fn has_room(&self, size: usize) -> bool {
-        self.room.available_permits() >= (size + OVERHEAD).min(AHEAD)
+        self.room.available_permits() >= (size + OVERHEAD).min(MAX_QUEUED)
     }
 
     fn queue(
         &self,
         mut bytes: Vec<u8>,
         room: OwnedSemaphorePermit,
-    ) -> Result<oneshot::Receiver<()>, Unwritten> {
+    ) -> Result<oneshot::Receiver<()>, WriteError> {
         let (written, done) = oneshot::channel();
         let mut pipe = lock(&self.pipe);
         // Waiting lines go first.
@@ -227,21 +227,21 @@ impl LineWriter {
             _room: room,
             written,
         };
-        self.lines.send(line).map_err(|_| Unwritten::Closed)?;
+        self.lines.send(line).map_err(|_| WriteError::Closed)?;
         pipe.waiting += 1;
         Ok(done)
     }
 }
 
 /// Writes as much as the pipe accepts now, and returns the number of bytes.
-fn begin(stdin: &mut Stdin, bytes: &[u8]) -> Result<usize, Unwritten> {
+fn begin(stdin: &mut Stdin, bytes: &[u8]) -> Result<usize, WriteError> {
     // Only the task waits for more room, so no waker is needed.
     let mut nobody = Context::from_waker(Waker::noop());
     let mut begun = 0;
     while begun < bytes.len() {
         match Pin::new(&mut *stdin).poll_write(&mut nobody, &bytes[begun..]) {
             Poll::Ready(Ok(count)) if count > 0 => begun += count,
-            Poll::Ready(_) => return Err(Unwritten::Closed),
+            Poll::Ready(_) => return Err(WriteError::Closed),
             Poll::Pending => break,
         }
     }
@@ -250,7 +250,7 @@ fn begin(stdin: &mut Stdin, bytes: &[u8]) -> Result<usize, Unwritten> {
 
 /// Returns the room that a line needs. A line that is larger than the whole queue passes too.
 fn cost(bytes: &[u8]) -> u32 {
-    u32::try_from((bytes.len() + OVERHEAD).min(AHEAD)).unwrap_or(u32::MAX)
+    u32::try_from((bytes.len() + OVERHEAD).min(MAX_QUEUED)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -275,7 +275,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn l96b_l96c_p7_lines_come_whole_and_in_order_whoever_writes_them_and_gives_up_on_them(
+        fn l96b_l96c_p7_lines_are_written_whole_and_in_order(
             steps in prop::collection::vec((0_usize..200, 0_usize..200_000, any::<bool>(), any::<bool>()), 1..24),
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -308,7 +308,7 @@ mod tests {
                 seen.extend(rest);
                 prop_assert!(seen == expected);
                 prop_assert_eq!(lock(&writer.pipe).waiting, 0);
-                prop_assert_eq!(writer.room.available_permits(), AHEAD);
+                prop_assert_eq!(writer.room.available_permits(), MAX_QUEUED);
                 // Nothing comes after the last line.
                 drop(writer);
                 let mut behind = Vec::new();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn l96b_a_waiting_line_goes_first() {
+    async fn l96b_queued_line_is_written_first() {
         let (sender, mut receiver) = pipe::pipe().unwrap();
         let writer = LineWriter::new(Input::new(sender).writer());
         writer.write(line(0, 0)).await.unwrap();
@@ -341,30 +341,30 @@ mod tests {
 
     /// The clock is paused: it advances when nothing else can happen.
     #[tokio::test(start_paused = true)]
-    async fn p8c_a_write_that_finds_no_room_fails_after_its_timeout() {
+    async fn p8c_blocked_write_fails_after_its_timeout() {
         let (sender, _nobody_reads) = pipe::pipe().unwrap();
         let writer = LineWriter::new(Input::new(sender).writer());
         while writer.push(line(0, 8000)).is_ok() {}
         let write = writer.write(line(1, 8000));
         let written = timeout(10 * times::ROOM, write).await;
-        assert_eq!(written, Ok(Err(Unwritten::Full)));
+        assert_eq!(written, Ok(Err(WriteError::PipeFull)));
     }
 
     #[tokio::test]
-    async fn p9a_p9b_a_pipe_that_nobody_reads_is_closed_for_all_lines() {
+    async fn p9a_p9b_pipe_without_reader_is_closed_for_all_lines() {
         let (sender, receiver) = pipe::pipe().unwrap();
         let writer = LineWriter::new(Input::new(sender).writer());
         let waits = writer.push(line(0, 1000)).unwrap();
         drop(receiver);
         waits.await.unwrap_err();
         for _ in 0..3 {
-            assert_eq!(writer.push(line(1, 0)).err(), Some(Unwritten::Closed));
-            assert_eq!(writer.write(line(2, 0)).await, Err(Unwritten::Closed));
+            assert_eq!(writer.push(line(1, 0)).err(), Some(WriteError::Closed));
+            assert_eq!(writer.write(line(2, 0)).await, Err(WriteError::Closed));
         }
         let (sender, receiver) = pipe::pipe().unwrap();
         let writer = LineWriter::new(Input::new(sender).writer());
         drop(receiver);
-        assert_eq!(writer.write(line(0, 0)).await, Err(Unwritten::Closed));
-        assert_eq!(writer.push(line(1, 0)).err(), Some(Unwritten::Closed));
+        assert_eq!(writer.write(line(0, 0)).await, Err(WriteError::Closed));
+        assert_eq!(writer.push(line(1, 0)).err(), Some(WriteError::Closed));
     }
 }

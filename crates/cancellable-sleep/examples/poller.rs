@@ -58,7 +58,7 @@ pub(crate) async fn poll(gate: &SleepGate, number: usize) {
         println!("poll {number}: {why:?}");
         match why {
             Wake::Elapsed => {}
-            Wake::Kicked => delays = BACK_OFF.build(), // "poll now": begin with short waits again
+            Wake::Woken => delays = BACK_OFF.build(), // "poll now": begin with short waits again
             Wake::Shutdown => return,
         }
     }

@@ -13,18 +13,18 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use crate::seat::{Asleep, Place, Roster};
+use crate::sleeper::{SleeperId, Sleepers, Wakers};
 
 thread_local! {
     /// `Some` while this thread cancels a token whose sleepers are woken later. It collects the sleepers of the gate and of its child
     /// gates, which only the token knows.
-    static ASIDE: RefCell<Option<Vec<Asleep>>> = const { RefCell::new(None) };
+    static ASIDE: RefCell<Option<Vec<Wakers>>> = const { RefCell::new(None) };
 }
 
 /// Wakes the sleepers when the token of the gate is cancelled.
-impl task::Wake for Roster {
+impl task::Wake for Sleepers {
     fn wake(self: Arc<Self>) {
-        let mut asleep = Some(self.ring());
+        let mut asleep = Some(self.take_wakers());
         // A thread that is ending has no such list any more, and needs none.
         let _ = ASIDE.try_with(|aside| {
             if let Some(aside) = &mut *aside.borrow_mut() {
@@ -36,19 +36,19 @@ impl task::Wake for Roster {
 }
 
 /// Wakes all sleepers. Catches the panic of a waker, so that the others are woken too; the panic hook has reported it.
-pub(crate) fn wake_all(asleep: Asleep) {
+pub(crate) fn wake_all(asleep: Wakers) {
     asleep.into_iter().for_each(wake);
 }
 
-fn wake((_, waker): (Place, Waker)) {
+fn wake((_, waker): (SleeperId, Waker)) {
     let _contained = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }
 
 /// Cancels the token of a gate. The token may have other waiters, whose panics this crate must not hide. If one panics before the roster
 /// is woken, this wakes the gate's own sleepers and then passes the panic on.
-pub(crate) fn cancel(token: &CancellationToken, roster: &Roster) {
+pub(crate) fn cancel(token: &CancellationToken, roster: &Sleepers) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| token.cancel())) {
-        wake_all(roster.ring());
+        wake_all(roster.take_wakers());
         resume_unwind(panic);
     }
 }
@@ -56,14 +56,14 @@ pub(crate) fn cancel(token: &CancellationToken, roster: &Roster) {
 /// Cancels the token of a gate. The returned future, or its drop, wakes the sleepers.
 pub(crate) fn cancel_in_batches(
     token: &CancellationToken,
-    roster: &Roster,
+    roster: &Sleepers,
     batch: NonZeroUsize,
-) -> Batches {
+) -> CancelInBatches {
     let outer = ASIDE.replace(Some(Vec::new()));
     let cancelled = catch_unwind(AssertUnwindSafe(|| cancel(token, roster)));
-    let batches = Batches {
+    let batches = CancelInBatches {
         batch,
-        asleep: ASIDE
+        wakers: ASIDE
             .replace(outer)
             .unwrap_or_default()
             .into_iter()
@@ -78,17 +78,17 @@ pub(crate) fn cancel_in_batches(
     }
 }
 
-pub(crate) struct Batches {
+pub(crate) struct CancelInBatches {
     batch: NonZeroUsize,
-    asleep: Flatten<vec::IntoIter<Asleep>>,
+    wakers: Flatten<vec::IntoIter<Wakers>>,
 }
 
-impl Future for Batches {
+impl Future for CancelInBatches {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let batch = self.batch.get();
-        if self.asleep.by_ref().take(batch).map(wake).count() < batch {
+        if self.wakers.by_ref().take(batch).map(wake).count() < batch {
             return Poll::Ready(());
         }
         cx.waker().wake_by_ref();
@@ -96,8 +96,8 @@ impl Future for Batches {
     }
 }
 
-impl Drop for Batches {
+impl Drop for CancelInBatches {
     fn drop(&mut self) {
-        self.asleep.by_ref().for_each(wake);
+        self.wakers.by_ref().for_each(wake);
     }
 }

@@ -7,34 +7,34 @@ use std::{
     time::Instant,
 };
 
-use crate::seat::Seat;
+use crate::sleeper::Sleeper;
 
 /// A waker of one thread. It doesn't use `unpark`, because other code may use the thread's one permit.
 #[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
+struct ThreadWaker {
+    is_woken: Mutex<bool>,
     condvar: Condvar,
 }
 
-impl Wake for Bell {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.is_woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.condvar.notify_one();
     }
 }
 
 /// Sleeps on this thread. A deadline of `None` never elapses.
-pub(crate) fn sleep(seat: Seat, deadline: Option<Instant>) -> crate::Wake {
+pub(crate) fn sleep(seat: Sleeper, deadline: Option<Instant>) -> crate::Wake {
     let mut seat = pin!(seat);
-    let bell = Arc::new(Bell::default());
+    let bell = Arc::new(ThreadWaker::default());
     let waker = Waker::from(bell.clone());
-    let mut over = seat.as_mut().enter(&waker);
+    let mut over = seat.as_mut().register(&waker);
     loop {
         if let Some(why) = over {
             return why;
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let rung = bell.is_woken.lock().unwrap_or_else(PoisonError::into_inner);
         let rung = match left {
             Some(left) if left.is_zero() => {
                 drop(rung);
@@ -50,6 +50,6 @@ pub(crate) fn sleep(seat: Seat, deadline: Option<Instant>) -> crate::Wake {
             }
         };
         drop(rung);
-        over = seat.as_mut().stay(&waker);
+        over = seat.as_mut().keep_waiting(&waker);
     }
 }

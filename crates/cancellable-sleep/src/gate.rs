@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Sleep, Wake, batches, blocking,
-    seat::{Roster, Seat, Shared},
     sleep::Until,
-    wall::WallClock,
+    sleeper::{Shared, Sleeper, Sleepers},
+    wall_clock::WallClock,
 };
 
 /// A group of sleeps that wake together.
@@ -73,7 +73,7 @@ impl SleepGate {
     }
 
     fn build(token: CancellationToken, wall: WallClock) -> Self {
-        let roster = Arc::new(Roster::default());
+        let roster = Arc::new(Sleepers::default());
         let mut ear = Box::pin(token.clone().cancelled_owned());
         let waker = Waker::from(roster.clone());
         // Ready if the token is cancelled already. Then no sleep will wait here, and no waker is needed.
@@ -81,9 +81,9 @@ impl SleepGate {
         Self {
             shared: Arc::new(Shared {
                 token,
-                roster,
+                sleepers: roster,
                 wall,
-                _ear: ear,
+                _cancellation: ear,
             }),
         }
     }
@@ -158,19 +158,19 @@ impl SleepGate {
     /// gate and returns. Don't call it from a task, because it blocks the worker thread.
     pub fn blocking_sleep(&self, duration: Duration) -> Wake {
         let deadline = time::Instant::now().checked_add(duration);
-        blocking::sleep(Seat::new(self.shared.clone()), deadline)
+        blocking::sleep(Sleeper::new(self.shared.clone()), deadline)
     }
 
     /// Ends every present sleep and returns their number. Later sleeps are not affected.
     ///
-    /// A sleep is present from its first poll until it is ready or dropped. Each counted sleep returns [`Wake::Kicked`], even if its time
+    /// A sleep is present from its first poll until it is ready or dropped. Each counted sleep returns [`Wake::Woken`], even if its time
     /// was up at the same moment, or [`Wake::Shutdown`] if the gate is shut down before the sleep is polled again. For a gate that is
     /// shut down, this returns 0. It runs the wakers in the caller, under no lock. It catches the panic of a waker and wakes the others.
     pub fn wake_all(&self) -> usize {
         if self.is_shutdown() {
             return 0;
         }
-        let asleep = self.shared.roster.ring();
+        let asleep = self.shared.sleepers.take_wakers();
         let count = asleep.len();
         batches::wake_all(asleep);
         count
@@ -186,7 +186,7 @@ impl SleepGate {
     ///
     /// Passes on the panic of a waker that waits for the gate's token directly. Before that, it wakes the sleepers of this gate.
     pub fn shutdown(&self) {
-        batches::cancel(&self.shared.token, &self.shared.roster);
+        batches::cancel(&self.shared.token, &self.shared.sleepers);
     }
 
     /// Shuts the gate down and wakes the sleepers in batches of `batch`, so that other tasks run between the batches.
@@ -213,7 +213,7 @@ impl SleepGate {
         &self,
         batch: NonZeroUsize,
     ) -> impl Future<Output = ()> + Send + use<> {
-        batches::cancel_in_batches(&self.shared.token, &self.shared.roster, batch)
+        batches::cancel_in_batches(&self.shared.token, &self.shared.sleepers, batch)
     }
 
     /// Whether the gate was shut down.

@@ -36,7 +36,7 @@
 //!             Ok(answer) => return Some(answer),
 //!             Err(_) => match gate.sleep(delay).await {
 //!                 Wake::Elapsed => delay = (delay * 2).min(Duration::from_secs(60)),
-//!                 Wake::Kicked => delay = Duration::from_secs(1), // "try now": begin with short waits again
+//!                 Wake::Woken => delay = Duration::from_secs(1), // "try now": begin with short waits again
 //!                 Wake::Shutdown => return None,
 //!             },
 //!         }
@@ -137,13 +137,13 @@
 mod batches;
 mod blocking;
 mod gate;
-mod seat;
 mod sleep;
-mod wall;
+mod sleeper;
+mod wall_clock;
 
 pub use gate::{Interval, SleepGate};
-pub use seat::Wake;
 pub use sleep::Sleep;
+pub use sleeper::Wake;
 
 #[cfg(all(doctest, feature = "tokio-util"))]
 #[doc = include_str!("../README.md")]

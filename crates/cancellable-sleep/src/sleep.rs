@@ -12,8 +12,8 @@ use tokio::{task::coop, time::Instant};
 
 use crate::{
     Wake,
-    seat::{Seat, Shared},
-    wall::{self, WallClock},
+    sleeper::{Shared, Sleeper},
+    wall_clock::{self, WallClock},
 };
 
 pin_project! {
@@ -21,7 +21,7 @@ pin_project! {
     /// [`sleep_until`](crate::SleepGate::sleep_until) and [`sleep_until_wall`](crate::SleepGate::sleep_until_wall).
     ///
     /// The future owns a handle on the gate, so it can be spawned and stored in a structure. Polled again after it was ready, it is a new
-    /// sleep to the same deadline. After [`Wake::Kicked`] it waits for the rest of the time ("check for work, then wait for the rest").
+    /// sleep to the same deadline. After [`Wake::Woken`] it waits for the rest of the time ("check for work, then wait for the rest").
     /// After [`Wake::Elapsed`] it yields once and returns the same again. After [`Wake::Shutdown`] it returns the same at once.
     ///
     /// A sleep that is ready uses tokio's cooperative budget. So a loop that ignores the reason lets other tasks run, even if no sleep
@@ -48,7 +48,7 @@ pin_project! {
     /// let mut sleep = pin!(gate.sleep(Duration::from_millis(5)));
     /// let why = loop {
     ///     match sleep.as_mut().await {
-    ///         Wake::Kicked => continue, // check for work, then wait for the rest
+    ///         Wake::Woken => continue, // check for work, then wait for the rest
     ///         why => break why,
     ///     }
     /// };
@@ -59,7 +59,7 @@ pin_project! {
     #[must_use = "a sleep does nothing unless it is awaited"]
     pub struct Sleep {
         #[pin]
-        seat: Seat,
+        sleeper: Sleeper,
         #[pin]
         until: Until,
     }
@@ -67,7 +67,7 @@ pin_project! {
     impl PinnedDrop for Sleep {
         fn drop(this: Pin<&mut Self>) {
             if this.until.has_entered() {
-                this.seat.leave();
+                this.sleeper.unregister();
             }
         }
     }
@@ -80,9 +80,9 @@ pin_project! {
     #[project = UntilProjection]
     pub(crate) enum Until {
         /// A time that is too far away for the clock.
-        Never { entered: bool },
+        Never { is_registered: bool },
         /// A deadline without a timer: the sleep has not begun, or it began after the deadline.
-        At { deadline: Instant, entered: bool },
+        At { deadline: Instant, is_registered: bool },
         /// A timer of a sleep that has entered its seat.
         Timer {
             #[pin]
@@ -91,7 +91,7 @@ pin_project! {
         Wall {
             deadline: SystemTime,
             timer: Option<Pin<Box<tokio::time::Sleep>>>,
-            entered: bool,
+            is_registered: bool,
         },
     }
 }
@@ -99,7 +99,7 @@ pin_project! {
 impl Sleep {
     pub(crate) fn new(shared: Arc<Shared>, until: Until) -> Self {
         Self {
-            seat: Seat::new(shared),
+            sleeper: Sleeper::new(shared),
             until,
         }
     }
@@ -113,9 +113,9 @@ impl Future for Sleep {
         let begins = !this.until.has_entered();
         let over = if begins {
             this.until.as_mut().set_entered(true);
-            this.seat.as_mut().enter(cx.waker())
+            this.sleeper.as_mut().register(cx.waker())
         } else {
-            this.seat.as_mut().stay(cx.waker())
+            this.sleeper.as_mut().keep_waiting(cx.waker())
         };
         let why = match over {
             Some(why) => {
@@ -125,13 +125,13 @@ impl Future for Sleep {
                 why
             }
             None => {
-                let timed = ready!(this.until.as_mut().poll(cx, &this.seat.shared().wall));
+                let timed = ready!(this.until.as_mut().poll(cx, &this.sleeper.shared().wall));
                 if begins && !timed {
                     // Yield once, so that a loop over deadlines in the past lets other tasks run.
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                this.seat.elapse()
+                this.sleeper.elapse()
             }
         };
         this.until.set_entered(false);
@@ -142,37 +142,61 @@ impl Future for Sleep {
 impl Until {
     pub(crate) fn at(deadline: Option<Instant>) -> Self {
         let entered = false;
-        deadline.map_or(Self::Never { entered }, |deadline| Self::At {
-            deadline,
-            entered,
-        })
+        deadline.map_or(
+            Self::Never {
+                is_registered: entered,
+            },
+            |deadline| Self::At {
+                deadline,
+                is_registered: entered,
+            },
+        )
     }
 
     pub(crate) fn at_wall(deadline: SystemTime) -> Self {
         Self::Wall {
             deadline,
             timer: None,
-            entered: false,
+            is_registered: false,
         }
     }
 
     fn has_entered(&self) -> bool {
         match self {
-            Self::Never { entered } | Self::At { entered, .. } | Self::Wall { entered, .. } => {
-                *entered
+            Self::Never {
+                is_registered: entered,
             }
+            | Self::At {
+                is_registered: entered,
+                ..
+            }
+            | Self::Wall {
+                is_registered: entered,
+                ..
+            } => *entered,
             Self::Timer { .. } => true,
         }
     }
 
     fn set_entered(mut self: Pin<&mut Self>, whether: bool) {
         match self.as_mut().project() {
-            UntilProjection::Never { entered }
-            | UntilProjection::At { entered, .. }
-            | UntilProjection::Wall { entered, .. } => *entered = whether,
+            UntilProjection::Never {
+                is_registered: entered,
+            }
+            | UntilProjection::At {
+                is_registered: entered,
+                ..
+            }
+            | UntilProjection::Wall {
+                is_registered: entered,
+                ..
+            } => *entered = whether,
             UntilProjection::Timer { timer } => {
                 let (deadline, entered) = (timer.deadline(), whether);
-                self.set(Self::At { deadline, entered });
+                self.set(Self::At {
+                    deadline,
+                    is_registered: entered,
+                });
             }
         }
     }
@@ -196,7 +220,7 @@ impl Until {
                     if let Some(timer) = timer {
                         ready!(timer.as_mut().poll(cx));
                     }
-                    let Some(nap) = wall::nap(wall.now(), *deadline) else {
+                    let Some(nap) = wall_clock::next_check(wall.now(), *deadline) else {
                         return Poll::Ready(timer.is_some());
                     };
                     *timer = Some(Box::pin(self::timer(Instant::now() + nap)));

@@ -6,7 +6,7 @@
 
 use std::{env, error::Error, path::Path};
 
-use checkpoint_store::{Meta, Options, Writer, reader};
+use checkpoint_store::{Options, PhaseMeta, Writer, reader};
 use serde::{Deserialize, Serialize};
 
 /// The current state. Each save writes all of it, so it is small.
@@ -33,7 +33,7 @@ pub(crate) fn run(dir: &Path, steps: u64) -> checkpoint_store::Result<()> {
     }
     // A phase has its own file, and later saves don't change it.
     let steps = begun + steps;
-    let phase = writer.save_phase("day", &Head { steps }, Meta::default())?;
+    let phase = writer.save_phase("day", &Head { steps }, PhaseMeta::default())?;
     println!("finished phase {phase}");
 
     // A reader needs no lock. This one loads the save in the middle.

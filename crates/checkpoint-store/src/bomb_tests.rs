@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::codec::{self, Effort};
+use crate::codec::{self, CompressionEffort};
 use crate::frame::{
     DELTA, Frame, HEADER, MAX_META, MAX_RAW, META, TRUNCATE, decode, decode_header, max_raw,
     without_zeros,
 };
 use crate::raw_writer::RawWriter;
-use crate::saves::Kept;
+use crate::saves::PackedFrame;
 use crate::{Error, Options, Seq, reader, verify};
 
 /// Encodes a head.
@@ -35,7 +35,7 @@ fn payload(len: u32) -> Vec<u8> {
 
 /// Returns a frame with a right checksum that unpacks to `len` bytes.
 fn bomb(kind: u8, seq: u64, len: u32, salt: u64) -> Vec<u8> {
-    let (flags, stored) = codec::pack(payload(len), Effort::Save);
+    let (flags, stored) = codec::pack(payload(len), CompressionEffort::Save);
     assert!(
         flags != 0 && stored.len() < len as usize / 100,
         "the frame must compress 100 to 1"
@@ -103,7 +103,7 @@ fn expect_refused(dir: &Path, journal: &Path, limit: u32) {
 }
 
 #[test]
-fn d8_a_save_that_unpacks_to_more_than_a_writer_saves_is_refused_with_the_name_of_its_file() {
+fn d8_save_that_unpacks_beyond_the_limit_is_refused_with_its_file_name() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     let (journal, good) = store(&dir);
@@ -121,7 +121,7 @@ fn d8_a_save_that_unpacks_to_more_than_a_writer_saves_is_refused_with_the_name_o
 }
 
 #[test]
-fn d8_a_provenance_that_unpacks_to_more_than_a_writer_makes_is_refused_with_the_name_of_its_file() {
+fn d8_provenance_that_unpacks_beyond_the_limit_is_refused_with_its_file_name() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     let (journal, good) = store(&dir);
@@ -134,9 +134,9 @@ fn d8_a_provenance_that_unpacks_to_more_than_a_writer_makes_is_refused_with_the_
 }
 
 #[test]
-fn d8_a_writer_keeps_the_limit_of_a_save_and_a_reader_takes_all_up_to_it() {
+fn d8_writer_and_reader_share_the_limit_of_a_save() {
     let raw = payload(MAX_RAW + 1);
-    let refused = Kept::pack(DELTA, 1, 0, raw, Effort::Save).unwrap_err();
+    let refused = PackedFrame::pack(DELTA, 1, 0, raw, CompressionEffort::Save).unwrap_err();
     assert!(refused.to_string().contains("the limit is"), "{refused}");
     let bytes = bomb(DELTA, 1, MAX_RAW, 7);
     assert_eq!(decode(&bytes, 0, 7).unwrap().raw_len, MAX_RAW);

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(feature = "zstd")]
 use crate::frame::MAX_RATIO;
-use crate::frame::{Fault, ZSTD, damaged};
+use crate::frame::{FrameFault, ZSTD, damaged};
 use crate::sabotage::{self, Sabotage};
 
 /// Deepest nesting that is written. A read allows twice as much, because a typed reader counts enums and an untyped one does not.
@@ -25,7 +25,7 @@ const COMPRESS_FROM: usize = 512;
 const AT_ONCE: usize = 8 << 20;
 /// Level 7 makes a phase about 10 % smaller than the default level, at three times the cost.
 #[cfg(feature = "zstd")]
-const SEAL_LEVEL: i32 = 7;
+const PHASE_LEVEL: i32 = 7;
 
 /// Appends `value` to `out`, or returns the reason why it cannot be encoded in a form that can be read again.
 pub(crate) fn encode<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), String> {
@@ -65,15 +65,15 @@ pub(crate) fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, String>
 
 /// How hard to compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub(crate) enum CompressionEffort {
     /// A save, for which the caller waits.
     Save,
     /// The state of a phase, which stays for long.
-    Seal,
+    Phase,
 }
 
 /// Compresses a payload where that pays; returns the frame flags and the bytes to store.
-pub(crate) fn pack(raw: Vec<u8>, effort: Effort) -> (u8, Vec<u8>) {
+pub(crate) fn pack(raw: Vec<u8>, effort: CompressionEffort) -> (u8, Vec<u8>) {
     #[cfg(feature = "zstd")]
     if raw.len() > COMPRESS_FROM
         && let Some(stored) = deflate(&raw, effort)
@@ -90,15 +90,15 @@ pub(crate) fn pack(raw: Vec<u8>, effort: Effort) -> (u8, Vec<u8>) {
 /// A compression context that is reused for the next frame, because making one costs more than compressing a small frame. There is one for each
 /// process, not for each thread: a writer moves between the threads of a pool, and each thread would retain up to 1 MB.
 #[cfg(feature = "zstd")]
-struct Kept<C>(Mutex<Option<C>>);
+struct ContextPool<C>(Mutex<Option<C>>);
 
 #[cfg(feature = "zstd")]
-static PACKER: Kept<zstd::bulk::Compressor<'static>> = Kept(Mutex::new(None));
+static PACKER: ContextPool<zstd::bulk::Compressor<'static>> = ContextPool(Mutex::new(None));
 #[cfg(feature = "zstd")]
-static UNPACKER: Kept<zstd::bulk::Decompressor<'static>> = Kept(Mutex::new(None));
+static UNPACKER: ContextPool<zstd::bulk::Decompressor<'static>> = ContextPool(Mutex::new(None));
 
 #[cfg(feature = "zstd")]
-impl<C> Kept<C> {
+impl<C> ContextPool<C> {
     /// Calls `work` with the stored context, or with a new one while another thread uses the stored one.
     fn with<R>(
         &self,
@@ -118,9 +118,9 @@ impl<C> Kept<C> {
 }
 
 #[cfg(feature = "zstd")]
-fn deflate(raw: &[u8], effort: Effort) -> Option<Vec<u8>> {
-    if effort == Effort::Seal {
-        return zstd::bulk::compress(raw, SEAL_LEVEL).ok();
+fn deflate(raw: &[u8], effort: CompressionEffort) -> Option<Vec<u8>> {
+    if effort == CompressionEffort::Phase {
+        return zstd::bulk::compress(raw, PHASE_LEVEL).ok();
     }
     let make = || zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL);
     PACKER.with(make, |packer| packer.compress(raw)).ok()
@@ -132,12 +132,12 @@ pub(crate) fn unpack(
     stored: &[u8],
     raw_len: u32,
     offset: usize,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, FrameFault> {
     let raw = match flags & 0x7f {
         0 => stored.to_vec(),
         ZSTD => inflate(stored, raw_len as usize, offset)?,
         // The checksum is right, so this is a newer format and not damage.
-        found => return Err(Fault::NewerPacking { found }),
+        found => return Err(FrameFault::NewerPacking { found }),
     };
     if raw.len() == raw_len as usize {
         Ok(raw)
@@ -147,7 +147,7 @@ pub(crate) fn unpack(
 }
 
 #[cfg(feature = "zstd")]
-fn inflate(stored: &[u8], raw_len: usize, offset: usize) -> Result<Vec<u8>, Fault> {
+fn inflate(stored: &[u8], raw_len: usize, offset: usize) -> Result<Vec<u8>, FrameFault> {
     let inflated = match raw_len <= AT_ONCE {
         true => UNPACKER.with(zstd::bulk::Decompressor::new, |unpacker| {
             unpacker.decompress(stored, raw_len)
@@ -167,8 +167,8 @@ fn inflate_growing(stored: &[u8], raw_len: usize) -> io::Result<Vec<u8>> {
 }
 
 #[cfg(not(feature = "zstd"))]
-fn inflate(_: &[u8], _: usize, _: usize) -> Result<Vec<u8>, Fault> {
-    Err(Fault::NoZstd)
+fn inflate(_: &[u8], _: usize, _: usize) -> Result<Vec<u8>, FrameFault> {
+    Err(FrameFault::NoZstd)
 }
 
 #[cfg(test)]
@@ -197,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn c64a_a_newer_packing_is_no_damage_that_a_load_may_fall_back_over() {
-        let newer = Fault::NewerPacking { found: 2 };
+    fn c64a_newer_packing_is_an_error_and_no_damage() {
+        let newer = FrameFault::NewerPacking { found: 2 };
         assert_eq!(unpack(2, b"x", 1, 0), Err(newer.clone()));
         let err = crate::Error::fault("s", newer);
         assert!(err.is_unsupported_version(), "{err}");
@@ -208,8 +208,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_packed_comes_back(raw in proptest::collection::vec(0..4u8, 0..2000)) {
-            let (flags, stored) = pack(raw.clone(), Effort::Save);
+        fn packed_bytes_unpack_to_the_same(raw in proptest::collection::vec(0..4u8, 0..2000)) {
+            let (flags, stored) = pack(raw.clone(), CompressionEffort::Save);
             let len = raw.len() as u32;
             proptest::prop_assert!(stored.len() <= raw.len());
             proptest::prop_assert_eq!(unpack(flags, &stored, len, 0).unwrap(), raw);
@@ -224,7 +224,7 @@ mod tests {
         let raw: Vec<u8> = (0..10_u32 << 20)
             .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
             .collect();
-        let (flags, stored) = pack(raw.clone(), Effort::Save);
+        let (flags, stored) = pack(raw.clone(), CompressionEffort::Save);
         assert_eq!(flags, ZSTD);
         assert!(unpack(flags, &stored, 100 << 20, 0).is_err());
         let grown = inflate_growing(&stored, 100 << 20).unwrap();

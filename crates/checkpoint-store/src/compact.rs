@@ -6,17 +6,17 @@
 
 use std::path::Path;
 
-use crate::codec::Effort;
+use crate::codec::CompressionEffort;
 use crate::error::{Error, Result};
 use crate::frame::{DELTA, EVENTS, TRUNCATE};
 use crate::id::Seqs;
-use crate::saves::Kept;
+use crate::saves::PackedFrame;
 
 /// The number of newest saves to which a caller can still return after a compaction.
-pub(crate) const RECENT: u64 = 16;
+pub(crate) const KEPT_HEADS: u64 = 16;
 
 /// Returns about how many stored bytes the head of a frame takes.
-fn head_share(kept: &Kept) -> u64 {
+fn head_share(kept: &PackedFrame) -> u64 {
     let frame = &kept.frame;
     match (frame.kind, frame.raw_len) {
         (DELTA, raw @ 1..) => {
@@ -28,12 +28,12 @@ fn head_share(kept: &Kept) -> u64 {
 
 /// The bytes of the old heads, and the other bytes, in the frames of a journal.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Weight {
+pub(crate) struct JournalWeight {
     heads: u64,
     rest: u64,
 }
 
-impl Weight {
+impl JournalWeight {
     /// Returns this weight, with all current heads counted as needed.
     pub(crate) fn compacted(self) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Weight {
         }
     }
 
-    pub(crate) fn add(&mut self, kept: &Kept) {
+    pub(crate) fn add(&mut self, kept: &PackedFrame) {
         let head = head_share(kept);
         self.heads += head;
         self.rest += u64::from(kept.frame.stored_len).saturating_sub(head);
@@ -56,20 +56,20 @@ impl Weight {
 
 /// A compaction of a journal, after which the save `first` is the oldest save that still has its head.
 #[derive(Debug)]
-pub(crate) struct Compact {
+pub(crate) struct Compaction {
     first: u64,
     /// The saves up to `first` whose events are part of the state at `first`.
-    alive: Seqs,
+    live_saves: Seqs,
     /// The one of them that wrote the head of `first`.
     head_of: u64,
     /// That head, after its save was processed.
     head: Vec<u8>,
 }
 
-impl Compact {
+impl Compaction {
     /// Reads the journal's saves, oldest first, and plans the compaction.
-    pub(crate) fn survey(
-        saves: impl Iterator<Item = Result<Kept>>,
+    pub(crate) fn plan_compaction(
+        saves: impl Iterator<Item = Result<PackedFrame>>,
         first: u64,
         path: &Path,
     ) -> Result<Self> {
@@ -81,8 +81,8 @@ impl Compact {
                 _ if seq > first => break,
                 TRUNCATE => {
                     let to: u64 = kept.undo_to().map_err(|fault| Error::fault(path, fault))?;
-                    alive.keep_to(to);
-                    heads.keep_to(to);
+                    alive.truncate_after(to);
+                    heads.truncate_after(to);
                 }
                 DELTA | EVENTS => {
                     alive.push(seq);
@@ -98,14 +98,14 @@ impl Compact {
             first,
             head_of: heads.last().unwrap_or(0),
             head: Vec::new(),
-            alive,
+            live_saves: alive,
         })
     }
 
     /// Returns the compacted form of the next save.
-    pub(crate) fn next(&mut self, kept: Kept, path: &Path) -> Result<Kept> {
+    pub(crate) fn next(&mut self, kept: PackedFrame, path: &Path) -> Result<PackedFrame> {
         let frame = kept.frame;
-        let is_alive = self.alive.contains(frame.seq);
+        let is_alive = self.live_saves.contains(frame.seq);
         if frame.seq > self.first || (frame.kind == EVENTS && is_alive) {
             return Ok(kept);
         }
@@ -123,7 +123,7 @@ impl Compact {
         };
         let head_len = raw.len();
         raw.append(&mut events);
-        Kept::pack(kind, frame.seq, head_len, raw, Effort::Save)
+        PackedFrame::pack(kind, frame.seq, head_len, raw, CompressionEffort::Save)
             .map_err(|kind| Error::new(path, kind))
     }
 }
@@ -133,23 +133,23 @@ mod tests {
     use super::*;
     use crate::replay::Replay;
 
-    fn save(seq: u64, events: &[u64]) -> Kept {
+    fn save(seq: u64, events: &[u64]) -> PackedFrame {
         let mut raw = Vec::new();
         crate::codec::encode(&mut raw, &seq).unwrap();
         let head_len = raw.len();
         if !events.is_empty() {
             crate::codec::encode(&mut raw, events).unwrap();
         }
-        Kept::pack(DELTA, seq, head_len, raw, Effort::Save).unwrap()
+        PackedFrame::pack(DELTA, seq, head_len, raw, CompressionEffort::Save).unwrap()
     }
 
-    fn undo(seq: u64, to: u64) -> Kept {
+    fn undo(seq: u64, to: u64) -> PackedFrame {
         let mut raw = Vec::new();
         crate::codec::encode(&mut raw, &to).unwrap();
-        Kept::pack(TRUNCATE, seq, 0, raw, Effort::Save).unwrap()
+        PackedFrame::pack(TRUNCATE, seq, 0, raw, CompressionEffort::Save).unwrap()
     }
 
-    fn replay(frames: &[Kept]) -> Replay {
+    fn replay(frames: &[PackedFrame]) -> Replay {
         let mut replay = Replay::new(0);
         for kept in frames {
             replay.step(&kept.frame, kept.unpack().unwrap()).unwrap();
@@ -157,10 +157,10 @@ mod tests {
         replay
     }
 
-    fn compacted(frames: &[Kept], first: u64) -> Vec<Kept> {
+    fn compacted(frames: &[PackedFrame], first: u64) -> Vec<PackedFrame> {
         let path = Path::new("journal");
         let saves = frames.iter().cloned().map(Ok);
-        let mut compact = Compact::survey(saves, first, path).unwrap();
+        let mut compact = Compaction::plan_compaction(saves, first, path).unwrap();
         let frames = frames.iter().cloned();
         frames
             .map(|kept| compact.next(kept, path).unwrap())
@@ -183,7 +183,7 @@ mod tests {
             }
             let before = replay(&frames);
             let seqs = before.seqs();
-            match seqs.len().checked_sub(RECENT as usize) {
+            match seqs.len().checked_sub(KEPT_HEADS as usize) {
                 None => {}
                 Some(first) => {
                     let kept = &seqs[first..];
@@ -191,7 +191,7 @@ mod tests {
                     let after_replay = replay(&after);
                     proptest::prop_assert_eq!(after_replay.seqs(), kept);
                     for seq in kept {
-                        let until = |frames: &[Kept]| {
+                        let until = |frames: &[PackedFrame]| {
                             let end = frames.partition_point(|kept| kept.frame.seq <= *seq);
                             let state = replay(&frames[..end]).state();
                             let events = state.events.iter().flat_map(|row| row.bytes());

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 
 use rustix::io::Errno;
 
-use crate::disk::{Directory, Handle, Open, unix};
+use crate::disk::{Directory, FileHandle, OpenMode, unix};
 use crate::error::{Error, Kind, Result};
 use crate::name::FileName;
 use crate::sabotage::{self, Sabotage};
@@ -158,7 +158,7 @@ impl Dir {
 
     /// Returns whether `name` refers to the file with this identity. The link count of the file is not enough: the file may have been moved away, or
     /// a backup may have a hard link to it.
-    pub(crate) fn leads_to(&self, name: &str, id: (u64, u64)) -> Result<bool> {
+    pub(crate) fn resolves_to(&self, name: &str, id: (u64, u64)) -> Result<bool> {
         Ok(self.id_of(name)? == Some(id))
     }
 
@@ -171,11 +171,11 @@ impl Dir {
     }
 
     /// Fails if `name` does not refer to the open `file` any more.
-    pub(crate) fn confirm_named(&self, name: &str, file: &dyn Handle) -> Result<()> {
+    pub(crate) fn confirm_named(&self, name: &str, file: &dyn FileHandle) -> Result<()> {
         let stat = file
             .stat()
             .map_err(|err| self.error(name, "inspect", err))?;
-        if sabotage::is_on(Sabotage::SkipNameCheck) || self.leads_to(name, stat.id)? {
+        if sabotage::is_on(Sabotage::SkipNameCheck) || self.resolves_to(name, stat.id)? {
             Ok(())
         } else {
             Err(Error::new(self.path.join(name), Kind::Vanished))
@@ -183,7 +183,11 @@ impl Dir {
     }
 
     /// Opens a regular file; returns `None` if there is no file with that name.
-    pub(crate) fn open_file(&self, name: &str, how: Open) -> Result<Option<Box<dyn Handle>>> {
+    pub(crate) fn open_file(
+        &self,
+        name: &str,
+        how: OpenMode,
+    ) -> Result<Option<Box<dyn FileHandle>>> {
         let file = match self.disk.open(name, how) {
             Ok(file) => file,
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -213,7 +217,7 @@ impl Dir {
 
     /// Reads at most `limit` bytes from the start of a file; returns `None` if there is no such file.
     pub(crate) fn read_up_to(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
-        let Some(file) = self.open_file(name, Open::Read)? else {
+        let Some(file) = self.open_file(name, OpenMode::Read)? else {
             return Ok(None);
         };
         read_up_to(&*file, limit)
@@ -223,7 +227,7 @@ impl Dir {
 
     /// Reads a whole file; returns `None` if there is no such file.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let Some(file) = self.open_file(name, Open::Read)? else {
+        let Some(file) = self.open_file(name, OpenMode::Read)? else {
             return Ok(None);
         };
         let failed = |err| self.error(name, "read", err);
@@ -253,7 +257,7 @@ impl Dir {
         let name = FileName::Temp { epoch, random }.to_string();
         let file = self
             .disk
-            .open(&name, Open::MakeNew)
+            .open(&name, OpenMode::MakeNew)
             .map_err(|err| Error::write(self.path.join(&name), "create", err, bytes.len()))?;
         let mut temp = Temp {
             dir: self,
@@ -266,8 +270,8 @@ impl Dir {
     }
 
     /// Creates an empty file; returns `None` if the name is taken.
-    pub(crate) fn create_empty(&self, name: &str) -> Result<Option<Box<dyn Handle>>> {
-        match self.disk.open(name, Open::MakeNew) {
+    pub(crate) fn create_empty(&self, name: &str) -> Result<Option<Box<dyn FileHandle>>> {
+        match self.disk.open(name, OpenMode::MakeNew) {
             Ok(file) => Ok(Some(file)),
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(err) => Err(self.error(name, "create", err)),
@@ -306,7 +310,7 @@ fn is_link(err: &io::Error) -> bool {
 }
 
 /// Reads at most `limit` bytes from the start of a file.
-pub(crate) fn read_up_to(file: &dyn Handle, limit: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_up_to(file: &dyn FileHandle, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {
         let have = bytes.len();
@@ -332,7 +336,7 @@ pub(crate) fn read_up_to(file: &dyn Handle, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Writes all bytes, with as many calls as the disk needs.
-pub(crate) fn write_all_at(file: &dyn Handle, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+pub(crate) fn write_all_at(file: &dyn FileHandle, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, at) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -355,7 +359,7 @@ pub(crate) struct Temp<'a> {
     name: String,
     len: usize,
     /// `None` once the file has its final name.
-    file: Option<Box<dyn Handle>>,
+    file: Option<Box<dyn FileHandle>>,
 }
 
 impl Temp<'_> {
@@ -384,7 +388,7 @@ impl Temp<'_> {
     }
 
     /// Gives the file its final name in `to`, durably; returns `None` if the name is taken.
-    pub(crate) fn persist(mut self, to: &Dir, name: &str) -> Result<Option<Box<dyn Handle>>> {
+    pub(crate) fn persist(mut self, to: &Dir, name: &str) -> Result<Option<Box<dyn FileHandle>>> {
         if !self.dir.rename_new(&self.name, to, name)? {
             return Ok(None);
         }

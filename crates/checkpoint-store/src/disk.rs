@@ -18,11 +18,11 @@ use std::time::SystemTime;
 pub(crate) mod unix;
 
 /// The largest number of bytes by which a journal grows ahead of its saves.
-pub(crate) const AHEAD: u64 = 1 << 20;
+pub(crate) const MAX_PREALLOCATED: u64 = 1 << 20;
 
 /// The purpose for which a file is opened. No purpose follows a symbolic link or blocks on a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Open {
+pub enum OpenMode {
     /// An existing file, to read from.
     Read,
     /// A file to read from and write to. The call makes the file with mode 0600 if it does not exist.
@@ -57,7 +57,7 @@ pub trait Directory: Any + Debug + Send + Sync {
     fn stat(&self, name: &str) -> io::Result<Stat>;
 
     /// Opens the file `name`.
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn Handle>>;
+    fn open(&self, name: &str, how: OpenMode) -> io::Result<Box<dyn FileHandle>>;
 
     /// Renames the file `from` to `name` in `to`, a directory of the same kind, in one step; fails with `AlreadyExists` if that name is taken.
     fn rename_new(&self, from: &str, to: &dyn Directory, name: &str) -> io::Result<()>;
@@ -88,13 +88,13 @@ pub trait Directory: Any + Debug + Send + Sync {
     /// Returns the largest number of bytes by which a journal grows ahead of its saves. Zero on a file system where written zeros reserve no room
     /// because each write goes to a new place.
     fn ahead(&self) -> u64 {
-        AHEAD
+        MAX_PREALLOCATED
     }
 
     /// Returns [`ahead`](Self::ahead), or 1 MiB where that is zero. Other amounts are measured by it.
     fn stride(&self) -> u64 {
         match self.ahead() {
-            0 => AHEAD,
+            0 => MAX_PREALLOCATED,
             ahead => ahead,
         }
     }
@@ -116,7 +116,7 @@ pub trait Directory: Any + Debug + Send + Sync {
 }
 
 /// An open file. Reads and writes return the number of bytes they handled, as the system calls do.
-pub trait Handle: Debug + Send + Sync {
+pub trait FileHandle: Debug + Send + Sync {
     /// Reads into `buf` from byte `at` on; returns zero at the end of the file.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
 

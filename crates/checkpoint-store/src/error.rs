@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::frame::Fault;
+use crate::frame::FrameFault;
 
 /// A specialised result for the calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -150,7 +150,7 @@ impl Error {
     }
 
     /// Adds `rest`, the bytes that were still to be written, to the bytes that a full disk lacks.
-    pub(crate) fn with_room_for(mut self, rest: u64) -> Self {
+    pub(crate) fn with_needed_bytes(mut self, rest: u64) -> Self {
         if let Kind::Full { bytes } = &mut self.kind {
             *bytes += rest;
         }
@@ -174,12 +174,12 @@ impl Error {
     }
 
     /// Makes an error of a fault for which no older state can be used instead.
-    pub(crate) fn fault(path: impl Into<PathBuf>, fault: Fault) -> Self {
+    pub(crate) fn fault(path: impl Into<PathBuf>, fault: FrameFault) -> Self {
         let kind = match fault {
-            Fault::Damaged { offset, reason } => Kind::Corrupt {
+            FrameFault::Damaged { offset, reason } => Kind::Corrupt {
                 reason: format!("{reason} at byte {offset}"),
             },
-            Fault::TooLarge {
+            FrameFault::TooLarge {
                 offset,
                 bytes,
                 limit,
@@ -189,23 +189,23 @@ impl Error {
                      {limit} bytes; restore the file from a copy"
                 ),
             },
-            Fault::NewerContainer { found } => Kind::UnsupportedVersion {
+            FrameFault::NewerContainer { found } => Kind::UnsupportedVersion {
                 what: "container".into(),
                 found: found.into(),
                 supported: crate::frame::MAJOR.into(),
             },
-            Fault::NewerFrame { kind } => Kind::UnsupportedVersion {
+            FrameFault::NewerFrame { kind } => Kind::UnsupportedVersion {
                 what: "frame kind".into(),
                 found: kind.into(),
                 supported: crate::frame::LAST_KIND.into(),
             },
-            Fault::NewerPacking { found } => Kind::UnsupportedVersion {
+            FrameFault::NewerPacking { found } => Kind::UnsupportedVersion {
                 what: "frame packing".into(),
                 found: found.into(),
                 supported: crate::frame::ZSTD.into(),
             },
             #[cfg(not(feature = "zstd"))]
-            Fault::NoZstd => Kind::NoZstd,
+            FrameFault::NoZstd => Kind::NoZstd,
         };
         Self::new(path, kind)
     }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Each text that a person may see contains the next step.
 #[test]
-fn texts_tell_what_to_do_next() {
+fn errors_have_hints() {
     let io = |kind| Kind::Io {
         doing: "sync",
         source: io::Error::from(kind),
@@ -76,7 +76,7 @@ fn texts_tell_what_to_do_next() {
 }
 
 #[test]
-fn predicates_tell_the_cases_apart() {
+fn predicates_distinguish_the_cases() {
     let io = |kind| Error::io("/s", "write", io::Error::from(kind));
     assert!(io(io::ErrorKind::ReadOnlyFilesystem).is_read_only());
     assert!(io(io::ErrorKind::PermissionDenied).is_read_only());
@@ -85,7 +85,7 @@ fn predicates_tell_the_cases_apart() {
         !io(io::ErrorKind::NotFound).is_not_found(),
         "a file that disappeared is not a missing store"
     );
-    let fault = Error::fault("/s", Fault::NewerFrame { kind: 9 });
+    let fault = Error::fault("/s", FrameFault::NewerFrame { kind: 9 });
     assert!(fault.is_unsupported_version() && fault.path() == Path::new("/s"));
     fn sendable<T: Send + Sync + 'static>() {}
     sendable::<(

@@ -32,7 +32,7 @@ fn save(writer: &mut RawWriter, n: u64) -> crate::Result<u64> {
 
 fn newest(path: &Path) -> u64 {
     let loaded = reader::load::<Vec<u64>, u64>(path).unwrap();
-    assert!(loaded.report.is_sound(), "{}", loaded.report);
+    assert!(loaded.report.is_undamaged(), "{}", loaded.report);
     let n = loaded.head.as_ref().map_or(0, |head| head[0]);
     assert!(
         n == 0 || loaded.head == Some(head(n)),
@@ -106,6 +106,6 @@ fn a_fault_at_any_call_loses_nothing() {
 }
 
 #[test]
-fn a_fault_at_any_call_and_another_while_healing_lose_nothing() {
+fn fault_at_any_call_and_during_repair_loses_nothing() {
     with_faults(|first| first + 1 + first % 7);
 }

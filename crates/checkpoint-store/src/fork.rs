@@ -6,7 +6,7 @@ use crate::blob;
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
 use crate::id::{PhaseId, Seq};
-use crate::meta::{Meta, Parent};
+use crate::meta::{ParentSave, PhaseMeta};
 use crate::options::Options;
 use crate::raw_writer::RawWriter;
 use crate::reader;
@@ -66,6 +66,6 @@ fn begin(
     for name in blob::names(from)? {
         writer.put_blob(&name, &blob::get(from, &name)?)?;
     }
-    let parent = source.report.file.map(|id| Parent { id, seq });
-    writer.save_state(PHASE, source.state, Meta::default(), parent)
+    let parent = source.report.file.map(|id| ParentSave { id, seq });
+    writer.save_state(PHASE, source.state, PhaseMeta::default(), parent)
 }

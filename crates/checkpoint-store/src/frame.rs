@@ -43,7 +43,7 @@ pub(crate) const DELTA: u8 = 2;
 /// An undo: the state is again the one of an earlier save.
 pub(crate) const TRUNCATE: u8 = 3;
 /// The last frame of a phase file.
-pub(crate) const SEAL: u8 = 4;
+pub(crate) const END: u8 = 4;
 /// The events of a save whose head was dropped, so that nothing can return to this save.
 pub(crate) const EVENTS: u8 = 5;
 pub(crate) const LAST_KIND: u8 = EVENTS;
@@ -52,7 +52,7 @@ pub(crate) const LAST_KIND: u8 = EVENTS;
 pub(crate) fn max_raw(kind: u8) -> u32 {
     match kind {
         META => MAX_META,
-        TRUNCATE | SEAL => MAX_NUMBERS,
+        TRUNCATE | END => MAX_NUMBERS,
         _ => MAX_RAW,
     }
 }
@@ -63,7 +63,7 @@ const CRITICAL: u8 = 0x80;
 
 /// A reason why this version's reader cannot use bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum FrameFault {
     Damaged {
         offset: usize,
         reason: &'static str,
@@ -87,11 +87,11 @@ pub(crate) enum Fault {
     NoZstd,
 }
 
-pub(crate) fn damaged(offset: usize, reason: &'static str) -> Fault {
-    Fault::Damaged { offset, reason }
+pub(crate) fn damaged(offset: usize, reason: &'static str) -> FrameFault {
+    FrameFault::Damaged { offset, reason }
 }
 
-impl Fault {
+impl FrameFault {
     /// Returns this fault with an offset that is `before` bytes later in the file.
     pub(crate) fn after(self, before: usize) -> Self {
         match self {
@@ -184,7 +184,7 @@ pub(crate) fn encode_header(salt: u64) -> Vec<u8> {
 }
 
 /// Returns the salt of a file.
-pub(crate) fn decode_header(file: &[u8]) -> Result<u64, Fault> {
+pub(crate) fn decode_header(file: &[u8]) -> Result<u64, FrameFault> {
     let Some(header) = file.get(..HEADER) else {
         return Err(damaged(file.len(), "the file header is truncated"));
     };
@@ -196,7 +196,7 @@ pub(crate) fn decode_header(file: &[u8]) -> Result<u64, Fault> {
     }
     let major = u16::from_le_bytes([header[8], header[9]]);
     if major != MAJOR {
-        return Err(Fault::NewerContainer { found: major });
+        return Err(FrameFault::NewerContainer { found: major });
     }
     Ok(u64_at(header, 16))
 }
@@ -208,7 +208,7 @@ pub(crate) fn len(first: &[u8]) -> usize {
 }
 
 /// Returns the frame at `at`, or what is wrong there.
-pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, Fault> {
+pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, FrameFault> {
     let Some(header) = file.get(at..at + HEADER) else {
         return Err(damaged(at, "the frame header is truncated"));
     };
@@ -241,12 +241,12 @@ pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, Fault> 
         return Err(damaged(at, "the frame's lengths contradict each other"));
     }
     if frame.kind > LAST_KIND && frame.flags & CRITICAL != 0 {
-        return Err(Fault::NewerFrame { kind: frame.kind });
+        return Err(FrameFault::NewerFrame { kind: frame.kind });
     }
     let (bytes, limit) = (frame.raw_len, max_raw(frame.kind));
     if bytes > limit {
         let offset = at;
-        return Err(Fault::TooLarge {
+        return Err(FrameFault::TooLarge {
             offset,
             bytes,
             limit,
@@ -274,7 +274,7 @@ pub(crate) enum Tail {
 ///
 /// The writer writes and syncs one frame at a time. So a bad frame at the end is an incomplete save, and a bad frame with a valid later one means
 /// media damage.
-pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> {
+pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), FrameFault> {
     let mut frames: Vec<Frame> = Vec::new();
     let mut at = HEADER;
     while at < file.len() {
@@ -294,8 +294,8 @@ pub(crate) fn scan(file: &[u8], salt: u64) -> Result<(Vec<Frame>, Tail), Fault> 
                 frames.push(frame);
             }
             // Reserved room that no save has used yet.
-            Err(Fault::Damaged { .. }) if is_zero(&file[at..]) => break,
-            Err(Fault::Damaged { offset, reason }) => {
+            Err(FrameFault::Damaged { .. }) if is_zero(&file[at..]) => break,
+            Err(FrameFault::Damaged { offset, reason }) => {
                 let tail = if valid_later(file, at, salt, expected.unwrap_or(0)) {
                     Tail::Damaged { offset, reason }
                 } else {

@@ -44,7 +44,7 @@ fn a_frame_of_another_file_does_not_validate() {
 }
 
 #[test]
-fn zeros_after_the_last_frame_are_room_and_anything_else_there_is_a_torn_tail() {
+fn only_zeros_after_the_last_frame_are_reserved_space() {
     let mut bytes = file(1, &[b"a\0\0"]);
     let end = bytes.len();
     for len in [1, 31, 32, 4095, 9000] {
@@ -109,12 +109,12 @@ fn unknown_kinds_are_skipped_unless_they_are_critical() {
     assert_eq!(with_flags(0).unwrap().1, Tail::Clean);
     assert_eq!(
         with_flags(CRITICAL).unwrap_err(),
-        Fault::NewerFrame { kind: 9 }
+        FrameFault::NewerFrame { kind: 9 }
     );
 }
 
 #[test]
-fn a_frame_that_claims_to_unpack_to_too_much_is_damage() {
+fn frame_with_excessive_unpacked_size_is_damage() {
     for raw_len in [4_001, MAX_RAW, MAX_RAW + 1, u32::MAX] {
         let mut bytes = encode_header(1);
         Frame {
@@ -127,7 +127,7 @@ fn a_frame_that_claims_to_unpack_to_too_much_is_damage() {
 }
 
 #[test]
-fn many_large_claims_cost_bounded_work() {
+fn many_excessive_size_claims_cost_bounded_work() {
     // Each magic starts a frame that claims a large size: 4 bytes of input cost megabytes of checking.
     let mut bytes = file(1, &[b"a"]);
     let mut claim = Vec::new();
@@ -142,7 +142,7 @@ fn many_large_claims_cost_bounded_work() {
 }
 
 #[test]
-fn data_that_looks_like_long_frames_is_a_torn_tail_all_the_same() {
+fn data_that_looks_like_long_frames_is_a_torn_tail() {
     let mut bytes = file(1, &[b"a"]);
     let offset = bytes.len();
     for len in [MAX_STORED, u32::MAX] {
@@ -156,7 +156,7 @@ fn data_that_looks_like_long_frames_is_a_torn_tail_all_the_same() {
 }
 
 #[test]
-fn a_header_that_is_not_ours_says_why() {
+fn foreign_header_is_refused_with_a_reason() {
     let header = encode_header(u64::MAX - 7);
     assert_eq!(decode_header(&header), Ok(u64::MAX - 7));
     let cut = decode_header(&header[..HEADER - 1]);
@@ -178,26 +178,29 @@ fn a_header_that_is_not_ours_says_why() {
     let crc = crc32c(&newer[..28]);
     newer[28..].copy_from_slice(&crc.to_le_bytes());
     let found = MAJOR + 1;
-    assert_eq!(decode_header(&newer), Err(Fault::NewerContainer { found }));
+    assert_eq!(
+        decode_header(&newer),
+        Err(FrameFault::NewerContainer { found })
+    );
 }
 
 /// No bit flip makes one valid frame into another.
 #[test]
-fn a_bit_that_flips_in_a_frame_is_found() {
+fn bit_flip_in_a_frame_is_detected() {
     let bytes = file(1, &[b"hello"]);
     for (at, bit) in (HEADER..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
         let mut other = bytes.clone();
         other[at] ^= 1 << bit;
         let found = decode(&other, HEADER, 1);
         assert!(
-            matches!(found, Err(Fault::Damaged { offset: HEADER, .. })),
+            matches!(found, Err(FrameFault::Damaged { offset: HEADER, .. })),
             "byte {at}: {found:?}"
         );
     }
 }
 
 #[test]
-fn the_limits_of_a_frame_are_what_the_writer_may_use_and_no_more() {
+fn frame_limits_match_the_writer() {
     let decoded = |frame: Frame| {
         let mut bytes = encode_header(1);
         frame.encode(&mut bytes, 1, b"abcd");
@@ -247,11 +250,11 @@ fn the_limits_of_a_frame_are_what_the_writer_may_use_and_no_more() {
 }
 
 #[test]
-fn a_fault_is_placed_in_the_file_of_its_bytes() {
+fn damage_is_located_in_its_file() {
     assert_eq!(damaged(5, "cut").after(7), damaged(12, "cut"));
-    let newer = Fault::NewerFrame { kind: 9 };
+    let newer = FrameFault::NewerFrame { kind: 9 };
     assert_eq!(newer.clone().after(7), newer);
-    let large = |offset| Fault::TooLarge {
+    let large = |offset| FrameFault::TooLarge {
         offset,
         bytes: 9,
         limit: 8,
@@ -262,7 +265,7 @@ fn a_fault_is_placed_in_the_file_of_its_bytes() {
 proptest::proptest! {
     /// At any offset in the file.
     #[test]
-    fn a_frame_is_read_as_it_was_written(
+    fn frame_round_trips(
         before in proptest::collection::vec(proptest::num::u8::ANY, 0..80),
         payload in proptest::collection::vec(proptest::num::u8::ANY, 0..80),
         (kind, flags) in (0..=LAST_KIND, proptest::num::u8::ANY),

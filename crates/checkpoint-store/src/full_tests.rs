@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::dir::Dir;
 use crate::error::Kind;
 use crate::raw_writer::RawWriter;
-use crate::retention::Policy;
+use crate::retention::RetentionPolicy;
 use crate::test_disk::{Call, TestDisk};
-use crate::{Meta, Options};
+use crate::{Options, PhaseMeta};
 
 #[derive(Debug, Default)]
 struct Space {
@@ -57,20 +57,19 @@ fn save(writer: &mut RawWriter, n: u64) -> crate::Result<u64> {
 
 fn newest(path: &Path) -> Option<Vec<u8>> {
     let (writer, loaded) = RawWriter::open(path, Options::default()).unwrap();
-    assert!(loaded.report.is_sound(), "{}", loaded.report);
+    assert!(loaded.report.is_undamaged(), "{}", loaded.report);
     drop(writer);
     loaded.state.head
 }
 
 fn loaded_head(path: &Path) -> Option<Vec<u8>> {
     let loaded = crate::reader::load::<(u64, String), u64>(path).unwrap();
-    assert!(loaded.report.is_sound(), "{}", loaded.report);
+    assert!(loaded.report.is_undamaged(), "{}", loaded.report);
     loaded.head.map(|(n, _)| head(n))
 }
 
 #[test]
-fn c62a_c62b_c62d_saves_into_the_room_ahead_succeed_on_a_full_disk_and_the_next_says_what_it_needs()
-{
+fn c62a_c62b_c62d_saves_into_reserved_space_succeed_on_a_full_disk() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, space) = open(&path, 8 * 4096);
@@ -92,19 +91,19 @@ fn c62a_c62b_c62d_saves_into_the_room_ahead_succeed_on_a_full_disk_and_the_next_
         "the needed bytes include those of a new file with all saves"
     );
     assert!(save(&mut writer, n + 1).unwrap_err().is_full());
-    let sealed = writer.save_phase("p", head(9), Meta::default());
+    let sealed = writer.save_phase("p", head(9), PhaseMeta::default());
     assert!(sealed.unwrap_err().is_full());
 
     space.is_full.store(false, Ordering::Relaxed);
     assert_eq!(save(&mut writer, n + 1).unwrap(), n + 1);
-    assert!(writer.healed().is_some(), "the save needed a new file");
+    assert!(writer.last_repair().is_some(), "the save needed a new file");
     drop(writer);
     assert_eq!(newest(&path), Some(head(n + 1)));
 }
 
 /// If a user frees as many bytes as the error requests, no later error requests more.
 #[test]
-fn c62b_c62d_a_full_disk_is_reported_in_bytes_that_are_enough() {
+fn c62b_c62d_full_disk_error_names_sufficient_bytes() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, _) = open(&path, 0);
@@ -160,7 +159,7 @@ fn needed(err: &crate::Error) -> u64 {
 /// Two cases: neither the journal nor the save fits into the room, or only the save does not. In each case, the freed room is also tried with one
 /// byte too few.
 #[test]
-fn c62b_c62d_the_save_that_a_full_disk_failed_fits_into_the_bytes_that_it_asked_for() {
+fn c62b_c62d_failed_save_fits_into_the_bytes_of_its_error() {
     for ahead in [0, 1 << 12] {
         for (saves, room, len) in [(40, 0, 500), (40, 20_000, 500), (1, 1_200, 4_500)] {
             for lacks in [0, 1] {
@@ -189,18 +188,18 @@ fn c62b_c62d_the_save_that_a_full_disk_failed_fits_into_the_bytes_that_it_asked_
                 let seq = writer.seq();
                 let why = format!("ahead {ahead}, saves {saves}, lacks {lacks}");
                 save(&mut writer, len).unwrap_or_else(|err| panic!("{err}: {why}"));
-                assert!(writer.healed().is_some(), "the save needed a new file");
+                assert!(writer.last_repair().is_some(), "the save needed a new file");
                 drop(writer);
                 let loaded = RawWriter::open(&path, Options::default()).unwrap().1;
                 assert_eq!(loaded.seq, seq + 1);
-                assert!(loaded.report.is_sound(), "{}", loaded.report);
+                assert!(loaded.report.is_undamaged(), "{}", loaded.report);
             }
         }
     }
 }
 
 #[test]
-fn a_save_that_old_heads_wait_for_fits_into_the_bytes_that_it_asks_for() {
+fn compacting_save_fits_into_the_bytes_of_its_error() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, left) = open_with_room(&path, 1 << 12);
@@ -226,7 +225,7 @@ fn a_save_that_old_heads_wait_for_fits_into_the_bytes_that_it_asks_for() {
 }
 
 #[test]
-fn a_blob_that_comes_after_a_full_disk_fits_into_the_bytes_that_it_asks_for() {
+fn blob_after_a_full_disk_fits_into_the_bytes_of_its_error() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, left) = open_with_room(&path, 0);
@@ -245,19 +244,21 @@ fn phases(path: &Path) -> usize {
 }
 
 #[test]
-fn a_writer_that_a_full_disk_stopped_removes_what_is_not_needed() {
+fn writer_stopped_by_a_full_disk_removes_unneeded_files() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, left) = open_with_room(&path, 0);
     for n in 1..=4 {
-        writer.save_phase("p", head(n), Meta::default()).unwrap();
+        writer
+            .save_phase("p", head(n), PhaseMeta::default())
+            .unwrap();
         save(&mut writer, 10 + n).unwrap();
     }
     left.store(0, Ordering::Relaxed);
     assert!(save(&mut writer, 15).unwrap_err().is_full());
-    let policy = Policy {
+    let policy = RetentionPolicy {
         keep: 1,
-        ..Policy::default()
+        ..RetentionPolicy::default()
     };
     let removed = writer.clean(policy).unwrap();
     assert!(removed.len() >= 3, "{removed:?}");
@@ -275,7 +276,7 @@ fn a_writer_that_a_full_disk_stopped_removes_what_is_not_needed() {
 
 /// If the sync of its directory failed, it is uncertain whether a phase is on disk.
 #[test]
-fn a_phase_that_failed_and_looks_newest_makes_nothing_before_it_superfluous() {
+fn uncertain_newest_phase_keeps_earlier_files() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let fails = Arc::new(AtomicBool::new(false));
@@ -292,16 +293,18 @@ fn a_phase_that_failed_and_looks_newest_makes_nothing_before_it_superfluous() {
     };
     let dir = Dir::on(TestDisk::open(&path, 0, hook), &path).unwrap();
     let (mut writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
-    writer.save_phase("p", head(1), Meta::default()).unwrap();
+    writer
+        .save_phase("p", head(1), PhaseMeta::default())
+        .unwrap();
     save(&mut writer, 2).unwrap();
     fails.store(true, Ordering::Relaxed);
-    let sealed = writer.save_phase("p", head(3), Meta::default());
+    let sealed = writer.save_phase("p", head(3), PhaseMeta::default());
     assert!(sealed.unwrap_err().is_full());
     fails.store(false, Ordering::Relaxed);
     assert_eq!(phases(&path), 2);
-    let policy = Policy {
+    let policy = RetentionPolicy {
         keep: 0,
-        ..Policy::default()
+        ..RetentionPolicy::default()
     };
     assert_eq!(writer.clean(policy).unwrap(), []);
     save(&mut writer, 4).unwrap();
@@ -311,24 +314,24 @@ fn a_phase_that_failed_and_looks_newest_makes_nothing_before_it_superfluous() {
 
 /// A new file that does not fit does not affect the journal, whose reserved room is for this case.
 #[test]
-fn c62b_c62e_no_room_for_a_blob_or_a_phase_leaves_the_journal_its_room() {
+fn c62b_c62e_full_disk_for_blob_or_phase_keeps_reserved_journal_space() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, space) = open(&path, 8 * 4096);
     save(&mut writer, 1).unwrap();
     space.is_full.store(true, Ordering::Relaxed);
     assert!(writer.put_blob("b", b"bytes").unwrap_err().is_full());
-    let sealed = writer.save_phase("p", head(9), Meta::default());
+    let sealed = writer.save_phase("p", head(9), PhaseMeta::default());
     assert!(sealed.unwrap_err().is_full());
     assert_eq!(save(&mut writer, 2).unwrap(), 2);
-    assert!(writer.healed().is_none());
+    assert!(writer.last_repair().is_none());
     drop(writer);
     assert_eq!(newest(&path), Some(head(2)));
 }
 
 /// Where zeros reserve nothing, the state on disk is still intact.
 #[test]
-fn c62a_c62b_control_without_room_ahead_the_first_save_on_a_full_disk_fails() {
+fn c62a_c62b_control_first_save_on_a_full_disk_fails_without_reserved_space() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, space) = open(&path, 0);
@@ -341,7 +344,7 @@ fn c62a_c62b_control_without_room_ahead_the_first_save_on_a_full_disk_fails() {
 
 /// A disk with room for the saves, but not for the reserved room after them.
 #[test]
-fn room_that_cannot_be_reserved_is_left_to_others() {
+fn failed_reservation_leaves_space_to_others() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let hook = |call| match call {
@@ -352,7 +355,7 @@ fn room_that_cannot_be_reserved_is_left_to_others() {
     let (mut writer, _) = RawWriter::open_on(dir, Options::default()).unwrap();
     for n in 1..=3 {
         save(&mut writer, n).unwrap();
-        assert!(writer.healed().is_none());
+        assert!(writer.last_repair().is_none());
         let len = writer.journal.as_ref().unwrap().file.stat().unwrap().len;
         assert!(len < 700, "{len}");
     }
@@ -362,7 +365,7 @@ fn room_that_cannot_be_reserved_is_left_to_others() {
 
 /// A directory that disappears while a writer repairs after a full disk.
 #[test]
-fn x128d_a_removal_while_a_full_disk_is_made_up_for_is_tried_again() {
+fn x128d_removal_during_full_disk_repair_is_retried() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (is_full, removals) = (
@@ -393,7 +396,7 @@ fn x128d_a_removal_while_a_full_disk_is_made_up_for_is_tried_again() {
 
 /// The old journal still has room when there is no room for a new, compacted one.
 #[test]
-fn a_full_disk_that_takes_no_new_file_does_not_stop_a_save_that_would_compact() {
+fn save_due_for_compaction_works_without_space_for_a_new_file() {
     for made in 0..2 {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("s");
@@ -418,7 +421,7 @@ fn a_full_disk_that_takes_no_new_file_does_not_stop_a_save_that_would_compact() 
         let raw = noise(900, n + 1);
         let head_len = raw.len();
         assert_eq!(writer.append(raw.clone(), head_len).unwrap(), n + 1);
-        assert!(writer.healed().is_none(), "no repair was necessary");
+        assert!(writer.last_repair().is_none(), "no repair was necessary");
         drop(writer);
         assert_eq!(newest(&path), Some(raw));
     }

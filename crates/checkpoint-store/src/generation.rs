@@ -3,31 +3,31 @@
 
 use std::sync::Arc;
 
-use crate::compact::{Compact, RECENT, Weight};
+use crate::compact::{Compaction, JournalWeight, KEPT_HEADS};
 use crate::dir::{MAX_FILE, Temp};
-use crate::disk::Handle;
+use crate::disk::FileHandle;
 use crate::error::{Error, Kind, Result, within};
-use crate::image::Image;
+use crate::file_builder::Image;
 use crate::journal::Journal;
 use crate::meta::FileMeta;
 use crate::name::FileName;
 use crate::raw_writer::RawWriter;
 use crate::sabotage::{self, Sabotage};
-use crate::saves::Kept;
-use crate::saves::{Place, Saves};
+use crate::saves::PackedFrame;
+use crate::saves::{JournalLocation, Saves};
 
 /// Number of bytes to write at once.
-const PIECE: usize = 64 << 10;
+const CHUNK: usize = 64 << 10;
 
 impl RawWriter {
     /// Replaces the journal by one without old heads, once the old heads outweigh the rest.
     pub(crate) fn compact(&mut self) -> Result<()> {
         // An outstanding repair may have to wait for room, together with the save.
-        if !self.weight.is_due(self.dir.disk().stride()) || self.is_unhealed() {
+        if !self.weight.is_due(self.dir.disk().stride()) || self.is_unrepaired() {
             return Ok(());
         }
-        if let Some(first) = self.seqs.before_last(RECENT - 1) {
-            self.saving(0, |writer| match writer.replace_journal(first) {
+        if let Some(first) = self.seqs.before_last(KEPT_HEADS - 1) {
+            self.save_with_repair(0, |writer| match writer.replace_journal(first) {
                 // The new journal has no name yet, and the old one still takes saves.
                 Err(err) if matches!(err.kind(), Kind::Full { .. }) => Ok(()),
                 replaced => replaced,
@@ -40,8 +40,8 @@ impl RawWriter {
     /// Continues in a new journal that has no heads before the save `first`.
     fn replace_journal(&mut self, first: u64) -> Result<()> {
         let path = self.dir.path();
-        let mut compact = Compact::survey(self.saves.all(&self.dir), first, path)?;
-        match self.epoch.succeed(&self.dir) {
+        let mut compact = Compaction::plan_compaction(self.saves.all(&self.dir), first, path)?;
+        match self.epoch.take_next(&self.dir) {
             // The current journal may have room.
             Err(err) if err.is_full() => return Ok(()),
             taken => taken?,
@@ -49,8 +49,8 @@ impl RawWriter {
         let saves = self.saves.all(&self.dir);
         let saves = saves.map(|kept| compact.next(kept?, self.dir.path()));
         let started = self.start_journal_with(self.seq, saves, &[])?;
-        self.weight = self.adopt(started);
-        self.seqs.keep_from(first);
+        self.weight = self.use_journal(started);
+        self.seqs.truncate_before(first);
         self.confirm()?;
         self.drop_older_generations();
         Ok(())
@@ -60,12 +60,15 @@ impl RawWriter {
     pub(crate) fn start_journal(&mut self) -> Result<()> {
         let saves = self.saves.all(&self.dir);
         let started = self.start_journal_with(self.saves.last().unwrap_or(0), saves, &[])?;
-        self.adopt(started);
+        self.use_journal(started);
         Ok(())
     }
 
     /// Uses another journal from now on; returns the weight of its contents.
-    pub(crate) fn adopt(&mut self, (journal, saves, weight): (Journal, Saves, Weight)) -> Weight {
+    pub(crate) fn use_journal(
+        &mut self,
+        (journal, saves, weight): (Journal, Saves, JournalWeight),
+    ) -> JournalWeight {
         (self.journal, self.saves) = (Some(journal), saves);
         weight
     }
@@ -74,9 +77,9 @@ impl RawWriter {
     pub(crate) fn start_journal_with(
         &self,
         carried: u64,
-        all: impl Iterator<Item = Result<Kept>>,
+        all: impl Iterator<Item = Result<PackedFrame>>,
         torn: &[u8],
-    ) -> Result<(Journal, Saves, Weight)> {
+    ) -> Result<(Journal, Saves, JournalWeight)> {
         let mut provenance = FileMeta::new(&self.options, self.epoch.number, self.dir.disk());
         provenance.seq = self.base.map_or(0, |base| base.seq);
         provenance.base = self.base;
@@ -90,7 +93,7 @@ impl RawWriter {
         let mut image =
             Image::new(&provenance, provenance.seq, self.dir.disk().random()).map_err(refused)?;
         let from = image.bytes.len() as u64;
-        let (mut saves, mut weight) = (Saves::new(self.dir.disk()), Weight::default());
+        let (mut saves, mut weight) = (Saves::new(self.dir.disk()), JournalWeight::default());
         let mut temp: Option<Temp<'_>> = None;
         let mut flush = |bytes: &[u8]| match &mut temp {
             Some(temp) => temp.write(bytes),
@@ -102,15 +105,15 @@ impl RawWriter {
         let (mut end, mut all) = (0, all);
         while let Some(kept) = all.next() {
             let kept = kept?;
-            image.carry(&kept);
+            image.push_stored(&kept);
             weight.add(&kept);
             saves.push(kept);
-            if image.bytes.len() > PIECE {
+            if image.bytes.len() > CHUNK {
                 end += image.bytes.len() as u64;
                 // The error has the total number of missing bytes, so that the user makes room only once.
                 flush(&image.bytes).map_err(|err| {
                     let rest = all.by_ref().flatten().map(|kept| kept.len());
-                    err.with_room_for(rest.sum())
+                    err.with_needed_bytes(rest.sum())
                 })?;
                 image.bytes.clear();
             }
@@ -123,9 +126,9 @@ impl RawWriter {
         if saves.last().is_none() || !sabotage::is_on(Sabotage::CutWithoutSync) {
             temp.sync()?;
         }
-        let file: Arc<dyn Handle> = self.give_name(temp, &name)?.into();
+        let file: Arc<dyn FileHandle> = self.give_name(temp, &name)?.into();
         let salt = image.salt;
-        let place = Place {
+        let place = JournalLocation {
             file: file.clone(),
             name: name.clone(),
             salt,

@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 use crate::codec;
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
-use crate::frame::Fault;
+use crate::file_builder::read_journal;
+use crate::frame::FrameFault;
 use crate::id::Seq;
-use crate::image::read_journal;
-use crate::load::{Entry, Index, Want};
+use crate::load::{Entry, Index, LoadPurpose};
 use crate::options::Options;
 use crate::replay::{Replay, State};
 
@@ -29,7 +29,7 @@ pub fn history<H: DeserializeOwned>(
     mut each: impl FnMut(Seq, H),
 ) -> Result<()> {
     let dir = Dir::open(dir.as_ref())?;
-    let index = Index::read(&dir, Want::Reader(options))?;
+    let index = Index::read(&dir, LoadPurpose::Reader(options))?;
     let journals = index.entries.iter().filter(|it| it.meta.phase.is_none());
     let mut journals: Vec<&Entry> = journals.collect();
     journals.sort_by_key(|it| (it.meta.seq, Reverse(it.meta.epoch)));
@@ -64,7 +64,7 @@ fn best<'a>(dir: &Dir, generations: &[&'a Entry]) -> Result<Option<(&'a Entry, R
         };
         let replay = match read_journal(bytes, &entry.meta, u64::MAX) {
             Ok(journal) => journal.replay,
-            Err(Fault::Damaged { .. }) => continue,
+            Err(FrameFault::Damaged { .. }) => continue,
             Err(newer) => return Err(Error::fault(dir.path().join(&entry.name), newer)),
         };
         let is_whole = replay.seq >= entry.meta.carried;

@@ -106,7 +106,7 @@ impl Seqs {
     }
 
     /// Removes all numbers above `seq`.
-    pub(crate) fn keep_to(&mut self, seq: u64) {
+    pub(crate) fn truncate_after(&mut self, seq: u64) {
         self.0.retain(|row| *row.start() <= seq);
         if let Some(row) = self.0.last_mut() {
             *row = *row.start()..=seq.min(*row.end());
@@ -114,7 +114,7 @@ impl Seqs {
     }
 
     /// Removes all numbers below `seq`.
-    pub(crate) fn keep_from(&mut self, seq: u64) {
+    pub(crate) fn truncate_before(&mut self, seq: u64) {
         self.0.retain(|row| seq <= *row.end());
         if let Some(row) = self.0.first_mut() {
             *row = seq.max(*row.start())..=*row.end();
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x116e_numbers_that_follow_one_another_take_no_more_room_than_one() {
+    fn x116e_consecutive_numbers_take_the_space_of_one() {
         let seqs: Seqs = (7..1_000_000).collect();
         assert_eq!(seqs.rows(), 1);
         assert_eq!(seqs.before_last(15), Some(1_000_000 - 16));
@@ -148,17 +148,17 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn rows_hold_what_a_list_would(steps in proptest::collection::vec((0..4u8, 0..30u64), 1..60)) {
+        fn rows_match_a_list(steps in proptest::collection::vec((0..4u8, 0..30u64), 1..60)) {
             let (mut seqs, mut list, mut next) = (Seqs::default(), Vec::new(), 1);
             for (step, n) in steps {
                 match step {
                     0 => next += n % 3,
                     1 => {
-                        seqs.keep_to(next.saturating_sub(n));
+                        seqs.truncate_after(next.saturating_sub(n));
                         list.retain(|seq| *seq <= next.saturating_sub(n));
                     }
                     2 => {
-                        seqs.keep_from(n);
+                        seqs.truncate_before(n);
                         list.retain(|seq| *seq >= n);
                     }
                     _ => {}

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 
 use crate::dir::{Dir, read_up_to};
-use crate::disk::Open;
+use crate::disk::OpenMode;
 use crate::error::{Error, Kind, Result, within};
 
 /// Largest file, as stored and unpacked.
@@ -72,7 +72,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     })?;
     let dir = Dir::open(&parent)?;
     let file = dir
-        .open_file(name.ok_or_else(missing)?, Open::Read)?
+        .open_file(name.ok_or_else(missing)?, OpenMode::Read)?
         .ok_or_else(missing)?;
     let bytes = read_up_to(&*file, MAX_STORED + 1).map_err(|err| Error::io(path, "read", err))?;
     let too_large = |kind| Error::new(path, kind);

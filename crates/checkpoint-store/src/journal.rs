@@ -4,15 +4,15 @@ use std::io;
 use std::sync::Arc;
 
 use crate::dir::{Dir, MAX_FILE, write_all_at};
-use crate::disk::{AHEAD, Handle};
+use crate::disk::{FileHandle, MAX_PREALLOCATED};
 use crate::error::{Error, Result, is_full, within};
 use crate::sabotage::{self, Sabotage};
-use crate::saves::Kept;
+use crate::saves::PackedFrame;
 
 /// The reserved room ends at a multiple of this.
 const BLOCK: u64 = 512;
 /// A static that is never written takes no memory. A buffer would stay allocated for each thread that used one.
-static ZEROS: [u8; (AHEAD + BLOCK) as usize] = [0; (AHEAD + BLOCK) as usize];
+static ZEROS: [u8; (MAX_PREALLOCATED + BLOCK) as usize] = [0; (MAX_PREALLOCATED + BLOCK) as usize];
 /// Free space that a journal leaves below the largest file size: the next journal has the same saves after its own metadata, whose numbers are
 /// longer.
 const SPARE: u64 = 1 << 10;
@@ -20,7 +20,7 @@ const SPARE: u64 = 1 << 10;
 /// An open journal with room for more frames.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    pub(crate) file: Arc<dyn Handle>,
+    pub(crate) file: Arc<dyn FileHandle>,
     pub(crate) name: String,
     salt: u64,
     /// The end of the last frame.
@@ -32,7 +32,13 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn new(file: Arc<dyn Handle>, name: String, salt: u64, end: u64, dir: &Dir) -> Self {
+    pub(crate) fn new(
+        file: Arc<dyn FileHandle>,
+        name: String,
+        salt: u64,
+        end: u64,
+        dir: &Dir,
+    ) -> Self {
         let ahead = dir.disk().ahead();
         let room = end;
         Self {
@@ -48,7 +54,7 @@ impl Journal {
     /// Writes frames to disk with one write and one sync. There is one frame, except in a sabotage test.
     ///
     /// After a failure it is unknown what is on disk, so this consumes the journal: the result of a second sync of the same file proves nothing.
-    pub(crate) fn put(mut self, dir: &Dir, frames: &[Kept]) -> Result<Self> {
+    pub(crate) fn put(mut self, dir: &Dir, frames: &[PackedFrame]) -> Result<Self> {
         let mut bytes = Vec::new();
         for kept in frames {
             kept.frame.encode(&mut bytes, self.salt, &kept.stored);
@@ -98,7 +104,7 @@ impl Journal {
     }
 
     /// Refuses a frame that makes the file too large.
-    pub(crate) fn check_room(&self, dir: &Dir, kept: &Kept) -> Result<()> {
+    pub(crate) fn check_room(&self, dir: &Dir, kept: &PackedFrame) -> Result<()> {
         let end = self.end + kept.len();
         within("the journal", end as usize, (MAX_FILE - SPARE) as usize)
             .map_err(|kind| Error::new(dir.path().join(&self.name), kind))

@@ -66,15 +66,14 @@ pub mod disk;
 mod error;
 #[cfg(test)]
 mod fault_tests;
+mod file_builder;
 mod fork;
 mod frame;
 #[cfg(test)]
 mod full_tests;
 mod generation;
-mod heal;
 mod history;
 mod id;
-mod image;
 #[cfg(feature = "import")]
 pub mod import;
 mod journal;
@@ -84,8 +83,10 @@ mod lock;
 mod meta;
 mod name;
 mod options;
+mod phase;
 mod raw_writer;
 pub mod reader;
+mod repair;
 mod replay;
 mod report;
 pub mod retention;
@@ -95,7 +96,6 @@ mod sabotage;
 #[doc(hidden)]
 pub mod sabotage;
 mod saves;
-mod seal;
 mod store;
 #[cfg(test)]
 mod test_disk;
@@ -108,14 +108,14 @@ pub use fork::fork;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use fork::fork_on;
-pub use heal::Healed;
 pub use id::{PhaseId, Seq};
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use list::entry_on;
-pub use meta::{Meta, Parent, PhaseInfo};
-pub use name::reject as reject_name;
+pub use meta::{ParentSave, PhaseInfo, PhaseMeta};
+pub use name::invalid_reason as reject_name;
 pub use options::{Migrations, Options};
+pub use repair::Repaired;
 pub use report::{LoadReport, Skipped};
 pub use store::Store;
 pub use writer::{Loaded, Writer};

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
 use crate::id::Seq;
-use crate::load::Want;
+use crate::load::LoadPurpose;
 use crate::lock;
 use crate::reader::newest;
 use crate::report::LoadReport;
@@ -16,7 +16,7 @@ use crate::report::LoadReport;
 #[non_exhaustive]
 pub enum Health {
     /// The newest state is valid.
-    Sound,
+    Valid,
     /// Nothing was saved yet.
     Empty,
     /// The newest state is damaged; an older one is valid.
@@ -50,7 +50,7 @@ pub struct Entry {
 impl Entry {
     /// Returns whether there is a state from which the work can continue, and the work is not complete.
     pub fn is_resumable(&self) -> bool {
-        matches!(self.health, Health::Sound | Health::Damaged) && !self.finished
+        matches!(self.health, Health::Valid | Health::Damaged) && !self.finished
     }
 }
 
@@ -114,7 +114,7 @@ fn describe(path: PathBuf, dir: Result<Dir>) -> Result<Option<Entry>> {
             return Ok(None);
         }
         entry.locked = lock::is_held(&dir)?;
-        let loaded = newest(&dir, Want::Anything)?;
+        let loaded = newest(&dir, LoadPurpose::Anything)?;
         if let Some(used) = &loaded.report.used {
             entry.modified = dir.disk().stat(used).ok().map(|stat| stat.modified);
         }
@@ -128,7 +128,7 @@ fn describe(path: PathBuf, dir: Result<Dir>) -> Result<Option<Entry>> {
             entry.report = loaded.report;
             entry.health = match &entry.report.used {
                 None => Health::Empty,
-                Some(_) if entry.report.is_sound() => Health::Sound,
+                Some(_) if entry.report.is_undamaged() => Health::Valid,
                 Some(_) => Health::Damaged,
             };
         }

@@ -2,8 +2,8 @@
 
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
-use crate::frame::{Fault, Tail, without_zeros};
-use crate::image::{Journal, meta_end, read_journal, read_meta, read_phase};
+use crate::file_builder::{Journal, meta_end, read_journal, read_meta, read_phase};
+use crate::frame::{FrameFault, Tail, without_zeros};
 use crate::meta::{Base, FileMeta};
 use crate::name::FileName;
 use crate::options::Options;
@@ -27,14 +27,14 @@ impl Entry {
 
 /// The purpose of a load.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Want<'a> {
+pub(crate) enum LoadPurpose<'a> {
     /// Accepts every schema.
     Anything,
     Reader(&'a Options),
     Writer(&'a Options),
 }
 
-impl<'a> Want<'a> {
+impl<'a> LoadPurpose<'a> {
     fn options(self) -> Option<&'a Options> {
         match self {
             Self::Anything => None,
@@ -56,7 +56,7 @@ impl Index {
     ///
     /// # Errors
     /// Fails for a file that a newer program wrote, or that holds another schema: to continue without the file would hide newer progress.
-    pub(crate) fn read(dir: &Dir, want: Want<'_>) -> Result<Self> {
+    pub(crate) fn read(dir: &Dir, want: LoadPurpose<'_>) -> Result<Self> {
         let mut index = Self {
             options: want.options().cloned(),
             ..Self::default()
@@ -130,7 +130,7 @@ impl Index {
     }
 }
 
-fn check_schema(meta: &FileMeta, want: Want<'_>) -> Result<(), Kind> {
+fn check_schema(meta: &FileMeta, want: LoadPurpose<'_>) -> Result<(), Kind> {
     let Some(options) = want.options() else {
         return Ok(());
     };
@@ -142,7 +142,7 @@ fn check_schema(meta: &FileMeta, want: Want<'_>) -> Result<(), Kind> {
     }
     let (found, supported) = (meta.schema_version, options.schema_version);
     let may_read = match want {
-        Want::Reader(_) if meta.min_reader > 0 => supported >= meta.min_reader,
+        LoadPurpose::Reader(_) if meta.min_reader > 0 => supported >= meta.min_reader,
         _ => false,
     };
     if found > supported && !may_read {
@@ -156,9 +156,9 @@ fn check_schema(meta: &FileMeta, want: Want<'_>) -> Result<(), Kind> {
 }
 
 /// Makes a line of the report from damage, and an error from any other fault.
-fn skip(dir: &Dir, name: &str, fault: Fault) -> Result<Skipped> {
+fn skip(dir: &Dir, name: &str, fault: FrameFault) -> Result<Skipped> {
     match fault {
-        Fault::Damaged { offset, reason } => Ok(Skipped {
+        FrameFault::Damaged { offset, reason } => Ok(Skipped {
             file: name.into(),
             reason: reason.into(),
             offset: offset as u64,
@@ -216,7 +216,7 @@ pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
             Some(_) => phase(dir, &index, &entry)?,
             None => journal(dir, &index, &entry, u64::MAX)?,
         };
-        let Attempt { loaded, bad } = attempt;
+        let ReadResult { loaded, bad } = attempt;
         index.skipped.extend(bad);
         let Some(loaded) = loaded else { continue };
         if loaded.seq >= entry.meta.carried {
@@ -254,7 +254,7 @@ pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
 
 /// The result of reading one file: a state, damage, or both.
 #[derive(Debug, Default)]
-struct Attempt {
+struct ReadResult {
     loaded: Option<Loaded>,
     bad: Option<Skipped>,
 }
@@ -278,7 +278,7 @@ fn gone(name: &str) -> Skipped {
     }
 }
 
-fn phase(dir: &Dir, index: &Index, entry: &Entry) -> Result<Attempt> {
+fn phase(dir: &Dir, index: &Index, entry: &Entry) -> Result<ReadResult> {
     Ok(match phase_state(dir, index, entry)? {
         Ok(state) => {
             let base = Some(Base {
@@ -293,12 +293,12 @@ fn phase(dir: &Dir, index: &Index, entry: &Entry) -> Result<Attempt> {
                 report,
                 ..Loaded::default()
             };
-            Attempt {
+            ReadResult {
                 loaded: Some(loaded),
                 bad: None,
             }
         }
-        Err(bad) => Attempt {
+        Err(bad) => ReadResult {
             loaded: None,
             bad: Some(bad),
         },
@@ -317,9 +317,9 @@ fn report(entry: &Entry, phase: Option<crate::meta::PhaseInfo>) -> LoadReport {
 }
 
 /// Reads the state of a journal and of the phase that it continues, up to the save `until`.
-fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attempt> {
+fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<ReadResult> {
     let unusable = |reason: String| {
-        Ok(Attempt {
+        Ok(ReadResult {
             loaded: None,
             bad: Some(Skipped {
                 file: entry.name.clone(),
@@ -346,7 +346,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attemp
         }
     };
     let Some(bytes) = dir.read(&entry.name)? else {
-        return Ok(Attempt {
+        return Ok(ReadResult {
             loaded: None,
             bad: Some(gone(&entry.name)),
         });
@@ -360,7 +360,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attemp
     } = match read_journal(bytes, &entry.meta, until) {
         Ok(journal) => journal,
         Err(fault) => {
-            return Ok(Attempt {
+            return Ok(ReadResult {
                 loaded: None,
                 bad: Some(skip(dir, &entry.name, fault)?),
             });
@@ -386,7 +386,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attemp
     });
     if bad.is_some() && frames.is_empty() && entry.meta.base.is_none() {
         // Saves were lost and none is left: that differs from an empty store.
-        return Ok(Attempt { loaded: None, bad });
+        return Ok(ReadResult { loaded: None, bad });
     }
     let loaded = Loaded {
         seq: replay.seq,
@@ -396,7 +396,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<Attemp
         journal: Some((entry.clone(), bytes, frames)),
         report,
     };
-    Ok(Attempt {
+    Ok(ReadResult {
         loaded: Some(loaded),
         bad,
     })

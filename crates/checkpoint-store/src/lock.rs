@@ -11,7 +11,7 @@
 use std::time::SystemTime;
 
 use crate::dir::{Dir, write_all_at};
-use crate::disk::{Handle, Open};
+use crate::disk::{FileHandle, OpenMode};
 use crate::error::{Error, Kind, Result};
 use crate::name::FileName;
 use crate::sabotage::{self, Sabotage};
@@ -25,7 +25,7 @@ const TRIES: u32 = 20;
 /// Holds the lock. Dropping it releases the lock, and so does every end of the process. Child processes do not inherit it.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
-pub(crate) struct Lock(Box<dyn Handle>);
+pub(crate) struct Lock(Box<dyn FileHandle>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -38,7 +38,7 @@ impl Drop for Lock {
 impl Lock {
     pub(crate) fn take(dir: &Dir) -> Result<Self> {
         for _ in 0..TRIES {
-            let Some(file) = dir.open_file(NAME, Open::Make)? else {
+            let Some(file) = dir.open_file(NAME, OpenMode::Make)? else {
                 return Err(Error::new(dir.path(), Kind::Vanished));
             };
             let locked = file.try_lock(false);
@@ -70,7 +70,7 @@ impl Lock {
     /// Returns whether the lock's file is still the one at its path. A lock on a removed file protects nothing.
     pub(crate) fn is_current(&self, dir: &Dir) -> Result<bool> {
         let failed = |err| dir.error(NAME, "inspect", err);
-        match dir.open_file(NAME, Open::Read)? {
+        match dir.open_file(NAME, OpenMode::Read)? {
             Some(file) => Ok(file.stat().map_err(failed)?.id == self.0.stat().map_err(failed)?.id),
             None => Ok(false),
         }
@@ -79,7 +79,7 @@ impl Lock {
 
 /// Returns whether a writer holds the lock. To find out, it takes a shared lock for a moment.
 pub(crate) fn is_held(dir: &Dir) -> Result<bool> {
-    let Some(file) = dir.open_file(NAME, Open::Read)? else {
+    let Some(file) = dir.open_file(NAME, OpenMode::Read)? else {
         return Ok(false);
     };
     let free = file
@@ -130,7 +130,7 @@ pub(crate) struct Epoch {
     pub(crate) number: u64,
     /// The identity of the marker while it is held open.
     id: (u64, u64),
-    _marker: Box<dyn Handle>,
+    _marker: Box<dyn FileHandle>,
 }
 
 impl Epoch {
@@ -139,7 +139,7 @@ impl Epoch {
         for _ in 0..EPOCH_TRIES {
             let before = highest_epoch(dir)?.max(floor);
             if before > 0 && sabotage::is_on(Sabotage::ReuseName) {
-                let marker = dir.open_file(&marker(before), Open::Make)?;
+                let marker = dir.open_file(&marker(before), OpenMode::Make)?;
                 let vanished = || Error::new(dir.path(), Kind::Vanished);
                 return Self::of(dir, before, marker.ok_or_else(vanished)?);
             }
@@ -163,7 +163,7 @@ impl Epoch {
     }
 
     /// Takes the epoch after this one, durably. Fails if another writer took the store over.
-    pub(crate) fn succeed(&mut self, dir: &Dir) -> Result<()> {
+    pub(crate) fn take_next(&mut self, dir: &Dir) -> Result<()> {
         let own = self.number;
         let fenced = || -> Result<Error> {
             let by = highest_epoch(dir)?;
@@ -201,7 +201,7 @@ impl Epoch {
         created.inspect_err(|_| drop(dir.remove(&name))).map(Some)
     }
 
-    fn of(dir: &Dir, number: u64, marker_file: Box<dyn Handle>) -> Result<Self> {
+    fn of(dir: &Dir, number: u64, marker_file: Box<dyn FileHandle>) -> Result<Self> {
         let stat = marker_file.stat();
         let id = stat
             .map_err(|err| dir.error(&marker(number), "inspect", err))?
@@ -228,7 +228,7 @@ impl Epoch {
     }
 
     fn is_marked(&self, dir: &Dir) -> Result<bool> {
-        dir.leads_to(&marker(self.number), self.id)
+        dir.resolves_to(&marker(self.number), self.id)
     }
 }
 

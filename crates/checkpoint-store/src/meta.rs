@@ -13,7 +13,7 @@ use crate::options::Options;
 /// Metadata that the caller adds to a finished phase.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Meta {
+pub struct PhaseMeta {
     /// The commit of the working tree.
     pub git_commit: Option<String>,
     /// Whether the working tree had changes on top of that commit.
@@ -39,14 +39,14 @@ pub struct PhaseInfo {
     /// The time when it was written, by the clock of that machine. It may be in the future on another machine.
     pub created: SystemTime,
     /// The state of another store that this one was forked from.
-    pub parent: Option<Parent>,
+    pub parent: Option<ParentSave>,
     /// The metadata that the caller added.
-    pub meta: Meta,
+    pub meta: PhaseMeta,
 }
 
 /// The origin of a forked store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parent {
+pub struct ParentSave {
     /// The file from which the state was read: a finished phase, or the progress after one.
     pub id: PhaseId,
     /// The save in it.
@@ -91,9 +91,9 @@ pub(crate) struct FileMeta {
     pub(crate) min_reader: u32,
     pub(crate) writer: String,
     #[serde(default)]
-    pub(crate) parent: Option<Parent>,
+    pub(crate) parent: Option<ParentSave>,
     #[serde(default)]
-    pub(crate) meta: Meta,
+    pub(crate) meta: PhaseMeta,
 }
 
 impl FileMeta {
@@ -115,7 +115,7 @@ impl FileMeta {
             min_reader: options.min_reader_version,
             parent: None,
             writer: concat!("checkpoint-store ", env!("CARGO_PKG_VERSION")).into(),
-            meta: Meta::default(),
+            meta: PhaseMeta::default(),
         }
     }
 

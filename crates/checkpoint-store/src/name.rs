@@ -74,7 +74,7 @@ impl fmt::Display for FileName {
 /// assert!(checkpoint_store::reject_name("../plan").is_some());
 /// ```
 #[must_use]
-pub fn reject(name: &str) -> Option<&'static str> {
+pub fn invalid_reason(name: &str) -> Option<&'static str> {
     const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
     let stem = name
         .split('.')
@@ -107,19 +107,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x117c_names_that_leave_the_directory_are_refused() {
+    fn x117c_names_outside_the_directory_are_refused() {
         for bad in [
             "", "..", "../a", "a/b", "a\\b", "a\nb", ".a", "a..b", "NUL.txt", "com1", "ä",
         ] {
-            assert!(reject(bad).is_some(), "{bad:?}");
+            assert!(invalid_reason(bad).is_some(), "{bad:?}");
         }
         for good in ["plan", "prompt-1.md", "0", "com10", "a.b_c"] {
-            assert_eq!(reject(good), None, "{good:?}");
+            assert_eq!(invalid_reason(good), None, "{good:?}");
         }
     }
 
     #[test]
-    fn own_names_have_one_spelling() {
+    fn own_file_names_have_one_spelling() {
         for name in [
             FileName::Phase { seq: 7 },
             FileName::Progress {

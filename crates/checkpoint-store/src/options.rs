@@ -8,11 +8,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::codec::{self, Effort};
+use crate::codec::{self, CompressionEffort};
 use crate::error::Kind;
 use crate::frame::{DELTA, EVENTS};
 use crate::replay::{Events, State};
-use crate::saves::Kept;
+use crate::saves::PackedFrame;
 
 /// The options for opening a store.
 #[derive(Debug, Clone)]
@@ -135,7 +135,7 @@ impl Migrations {
     }
 
     /// Converts a save from one version to another.
-    pub(crate) fn save(&self, kept: Kept, from: u32, to: u32) -> Result<Kept, Kind> {
+    pub(crate) fn save(&self, kept: PackedFrame, from: u32, to: u32) -> Result<PackedFrame, Kind> {
         let frame = kept.frame;
         if !matches!(frame.kind, DELTA | EVENTS) || !self.change(from, to) {
             return Ok(kept);
@@ -146,7 +146,13 @@ impl Migrations {
         run(&self.events, &mut events, from, to)?;
         let head_len = head.len();
         head.append(&mut events);
-        Kept::pack(frame.kind, frame.seq, head_len, head, Effort::Save)
+        PackedFrame::pack(
+            frame.kind,
+            frame.seq,
+            head_len,
+            head,
+            CompressionEffort::Save,
+        )
     }
 }
 

@@ -3,25 +3,25 @@
 use std::path::Path;
 
 use crate::blob;
-use crate::codec::{self, Effort};
-use crate::compact::Weight;
+use crate::codec::{self, CompressionEffort};
+use crate::compact::JournalWeight;
 use crate::dir::{Dir, MAX_FILE, Temp};
-use crate::disk::{Handle, Open};
+use crate::disk::{FileHandle, OpenMode};
 use crate::error::{Error, Kind, Result, within};
 use crate::frame::{DELTA, TRUNCATE};
-use crate::heal::{Healed, Memory};
 use crate::id::Seqs;
 use crate::journal::Journal;
-use crate::load::{self, Entry, Index, Loaded, Want};
+use crate::load::{self, Entry, Index, LoadPurpose, Loaded};
 use crate::lock::Epoch;
 use crate::lock::Lock;
 use crate::meta::Base;
 use crate::name::{FileName, QUARANTINE};
 use crate::options::Options;
+use crate::repair::{KnownFiles, Repaired};
 use crate::replay::MAX_STATE;
-use crate::retention::{self, Item, Policy};
+use crate::retention::{self, RetainedFile, RetentionPolicy};
 use crate::sabotage::{self, Sabotage};
-use crate::saves::Kept;
+use crate::saves::PackedFrame;
 use crate::saves::Saves;
 
 /// Number of repeated repairs if files disappear again and again.
@@ -37,7 +37,7 @@ pub(crate) struct RawWriter {
     pub(crate) seq: u64,
     pub(crate) base: Option<Base>,
     /// The base's file. It stays readable after its name was removed.
-    pub(crate) base_file: Option<Box<dyn Handle>>,
+    pub(crate) base_file: Option<Box<dyn FileHandle>>,
     /// The saves after the base to which a caller can return.
     pub(crate) seqs: Seqs,
     /// All saves since the base, to be written again if a file fails.
@@ -47,18 +47,18 @@ pub(crate) struct RawWriter {
     /// An upper limit for the size of the events that a load would return.
     pub(crate) event_bytes: u64,
     /// The share of old heads in the journal.
-    pub(crate) weight: Weight,
-    condition: Condition,
-    pub(crate) memory: Memory,
-    pub(crate) healed: Option<Healed>,
+    pub(crate) weight: JournalWeight,
+    health: WriterHealth,
+    pub(crate) memory: KnownFiles,
+    pub(crate) last_repair: Option<Repaired>,
 }
 
 /// Whether saves can succeed.
 #[derive(Debug)]
-enum Condition {
+enum WriterHealth {
     Sound,
     /// There was no room to write everything to a new file; the next save tries that first.
-    Unhealed(Error),
+    Unrepaired(Error),
     Failed(String),
     Fenced {
         by: u64,
@@ -78,12 +78,12 @@ impl RawWriter {
     pub(crate) fn open_on(dir: Dir, options: Options) -> Result<(Self, Loaded)> {
         let lock = Lock::take(&dir)?;
         // This fails for a store that this program cannot read, and leaves the store unchanged.
-        let before = Index::read(&dir, Want::Writer(&options))?;
+        let before = Index::read(&dir, LoadPurpose::Writer(&options))?;
         let epoch = Epoch::take(&dir, before.highest_epoch())?;
         // From here on an older writer acknowledges nothing more, so the scan sees all its saves.
         let index = match sabotage::is_on(Sabotage::ScanBeforeCreate) {
             true => before,
-            false => Index::read(&dir, Want::Writer(&options))?,
+            false => Index::read(&dir, LoadPurpose::Writer(&options))?,
         };
         let entries = index.entries.clone();
         let mut loaded = load::newest(&dir, index)?;
@@ -98,14 +98,14 @@ impl RawWriter {
             saves: Saves::new(dir.disk()),
             journal: None,
             event_bytes: loaded.state.event_bytes(),
-            weight: Weight::default(),
-            condition: Condition::Sound,
-            memory: Memory::default(),
-            healed: None,
+            weight: JournalWeight::default(),
+            health: WriterHealth::Sound,
+            memory: KnownFiles::default(),
+            last_repair: None,
             dir,
         };
         if let Some(base) = writer.base {
-            let file = writer.dir.open_file(&base.file_name(), Open::Read)?;
+            let file = writer.dir.open_file(&base.file_name(), OpenMode::Read)?;
             // Without the base, the next phase would lack the older events.
             let vanished = || Error::new(writer.dir.path(), Kind::Vanished);
             writer.base_file = Some(file.ok_or_else(vanished)?);
@@ -118,7 +118,7 @@ impl RawWriter {
             let kept = frames.iter().map(|&frame| {
                 let stored = frame.stored(bytes).to_vec();
                 let migrations = &writer.options.migrations;
-                let kept = migrations.save(Kept { frame, stored }, from, to);
+                let kept = migrations.save(PackedFrame { frame, stored }, from, to);
                 kept.map_err(|kind| Error::new(writer.dir.path(), kind))
             });
             let end = frames.last().map_or(0, |frame| frame.end());
@@ -127,15 +127,15 @@ impl RawWriter {
                 false => &[],
             };
             let started = writer.start_journal_with(loaded.seq, kept, torn)?;
-            writer.weight = writer.adopt(started);
+            writer.weight = writer.use_journal(started);
         }
-        writer.tidy(&mut loaded, &entries)?;
-        writer.memory = Memory::of(&writer.dir)?;
+        writer.remove_unneeded(&mut loaded, &entries)?;
+        writer.memory = KnownFiles::of(&writer.dir)?;
         Ok((writer, loaded))
     }
 
     /// Removes or sets aside the files that the loaded state does not need. No removed file has the only copy of anything.
-    fn tidy(&self, loaded: &mut Loaded, entries: &[Entry]) -> Result<()> {
+    fn remove_unneeded(&self, loaded: &mut Loaded, entries: &[Entry]) -> Result<()> {
         for skipped in &loaded.report.skipped {
             let aside = self.dir.sub(QUARANTINE, true)?;
             let name = format!("{}.{:08x}", skipped.file, self.epoch.number);
@@ -152,7 +152,7 @@ impl RawWriter {
         // The journal that was copied stays as the good generation before this one. Everything in still older journals is in both of these.
         if let Some((used, ..)) = &loaded.journal
             && self.journal.is_some()
-            && loaded.report.is_sound()
+            && loaded.report.is_undamaged()
         {
             for old in entries {
                 if old.meta.phase.is_none()
@@ -178,18 +178,18 @@ impl RawWriter {
         self.seq
     }
 
-    pub(crate) fn healed(&self) -> Option<&Healed> {
-        self.healed.as_ref()
+    pub(crate) fn last_repair(&self) -> Option<&Repaired> {
+        self.last_repair.as_ref()
     }
 
     /// Fails if no later save can ever succeed.
     fn check_usable(&self) -> Result<()> {
-        let kind = match &self.condition {
-            Condition::Sound | Condition::Unhealed(_) => return Ok(()),
-            Condition::Failed(first) => Kind::Poisoned {
+        let kind = match &self.health {
+            WriterHealth::Sound | WriterHealth::Unrepaired(_) => return Ok(()),
+            WriterHealth::Failed(first) => Kind::Poisoned {
                 first: first.clone(),
             },
-            Condition::Fenced { by } => Kind::Fenced {
+            WriterHealth::Fenced { by } => Kind::Fenced {
                 own: self.epoch.number,
                 by: *by,
             },
@@ -197,30 +197,30 @@ impl RawWriter {
         Err(Error::new(self.dir.path(), kind))
     }
 
-    pub(crate) fn is_unhealed(&self) -> bool {
-        matches!(self.condition, Condition::Unhealed(_))
+    pub(crate) fn is_unrepaired(&self) -> bool {
+        matches!(self.health, WriterHealth::Unrepaired(_))
     }
 
     /// Fails if no save can succeed. Otherwise, repairs the store if an earlier repair is still to do; `len` is the size of the save that follows.
-    pub(crate) fn ready(&mut self, len: u64) -> Result<()> {
+    pub(crate) fn prepare_save(&mut self, len: u64) -> Result<()> {
         self.check_usable()?;
-        match std::mem::replace(&mut self.condition, Condition::Sound) {
-            Condition::Unhealed(first) => self.again(first, len, |_| Ok(())),
+        match std::mem::replace(&mut self.health, WriterHealth::Sound) {
+            WriterHealth::Unrepaired(first) => self.repair_and_retry(first, len, |_| Ok(())),
             _ => Ok(()),
         }
     }
 
     /// Runs a save of `len` bytes (0 if the size is unknown). If the files fail, writes everything to new files and runs the save once more.
-    pub(crate) fn saving<T>(
+    pub(crate) fn save_with_repair<T>(
         &mut self,
         len: u64,
         mut save: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        self.ready(len)?;
+        self.prepare_save(len)?;
         match save(self) {
             Err(first) if self.is_untouched_by(&first) => Err(first),
             Err(first) if first.is_about_files() || first.is_about_removal() => {
-                self.again(first, len, save)
+                self.repair_and_retry(first, len, save)
             }
             Err(err) => Err(self.fence(err)),
             result => result,
@@ -228,7 +228,7 @@ impl RawWriter {
     }
 
     /// Writes everything to new files after a failure, and then runs the save.
-    fn again<T>(
+    fn repair_and_retry<T>(
         &mut self,
         first: Error,
         len: u64,
@@ -236,7 +236,7 @@ impl RawWriter {
     ) -> Result<T> {
         let mut tries = 0..REMOVALS;
         loop {
-            let healed = self.heal(&first);
+            let healed = self.repair(&first);
             let is_healed = healed.is_ok();
             match healed.and_then(|()| save(self)) {
                 // A program that removes a directory does it file by file, and may not have finished.
@@ -247,7 +247,7 @@ impl RawWriter {
                 Err(then) if then.is_full() => {
                     // The next try writes everything to a new file again, and then the save.
                     let rest = if is_healed { self.saves.len() } else { len };
-                    return Err(self.give_up(first, then.with_room_for(rest)));
+                    return Err(self.give_up(first, then.with_needed_bytes(rest)));
                 }
                 Err(then) if !is_healed || then.is_about_files() || then.is_fenced() => {
                     return Err(self.give_up(first, then));
@@ -266,7 +266,7 @@ impl RawWriter {
     /// Makes the writer fenced for ever if a newer writer took the store over.
     fn fence(&mut self, err: Error) -> Error {
         if let Kind::Fenced { by, .. } = err.kind() {
-            self.condition = Condition::Fenced { by: *by };
+            self.health = WriterHealth::Fenced { by: *by };
         }
         err
     }
@@ -278,10 +278,10 @@ impl RawWriter {
             return self.fence(then);
         }
         if then.is_full() {
-            self.condition = Condition::Unhealed(first);
+            self.health = WriterHealth::Unrepaired(first);
             return then;
         }
-        self.condition = Condition::Failed(first.to_string());
+        self.health = WriterHealth::Failed(first.to_string());
         let vanished = first.is_vanished() || then.is_vanished();
         let (first, then) = (first.to_string(), then.to_string());
         let kind = Kind::Lost {
@@ -322,7 +322,7 @@ impl RawWriter {
         codec::encode(&mut raw, &seq)
             .map_err(|err| Error::new(self.dir.path(), Kind::Encode(err)))?;
         let new = self.write(TRUNCATE, 0, raw)?;
-        self.seqs.keep_to(seq);
+        self.seqs.truncate_after(seq);
         self.seqs.push(new);
         Ok(new)
     }
@@ -330,7 +330,7 @@ impl RawWriter {
     fn write(&mut self, kind: u8, head_len: usize, raw: Vec<u8>) -> Result<u64> {
         let seq = self.next_seq()?;
         let pack = |kind, seq, head_len, raw| {
-            Kept::pack(kind, seq, head_len, raw, Effort::Save)
+            PackedFrame::pack(kind, seq, head_len, raw, CompressionEffort::Save)
                 .map_err(|kind| Error::new(self.dir.path(), kind))
         };
         let mut frames = Vec::new();
@@ -340,8 +340,8 @@ impl RawWriter {
         } else {
             frames.push(pack(kind, seq, head_len, raw)?);
         }
-        let len = frames.iter().map(Kept::len).sum();
-        self.saving(len, |writer| {
+        let len = frames.iter().map(PackedFrame::len).sum();
+        self.save_with_repair(len, |writer| {
             writer.put(&frames)?;
             writer.confirm()
         })?;
@@ -349,7 +349,7 @@ impl RawWriter {
     }
 
     /// Writes frames to disk. They count only after `confirm` and `acknowledge`.
-    fn put(&mut self, frames: &[Kept]) -> Result<()> {
+    fn put(&mut self, frames: &[PackedFrame]) -> Result<()> {
         let journal = match self.journal.take() {
             Some(journal) => journal,
             None => {
@@ -367,7 +367,7 @@ impl RawWriter {
         Ok(())
     }
 
-    fn acknowledge(&mut self, frames: Vec<Kept>) -> u64 {
+    fn acknowledge(&mut self, frames: Vec<PackedFrame>) -> u64 {
         for kept in frames {
             self.seq = kept.frame.seq;
             self.seqs.push(self.seq);
@@ -378,7 +378,7 @@ impl RawWriter {
     }
 
     /// Removes the files that are not needed. It does not repair first, because it may free the room for the repair.
-    pub(crate) fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
+    pub(crate) fn clean(&mut self, policy: RetentionPolicy) -> Result<Vec<RetainedFile>> {
         self.check_usable()?;
         self.epoch
             .confirm(&self.dir)
@@ -394,7 +394,7 @@ impl RawWriter {
     }
 
     pub(crate) fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.saving(bytes.len() as u64, |writer| {
+        self.save_with_repair(bytes.len() as u64, |writer| {
             writer.epoch.confirm(&writer.dir)?;
             blob::put(&writer.dir, writer.epoch.number, name, bytes)?;
             writer.epoch.confirm(&writer.dir)
@@ -415,7 +415,7 @@ impl RawWriter {
     }
 
     /// Makes a whole file: temporary file, sync, rename, sync of the directory.
-    pub(crate) fn commit(&self, name: &str, bytes: &[u8]) -> Result<Box<dyn Handle>> {
+    pub(crate) fn commit(&self, name: &str, bytes: &[u8]) -> Result<Box<dyn FileHandle>> {
         within("the file", bytes.len(), MAX_FILE as usize)
             .map_err(|kind| Error::new(self.dir.path().join(name), kind))?;
         let temp = self.dir.write_temp(self.epoch.number, bytes)?;
@@ -424,7 +424,7 @@ impl RawWriter {
     }
 
     /// Gives a durable file its name, and makes the name durable.
-    pub(crate) fn give_name(&self, temp: Temp<'_>, name: &str) -> Result<Box<dyn Handle>> {
+    pub(crate) fn give_name(&self, temp: Temp<'_>, name: &str) -> Result<Box<dyn FileHandle>> {
         let is_phase = name.starts_with("phase-");
         if !(is_phase && sabotage::is_on(Sabotage::RandomPhaseName)) {
             self.epoch.confirm(&self.dir)?;

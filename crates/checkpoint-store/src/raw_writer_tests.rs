@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::codec;
-use crate::image::Image;
-use crate::meta::{FileMeta, Meta};
+use crate::file_builder::Image;
+use crate::meta::{FileMeta, PhaseMeta};
 use crate::replay::State;
-use crate::saves::Kept;
+use crate::saves::PackedFrame;
 use crate::test_disk::{Call, TestDisk};
 
 fn open(dir: &Path) -> (RawWriter, Loaded) {
@@ -21,7 +21,7 @@ fn head(n: u64) -> Vec<u8> {
 
 /// Both orders of a takeover and a save. The test removes the lock file, so that two writers hold a lock at the same time.
 #[test]
-fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_before_its_write() {
+fn fenced_writer_that_wakes_before_its_write_acknowledges_nothing() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     let (mut old, _) = open(&dir);
@@ -36,7 +36,7 @@ fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_before_its_write() {
         "the error is permanent"
     );
     assert!(
-        old.save_phase("p", head(2), Meta::default())
+        old.save_phase("p", head(2), PhaseMeta::default())
             .unwrap_err()
             .is_fenced()
     );
@@ -48,12 +48,12 @@ fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_before_its_write() {
 }
 
 #[test]
-fn a_taken_over_writer_acknowledges_nothing_when_it_wakes_after_its_write() {
+fn fenced_writer_that_wakes_after_its_write_acknowledges_nothing() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     let (mut old, _) = open(&dir);
     old.append(head(1), 1).unwrap();
-    let frame = Kept::pack(DELTA, 2, 1, head(2), Effort::Save).unwrap();
+    let frame = PackedFrame::pack(DELTA, 2, 1, head(2), CompressionEffort::Save).unwrap();
     old.put(&[frame]).unwrap();
     std::fs::remove_file(dir.join("LOCK")).unwrap();
     let (new, loaded) = open(&dir);
@@ -80,7 +80,7 @@ fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
     let (mut new, _) = open(&dir);
     let late = Image::new(&meta, 0, 7)
         .unwrap()
-        .seal(&State {
+        .write_phase(&State {
             head: Some(head(9)),
             events: Vec::new(),
         })
@@ -88,10 +88,14 @@ fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
     std::fs::write(dir.join("phase-0000000000000002.ckpt"), late).unwrap();
 
     new.append(head(2), 1).unwrap();
-    let loaded = load::newest(&new.dir, Index::read(&new.dir, Want::Anything).unwrap()).unwrap();
+    let loaded = load::newest(
+        &new.dir,
+        Index::read(&new.dir, LoadPurpose::Anything).unwrap(),
+    )
+    .unwrap();
     assert_eq!(loaded.state.head, Some(head(2)));
     new.append(head(3), 1).unwrap();
-    new.save_phase("p", head(4), Meta::default()).unwrap();
+    new.save_phase("p", head(4), PhaseMeta::default()).unwrap();
     drop((old, new));
     let (mut new, loaded) = open(&dir);
     assert_eq!(loaded.state.head, Some(head(4)));
@@ -105,14 +109,16 @@ fn epochs_grow_even_without_their_markers() {
     let dir = root.path().join("s");
     for _ in 0..3 {
         let (mut writer, _) = open(&dir);
-        writer.save_phase("p", head(1), Meta::default()).unwrap();
+        writer
+            .save_phase("p", head(1), PhaseMeta::default())
+            .unwrap();
     }
     std::fs::remove_file(dir.join("epoch-00000003")).unwrap();
     assert_eq!(open(&dir).0.epoch(), 4);
 }
 
 #[test]
-fn c67a_c67c_temporary_files_of_older_epochs_only_are_removed() {
+fn c67a_c67c_only_temporary_files_of_older_epochs_are_removed() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     drop(open(&dir));
@@ -132,19 +138,19 @@ fn c67a_c67c_temporary_files_of_older_epochs_only_are_removed() {
 fn break_journal(writer: &mut RawWriter, dir: &Path) {
     let journal = writer.journal.as_mut().unwrap();
     let dir = Dir::open(dir).unwrap();
-    let file = dir.open_file(&journal.name, Open::Read).unwrap();
+    let file = dir.open_file(&journal.name, OpenMode::Read).unwrap();
     journal.file = file.unwrap().into();
 }
 
 #[test]
-fn a_failed_write_is_made_up_for_by_a_new_file() {
+fn failed_write_is_repaired_with_a_new_file() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     let (mut writer, _) = open(&dir);
     writer.append(head(1), 1).unwrap();
     break_journal(&mut writer, &dir);
     assert_eq!(writer.append(head(2), 1).unwrap(), 2);
-    let healed = writer.healed().unwrap().clone();
+    let healed = writer.last_repair().unwrap().clone();
     assert_eq!((healed.epoch, writer.epoch()), (2, 2));
     assert!(healed.what.contains("cannot write"), "{healed}");
     assert_eq!(healed.lost, [""; 0]);
@@ -161,7 +167,7 @@ fn a_failed_write_is_made_up_for_by_a_new_file() {
 }
 
 #[test]
-fn a_writer_that_was_taken_over_does_not_heal() {
+fn fenced_writer_does_not_repair() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     let (mut old, _) = open(&dir);
@@ -176,7 +182,7 @@ fn a_writer_that_was_taken_over_does_not_heal() {
 
 /// While a writer is about to take an epoch, two other writers take theirs and end.
 #[test]
-fn an_epoch_that_others_passed_meanwhile_is_not_taken() {
+fn outdated_epoch_is_not_used() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let others = path.clone();
@@ -196,7 +202,7 @@ fn an_epoch_that_others_passed_meanwhile_is_not_taken() {
 
 /// Each part was small enough to be saved, so a phase must accept both together.
 #[test]
-fn a_large_head_and_large_events_can_be_sealed() {
+fn large_head_and_events_fit_a_checkpoint() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut noise = |mib: usize| -> Vec<u8> {
         let words = std::iter::repeat_with(|| {
@@ -215,20 +221,22 @@ fn a_large_head_and_large_events_can_be_sealed() {
     let root = tempfile::tempdir().unwrap();
     let (mut writer, _) = open(&root.path().join("s"));
     writer
-        .save_state("p", sealed, Meta::default(), None)
+        .save_state("p", sealed, PhaseMeta::default(), None)
         .unwrap();
-    let index = Index::read(&writer.dir, Want::Anything).unwrap();
+    let index = Index::read(&writer.dir, LoadPurpose::Anything).unwrap();
     let loaded = load::newest(&writer.dir, index).unwrap().state;
     assert!(loaded.head == Some(head) && loaded.events[0].bytes() == events);
 }
 
 /// A store's own phase stays, however high the numbers of foreign phases are.
 #[test]
-fn the_value_that_was_just_saved_is_not_taken_for_an_old_one() {
+fn just_saved_value_is_not_treated_as_old() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     let (mut writer, _) = open(&dir);
-    writer.save_phase("p", head(1), Meta::default()).unwrap();
+    writer
+        .save_phase("p", head(1), PhaseMeta::default())
+        .unwrap();
     for stray in [8, 9] {
         let name = FileName::Phase { seq: stray }.to_string();
         std::fs::write(dir.join(name), "x").unwrap();
@@ -240,13 +248,13 @@ fn the_value_that_was_just_saved_is_not_taken_for_an_old_one() {
 
 /// The next writer's journal begins with longer numbers, and must also fit into a file.
 #[test]
-fn a_journal_ends_before_the_largest_file_does() {
+fn journal_stays_below_the_largest_file_size() {
     let root = tempfile::tempdir().unwrap();
     let (mut writer, _) = open(&root.path().join("s"));
     writer.append(head(1), 1).unwrap();
     let (file, name) = writer.journal.take().map(|it| (it.file, it.name)).unwrap();
     let journal = Journal::new(file, name, 0, MAX_FILE - 200, &writer.dir);
-    let kept = Kept::pack(DELTA, 2, 1, head(2), Effort::Save).unwrap();
+    let kept = PackedFrame::pack(DELTA, 2, 1, head(2), CompressionEffort::Save).unwrap();
     assert!(journal.check_room(&writer.dir, &kept).is_err());
 }
 
@@ -280,7 +288,7 @@ fn events(loaded: &Loaded) -> Vec<u64> {
 }
 
 #[test]
-fn x116e_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
+fn x116e_writer_memory_is_independent_of_history_length() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, saved) = long_history(&path);
@@ -288,8 +296,8 @@ fn x116e_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
     // The saves that are not in memory must be there when a file fails, when a file is removed, and when a phase is written.
     break_journal(&mut writer, &path);
     writer.append(head(0), 1).unwrap();
-    assert_eq!(writer.healed().map(|healed| healed.epoch), Some(2));
-    let index = Index::read(&writer.dir, Want::Anything).unwrap();
+    assert_eq!(writer.last_repair().map(|healed| healed.epoch), Some(2));
+    let index = Index::read(&writer.dir, LoadPurpose::Anything).unwrap();
     let loaded = load::newest(&writer.dir, index).unwrap();
     assert_eq!(events(&loaded), saved);
     std::fs::remove_dir_all(&path).unwrap();
@@ -301,14 +309,16 @@ fn x116e_a_writer_holds_no_more_of_a_long_history_than_of_a_short_one() {
     assert!(writer.saves.in_memory() <= 64 << 10);
     writer.truncate_to(1).unwrap();
     writer.truncate_to(3002).unwrap_err();
-    writer.save_phase("p", head(1), Meta::default()).unwrap();
+    writer
+        .save_phase("p", head(1), PhaseMeta::default())
+        .unwrap();
     drop(writer);
     assert_eq!(events(&open(&path).1), saved[..25]);
 }
 
 /// Saves that somebody truncated from an open file cannot be restored. The writer reports that, and no save succeeds that could not be loaded.
 #[test]
-fn older_saves_that_are_gone_when_they_are_needed_are_an_error_and_never_left_out() {
+fn missing_older_saves_are_an_error_and_never_skipped() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let (mut writer, _) = long_history(&path);

@@ -10,14 +10,14 @@ use crate::error::{Error, Kind, Result};
 pub use crate::history::history;
 use crate::id::Seq;
 pub use crate::list::{Entry, Health, list};
-use crate::load::{self, Index, Want};
+use crate::load::{self, Index, LoadPurpose};
 use crate::lock::{self, Lock};
 use crate::meta::PhaseInfo;
 use crate::options::Options;
 use crate::writer::Loaded;
 
 /// Number of reads before damage is final: a live writer may have replaced a file, or may have been inside a save, during the read.
-const LOOKS: usize = 4;
+const MAX_REREADS: usize = 4;
 
 /// Loads the newest valid state.
 ///
@@ -32,7 +32,7 @@ pub fn load<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::open(dir.as_ref())?;
-    Loaded::decode(dir.path(), newest(&dir, Want::Anything)?)
+    Loaded::decode(dir.path(), newest(&dir, LoadPurpose::Anything)?)
 }
 
 /// Loads the newest valid state of the schema that `options` name, migrated to its version.
@@ -46,7 +46,7 @@ pub fn load_with<H: DeserializeOwned, E: DeserializeOwned>(
     options: &Options,
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::open(dir.as_ref())?;
-    Loaded::decode(dir.path(), newest(&dir, Want::Reader(options))?)
+    Loaded::decode(dir.path(), newest(&dir, LoadPurpose::Reader(options))?)
 }
 
 /// Loads the state as of the save `seq`, even if that save was undone.
@@ -68,10 +68,12 @@ pub fn load_at<H: DeserializeOwned, E: DeserializeOwned>(
 pub(crate) fn at(dir: &Dir, seq: Seq, options: &Options) -> Result<load::Loaded> {
     let mut look = 1;
     loop {
-        let index = Index::read(dir, Want::Reader(options))?;
+        let index = Index::read(dir, LoadPurpose::Reader(options))?;
         match load::at(dir, &index, seq.get())? {
             Some(loaded) => return Ok(loaded),
-            None if look == LOOKS => return Err(Error::new(dir.path(), Kind::NotFound("save"))),
+            None if look == MAX_REREADS => {
+                return Err(Error::new(dir.path(), Kind::NotFound("save")));
+            }
             None => look += 1,
         }
     }
@@ -98,7 +100,7 @@ pub fn load_on<H: DeserializeOwned, E: DeserializeOwned>(
     dir: &Path,
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::on(disk, dir)?;
-    Loaded::decode(dir.path(), newest(&dir, Want::Anything)?)
+    Loaded::decode(dir.path(), newest(&dir, LoadPurpose::Anything)?)
 }
 
 /// Does the same as [`blob`], from a directory of any disk; error messages show `dir`.
@@ -108,15 +110,15 @@ pub fn blob_on(disk: Box<dyn crate::disk::Directory>, dir: &Path, name: &str) ->
     blobs::get(&Dir::on(disk, dir)?, name)
 }
 
-pub(crate) fn newest(dir: &Dir, want: Want<'_>) -> Result<load::Loaded> {
+pub(crate) fn newest(dir: &Dir, want: LoadPurpose<'_>) -> Result<load::Loaded> {
     let mut look = 1;
     loop {
         let loaded = Index::read(dir, want).and_then(|index| load::newest(dir, index));
         let sound = match &loaded {
-            Ok(loaded) => loaded.report.is_sound(),
+            Ok(loaded) => loaded.report.is_undamaged(),
             Err(err) => !err.is_corrupt(),
         };
-        if sound || look == LOOKS {
+        if sound || look == MAX_REREADS {
             return loaded;
         }
         look += 1;
@@ -129,7 +131,7 @@ pub(crate) fn newest(dir: &Dir, want: Want<'_>) -> Result<load::Loaded> {
 /// As [`load`](fn@load).
 pub fn phases(dir: impl AsRef<Path>) -> Result<Vec<PhaseInfo>> {
     let dir = Dir::open(dir.as_ref())?;
-    let index = Index::read(&dir, Want::Anything)?;
+    let index = Index::read(&dir, LoadPurpose::Anything)?;
     Ok(index
         .entries
         .iter()
@@ -145,7 +147,7 @@ pub fn load_phase<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
     phase: &str,
 ) -> Result<Loaded<H, E>> {
-    of_phase(dir.as_ref(), phase, Want::Anything)
+    of_phase(dir.as_ref(), phase, LoadPurpose::Anything)
 }
 
 /// Loads the newest valid checkpoint with the name `phase` and the schema that `options` name, migrated to its version.
@@ -158,13 +160,13 @@ pub fn load_phase_with<H: DeserializeOwned, E: DeserializeOwned>(
     phase: &str,
     options: &Options,
 ) -> Result<Loaded<H, E>> {
-    of_phase(dir.as_ref(), phase, Want::Reader(options))
+    of_phase(dir.as_ref(), phase, LoadPurpose::Reader(options))
 }
 
 fn of_phase<H: DeserializeOwned, E: DeserializeOwned>(
     dir: &Path,
     phase: &str,
-    want: Want<'_>,
+    want: LoadPurpose<'_>,
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::open(dir)?;
     let mut index = Index::read(&dir, want)?;
@@ -212,7 +214,7 @@ pub fn blob_within(dir: impl AsRef<Path>, name: &str, limit: u64) -> Result<Vec<
 /// Locks every writer out of a store, for example while its directory is moved away. Dropping it lets writers in again.
 #[derive(Debug)]
 #[must_use = "dropping it lets writers in again"]
-pub struct KeptOut {
+pub struct WriterLockout {
     _lock: Lock,
 }
 
@@ -220,9 +222,9 @@ pub struct KeptOut {
 ///
 /// # Errors
 /// [`is_locked`](Error::is_locked) if a writer has the store open, [`is_not_found`](Error::is_not_found) if there is no directory.
-pub fn keep_out(dir: impl AsRef<Path>) -> Result<KeptOut> {
+pub fn lock_out_writers(dir: impl AsRef<Path>) -> Result<WriterLockout> {
     let _lock = Lock::take(&Dir::open(dir.as_ref())?)?;
-    Ok(KeptOut { _lock })
+    Ok(WriterLockout { _lock })
 }
 
 /// Returns whether a writer has the store open.

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use crate::codec;
-use crate::frame::{self, DELTA, EVENTS, Fault, Frame, SEAL, TRUNCATE, damaged};
+use crate::frame::{self, DELTA, END, EVENTS, Frame, FrameFault, TRUNCATE, damaged};
 
 /// Largest number of bytes of the events of one state. It protects the memory from hostile files, and the writer makes no state that could not be
 /// loaded.
@@ -50,7 +50,7 @@ impl State {
 
 /// A save, and what it adds.
 #[derive(Debug)]
-struct Mark {
+struct ReplayedSave {
     seq: u64,
     /// False for events whose head was dropped.
     has_head: bool,
@@ -63,7 +63,7 @@ struct Mark {
 pub(crate) struct Replay {
     base: u64,
     pub(crate) seq: u64,
-    marks: Vec<Mark>,
+    marks: Vec<ReplayedSave>,
     bytes: u64,
 }
 
@@ -79,7 +79,7 @@ impl Replay {
     }
 
     /// Applies one frame with its payload.
-    pub(crate) fn step(&mut self, frame: &Frame, raw: Vec<u8>) -> Result<(), Fault> {
+    pub(crate) fn step(&mut self, frame: &Frame, raw: Vec<u8>) -> Result<(), FrameFault> {
         match frame.kind {
             DELTA | EVENTS => {
                 self.bytes += u64::from(frame.raw_len);
@@ -88,7 +88,7 @@ impl Replay {
                 }
                 let has_head = frame.kind == DELTA;
                 let head_len = if has_head { frame.head_len as usize } else { 0 };
-                self.marks.push(Mark {
+                self.marks.push(ReplayedSave {
                     seq: frame.seq,
                     has_head,
                     delta: Some((raw, head_len)),
@@ -107,13 +107,13 @@ impl Replay {
                 if reached != (to, true) {
                     return Err(damaged(frame.offset, "the undo names an unknown save"));
                 }
-                self.marks.push(Mark {
+                self.marks.push(ReplayedSave {
                     seq: frame.seq,
                     has_head: true,
                     delta: None,
                 });
             }
-            frame::META | SEAL => {
+            frame::META | END => {
                 return Err(damaged(frame.offset, "the frame is in the wrong place"));
             }
             // A newer kind whose flags permit readers to skip it.
@@ -178,7 +178,7 @@ const MOST_THREADS: usize = 4;
 
 /// Returns the payloads of `frames`, in their order. If the frames together take more than a state may, the first frame above the limit is a fault
 /// and ends the list.
-pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, Fault>> {
+pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, FrameFault>> {
     let mut total = 0;
     let within = frames.iter().position(|frame| {
         total += u64::from(frame.raw_len);
@@ -217,16 +217,16 @@ pub(crate) fn unpacked(file: &[u8], frames: &[Frame]) -> Vec<Result<Vec<u8>, Fau
     raws
 }
 
-fn unpack(file: &[u8], frame: &Frame) -> Result<Vec<u8>, Fault> {
+fn unpack(file: &[u8], frame: &Frame) -> Result<Vec<u8>, FrameFault> {
     codec::unpack(frame.flags, frame.stored(file), frame.raw_len, frame.offset)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::Effort;
+    use crate::codec::CompressionEffort;
     use crate::frame::DELTA;
-    use crate::saves::Kept;
+    use crate::saves::PackedFrame;
 
     #[test]
     fn threads_change_nothing() {
@@ -237,7 +237,8 @@ mod tests {
             let raw: Vec<u8> = (0..60_000_u32)
                 .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8 ^ n)
                 .collect();
-            let mut kept = Kept::pack(DELTA, u64::from(n), 0, raw, Effort::Save).unwrap();
+            let mut kept =
+                PackedFrame::pack(DELTA, u64::from(n), 0, raw, CompressionEffort::Save).unwrap();
             kept.frame.offset = file.len();
             kept.frame.encode(&mut file, 7, &kept.stored);
             frames.push(kept.frame);

@@ -56,7 +56,7 @@ pub struct LoadReport {
 
 impl LoadReport {
     /// Returns whether the load found no damage, so that the state is the newest one as far as the files show.
-    pub fn is_sound(&self) -> bool {
+    pub fn is_undamaged(&self) -> bool {
         self.skipped.is_empty()
     }
 }

@@ -1,6 +1,6 @@
 //! Plans which files of a store may be removed: old phases, and damaged files that were set aside.
 //!
-//! A plan lists the files to remove and the files to keep, each with the reason. [`Plan::apply`] then takes the lock and plans again, so that it
+//! A plan lists the files to remove and the files to keep, each with the reason. [`RetentionPlan::apply`] then takes the lock and plans again, so that it
 //! removes no file that became necessary since.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::dir::Dir;
 use crate::error::Result;
-use crate::load::{self, Index, Want};
+use crate::load::{self, Index, LoadPurpose};
 use crate::lock::Lock;
 use crate::name::QUARANTINE;
 
@@ -18,7 +18,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The rules for keeping files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct RetentionPolicy {
     /// The largest number of phases. Default: 5.
     pub keep: usize,
     /// The largest age of a phase or of a file that was set aside. Default: 30 days.
@@ -29,7 +29,7 @@ pub struct Policy {
     pub now: SystemTime,
 }
 
-impl Default for Policy {
+impl Default for RetentionPolicy {
     fn default() -> Self {
         Self {
             keep: 5,
@@ -40,7 +40,7 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl RetentionPolicy {
     /// Returns the reason to remove the phase with `index` newer ones; `None` to keep it.
     fn against(&self, index: usize, created: SystemTime) -> Option<String> {
         match index >= self.keep {
@@ -62,31 +62,36 @@ impl Policy {
 /// A file, and the reason why it is removed or stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Item {
+pub struct RetainedFile {
     /// The name in the store.
     pub name: String,
     /// The size in bytes.
     pub bytes: u64,
     /// The reason.
-    pub why: String,
+    pub reason: String,
 }
 
 /// The result of planning. Its `Display` prints one line for each file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a plan removes nothing until it is applied"]
-pub struct Plan {
+pub struct RetentionPlan {
     dir: PathBuf,
-    policy: Policy,
+    policy: RetentionPolicy,
     /// The files to remove.
-    pub remove: Vec<Item>,
+    pub remove: Vec<RetainedFile>,
     /// The files to keep.
-    pub keep: Vec<Item>,
+    pub keep: Vec<RetainedFile>,
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for RetentionPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (word, items) in [("remove", &self.remove), ("keep", &self.keep)] {
-            for Item { name, bytes, why } in items {
+            for RetainedFile {
+                name,
+                bytes,
+                reason: why,
+            } in items
+            {
                 writeln!(f, "{word} {name} ({bytes} bytes): {why}")?;
             }
         }
@@ -99,16 +104,16 @@ impl fmt::Display for Plan {
 ///
 /// # Errors
 /// As [`reader::load`](crate::reader::load): nothing is removed from a store that cannot be read.
-pub fn plan(dir: impl AsRef<Path>, policy: Policy) -> Result<Plan> {
+pub fn plan(dir: impl AsRef<Path>, policy: RetentionPolicy) -> Result<RetentionPlan> {
     plan_in(&Dir::open(dir.as_ref())?, policy, u64::MAX)
 }
 
 /// Does the same as [`plan`]; files that are as new as the phase `base` stay too.
-pub(crate) fn plan_in(dir: &Dir, policy: Policy, base: u64) -> Result<Plan> {
-    let index = Index::read(dir, Want::Anything)?;
+pub(crate) fn plan_in(dir: &Dir, policy: RetentionPolicy, base: u64) -> Result<RetentionPlan> {
+    let index = Index::read(dir, LoadPurpose::Anything)?;
     let mut entries = index.entries.clone();
     let loaded = load::newest(dir, index)?;
-    let mut plan = Plan {
+    let mut plan = RetentionPlan {
         dir: dir.path().to_owned(),
         policy,
         remove: Vec::new(),
@@ -137,16 +142,32 @@ pub(crate) fn plan_in(dir: &Dir, policy: Policy, base: u64) -> Result<Plan> {
         let orphan = !is_phase && (gone.contains(&seq) || !phases.contains(&seq) && seq < base);
         if needed {
             let why = "the newest state needs it".into();
-            plan.keep.push(Item { name, bytes, why });
+            plan.keep.push(RetainedFile {
+                name,
+                bytes,
+                reason: why,
+            });
         } else if is_phase && !why.is_empty() {
             gone.insert(seq);
-            plan.remove.push(Item { name, bytes, why });
+            plan.remove.push(RetainedFile {
+                name,
+                bytes,
+                reason: why,
+            });
         } else if orphan && (gone.contains(&seq) || !why.is_empty()) {
             let why = "the phase that it continues is removed or missing".into();
-            plan.remove.push(Item { name, bytes, why });
+            plan.remove.push(RetainedFile {
+                name,
+                bytes,
+                reason: why,
+            });
         } else {
             let why = "it has earlier states, for a fallback or a return".into();
-            plan.keep.push(Item { name, bytes, why });
+            plan.keep.push(RetainedFile {
+                name,
+                bytes,
+                reason: why,
+            });
         }
     }
     plan.quarantine(dir)?;
@@ -160,7 +181,7 @@ fn len(dir: &Dir, name: &str) -> Result<u64> {
     }
 }
 
-impl Plan {
+impl RetentionPlan {
     /// Adds the files that were set aside: the newest ones up to a total size stay, unless they are too old.
     fn quarantine(&mut self, dir: &Dir) -> Result<()> {
         let aside = match dir.sub(QUARANTINE, false) {
@@ -179,7 +200,11 @@ impl Plan {
             let name = format!("{QUARANTINE}/{name}");
             if !is_file {
                 let why = "it is not a regular file, so the store did not make it".into();
-                self.keep.push(Item { name, bytes, why });
+                self.keep.push(RetainedFile {
+                    name,
+                    bytes,
+                    reason: why,
+                });
                 continue;
             }
             total += bytes;
@@ -190,10 +215,18 @@ impl Plan {
                 why
             } else {
                 let why = "it is damaged, but a repair by hand may need it".into();
-                self.keep.push(Item { name, bytes, why });
+                self.keep.push(RetainedFile {
+                    name,
+                    bytes,
+                    reason: why,
+                });
                 continue;
             };
-            self.remove.push(Item { name, bytes, why });
+            self.remove.push(RetainedFile {
+                name,
+                bytes,
+                reason: why,
+            });
         }
         Ok(())
     }
@@ -202,22 +235,22 @@ impl Plan {
     ///
     /// # Errors
     /// [`is_locked`](crate::Error::is_locked) if a writer has the store open.
-    pub fn apply(self) -> Result<Vec<Item>> {
+    pub fn apply(self) -> Result<Vec<RetainedFile>> {
         let dir = Dir::open(&self.dir)?;
         self.apply_in(&dir)
     }
 
-    fn apply_in(self, dir: &Dir) -> Result<Vec<Item>> {
+    fn apply_in(self, dir: &Dir) -> Result<Vec<RetainedFile>> {
         let _lock = Lock::take(dir)?;
         let mut now = plan_in(dir, self.policy, u64::MAX)?;
-        let planned = |item: &Item| self.remove.iter().any(|one| one.name == item.name);
+        let planned = |item: &RetainedFile| self.remove.iter().any(|one| one.name == item.name);
         now.remove.retain(planned);
         now.remove_from(dir)
     }
 
     /// Removes the planned files; the caller holds a lock.
-    pub(crate) fn remove_from(self, dir: &Dir) -> Result<Vec<Item>> {
-        for Item { name, .. } in &self.remove {
+    pub(crate) fn remove_from(self, dir: &Dir) -> Result<Vec<RetainedFile>> {
+        for RetainedFile { name, .. } in &self.remove {
             match name.split_once('/') {
                 None => dir.remove(name)?,
                 Some((sub, name)) => dir.sub(sub, false)?.remove(name)?,
@@ -235,8 +268,8 @@ impl Plan {
 pub fn clean_on(
     disk: Box<dyn crate::disk::Directory>,
     dir: &Path,
-    policy: Policy,
-) -> Result<Vec<Item>> {
+    policy: RetentionPolicy,
+) -> Result<Vec<RetainedFile>> {
     let dir = Dir::on(disk, dir)?;
     plan_in(&dir, policy, u64::MAX)?.apply_in(&dir)
 }

@@ -7,30 +7,30 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use crate::codec::{self, Effort};
+use crate::codec::{self, CompressionEffort};
 use crate::dir::Dir;
-use crate::disk::{Directory, Handle};
+use crate::disk::{Directory, FileHandle};
 use crate::error::{Error, Kind, Result, within};
-use crate::frame::{self, Fault, Frame, HEADER, MAX_STORED, damaged, max_raw};
+use crate::frame::{self, Frame, FrameFault, HEADER, MAX_STORED, damaged, max_raw};
 use crate::sabotage::{self, Sabotage};
 
 /// A frame separate from its file, compressed as it is stored.
 ///
 /// A writer keeps the newest frames, so that it can write them to a new file when the contents of the old file are uncertain.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct PackedFrame {
     pub(crate) frame: Frame,
     pub(crate) stored: Vec<u8>,
 }
 
-impl Kept {
+impl PackedFrame {
     /// Packs a payload whose first `head_len` bytes are the head.
     pub(crate) fn pack(
         kind: u8,
         seq: u64,
         head_len: usize,
         raw: Vec<u8>,
-        effort: Effort,
+        effort: CompressionEffort,
     ) -> std::result::Result<Self, Kind> {
         let raw_len = raw.len();
         within("one save", raw_len, max_raw(kind) as usize)?;
@@ -54,12 +54,12 @@ impl Kept {
     }
 
     /// Returns the payload: the head, then the events.
-    pub(crate) fn unpack(&self) -> std::result::Result<Vec<u8>, Fault> {
+    pub(crate) fn unpack(&self) -> std::result::Result<Vec<u8>, FrameFault> {
         codec::unpack(self.frame.flags, &self.stored, self.frame.raw_len, 0)
     }
 
     /// Returns the save to which an undo returned.
-    pub(crate) fn undo_to(&self) -> std::result::Result<u64, Fault> {
+    pub(crate) fn undo_to(&self) -> std::result::Result<u64, FrameFault> {
         codec::decode(&self.unpack()?).map_err(|_| damaged(0, "the undo cannot be read"))
     }
 }
@@ -70,19 +70,19 @@ const WINDOW: usize = 64 << 10;
 /// All saves since the last phase, oldest first.
 #[derive(Debug)]
 pub(crate) struct Saves {
-    place: Option<Place>,
+    location: Option<JournalLocation>,
     /// The number of bytes after the first frame of `place` that are not in memory.
-    older: u64,
-    newest: VecDeque<Kept>,
+    bytes_on_disk: u64,
+    newest: VecDeque<PackedFrame>,
     /// The number of bytes of `newest` in a file, and its limit.
     bytes: u64,
-    most: u64,
+    max_bytes: u64,
 }
 
 /// The journal that has all saves since the last phase.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) file: Arc<dyn Handle>,
+pub(crate) struct JournalLocation {
+    pub(crate) file: Arc<dyn FileHandle>,
     pub(crate) name: String,
     pub(crate) salt: u64,
     /// Where the first save begins.
@@ -93,29 +93,32 @@ impl Saves {
     /// Returns an empty list. The number of saves that stay in memory depends on the disk.
     pub(crate) fn new(disk: &dyn Directory) -> Self {
         Self {
-            place: None,
-            older: 0,
+            location: None,
+            bytes_on_disk: 0,
             newest: VecDeque::new(),
             bytes: 0,
-            most: disk.stride() / 16,
+            max_bytes: disk.stride() / 16,
         }
     }
 
     /// Adds a save that is in the journal `place`, or will be before `all` reads it.
-    pub(crate) fn push(&mut self, kept: Kept) {
+    pub(crate) fn push(&mut self, kept: PackedFrame) {
         self.bytes += kept.len();
         self.newest.push_back(kept);
-        while self.bytes > self.most && self.newest.len() > 1 {
+        while self.bytes > self.max_bytes && self.newest.len() > 1 {
             let len = self.newest.pop_front().map_or(0, |kept| kept.len());
             self.bytes -= len;
-            self.older += len;
+            self.bytes_on_disk += len;
         }
     }
 
     /// Sets the journal that contains all these saves.
-    pub(crate) fn at(self, place: Place) -> Self {
+    pub(crate) fn at(self, place: JournalLocation) -> Self {
         let place = Some(place);
-        Self { place, ..self }
+        Self {
+            location: place,
+            ..self
+        }
     }
 
     /// Removes the newest save.
@@ -125,7 +128,7 @@ impl Saves {
 
     /// Returns the number of bytes of a journal that contains all of them.
     pub(crate) fn len(&self) -> u64 {
-        self.place.as_ref().map_or(0, |place| place.from) + self.older + self.bytes
+        self.location.as_ref().map_or(0, |place| place.from) + self.bytes_on_disk + self.bytes
     }
 
     /// Returns the number of the newest save.
@@ -134,12 +137,12 @@ impl Saves {
     }
 
     /// Returns all saves in order. An error ends the iteration.
-    pub(crate) fn all(&self, dir: &Dir) -> impl Iterator<Item = Result<Kept>> {
+    pub(crate) fn all(&self, dir: &Dir) -> impl Iterator<Item = Result<PackedFrame>> {
         let older = match sabotage::is_on(Sabotage::HealFromMemory) {
             true => 0,
-            false => self.older,
+            false => self.bytes_on_disk,
         };
-        let mut reading = self.place.as_ref().map(|place| Reading {
+        let mut reading = self.location.as_ref().map(|place| FrameReader {
             place,
             window: Vec::new(),
             at: place.from,
@@ -164,8 +167,8 @@ impl Saves {
 }
 
 /// A pass over the frames of a file with limited memory.
-struct Reading<'a> {
-    place: &'a Place,
+struct FrameReader<'a> {
+    place: &'a JournalLocation,
     /// The bytes from `at` on.
     window: Vec<u8>,
     at: u64,
@@ -174,8 +177,8 @@ struct Reading<'a> {
     left: u64,
 }
 
-impl Reading<'_> {
-    fn next(&mut self, dir: &Dir) -> Result<Kept> {
+impl FrameReader<'_> {
+    fn next(&mut self, dir: &Dir) -> Result<PackedFrame> {
         let path = dir.path().join(&self.place.name);
         let io = |err| Error::io(&path, "read the earlier saves", err);
         self.fill(HEADER).map_err(io)?;
@@ -186,7 +189,7 @@ impl Reading<'_> {
         let stored = frame.stored(&self.window).to_vec();
         self.left = self.left.saturating_sub((frame.end() - self.used) as u64);
         self.used = frame.end();
-        Ok(Kept { frame, stored })
+        Ok(PackedFrame { frame, stored })
     }
 
     /// Extends the window to `len` bytes ahead, or to the end of the saves.

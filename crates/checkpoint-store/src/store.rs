@@ -7,11 +7,11 @@ use serde::de::DeserializeOwned;
 
 use crate::codec;
 use crate::error::{Error, Kind, Result};
-use crate::heal::Healed;
-use crate::load::{self, Index, Want};
-use crate::meta::Meta;
+use crate::load::{self, Index, LoadPurpose};
+use crate::meta::PhaseMeta;
 use crate::options::Options;
 use crate::raw_writer::RawWriter;
+use crate::repair::Repaired;
 use crate::report::LoadReport;
 use crate::writer::Loaded;
 
@@ -65,7 +65,7 @@ impl Store {
         let mut raw = Vec::new();
         codec::encode(&mut raw, value)
             .map_err(|err| Error::new(self.raw.dir().path(), Kind::Encode(err)))?;
-        self.raw.save_phase(PHASE, raw, Meta::default())?;
+        self.raw.save_phase(PHASE, raw, PhaseMeta::default())?;
         self.raw.keep_phases(KEEP)
     }
 
@@ -76,13 +76,13 @@ impl Store {
     /// error if the value is not a `T`.
     pub fn load<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let dir = self.raw.dir();
-        let loaded = load::newest(dir, Index::read(dir, Want::Anything)?)?;
+        let loaded = load::newest(dir, Index::read(dir, LoadPurpose::Anything)?)?;
         Ok(Loaded::<T, ()>::decode(dir.path(), loaded)?.head)
     }
 
-    /// Returns the last repair; see [`Writer::last_heal`](crate::Writer::last_heal).
-    pub fn last_heal(&self) -> Option<&Healed> {
-        self.raw.healed()
+    /// Returns the last repair; see [`Writer::last_repair`](crate::Writer::last_repair).
+    pub fn last_repair(&self) -> Option<&Repaired> {
+        self.raw.last_repair()
     }
 
     /// Returns the report of opening the store, with the damaged files, if any.

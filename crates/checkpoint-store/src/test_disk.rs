@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::disk::{Directory, Handle, Open, Stat, unix};
+use crate::disk::{Directory, FileHandle, OpenMode, Stat, unix};
 
 /// A call that a test may fail or delay.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ pub(crate) struct TestDisk {
 }
 
 struct TestHandle {
-    real: Box<dyn Handle>,
+    real: Box<dyn FileHandle>,
     hook: Hook,
 }
 
@@ -73,8 +73,8 @@ impl Directory for TestDisk {
     fn stat(&self, name: &str) -> io::Result<Stat> {
         self.real.stat(name)
     }
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn Handle>> {
-        if how == Open::MakeNew {
+    fn open(&self, name: &str, how: OpenMode) -> io::Result<Box<dyn FileHandle>> {
+        if how == OpenMode::MakeNew {
             (self.hook)(Call::Make)?;
         }
         let (real, hook) = (self.real.open(name, how)?, self.hook.clone());
@@ -110,7 +110,7 @@ impl Directory for TestDisk {
     }
 }
 
-impl Handle for TestHandle {
+impl FileHandle for TestHandle {
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         self.real.read_at(buf, at)
     }

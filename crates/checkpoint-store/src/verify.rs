@@ -6,10 +6,10 @@ use std::path::Path;
 use crate::blob;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::frame::{Fault, Tail, without_zeros};
+use crate::file_builder::{read_journal, read_meta, read_phase};
+use crate::frame::{FrameFault, Tail, without_zeros};
 use crate::id::Seq;
-use crate::image::{read_journal, read_meta, read_phase};
-use crate::load::Want;
+use crate::load::LoadPurpose;
 use crate::lock;
 use crate::name::{FileName, QUARANTINE};
 use crate::reader::newest;
@@ -27,7 +27,7 @@ pub struct Verification {
     /// The number of damaged files that earlier writers set aside.
     pub set_aside: usize,
     /// The next safe step.
-    pub next: Next,
+    pub next: NextAction,
 }
 
 /// One file of a store.
@@ -41,12 +41,12 @@ pub struct File {
     /// The first and the last save that can be read from it, if any.
     pub saves: Option<(Seq, Seq)>,
     /// The condition of the file.
-    pub condition: Condition,
+    pub condition: FileCondition,
 }
 
 impl File {
     /// Returns a file of no bytes and no saves, for programs that test their output.
-    pub fn new(name: impl Into<String>, condition: Condition) -> Self {
+    pub fn new(name: impl Into<String>, condition: FileCondition) -> Self {
         Self {
             name: name.into(),
             bytes: 0,
@@ -59,9 +59,9 @@ impl File {
 /// The condition of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Condition {
+pub enum FileCondition {
     /// Every byte is as it was written.
-    Whole,
+    Valid,
     /// It ends in an incomplete save, which was never acknowledged. Nothing is lost.
     Torn {
         /// The number of bytes of that save.
@@ -81,7 +81,7 @@ pub enum Condition {
 /// The next safe step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Next {
+pub enum NextAction {
     /// Start: nothing was saved yet.
     Start,
     /// Resume: the newest state is valid.
@@ -125,16 +125,16 @@ fn verify_in(dir: &Dir) -> Result<Verification> {
             files.extend(check(dir, file)?);
         }
     }
-    let next = match newest(dir, Want::Anything) {
-        Ok(loaded) if loaded.report.used.is_none() => Next::Start,
-        Ok(loaded) if loaded.report.is_sound() => Next::Resume {
+    let next = match newest(dir, LoadPurpose::Anything) {
+        Ok(loaded) if loaded.report.used.is_none() => NextAction::Start,
+        Ok(loaded) if loaded.report.is_undamaged() => NextAction::Resume {
             seq: Seq::new(loaded.seq),
         },
-        Ok(loaded) => Next::ResumeOlder {
+        Ok(loaded) => NextAction::ResumeOlder {
             seq: Seq::new(loaded.seq),
         },
         Err(err) if err.is_about_files() => return Err(err),
-        Err(err) => Next::Restore(err.to_string()),
+        Err(err) => NextAction::Restore(err.to_string()),
     };
     let aside = match dir.sub(QUARANTINE, false) {
         Err(err) if err.is_not_found() => 0,
@@ -144,7 +144,7 @@ fn verify_in(dir: &Dir) -> Result<Verification> {
         files,
         blobs: blob::names(dir)?.len(),
         set_aside: aside,
-        next: if locked { Next::Wait } else { next },
+        next: if locked { NextAction::Wait } else { next },
     })
 }
 
@@ -157,20 +157,20 @@ fn check(dir: &Dir, file: FileName) -> Result<Option<File>> {
         Err(err) if err.is_about_files() => return Err(err),
         // A pipe, a link or a huge file must not hide the other files.
         Err(err) => {
-            let condition = Condition::Unreadable(err.to_string());
+            let condition = FileCondition::Unreadable(err.to_string());
             return Ok(Some(File::new(name, condition)));
         }
     };
     let len = bytes.len() as u64;
     let (saves, condition) = match inspect(file, bytes) {
         Ok(found) => found,
-        Err(Fault::Damaged { offset, reason }) => {
+        Err(FrameFault::Damaged { offset, reason }) => {
             let (offset, reason) = (offset as u64, reason.into());
-            (None, Condition::Damaged { offset, reason })
+            (None, FileCondition::Damaged { offset, reason })
         }
         Err(newer) => {
             let text = Error::fault(dir.path().join(&name), newer).to_string();
-            (None, Condition::Unreadable(text))
+            (None, FileCondition::Unreadable(text))
         }
     };
     Ok(Some(File {
@@ -180,25 +180,25 @@ fn check(dir: &Dir, file: FileName) -> Result<Option<File>> {
     }))
 }
 
-type Found = (Option<(Seq, Seq)>, Condition);
+type Found = (Option<(Seq, Seq)>, FileCondition);
 
-fn inspect(file: FileName, bytes: Vec<u8>) -> std::result::Result<Found, Fault> {
+fn inspect(file: FileName, bytes: Vec<u8>) -> std::result::Result<Found, FrameFault> {
     let meta = read_meta(&bytes)?;
     if !meta.is_named(file) {
         let reason = "its name does not match its contents".into();
-        return Ok((None, Condition::Damaged { offset: 0, reason }));
+        return Ok((None, FileCondition::Damaged { offset: 0, reason }));
     }
     if meta.phase.is_some() {
         read_phase(&bytes)?;
         let seq = Seq::new(meta.seq);
-        return Ok((Some((seq, seq)), Condition::Whole));
+        return Ok((Some((seq, seq)), FileCondition::Valid));
     }
     let journal = read_journal(bytes, &meta, u64::MAX)?;
     let seqs = journal.replay.seqs();
     let saves = seqs.first().zip(seqs.last());
     let saves = saves.map(|(&first, &last)| (Seq::new(first), Seq::new(last)));
     let end = journal.bytes.len();
-    let damaged = |offset: usize, reason: &str| Condition::Damaged {
+    let damaged = |offset: usize, reason: &str| FileCondition::Damaged {
         offset: offset as u64,
         reason: reason.into(),
     };
@@ -207,18 +207,18 @@ fn inspect(file: FileName, bytes: Vec<u8>) -> std::result::Result<Found, Fault> 
         Tail::Damaged { offset, reason } => damaged(offset, reason),
         Tail::Torn { offset } if is_short => damaged(offset, "its first saves are incomplete"),
         Tail::Clean if is_short => damaged(end, "its first saves are incomplete"),
-        Tail::Torn { offset } => Condition::Torn {
+        Tail::Torn { offset } => FileCondition::Torn {
             bytes: (without_zeros(&journal.bytes, offset) - offset) as u64,
         },
-        Tail::Clean => Condition::Whole,
+        Tail::Clean => FileCondition::Valid,
     };
     Ok((saves, condition))
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for FileCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole => f.write_str("valid"),
+            Self::Valid => f.write_str("valid"),
             Self::Torn { bytes } => {
                 write!(f, "valid, then {bytes} bytes of an incomplete save")
             }
@@ -228,7 +228,7 @@ impl fmt::Display for Condition {
     }
 }
 
-impl fmt::Display for Next {
+impl fmt::Display for NextAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Start => f.write_str("nothing was saved yet: it is safe to start"),

@@ -10,15 +10,15 @@ use crate::codec;
 #[cfg(any(test, feature = "test-util"))]
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
-use crate::heal::Healed;
 use crate::id::{PhaseId, Seq};
 use crate::load;
-use crate::meta::Meta;
+use crate::meta::PhaseMeta;
 use crate::options::Options;
 use crate::raw_writer::RawWriter;
+use crate::repair::Repaired;
 use crate::replay::Events;
 use crate::report::LoadReport;
-use crate::retention::{Item, Policy};
+use crate::retention::{RetainedFile, RetentionPolicy};
 
 /// A saved state, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
 /// existing data. When a call returns, its save is on disk, and a crash at any later moment does not lose it.
 ///
 /// If a write or a sync fails, or the files were removed, the writer takes the next epoch and writes everything since the last phase to a new file
-/// before the call returns; [`last_heal`](Self::last_heal) reports this. For this purpose it keeps the newest saves, about 64 KiB, in memory, and
+/// before the call returns; [`last_repair`](Self::last_repair) reports this. For this purpose it keeps the newest saves, about 64 KiB, in memory, and
 /// reads the older ones from their journal, which it holds open. Only if that fails too, the call and every later call fail. On a full disk the call
 /// fails, all earlier saves are intact, and the same save succeeds once there is room. A writer that was taken over stays so: open the store again to
 /// continue from the saves on disk.
@@ -143,7 +143,7 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// # Errors
     /// As [`append`](Self::append); also for a name that is not 1 to 64 letters, digits, `.`, `_` and `-`, and if the history on disk was damaged
     /// since it was loaded.
-    pub fn save_phase(&mut self, phase: &str, head: &H, meta: Meta) -> Result<PhaseId> {
+    pub fn save_phase(&mut self, phase: &str, head: &H, meta: PhaseMeta) -> Result<PhaseId> {
         let (head, _) = encode_save::<H, E>(self.path(), head, &[])?;
         self.raw.save_phase(phase, head, meta)
     }
@@ -165,13 +165,13 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// As [`reader::load`](crate::reader::load); if a file cannot be removed; and
     /// [`is_fenced`](Error::is_fenced) and [`is_poisoned`](Error::is_poisoned) as for
     /// [`append`](Self::append).
-    pub fn clean(&mut self, policy: Policy) -> Result<Vec<Item>> {
+    pub fn clean(&mut self, policy: RetentionPolicy) -> Result<Vec<RetainedFile>> {
         self.raw.clean(policy)
     }
 
     /// Returns the last repair of this writer, if there was one.
-    pub fn last_heal(&self) -> Option<&Healed> {
-        self.raw.healed()
+    pub fn last_repair(&self) -> Option<&Repaired> {
+        self.raw.last_repair()
     }
 
     /// Returns the epoch of this writer. Every later writer of the store has a higher one.

@@ -4,17 +4,17 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     Cause, Clock, HardExit, SystemClock,
-    catch::Catch,
     hooks::Hooks,
-    ladder::{Ladder, Rules},
+    ladder::{Ladder, LadderTimes},
     router::Router,
+    signal_catcher::SignalCatcher,
     times,
 };
 
 /// Configures a ladder and starts it, with the operating system's signals or detached from them.
 #[must_use = "nothing happens before `install` or `detached`"]
 pub struct Builder {
-    pub(crate) rules: Rules,
+    pub(crate) rules: LadderTimes,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hard_exit: HardExit,
     pub(crate) forward_window: Duration,
@@ -25,7 +25,7 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Self {
         Self {
-            rules: Rules::default(),
+            rules: LadderTimes::default(),
             clock: Arc::new(SystemClock),
             hard_exit: HardExit::default(),
             forward_window: times::FORWARDED,
@@ -104,7 +104,7 @@ impl Builder {
     /// Calls this hook on one of this crate's threads when a handler has not taken its notice within the
     /// [take time-out](Self::take_timeout), to print that the press was received. The hook runs once for each handler that the press
     /// passes.
-    pub fn on_untaken(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn on_notice_timeout(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_untaken = Some(Box::new(hook));
         self
     }
@@ -135,7 +135,7 @@ impl Builder {
         self
     }
 
-    pub(crate) fn router(self, catch: Option<Arc<Catch>>) -> Router {
+    pub(crate) fn router(self, catch: Option<Arc<SignalCatcher>>) -> Router {
         Router::new(
             Ladder::new(self.rules),
             self.clock,

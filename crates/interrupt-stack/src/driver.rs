@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{net::unix::pipe, time::timeout};
 
-use crate::{acting::Step, router::Router};
+use crate::{router::Router, worker::WorkState};
 
 /// A future that does the work of all threads on a tokio runtime: it wakes handlers, announces shutdown and keeps deadlines. Spawn it.
 ///
@@ -29,15 +29,15 @@ use crate::{acting::Step, router::Router};
 ///
 /// Panics if it is polled outside of a tokio runtime with I/O and time enabled.
 #[must_use = "a press wakes no handler unless the driver runs: spawn it"]
-pub struct Driver(Pin<Box<dyn Future<Output = ()> + Send>>);
+pub struct InterruptDriver(Pin<Box<dyn Future<Output = ()> + Send>>);
 
-impl Driver {
+impl InterruptDriver {
     pub(crate) fn new(router: Arc<Router>, woken: PipeReader) -> Self {
         Self(Box::pin(drive(router, woken)))
     }
 }
 
-impl Future for Driver {
+impl Future for InterruptDriver {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -45,7 +45,7 @@ impl Future for Driver {
     }
 }
 
-impl fmt::Debug for Driver {
+impl fmt::Debug for InterruptDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").finish_non_exhaustive()
     }
@@ -57,9 +57,9 @@ async fn drive(router: Arc<Router>, woken: PipeReader) {
     loop {
         drop(router.serve());
         let rest = match router.step() {
-            Step::Done => continue,
-            Step::Rest(_, rest) => rest,
-            Step::Closed => return,
+            WorkState::Done => continue,
+            WorkState::Idle(_, rest) => rest,
+            WorkState::Closed => return,
         };
         // Decisions in other threads write to the pipe too, after the decision, so this wait misses none.
         let wake = forget(&woken);

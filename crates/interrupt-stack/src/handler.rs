@@ -23,7 +23,7 @@ pub struct Handler {
     pub(crate) interrupts: Interrupts,
     pub(crate) id: HandlerId,
     pub(crate) name: Arc<str>,
-    pub(crate) bell: Arc<Notify>,
+    pub(crate) notify: Arc<Notify>,
 }
 
 impl Handler {
@@ -41,7 +41,7 @@ impl Handler {
                 return notice;
             }
             // A wake between `try_take` and this wait leaves a permit, so the wait ends at once.
-            self.bell.notified().await;
+            self.notify.notified().await;
         }
     }
 
@@ -53,7 +53,7 @@ impl Handler {
 
     /// Waits for a press and takes its notice. Returns `None` if shutdown has begun before the wait or begins during it.
     ///
-    /// This blocks the thread: it is for programs without a runtime. Don't call it on the runtime that runs the `Driver`.
+    /// This blocks the thread: it is for programs without a runtime. Don't call it on the runtime that runs the `InterruptDriver`.
     ///
     /// # Examples
     ///

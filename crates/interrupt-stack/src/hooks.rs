@@ -50,7 +50,7 @@ pub(crate) struct Hooks {
 
 impl Hooks {
     /// Whether there is a hook for a suspension of the process.
-    pub(crate) fn are_of_stops(&self) -> bool {
+    pub(crate) fn handle_suspend(&self) -> bool {
         self.on_suspend.is_some() || self.on_resume.is_some()
     }
 }

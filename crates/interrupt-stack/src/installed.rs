@@ -7,10 +7,10 @@ use signal_hook_registry::{SigId, unregister};
 
 use crate::{
     Builder, HardExit, Interrupts, SystemClock,
-    catch::{Catch, SIGNALS},
     process::process,
+    signal_catcher::{SIGNALS, SignalCatcher},
     sys,
-    sys::Disposition,
+    sys::SignalAction,
 };
 
 /// The error of an install.
@@ -51,7 +51,7 @@ impl Error {
 #[must_use = "dropping it restores the earlier behaviour of the signals at once"]
 pub struct Installed {
     interrupts: Interrupts,
-    before: Vec<(i32, Disposition)>,
+    before: Vec<(i32, SignalAction)>,
     actions: Vec<SigId>,
 }
 
@@ -69,10 +69,10 @@ impl Installed {
         let mut before = Vec::new();
         for signal in SIGNALS {
             let disposition =
-                Disposition::of(signal).map_err(|source| Kind::Signal { signal, source })?;
+                SignalAction::of(signal).map_err(|source| Kind::Signal { signal, source })?;
             let stays = match signal {
                 SIGINT | SIGHUP | SIGQUIT => disposition.is_ignore(),
-                SIGTSTP => disposition.is_ignore() || !builder.hooks.are_of_stops(),
+                SIGTSTP => disposition.is_ignore() || !builder.hooks.handle_suspend(),
                 _ => false,
             };
             if !stays {
@@ -85,7 +85,7 @@ impl Installed {
             HardExit::Thread => 3,
             HardExit::Off | HardExit::Callback(_) => u64::MAX,
         };
-        let catch = Catch::new(
+        let catch = SignalCatcher::new(
             builder.rules.debounce,
             builder.forward_window,
             last_rung,

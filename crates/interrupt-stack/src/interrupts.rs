@@ -66,7 +66,7 @@ impl Interrupts {
             interrupts: self.clone(),
             id,
             name,
-            bell,
+            notify: bell,
         }
     }
 
@@ -105,7 +105,7 @@ impl Interrupts {
     }
 
     /// Waits until shutdown begins, and returns its cause. This blocks the thread: it is for programs without a runtime. Don't call it
-    /// on the runtime that runs the `Driver`.
+    /// on the runtime that runs the `InterruptDriver`.
     pub fn wait(&self) -> Cause {
         let cause = self.router().wait_for_cause(None);
         cause.expect("without a deadline, the wait ends only with a cause")

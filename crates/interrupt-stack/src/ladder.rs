@@ -28,7 +28,7 @@ use crate::{Cause, PressSource};
 /// The time limits of a ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Rules {
+pub struct LadderTimes {
     /// The time for which a press stays counted after its notice was dropped without an answer. Default: 2 s. With zero it doesn't
     /// stay counted.
     pub cooldown: Duration,
@@ -40,7 +40,7 @@ pub struct Rules {
     pub shutdown_deadline: Option<Duration>,
 }
 
-impl Default for Rules {
+impl Default for LadderTimes {
     fn default() -> Self {
         Self {
             cooldown: times::COOLDOWN,
@@ -84,7 +84,7 @@ pub enum Resolution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
-pub enum Effect {
+pub enum LadderEffect {
     /// Do nothing: the press was part of the one before it.
     Debounced,
     /// Wake this handler; a notice waits for it.
@@ -96,9 +96,9 @@ pub enum Effect {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum LadderStage {
     Idle,
-    Notified(Notice),
+    Notified(OpenNotice),
     ShuttingDown {
         cause: Cause,
         deadline: Option<Instant>,
@@ -106,7 +106,7 @@ enum Phase {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Notice {
+struct OpenNotice {
     /// The press; the number 0 means a request.
     press: Press,
     /// The handler that has the notice now. If it has taken the notice, the handler may be gone.
@@ -125,18 +125,18 @@ struct Notice {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use interrupt_stack::{Cause, PressSource, ladder::{Effect, Ladder, Rules}};
+/// use interrupt_stack::{Cause, PressSource, ladder::{LadderEffect, Ladder, LadderTimes}};
 ///
-/// let (mut ladder, now) = (Ladder::new(Rules::default()), Instant::now());
+/// let (mut ladder, now) = (Ladder::new(LadderTimes::default()), Instant::now());
 /// let second = Duration::from_secs(1);
 /// let handler = ladder.push();
-/// assert_eq!(ladder.press(PressSource::Signal, now), Effect::Notify(handler));
-/// assert_eq!(ladder.press(PressSource::Signal, now + second), Effect::BeginShutdown(Cause::Press));
-/// assert_eq!(ladder.press(PressSource::Signal, now + 9 * second), Effect::HardExit(Cause::Press));
+/// assert_eq!(ladder.press(PressSource::Signal, now), LadderEffect::Notify(handler));
+/// assert_eq!(ladder.press(PressSource::Signal, now + second), LadderEffect::BeginShutdown(Cause::Press));
+/// assert_eq!(ladder.press(PressSource::Signal, now + 9 * second), LadderEffect::HardExit(Cause::Press));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Ladder {
-    rules: Rules,
+    rules: LadderTimes,
     /// The stack: ids increase, so the last handler is the topmost, and the handlers below another one are a range.
     handlers: BTreeSet<HandlerId>,
     next_handler: u64,
@@ -146,12 +146,12 @@ pub struct Ladder {
     dropped: Option<Instant>,
     /// The handlers whose requests wait until no notice is open.
     requested: BTreeSet<HandlerId>,
-    phase: Phase,
+    stage: LadderStage,
 }
 
 impl Ladder {
     /// Creates an idle ladder without handlers.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: LadderTimes) -> Self {
         Self {
             rules,
             handlers: BTreeSet::new(),
@@ -160,7 +160,7 @@ impl Ladder {
             last_press: None,
             dropped: None,
             requested: BTreeSet::new(),
-            phase: Phase::Idle,
+            stage: LadderStage::Idle,
         }
     }
 
@@ -174,30 +174,30 @@ impl Ladder {
 
     /// Removes a handler from any place in the stack. A notice that it has not taken goes to the handler below, as if declined.
     #[must_use]
-    pub fn remove(&mut self, id: HandlerId, now: Instant) -> Option<Effect> {
+    pub fn remove(&mut self, id: HandlerId, now: Instant) -> Option<LadderEffect> {
         self.handlers.remove(&id);
         self.requested.remove(&id);
-        match self.phase {
-            Phase::Notified(notice) if notice.handler == id && !notice.taken => {
-                self.pass_down(notice, now)
+        match self.stage {
+            LadderStage::Notified(notice) if notice.handler == id && !notice.taken => {
+                self.notify_below(notice, now)
             }
             _ => None,
         }
     }
 
     /// Accepts a press, or ignores it as a part of the one before.
-    pub fn press(&mut self, source: PressSource, now: Instant) -> Effect {
+    pub fn press(&mut self, source: PressSource, now: Instant) -> LadderEffect {
         if self
             .last_press
             .is_some_and(|last| now.saturating_duration_since(last) < self.rules.debounce)
         {
-            return Effect::Debounced;
+            return LadderEffect::Debounced;
         }
         self.last_press = Some(now);
         self.presses += 1;
-        match self.phase {
-            Phase::ShuttingDown { .. } => Effect::HardExit(Cause::Press),
-            Phase::Idle if !self.still_counts(now) => match self.handlers.last() {
+        match self.stage {
+            LadderStage::ShuttingDown { .. } => LadderEffect::HardExit(Cause::Press),
+            LadderStage::Idle if !self.still_counts(now) => match self.handlers.last() {
                 Some(&top) => {
                     let press = Press {
                         number: self.presses,
@@ -209,7 +209,7 @@ impl Ladder {
                 }
                 None => self.shut_down(Cause::Press, now),
             },
-            Phase::Idle | Phase::Notified(_) => self.shut_down(Cause::Press, now),
+            LadderStage::Idle | LadderStage::Notified(_) => self.shut_down(Cause::Press, now),
         }
     }
 
@@ -218,20 +218,20 @@ impl Ladder {
     /// Nothing changes if there is no such handler, if a notice is already open for it, or in shutdown. The notice stays with its
     /// handler without a time limit. If the handler declines or drops the notice, or is removed, the ladder becomes idle.
     #[must_use]
-    pub fn request(&mut self, id: HandlerId, now: Instant) -> Option<Effect> {
+    pub fn request(&mut self, id: HandlerId, now: Instant) -> Option<LadderEffect> {
         if !self.handlers.contains(&id) {
             return None;
         }
-        match self.phase {
-            Phase::Idle => {
+        match self.stage {
+            LadderStage::Idle => {
                 self.requested.insert(id);
-                self.rest(now)
+                self.next_request(now)
             }
-            Phase::Notified(notice) if notice.handler != id => {
+            LadderStage::Notified(notice) if notice.handler != id => {
                 self.requested.insert(id);
                 None
             }
-            Phase::Notified(_) | Phase::ShuttingDown { .. } => None,
+            LadderStage::Notified(_) | LadderStage::ShuttingDown { .. } => None,
         }
     }
 
@@ -250,10 +250,10 @@ impl Ladder {
     pub fn resumed(&mut self, now: Instant) {
         self.dropped = None;
         let (take, shutdown) = (Some(self.rules.take_timeout), self.rules.shutdown_deadline);
-        let (deadline, limit) = match &mut self.phase {
-            Phase::Idle => return,
-            Phase::Notified(notice) => (&mut notice.deadline, take),
-            Phase::ShuttingDown { deadline, .. } => (deadline, shutdown),
+        let (deadline, limit) = match &mut self.stage {
+            LadderStage::Idle => return,
+            LadderStage::Notified(notice) => (&mut notice.deadline, take),
+            LadderStage::ShuttingDown { deadline, .. } => (deadline, shutdown),
         };
         if deadline.is_some() {
             *deadline = limit.and_then(|limit| now.checked_add(limit));
@@ -262,17 +262,19 @@ impl Ladder {
 
     /// Begins shutdown; for [`Cause::Quit`], returns a hard exit at once. During shutdown, any other cause changes nothing.
     #[must_use]
-    pub fn terminate(&mut self, cause: Cause, now: Instant) -> Option<Effect> {
-        match (cause, self.phase) {
-            (Cause::Quit, Phase::ShuttingDown { .. }) => Some(Effect::HardExit(Cause::Quit)),
+    pub fn terminate(&mut self, cause: Cause, now: Instant) -> Option<LadderEffect> {
+        match (cause, self.stage) {
+            (Cause::Quit, LadderStage::ShuttingDown { .. }) => {
+                Some(LadderEffect::HardExit(Cause::Quit))
+            }
             (Cause::Quit, _) => {
-                self.phase = Phase::ShuttingDown {
+                self.stage = LadderStage::ShuttingDown {
                     cause,
                     deadline: None,
                 };
-                Some(Effect::HardExit(cause))
+                Some(LadderEffect::HardExit(cause))
             }
-            (_, Phase::ShuttingDown { .. }) => None,
+            (_, LadderStage::ShuttingDown { .. }) => None,
             _ => Some(self.shut_down(cause, now)),
         }
     }
@@ -280,8 +282,8 @@ impl Ladder {
     /// Returns the open notice to `id`, if this handler has the notice and has not taken it. A taken notice has no time limit.
     #[must_use]
     pub fn take(&mut self, id: HandlerId) -> Option<Press> {
-        match &mut self.phase {
-            Phase::Notified(notice) if notice.handler == id && !notice.taken => {
+        match &mut self.stage {
+            LadderStage::Notified(notice) if notice.handler == id && !notice.taken => {
                 notice.taken = true;
                 Some(notice.press)
             }
@@ -291,58 +293,63 @@ impl Ladder {
 
     /// Answers the taken notice of the press with this number. After shutdown has begun, an answer changes nothing.
     #[must_use]
-    pub fn resolve(&mut self, number: u64, resolution: Resolution, now: Instant) -> Option<Effect> {
-        let Phase::Notified(notice) = self.phase else {
+    pub fn resolve(
+        &mut self,
+        number: u64,
+        resolution: Resolution,
+        now: Instant,
+    ) -> Option<LadderEffect> {
+        let LadderStage::Notified(notice) = self.stage else {
             return None;
         };
         if notice.press.number != number || !notice.taken {
             return None;
         }
         match resolution {
-            Resolution::Declined => self.pass_down(notice, now),
+            Resolution::Declined => self.notify_below(notice, now),
             Resolution::Escalated => Some(self.shut_down(Cause::Press, now)),
             Resolution::Handled | Resolution::Dropped => {
                 if !notice.is_request() {
                     self.dropped = Some(now).filter(|_| resolution == Resolution::Dropped);
                 }
-                self.rest(now)
+                self.next_request(now)
             }
         }
     }
 
     /// Returns the time of the next deadline, at which the caller must call [`on_deadline`](Self::on_deadline).
     pub fn next_deadline(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::Idle => None,
-            Phase::Notified(notice) => notice.deadline.filter(|_| !notice.taken),
-            Phase::ShuttingDown { deadline, .. } => deadline,
+        match self.stage {
+            LadderStage::Idle => None,
+            LadderStage::Notified(notice) => notice.deadline.filter(|_| !notice.taken),
+            LadderStage::ShuttingDown { deadline, .. } => deadline,
         }
     }
 
     /// Handles one due deadline and returns its effect; `None` if no deadline is due.
     #[must_use]
-    pub fn on_deadline(&mut self, now: Instant) -> Option<Effect> {
+    pub fn on_deadline(&mut self, now: Instant) -> Option<LadderEffect> {
         self.next_deadline().filter(|deadline| *deadline <= now)?;
-        match &mut self.phase {
-            Phase::Idle => None,
-            Phase::Notified(notice) => {
+        match &mut self.stage {
+            LadderStage::Idle => None,
+            LadderStage::Notified(notice) => {
                 let untaken = *notice;
                 // The lowest handler keeps the notice: it may still take it, and time alone never begins shutdown.
                 notice.deadline = None;
                 self.below(untaken.handler)
                     .map(|below| self.notify(untaken.press, below, now))
             }
-            Phase::ShuttingDown { cause, deadline } => {
+            LadderStage::ShuttingDown { cause, deadline } => {
                 *deadline = None;
-                Some(Effect::HardExit(*cause))
+                Some(LadderEffect::HardExit(*cause))
             }
         }
     }
 
     /// Returns the cause of the shutdown, if it has begun.
     pub fn cause(&self) -> Option<Cause> {
-        match self.phase {
-            Phase::ShuttingDown { cause, .. } => Some(cause),
+        match self.stage {
+            LadderStage::ShuttingDown { cause, .. } => Some(cause),
             _ => None,
         }
     }
@@ -353,11 +360,11 @@ impl Ladder {
     }
 
     /// Returns the stage of the ladder: 0 idle, 1 a notice is open, 2 shutting down.
-    pub(crate) fn rung(&self) -> u8 {
-        match self.phase {
-            Phase::Idle => 0,
-            Phase::Notified(_) => 1,
-            Phase::ShuttingDown { .. } => 2,
+    pub(crate) fn stage(&self) -> u8 {
+        match self.stage {
+            LadderStage::Idle => 0,
+            LadderStage::Notified(_) => 1,
+            LadderStage::ShuttingDown { .. } => 2,
         }
     }
 
@@ -370,9 +377,9 @@ impl Ladder {
         self.handlers.range(..id).next_back().copied()
     }
 
-    fn pass_down(&mut self, notice: Notice, now: Instant) -> Option<Effect> {
+    fn notify_below(&mut self, notice: OpenNotice, now: Instant) -> Option<LadderEffect> {
         if notice.is_request() {
-            return self.rest(now);
+            return self.next_request(now);
         }
         Some(match self.below(notice.handler) {
             Some(below) => self.notify(notice.press, below, now),
@@ -381,8 +388,8 @@ impl Ladder {
     }
 
     /// Makes the ladder idle, and opens the next waiting request, the innermost handler first.
-    fn rest(&mut self, now: Instant) -> Option<Effect> {
-        self.phase = Phase::Idle;
+    fn next_request(&mut self, now: Instant) -> Option<LadderEffect> {
+        self.stage = LadderStage::Idle;
         let id = self.requested.pop_last()?;
         let press = Press {
             number: 0,
@@ -392,9 +399,9 @@ impl Ladder {
         Some(self.notify(press, id, now))
     }
 
-    fn notify(&mut self, press: Press, handler: HandlerId, now: Instant) -> Effect {
+    fn notify(&mut self, press: Press, handler: HandlerId, now: Instant) -> LadderEffect {
         self.requested.remove(&handler); // this notice answers the request too
-        let mut notice = Notice {
+        let mut notice = OpenNotice {
             press,
             handler,
             taken: false,
@@ -403,21 +410,21 @@ impl Ladder {
         if !notice.is_request() {
             notice.deadline = now.checked_add(self.rules.take_timeout);
         }
-        self.phase = Phase::Notified(notice);
-        Effect::Notify(handler)
+        self.stage = LadderStage::Notified(notice);
+        LadderEffect::Notify(handler)
     }
 
-    fn shut_down(&mut self, cause: Cause, now: Instant) -> Effect {
+    fn shut_down(&mut self, cause: Cause, now: Instant) -> LadderEffect {
         let deadline = self
             .rules
             .shutdown_deadline
             .and_then(|limit| now.checked_add(limit));
-        self.phase = Phase::ShuttingDown { cause, deadline };
-        Effect::BeginShutdown(cause)
+        self.stage = LadderStage::ShuttingDown { cause, deadline };
+        LadderEffect::BeginShutdown(cause)
     }
 }
 
-impl Notice {
+impl OpenNotice {
     fn is_request(&self) -> bool {
         self.press.number == 0
     }

@@ -54,14 +54,8 @@
 //   builder                the settings
 //   installed, driver      a ladder with the signals of the process, and its errors; a future that replaces all threads
 //   start                  the ways to start a ladder
-mod acting;
 mod atomic;
 mod builder;
-#[cfg_attr(
-    not(feature = "signals"),
-    expect(dead_code, reason = "only an install registers a handler")
-)]
-mod catch;
 mod cause;
 mod clock;
 #[cfg(feature = "driver")]
@@ -72,15 +66,21 @@ mod hooks;
 mod installed;
 mod interrupts;
 pub mod ladder;
+mod press_word;
+#[cfg(test)]
+mod press_word_tests;
 mod process;
 mod router;
+#[cfg_attr(
+    not(feature = "signals"),
+    expect(dead_code, reason = "only an install registers a handler")
+)]
+mod signal_catcher;
 mod start;
 mod state;
 mod sys;
 mod times;
-mod word;
-#[cfg(test)]
-mod word_tests; // outside of `word`, because the model checker's tests compile that file too
+mod worker; // outside of `word`, because the model checker's tests compile that file too
 
 pub use builder::Builder;
 pub use cause::{Cause, PressSource};
@@ -88,7 +88,7 @@ pub use cause::{Cause, PressSource};
 pub use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
 #[cfg(feature = "driver")]
-pub use driver::Driver;
+pub use driver::InterruptDriver;
 pub use handler::{Handler, Notice};
 pub use hooks::HardExit;
 #[cfg(feature = "signals")]

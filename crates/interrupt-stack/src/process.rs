@@ -14,7 +14,7 @@ use libc::SIGTSTP;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 #[cfg(feature = "signals")]
-use crate::sys::Disposition;
+use crate::sys::SignalAction;
 use crate::{Cause, sys};
 
 /// The state of the one set of signals that a process has.
@@ -28,7 +28,7 @@ static PROCESS: Mutex<Process> = Mutex::new(Process {
 pub(crate) struct Process {
     pub(crate) installed: bool,
     /// The handlers of the signal registry. The registry sets each handler once per process, so a second install must restore them itself.
-    catching: BTreeMap<i32, Disposition>,
+    catching: BTreeMap<i32, SignalAction>,
 }
 
 /// Locks the signals of the process. Waits while another install is being created or dropped.
@@ -43,7 +43,7 @@ impl Process {
     pub(crate) fn catch(&mut self, signal: i32) -> io::Result<()> {
         match self.catching.get(&signal) {
             Some(disposition) => disposition.put_back(signal),
-            None => Disposition::of(signal)
+            None => SignalAction::of(signal)
                 .map(|disposition| _ = self.catching.insert(signal, disposition)),
         }
     }
@@ -54,7 +54,7 @@ impl Process {
 #[cfg(feature = "signals")]
 pub(crate) fn stop_process() {
     let _process = process(); // blocks other installs meanwhile
-    if let Ok(handler) = Disposition::of(SIGTSTP) {
+    if let Ok(handler) = SignalAction::of(SIGTSTP) {
         sys::raise_default(SIGTSTP);
         drop(handler.put_back(SIGTSTP)); // see the drop of `Installed`
     }

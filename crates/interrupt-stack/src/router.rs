@@ -10,15 +10,15 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     Cause, Clock, HardExit, PressSource,
-    catch::Catch,
     hooks::Hooks,
-    ladder::{Effect, HandlerId, Ladder, Press, Resolution},
+    ladder::{HandlerId, Ladder, LadderEffect, Press, Resolution},
+    signal_catcher::SignalCatcher,
     state::{Inbox, State},
 };
 
 /// The number of threads of an installed ladder that may run wakers or hooks at once. If that many hang, no other waker or hook runs; but presses
 /// still count and end the process.
-const TELLERS: usize = 2;
+const MAX_ANNOUNCERS: usize = 2;
 
 /// The state that handles and threads share. Events are decided here, under the lock; only `acting` performs actions, without the lock.
 pub(crate) struct Router {
@@ -26,16 +26,16 @@ pub(crate) struct Router {
     pub(crate) hard_exit: HardExit,
     pub(crate) hooks: Hooks,
     /// The signal handler; `None` for a detached ladder.
-    pub(crate) catch: Option<Arc<Catch>>,
+    pub(crate) catch: Option<Arc<SignalCatcher>>,
     /// The most threads that may run foreign code, so that one thread is free for the next press.
-    pub(crate) tellers: usize,
+    pub(crate) max_announcers: usize,
     /// Whether a driver, which must not block, replaces the threads.
     pub(crate) is_driven: bool,
     state: Mutex<State>,
     /// Wakes the deadline thread, and on a detached ladder the other thread, after a decision or when the last handle is gone.
-    pub(crate) decided: Condvar,
+    pub(crate) work_ready: Condvar,
     /// Wakes the callers of blocking waits at the same time.
-    pub(crate) heard: Condvar,
+    pub(crate) changed: Condvar,
     pub(crate) shutdown: watch::Sender<Option<Cause>>,
     #[cfg(feature = "tokio-util")]
     pub(crate) token: tokio_util::sync::CancellationToken,
@@ -47,7 +47,7 @@ impl Router {
         clock: Arc<dyn Clock>,
         hard_exit: HardExit,
         hooks: Hooks,
-        catch: Option<Arc<Catch>>,
+        catch: Option<Arc<SignalCatcher>>,
     ) -> Self {
         Self {
             clock,
@@ -55,10 +55,10 @@ impl Router {
             hooks,
             is_driven: false,
             state: Mutex::new(State::new(ladder, Inbox::new(catch.clone()))),
-            tellers: if catch.is_some() { TELLERS } else { 1 },
+            max_announcers: if catch.is_some() { MAX_ANNOUNCERS } else { 1 },
             catch,
-            decided: Condvar::new(),
-            heard: Condvar::new(),
+            work_ready: Condvar::new(),
+            changed: Condvar::new(),
             shutdown: watch::Sender::new(None),
             #[cfg(feature = "tokio-util")]
             token: tokio_util::sync::CancellationToken::new(),
@@ -139,7 +139,7 @@ impl Router {
             if left.is_some_and(|left| left.is_zero()) {
                 return None;
             }
-            state = wait(&self.heard, state, left);
+            state = wait(&self.changed, state, left);
         }
     }
 
@@ -163,13 +163,13 @@ impl Router {
         self.announce();
     }
 
-    fn decide(&self, event: impl FnOnce(&mut State, Instant) -> Option<Effect>) {
+    fn decide(&self, event: impl FnOnce(&mut State, Instant) -> Option<LadderEffect>) {
         let now = self.clock.now();
         let mut state = self.lock();
         let due = state.catch_up(now);
         let effect = event(&mut state, now);
         let any = due | state.note(effect);
-        state.settle();
+        state.publish_stage();
         // Without a change, wake no thread: a busy program polls its handlers often.
         if any {
             drop(state);
@@ -187,8 +187,8 @@ impl Router {
 
     /// Wakes the deadline thread and the callers of blocking waits.
     pub(crate) fn notify(&self) {
-        self.decided.notify_all();
-        self.heard.notify_all();
+        self.work_ready.notify_all();
+        self.changed.notify_all();
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -3,7 +3,7 @@
 use std::{io, thread};
 
 #[cfg(feature = "driver")]
-use crate::Driver;
+use crate::InterruptDriver;
 use crate::{Builder, Interrupts};
 #[cfg(feature = "signals")]
 use crate::{Error, Installed};
@@ -67,13 +67,13 @@ impl Builder {
     ///
     /// Unix.
     #[cfg(feature = "driver")]
-    pub fn install_driven(self) -> Result<(Installed, Driver), Error> {
+    pub fn install_driven(self) -> Result<(Installed, InterruptDriver), Error> {
         let mut driver = None;
         let installed = Installed::new(self, true, |interrupts| {
             let router = interrupts.router();
             router.unblock();
             let catch = router.catch.as_ref().expect("an install catches signals");
-            driver = Some(Driver::new(router.clone(), catch.woken()?));
+            driver = Some(InterruptDriver::new(router.clone(), catch.woken()?));
             Ok(())
         })?;
         Ok((installed, driver.expect("a start without an error sets it")))
@@ -98,14 +98,14 @@ impl Builder {
 fn start(interrupts: &Interrupts) -> io::Result<()> {
     let router = interrupts.router().clone();
     // With signals, one thread more than may run foreign code, so that one is always free for the signal handler.
-    let tellers = router.tellers + usize::from(router.catch.is_some());
+    let tellers = router.max_announcers + usize::from(router.catch.is_some());
     for _ in 0..tellers {
         let router = router.clone();
         thread::Builder::new()
             .name("interrupts-tell".into())
             .spawn(move || {
                 router.unblock();
-                router.run_tellers();
+                router.run_announcer();
             })?;
     }
     thread::Builder::new()

@@ -11,53 +11,53 @@ use tokio::sync::Notify;
 
 use crate::{
     Cause, PressSource,
-    catch::Catch,
-    ladder::{Effect, HandlerId, Ladder},
-    word::Kind,
+    ladder::{HandlerId, Ladder, LadderEffect},
+    press_word::PostKind,
+    signal_catcher::SignalCatcher,
 };
 
 /// The delay after which a missed deadline means that the process was stopped, and not only that it had no processor.
-const LATE: Duration = Duration::from_millis(100);
+const MISSED_AFTER: Duration = Duration::from_millis(100);
 /// The time to wait for `SIGCONT` after such a delay. Its handler may run in another thread.
-pub(crate) const NEWS: Duration = Duration::from_millis(50);
+pub(crate) const STOP_SIGNAL_GRACE: Duration = Duration::from_millis(50);
 
 /// The name and the waker of a handler.
-pub(crate) type Known = (Arc<str>, Arc<Notify>);
+pub(crate) type HandlerInfo = (Arc<str>, Arc<Notify>);
 
 /// The wakers and hooks to call next.
-pub(crate) struct News {
-    pub(crate) ring: Option<Known>,
+pub(crate) struct Announcements {
+    pub(crate) wake_handler: Option<HandlerInfo>,
     pub(crate) shutdown: Option<Cause>,
     pub(crate) suspend: bool,
     pub(crate) resumed: bool,
     /// Whether a handler did not take its notice in time.
-    pub(crate) untaken: bool,
+    pub(crate) has_untaken: bool,
     #[cfg(feature = "tracing")]
     pub(crate) trace: Option<Trace>,
 }
 
-impl News {
+impl Announcements {
     /// Whether this wakes only one handler and runs no hook.
-    pub(crate) fn is_a_bell(&self) -> bool {
-        self.ring.is_some() && !self.suspend && !self.resumed && !self.untaken
+    pub(crate) fn is_for_one_handler(&self) -> bool {
+        self.wake_handler.is_some() && !self.suspend && !self.resumed && !self.has_untaken
     }
 }
 
 /// The ladder and the actions that are left to perform. The state is behind the router's lock; nothing here runs foreign code.
 pub(crate) struct State {
     pub(crate) ladder: Ladder,
-    pub(crate) handlers: BTreeMap<HandlerId, Known>,
+    pub(crate) handlers: BTreeMap<HandlerId, HandlerInfo>,
     inbox: Inbox,
     /// The handler to wake. One is enough, because only one notice is open at a time.
-    ring: Option<Known>,
+    wake_handler: Option<HandlerInfo>,
     /// Whether a take time-out has passed and the hook for it has not run yet.
-    untaken: bool,
+    has_untaken: bool,
     /// Whether shutdown was announced, or is being announced.
     announced: bool,
     /// The number of threads that run foreign code.
-    pub(crate) telling: usize,
+    pub(crate) announcing_threads: usize,
     /// Whether a thread will soon check whether the deadline thread must be woken.
-    pub(crate) lingering: bool,
+    pub(crate) is_lingering: bool,
     #[cfg(feature = "tracing")]
     trace: Trace,
     pub(crate) exit: Option<Cause>,
@@ -72,7 +72,7 @@ pub(crate) struct State {
     /// Whether the process continues and the hook for it has not run yet.
     pub(crate) resumed: bool,
     /// The time when a missed deadline was noticed.
-    late: Option<Instant>,
+    missed_since: Option<Instant>,
     pub(crate) closed: bool,
 }
 
@@ -82,11 +82,11 @@ impl State {
             ladder,
             handlers: BTreeMap::new(),
             inbox,
-            ring: None,
-            untaken: false,
+            wake_handler: None,
+            has_untaken: false,
             announced: false,
-            telling: 0,
-            lingering: false,
+            announcing_threads: 0,
+            is_lingering: false,
             #[cfg(feature = "tracing")]
             trace: Trace::default(),
             exit: None,
@@ -95,7 +95,7 @@ impl State {
             stopping: false,
             suspended: false,
             resumed: false,
-            late: None,
+            missed_since: None,
             closed: false,
         }
     }
@@ -113,18 +113,18 @@ impl State {
     pub(crate) fn catch_up(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some((kind, at)) = self.inbox.next() {
-            any |= kind != Kind::Resume && self.pass(at);
+            any |= kind != PostKind::Resume && self.pass(at);
             let effect = match kind {
-                Kind::Press => Some(self.ladder.press(PressSource::Signal, at)),
-                Kind::Terminate => self.ladder.terminate(Cause::Terminate, at),
-                Kind::Hangup => self.ladder.terminate(Cause::Hangup, at),
-                Kind::Quit => self.ladder.terminate(Cause::Quit, at),
-                Kind::Suspend => {
+                PostKind::Press => Some(self.ladder.press(PressSource::Signal, at)),
+                PostKind::Terminate => self.ladder.terminate(Cause::Terminate, at),
+                PostKind::Hangup => self.ladder.terminate(Cause::Hangup, at),
+                PostKind::Quit => self.ladder.terminate(Cause::Quit, at),
+                PostKind::Suspend => {
                     self.suspend = true;
                     any = true;
                     None
                 }
-                Kind::Resume => {
+                PostKind::Resume => {
                     self.resume(at);
                     any = true;
                     None
@@ -136,63 +136,66 @@ impl State {
     }
 
     /// Decides a press that is not a signal.
-    pub(crate) fn press(&mut self, source: PressSource, now: Instant) -> Effect {
+    pub(crate) fn press(&mut self, source: PressSource, now: Instant) -> LadderEffect {
         match self.inbox.admits(now) {
             true => self.ladder.press(source, now),
-            false => Effect::Debounced,
+            false => LadderEffect::Debounced,
         }
     }
 
     pub(crate) fn resume(&mut self, now: Instant) {
         self.suspend = false; // `SIGCONT` cancels a suspension that has not happened yet, as in the kernel
-        (self.suspended, self.resumed, self.late) = (false, true, None);
+        (self.suspended, self.resumed, self.missed_since) = (false, true, None);
         self.ladder.resumed(now);
     }
 
     /// Stores the effect for the thread that performs it. Returns whether there is an effect.
-    pub(crate) fn note(&mut self, effect: Option<Effect>) -> bool {
+    pub(crate) fn note(&mut self, effect: Option<LadderEffect>) -> bool {
         match effect {
-            None | Some(Effect::Debounced) => return false,
-            Some(Effect::Notify(id)) => self.ring = self.handlers.get(&id).cloned(),
-            Some(Effect::HardExit(cause)) => {
+            None | Some(LadderEffect::Debounced) => return false,
+            Some(LadderEffect::Notify(id)) => self.wake_handler = self.handlers.get(&id).cloned(),
+            Some(LadderEffect::HardExit(cause)) => {
                 self.exit = Some(cause);
                 #[cfg(feature = "tracing")]
                 {
                     self.trace.exit = Some(cause);
                 }
             }
-            Some(Effect::BeginShutdown(_)) => {} // the ladder itself has the cause
+            Some(LadderEffect::BeginShutdown(_)) => {} // the ladder itself has the cause
         }
         true
     }
 
     /// Takes the wakers and hooks to call, if there are any. The caller must call them.
-    pub(crate) fn news(&mut self) -> Option<News> {
+    pub(crate) fn take_announcements(&mut self) -> Option<Announcements> {
         let shutdown = self.shutdown().filter(|_| !self.announced);
         self.announced |= shutdown.is_some();
         let may_hook = !self.stopping;
-        let news = News {
+        let news = Announcements {
             // In shutdown there is no notice to take, so wake no handler: a waker that hangs must not delay the announcement of the shutdown.
-            ring: self.ring.take().filter(|_| self.ladder.cause().is_none()),
+            wake_handler: self
+                .wake_handler
+                .take()
+                .filter(|_| self.ladder.cause().is_none()),
             shutdown,
             suspend: may_hook && take(&mut self.suspend),
             resumed: may_hook && take(&mut self.resumed),
-            untaken: take(&mut self.untaken) && self.ladder.cause().is_none(),
+            has_untaken: take(&mut self.has_untaken) && self.ladder.cause().is_none(),
             #[cfg(feature = "tracing")]
             trace: self.trace.next(&self.ladder),
         };
         self.stopping |= news.suspend;
-        let any = news.ring.is_some() || shutdown.is_some();
-        let any = any || news.suspend || news.resumed || news.untaken;
+        let any = news.wake_handler.is_some() || shutdown.is_some();
+        let any = any || news.suspend || news.resumed || news.has_untaken;
         #[cfg(feature = "tracing")]
         let any = any || news.trace.is_some();
         any.then_some(news)
     }
 
     /// Publishes the stage of the ladder to the signal handler.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn publish_stage(&mut self) {
         let is_ending = self.is_ending();
-        self.inbox.settle(&self.ladder, is_ending);
+        self.inbox.publish_stage(&self.ladder, is_ending);
     }
 
     /// Returns the next deadline, if deadlines count now.
@@ -201,16 +204,16 @@ impl State {
     }
 
     /// Returns the time until the next check of deadlines.
-    pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn time_until_next(&self, now: Instant) -> Option<Duration> {
         let left = self.next_deadline()?.saturating_duration_since(now);
-        Some(self.late.map_or(left, |_| NEWS))
+        Some(self.missed_since.map_or(left, |_| STOP_SIGNAL_GRACE))
     }
 
     fn pass(&mut self, now: Instant) -> bool {
         let mut any = false;
         let is_due = |ladder: &Ladder| ladder.next_deadline().is_some_and(|due| due <= now);
-        while !self.awaits_news(now) && is_due(&self.ladder) {
-            self.untaken |= self.ladder.cause().is_none();
+        while !self.awaits_stop_signal(now) && is_due(&self.ladder) {
+            self.has_untaken |= self.ladder.cause().is_none();
             let effect = self.ladder.on_deadline(now);
             self.note(effect);
             any = true;
@@ -219,28 +222,28 @@ impl State {
     }
 
     /// Whether deadlines have to wait, because the process is stopped or was probably stopped.
-    fn awaits_news(&mut self, now: Instant) -> bool {
-        let is_late = |deadline| now.saturating_duration_since(deadline) > LATE;
+    fn awaits_stop_signal(&mut self, now: Instant) -> bool {
+        let is_late = |deadline| now.saturating_duration_since(deadline) > MISSED_AFTER;
         if !self.inbox.is_connected() || !self.ladder.next_deadline().is_some_and(is_late) {
-            self.late = None;
+            self.missed_since = None;
             return self.suspended;
         }
-        let since = *self.late.get_or_insert(now);
-        self.suspended || now.saturating_duration_since(since) < NEWS
+        let since = *self.missed_since.get_or_insert(now);
+        self.suspended || now.saturating_duration_since(since) < STOP_SIGNAL_GRACE
     }
 }
 
 /// The router's access to the posts of the signal handler; always empty on a detached ladder.
 pub(crate) struct Inbox {
-    catch: Option<Arc<Catch>>,
+    catch: Option<Arc<SignalCatcher>>,
     /// The number of the next post to read.
     next: u64,
     /// The posts that were read since the last `settle`.
-    read: Vec<Kind>,
+    read: Vec<PostKind>,
 }
 
 impl Inbox {
-    pub(crate) fn new(catch: Option<Arc<Catch>>) -> Self {
+    pub(crate) fn new(catch: Option<Arc<SignalCatcher>>) -> Self {
         Self {
             catch,
             next: 0,
@@ -259,7 +262,7 @@ impl Inbox {
     }
 
     /// Returns the oldest unread post.
-    pub(crate) fn next(&mut self) -> Option<(Kind, Instant)> {
+    pub(crate) fn next(&mut self) -> Option<(PostKind, Instant)> {
         let catch = self.catch.as_ref()?;
         let (kind, at) = catch.word.read(self.next)?;
         self.next += 1;
@@ -268,9 +271,9 @@ impl Inbox {
     }
 
     /// Publishes the stage after the decisions about all read posts.
-    pub(crate) fn settle(&mut self, ladder: &Ladder, is_ending: bool) {
+    pub(crate) fn publish_stage(&mut self, ladder: &Ladder, is_ending: bool) {
         if let Some(catch) = &self.catch {
-            let rung = if is_ending { 3 } else { ladder.rung() };
+            let rung = if is_ending { 3 } else { ladder.stage() };
             catch.word.settle(&self.read, rung);
             self.read.clear();
         }
@@ -302,12 +305,12 @@ impl Trace {
 /// Emits `tracing` events, on the threads that run wakers. A subscriber may hang, as any waker. The signal handler and the thread that ends the
 /// process emit no events.
 #[cfg(feature = "tracing")]
-pub(crate) fn say(news: &News) {
+pub(crate) fn emit(news: &Announcements) {
     let trace = news.trace.clone().unwrap_or_default();
     for number in trace.presses - trace.more + 1..=trace.presses {
         tracing::debug!(target: "interrupt_stack", number, "press");
     }
-    if let Some((handler, _)) = &news.ring {
+    if let Some((handler, _)) = &news.wake_handler {
         tracing::debug!(target: "interrupt_stack", %handler, "notice");
     }
     if let Some(cause) = news.shutdown {

@@ -99,7 +99,7 @@ pub(crate) fn register(
     action: impl Fn(Origin) + Send + Sync + 'static,
 ) -> std::io::Result<signal_hook_registry::SigId> {
     let action = move |info: &libc::siginfo_t| action(origin(info));
-    // SAFETY: the only caller passes `Catch::on_signal`, which keeps the rule of its module: atomics, the clock, and system calls that
+    // SAFETY: the only caller passes `SignalCatcher::on_signal`, which keeps the rule of its module: atomics, the clock, and system calls that
     // POSIX lists as async-signal-safe. The registry saves and restores `errno`.
     unsafe { signal_hook_registry::register_sigaction(signal, action) }
 }
@@ -128,10 +128,10 @@ fn origin(info: &libc::siginfo_t) -> Origin {
 /// The action of a signal in this process, which can be read and restored.
 #[cfg(feature = "signals")]
 #[derive(Clone, Copy)]
-pub(crate) struct Disposition(libc::sigaction);
+pub(crate) struct SignalAction(libc::sigaction);
 
 #[cfg(feature = "signals")]
-impl Disposition {
+impl SignalAction {
     pub(crate) fn of(signal: i32) -> std::io::Result<Self> {
         // SAFETY: an all-zero `sigaction` is valid, and the call overwrites it; a null new action changes nothing.
         unsafe {

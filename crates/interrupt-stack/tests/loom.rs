@@ -6,8 +6,8 @@
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 }
-#[path = "../src/word.rs"]
-mod word;
+#[path = "../src/press_word.rs"]
+mod press_word;
 
 use loom::{
     sync::{
@@ -16,7 +16,7 @@ use loom::{
     },
     thread,
 };
-use word::{Kind, Verdict, Word};
+use press_word::{PostKind, PressOutcome, PressWord};
 
 const DEBOUNCE: u64 = 50_000;
 
@@ -24,7 +24,7 @@ const DEBOUNCE: u64 = 50_000;
 struct Router {
     next: u64,
     top: usize,
-    posts: Vec<(Kind, u64)>,
+    posts: Vec<(PostKind, u64)>,
 }
 
 impl Default for Router {
@@ -38,7 +38,7 @@ impl Default for Router {
 }
 
 impl Router {
-    fn turn(&mut self, word: &Word) {
+    fn turn(&mut self, word: &PressWord) {
         let mut read = Vec::new();
         while let Some((kind, at)) = word.read(self.next) {
             self.next += 1;
@@ -49,7 +49,10 @@ impl Router {
     }
 
     fn presses(&self) -> impl Iterator<Item = u64> {
-        let presses = self.posts.iter().filter(|(kind, _)| *kind == Kind::Press);
+        let presses = self
+            .posts
+            .iter()
+            .filter(|(kind, _)| *kind == PostKind::Press);
         presses.map(|(_, at)| *at)
     }
 }
@@ -64,11 +67,11 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn no_press_is_lost_or_read_twice() {
     explore(|| {
-        let word = Arc::new(Word::new());
+        let word = Arc::new(PressWord::new());
         let handlers: Vec<_> = [1_000_000, 2_000_000]
             .map(|at| {
                 let word = word.clone();
-                thread::spawn(move || assert_eq!(word.press(at, 0, u64::MAX), Verdict::Posted))
+                thread::spawn(move || assert_eq!(word.press(at, 0, u64::MAX), PressOutcome::Posted))
             })
             .into();
         let mut router = Router::default();
@@ -84,9 +87,9 @@ fn no_press_is_lost_or_read_twice() {
 }
 
 #[test]
-fn presses_at_once_are_one() {
+fn simultaneous_presses_count_once() {
     explore(|| {
-        let word = Arc::new(Word::new());
+        let word = Arc::new(PressWord::new());
         let press = {
             let word = word.clone();
             move |at| word.press(at, DEBOUNCE, 2)
@@ -96,8 +99,8 @@ fn presses_at_once_are_one() {
             move || press(1_000_000)
         });
         let mut verdicts = [press(1_000_010), handler.join().unwrap()];
-        verdicts.sort_by_key(|verdict| *verdict == Verdict::Posted);
-        assert_eq!(verdicts, [Verdict::Part, Verdict::Posted]);
+        verdicts.sort_by_key(|verdict| *verdict == PressOutcome::Posted);
+        assert_eq!(verdicts, [PressOutcome::Debounced, PressOutcome::Posted]);
         let mut router = Router::default();
         router.turn(&word);
         assert_eq!(router.presses().count(), 1);
@@ -106,9 +109,9 @@ fn presses_at_once_are_one() {
 
 /// The third press ends the process and no earlier press does, whether the router runs or not.
 #[test]
-fn third_press_is_the_last_rung() {
+fn third_press_is_the_last_stage() {
     explore(|| {
-        let word = Arc::new(Word::new());
+        let word = Arc::new(PressWord::new());
         let handler = thread::spawn({
             let word = word.clone();
             move || [1, 2, 3].map(|n| word.press(n * 1_000_000, DEBOUNCE, 2))
@@ -119,7 +122,11 @@ fn third_press_is_the_last_rung() {
         }
         assert_eq!(
             handler.join().unwrap(),
-            [Verdict::Posted, Verdict::Posted, Verdict::LastRung]
+            [
+                PressOutcome::Posted,
+                PressOutcome::Posted,
+                PressOutcome::HardExit
+            ]
         );
     });
 }
@@ -128,8 +135,8 @@ fn third_press_is_the_last_rung() {
 #[test]
 fn fourth_press_needs_no_thread() {
     explore(|| {
-        let word = Arc::new(Word::new());
-        assert_eq!(word.press(1_000_000, DEBOUNCE, 3), Verdict::Posted);
+        let word = Arc::new(PressWord::new());
+        assert_eq!(word.press(1_000_000, DEBOUNCE, 3), PressOutcome::Posted);
         let handler = thread::spawn({
             let word = word.clone();
             move || [2, 3, 4].map(|n| word.press(n * 1_000_000, DEBOUNCE, 3))
@@ -141,7 +148,11 @@ fn fourth_press_needs_no_thread() {
         .turn(&word);
         assert_eq!(
             handler.join().unwrap(),
-            [Verdict::Posted, Verdict::Posted, Verdict::LastRung]
+            [
+                PressOutcome::Posted,
+                PressOutcome::Posted,
+                PressOutcome::HardExit
+            ]
         );
         assert!(word.is_ending());
     });
@@ -150,9 +161,9 @@ fn fourth_press_needs_no_thread() {
 /// An injected press and the signal of the same press count once, however late the router publishes it: two presses don't end the
 /// process.
 #[test]
-fn press_of_the_routers_side_is_one_with_the_signal_beside_it() {
+fn press_from_the_router_merges_with_its_signal() {
     explore(|| {
-        let word = Arc::new(Word::new());
+        let word = Arc::new(PressWord::new());
         let handler = thread::spawn({
             let word = word.clone();
             move || [1_010_000, 1_100_000].map(|at| word.press(at, DEBOUNCE, 2))
@@ -160,8 +171,8 @@ fn press_of_the_routers_side_is_one_with_the_signal_beside_it() {
         let mut presses = usize::from(word.admit(1_000_000, DEBOUNCE));
         word.settle(&[], presses as u8);
         let verdicts = handler.join().unwrap();
-        assert!(!verdicts.contains(&Verdict::LastRung), "{verdicts:?}");
-        let posted = verdicts.iter().filter(|it| **it == Verdict::Posted);
+        assert!(!verdicts.contains(&PressOutcome::HardExit), "{verdicts:?}");
+        let posted = verdicts.iter().filter(|it| **it == PressOutcome::Posted);
         presses += posted.count();
         assert_eq!(presses, 2, "{verdicts:?}");
     });
@@ -169,10 +180,10 @@ fn press_of_the_routers_side_is_one_with_the_signal_beside_it() {
 
 /// An answer in the router resets only the presses that the router has read.
 #[test]
-fn answer_does_not_take_back_a_press_that_comes_beside_it() {
+fn answer_does_not_undo_a_concurrent_press() {
     explore(|| {
-        let word = Arc::new(Word::new());
-        assert_eq!(word.press(1_000_000, DEBOUNCE, 2), Verdict::Posted);
+        let word = Arc::new(PressWord::new());
+        assert_eq!(word.press(1_000_000, DEBOUNCE, 2), PressOutcome::Posted);
         let handler = thread::spawn({
             let word = word.clone();
             move || word.press(2_000_000, DEBOUNCE, 2)
@@ -181,7 +192,7 @@ fn answer_does_not_take_back_a_press_that_comes_beside_it() {
         router.turn(&word);
         // `handled`: the ladder starts over, after the presses that were read so far.
         word.settle(&[], 0);
-        assert_eq!(handler.join().unwrap(), Verdict::Posted);
+        assert_eq!(handler.join().unwrap(), PressOutcome::Posted);
         let before = router.presses().count();
         let mut read = Vec::new();
         while let Some((kind, _)) = word.read(router.next + read.len() as u64) {
@@ -190,20 +201,21 @@ fn answer_does_not_take_back_a_press_that_comes_beside_it() {
         assert_eq!(before + read.len(), 2);
         word.settle(&read, read.len() as u8);
         let unread = 2 - read.len();
-        let more = (0..unread)
-            .all(|n| word.press(3_000_000 + n as u64 * 1_000_000, DEBOUNCE, 2) == Verdict::Posted);
+        let more = (0..unread).all(|n| {
+            word.press(3_000_000 + n as u64 * 1_000_000, DEBOUNCE, 2) == PressOutcome::Posted
+        });
         assert!(more, "a ladder that started over accepts more presses");
-        assert_eq!(word.press(9_000_000, DEBOUNCE, 2), Verdict::LastRung);
+        assert_eq!(word.press(9_000_000, DEBOUNCE, 2), PressOutcome::HardExit);
     });
 }
 
 #[test]
-fn what_is_no_press_is_posted_once_until_it_is_settled() {
+fn other_signals_are_posted_once_until_settled() {
     explore(|| {
-        let word = Arc::new(Word::new());
+        let word = Arc::new(PressWord::new());
         let raise = {
             let word = word.clone();
-            move || u64::from(word.raise(Kind::Terminate, 1_000_000))
+            move || u64::from(word.post(PostKind::Terminate, 1_000_000))
         };
         let handler = thread::spawn(raise.clone());
         assert_eq!(raise() + handler.join().unwrap(), 1, "not settled yet");
@@ -221,11 +233,11 @@ fn what_is_no_press_is_posted_once_until_it_is_settled() {
 #[test]
 fn no_wake_is_lost() {
     explore(|| {
-        let (word, woken) = (Arc::new(Word::new()), Arc::new(AtomicBool::new(false)));
+        let (word, woken) = (Arc::new(PressWord::new()), Arc::new(AtomicBool::new(false)));
         let handler = thread::spawn({
             let (word, woken) = (word.clone(), woken.clone());
             move || {
-                assert_eq!(word.press(1_000_000, DEBOUNCE, 2), Verdict::Posted);
+                assert_eq!(word.press(1_000_000, DEBOUNCE, 2), PressOutcome::Posted);
                 woken.swap(true, AcqRel);
             }
         });
@@ -244,36 +256,33 @@ fn no_wake_is_lost() {
 
 /// The router reads nothing, and the handler posts more than the slots can hold.
 #[test]
-fn presses_at_their_most_leave_a_slot_for_each_other_kind() {
+fn maximum_presses_leave_a_slot_for_each_other_kind() {
     loom::model(|| {
-        let word = Word::new();
+        let word = PressWord::new();
         let press = |n| word.press(n * DEBOUNCE, 0, u64::MAX);
-        let posted = (1..=20).take_while(|n| press(*n) == Verdict::Posted);
+        let posted = (1..=20).take_while(|n| press(*n) == PressOutcome::Posted);
         assert_eq!(posted.count(), 11);
         let others = [
-            Kind::Resume,
-            Kind::Suspend,
-            Kind::Quit,
-            Kind::Hangup,
-            Kind::Terminate,
+            PostKind::Resume,
+            PostKind::Suspend,
+            PostKind::Quit,
+            PostKind::Hangup,
+            PostKind::Terminate,
         ];
         for kind in others {
-            assert!(
-                word.raise(kind, 1) && !word.raise(kind, 2),
-                "once at a time"
-            );
+            assert!(word.post(kind, 1) && !word.post(kind, 2), "once at a time");
         }
         assert_eq!(
             press(30),
-            Verdict::Part,
+            PressOutcome::Debounced,
             "part of an earlier press, and nothing is overwritten"
         );
         let kinds = (0..16).map(|number| word.read(number).unwrap().0);
         let kinds = Vec::from_iter(kinds);
-        assert_eq!(kinds[..11], [Kind::Press; 11]);
+        assert_eq!(kinds[..11], [PostKind::Press; 11]);
         assert_eq!(kinds[11..], others);
         word.settle(&kinds, 0);
-        assert_eq!(press(31), Verdict::Posted, "there is room again");
-        assert_eq!(word.read(16), Some((Kind::Press, 31 * DEBOUNCE)));
+        assert_eq!(press(31), PressOutcome::Posted, "there is room again");
+        assert_eq!(word.read(16), Some((PostKind::Press, 31 * DEBOUNCE)));
     });
 }

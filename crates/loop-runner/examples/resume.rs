@@ -12,9 +12,11 @@ use std::time::Duration;
 use agent_drivers::{AgentConfig, Choices};
 use agent_subprocess::guard;
 use cancellable_sleep::SleepGate;
-use loop_runner::{Control, DriverFactory, News, NewsReceiver, Options, Outcome, Runner};
-use loop_state::{Notice, StopCause, StopRequest, When};
-use rlm_store::{PhaseSettings, Project, PromptSource, RunId, Settings, WorkTree};
+use loop_runner::{
+    DriverFactory, RunControl, RunEvent, RunEventReceiver, RunOutcome, Runner, RunnerOptions,
+};
+use loop_state::{RunUpdate, StopCause, StopRequest, StopTiming};
+use rlm_store::{PhaseSettings, Project, PromptSource, RunId, Settings, WorkingTreeLock};
 use tokio::sync::mpsc;
 
 /// The agent: it reads its prompt, as every agent should, and writes a line.
@@ -30,15 +32,15 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let project = Project::find(dir.path())?;
     let run: RunId = "first".parse()?;
-    let options = Options::new(SleepGate::new());
+    let options = RunnerOptions::new(SleepGate::new());
 
-    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await?;
+    let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await?;
     let settings = settings(project.directory());
     let (runner, news) = Runner::create(work_tree, settings, options.clone()).await?;
     let outcome = carry_out(runner, news, true).await?;
     println!("-- {}; a resume needs only the run id --", outcome.reason);
 
-    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await?;
+    let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await?;
     let (runner, news) = Runner::open(work_tree, None, None, options).await?;
     let outcome = carry_out(runner, news, false).await?;
     println!("-- {} --", outcome.reason);
@@ -48,9 +50,9 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
 /// Executes the run and prints its events. On request, stops the run after its first iteration.
 async fn carry_out(
     runner: Runner,
-    mut news: NewsReceiver,
+    mut news: RunEventReceiver,
     stop: bool,
-) -> Result<Outcome, loop_runner::Error> {
+) -> Result<RunOutcome, loop_runner::Error> {
     let drivers: DriverFactory = Box::new(|phase, context| {
         // Any agent: here the settings name a command.
         Ok(phase.agent.driver(Choices::default(), context))
@@ -59,14 +61,14 @@ async fn carry_out(
     let watch = async {
         while let Some((_, news)) = news.recv().await {
             match news {
-                News::Output { line, .. } => {
+                RunEvent::Output { line, .. } => {
                     println!("agent: {}", String::from_utf8_lossy(&line.bytes));
                 }
-                News::Run(notice) => {
+                RunEvent::Update(notice) => {
                     println!("{notice:?}"); // durable: the run saved it before
-                    if stop && matches!(notice, Notice::AttemptStarted { .. }) {
-                        let (by, when) = (StopCause::Person, When::AfterIteration);
-                        let wish = Control::Stop(StopRequest { by, when });
+                    if stop && matches!(notice, RunUpdate::AttemptStarted { .. }) {
+                        let (by, when) = (StopCause::Person, StopTiming::AfterIteration);
+                        let wish = RunControl::Stop(StopRequest { by, when });
                         control.send(wish).await.ok(); // fails if the run has ended
                     }
                 }
@@ -82,8 +84,8 @@ fn settings(directory: &Path) -> Settings {
     let argv = ["sh", "-c", AGENT].map(OsString::from).into();
     let prompt = PromptSource::Text("Write three lines.".into());
     let mut phase = PhaseSettings::new("main", prompt, AgentConfig::command(argv));
-    phase.gates = vec!["test -s notes".into()];
-    phase.until = Some("test $(wc -l < notes) -ge 3".into()); // the loop runs this check, not the agent
+    phase.required_checks = vec!["test -s notes".into()];
+    phase.check = Some("test $(wc -l < notes) -ge 3".into()); // the loop runs this check, not the agent
     phase.limits.max_iterations = Some(10);
     let mut settings = Settings::new(directory, vec![phase]);
     settings.limits.max_duration = Some(Duration::from_secs(600));

@@ -5,10 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use agent_duplex::{BoxFuture, ProcessName};
-use agent_subprocess::{Agent, AgentCommand, Containment, Context, Exit, Output};
-use loop_state::{CheckResult, Command, times};
-use rlm_store::deadline::{Hurried, Hurry, left, until};
-use rlm_store::processes::{gone, names};
+use agent_subprocess::{Agent, AgentCommand, Containment, Exit, Output, ProcessContext};
+use loop_state::{CheckResult, LoopCommand, times};
+use rlm_store::deadline::{Deadline, DeadlineReceiver, remaining, sleep_until};
+use rlm_store::processes::{names, without_survivors};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -19,19 +19,19 @@ const TAIL: usize = 8 * 1024;
 /// A running required check or check.
 #[derive(Debug)]
 pub(crate) struct RunningCheck {
-    pub(crate) command: Command,
+    pub(crate) command: LoopCommand,
     started: Instant,
     /// The shared deadline of the command. Dropping it ends the command.
-    halt: Hurry,
+    deadline: Deadline,
     freezer: Freezer,
     /// Reports that the command took too long, with its limit.
     overdue: mpsc::Sender<Duration>,
-    task: JoinHandle<CheckEnd>,
+    task: JoinHandle<CheckOutcome>,
 }
 
 /// The outcome of a required check or the check.
 #[derive(Debug)]
-pub(crate) struct CheckEnd {
+pub(crate) struct CheckOutcome {
     pub(crate) result: CheckResult,
     pub(crate) took: Duration,
     /// The processes that were alive when the command ended.
@@ -44,17 +44,17 @@ pub(crate) struct CheckEnd {
 }
 
 impl RunningCheck {
-    pub(crate) fn start(command: Command, text: String, context: Context) -> Self {
-        let halt = Hurry::default();
+    pub(crate) fn start(command: LoopCommand, text: String, context: ProcessContext) -> Self {
+        let halt = Deadline::default();
         let (freezer, freezes) = Freezer::new();
         let (overdue, is_overdue) = mpsc::channel(1);
         let shell = AgentCommand::new("sh").arg("-c").arg(text);
         let limit = Limit::Told(is_overdue);
-        let task = tokio::spawn(run(shell, context, limit, halt.hurried(), freezes));
+        let task = tokio::spawn(run(shell, context, limit, halt.subscribe(), freezes));
         Self {
             command,
             started: Instant::now(),
-            halt,
+            deadline: halt,
             freezer,
             overdue,
             task,
@@ -62,16 +62,16 @@ impl RunningCheck {
     }
 
     /// Simulates a command instead of running it; see [`play`].
-    pub(crate) fn play(command: Command, played: BoxFuture<'static, CheckResult>) -> Self {
-        let halt = Hurry::default();
+    pub(crate) fn play(command: LoopCommand, played: BoxFuture<'static, CheckResult>) -> Self {
+        let halt = Deadline::default();
         let (freezer, freezes) = Freezer::new();
         let (overdue, is_overdue) = mpsc::channel(1);
         let limit = Limit::Told(is_overdue);
-        let task = tokio::spawn(play(played, limit, halt.hurried(), freezes));
+        let task = tokio::spawn(play(played, limit, halt.subscribe(), freezes));
         Self {
             command,
             started: Instant::now(),
-            halt,
+            deadline: halt,
             freezer,
             overdue,
             task,
@@ -79,8 +79,8 @@ impl RunningCheck {
     }
 
     /// Returns the shared deadline of the command.
-    pub(crate) fn halt(&self) -> &Hurry {
-        &self.halt
+    pub(crate) fn halt(&self) -> &Deadline {
+        &self.deadline
     }
 
     /// Ends the command because it exceeded `limit`.
@@ -95,20 +95,20 @@ impl RunningCheck {
     }
 
     /// Waits for the end. Cancel safe.
-    pub(crate) async fn ended(&mut self) -> CheckEnd {
-        let mut end = (&mut self.task).await.unwrap_or_else(CheckEnd::not_run);
+    pub(crate) async fn ended(&mut self) -> CheckOutcome {
+        let mut end = (&mut self.task).await.unwrap_or_else(CheckOutcome::not_run);
         end.took = self.started.elapsed();
         end
     }
 }
 
 /// A stand-in for the loop's commands, for tests.
-pub(crate) struct Commands(pub(crate) Play);
+pub(crate) struct FakeCommands(pub(crate) FakeCommand);
 
-pub(crate) type Play =
-    Box<dyn Fn(Command, Context) -> BoxFuture<'static, CheckResult> + Send + Sync>;
+pub(crate) type FakeCommand =
+    Box<dyn Fn(LoopCommand, ProcessContext) -> BoxFuture<'static, CheckResult> + Send + Sync>;
 
-impl fmt::Debug for Commands {
+impl fmt::Debug for FakeCommands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Commands")
     }
@@ -133,12 +133,12 @@ impl Freezer {
     pub(crate) async fn freeze(&self, frozen: bool) {
         let (done, is_done) = oneshot::channel();
         if self.0.try_send((frozen, done)).is_ok() {
-            let _later = tokio::time::timeout(times::FREEZE, is_done).await;
+            let _later = tokio::time::timeout(times::FREEZE_TIMEOUT, is_done).await;
         }
     }
 }
 
-impl CheckEnd {
+impl CheckOutcome {
     pub(crate) fn not_run(why: impl fmt::Display) -> Self {
         Self::alone(CheckResult::NotRun(format!(
             "the command could not be run: {why}"
@@ -162,14 +162,14 @@ impl CheckEnd {
 async fn play(
     mut played: BoxFuture<'static, CheckResult>,
     mut limit: Limit,
-    mut halted: Hurried,
+    mut halted: DeadlineReceiver,
     mut freezes: mpsc::Receiver<Freeze>,
-) -> CheckEnd {
+) -> CheckOutcome {
     let mut frozen = false;
-    CheckEnd::alone(loop {
+    CheckOutcome::alone(loop {
         tokio::select! {
             biased;
-            _ = halted.told() => break CheckResult::Stopped,
+            _ = halted.wait_for_deadline() => break CheckResult::Stopped,
             Some((freeze, done)) = freezes.recv() => {
                 frozen = freeze;
                 // The receiver may have stopped waiting.
@@ -182,7 +182,7 @@ async fn play(
 }
 
 /// A report of a running command: its lines, the end of its output, then its exit.
-enum Heard {
+enum CommandOutput {
     Said(Option<Output>),
     Ended(Exit),
 }
@@ -207,7 +207,7 @@ impl Limit {
     async fn reached(&mut self, due: Instant) -> Duration {
         match self {
             Self::Time(time) => {
-                until(due).await;
+                sleep_until(due).await;
                 *time
             }
             Self::Told(told) => match told.recv().await {
@@ -225,14 +225,14 @@ fn too_long(time: Duration) -> String {
 /// Runs one of the loop's own commands to its end, with everything that it starts.
 pub(crate) async fn run(
     command: AgentCommand,
-    context: Context,
+    context: ProcessContext,
     mut limit: Limit,
-    mut halted: Hurried,
+    mut halted: DeadlineReceiver,
     mut freezes: mpsc::Receiver<Freeze>,
-) -> CheckEnd {
+) -> CheckOutcome {
     let mut process = match spawn(command, &context).await {
         Ok(process) => process,
-        Err(e) => return CheckEnd::not_run(e),
+        Err(e) => return CheckOutcome::not_run(e),
     };
     let mut tail = Vec::new();
     let mut due = Instant::now() + limit.time();
@@ -243,13 +243,13 @@ pub(crate) async fn run(
         // A command that closed its output may run on; the limit also applies to it.
         let heard = async {
             match is_silent {
-                false => Heard::Said(process.next_output().await),
-                true => Heard::Ended(process.wait().await),
+                false => CommandOutput::Said(process.next_output().await),
+                true => CommandOutput::Ended(process.wait().await),
             }
         };
         tokio::select! {
             biased;
-            _ = halted.told() => break None,
+            _ = halted.wait_for_deadline() => break None,
             Some((frozen, done)) = freezes.recv() => {
                 // Suspending fails if the command is gone, which is fine.
                 let _gone = if frozen { process.suspend() } else { process.resume() };
@@ -267,9 +267,9 @@ pub(crate) async fn run(
             }
             time = limit.reached(due), if frozen_at.is_none() => break Some(too_long(time)),
             heard = heard => match heard {
-                Heard::Said(Some(output)) => push_line(&mut tail, &output.line.bytes),
-                Heard::Said(None) => is_silent = true,
-                Heard::Ended(exit) => {
+                CommandOutput::Said(Some(output)) => push_line(&mut tail, &output.line.bytes),
+                CommandOutput::Said(None) => is_silent = true,
+                CommandOutput::Ended(exit) => {
                     not_run = is_not_run(exit.code, &tail);
                     break Some(if exit.success() { String::new() } else { exit.to_string() });
                 }
@@ -281,17 +281,17 @@ pub(crate) async fn run(
         true => tokio::select! {
             biased;
             // An abort has no time to look for leftovers: the report names the ended processes.
-            _ = halted.told() => Vec::new(),
+            _ = halted.wait_for_deadline() => Vec::new(),
             leftovers = process.leftovers() => leftovers,
         },
         false => Vec::new(),
     };
     let mut by = Instant::now() + context.stop.budget;
     let report = loop {
-        let stop = context.stop.clone().within(left(by));
+        let stop = context.stop.clone().within(remaining(by));
         tokio::select! {
             biased;
-            sooner = halted.sooner(by) => by = sooner,
+            sooner = halted.earlier_than(by) => by = sooner,
             report = process.stop(&stop) => break report,
         }
     };
@@ -307,8 +307,8 @@ pub(crate) async fn run(
         }
     };
     let survivors = names(report.survivors);
-    let leftovers = gone(names(leftovers), &survivors);
-    CheckEnd {
+    let leftovers = without_survivors(names(leftovers), &survivors);
+    CheckOutcome {
         result,
         took: Duration::ZERO,
         leftovers,
@@ -320,7 +320,7 @@ pub(crate) async fn run(
 
 async fn spawn(
     command: AgentCommand,
-    context: &Context,
+    context: &ProcessContext,
 ) -> Result<Agent, Box<dyn Error + Send + Sync>> {
     Ok(command.context(context)?.spawn().await?)
 }

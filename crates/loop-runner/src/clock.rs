@@ -22,20 +22,20 @@ pub(crate) struct Clock {
     /// The jumps of the clock that nothing has reported yet.
     jumped: Duration,
     /// The source of the time of day, if it is not the system.
-    given: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,
+    source: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,
 }
 
 impl Clock {
-    pub(crate) fn given(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+    pub(crate) fn from_source(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self {
             read: None,
             jumped: Duration::ZERO,
-            given: Some(Arc::new(now)),
+            source: Some(Arc::new(now)),
         }
     }
 
     pub(crate) fn now(&mut self) -> Timestamp {
-        let now = { self.given.as_ref() }.map_or_else(SystemTime::now, |now| now());
+        let now = { self.source.as_ref() }.map_or_else(SystemTime::now, |now| now());
         let now = timestamp(now);
         match self.read.map(|(read, at)| read + at.elapsed()) {
             Some(passed) if passed > now => passed,
@@ -68,11 +68,11 @@ mod tests {
     use std::sync::Mutex;
 
     #[tokio::test(start_paused = true)]
-    async fn a_wall_clock_that_is_set_back_neither_goes_back_nor_stands_still() {
+    async fn monotonic_time_advances_after_the_wall_clock_is_set_back() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let wall = Arc::new(Mutex::new(at(1_000)));
         let shown = Arc::clone(&wall);
-        let mut clock = Clock::given(move || *shown.lock().unwrap());
+        let mut clock = Clock::from_source(move || *shown.lock().unwrap());
         assert_eq!(clock.now(), timestamp(at(1_000)));
         *wall.lock().unwrap() = at(400);
         tokio::time::advance(Duration::from_secs(30)).await;

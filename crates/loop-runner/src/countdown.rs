@@ -5,16 +5,16 @@
 use std::time::Duration;
 
 use loop_state::{Timestamp, times};
-use rlm_store::deadline::until;
+use rlm_store::deadline::sleep_until;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::feed::NewsSender;
-use crate::news::News;
-use crate::shutdown::{Awaited, Shutdown};
+use crate::event_channel::RunEventSender;
+use crate::run_event::RunEvent;
+use crate::stop_progress::{Awaited, StopProgress};
 
 /// A shorter wait is not reported: it would be over when its line appears.
-const SETTLED: Duration = Duration::from_millis(250);
+const MIN_NAMED_WAIT: Duration = Duration::from_millis(250);
 /// The longest time between two lines of the countdown.
 const SLOWEST: Duration = Duration::from_secs(60);
 
@@ -24,9 +24,9 @@ const SLOWEST: Duration = Duration::from_secs(60);
 /// # Cancel safety
 ///
 /// Cancel safe: after a drop it sends nothing more.
-pub(crate) async fn count_down(
-    mut stop: watch::Receiver<Option<Shutdown>>,
-    mut news: NewsSender,
+pub(crate) async fn run_countdown(
+    mut stop: watch::Receiver<Option<StopProgress>>,
+    mut news: RunEventSender,
 ) -> std::convert::Infallible {
     let Some(since) = since(&mut stop).await else {
         return std::future::pending().await;
@@ -42,11 +42,11 @@ pub(crate) async fn count_down(
                 }
                 let is_new = told.is_some() && told != key(*stop.borrow_and_update());
                 if is_new {
-                    due = due.min((began.elapsed() + SETTLED).max(told_at + times::COUNTDOWN_STEP));
+                    due = due.min((began.elapsed() + MIN_NAMED_WAIT).max(told_at + times::COUNTDOWN_STEP));
                 }
                 continue;
             }
-            () = until(began + due) => {}
+            () = sleep_until(began + due) => {}
         }
         let elapsed = began.elapsed();
         let state = *stop.borrow_and_update();
@@ -60,19 +60,19 @@ pub(crate) async fn count_down(
         told = key(state);
         let left = shutdown.left(now);
         if !left.is_zero() {
-            news.send(now, News::StopWaiting { awaited, left });
+            news.send(now, RunEvent::StopAwaits { awaited, left });
         }
     }
 }
 
 /// Waits until a stop begins, and returns its time; `None` if none can begin any more.
-async fn since(stop: &mut watch::Receiver<Option<Shutdown>>) -> Option<Timestamp> {
+async fn since(stop: &mut watch::Receiver<Option<StopProgress>>) -> Option<Timestamp> {
     let begun = stop.wait_for(Option::is_some).await.ok()?;
     begun.map(|begun| begun.since)
 }
 
 /// Returns the values that a line of the countdown shows.
-fn key(shutdown: Option<Shutdown>) -> Option<(Option<Awaited>, Timestamp)> {
+fn key(shutdown: Option<StopProgress>) -> Option<(Option<Awaited>, Timestamp)> {
     shutdown.map(|it| (it.awaited, it.until))
 }
 
@@ -81,10 +81,10 @@ mod tests {
     use cancellable_sleep::SleepGate;
 
     use super::*;
-    use crate::feed;
+    use crate::event_channel;
 
-    fn shutdown(awaited: Awaited, until: u64) -> Shutdown {
-        Shutdown {
+    fn shutdown(awaited: Awaited, until: u64) -> StopProgress {
+        StopProgress {
             awaited: Some(awaited),
             since: Timestamp(0),
             until: Timestamp(until),
@@ -93,7 +93,7 @@ mod tests {
 
     /// Simulates a stop of `seconds`, in which the awaited part changes after 5.5 s; returns the lines with their times.
     async fn lines(seconds: u64) -> Vec<(u64, String, u64)> {
-        let (news, mut receiver) = feed::channel();
+        let (news, mut receiver) = event_channel::channel();
         let (stop, seen) = watch::channel(None);
         let play = async {
             let gate = SleepGate::new();
@@ -107,18 +107,18 @@ mod tests {
         };
         tokio::select! {
             biased;
-            never = count_down(seen, news) => match never {},
+            never = run_countdown(seen, news) => match never {},
             () = play => {}
         }
         let mut lines = Vec::new();
-        while let Some((at, News::StopWaiting { awaited, left })) = receiver.recv().await {
+        while let Some((at, RunEvent::StopAwaits { awaited, left })) = receiver.recv().await {
             lines.push((at.0 / 100, awaited.to_string(), left.as_secs()));
         }
         lines
     }
 
     #[tokio::test(start_paused = true)]
-    async fn j41c_the_countdown_falls_names_what_it_waits_for_and_ends_at_the_bound() {
+    async fn j41c_countdown_decreases_names_its_wait_and_ends_at_the_deadline() {
         let lines = lines(8).await;
         let agent = || "the agent (pid 7)".to_owned();
         let check = || "the check".to_owned();
@@ -134,12 +134,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn j41d_the_bound_of_a_stop_only_moves_earlier() {
+    async fn j41d_deadline_of_a_stop_only_moves_earlier() {
         let by = |seconds: u64| Timestamp(seconds * 1000);
         let now = Timestamp(0);
-        let first = Shutdown::now(None, by(8), None, now);
-        let later = Shutdown::now(Some(first), by(60), None, now);
-        let sooner = Shutdown::now(Some(later), by(1), None, now);
+        let first = StopProgress::now(None, by(8), None, now);
+        let later = StopProgress::now(Some(first), by(60), None, now);
+        let sooner = StopProgress::now(Some(later), by(1), None, now);
         let until = [first, later, sooner].map(|it| it.until.0);
         assert_eq!(until, [8000, 8000, 1000]);
     }

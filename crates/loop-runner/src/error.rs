@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use rlm_store::Mend;
+use rlm_store::Hint;
 
-/// Why a run could not be created, found or resumed. The text names the place and the fix. Some fixes are a [`mend`](Self::mend), for which a program
+/// Why a run could not be created, found or resumed. The text names the place and the fix. Some fixes are a [`hint`](Self::hint), for which a program
 /// may have a command.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -19,11 +19,11 @@ enum Kind {
     #[error("the feedback was rejected: {0}")]
     Feedback(loop_state::FeedbackRefusal),
     #[error("the run is not live: nothing listens on control socket `{}`", .0.display())]
-    Nobody(PathBuf),
+    NotRunning(PathBuf),
     #[error("no response from control socket `{}`", .0.display())]
-    Silent(PathBuf),
+    Unresponsive(PathBuf),
     #[error("invalid response from control socket `{}`: {why}", path.display())]
-    Babble { path: PathBuf, why: String },
+    BadResponse { path: PathBuf, why: String },
     #[error("{0}")]
     Refused(String),
     #[error("{message}")]
@@ -37,17 +37,17 @@ impl From<rlm_store::Error> for Error {
 }
 
 impl Error {
-    pub(crate) fn nobody(path: PathBuf) -> Self {
-        Self(Box::new(Kind::Nobody(path)))
+    pub(crate) fn not_running(path: PathBuf) -> Self {
+        Self(Box::new(Kind::NotRunning(path)))
     }
 
-    pub(crate) fn silent(path: PathBuf) -> Self {
-        Self(Box::new(Kind::Silent(path)))
+    pub(crate) fn unresponsive(path: PathBuf) -> Self {
+        Self(Box::new(Kind::Unresponsive(path)))
     }
 
-    pub(crate) fn babble(path: PathBuf, why: impl Into<String>) -> Self {
+    pub(crate) fn bad_response(path: PathBuf, why: impl Into<String>) -> Self {
         let why = why.into();
-        Self(Box::new(Kind::Babble { path, why }))
+        Self(Box::new(Kind::BadResponse { path, why }))
     }
 
     pub(crate) fn refused(why: impl Into<String>) -> Self {
@@ -76,8 +76,8 @@ impl Error {
     /// Returns the fix, if a program may have one command for it. The text ends with the fix in words, so that a command can follow: `run x is live:
     /// stop it first`, and the command.
     #[must_use]
-    pub fn mend(&self) -> Option<Mend> {
-        self.saved().and_then(rlm_store::Error::mend)
+    pub fn hint(&self) -> Option<Hint> {
+        self.saved().and_then(rlm_store::Error::hint)
     }
 
     /// Returns whether the agent does not support the settings.
@@ -94,8 +94,8 @@ impl Error {
 
     /// Returns whether the run is not live: no process works on it, so nothing was sent.
     #[must_use]
-    pub fn is_nobody(&self) -> bool {
-        matches!(*self.0, Kind::Nobody(_))
+    pub fn is_not_running(&self) -> bool {
+        matches!(*self.0, Kind::NotRunning(_))
     }
 
     /// Returns whether the run refused a request because of the process that sent it: it belongs to an agent, or its ancestors can't be verified.
@@ -106,14 +106,14 @@ impl Error {
 
     /// Returns whether the process that works on the run doesn't respond: it is busy, suspended or hangs.
     #[must_use]
-    pub fn is_silent(&self) -> bool {
-        matches!(*self.0, Kind::Silent(_))
+    pub fn is_unresponsive(&self) -> bool {
+        matches!(*self.0, Kind::Unresponsive(_))
     }
 
     /// Returns whether the run was transferred and continues elsewhere.
     #[must_use]
-    pub fn is_moved(&self) -> bool {
-        self.saved().is_some_and(rlm_store::Error::is_moved)
+    pub fn is_transferred(&self) -> bool {
+        self.saved().is_some_and(rlm_store::Error::is_transferred)
     }
 
     /// Returns whether the run, or the requested state of it, does not exist, or nothing is saved in it. After [`Runner::open`](crate::Runner::open)

@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 
-use loop_state::{Head, Step, Timestamp, times};
+use loop_state::{Head, IterationStep, Timestamp, times};
 use rlm_store::state_dir::Identity;
 use rlm_store::{RunId, state_dir};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 /// The interval between two writes if nothing changes.
-const EVERY: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(10);
 /// The longest valid heartbeat, in bytes.
 const MOST: u64 = 64 << 10;
 
 /// The values that a heartbeat is made of.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Beat<'a> {
+pub struct HeartbeatContext<'a> {
     /// The run.
     pub run: &'a RunId,
     /// The state of the run.
@@ -35,28 +35,28 @@ pub struct Beat<'a> {
 }
 
 /// Returns the content of the file.
-pub(crate) type Text = Box<dyn Fn(&Beat<'_>) -> String + Send + Sync>;
+pub(crate) type Render = Box<dyn Fn(&HeartbeatContext<'_>) -> String + Send + Sync>;
 
 /// The content of the file, and the thread that writes it.
 pub(crate) struct Heartbeat {
     path: PathBuf,
-    text: Text,
-    last: Option<(Instant, Standing)>,
+    text: Render,
+    last: Option<(Instant, StatusKey)>,
     /// A thread that may block writes the file, so that a hanging disk does not delay the run.
     writing: Option<JoinHandle<io::Result<()>>>,
     /// Whether the last write failed; a failure is reported once.
     is_broken: bool,
-    written: Arc<Written>,
+    written: Arc<LastFile>,
 }
 
 /// The identity of the file that was written last.
-type Written = Mutex<Option<Identity>>;
+type LastFile = Mutex<Option<Identity>>;
 
 /// The values whose change causes a write at once.
-type Standing = (u32, u32, u32, Discriminant<Step>, bool);
+type StatusKey = (u32, u32, u32, Discriminant<IterationStep>, bool);
 
 impl Heartbeat {
-    pub(crate) fn new(path: PathBuf, text: Text) -> Self {
+    pub(crate) fn new(path: PathBuf, text: Render) -> Self {
         Self {
             path,
             text,
@@ -69,12 +69,14 @@ impl Heartbeat {
 
     /// Returns the time until the next write if nothing changes; `None` while a write is in progress.
     pub(crate) fn due_in(&self) -> Option<Duration> {
-        let since = self.last.map_or(EVERY, |(at, _)| at.elapsed());
-        self.writing.is_none().then(|| EVERY.saturating_sub(since))
+        let since = self.last.map_or(INTERVAL, |(at, _)| at.elapsed());
+        self.writing
+            .is_none()
+            .then(|| INTERVAL.saturating_sub(since))
     }
 
     /// Writes the file if it is due. Returns the cause of a failure once.
-    pub(crate) async fn beat(&mut self, beat: &Beat<'_>) -> Option<String> {
+    pub(crate) async fn write_heartbeat(&mut self, beat: &HeartbeatContext<'_>) -> Option<String> {
         let told = match self.writing.take_if(|writing| writing.is_finished()) {
             Some(written) => self.written(written.await),
             None => None,
@@ -92,7 +94,7 @@ impl Heartbeat {
     }
 
     /// Writes the end of the run, with a short time limit.
-    pub(crate) async fn end(mut self, beat: &Beat<'_>) -> Option<String> {
+    pub(crate) async fn end(mut self, beat: &HeartbeatContext<'_>) -> Option<String> {
         for last in [false, true] {
             if last {
                 self.write(beat);
@@ -108,7 +110,7 @@ impl Heartbeat {
         None
     }
 
-    fn write(&mut self, beat: &Beat<'_>) {
+    fn write(&mut self, beat: &HeartbeatContext<'_>) {
         let (path, text) = (self.path.clone(), (self.text)(beat));
         let written = Arc::clone(&self.written);
         let write = move || replace(&path, &text, &written);
@@ -139,7 +141,7 @@ impl fmt::Debug for Heartbeat {
 }
 
 /// Replaces the file, so that a reader sees either the old or the new one, complete.
-fn replace(path: &Path, text: &str, written: &Written) -> io::Result<()> {
+fn replace(path: &Path, text: &str, written: &LastFile) -> io::Result<()> {
     let named = |why: &str| io::Error::other(format!("`{}` {why}", path.display()));
     let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
     if let Ok(there) = state_dir::metadata(path) {
@@ -173,12 +175,12 @@ fn is_heartbeat(path: &Path, text: &str) -> bool {
 
 /// The time at which the loop turned last, for clients of the control socket.
 #[derive(Clone, Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct LastTick {
     since: Instant,
     turned: Arc<AtomicU64>,
 }
 
-impl Default for Pulse {
+impl Default for LastTick {
     fn default() -> Self {
         Self {
             since: Instant::now(),
@@ -187,7 +189,7 @@ impl Default for Pulse {
     }
 }
 
-impl Pulse {
+impl LastTick {
     pub(crate) fn turn(&self) {
         self.turned.store(self.now(), Ordering::Relaxed);
     }
@@ -214,7 +216,7 @@ mod tests {
     fn head() -> Head {
         let phase = PhaseRules {
             name: "main".into(),
-            until: true,
+            has_check: true,
             ..PhaseRules::default()
         };
         let phases = vec![phase];
@@ -222,7 +224,7 @@ mod tests {
         Head::new(Rules { phases, ..rules }).unwrap()
     }
 
-    async fn settled(heartbeat: &mut Heartbeat) {
+    async fn cleanup_ended(heartbeat: &mut Heartbeat) {
         let writing = heartbeat.writing.take();
         if let Some(writing) = writing {
             let written = writing.await;
@@ -232,10 +234,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn x113d_a_heartbeat_is_written_each_ten_seconds_and_at_each_change() {
+    async fn x113d_heartbeat_is_written_every_ten_seconds_and_at_each_change() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("beat");
-        let text: Text = Box::new(|beat| format!("{} {:?}", beat.head.iteration, beat.ended));
+        let text: Render = Box::new(|beat| format!("{} {:?}", beat.head.iteration, beat.ended));
         let mut heartbeat = Heartbeat::new(path.clone(), text);
         let (run, mut head) = ("r1".parse().unwrap(), head());
         let at = timestamp(SystemTime::UNIX_EPOCH);
@@ -245,20 +247,20 @@ mod tests {
             // Remove the file, to see whether the next write creates it again.
             let _none = fs_err::remove_file(&path);
             head.iteration = iteration;
-            let beat = Beat {
+            let beat = HeartbeatContext {
                 run: &run,
                 head: &head,
                 at,
                 due: None,
                 ended: None,
             };
-            assert_eq!(heartbeat.beat(&beat).await, None);
-            settled(&mut heartbeat).await;
+            assert_eq!(heartbeat.write_heartbeat(&beat).await, None);
+            cleanup_ended(&mut heartbeat).await;
             seen.push(fs_err::read_to_string(&path).is_ok());
         }
         assert_eq!(seen, [true, false, true, true, false, true]);
         let ended = Some("done");
-        let beat = Beat {
+        let beat = HeartbeatContext {
             run: &run,
             head: &head,
             at,
@@ -271,13 +273,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn x113d_a_heartbeat_that_can_not_be_written_is_told_of_once_and_tried_again() {
+    async fn x113d_failed_heartbeat_is_reported_once_and_retried() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("none/beat");
         let mut heartbeat = Heartbeat::new(path.clone(), Box::new(|_| "x".into()));
         let (run, head) = ("r1".parse().unwrap(), head());
         let at = timestamp(SystemTime::UNIX_EPOCH);
-        let beat = Beat {
+        let beat = HeartbeatContext {
             run: &run,
             head: &head,
             at,
@@ -289,9 +291,9 @@ mod tests {
             if round == 3 {
                 fs_err::create_dir(dir.path().join("none")).unwrap();
             }
-            told.extend(heartbeat.beat(&beat).await);
-            settled(&mut heartbeat).await;
-            tokio::time::advance(EVERY).await;
+            told.extend(heartbeat.write_heartbeat(&beat).await);
+            cleanup_ended(&mut heartbeat).await;
+            tokio::time::advance(INTERVAL).await;
         }
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("none/beat"), "{told:?}");
@@ -299,7 +301,7 @@ mod tests {
         // Without the check, the write would replace a device of the machine.
         let socket = dir.path().join("socket");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        let refused = replace(&socket, "x", &Written::default()).unwrap_err();
+        let refused = replace(&socket, "x", &LastFile::default()).unwrap_err();
         assert!(
             refused.to_string().contains("not a regular file"),
             "{refused}"
@@ -307,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn w13_a_file_that_no_heartbeat_wrote_stays_as_it_is() {
+    fn w13_file_that_is_no_heartbeat_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notes.json");
         let beat = r#"{"run": "r1", "pid": 1}"#;
         for precious in ["my notes", r#"{"run": "r1"}"#, "[]"] {
             fs_err::write(&path, precious).unwrap();
-            let refused = replace(&path, beat, &Written::default()).unwrap_err();
+            let refused = replace(&path, beat, &LastFile::default()).unwrap_err();
             assert!(
                 refused.to_string().contains("is not a heartbeat file"),
                 "{refused}"
@@ -322,7 +324,7 @@ mod tests {
         }
         for ours in ["", r#"{"pid": 2, "run": "r0"}"#] {
             fs_err::write(&path, ours).unwrap();
-            replace(&path, beat, &Written::default()).unwrap();
+            replace(&path, beat, &LastFile::default()).unwrap();
             assert_eq!(fs_err::read_to_string(&path).unwrap(), beat);
         }
     }

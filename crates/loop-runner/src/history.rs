@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_duplex::{Event, Line, Stream, ToolOutcome};
-use loop_state::{Notice, Timestamp};
-use rlm_store::timeline::Attempt;
-use rlm_store::{Fate, Project, Record, Records, RunId, Timeline, transcripts};
+use loop_state::{RunUpdate, Timestamp};
+use rlm_store::timeline::AttemptSpan;
+use rlm_store::{AttemptOutcome, Project, Record, Records, RunId, Timeline, transcripts};
 
-use crate::news::News;
+use crate::run_event::RunEvent;
 
 /// The most records of the agent that are rebuilt.
 const MOST: usize = 300;
@@ -20,18 +20,22 @@ const JUST_NOW: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 100;
 
 /// A rebuilt event and its time.
-type Told = (Timestamp, News);
+type Told = (Timestamp, RunEvent);
 
 /// Returns the events of a run before `until`, oldest first: the beginning and the end of each of its last 100 attempts, and the last 300 records of
 /// its agent.
 ///
 /// Leaves out files that can't be read, so that a damaged transcript does not hide a live run.
 #[must_use]
-pub fn events_before(project: &Project, run: &RunId, until: Timestamp) -> Vec<(Timestamp, News)> {
+pub fn events_before(
+    project: &Project,
+    run: &RunId,
+    until: Timestamp,
+) -> Vec<(Timestamp, RunEvent)> {
     let Ok(timeline) = project.timeline(run) else {
         return Vec::new();
     };
-    let mut attempts: Vec<&Attempt> = timeline.attempts.iter().collect();
+    let mut attempts: Vec<&AttemptSpan> = timeline.attempts.iter().collect();
     attempts.retain(|attempt| attempt.began < until);
     let skipped = attempts.len().saturating_sub(ATTEMPTS);
     let files = transcripts(&project.run_dir(run)).unwrap_or_default();
@@ -39,7 +43,10 @@ pub fn events_before(project: &Project, run: &RunId, until: Timestamp) -> Vec<(T
     let mut told = Vec::new();
     if let (1.., Some(first)) = (skipped, attempts.first()) {
         let text = format!("{skipped} earlier attempts are not shown: rlm checkpoints list");
-        told.push((first.began, News::Agent(Event::ContextReset { why: text })));
+        told.push((
+            first.began,
+            RunEvent::Agent(Event::ContextReset { reason: text }),
+        ));
     }
     let mut phase = None;
     for attempt in attempts.iter().skip(skipped) {
@@ -47,7 +54,7 @@ pub fn events_before(project: &Project, run: &RunId, until: Timestamp) -> Vec<(T
             phase = Some(attempt.phase);
             told.extend(begun(&timeline, attempt));
         }
-        told.push((attempt.began, News::Run(started(&timeline, attempt))));
+        told.push((attempt.began, RunEvent::Update(started(&timeline, attempt))));
         let key = (attempt.iteration, attempt.attempt);
         while said.front().is_some_and(|(of, _)| *of == key) {
             told.extend(said.pop_front().map(|(_, told)| told));
@@ -64,45 +71,46 @@ pub fn events_before(project: &Project, run: &RunId, until: Timestamp) -> Vec<(T
 fn is_beginning((at, news): &Told, until: Timestamp) -> bool {
     let begins = matches!(
         news,
-        News::Phase { .. } | News::Run(Notice::AttemptStarted { .. })
+        RunEvent::Phase { .. } | RunEvent::Update(RunUpdate::AttemptStarted { .. })
     );
     begins && until.since(*at) < JUST_NOW
 }
 
-fn begun(timeline: &Timeline, attempt: &Attempt) -> Option<Told> {
+fn begun(timeline: &Timeline, attempt: &AttemptSpan) -> Option<Told> {
     let phases = &timeline.head.settings.phases;
     let phase = phases.get(attempt.phase as usize)?;
-    let news = News::Phase {
+    let news = RunEvent::Phase {
         name: phase.name.clone(),
         number: attempt.phase + 1,
-        of: u32::try_from(phases.len()).ok()?,
+        limit: u32::try_from(phases.len()).ok()?,
     };
     Some((attempt.began, news))
 }
 
-fn started(timeline: &Timeline, attempt: &Attempt) -> Notice {
-    let is_first = |it: &&Attempt| (it.phase, it.iteration) == (attempt.phase, attempt.iteration);
+fn started(timeline: &Timeline, attempt: &AttemptSpan) -> RunUpdate {
+    let is_first =
+        |it: &&AttemptSpan| (it.phase, it.iteration) == (attempt.phase, attempt.iteration);
     let first = timeline
         .attempts
         .iter()
         .filter(|it| !it.discarded || attempt.discarded);
     let first = first.into_iter().find(is_first);
-    Notice::AttemptStarted {
+    RunUpdate::AttemptStarted {
         iteration: attempt.iteration,
         attempt: attempt.attempt,
-        again: first.is_some_and(|first| first.attempt != attempt.attempt),
+        is_retry: first.is_some_and(|first| first.attempt != attempt.attempt),
     }
 }
 
 /// Returns the ends of the required checks, the check and the attempt that are before `until`.
-fn ended(attempt: &Attempt, until: Timestamp) -> Vec<Told> {
+fn ended(attempt: &AttemptSpan, until: Timestamp) -> Vec<Told> {
     let commands = attempt
         .commands
         .iter()
         .filter(|command| command.ended < until);
     let mut told: Vec<Told> = commands
         .map(|command| {
-            let news = News::CommandEnded {
+            let news = RunEvent::CommandEnded {
                 command: command.command,
                 result: command.result.clone(),
                 took: command.ended.since(command.began),
@@ -114,32 +122,32 @@ fn ended(attempt: &Attempt, until: Timestamp) -> Vec<Told> {
         return told;
     };
     let failure = match &attempt.fate {
-        Fate::Complete => None,
-        Fate::Failed(why) => Some(why.clone()),
-        Fate::Cut(why) => {
+        AttemptOutcome::Complete => None,
+        AttemptOutcome::Failed(why) => Some(why.clone()),
+        AttemptOutcome::Unfinished(why) => {
             let why = why.map_or_else(|| "unknown cause".to_owned(), |why| why.to_string());
             let text = format!("attempt {} did not finish: {why}", attempt.attempt);
-            told.push((at, News::Warning(text)));
+            told.push((at, RunEvent::Warning(text)));
             return told;
         }
         _ => return told,
     };
     let iteration = attempt.iteration;
     let (leftovers, usage) = (Default::default(), attempt.usage);
-    let notice = Notice::IterationEnded {
+    let notice = RunUpdate::IterationEnded {
         iteration,
         failure,
         leftovers,
         usage,
     };
-    told.push((at, News::Run(notice)));
+    told.push((at, RunEvent::Update(notice)));
     told
 }
 
 /// Returns the last events of the agent, each with its iteration and attempt.
 fn said(
     files: &[(u32, u32, PathBuf)],
-    attempts: &[&Attempt],
+    attempts: &[&AttemptSpan],
     until: Timestamp,
 ) -> VecDeque<((u32, u32), Told)> {
     let mut all = VecDeque::new();
@@ -159,7 +167,7 @@ fn said(
             all.push_front((key, told));
         }
         if left_out > 0 {
-            all.push_front((key, (attempt.began, News::Missed(left_out))));
+            all.push_front((key, (attempt.began, RunEvent::EventsMissed(left_out))));
             break;
         }
     }
@@ -209,7 +217,7 @@ fn news(records: VecDeque<Record>) -> Vec<Told> {
         let text = record.text;
         let line = |stream, text: String, omitted| {
             let bytes = text.into_bytes().into();
-            News::Output {
+            RunEvent::Output {
                 stream,
                 line: Line { bytes, omitted },
             }
@@ -217,11 +225,11 @@ fn news(records: VecDeque<Record>) -> Vec<Told> {
         let news = match record.kind.as_str() {
             "stdout" => line(Stream::Stdout, text, record.omitted),
             "stderr" => line(Stream::Stderr, text, record.omitted),
-            "message" => News::Agent(Event::Message {
+            "message" => RunEvent::Agent(Event::Message {
                 text,
                 partial: false,
             }),
-            "text" => News::Agent(Event::Message {
+            "text" => RunEvent::Agent(Event::Message {
                 text,
                 partial: true,
             }),
@@ -231,24 +239,24 @@ fn news(records: VecDeque<Record>) -> Vec<Told> {
                 let id = number.to_string();
                 begun.push_back(id.clone());
                 let (name, summary) = (name.to_owned(), summary.to_owned());
-                News::Agent(Event::ToolStarted { id, name, summary })
+                RunEvent::Agent(Event::ToolStarted { id, name, summary })
             }
             "result" => {
                 let (outcome, text) = text.split_once(": ").unwrap_or((&text, ""));
                 let outcome = match outcome {
-                    "Done" => ToolOutcome::Done,
+                    "Done" => ToolOutcome::Succeeded,
                     "Denied" => ToolOutcome::Denied,
-                    "Cut" => ToolOutcome::Cut,
+                    "Cut" => ToolOutcome::Interrupted,
                     _ => ToolOutcome::Failed,
                 };
                 let (id, text) = (begun.pop_front().unwrap_or_default(), text.to_owned());
-                News::Agent(Event::ToolFinished { id, outcome, text })
+                RunEvent::Agent(Event::ToolFinished { id, outcome, text })
             }
-            "steer" => News::Agent(Event::Message {
+            "steer" => RunEvent::Agent(Event::Message {
                 text: format!("you: {text}"),
                 partial: false,
             }),
-            "note" => News::Warning(text),
+            "note" => RunEvent::Warning(text),
             _ => return None,
         };
         Some((record.at, news))
@@ -271,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn records_become_the_events_that_they_were_made_of() {
+    fn records_convert_back_to_their_events() {
         let records = [
             record(1, "prompt", "do it"),
             record(2, "text", "I wo"),
@@ -296,7 +304,7 @@ mod tests {
         3 {"agent":{"Message":{"text":"I work","partial":false}}}
         5 {"agent":{"ToolStarted":{"id":"1","name":"Read","summary":"a\u001b]0;b.rs"}}}
         6 {"agent":{"ToolStarted":{"id":"2","name":"Bash","summary":"ls: x"}}}
-        7 {"agent":{"ToolFinished":{"id":"1","outcome":"Done","text":"one"}}}
+        7 {"agent":{"ToolFinished":{"id":"1","outcome":"Succeeded","text":"one"}}}
         8 {"agent":{"ToolFinished":{"id":"2","outcome":"Failed","text":"exit 1"}}}
         9 {"output":{"stream":"Stdout","line":{"bytes":"plain","omitted":0}}}
         10 {"warning":"retry 1: overloaded"}
@@ -306,7 +314,7 @@ mod tests {
     proptest! {
         /// The last records are kept, and the others are counted.
         #[test]
-        fn the_last_records_are_kept(count in 0u64..50, most in 1usize..20, until in 0u64..60) {
+        fn last_records_are_retained(count in 0u64..50, most in 1usize..20, until in 0u64..60) {
             let records = (0..count).map(|n| Ok(record(n, "stdout", &n.to_string())));
             let (left_out, kept) = last(records, Timestamp(until), most);
             let there = count.min(until);

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use agent_subprocess::{AgentCommand, Context, StdinMode};
+use agent_subprocess::{AgentCommand, ProcessContext, StdinMode};
 use loop_state::{CheckResult, Head, Timestamp, times};
 use rlm_store::RunId;
-use rlm_store::deadline::Hurry;
+use rlm_store::deadline::Deadline;
 use tokio::task::JoinHandle;
 
-use crate::check::{self, CheckEnd, Freezer, Limit};
-use crate::{Error, News, Outcome};
+use crate::check::{self, CheckOutcome, Freezer, Limit};
+use crate::{Error, RunEvent, RunOutcome};
 
 /// The most calls that wait for the running one.
 const WAITING: usize = 8;
@@ -18,7 +18,7 @@ const WAITING: usize = 8;
 /// An event of a run that the hook may report.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Moment<'a> {
+pub struct HookEvent<'a> {
     /// The run.
     pub run: &'a RunId,
     /// The state of the run.
@@ -26,29 +26,29 @@ pub struct Moment<'a> {
     /// The time of the event.
     pub at: Timestamp,
     /// The event.
-    pub what: Happened<'a>,
+    pub kind: HookEventKind<'a>,
     /// The number of events before this one that were dropped because a command was too slow.
     pub missed: u64,
 }
 
-/// The kind of a [`Moment`]. Everything that a save contains is on disk by then.
+/// The kind of a [`HookEvent`]. Everything that a save contains is on disk by then.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Happened<'a> {
+pub enum HookEventKind<'a> {
     /// This process began to work on the run.
-    Began {
+    Started {
         /// Whether an earlier process worked on the run.
         again: bool,
     },
     /// The run reported an event.
-    News(&'a News),
+    Event(&'a RunEvent),
     /// This process stopped working on the run, and everything that the run started is ended.
-    Ended(Result<&'a Outcome, &'a Error>),
+    Ended(Result<&'a RunOutcome, &'a Error>),
 }
 
 /// The input of one call of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Telling {
+pub struct HookInput {
     /// Environment variables, besides those that identify the run.
     pub variables: Vec<(String, String)>,
     /// The standard input.
@@ -61,20 +61,20 @@ pub struct Telling {
 /// for the running one; the oldest ones above that are dropped and counted. A call never delays the run.
 pub struct Hook {
     command: String,
-    telling: Tells,
+    input: HookFilter,
 }
 
-type Tells = Box<dyn Fn(&Moment<'_>) -> Option<Telling> + Send + Sync>;
+type HookFilter = Box<dyn Fn(&HookEvent<'_>) -> Option<HookInput> + Send + Sync>;
 
 impl Hook {
     /// Creates a hook; `telling` returns the input for an event, or `None` to skip the event.
     pub fn new(
         command: String,
-        telling: impl Fn(&Moment<'_>) -> Option<Telling> + Send + Sync + 'static,
+        telling: impl Fn(&HookEvent<'_>) -> Option<HookInput> + Send + Sync + 'static,
     ) -> Self {
         Self {
             command,
-            telling: Box::new(telling),
+            input: Box::new(telling),
         }
     }
 }
@@ -88,31 +88,31 @@ impl fmt::Debug for Hook {
 
 /// The calls of a hook. Dropping it ends the running one.
 #[derive(Debug)]
-pub(crate) struct Hooks {
+pub(crate) struct HookQueue {
     hook: Hook,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedCall>,
     /// The number of events dropped since a call reported that number.
     missed: u64,
-    running: Option<Running>,
+    running: Option<RunningCall>,
     /// Whether the last call failed; a failure is reported once.
     is_failing: bool,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    context: Context,
-    telling: Telling,
+struct QueuedCall {
+    context: ProcessContext,
+    telling: HookInput,
     missed: u64,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningCall {
     /// The shared deadline of the command. Dropping it ends the command.
-    halt: Hurry,
-    task: JoinHandle<CheckEnd>,
+    halt: Deadline,
+    task: JoinHandle<CheckOutcome>,
 }
 
-impl Hooks {
+impl HookQueue {
     pub(crate) fn new(hook: Hook) -> Self {
         Self {
             hook,
@@ -124,25 +124,25 @@ impl Hooks {
     }
 
     /// Returns the input for an event, if the hook reports it.
-    pub(crate) fn telling(&self, moment: Moment<'_>) -> Option<Telling> {
+    pub(crate) fn telling(&self, moment: HookEvent<'_>) -> Option<HookInput> {
         // The event that this one displaces counts as missed.
         let out = self.waiting.front().filter(|_| self.is_full());
         let missed = self.missed + out.map_or(0, |out| out.missed + 1);
-        (self.hook.telling)(&Moment { missed, ..moment })
+        (self.hook.input)(&HookEvent { missed, ..moment })
     }
 
     /// Queues a call.
-    pub(crate) fn push(&mut self, context: Context, telling: Telling) {
+    pub(crate) fn push(&mut self, context: ProcessContext, telling: HookInput) {
         if self.is_full() {
-            self.leave_out(1);
+            self.drop_oldest(1);
         }
         let missed = std::mem::take(&mut self.missed);
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(QueuedCall {
             context,
             telling,
             missed,
         });
-        self.go_on();
+        self.continue_turn();
     }
 
     fn is_full(&self) -> bool {
@@ -150,22 +150,22 @@ impl Hooks {
     }
 
     /// Drops the oldest waiting calls.
-    fn leave_out(&mut self, count: usize) {
+    fn drop_oldest(&mut self, count: usize) {
         let out = self.waiting.drain(..count);
         self.missed += out.map(|one| one.missed + 1).sum::<u64>();
     }
 
     /// Drops all waiting calls.
     pub(crate) fn clear(&mut self) {
-        self.leave_out(self.waiting.len());
+        self.drop_oldest(self.waiting.len());
     }
 
     /// Starts the next call, unless one runs.
-    fn go_on(&mut self) {
+    fn continue_turn(&mut self) {
         if self.running.is_some() {
             return;
         }
-        let Some(Waiting {
+        let Some(QueuedCall {
             mut context,
             telling,
             ..
@@ -180,18 +180,18 @@ impl Hooks {
         let command = AgentCommand::new("sh")
             .args(["-c", &self.hook.command])
             .stdin(StdinMode::Bytes(telling.input.into_bytes()));
-        let halt = Hurry::default();
+        let halt = Deadline::default();
         // A call is short, so a suspended run does not suspend it.
         let (_, freezes) = Freezer::new();
         let call = check::run(
             command,
             context,
             Limit::Time(times::NOTIFY_CALL),
-            halt.hurried(),
+            halt.subscribe(),
             freezes,
         );
         let task = tokio::spawn(call);
-        self.running = Some(Running { halt, task });
+        self.running = Some(RunningCall { halt, task });
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -199,25 +199,25 @@ impl Hooks {
     }
 
     /// Waits for the end of the running call, and starts the next. Cancel safe.
-    pub(crate) async fn ended(&mut self) -> CheckEnd {
+    pub(crate) async fn ended(&mut self) -> CheckOutcome {
         let Some(running) = &mut self.running else {
             return std::future::pending().await;
         };
         let end = (&mut running.task).await;
         self.running = None;
-        self.go_on();
-        end.unwrap_or_else(CheckEnd::not_run)
+        self.continue_turn();
+        end.unwrap_or_else(CheckOutcome::not_run)
     }
 
     /// Ends the running call.
     pub(crate) fn halt(&self) {
         if let Some(running) = &self.running {
-            running.halt.within(times::NOTIFY_ENDING);
+            running.halt.tighten_to(times::NOTIFY_ENDING);
         }
     }
 
     /// Returns a failure of the command, once. Leaves out the command's output, which may be private.
-    pub(crate) fn complaint(&mut self, end: &CheckEnd) -> Option<String> {
+    pub(crate) fn failure_warning(&mut self, end: &CheckOutcome) -> Option<String> {
         let how = match &end.result {
             CheckResult::Passed => None,
             CheckResult::Failed(text) | CheckResult::NotRun(text) => {

@@ -6,12 +6,12 @@
 //! # Outside this crate
 //!
 //! This crate has no rules of a run (the machine has them; ARCHITECTURE.md names the few small decisions that are left here). It installs no signal
-//! handlers: the caller sends [`Control`] messages. It prints nothing: it sends [`News`].
+//! handlers: the caller sends [`RunControl`] messages. It prints nothing: it sends [`RunEvent`].
 //!
 //! # Theory of operation
 //!
 //! The crate `rlm-store` defines the saved state of a run and who may work on it: a [`Project`](rlm_store::Project), a
-//! [`WorkTree`](rlm_store::WorkTree) (the right to work in a working tree), and saved [`Settings`](rlm_store::Settings). A [`Runner`] is one run that
+//! [`WorkingTreeLock`](rlm_store::WorkingTreeLock) (the right to work in a working tree), and saved [`Settings`](rlm_store::Settings). A [`Runner`] is one run that
 //! this process works on. Every machine input arrives in one place, one at a time. The machine answers each input with effects, and the runner
 //! finishes each effect before it begins the next. *Save* is one of the effects, so everything that the run reports is on disk.
 //!
@@ -21,13 +21,13 @@
 //! # The caller's part
 //!
 //! - *The guard*: call [`agent_subprocess::guard::run_if_guard`] first in `main`. Without this call, and outside Linux, an agent has only a process
-//!   group: a daemon that it starts may escape, all its processes survive a `kill -9` of this process, and [`Outcome::proven`] is false.
+//!   group: a daemon that it starts may escape, all its processes survive a `kill -9` of this process, and [`RunOutcome::proven`] is false.
 //! - *The drivers*, through a [`DriverFactory`]: `agent-drivers` has them.
-//! - *Signals*, as messages: [`Control::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents run in their
+//! - *Signals*, as messages: [`RunControl::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents run in their
 //!   own sessions, so a Ctrl-C of the terminal reaches only this process.
-//! - *A sleep gate*, in [`Options`]: the run sleeps under it, so a shutdown of the program wakes and stops the run. A program without a sleep gate
+//! - *A sleep gate*, in [`RunnerOptions`]: the run sleeps under it, so a shutdown of the program wakes and stops the run. A program without a sleep gate
 //!   passes a new one.
-//! - *A watcher*, optional: the caller may drop the [`NewsReceiver`].
+//! - *A watcher*, optional: the caller may drop the [`RunEventReceiver`].
 //!
 //! The README has a complete program. `examples/resume.rs` stops a run and resumes it.
 //!
@@ -40,7 +40,7 @@
 //! |---|---|---|
 //! | [`is_not_found`](Error::is_not_found) | no run has this name, or nothing was saved of it | [`Runner::create`] |
 //! | [`is_held`](Error::is_held) | another process works in the working tree; the text names run and pid | wait, or stop it through [`control`] |
-//! | [`is_moved`](Error::is_moved) | the run was transferred and continues elsewhere | continue there, or [`Options::take_back`] |
+//! | [`is_transferred`](Error::is_transferred) | the run was transferred and continues elsewhere | continue there, or [`RunnerOptions::take_back`] |
 //! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also each transferred run | change the request |
 //! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | fix that, and open the run again |
 //!
@@ -69,31 +69,31 @@ mod check;
 mod clock;
 pub mod control;
 mod countdown;
+mod deadline;
 mod error;
-mod feed;
+mod event_channel;
 mod heartbeat;
 mod history;
 mod hook;
-mod hurry;
-mod news;
 mod options;
 mod prompt;
-mod recent;
+mod recent_events;
+mod run_event;
 mod runner;
-mod shutdown;
+mod stop_progress;
 mod view;
 
-pub use control::Control;
+pub use control::RunControl;
 pub use error::Error;
-pub use feed::NewsReceiver;
-pub use heartbeat::Beat;
+pub use event_channel::RunEventReceiver;
+pub use heartbeat::HeartbeatContext;
 pub use history::events_before;
-pub use hook::{Happened, Hook, Moment, Telling};
-pub use news::News;
-pub use options::{Options, Outcome};
-pub use runner::preview::Resumption;
+pub use hook::{Hook, HookEvent, HookEventKind, HookInput};
+pub use options::{RunOutcome, RunnerOptions};
+pub use run_event::RunEvent;
+pub use runner::preview::ResumePreview;
 pub use runner::{DriverFactory, Reloaded, Runner};
-pub use shutdown::{Awaited, Shutdown};
+pub use stop_progress::{Awaited, StopProgress};
 pub use view::{AgentView, View};
 
 #[cfg(doctest)]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use agent_duplex::ProcessName;
 use cancellable_sleep::SleepGate;
-use loop_state::{StopReason, Usage, times};
+use loop_state::{StopReason, UsageTotal, times};
 use rlm_store::Uncommitted;
 
 /// How this process executes a run; not saved.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunnerOptions {
     /// The time for a whole stop, all its stages together; 8 s by default.
     pub stop_budget: Duration,
     /// Whether the run can ask a person. If not, permission requests are denied at once, and no phase waits for a review. The default is false.
@@ -19,15 +19,15 @@ pub struct Options {
     pub take_back: bool,
     /// The sleep gate of each wait: the sleep between two iterations, a pause, a rate limit, a back-off.
     ///
-    /// A shutdown of the gate stops the run as [`Control::Stop`](crate::Control::Stop) with "now" does. The caller that shuts the gate also sends
+    /// A shutdown of the gate stops the run as [`RunControl::Stop`](crate::RunControl::Stop) with "now" does. The caller that shuts the gate also sends
     /// that message, to give the reason. If no message arrives within a second, the reason is
     /// [`StopCause::Terminated`](loop_state::StopCause::Terminated). Nothing new starts in that time.
     pub gate: SleepGate,
 }
 
-impl Options {
+impl RunnerOptions {
     /// Returns the default options for a run that sleeps under `gate`, which is a child of the program's own sleep gate. A program that stops its
-    /// runs only by [`Control::Stop`](crate::Control::Stop) passes a new gate.
+    /// runs only by [`RunControl::Stop`](crate::RunControl::Stop) passes a new gate.
     #[must_use]
     pub fn new(gate: SleepGate) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Options {
 
 /// How this process ended its work on a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The stop reason.
     pub reason: StopReason,
     /// The processes that the last stop ended.
@@ -51,7 +51,7 @@ pub struct Outcome {
     /// Whether containment proved that no other process is left; false if only a search found none.
     pub proven: bool,
     /// The total usage of the run in all its processes, as its agents report it.
-    pub usage: Usage,
+    pub usage: UsageTotal,
     /// The changes that should have been committed and were not.
     pub uncommitted: Option<Uncommitted>,
 }

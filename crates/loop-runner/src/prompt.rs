@@ -1,24 +1,24 @@
 //! The prompt of an attempt.
 
-use loop_state::{Brief, Command};
+use loop_state::{LoopCommand, PromptContext};
 use rlm_store::PhaseSettings;
 
 /// Returns the whole prompt: first the notes about this attempt, then the phase's own text. `before` is the name of the previous phase.
-pub(crate) fn compose(
-    brief: &Brief,
+pub(crate) fn build_prompt(
+    brief: &PromptContext,
     phase: &PhaseSettings,
     before: Option<&str>,
     text: &str,
     changed: Option<&[String]>,
 ) -> String {
     let mut parts = Vec::new();
-    if let (Some(before), false) = (&brief.predecessor, brief.prompted) {
+    if let (Some(before), false) = (&brief.previous_agent, brief.has_prompt) {
         parts.push(format!(
             "Note from the loop: another agent ({before}) worked on this before you. You don't have its conversation. \
              Its work is in the working tree, and perhaps in the git log; look there before you continue."
         ));
     }
-    if let Some(cut) = brief.cut {
+    if let Some(cut) = brief.unfinished {
         let cause = cut.cause;
         let mut note = format!(
             "Note from the loop: attempt {} of iteration {} did not finish because {cause}. \
@@ -36,8 +36,10 @@ pub(crate) fn compose(
     }
     if let Some(feedback) = &brief.feedback {
         let (what, command) = match feedback.source {
-            Command::Gate(index) => ("required check", phase.gates.get(index as usize)),
-            Command::Check => ("check", phase.until.as_ref()),
+            LoopCommand::RequiredCheck(index) => {
+                ("required check", phase.required_checks.get(index as usize))
+            }
+            LoopCommand::Check => ("check", phase.check.as_ref()),
         };
         let command = command.map(|c| format!(" `{c}`")).unwrap_or_default();
         parts.push(format!(
@@ -45,15 +47,15 @@ pub(crate) fn compose(
             feedback.text.trim_end()
         ));
     }
-    parts.extend(brief.steers.iter().map(|steer| steer_note(&steer.text)));
-    if let (Some(result), false) = (&brief.result, brief.prompted) {
+    parts.extend(brief.steers.iter().map(|steer| format_steer(&steer.text)));
+    if let (Some(result), false) = (&brief.result, brief.has_prompt) {
         parts.push(format!(
             "Note from the loop: the final message of phase `{}`:\n{}",
             before.unwrap_or("before"),
             result.trim_end()
         ));
     }
-    match brief.session.is_some() && brief.prompted {
+    match brief.session.is_some() && brief.has_prompt {
         // The session has the prompt; a second copy would make the agent repeat the work.
         true => parts.push("Continue where you left off.".to_owned()),
         false => {
@@ -65,7 +67,7 @@ pub(crate) fn compose(
 }
 
 /// Returns the text of a steer with a note that a person sent it.
-pub(crate) fn steer_note(text: &str) -> String {
+pub(crate) fn format_steer(text: &str) -> String {
     format!(
         "Note from the person who runs the loop: {}",
         text.trim_end()
@@ -80,63 +82,63 @@ fn promise_note(promise: &str) -> String {
 }
 
 /// The message to an interrupted agent if no person sent one.
-pub(crate) const GO_ON: &str = "Continue where you were interrupted.";
+pub(crate) const CONTINUE_MESSAGE: &str = "Continue where you were interrupted.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use agent_drivers::AgentConfig;
-    use loop_state::{Cut, CutCause, Feedback, Steer, Timestamp};
+    use loop_state::{Feedback, Steer, Timestamp, UnfinishedAttempt, UnfinishedCause};
     use rlm_store::PromptSource;
 
     fn phase() -> PhaseSettings {
         let agent = AgentConfig::command(vec!["agent".into()]);
-        let mut phase = PhaseSettings::new("main", PromptSource::Kept("prompt-1".into()), agent);
-        phase.gates = vec!["cargo fmt --check".into()];
-        phase.until = Some("cargo test".into());
+        let mut phase = PhaseSettings::new("main", PromptSource::Stored("prompt-1".into()), agent);
+        phase.required_checks = vec!["cargo fmt --check".into()];
+        phase.check = Some("cargo test".into());
         phase
     }
 
-    fn plain() -> Brief {
-        Brief {
+    fn plain() -> PromptContext {
+        PromptContext {
             phase: 0,
             iteration: 3,
             attempt: 2,
-            cut: None,
+            unfinished: None,
             feedback: None,
             steers: vec![],
             result: None,
-            predecessor: None,
+            previous_agent: None,
             session: None,
-            prompted: false,
+            has_prompt: false,
         }
     }
 
     #[test]
-    fn an_ordinary_attempt_gets_the_text_and_nothing_else() {
+    fn ordinary_attempt_gets_only_the_prompt_text() {
         assert_eq!(
-            compose(&plain(), &phase(), None, "Do it.\n", Some(&["M a".into()])),
+            build_prompt(&plain(), &phase(), None, "Do it.\n", Some(&["M a".into()])),
             "Do it.\n"
         );
     }
 
     #[test]
-    fn a_session_that_has_the_prompt_is_told_to_go_on_and_one_that_has_not_gets_it() {
-        let cut = Brief {
-            cut: Some(Cut {
+    fn session_with_prompt_gets_continue_message() {
+        let cut = PromptContext {
+            unfinished: Some(UnfinishedAttempt {
                 attempt: 1,
-                cause: CutCause::Stop,
+                cause: UnfinishedCause::Stop,
             }),
             session: Some("s".into()),
             ..plain()
         };
-        let text = compose(&cut, &phase(), None, "Do it.", None);
+        let text = build_prompt(&cut, &phase(), None, "Do it.", None);
         assert!(text.ends_with("Do it."), "{text}");
-        let knows = Brief {
-            prompted: true,
+        let knows = PromptContext {
+            has_prompt: true,
             ..cut
         };
-        let text = compose(&knows, &phase(), None, "Do it.", None);
+        let text = build_prompt(&knows, &phase(), None, "Do it.", None);
         assert!(
             !text.contains("Do it.") && text.ends_with("left off."),
             "{text}"
@@ -144,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_special_comes_first() {
-        let brief = Brief {
-            cut: Some(Cut {
+    fn attempt_notes_come_first() {
+        let brief = PromptContext {
+            unfinished: Some(UnfinishedAttempt {
                 attempt: 1,
-                cause: CutCause::Crash,
+                cause: UnfinishedCause::ProcessDied,
             }),
             feedback: Some(Feedback {
-                source: Command::Check,
+                source: LoopCommand::Check,
                 text: "1 failed\n".into(),
             }),
             steers: vec![Steer {
@@ -162,13 +164,13 @@ mod tests {
             }],
             ..plain()
         };
-        let brief = Brief {
-            predecessor: Some("claude".into()),
+        let brief = PromptContext {
+            previous_agent: Some("claude".into()),
             result: Some("1. Rename it.\n2. Test it.\n".into()),
             ..brief
         };
         let changed = [" M src/lib.rs".to_owned(), "?? notes".to_owned()];
-        insta::assert_snapshot!(compose(&brief, &phase(), Some("plan"), "Do it.", Some(&changed)), @r"
+        insta::assert_snapshot!(build_prompt(&brief, &phase(), Some("plan"), "Do it.", Some(&changed)), @r"
         Note from the loop: another agent (claude) worked on this before you. You don't have its conversation. Its work is in the working tree, and perhaps in the git log; look there before you continue.
 
         Note from the loop: attempt 1 of iteration 3 did not finish because the loop's process died. Its changes are still there; look at them before you continue. Uncommitted changes now:

@@ -3,29 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loop_state::{Happening, Head, Machine, StopReason};
+use loop_state::{Head, Machine, MachineInput, StopReason};
 use rlm_store::journal::Journal;
-use rlm_store::{Loss, RunHead, Settings, WorkTree, runs};
+use rlm_store::{DataLoss, RunHead, Settings, WorkingTreeLock, runs};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
 use crate::clock::Clock;
-use crate::control::{Control, Wishes};
-use crate::countdown::count_down;
-use crate::feed::{self, NewsReceiver, NewsSender};
+use crate::control::{RequestQueue, RunControl};
+use crate::countdown::run_countdown;
+use crate::event_channel::{self, RunEventReceiver, RunEventSender};
 use crate::heartbeat::Heartbeat;
-use crate::heartbeat::Pulse;
-use crate::hook::{Happened, Hooks};
-use crate::news::News;
-use crate::options::Options;
-use crate::options::Outcome;
+use crate::heartbeat::LastTick;
+use crate::hook::{HookEventKind, HookQueue};
+use crate::options::RunOutcome;
+use crate::options::RunnerOptions;
+use crate::run_event::RunEvent;
 use crate::view::{AgentView, View};
 pub use parts::DriverFactory;
-use parts::attempt::Attempt;
-use parts::beginning::Reload;
-pub use parts::beginning::Reloaded;
-use parts::settling::Kept;
-use parts::{AgentIo, Drivers, Ends, Tidying, Told, Watched, beginning};
+use parts::attempt::RetainedAttempt;
+use parts::cleanup::RetainedLeftovers;
+use parts::first_input::Reload;
+pub use parts::first_input::Reloaded;
+use parts::{
+    Drivers, EndedProcesses, LiveView, Reported, RunProcesses, TranscriptPruning, first_input,
+};
 
 // The modules in reading order. Each except `parts` adds methods to the run: it uses `Runner`, and this file takes nothing from it.
 //   parts               the parts that the run owns; they don't know the run
@@ -39,11 +41,11 @@ mod attempt;
 mod changes;
 mod commands;
 mod commit;
+mod effects;
+mod event_loop;
 mod parts;
-mod perform;
-mod person;
 pub(crate) mod preview;
-mod pump;
+mod requests;
 mod stopping;
 #[cfg(test)]
 mod tests;
@@ -53,29 +55,29 @@ mod upkeep;
 /// A run that this process works on.
 #[derive(Debug)]
 pub struct Runner {
-    work_tree: WorkTree,
-    options: Options,
+    work_tree: WorkingTreeLock,
+    options: RunnerOptions,
     machine: Machine,
     /// The queued requests; empty until the run starts.
-    requests: Wishes,
+    requests: RequestQueue,
     /// The state that the runner saves beside the machine's head; each save fills in its `machine` field.
     saved: RunHead,
     journal: Journal,
     /// The prompt text of each phase, as last read and stored.
     prompts: Vec<String>,
-    first: Happening,
+    first: MachineInput,
     /// The data loss, as a message.
-    loss: Option<String>,
+    data_loss: Option<String>,
     clock: Clock,
-    news: NewsSender,
-    agent_io: AgentIo,
-    control: Watched,
-    told: Told,
-    ends: Ends,
+    news: RunEventSender,
+    processes: RunProcesses,
+    control: LiveView,
+    told: Reported,
+    ended_processes: EndedProcesses,
     reload: Reload,
     heartbeat: Option<Heartbeat>,
-    hooks: Option<Hooks>,
-    tidying: Tidying,
+    hooks: Option<HookQueue>,
+    transcript_pruning: TranscriptPruning,
 }
 
 impl Runner {
@@ -90,28 +92,28 @@ impl Runner {
     /// Dropping the future releases the working tree. Then the run doesn't exist, and its name is free; or, if its first save had begun, the run
     /// exists and was not started, and [`open`](Self::open) can open it.
     pub async fn create(
-        work_tree: WorkTree,
+        work_tree: WorkingTreeLock,
         mut settings: Settings,
-        options: Options,
-    ) -> Result<(Self, NewsReceiver), Error> {
+        options: RunnerOptions,
+    ) -> Result<(Self, RunEventReceiver), Error> {
         let (project, run) = (work_tree.project(), work_tree.run().clone());
         let machine = Head::new(settings.rules()).map_err(rlm_store::Error::rules)?;
         settings.check_names()?;
         if runs::exists(project, &run) {
             return Err(rlm_store::Error::run_exists(run).into());
         }
-        Self::refuse_unfit(project, &settings).await?;
-        let prompts = beginning::first_prompts(&run, &settings)?;
+        Self::refuse_uncommittable(project, &settings).await?;
+        let prompts = first_input::first_prompts(&run, &settings)?;
         let (mut journal, _) = Journal::open(project, &run, true)?;
         let mut blobs = Vec::new();
         for (phase, text) in settings.phases.iter_mut().zip(&prompts) {
-            blobs.push(beginning::keep_prompt(&mut journal, phase, text).await?);
+            blobs.push(first_input::keep_prompt(&mut journal, phase, text).await?);
         }
         let mut saved = RunHead::new(run, machine, settings);
         saved.prompts = blobs;
         // Save before a press can stop the run: a run that a press ends at once can be resumed.
         journal.save(&saved).await?;
-        let first = Happening::Started;
+        let first = MachineInput::Started;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
         runner.remove_orphans(0);
         Ok((runner, receiver))
@@ -128,98 +130,99 @@ impl Runner {
     /// Dropping the future releases the run and the working tree. The saved state stays as it was. Damaged files may already be set aside, and a
     /// prompt from `settings` may already be stored, which does no harm.
     pub async fn open(
-        work_tree: WorkTree,
+        work_tree: WorkingTreeLock,
         settings: Option<Settings>,
         from: Option<u32>,
-        options: Options,
-    ) -> Result<(Self, NewsReceiver), Error> {
+        options: RunnerOptions,
+    ) -> Result<(Self, RunEventReceiver), Error> {
         let (project, run) = (work_tree.project(), work_tree.run().clone());
         project.run(&run)?;
         let (mut journal, loaded) = Journal::open(project, &run, false)?;
         let Some(mut saved) = loaded.head else {
             return Err(runs::nothing_saved(project, &run).into());
         };
-        match saved.moved.take() {
+        match saved.transfer.take() {
             Some(moved) if !options.take_back => {
-                return Err(rlm_store::Error::moved(&run, &moved.to).into());
+                return Err(rlm_store::Error::transferred(&run, &moved.to).into());
             }
             _ => {}
         }
         let run_dir = project.run_dir(&run);
-        let loss = Loss::of(&run_dir, &saved.machine, loaded.seq, &loaded.report);
+        let loss = DataLoss::detect(&run_dir, &saved.machine, loaded.seq, &loaded.report);
         let loss = loss.map(|loss| loss.set_aside(&run, &loaded.report));
         if let Some(loss) = loss.clone() {
-            loss.remember(&mut saved.losses);
+            loss.record(&mut saved.losses);
         }
-        let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
-        let first = beginning::first(project, &mut saved, settings, from, options.interactive)?;
+        let unsaid =
+            Self::refuse_uncommittable_resume(project, &mut saved, settings.as_ref()).await?;
+        let first = first_input::first(project, &mut saved, settings, from, options.interactive)?;
         let RunHead {
             settings, prompts, ..
         } = &mut saved;
-        beginning::keep_new_prompts(&mut journal, settings, prompts).await?;
+        first_input::keep_new_prompts(&mut journal, settings, prompts).await?;
         let prompts = project.prompts(&saved)?;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
         runner.remove_orphans(loaded.report.removed_temps);
-        runner.loss = loss.map(|loss| format!("the state is damaged: {loss}"));
-        for what in runner.loss.clone().into_iter().chain(unsaid) {
-            runner.tell(News::Warning(what));
+        runner.data_loss = loss.map(|loss| format!("the state is damaged: {loss}"));
+        for what in runner.data_loss.clone().into_iter().chain(unsaid) {
+            runner.tell(RunEvent::Warning(what));
         }
         Ok((runner, receiver))
     }
 
     fn new(
-        mut work_tree: WorkTree,
-        options: Options,
+        mut work_tree: WorkingTreeLock,
+        options: RunnerOptions,
         saved: RunHead,
         journal: Journal,
         prompts: Vec<String>,
-        first: Happening,
-    ) -> (Self, NewsReceiver) {
-        let (news, receiver) = feed::channel();
-        let looks = Self::own_looks(&mut work_tree, &saved.scope);
+        first: MachineInput,
+    ) -> (Self, RunEventReceiver) {
+        let (news, receiver) = event_channel::channel();
+        let looks = Self::own_git_processes(&mut work_tree, &saved.scope);
         let view = View {
             head: saved.machine.clone(),
             agent: AgentView::default(),
             shutdown: None,
         };
         let (view, _) = watch::channel(Arc::new(view));
-        let tidying = Tidying::new(
+        let tidying = TranscriptPruning::new(
             work_tree.project().run_dir(&saved.run),
             saved.settings.max_transcripts(),
-            first != Happening::Started,
+            first != MachineInput::Started,
         );
         let machine = Machine::from(saved.machine.clone());
         let runner = Self {
             work_tree,
             machine: machine.with_stop_budget(options.stop_budget),
-            requests: Wishes::default(),
+            requests: RequestQueue::default(),
             options,
             saved,
             journal,
             prompts,
             first,
-            loss: None,
+            data_loss: None,
             clock: Clock::default(),
             news,
-            agent_io: AgentIo {
+            processes: RunProcesses {
                 drivers: Drivers::default(),
                 attempt: None,
                 withheld: false,
                 check: None,
                 commands: None,
-                settling: None,
-                kept: Kept::default(),
-                looks,
-                idle_look: None,
+                cleanup: None,
+                retained: RetainedLeftovers::default(),
+                git_processes: looks,
+                unchanged_since: None,
             },
-            control: Watched {
+            control: LiveView {
                 view,
                 shutdown: watch::channel(None).0,
                 socket: None,
-                pulse: Pulse::default(),
+                last_tick: LastTick::default(),
             },
-            told: Told::default(),
-            ends: Ends {
+            told: Reported::default(),
+            ended_processes: EndedProcesses {
                 ended: Vec::new(),
                 survivors: Vec::new(),
                 proven: true,
@@ -227,7 +230,7 @@ impl Runner {
             reload: Reload::default(),
             heartbeat: None,
             hooks: None,
-            tidying,
+            transcript_pruning: tidying,
         };
         (runner, receiver)
     }
@@ -241,7 +244,7 @@ impl Runner {
     /// Returns the data that this process could not restore because the state was damaged; a warning reports it too.
     #[must_use]
     pub fn loss(&self) -> Option<&str> {
-        self.loss.as_deref()
+        self.data_loss.as_deref()
     }
 
     /// Returns the last read prompt text of each phase.
@@ -256,7 +259,7 @@ impl Runner {
         self.control.view.subscribe()
     }
 
-    /// Runs until the run ends or stops. When this returns, everything that the run started is ended, or the [`Outcome`] names it.
+    /// Runs until the run ends or stops. When this returns, everything that the run started is ended, or the [`RunOutcome`] names it.
     ///
     /// The runner calls `drivers` for each attempt, and again when an attempt continues in another process of the agent. `control` has the requests
     /// of this process, such as a stop at a signal; if all its senders are dropped, the run continues without such requests.
@@ -271,11 +274,11 @@ impl Runner {
     pub async fn run(
         mut self,
         drivers: DriverFactory,
-        control: mpsc::Receiver<Control>,
-    ) -> Result<Outcome, Error> {
-        self.agent_io.drivers = Drivers::new(drivers);
-        self.requests = Wishes::new(control, self.open_socket());
-        let countdown = count_down(self.control.shutdown.subscribe(), self.news.clone());
+        control: mpsc::Receiver<RunControl>,
+    ) -> Result<RunOutcome, Error> {
+        self.processes.drivers = Drivers::new(drivers);
+        self.requests = RequestQueue::new(control, self.open_socket());
+        let countdown = run_countdown(self.control.shutdown.subscribe(), self.news.clone());
         tokio::select! {
             biased;
             result = self.run_to_end() => result,
@@ -283,29 +286,29 @@ impl Runner {
         }
     }
 
-    async fn run_to_end(mut self) -> Result<Outcome, Error> {
-        self.sweep_before().await;
+    async fn run_to_end(mut self) -> Result<RunOutcome, Error> {
+        self.sweep_earlier_processes().await;
         let result = self.pump().await;
-        self.end_everything().await;
-        self.end_tidying().await;
+        self.stop_everything().await;
+        self.stop_pruning().await;
         let outcome = result.map(|reason| self.outcome(reason));
         self.notify_end(outcome.as_ref()).await;
         // Dropping the requests answers those that were never taken with the end of the run.
-        self.requests = Wishes::default();
+        self.requests = RequestQueue::default();
         let result = outcome.map(|outcome| self.outcome(outcome.reason));
         self.close_socket(&result).await;
         let reason = result.as_ref();
         let reason = reason.map_or_else(ToString::to_string, |it| it.reason.to_string());
-        self.last_beat(&reason).await;
+        self.write_last_heartbeat(&reason).await;
         result
     }
 
-    fn outcome(&self, reason: StopReason) -> Outcome {
-        Outcome {
+    fn outcome(&self, reason: StopReason) -> RunOutcome {
+        RunOutcome {
             reason,
-            ended: self.ends.ended.clone(),
-            survivors: self.ends.survivors.clone(),
-            proven: self.ends.proven,
+            ended: self.ended_processes.ended.clone(),
+            survivors: self.ended_processes.survivors.clone(),
+            proven: self.ended_processes.proven,
             usage: self.machine.head().usage,
             uncommitted: self.saved.uncommitted.clone(),
         }
@@ -316,10 +319,10 @@ impl Runner {
         let view = View {
             head: self.machine.head().clone(),
             agent: self
-                .agent_io
+                .processes
                 .attempt
                 .as_ref()
-                .map(Attempt::view)
+                .map(RetainedAttempt::view)
                 .unwrap_or_default(),
             shutdown: *self.control.shutdown.borrow(),
         };
@@ -331,9 +334,9 @@ impl Runner {
         self.machine.budget(self.clock.now())
     }
 
-    fn tell(&mut self, news: News) {
+    fn tell(&mut self, news: RunEvent) {
         let at = self.clock.now();
-        self.notify(at, Happened::News(&news));
+        self.notify(at, HookEventKind::Event(&news));
         self.news.send(at, news);
     }
 }

@@ -7,8 +7,10 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::time::Duration;
 
-use loop_state::{CheckResult, Effect, Event, Happening, Head, Machine, PhaseRules, RunLimits};
-use loop_state::{Resume, Rules, StopReason, Timestamp, Tree, TurnOutcome};
+use loop_state::{
+    CheckResult, Effect, Head, Machine, MachineInput, PhaseRules, RunLimits, TimedInput,
+};
+use loop_state::{ProcessTreeOutcome, ResumeOptions, Rules, StopReason, Timestamp, TurnOutcome};
 
 /// The data that survives a process: the saved state, and the work.
 #[derive(Default)]
@@ -20,7 +22,7 @@ struct World {
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let phase = PhaseRules {
         name: "main".into(),
-        until: true, // a check decides when the phase is finished
+        has_check: true, // a check decides when the phase is finished
         ..PhaseRules::default()
     };
     let rules = Rules {
@@ -35,7 +37,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let ended = carry_out(
         &mut world,
         Machine::new(rules)?,
-        Happening::Started,
+        MachineInput::Started,
         Some(2),
     )?;
     assert!(ended.is_none(), "it was killed in iteration 2");
@@ -43,7 +45,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     println!("-- killed, and started again --");
     let saved: Head = serde_json::from_str(&world.saved)?;
     let machine = Machine::from(saved);
-    let resumed = Happening::Resumed(Resume::default());
+    let resumed = MachineInput::Resumed(ResumeOptions::default());
     let ended = carry_out(&mut world, machine, resumed, None)?;
     println!("the end: {}", ended.ok_or("the run has not ended")?);
     Ok(())
@@ -53,7 +55,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 fn carry_out(
     world: &mut World,
     mut machine: Machine,
-    first: Happening,
+    first: MachineInput,
     killed_in: Option<u32>,
 ) -> Result<Option<StopReason>, Box<dyn Error>> {
     let mut now = Timestamp(0);
@@ -62,33 +64,35 @@ fn carry_out(
         // No input waits, so time passes: here at once, in a real program by a sleep that can be woken.
         let what = happened.pop_front().or_else(|| {
             now = machine.next_deadline()?;
-            machine.due(now)
+            machine.due_input(now)
         });
         let what = what.ok_or("the machine waits for nothing")?;
-        for effect in machine.step(Event { at: now, what }) {
+        for effect in machine.step(TimedInput { at: now, what }) {
             match effect {
                 // A real program writes, syncs, and does nothing else before the sync returns.
-                Effect::Save | Effect::SealPhase { .. } => {
+                Effect::Save | Effect::SavePhase { .. } => {
                     world.saved = serde_json::to_string(machine.head())?;
                     println!("saved ({} bytes)", world.saved.len());
                 }
                 Effect::StartAttempt(brief) => {
                     let (iteration, attempt) = (brief.iteration, brief.attempt);
                     println!("agent: iteration {iteration}, attempt {attempt}");
-                    if let Some(cut) = brief.cut {
+                    if let Some(cut) = brief.unfinished {
                         println!("       is informed about the unfinished attempt: {cut:?}");
                     }
                     if killed_in == Some(iteration) {
                         return Ok(None);
                     }
                     world.turns_done += 1;
-                    happened.push_back(Happening::Prompted);
-                    happened.push_back(Happening::TurnEnded(TurnOutcome::Completed));
+                    happened.push_back(MachineInput::PromptReceived);
+                    happened.push_back(MachineInput::TurnEnded(TurnOutcome::Completed));
                 }
-                Effect::RunCheck => happened.push_back(Happening::CheckEnded(check(world))),
-                Effect::EndLeftovers => happened.push_back(Happening::Settled(Tree::default())),
-                Effect::Announce(notice) => println!("update: {notice:?}"),
-                Effect::Finish => return Ok(machine.head().end.clone().map(|end| end.reason)),
+                Effect::RunCheck => happened.push_back(MachineInput::CheckEnded(check(world))),
+                Effect::EndLeftovers => {
+                    happened.push_back(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
+                }
+                Effect::Emit(notice) => println!("update: {notice:?}"),
+                Effect::EndRun => return Ok(machine.head().end.clone().map(|end| end.reason)),
                 // Other effects need required checks, steers, interrupts or stops; this program has none.
                 _ => {}
             }

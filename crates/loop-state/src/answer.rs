@@ -83,7 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn x106d_a_promise_stands_at_the_end() {
+    fn x106d_completion_promise_is_at_the_end() {
         for text in [
             "DONE",
             "all tests pass\n\n  DONE  \n",
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn x106c_a_promise_in_the_middle_is_none() {
+    fn x106c_text_in_the_middle_is_no_completion_promise() {
         for text in [
             "",
             "I will say <promise>DONE</promise> when all tests pass",
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_are_those_behind_which_nothing_comes() {
+    fn last_text_is_the_text_before_the_end() {
         use Piece::{Line, Message, Partial, Tool};
         for (pieces, claims, result) in [
             (vec![], false, None),
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_answer_is_bounded_and_ends_as_the_agent_ended_it(lines in prop::collection::vec(("[ab\u{e4}]", 0..9000_usize), 0..12)) {
+        fn agent_text_is_shortened_and_keeps_its_end(lines in prop::collection::vec(("[ab\u{e4}]", 0..9000_usize), 0..12)) {
             let mut answer = Answer::default();
             let lines: Vec<_> = lines.iter().map(|(text, count)| text.repeat(*count)).collect();
             for line in &lines {

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::answer::Answer;
-use crate::judge::{TurnEndKind, TurnReport, judge};
-use crate::times::{INTERRUPTED_TURN, POLITE_STOP};
+use crate::judge::{AgentTurnEnd, TurnReport, start_checks};
+use crate::times::{INTERRUPTED_TURN, TURN_END_AFTER_INTERRUPT};
 use crate::{AgentInput, AgentState, Head, PauseAfter, Timestamp, TurnOutcome};
 
 /// The circumstances of an input.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment<'a> {
+pub struct StepContext<'a> {
     /// The state of the run.
     pub head: &'a Head,
     /// The time, from a monotonic clock.
@@ -27,10 +27,10 @@ pub struct Moment<'a> {
     pub frozen: bool,
 }
 
-impl Moment<'_> {
+impl StepContext<'_> {
     /// Returns whether the run should pause and nothing more urgent is requested.
     fn is_pausing(&self) -> bool {
-        self.head.pausing && !self.head.halting
+        self.head.pausing && !self.head.is_stopping_step
     }
 }
 
@@ -38,13 +38,13 @@ impl Moment<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AttemptOptions {
     /// Whether the driver parses the agent's output. Otherwise only the delivery of the prompt is known, and the output is the answer.
-    pub understands: bool,
+    pub parses_output: bool,
     /// Whether the turn of the agent can be interrupted and its session continued.
     pub interruptible: bool,
     /// Whether messages can reach the agent during its turn.
     pub steerable: bool,
     /// How long the end of a turn waits for the next of its background tasks to end.
-    pub patience: Duration,
+    pub task_timeout: Duration,
     /// The completion promise of the phase.
     pub promise: Option<String>,
     /// The fingerprint of the working tree at the start of the attempt.
@@ -101,7 +101,7 @@ pub enum AttemptInput {
     /// A turn began, or messages were added to the current one.
     TurnBegan {
         /// Whether a turn was already running.
-        injected: bool,
+        is_injected: bool,
         /// Whether somebody sent an input; otherwise the agent began by itself.
         has_inputs: bool,
         /// The numbers of the steers in the turn.
@@ -156,11 +156,11 @@ pub enum AttemptInput {
     /// The number of the agent's background tasks.
     BackgroundTasks(u32),
     /// All events that the agent reported at once have been processed.
-    Heard,
+    BatchProcessed,
     /// A turn is over.
     TurnEnded {
         /// How it ended, by the agent's report.
-        how: TurnEndKind,
+        how: AgentTurnEnd,
         /// As in [`TurnReport::detail`].
         detail: String,
         /// As in [`TurnReport::why`].
@@ -180,7 +180,7 @@ pub enum AttemptInput {
     /// The agent's process exited.
     Exited,
     /// The conversation publishes nothing more.
-    Silent,
+    ConversationEnded,
     /// The requested close is complete.
     Closed,
     /// The process tree has ended, as requested.
@@ -188,7 +188,7 @@ pub enum AttemptInput {
     /// The turn and the whole process tree must end.
     Stop {
         /// Whether to skip the interrupt that normally comes first.
-        at_once: bool,
+        skip_interrupt: bool,
     },
     /// The deadline of the current stop changed.
     Abort {
@@ -204,7 +204,7 @@ pub enum AttemptInput {
     /// The interrupted session continues.
     Continue,
     /// Time passed; see [`AttemptMachine::deadline`].
-    Time,
+    TimePassed,
     /// The run was suspended for this long.
     Thawed(Duration),
 }
@@ -244,16 +244,16 @@ pub enum AttemptEffect {
     /// Report that the agent gets this steer with its next prompt.
     NextPrompt(u32),
     /// Report that the agent has its prompt.
-    Prompted,
+    ReportPrompted,
     /// Report that the agent has read these steers.
-    SteersSeen(Vec<u32>),
+    ReportSteersSeen(Vec<u32>),
     /// Ask the agent to end its turn.
     Interrupt {
         /// Whether waiting messages are dropped.
         drop_queued: bool,
     },
     /// Close the agent politely once it is idle. Nothing waits for that.
-    Release,
+    CloseWhenIdle,
     /// Close the agent now, also with background tasks; report [`AttemptInput::Closed`].
     Close {
         /// The number of abandoned background tasks.
@@ -265,16 +265,16 @@ pub enum AttemptEffect {
         by: Instant,
     },
     /// Report that an interrupted turn took too long.
-    InterruptOverdue,
+    ReportInterruptOverdue,
     /// Report that the interrupted agent continues with messages that were sent before.
-    GoesOn,
+    ReportContinued,
     /// Report that the end of the turn waits for background tasks.
-    Holding {
+    AwaitingTasks {
         /// The number of background tasks.
         tasks: u32,
     },
     /// Record the end of a turn.
-    TurnOver {
+    RecordTurnEnd {
         /// The outcome of the turn.
         outcome: TurnOutcome,
         /// Whether a failure must be reported separately, because the turn before it counts.
@@ -292,7 +292,7 @@ pub enum AttemptEffect {
 
 /// The state of the prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Prompt {
+enum PromptState {
     Sent,
     /// A turn began with the prompt. If the agent dies before it answers, it may have read none of these steers.
     Assigned(Vec<u32>),
@@ -301,7 +301,7 @@ enum Prompt {
 
 /// The request to end the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Wanted {
+enum EndRequest {
     Nothing,
     /// The turn can end by itself until this time.
     Interrupted {
@@ -315,17 +315,17 @@ enum Wanted {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+enum TurnState {
     Turn,
     /// The turn is over, and its outcome waits for background tasks, or for a turn that the agent began by itself.
-    Holding {
+    AwaitingTasks {
         by: Instant,
         outcome: TurnOutcome,
         own_turn: bool,
     },
     /// The outcome is known and waits for the end of processes.
     Ended(TurnOutcome),
-    Judged,
+    Reported,
 }
 
 /// The state of one attempt.
@@ -335,20 +335,20 @@ enum Phase {
 /// ```
 /// use std::time::{Duration, Instant};
 /// use loop_state::{
-///     AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Head, Moment, PhaseRules, Rules, Timestamp,
+///     AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Head, StepContext, PhaseRules, Rules, Timestamp,
 /// };
 ///
-/// let phase = PhaseRules { until: true, ..PhaseRules::default() };
+/// let phase = PhaseRules { has_check: true, ..PhaseRules::default() };
 /// let head = Head::new(Rules { phases: vec![phase], ..Rules::default() })?;
-/// let mut attempt = AttemptMachine::new(AttemptOptions { understands: true, ..AttemptOptions::default() });
+/// let mut attempt = AttemptMachine::new(AttemptOptions { parses_output: true, ..AttemptOptions::default() });
 /// let budget = Duration::from_secs(8);
-/// let moment = Moment { head: &head, now: Instant::now(), at: Timestamp(0), budget, frozen: false };
+/// let moment = StepContext { head: &head, now: Instant::now(), at: Timestamp(0), budget, frozen: false };
 /// attempt.step(moment, AttemptInput::Started);
-/// let effects = attempt.step(moment, AttemptInput::Stop { at_once: false });
+/// let effects = attempt.step(moment, AttemptInput::Stop { skip_interrupt: false });
 /// assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);
 /// // The process tree of an agent that doesn't end its turn is ended.
-/// let late = Moment { now: attempt.deadline(false).unwrap(), ..moment };
-/// let effects = attempt.step(late, AttemptInput::Time);
+/// let late = StepContext { now: attempt.deadline(false).unwrap(), ..moment };
+/// let effects = attempt.step(late, AttemptInput::TimePassed);
 /// assert_eq!(effects, [AttemptEffect::End { by: moment.now + budget }]);
 /// # Ok::<(), loop_state::RulesError>(())
 /// ```
@@ -356,9 +356,9 @@ enum Phase {
 pub struct AttemptMachine {
     options: AttemptOptions,
     agent: AgentState,
-    phase: Phase,
-    prompt: Prompt,
-    wanted: Wanted,
+    phase: TurnState,
+    prompt: PromptState,
+    requested: EndRequest,
     /// With [`PauseAfter::Tool`] the turn is interrupted as soon as no tool runs, if the run still should pause then. Interrupts for other reasons
     /// don't change this.
     pause_at: PauseAfter,
@@ -385,9 +385,9 @@ impl AttemptMachine {
         Self {
             options,
             agent: AgentState::Starting,
-            phase: Phase::Turn,
-            prompt: Prompt::Sent,
-            wanted: Wanted::Nothing,
+            phase: TurnState::Turn,
+            prompt: PromptState::Sent,
+            requested: EndRequest::Nothing,
             pause_at: PauseAfter::Iteration,
             tasks: 0,
             tools: BTreeMap::new(),
@@ -430,33 +430,33 @@ impl AttemptMachine {
     pub const fn in_turn(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Turn | Phase::Holding { own_turn: true, .. }
+            TurnState::Turn | TurnState::AwaitingTasks { own_turn: true, .. }
         )
     }
 
     /// Returns whether the first answer of the agent is still missing.
     #[must_use]
     pub fn awaits_answer(&self) -> bool {
-        self.prompt != Prompt::Answered
+        self.prompt != PromptState::Answered
     }
 
     /// Returns how many background tasks the end of the turn waits for; `None` if it waits for none or a turn runs.
     #[must_use]
-    pub fn held_for(&self) -> Option<u32> {
+    pub fn awaited_tasks(&self) -> Option<u32> {
         let is_held = matches!(
             self.phase,
-            Phase::Holding {
+            TurnState::AwaitingTasks {
                 own_turn: false,
                 ..
             }
         );
-        (is_held && self.holds()).then_some(self.tasks)
+        (is_held && self.must_await_tasks()).then_some(self.tasks)
     }
 
     /// Returns whether the agent waits for something other than its model. Such time doesn't count as idle.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.held_for().is_some() || !self.tools.is_empty() || !self.asks.is_empty()
+        self.awaited_tasks().is_some() || !self.tools.is_empty() || !self.asks.is_empty()
     }
 
     /// Returns whether the permission request with this id waits for a person.
@@ -470,12 +470,12 @@ impl AttemptMachine {
         self.tools.values().map(String::as_str)
     }
 
-    /// Returns when [`AttemptInput::Time`] is due, if no other input comes before.
+    /// Returns when [`AttemptInput::TimePassed`] is due, if no other input comes before.
     #[must_use]
     pub fn deadline(&self, frozen: bool) -> Option<Instant> {
-        match (&self.phase, self.wanted) {
+        match (&self.phase, self.requested) {
             (
-                Phase::Holding {
+                TurnState::AwaitingTasks {
                     by,
                     own_turn: false,
                     ..
@@ -483,8 +483,8 @@ impl AttemptMachine {
                 _,
             ) => (!frozen).then_some(*by),
             _ if !self.in_turn() || self.agent.is_ended() => None,
-            (_, Wanted::Stopped { until, .. }) => Some(until),
-            (_, Wanted::Interrupted { until }) => until,
+            (_, EndRequest::Stopped { until, .. }) => Some(until),
+            (_, EndRequest::Interrupted { until }) => until,
             _ => None,
         }
     }
@@ -492,14 +492,14 @@ impl AttemptMachine {
     /// Takes an input and returns the required actions, in order.
     ///
     /// Never panics, for any input in any state. An input that makes no sense changes nothing.
-    pub fn step(&mut self, moment: Moment<'_>, input: AttemptInput) -> Vec<AttemptEffect> {
+    pub fn step(&mut self, moment: StepContext<'_>, input: AttemptInput) -> Vec<AttemptEffect> {
         let mut effects = Effects::new();
         match input {
             AttemptInput::Started => self.started(moment, &mut effects),
             AttemptInput::NotStarted(outcome) => self.not_started(outcome, &mut effects),
             AttemptInput::Answered => self.answered(&mut effects),
             AttemptInput::TurnBegan {
-                injected,
+                is_injected: injected,
                 has_inputs,
                 steers,
             } => {
@@ -510,7 +510,7 @@ impl AttemptMachine {
                 self.turn_began(!injected && has_inputs);
                 self.read(steers, &mut effects);
             }
-            AttemptInput::Line(bytes) if !self.options.understands => self.answer.line(&bytes),
+            AttemptInput::Line(bytes) if !self.options.parses_output => self.answer.line(&bytes),
             AttemptInput::Line(_) => {}
             AttemptInput::Message { text, partial } => self.answer.message(text, partial),
             AttemptInput::ToolStarted { id, activity } => {
@@ -550,15 +550,15 @@ impl AttemptMachine {
                 }
             }
             AttemptInput::BackgroundTasks(tasks) => self.background(tasks, moment),
-            AttemptInput::Heard => self.heard(&mut effects),
+            AttemptInput::BatchProcessed => self.batch_processed(&mut effects),
             AttemptInput::TurnEnded {
                 how,
                 detail,
                 why,
                 pending,
                 exited,
-            } => match self.goes_on(how, pending, exited) {
-                true => self.go_on(how, &mut effects),
+            } => match self.continues(how, pending, exited) {
+                true => self.continue_turn(how, &mut effects),
                 false => {
                     let promise = self.options.promise.as_deref();
                     let report = TurnReport {
@@ -568,14 +568,14 @@ impl AttemptMachine {
                         claimed: promise.is_some_and(|promise| self.answer.claims(promise)),
                         limited_until: self.limited_until,
                     };
-                    let outcome = judge(report, moment.at, moment.head);
+                    let outcome = start_checks(report, moment.at, moment.head);
                     self.turn_ended(how, outcome, exited, moment, &mut effects);
                 }
             },
             AttemptInput::Exited => {
                 self.agent.step(AgentInput::Exited);
             }
-            AttemptInput::Silent => self.silent(moment, &mut effects),
+            AttemptInput::ConversationEnded => self.conversation_ended(moment, &mut effects),
             AttemptInput::Closed => {
                 self.agent.step(AgentInput::Closed);
                 self.report(&mut effects);
@@ -584,19 +584,21 @@ impl AttemptMachine {
                 self.agent.step(AgentInput::TreeGone);
                 self.report(&mut effects);
             }
-            AttemptInput::Stop { at_once } => self.stop(at_once, moment, &mut effects),
+            AttemptInput::Stop {
+                skip_interrupt: at_once,
+            } => self.stop(at_once, moment, &mut effects),
             AttemptInput::Abort { by } => self.abort(by, moment),
             AttemptInput::End => self.end(moment, &mut effects),
             AttemptInput::Interrupt => self.interrupt(moment, &mut effects),
             AttemptInput::PauseAt(boundary) => self.pause_at = boundary,
             AttemptInput::Continue => self.continued(moment, &mut effects),
-            AttemptInput::Time => self.time(moment, &mut effects),
-            AttemptInput::Thawed(frozen) => self.thawed(frozen),
+            AttemptInput::TimePassed => self.time(moment, &mut effects),
+            AttemptInput::Thawed(frozen) => self.resumed_after_freeze(frozen),
         }
         effects
     }
 
-    fn asked(&mut self, ask: String, moment: Moment<'_>, effects: &mut Effects) {
+    fn asked(&mut self, ask: String, moment: StepContext<'_>, effects: &mut Effects) {
         let can_ask = self.options.terminal || moment.head.attended;
         let answer = match self.options.asks {
             AskPolicy::Person if can_ask => {
@@ -622,15 +624,15 @@ impl AttemptMachine {
         }
     }
 
-    fn started(&mut self, moment: Moment<'_>, effects: &mut Effects) {
+    fn started(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
         self.agent.step(AgentInput::Started);
         if self.in_turn() {
             self.agent.step(AgentInput::TurnBegan);
         }
-        if let Wanted::Interrupted { until: Some(_) } = self.wanted {
+        if let EndRequest::Interrupted { until: Some(_) } = self.requested {
             // There was no turn to interrupt at the time of the request.
             self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
-        } else if !self.options.understands {
+        } else if !self.options.parses_output {
             self.answered(effects);
         }
     }
@@ -638,9 +640,9 @@ impl AttemptMachine {
     fn not_started(&mut self, outcome: TurnOutcome, effects: &mut Effects) {
         if self.agent.is_ended() {
             // No turn began, so the attempt ends with the process tree.
-            if self.phase == Phase::Turn {
-                self.phase = Phase::Ended(match self.wanted {
-                    Wanted::Stopped { .. } => TurnOutcome::Stopped,
+            if self.phase == TurnState::Turn {
+                self.phase = TurnState::Ended(match self.requested {
+                    EndRequest::Stopped { .. } => TurnOutcome::Stopped,
                     _ => outcome,
                 });
                 self.report(effects);
@@ -648,22 +650,22 @@ impl AttemptMachine {
             return;
         }
         self.agent.step(AgentInput::NotStarted);
-        if self.phase != Phase::Judged {
-            self.phase = Phase::Judged;
+        if self.phase != TurnState::Reported {
+            self.phase = TurnState::Reported;
             effects.push(AttemptEffect::Report(outcome));
         }
     }
 
     fn answered(&mut self, effects: &mut Effects) {
-        let before = std::mem::replace(&mut self.prompt, Prompt::Answered);
-        if before == Prompt::Answered {
+        let before = std::mem::replace(&mut self.prompt, PromptState::Answered);
+        if before == PromptState::Answered {
             return;
         }
-        effects.push(AttemptEffect::Prompted);
-        if let Prompt::Assigned(steers) = before
+        effects.push(AttemptEffect::ReportPrompted);
+        if let PromptState::Assigned(steers) = before
             && !steers.is_empty()
         {
-            effects.push(AttemptEffect::SteersSeen(steers));
+            effects.push(AttemptEffect::ReportSteersSeen(steers));
         }
     }
 
@@ -672,32 +674,34 @@ impl AttemptMachine {
             return;
         }
         self.agent.step(AgentInput::TurnBegan);
-        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+        let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
         match &mut self.phase {
-            Phase::Judged => self.phase = Phase::Turn,
+            TurnState::Reported => self.phase = TurnState::Turn,
             // Somebody sent an input, so this turn ends the iteration.
-            Phase::Holding { .. } | Phase::Ended(_) if is_requested && !is_stopped => {
-                self.phase = Phase::Turn;
+            TurnState::AwaitingTasks { .. } | TurnState::Ended(_)
+                if is_requested && !is_stopped =>
+            {
+                self.phase = TurnState::Turn;
             }
-            Phase::Holding { own_turn, .. } => *own_turn = true,
-            Phase::Turn | Phase::Ended(_) => {}
+            TurnState::AwaitingTasks { own_turn, .. } => *own_turn = true,
+            TurnState::Turn | TurnState::Ended(_) => {}
         }
     }
 
     fn read(&mut self, steers: Vec<u32>, effects: &mut Effects) {
         self.sent.retain(|sent| !steers.contains(sent));
-        if self.prompt == Prompt::Sent {
-            self.prompt = Prompt::Assigned(steers);
+        if self.prompt == PromptState::Sent {
+            self.prompt = PromptState::Assigned(steers);
         } else if !steers.is_empty() {
-            effects.push(AttemptEffect::SteersSeen(steers));
+            effects.push(AttemptEffect::ReportSteersSeen(steers));
         }
     }
 
-    fn tool_finished(&mut self, id: &str, moment: Moment<'_>, effects: &mut Effects) {
+    fn tool_finished(&mut self, id: &str, moment: StepContext<'_>, effects: &mut Effects) {
         let has_ended = self.tools.remove(id).is_some() && self.tools.is_empty();
         let is_asked = matches!(
-            self.wanted,
-            Wanted::Stopped { .. } | Wanted::Interrupted { until: Some(_) }
+            self.requested,
+            EndRequest::Stopped { .. } | EndRequest::Interrupted { until: Some(_) }
         );
         if !has_ended || is_asked || self.pause_at != PauseAfter::Tool {
             return;
@@ -730,15 +734,15 @@ impl AttemptMachine {
     }
 
     /// Updates the number of background tasks. The end of one extends the time for the others.
-    fn background(&mut self, tasks: u32, moment: Moment<'_>) {
+    fn background(&mut self, tasks: u32, moment: StepContext<'_>) {
         let before = std::mem::replace(&mut self.tasks, tasks);
-        if let (true, Phase::Holding { by, .. }) = (tasks < before, &mut self.phase) {
-            *by = moment.now + self.options.patience;
+        if let (true, TurnState::AwaitingTasks { by, .. }) = (tasks < before, &mut self.phase) {
+            *by = moment.now + self.options.task_timeout;
         }
     }
 
     /// Returns whether the outcome of a finished turn has to wait for work that the agent does by itself.
-    fn holds(&self) -> bool {
+    fn must_await_tasks(&self) -> bool {
         match self.agent {
             AgentState::Idle => self.tasks > 0,
             AgentState::InTurn | AgentState::Interrupting => true,
@@ -746,32 +750,32 @@ impl AttemptMachine {
         }
     }
 
-    fn heard(&mut self, effects: &mut Effects) {
-        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
-        if is_stopped || self.holds() {
+    fn batch_processed(&mut self, effects: &mut Effects) {
+        let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
+        if is_stopped || self.must_await_tasks() {
             return;
         }
-        if let Phase::Holding { outcome, .. } = &self.phase {
-            self.phase = Phase::Ended(outcome.clone());
-            self.release(effects);
+        if let TurnState::AwaitingTasks { outcome, .. } = &self.phase {
+            self.phase = TurnState::Ended(outcome.clone());
+            self.close_when_idle(effects);
             self.report(effects);
         }
     }
 
     /// Returns whether waiting messages get another turn, which belongs to the same iteration.
-    fn goes_on(&self, how: TurnEndKind, pending: bool, exited: bool) -> bool {
-        let can = matches!(how, TurnEndKind::Completed | TurnEndKind::Interrupted);
-        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+    fn continues(&self, how: AgentTurnEnd, pending: bool, exited: bool) -> bool {
+        let can = matches!(how, AgentTurnEnd::Completed | AgentTurnEnd::Interrupted);
+        let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
         let lives = self.agent.is_alive() && !self.agent.is_ended() && !exited;
         pending && can && lives && !is_stopped && self.in_turn()
     }
 
-    fn go_on(&mut self, how: TurnEndKind, effects: &mut Effects) {
-        if let Wanted::Interrupted { until } = &mut self.wanted
+    fn continue_turn(&mut self, how: AgentTurnEnd, effects: &mut Effects) {
+        if let EndRequest::Interrupted { until } = &mut self.requested
             && until.take().is_some()
-            && how == TurnEndKind::Interrupted
+            && how == AgentTurnEnd::Interrupted
         {
-            effects.push(AttemptEffect::GoesOn);
+            effects.push(AttemptEffect::ReportContinued);
         }
         self.agent.step(AgentInput::TurnEnded);
         self.agent.step(AgentInput::TurnBegan);
@@ -779,10 +783,10 @@ impl AttemptMachine {
 
     fn turn_ended(
         &mut self,
-        how: TurnEndKind,
+        how: AgentTurnEnd,
         outcome: TurnOutcome,
         exited: bool,
-        moment: Moment<'_>,
+        moment: StepContext<'_>,
         effects: &mut Effects,
     ) {
         self.agent.step(AgentInput::TurnEnded);
@@ -790,83 +794,83 @@ impl AttemptMachine {
             self.agent.step(AgentInput::Exited);
         }
         self.tools.clear();
-        let before = match std::mem::replace(&mut self.phase, Phase::Judged) {
-            Phase::Judged => return,
-            Phase::Turn => None,
-            Phase::Holding { outcome, .. } | Phase::Ended(outcome) => Some(outcome),
+        let before = match std::mem::replace(&mut self.phase, TurnState::Reported) {
+            TurnState::Reported => return,
+            TurnState::Turn => None,
+            TurnState::AwaitingTasks { outcome, .. } | TurnState::Ended(outcome) => Some(outcome),
         };
-        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
-        let outcome = self.judged(how, outcome);
+        let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
+        let outcome = self.outcome_of(how, outcome);
         let is_own = before.is_some();
-        effects.push(AttemptEffect::TurnOver {
+        effects.push(AttemptEffect::RecordTurnEnd {
             outcome: outcome.clone(),
             own: is_own && !is_stopped,
         });
         let result = self.answer.take_result();
-        if how == TurnEndKind::Completed {
-            if self.options.understands && !self.worked && self.tasks == 0 && !is_own {
+        if how == AgentTurnEnd::Completed {
+            if self.options.parses_output && !self.worked && self.tasks == 0 && !is_own {
                 effects.push(AttemptEffect::Look);
             }
             let result = result.filter(|_| moment.head.has_later_phase());
             effects.extend(result.map(AttemptEffect::Said));
         }
         let both = before.map_or_else(|| outcome.clone(), |turn| both(turn, &outcome));
-        let is_good = matches!(both, TurnOutcome::Completed | TurnOutcome::Claimed);
+        let is_good = matches!(both, TurnOutcome::Completed | TurnOutcome::PromiseMade);
         // Kill the process tree before a long wait.
         let mends = matches!(
             outcome,
             TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_)
         );
-        let is_held = is_good && !self.options.patience.is_zero() && self.holds();
+        let is_held = is_good && !self.options.task_timeout.is_zero() && self.must_await_tasks();
         if is_stopped || (mends && !is_own) {
-            self.phase = Phase::Ended(both);
+            self.phase = TurnState::Ended(both);
             self.end(moment, effects);
         } else if is_held {
             // Unfinished work is no evidence: the required checks and the check wait for it.
             if !is_own {
-                effects.push(AttemptEffect::Holding { tasks: self.tasks });
+                effects.push(AttemptEffect::AwaitingTasks { tasks: self.tasks });
             }
-            let by = moment.now + self.options.patience;
-            self.phase = Phase::Holding {
+            let by = moment.now + self.options.task_timeout;
+            self.phase = TurnState::AwaitingTasks {
                 by,
                 outcome: both,
                 own_turn: false,
             };
         } else {
-            self.phase = Phase::Ended(both);
+            self.phase = TurnState::Ended(both);
             if outcome != TurnOutcome::Interrupted {
-                self.release(effects);
+                self.close_when_idle(effects);
             }
         }
         self.report(effects);
     }
 
     /// Returns the outcome of a turn, considering what was requested.
-    fn judged(&mut self, how: TurnEndKind, outcome: TurnOutcome) -> TurnOutcome {
-        if let Wanted::Interrupted { until } = &mut self.wanted {
+    fn outcome_of(&mut self, how: AgentTurnEnd, outcome: TurnOutcome) -> TurnOutcome {
+        if let EndRequest::Interrupted { until } = &mut self.requested {
             *until = None;
         }
-        let is_cut = matches!(how, TurnEndKind::Interrupted | TurnEndKind::Died);
-        match (outcome, self.wanted) {
-            (done @ (TurnOutcome::Completed | TurnOutcome::Claimed), _) => done,
-            (_, Wanted::Stopped { .. }) => TurnOutcome::Stopped,
-            (_, Wanted::Interrupted { .. }) if is_cut => TurnOutcome::Interrupted,
+        let is_cut = matches!(how, AgentTurnEnd::Interrupted | AgentTurnEnd::Died);
+        match (outcome, self.requested) {
+            (done @ (TurnOutcome::Completed | TurnOutcome::PromiseMade), _) => done,
+            (_, EndRequest::Stopped { .. }) => TurnOutcome::Stopped,
+            (_, EndRequest::Interrupted { .. }) if is_cut => TurnOutcome::Interrupted,
             (outcome, _) => outcome,
         }
     }
 
-    fn silent(&mut self, moment: Moment<'_>, effects: &mut Effects) {
+    fn conversation_ended(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
         self.agent.step(AgentInput::Exited);
-        match std::mem::replace(&mut self.phase, Phase::Judged) {
-            Phase::Turn => {
-                self.phase = Phase::Ended(TurnOutcome::Stopped);
+        match std::mem::replace(&mut self.phase, TurnState::Reported) {
+            TurnState::Turn => {
+                self.phase = TurnState::Ended(TurnOutcome::Stopped);
                 self.end(moment, effects);
             }
-            Phase::Holding { outcome, .. } => {
-                self.phase = Phase::Ended(outcome);
-                match self.wanted {
-                    Wanted::Stopped { .. } => self.end(moment, effects),
-                    _ => self.release(effects),
+            TurnState::AwaitingTasks { outcome, .. } => {
+                self.phase = TurnState::Ended(outcome);
+                match self.requested {
+                    EndRequest::Stopped { .. } => self.end(moment, effects),
+                    _ => self.close_when_idle(effects),
                 }
             }
             phase => self.phase = phase,
@@ -874,21 +878,21 @@ impl AttemptMachine {
         self.report(effects);
     }
 
-    fn stop(&mut self, at_once: bool, moment: Moment<'_>, effects: &mut Effects) {
+    fn stop(&mut self, at_once: bool, moment: StepContext<'_>, effects: &mut Effects) {
         let (mut until, mut end_by) = (
-            moment.now + POLITE_STOP.min(moment.budget / 2),
+            moment.now + TURN_END_AFTER_INTERRUPT.min(moment.budget / 2),
             moment.now + moment.budget,
         );
-        if let Wanted::Stopped {
+        if let EndRequest::Stopped {
             until: earlier,
             end_by: before,
-        } = self.wanted
+        } = self.requested
         {
             (until, end_by) = (until.min(earlier), end_by.min(before));
         }
-        self.wanted = Wanted::Stopped { until, end_by };
-        if self.phase == Phase::Judged {
-            self.phase = Phase::Ended(TurnOutcome::Stopped);
+        self.requested = EndRequest::Stopped { until, end_by };
+        if self.phase == TurnState::Reported {
+            self.phase = TurnState::Ended(TurnOutcome::Stopped);
         }
         let asks = !at_once && self.in_turn();
         if asks && self.agent.step(AgentInput::Interrupt).is_some() {
@@ -899,36 +903,36 @@ impl AttemptMachine {
         self.report(effects);
     }
 
-    fn abort(&mut self, by: Instant, moment: Moment<'_>) {
-        if let Wanted::Stopped { until, end_by } = &mut self.wanted {
+    fn abort(&mut self, by: Instant, moment: StepContext<'_>) {
+        if let EndRequest::Stopped { until, end_by } = &mut self.requested {
             *until = moment.now.min(*until);
             *end_by = by.min(*end_by);
         }
     }
 
     /// Ends the whole process tree, at most once.
-    fn end(&mut self, moment: Moment<'_>, effects: &mut Effects) {
+    fn end(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
         if self.agent.step(AgentInput::End).is_some() {
-            let by = match self.wanted {
-                Wanted::Stopped { end_by, .. } => end_by,
+            let by = match self.requested {
+                EndRequest::Stopped { end_by, .. } => end_by,
                 _ => moment.now + moment.budget,
             };
             effects.push(AttemptEffect::End { by });
         }
     }
 
-    fn interrupt(&mut self, moment: Moment<'_>, effects: &mut Effects) {
-        if self.held_for().is_some() {
+    fn interrupt(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
+        if self.awaited_tasks().is_some() {
             // A message that was sent begins a turn, which decides.
             if self.sent.is_empty() {
-                self.phase = Phase::Ended(TurnOutcome::Interrupted);
+                self.phase = TurnState::Ended(TurnOutcome::Interrupted);
                 self.report(effects);
             }
             return;
         }
         let until = moment.now + INTERRUPTED_TURN;
-        let until = match self.wanted {
-            Wanted::Interrupted {
+        let until = match self.requested {
+            EndRequest::Interrupted {
                 until: Some(earlier),
             } => until.min(earlier),
             _ => until,
@@ -937,22 +941,22 @@ impl AttemptMachine {
     }
 
     fn interrupt_turn(&mut self, until: Instant, effects: &mut Effects) {
-        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+        let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
         if is_stopped || !self.in_turn() || self.agent.is_ended() {
             return;
         }
-        self.wanted = Wanted::Interrupted { until: Some(until) };
+        self.requested = EndRequest::Interrupted { until: Some(until) };
         if self.agent.step(AgentInput::Interrupt).is_some() {
             effects.push(AttemptEffect::Interrupt { drop_queued: false });
         }
     }
 
-    fn continued(&mut self, moment: Moment<'_>, effects: &mut Effects) {
+    fn continued(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
         // An agent that is being ended reports the outcome of its turn; unsent messages come with the next prompt.
         if matches!(self.agent, AgentState::Ending | AgentState::Closing) {
             return;
         }
-        self.wanted = Wanted::Nothing;
+        self.requested = EndRequest::Nothing;
         self.pause_at = PauseAfter::Iteration;
         let replace = self.agent == AgentState::Gone;
         if self.agent.is_alive() {
@@ -960,7 +964,7 @@ impl AttemptMachine {
         } else {
             let Some(session) = moment.head.session.clone() else {
                 let why = "the agent has exited, and its session id is unknown".into();
-                self.phase = Phase::Judged;
+                self.phase = TurnState::Reported;
                 effects.push(AttemptEffect::Report(TurnOutcome::Failed(why)));
                 return;
             };
@@ -971,9 +975,9 @@ impl AttemptMachine {
             self.tools.clear();
             effects.push(AttemptEffect::Start { replace, session });
         }
-        self.phase = Phase::Turn;
+        self.phase = TurnState::Turn;
         if replace {
-            self.prompt = Prompt::Sent;
+            self.prompt = PromptState::Sent;
             self.sent.clear();
             self.limited_until = None;
         }
@@ -991,38 +995,38 @@ impl AttemptMachine {
         );
     }
 
-    fn time(&mut self, moment: Moment<'_>, effects: &mut Effects) {
+    fn time(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
         let deadline = self.deadline(moment.frozen);
         if deadline.is_none_or(|at| at > moment.now) {
             return;
         }
-        if let Phase::Holding {
+        if let TurnState::AwaitingTasks {
             outcome,
             own_turn: false,
             ..
         } = &self.phase
         {
-            self.phase = Phase::Ended(outcome.clone());
+            self.phase = TurnState::Ended(outcome.clone());
             if self.agent.step(AgentInput::Close).is_some() {
                 effects.push(AttemptEffect::Close { tasks: self.tasks });
             }
             self.report(effects);
             return;
         }
-        if !matches!(self.wanted, Wanted::Stopped { .. }) {
-            effects.push(AttemptEffect::InterruptOverdue);
+        if !matches!(self.requested, EndRequest::Stopped { .. }) {
+            effects.push(AttemptEffect::ReportInterruptOverdue);
         }
         self.end(moment, effects);
     }
 
     /// Extends all deadlines by the time in which the run was suspended.
-    fn thawed(&mut self, frozen: Duration) {
-        if let Phase::Holding { by, .. } = &mut self.phase {
+    fn resumed_after_freeze(&mut self, frozen: Duration) {
+        if let TurnState::AwaitingTasks { by, .. } = &mut self.phase {
             *by += frozen;
         }
-        match &mut self.wanted {
-            Wanted::Interrupted { until: Some(until) } => *until += frozen,
-            Wanted::Stopped { until, end_by } => {
+        match &mut self.requested {
+            EndRequest::Interrupted { until: Some(until) } => *until += frozen,
+            EndRequest::Stopped { until, end_by } => {
                 *until += frozen;
                 *end_by += frozen;
             }
@@ -1030,34 +1034,34 @@ impl AttemptMachine {
         }
     }
 
-    fn release(&self, effects: &mut Effects) {
+    fn close_when_idle(&self, effects: &mut Effects) {
         if !self.agent.is_ended() {
-            effects.push(AttemptEffect::Release);
+            effects.push(AttemptEffect::CloseWhenIdle);
         }
     }
 
     /// Reports the outcome once everything that had to end with the turn has ended.
     fn report(&mut self, effects: &mut Effects) {
-        let is_stopped = matches!(self.wanted, Wanted::Stopped { .. });
+        let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
         let is_gone = self.agent == AgentState::Gone;
         if matches!(self.agent, AgentState::Closing | AgentState::Ending)
             || (is_stopped && !is_gone)
         {
             return;
         }
-        self.phase = match std::mem::replace(&mut self.phase, Phase::Judged) {
-            Phase::Holding { outcome, .. } if is_gone => {
+        self.phase = match std::mem::replace(&mut self.phase, TurnState::Reported) {
+            TurnState::AwaitingTasks { outcome, .. } if is_gone => {
                 effects.push(AttemptEffect::Report(outcome));
-                Phase::Judged
+                TurnState::Reported
             }
-            Phase::Ended(outcome) => {
+            TurnState::Ended(outcome) => {
                 effects.push(AttemptEffect::Report(outcome));
-                Phase::Judged
+                TurnState::Reported
             }
             phase => phase,
         };
-        if is_stopped && self.phase == Phase::Judged {
-            self.wanted = Wanted::Nothing;
+        if is_stopped && self.phase == TurnState::Reported {
+            self.requested = EndRequest::Nothing;
         }
     }
 }
@@ -1069,7 +1073,7 @@ impl AttemptMachine {
 fn both(turn: TurnOutcome, own: &TurnOutcome) -> TurnOutcome {
     match (turn, own) {
         (_, TurnOutcome::Interrupted) => TurnOutcome::Interrupted,
-        (TurnOutcome::Completed, TurnOutcome::Claimed) => TurnOutcome::Claimed,
+        (TurnOutcome::Completed, TurnOutcome::PromiseMade) => TurnOutcome::PromiseMade,
         (turn, _) => turn,
     }
 }

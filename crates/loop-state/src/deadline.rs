@@ -26,7 +26,7 @@ use crate::times::{ABORT, NOTIFY_RESERVE, NOTIFY_STOPPED};
 pub enum StopDeadline {
     /// The run is not being stopped.
     #[default]
-    Open,
+    Unset,
     /// The run is being stopped.
     Stop {
         /// When everything must have ended.
@@ -59,7 +59,7 @@ impl StopDeadline {
     #[must_use]
     pub fn by(self) -> Option<Timestamp> {
         match self {
-            Self::Open => None,
+            Self::Unset => None,
             Self::Stop { by } | Self::Abort { by } => Some(by),
         }
     }
@@ -73,7 +73,7 @@ impl StopDeadline {
     /// Returns whether the run is being stopped.
     #[must_use]
     pub fn is_stop(self) -> bool {
-        self != Self::Open
+        self != Self::Unset
     }
 
     /// Returns whether processes end without an interrupt first.
@@ -86,7 +86,7 @@ impl StopDeadline {
     #[must_use]
     pub fn last_call(self, now: Timestamp, otherwise: Duration) -> Duration {
         match self {
-            Self::Open => otherwise,
+            Self::Unset => otherwise,
             Self::Stop { by } => by
                 .since(now)
                 .saturating_sub(NOTIFY_RESERVE)
@@ -96,7 +96,7 @@ impl StopDeadline {
     }
 
     /// Adds the time in which the run was suspended: nothing could end meanwhile.
-    pub fn thawed(&mut self, frozen: Duration) {
+    pub fn resumed_after_freeze(&mut self, frozen: Duration) {
         if let Self::Stop { by } | Self::Abort { by } = self {
             *by = *by + frozen;
         }

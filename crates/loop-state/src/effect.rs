@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Again, Command, Cut, Feedback, Occasion, PauseAfter, RuleChange, Steer, SteerState,
-    StopDeadline, StopReason, Timestamp, Tree, Usage, Verdict, Wait,
+    Feedback, LoopCommand, PauseAfter, ProcessTreeOutcome, RedoScope, ReviewDecision, ReviewPoint,
+    RuleChange, Steer, SteerState, StopDeadline, StopReason, Timestamp, UnfinishedAttempt,
+    UsageTotal, WaitCause,
 };
 
 /// An action that the runner must do now.
@@ -20,16 +21,16 @@ pub enum Effect {
     Save,
     /// Save the head as a separate checkpoint that later saves don't replace: the phase is finished, and nothing of the next one has begun. It
     /// replaces a [`Save`](Self::Save).
-    SealPhase {
+    SavePhase {
         /// The phase's name.
         phase: String,
     },
     /// Everything must have ended by this deadline. Each request to stop now returns this, even if the deadline doesn't change.
     StopBy(StopDeadline),
-    /// Start the agent; report [`Happening::TurnEnded`](crate::Happening::TurnEnded). If a request to stop waits, or the program shuts down, start
+    /// Start the agent; report [`MachineInput::TurnEnded`](crate::MachineInput::TurnEnded). If a request to stop waits, or the program shuts down, start
     /// and report nothing: [`StopAttempt`](Self::StopAttempt) follows.
-    StartAttempt(Brief),
-    /// End the turn and the whole process tree of the attempt; report [`Happening::TurnEnded`](crate::Happening::TurnEnded), at once if nothing was
+    StartAttempt(PromptContext),
+    /// End the turn and the whole process tree of the attempt; report [`MachineInput::TurnEnded`](crate::MachineInput::TurnEnded), at once if nothing was
     /// started.
     StopAttempt {
         /// The reason to show; `None` if a person requested it.
@@ -41,37 +42,37 @@ pub enum Effect {
     /// [`Timer::Shutdown`](crate::Timer::Shutdown) expired.
     AwaitStop(Duration),
     /// Send the steer with this number in the current turn, if the agent supports that; report
-    /// [`Happening::SteerMoved`](crate::Happening::SteerMoved).
+    /// [`MachineInput::SteerAdvanced`](crate::MachineInput::SteerAdvanced).
     Deliver(u32),
-    /// Interrupt the turn and keep the session; report [`Happening::TurnEnded`](crate::Happening::TurnEnded) unless the agent still has messages to
+    /// Interrupt the turn and keep the session; report [`MachineInput::TurnEnded`](crate::MachineInput::TurnEnded) unless the agent still has messages to
     /// answer.
     InterruptTurn,
     /// Continue the session of an interrupted turn with the undelivered steers.
-    GoOn,
-    /// Run the required check with this index; report [`Happening::GateEnded`](crate::Happening::GateEnded).
-    RunGate(u32),
-    /// Run the check; report [`Happening::CheckEnded`](crate::Happening::CheckEnded).
+    ContinueTurn,
+    /// Run the required check with this index; report [`MachineInput::RequiredCheckEnded`](crate::MachineInput::RequiredCheckEnded).
+    RunRequiredCheck(u32),
+    /// Run the check; report [`MachineInput::CheckEnded`](crate::MachineInput::CheckEnded).
     RunCheck,
     /// End the running required check or check; its end must still be reported.
     StopCheck,
     /// End the running required check or check because it reached this time limit; its end must still be reported, as a failure with that reason.
     TimeOutCheck(Duration),
-    /// End the leftovers of the attempt; report [`Happening::Settled`](crate::Happening::Settled).
+    /// End the leftovers of the attempt; report [`MachineInput::LeftoversEnded`](crate::MachineInput::LeftoversEnded).
     EndLeftovers,
     /// Remember at which boundary the run pauses. Nothing of this is saved.
     PauseAt(PauseAfter),
     /// Record the reason of a pause; the next save makes it durable.
-    PauseReason(String),
+    SavePauseReason(String),
     /// Report to the person why the request changed nothing. The only other effect is [`PauseAt`](Self::PauseAt).
-    Refuse(Cow<'static, str>),
+    RejectRequest(Cow<'static, str>),
     /// Report this update to all viewers. Everything in it is durable.
-    Announce(Notice),
+    Emit(RunUpdate),
     /// Report a condition that lasts to all viewers. Nothing of it is saved.
     Remind(Reminder),
     /// Show a warning. Nothing of it is saved.
     Warn(Warning),
     /// The run is over for this process; [`Head::stop_reason`](crate::Head::stop_reason) has the reason. This is the last effect.
-    Finish,
+    EndRun,
 }
 
 /// A condition that lasts, reported while it does.
@@ -101,7 +102,7 @@ pub enum Warning {
     /// A required check or the check can't run; reported once for failures in a row. The agent can't fix a mistake in a command line.
     CommandNotRun {
         /// The command.
-        command: Command,
+        command: LoopCommand,
         /// Why it can't run.
         said: String,
         /// The number of such failures in a row after which the run is stuck; `None` means never.
@@ -116,7 +117,7 @@ pub enum Warning {
 
 /// The context of a prompt: everything that the prompt needs besides the text of the phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brief {
+pub struct PromptContext {
     /// The index of the phase.
     pub phase: u32,
     /// The number of the iteration within its phase, from 1.
@@ -124,7 +125,7 @@ pub struct Brief {
     /// The number of the attempt.
     pub attempt: u32,
     /// The previous attempt, if it is unfinished.
-    pub cut: Option<Cut>,
+    pub unfinished: Option<UnfinishedAttempt>,
     /// The output of a failed required check or check.
     pub feedback: Option<Feedback>,
     /// The steers since the last turn.
@@ -132,11 +133,11 @@ pub struct Brief {
     /// The result of the previous phase, in its agent's words.
     pub result: Option<String>,
     /// The previous agent, if the current agent has not been told about it.
-    pub predecessor: Option<String>,
+    pub previous_agent: Option<String>,
     /// The session to continue; `None` starts a fresh one.
     pub session: Option<String>,
     /// Whether that session already has the prompt of this iteration, which then must not be sent again.
-    pub prompted: bool,
+    pub has_prompt: bool,
 }
 
 /// An update about the run, serialised for viewers in other processes.
@@ -144,7 +145,7 @@ pub struct Brief {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Notice {
+pub enum RunUpdate {
     /// An attempt begins; nothing has been started yet.
     AttemptStarted {
         /// The number of the iteration within its phase, from 1.
@@ -152,7 +153,7 @@ pub enum Notice {
         /// The number of the attempt.
         attempt: u32,
         /// Whether it is not the first attempt of its iteration.
-        again: bool,
+        is_retry: bool,
     },
     /// An iteration is complete.
     IterationEnded {
@@ -161,16 +162,16 @@ pub enum Notice {
         /// The failure; `None` if the iteration succeeded.
         failure: Option<String>,
         /// The leftovers of its agent.
-        leftovers: Tree,
+        leftovers: ProcessTreeOutcome,
         /// The usage of all its attempts together.
-        usage: Usage,
+        usage: UsageTotal,
     },
     /// A phase is finished and another one begins.
     PhaseEnded {
         /// The name of the phase.
         name: String,
         /// The usage of the phase.
-        usage: Usage,
+        usage: UsageTotal,
     },
     /// The next iteration begins later.
     Sleeping {
@@ -180,34 +181,34 @@ pub enum Notice {
     /// The iteration continues later as another attempt. This is not a failure.
     Waiting {
         /// The cause of the wait.
-        why: Wait,
+        why: WaitCause,
         /// When the wait ends.
         until: Timestamp,
         /// The message of the agent; `None` if a wait continues in another process.
         what: Option<String>,
     },
     /// The run waits for a review.
-    Review(Occasion),
+    Review(ReviewPoint),
     /// A person reviewed the work.
-    Reviewed(Verdict),
+    Reviewed(ReviewDecision),
     /// A rule of the run changed.
-    RuleSet(RuleChange),
+    RuleChanged(RuleChange),
     /// A rule of one of several phases changed.
-    PhaseRuleSet {
+    PhaseRuleChanged {
         /// The name of the phase.
         phase: String,
         /// The rule.
         change: RuleChange,
     },
     /// A steer reached a later state.
-    Steer {
+    SteerAdvanced {
         /// The number of the steer.
         id: u32,
         /// The new state.
         state: SteerState,
     },
     /// The turn made no progress.
-    NothingDone {
+    NoProgress {
         /// The number of such turns in a row, this one included.
         in_a_row: u32,
     },
@@ -222,11 +223,11 @@ pub enum Notice {
     /// The run continues.
     Continued,
     /// The current work ends and will be redone.
-    Again(Again),
+    Redoing(RedoScope),
     /// The next attempt gets a fresh session.
-    Fresh,
+    FreshSession,
     /// The run will stop when the iteration is complete.
-    StoppingLater,
+    StoppingAfterIteration,
     /// The run is stopping: the agent or the command that runs ends next.
     Stopping,
     /// The run is over for this process.

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::text::tail;
+use crate::text::last_text_bytes;
 use crate::{
-    Again, Budget, Counts, Cut, Failure, Finished, PhaseRules, Rules, RulesError, Steer,
-    SteerState, Step, StopReason, StopRequest, Streaks, Then, Timestamp, Usage, Version, Waits,
+    AfterLeftovers, Counts, FinishedPhase, IterationFailure, IterationStep, PhaseRules, RedoScope,
+    Retries, Rules, RulesError, SpentBudget, Steer, SteerState, StopReason, StopRequest, Streaks,
+    Timestamp, UnfinishedAttempt, UsageTotal, Version,
 };
 
 /// The maximum of any number of iterations, attempts or failures. No run reaches it; a larger number was not written by a machine.
@@ -36,11 +37,11 @@ pub struct Head {
     /// The number of a first attempt. It increases when iterations are numbered again, so that no pair of iteration and attempt occurs twice.
     pub first_attempt: u32,
     /// The step of the current iteration.
-    pub step: Step,
+    pub step: IterationStep,
     /// Why the current turn failed.
     pub failure: Option<String>,
     /// The last attempt of this iteration, if it is unfinished.
-    pub cut: Option<Cut>,
+    pub unfinished: Option<UnfinishedAttempt>,
     /// The output of a failed required check or check, for the next prompt.
     pub feedback: Option<Feedback>,
     /// The steers, until a turn that read them is over.
@@ -49,54 +50,54 @@ pub struct Head {
     pub session: Option<String>,
     /// The steers in the prompt of the current attempt, until the agent answers. An agent that doesn't answer may have read none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub briefed: Vec<u32>,
+    pub prompt_steers: Vec<u32>,
     /// Whether the agent has the prompt of this iteration in that session.
-    pub prompted: bool,
+    pub has_prompt: bool,
     /// Whether the current attempt continues an earlier session.
-    pub continues: bool,
+    pub continues_session: bool,
     /// Whether the next attempt always gets a fresh session.
-    pub fresh: bool,
+    pub fresh_session: bool,
     /// The last change to another agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
     /// Whether the current turn made the completion promise.
-    pub claimed: bool,
+    pub promised: bool,
     /// Whether the check of this phase could run since the current process took over the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub checked: bool,
+    pub check_has_run: bool,
     /// Whether the current turn made no progress.
-    pub idled: bool,
+    pub made_no_progress: bool,
     /// The last message of the agent in this phase.
-    pub said: Option<String>,
+    pub last_message: Option<String>,
     /// The latest failed iterations of this phase.
-    pub errors: Vec<Failure>,
+    pub errors: Vec<IterationFailure>,
     /// The finished phases, in order.
-    pub finished: Vec<Finished>,
+    pub finished_phases: Vec<FinishedPhase>,
     /// Whether a person can be asked, as the current process reports.
     pub attended: bool,
     /// The number of complete iterations since a review was last due.
-    pub unreviewed: u32,
+    pub iterations_since_review: u32,
     /// Whether the run pauses when the iteration is complete.
     pub pausing: bool,
     /// The requested redo, while the current work is being ended.
-    pub again: Option<Again>,
+    pub redo: Option<RedoScope>,
     /// The stop request that the run carries out.
     pub stopping: Option<StopRequest>,
     /// Whether the current turn or command is being ended.
-    pub halting: bool,
+    pub is_stopping_step: bool,
     /// Failures in a row.
     pub streaks: Streaks,
     /// The retries of the current iteration after rate limits and transient failures.
-    pub waits: Waits,
+    pub retries: Retries,
     /// The totals of the run, which never decrease.
     pub counts: Counts,
     /// The usage of the run, as the agents report it.
-    pub usage: Usage,
+    pub usage: UsageTotal,
     /// The usage of the current iteration, in all its attempts together.
-    #[serde(default, skip_serializing_if = "Usage::is_nothing")]
-    pub iteration_usage: Usage,
+    #[serde(default, skip_serializing_if = "UsageTotal::is_zero")]
+    pub iteration_usage: UsageTotal,
     /// The last complete iteration.
-    pub last: Option<Last>,
+    pub last_iteration: Option<LastIteration>,
     /// How the last check of the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_check: Option<LastCheck>,
@@ -111,7 +112,7 @@ pub struct Head {
     /// The active time of earlier processes, in milliseconds.
     pub active_ms: u64,
     /// The end of the run, if it has ended.
-    pub end: Option<End>,
+    pub end: Option<RunEnd>,
 }
 
 impl Head {
@@ -131,35 +132,35 @@ impl Head {
             attempt: 0,
             highest_attempt: 0,
             first_attempt: 1,
-            step: Step::Ready,
+            step: IterationStep::Ready,
             failure: None,
-            cut: None,
+            unfinished: None,
             feedback: None,
             steers: Vec::new(),
             session: None,
-            briefed: Vec::new(),
-            prompted: false,
-            continues: false,
-            fresh: false,
+            prompt_steers: Vec::new(),
+            has_prompt: false,
+            continues_session: false,
+            fresh_session: false,
             handover: None,
-            claimed: false,
-            checked: false,
-            idled: false,
-            said: None,
+            promised: false,
+            check_has_run: false,
+            made_no_progress: false,
+            last_message: None,
             errors: Vec::new(),
-            finished: Vec::new(),
+            finished_phases: Vec::new(),
             attended: false,
-            unreviewed: 0,
+            iterations_since_review: 0,
             pausing: false,
-            again: None,
+            redo: None,
             stopping: None,
-            halting: false,
+            is_stopping_step: false,
             streaks: Streaks::default(),
-            waits: Waits::default(),
+            retries: Retries::default(),
             counts: Counts::default(),
-            usage: Usage::default(),
-            iteration_usage: Usage::default(),
-            last: None,
+            usage: UsageTotal::default(),
+            iteration_usage: UsageTotal::default(),
+            last_iteration: None,
             last_check: None,
             started_at: Timestamp::default(),
             taken_at: Timestamp::default(),
@@ -184,24 +185,26 @@ impl Head {
 
     /// Returns whether the run waits for a person, without a time limit.
     #[must_use]
-    pub fn is_waiting(&self) -> bool {
+    pub fn awaits_person(&self) -> bool {
         matches!(
             self.step,
-            Step::Interrupted { .. } | Step::Paused { .. } | Step::Review { .. }
+            IterationStep::Interrupted { .. }
+                | IterationStep::Paused { .. }
+                | IterationStep::Review { .. }
         )
     }
 
     /// Returns the result of the previous phase, if its agent reported one.
     #[must_use]
-    pub fn last_result(&self) -> Option<&str> {
+    pub fn previous_phase_result(&self) -> Option<&str> {
         let before = (self.phase as usize).checked_sub(1)?;
-        self.finished.get(before)?.result.as_deref()
+        self.finished_phases.get(before)?.result.as_deref()
     }
 
     /// Returns the usage of the current phase: the total without the finished phases.
-    pub(crate) fn phase_usage(&self) -> Usage {
-        let finished = self.finished.iter().map(|phase| phase.usage);
-        finished.fold(self.usage, Usage::without)
+    pub(crate) fn phase_usage(&self) -> UsageTotal {
+        let finished = self.finished_phases.iter().map(|phase| phase.usage);
+        finished.fold(self.usage, UsageTotal::saturating_sub)
     }
 
     /// Adds the time since this process took over the run, or since the last call, to the active time.
@@ -225,8 +228,8 @@ impl Head {
     }
 
     /// Marks the steers of an unanswered prompt as not delivered.
-    pub(crate) fn recall_steers(&mut self) {
-        let briefed = std::mem::take(&mut self.briefed);
+    pub(crate) fn unmark_prompt_steers(&mut self) {
+        let briefed = std::mem::take(&mut self.prompt_steers);
         let mine = |steer: &&mut Steer| briefed.contains(&steer.id);
         for steer in self.steers.iter_mut().filter(mine) {
             steer.state = SteerState::Recorded;
@@ -236,24 +239,24 @@ impl Head {
     /// Returns the number of complete iterations, without those that were discarded later.
     #[must_use]
     pub fn iterations_complete(&self) -> u32 {
-        let before = self.finished.iter().take(self.phase as usize);
-        let here = self.resumes_at().0.saturating_sub(1);
+        let before = self.finished_phases.iter().take(self.phase as usize);
+        let here = self.resume_point().0.saturating_sub(1);
         before.fold(here, |sum, phase| sum.saturating_add(phase.iterations))
     }
 
     /// Returns how many of the complete iterations failed. Each phase counts at most [`MAX_ERRORS`](crate::MAX_ERRORS).
     #[must_use]
     pub fn iterations_failed(&self) -> usize {
-        let finished = self.finished.iter().map(|phase| phase.errors.len());
+        let finished = self.finished_phases.iter().map(|phase| phase.errors.len());
         finished.sum::<usize>() + self.errors.len()
     }
 
     /// Returns whether the turn of the current attempt is over and its required checks or its check run, or its leftovers are being ended after them.
     #[must_use]
-    pub fn is_judging(&self) -> bool {
+    pub fn is_checking(&self) -> bool {
         match &self.step {
-            Step::Gate { .. } | Step::Check => true,
-            Step::Settling { then } => !matches!(then, Then::Again(_)),
+            IterationStep::RequiredCheck { .. } | IterationStep::Check => true,
+            IterationStep::EndingLeftovers { then } => !matches!(then, AfterLeftovers::Redo(_)),
             _ => false,
         }
     }
@@ -261,40 +264,50 @@ impl Head {
     /// Returns whether the current attempt is not the first one of its iteration. The first attempt doesn't always have number 1: no number is used
     /// twice, also not in later phases or after a return to an earlier iteration.
     #[must_use]
-    pub fn is_tried_again(&self) -> bool {
+    pub fn is_retry(&self) -> bool {
         self.attempt > self.first_attempt
     }
 
     /// Returns the iteration at which a resume begins, and whether the resume redoes it because it is unfinished.
     #[must_use]
-    pub fn resumes_at(&self) -> (u32, bool) {
+    pub fn resume_point(&self) -> (u32, bool) {
         match self.step {
-            Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. } => {
-                (self.iteration + 1, false)
+            IterationStep::Sleeping { .. }
+            | IterationStep::Paused { .. }
+            | IterationStep::Review { .. } => (self.iteration + 1, false),
+            IterationStep::Turn { .. }
+            | IterationStep::Interrupted { .. }
+            | IterationStep::Waiting { .. } => (self.iteration, true),
+            IterationStep::Ready | IterationStep::Recheck { .. } => {
+                (self.iteration.max(1), self.unfinished.is_some())
             }
-            Step::Turn { .. } | Step::Interrupted { .. } | Step::Waiting { .. } => {
-                (self.iteration, true)
-            }
-            Step::Ready | Step::Recheck { .. } => (self.iteration.max(1), self.cut.is_some()),
-            Step::Gate { .. } | Step::Check | Step::Settling { .. } => (self.iteration, false),
+            IterationStep::RequiredCheck { .. }
+            | IterationStep::Check
+            | IterationStep::EndingLeftovers { .. } => (self.iteration, false),
         }
     }
 
     /// Returns the used-up budget, if there is one. A budget is used up when its limit is reached.
     #[must_use]
-    pub fn spent(&self) -> Option<Budget> {
+    pub fn spent_budget(&self) -> Option<SpentBudget> {
         let (cost, tokens) = (self.usage.cost_microusd, self.usage.tokens());
         let cost = self
             .rules
             .limits
             .max_cost_microusd
-            .map(|limit| Budget::Cost { limit, used: cost });
-        let tokens = self.rules.limits.max_tokens.map(|limit| Budget::Tokens {
-            limit,
-            used: tokens,
-        });
-        let is_spent = |budget: &Budget| match *budget {
-            Budget::Cost { limit, used } | Budget::Tokens { limit, used } => used >= limit,
+            .map(|limit| SpentBudget::Cost { limit, used: cost });
+        let tokens = self
+            .rules
+            .limits
+            .max_tokens
+            .map(|limit| SpentBudget::Tokens {
+                limit,
+                used: tokens,
+            });
+        let is_spent = |budget: &SpentBudget| match *budget {
+            SpentBudget::Cost { limit, used } | SpentBudget::Tokens { limit, used } => {
+                used >= limit
+            }
         };
         [cost, tokens].into_iter().flatten().find(is_spent)
     }
@@ -304,61 +317,61 @@ impl Head {
         let attempt = self.counts.attempts;
         // An agent that was replaced before its first attempt did no work, so it is not recorded.
         let idle = self.handover.take().filter(|last| last.attempt == attempt);
-        let from = idle.map_or_else(|| tail(from), |last| last.from);
+        let from = idle.map_or_else(|| last_text_bytes(from), |last| last.from);
         let told = false;
         self.handover = (attempt > 0).then_some(Handover {
             from,
             attempt,
-            told,
+            reported: told,
         });
         self.session = None;
-        self.prompted = false;
-        self.continues = false;
+        self.has_prompt = false;
+        self.continues_session = false;
     }
 
     /// Returns the previous agent, if the current one has not been told about it.
     pub(crate) fn predecessor(&self) -> Option<&str> {
-        let untold = self.handover.as_ref().filter(|handover| !handover.told);
+        let untold = self.handover.as_ref().filter(|handover| !handover.reported);
         untold.map(|handover| handover.from.as_str())
     }
 
-    /// Creates the head of a fork that continues from the current state; its first input is [`Happening::Resumed`](crate::Happening::Resumed).
+    /// Creates the head of a fork that continues from the current state; its first input is [`MachineInput::Resumed`](crate::MachineInput::Resumed).
     ///
     /// The fork keeps the history, the counters and the usage, so that it doesn't get a fresh budget. It doesn't keep streaks, nor requests to stop,
     /// pause or redo, nor the session, which may contain later work. A turn that began after the iteration of the fork is dropped; only its number
     /// stays used.
     #[must_use]
     pub fn fork(mut self, mut parent: Lineage) -> Self {
-        parent.run = tail(parent.run);
-        let is_begun = !self.step.is_rest() && self.step != Step::Ready;
+        parent.run = last_text_bytes(parent.run);
+        let is_begun = !self.step.is_resting() && self.step != IterationStep::Ready;
         if is_begun && self.iteration > parent.iteration {
-            self.step = Step::Ready;
-            self.cut = None;
-            self.recall_steers();
+            self.step = IterationStep::Ready;
+            self.unfinished = None;
+            self.unmark_prompt_steers();
         }
         self.parent = Some(parent);
         self.streaks = Streaks::default();
-        self.waits = Waits::default();
+        self.retries = Retries::default();
         self.stopping = None;
         self.pausing = false;
-        self.again = None;
-        if let Step::Settling {
-            then: then @ Then::Again(_),
+        self.redo = None;
+        if let IterationStep::EndingLeftovers {
+            then: then @ AfterLeftovers::Redo(_),
         } = &mut self.step
         {
-            *then = Then::Next;
+            *then = AfterLeftovers::NextIteration;
         }
-        self.halting = false;
+        self.is_stopping_step = false;
         self.end = None;
-        self.elsewhere()
+        self.without_session()
     }
 
     /// Creates the head of the same run in a place where the session of its agent is unknown: the next attempt gets a fresh session.
     #[must_use]
-    pub fn elsewhere(mut self) -> Self {
+    pub fn without_session(mut self) -> Self {
         self.session = None;
-        self.prompted = false;
-        self.continues = false;
+        self.has_prompt = false;
+        self.continues_session = false;
         self
     }
 }
@@ -372,7 +385,7 @@ pub struct Handover {
     /// The number of the last attempt of that agent, counted over the whole run.
     pub attempt: u32,
     /// Whether the current agent has been told in a turn that is over.
-    pub told: bool,
+    pub reported: bool,
 }
 
 /// The origin of a fork.
@@ -392,7 +405,7 @@ pub struct Lineage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Feedback {
     /// The command.
-    pub source: Command,
+    pub source: LoopCommand,
     /// The tail of its output.
     pub text: String,
 }
@@ -401,9 +414,9 @@ pub struct Feedback {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
+pub enum LoopCommand {
     /// The required check with this index.
-    Gate(u32),
+    RequiredCheck(u32),
     /// The check.
     Check,
 }
@@ -411,7 +424,7 @@ pub enum Command {
 /// The result of the last complete iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Last {
+pub struct LastIteration {
     /// The number of the iteration.
     pub iteration: u32,
     /// When the iteration was complete.
@@ -419,8 +432,8 @@ pub struct Last {
     /// Why the iteration failed, if it did.
     pub failure: Option<String>,
     /// The usage of all its attempts together.
-    #[serde(default, skip_serializing_if = "Usage::is_nothing")]
-    pub usage: Usage,
+    #[serde(default, skip_serializing_if = "UsageTotal::is_zero")]
+    pub usage: UsageTotal,
 }
 
 /// The end of the last check.
@@ -451,7 +464,7 @@ pub enum CheckOutcome {
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct End {
+pub struct RunEnd {
     /// When the run ended.
     pub at: Timestamp,
     /// The stop reason.

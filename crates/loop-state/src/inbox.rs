@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Happening, StopRequest};
+use crate::{MachineInput, StopRequest};
 
 /// The inputs that wait for the machine, each with a reply channel for its sender.
 ///
@@ -12,55 +12,57 @@ use crate::{Happening, StopRequest};
 /// # Examples
 ///
 /// ```
-/// use loop_state::{Happening, Inbox, StopCause, StopRequest, TurnOutcome, When};
+/// use loop_state::{MachineInput, Inbox, StopCause, StopRequest, TurnOutcome, StopTiming};
 ///
 /// let mut inbox = Inbox::<()>::default();
-/// inbox.follow(vec![Happening::TurnEnded(TurnOutcome::Completed)], Vec::new);
-/// let stop = Happening::StopRequested(StopRequest { by: StopCause::Person, when: When::Now });
+/// inbox.follow(vec![MachineInput::TurnEnded(TurnOutcome::Completed)], Vec::new);
+/// let stop = MachineInput::StopRequested(StopRequest { by: StopCause::Person, when: StopTiming::Now });
 /// inbox.request(stop.clone(), ());
 /// assert_eq!(inbox.take(), Some((stop, ())));
 /// ```
 #[derive(Debug)]
 pub struct Inbox<R> {
-    thawed: VecDeque<Happening>,
-    first: VecDeque<Happening>,
-    requests: VecDeque<(Happening, R)>,
-    rest: VecDeque<Happening>,
+    thawed: VecDeque<MachineInput>,
+    first: VecDeque<MachineInput>,
+    requests: VecDeque<(MachineInput, R)>,
+    rest: VecDeque<MachineInput>,
 }
 
 impl<R: Default> Inbox<R> {
     /// Queues the first input of a process. If a stop is already requested, the early stop replaces it and all other requests are dropped.
     ///
     /// `interactive` is whether a person can be asked in a new run.
-    pub fn begin(&mut self, first: Happening, interactive: bool) {
+    pub fn begin(&mut self, first: MachineInput, interactive: bool) {
         if let Some(request) = self.stop() {
             *self = Self::default();
-            self.first.push_back(Happening::StoppedEarly(request));
+            self.first
+                .push_back(MachineInput::StoppedBeforeStart(request));
             return;
         }
-        let attended = (first == Happening::Started).then_some(Happening::Attended(interactive));
+        let attended =
+            (first == MachineInput::Started).then_some(MachineInput::Attended(interactive));
         self.first.push_back(first);
         self.first.extend(attended);
     }
 
     /// Queues the report that all processes were suspended.
-    pub fn thaw(&mut self, thawed: Happening) {
+    pub fn thaw(&mut self, thawed: MachineInput) {
         self.thawed.push_back(thawed);
     }
 
     /// Queues the end by a shutdown that no request gave a reason for.
-    pub fn shut_down(&mut self, what: Happening) {
+    pub fn shut_down(&mut self, what: MachineInput) {
         self.first.push_back(what);
     }
 
     /// Queues a request.
-    pub fn request(&mut self, what: Happening, reply: R) {
+    pub fn request(&mut self, what: MachineInput, reply: R) {
         self.requests.push_back((what, reply));
     }
 
     /// Queues inputs from the run. Configuration changes go before the end of a turn, so that the current configuration decides about it.
-    pub fn follow(&mut self, what: Vec<Happening>, changes: impl FnOnce() -> Vec<Happening>) {
-        let is_over = |it: &Happening| matches!(it, Happening::TurnEnded(_));
+    pub fn follow(&mut self, what: Vec<MachineInput>, changes: impl FnOnce() -> Vec<MachineInput>) {
+        let is_over = |it: &MachineInput| matches!(it, MachineInput::TurnEnded(_));
         if what.iter().any(is_over) {
             self.rest.extend(changes());
         }
@@ -68,13 +70,13 @@ impl<R: Default> Inbox<R> {
     }
 
     /// Queues an expired timer. If the configuration changed, queues the changes instead: with the new rules the timer may not be due yet.
-    pub fn time_up(&mut self, due: Happening, changes: Vec<Happening>) {
+    pub fn time_up(&mut self, due: MachineInput, changes: Vec<MachineInput>) {
         let is_due = changes.is_empty().then_some(due);
         self.rest.extend(changes.into_iter().chain(is_due));
     }
 
     /// Returns the next input.
-    pub fn take(&mut self) -> Option<(Happening, R)> {
+    pub fn take(&mut self) -> Option<(MachineInput, R)> {
         let first = self.thawed.pop_front();
         let first = first.or_else(|| self.first.pop_front());
         { first.map(|what| (what, R::default())) }
@@ -84,7 +86,10 @@ impl<R: Default> Inbox<R> {
 
     fn stop(&self) -> Option<StopRequest> {
         let requests = self.requests.iter().map(|(what, _)| what);
-        self.first.iter().chain(requests).find_map(Happening::stop)
+        self.first
+            .iter()
+            .chain(requests)
+            .find_map(MachineInput::stop)
     }
 }
 
@@ -102,22 +107,22 @@ impl<R> Default for Inbox<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Request, RuleChange, Timer, TurnOutcome, When};
+    use crate::{Request, RuleChange, StopTiming, Timer, TurnOutcome};
     use std::time::Duration;
 
     /// The number of different moves in the exploration: five inputs, and taking one out.
     const MOVES: u32 = 6;
 
-    fn steer(n: usize) -> Happening {
+    fn steer(n: usize) -> MachineInput {
         let (text, now) = (n.to_string(), false);
-        Happening::Requested(Request::Steer { text, now })
+        MachineInput::Requested(Request::Steer { text, now })
     }
 
-    fn rank(what: &Happening) -> u32 {
+    fn rank(what: &MachineInput) -> u32 {
         match what {
-            Happening::Thawed(_) => 0,
-            Happening::TimeUp(Timer::Shutdown) => 1,
-            Happening::Requested(_) => 2,
+            MachineInput::Thawed(_) => 0,
+            MachineInput::TimerExpired(Timer::Shutdown) => 1,
+            MachineInput::Requested(_) => 2,
             _ => 3,
         }
     }
@@ -125,12 +130,12 @@ mod tests {
     /// Plays one order of inputs and empties the inbox. Each input comes out once, before those of a later rank, and in order within its rank.
     fn play(moves: &[u32]) {
         let mut inbox = Inbox::<()>::default();
-        let mut waiting: Vec<Happening> = Vec::new();
-        let change = Happening::PhaseRuleSet {
+        let mut waiting: Vec<MachineInput> = Vec::new();
+        let change = MachineInput::PhaseRuleChanged {
             phase: 0,
             change: RuleChange::MaxIterations(Some(1)),
         };
-        let check = |inbox: &mut Inbox<()>, waiting: &mut Vec<Happening>| {
+        let check = |inbox: &mut Inbox<()>, waiting: &mut Vec<MachineInput>| {
             let next = inbox.take().map(|(what, ())| what);
             let due = { (0..waiting.len()).min_by_key(|it| rank(&waiting[*it])) };
             assert_eq!(next, due.map(|at| waiting.remove(at)), "{moves:?}");
@@ -138,25 +143,25 @@ mod tests {
         for (n, what) in moves.iter().enumerate() {
             match what {
                 0 => {
-                    let thawed = Happening::Thawed(Duration::from_secs(n as u64));
+                    let thawed = MachineInput::Thawed(Duration::from_secs(n as u64));
                     inbox.thaw(thawed.clone());
                     waiting.push(thawed);
                 }
                 1 => {
-                    inbox.shut_down(Happening::TimeUp(Timer::Shutdown));
-                    waiting.push(Happening::TimeUp(Timer::Shutdown));
+                    inbox.shut_down(MachineInput::TimerExpired(Timer::Shutdown));
+                    waiting.push(MachineInput::TimerExpired(Timer::Shutdown));
                 }
                 2 => {
                     inbox.request(steer(n), ());
                     waiting.push(steer(n));
                 }
                 3 => {
-                    let said = Happening::Said(n.to_string());
+                    let said = MachineInput::ResultReported(n.to_string());
                     inbox.follow(vec![said.clone()], || panic!("no turn is over"));
                     waiting.push(said);
                 }
                 4 => {
-                    let over = Happening::TurnEnded(TurnOutcome::Failed(n.to_string()));
+                    let over = MachineInput::TurnEnded(TurnOutcome::Failed(n.to_string()));
                     inbox.follow(vec![over.clone()], || vec![change.clone()]);
                     waiting.extend([change.clone(), over]);
                 }
@@ -170,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_orders_of_up_to_five_inputs_come_out_by_rank_and_in_order() {
+    fn inputs_are_ordered_by_rank_and_arrival() {
         let mut orders = vec![Vec::new()];
         for _ in 0..5 {
             let longer = orders.iter().flat_map(|before: &Vec<u32>| {
@@ -182,33 +187,40 @@ mod tests {
     }
 
     #[test]
-    fn a_process_begins_before_all_requests_unless_one_of_them_is_a_stop() {
+    fn process_start_precedes_all_requests_except_a_stop() {
         let mut inbox = Inbox::<()>::default();
         inbox.request(steer(1), ());
-        inbox.begin(Happening::Started, true);
+        inbox.begin(MachineInput::Started, true);
         let order: Vec<_> = std::iter::from_fn(|| inbox.take().map(|it| it.0)).collect();
         assert_eq!(
             order,
-            [Happening::Started, Happening::Attended(true), steer(1)]
+            [
+                MachineInput::Started,
+                MachineInput::Attended(true),
+                steer(1)
+            ]
         );
         inbox.request(steer(1), ());
-        let after = When::Now;
-        inbox.request(Happening::Requested(Request::Stop { after }), ());
-        inbox.begin(Happening::Started, true);
+        let after = StopTiming::Now;
+        inbox.request(MachineInput::Requested(Request::Stop { when: after }), ());
+        inbox.begin(MachineInput::Started, true);
         let order: Vec<_> = std::iter::from_fn(|| inbox.take().map(|it| it.0)).collect();
         assert!(
-            matches!(order[..], [Happening::StoppedEarly(_)]),
+            matches!(order[..], [MachineInput::StoppedBeforeStart(_)]),
             "{order:?}"
         );
     }
 
     #[test]
-    fn a_timer_gives_way_to_another_rule() {
+    fn timer_yields_to_another_rule() {
         let mut inbox = Inbox::<()>::default();
-        inbox.time_up(Happening::TimeUp(Timer::Idle), vec![steer(1)]);
+        inbox.time_up(MachineInput::TimerExpired(Timer::Idle), vec![steer(1)]);
         assert_eq!(inbox.take(), Some((steer(1), ())));
         assert_eq!(inbox.take(), None);
-        inbox.time_up(Happening::TimeUp(Timer::Idle), Vec::new());
-        assert_eq!(inbox.take(), Some((Happening::TimeUp(Timer::Idle), ())));
+        inbox.time_up(MachineInput::TimerExpired(Timer::Idle), Vec::new());
+        assert_eq!(
+            inbox.take(),
+            Some((MachineInput::TimerExpired(Timer::Idle), ()))
+        );
     }
 }

@@ -4,7 +4,7 @@ use crate::{Head, Timestamp, TurnOutcome, limit};
 
 /// How a turn ended, by the agent's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TurnEndKind {
+pub enum AgentTurnEnd {
     /// The agent finished the turn.
     Completed,
     /// The agent ended the turn after an interrupt.
@@ -29,7 +29,7 @@ pub enum TurnEndKind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TurnReport {
     /// How the turn ended.
-    pub how: TurnEndKind,
+    pub how: AgentTurnEnd,
     /// The text of the agent or its service; a refusal may contain the end of a limit.
     pub detail: String,
     /// The failure, as text for a person.
@@ -45,23 +45,23 @@ pub struct TurnReport {
 /// The run waits for a failing service as for the end of a rate limit, so that it continues overnight. If the service never answered in this run, the
 /// settings are probably wrong and a person should find out soon, so the run doesn't wait.
 #[must_use]
-pub fn judge(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
+pub fn start_checks(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
     let TurnReport { how, why, .. } = report;
     match how {
-        TurnEndKind::Completed if report.claimed => TurnOutcome::Claimed,
-        TurnEndKind::Completed => TurnOutcome::Completed,
-        TurnEndKind::NotLoggedIn => TurnOutcome::Hopeless(why),
-        TurnEndKind::SessionNotFound => TurnOutcome::SessionLost,
-        TurnEndKind::RateLimited => {
+        AgentTurnEnd::Completed if report.claimed => TurnOutcome::PromiseMade,
+        AgentTurnEnd::Completed => TurnOutcome::Completed,
+        AgentTurnEnd::NotLoggedIn => TurnOutcome::AgentUnusable(why),
+        AgentTurnEnd::SessionNotFound => TurnOutcome::SessionLost,
+        AgentTurnEnd::RateLimited => {
             let named = || limit::named(&report.detail).map(|time| at + time);
             let reset = report.limited_until.or_else(named);
             TurnOutcome::RateLimited { reset, why }
         }
-        TurnEndKind::ServiceFailed if waits_for_service(head) => {
+        AgentTurnEnd::ServiceFailed if waits_for_service(head) => {
             TurnOutcome::RateLimited { reset: None, why }
         }
-        TurnEndKind::ServiceFailed | TurnEndKind::ProtocolError => TurnOutcome::Transient(why),
-        TurnEndKind::Interrupted | TurnEndKind::Died | TurnEndKind::Failed => {
+        AgentTurnEnd::ServiceFailed | AgentTurnEnd::ProtocolError => TurnOutcome::Transient(why),
+        AgentTurnEnd::Interrupted | AgentTurnEnd::Died | AgentTurnEnd::Failed => {
             TurnOutcome::Failed(why)
         }
     }
@@ -76,26 +76,26 @@ fn waits_for_service(head: &Head) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PhaseRules, Rules, RunLimits, Usage};
+    use crate::{PhaseRules, Rules, RunLimits, UsageTotal};
     use proptest::prelude::*;
     use std::time::Duration;
 
-    const KINDS: [TurnEndKind; 9] = [
-        TurnEndKind::Completed,
-        TurnEndKind::Interrupted,
-        TurnEndKind::Died,
-        TurnEndKind::Failed,
-        TurnEndKind::NotLoggedIn,
-        TurnEndKind::SessionNotFound,
-        TurnEndKind::RateLimited,
-        TurnEndKind::ServiceFailed,
-        TurnEndKind::ProtocolError,
+    const KINDS: [AgentTurnEnd; 9] = [
+        AgentTurnEnd::Completed,
+        AgentTurnEnd::Interrupted,
+        AgentTurnEnd::Died,
+        AgentTurnEnd::Failed,
+        AgentTurnEnd::NotLoggedIn,
+        AgentTurnEnd::SessionNotFound,
+        AgentTurnEnd::RateLimited,
+        AgentTurnEnd::ServiceFailed,
+        AgentTurnEnd::ProtocolError,
     ];
     const AT: Timestamp = Timestamp(1_000);
 
     fn head(tokens: u64, iterations: u32, failed: u32, wait: u64) -> Head {
         let phase = PhaseRules {
-            until: true,
+            has_check: true,
             ..PhaseRules::default()
         };
         let rules = Rules {
@@ -107,15 +107,15 @@ mod tests {
             ..Rules::default()
         };
         let mut head = Head::new(rules).expect("the rules are valid");
-        head.usage.add(Usage {
+        head.usage.add(UsageTotal {
             input_tokens: tokens,
-            ..Usage::default()
+            ..UsageTotal::default()
         });
         (head.counts.iterations, head.counts.failed) = (iterations, failed);
         head
     }
 
-    fn report(how: TurnEndKind) -> TurnReport {
+    fn report(how: AgentTurnEnd) -> TurnReport {
         TurnReport {
             how,
             detail: String::new(),
@@ -134,7 +134,7 @@ mod tests {
             TurnOutcome::Failed(why()),
             TurnOutcome::Failed(why()),
             TurnOutcome::Failed(why()),
-            TurnOutcome::Hopeless(why()),
+            TurnOutcome::AgentUnusable(why()),
             TurnOutcome::SessionLost,
             TurnOutcome::RateLimited {
                 reset: None,
@@ -143,12 +143,12 @@ mod tests {
             TurnOutcome::Transient(why()),
             TurnOutcome::Transient(why()),
         ]) {
-            assert_eq!(judge(report(how), AT, &head), outcome, "{how:?}");
+            assert_eq!(start_checks(report(how), AT, &head), outcome, "{how:?}");
         }
     }
 
     #[test]
-    fn x107a_the_end_of_a_limit_is_what_the_agent_reports_or_what_its_service_names() {
+    fn x107a_rate_limit_end_comes_from_agent_or_service() {
         let head = head(0, 0, 0, 60);
         for (limited_until, detail, expected) in [
             (Some(Timestamp(9)), "retry in 2s", Some(Timestamp(9))),
@@ -158,9 +158,9 @@ mod tests {
             let report = TurnReport {
                 detail: detail.into(),
                 limited_until,
-                ..report(TurnEndKind::RateLimited)
+                ..report(AgentTurnEnd::RateLimited)
             };
-            let TurnOutcome::RateLimited { reset, .. } = judge(report, AT, &head) else {
+            let TurnOutcome::RateLimited { reset, .. } = start_checks(report, AT, &head) else {
                 panic!("a limit is waited for");
             };
             assert_eq!(reset, expected, "{detail}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_fails_is_waited_for_if_it_ever_answered_and_the_run_may_wait() {
+    fn outage_is_awaited_if_the_service_answered_before_and_waits_are_allowed() {
         for (tokens, iterations, failed, wait, waits) in [
             (0, 0, 0, 60, false),
             (1, 0, 0, 60, true),
@@ -177,7 +177,7 @@ mod tests {
             (1, 2, 1, 0, false),
         ] {
             let head = head(tokens, iterations, failed, wait);
-            let outcome = judge(report(TurnEndKind::ServiceFailed), AT, &head);
+            let outcome = start_checks(report(AgentTurnEnd::ServiceFailed), AT, &head);
             let is_limit = matches!(outcome, TurnOutcome::RateLimited { reset: None, .. });
             assert_eq!(is_limit, waits, "{tokens} {iterations} {failed} {wait}");
         }
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_a_completed_turn_is_good_and_only_a_promise_claims(
+        fn only_completed_turns_are_good_and_only_promises_claim_completion(
             kind in 0..KINDS.len(),
             detail in "\\PC{0,40}",
             claimed: bool,
@@ -197,18 +197,18 @@ mod tests {
             let how = KINDS[kind];
             let limited_until = until.map(Timestamp);
             let report = TurnReport { how, detail, why: "why".into(), claimed, limited_until };
-            let outcome = judge(report, AT, &head(tokens, counts.0, counts.1, wait));
-            let is_good = matches!(outcome, TurnOutcome::Completed | TurnOutcome::Claimed);
-            prop_assert_eq!(is_good, how == TurnEndKind::Completed);
-            prop_assert_eq!(outcome == TurnOutcome::Claimed, is_good && claimed);
+            let outcome = start_checks(report, AT, &head(tokens, counts.0, counts.1, wait));
+            let is_good = matches!(outcome, TurnOutcome::Completed | TurnOutcome::PromiseMade);
+            prop_assert_eq!(is_good, how == AgentTurnEnd::Completed);
+            prop_assert_eq!(outcome == TurnOutcome::PromiseMade, is_good && claimed);
             let waits = matches!(outcome, TurnOutcome::RateLimited { .. });
-            prop_assert!(!waits || matches!(how, TurnEndKind::RateLimited | TurnEndKind::ServiceFailed));
-            let needs_person = matches!(outcome, TurnOutcome::Hopeless(_));
-            prop_assert_eq!(needs_person, how == TurnEndKind::NotLoggedIn);
+            prop_assert!(!waits || matches!(how, AgentTurnEnd::RateLimited | AgentTurnEnd::ServiceFailed));
+            let needs_person = matches!(outcome, TurnOutcome::AgentUnusable(_));
+            prop_assert_eq!(needs_person, how == AgentTurnEnd::NotLoggedIn);
             // Only a stop, a person or a start can cause these outcomes, never a report.
             let is_caused = matches!(
                 outcome,
-                TurnOutcome::Stopped | TurnOutcome::Interrupted | TurnOutcome::SessionHeld(_) | TurnOutcome::NotStarted(_)
+                TurnOutcome::Stopped | TurnOutcome::Interrupted | TurnOutcome::SessionInUse(_) | TurnOutcome::NotStarted(_)
             );
             prop_assert!(!is_caused);
         }

@@ -29,22 +29,22 @@
 //!                                             └─► end, with its stop reason
 //! ```
 //!
-//! [`Step`] names these places. If a run with a check resumes in an unfinished iteration, it enters `Recheck` first: the work may already be
+//! [`IterationStep`] names these places. If a run with a check resumes in an unfinished iteration, it enters `Recheck` first: the work may already be
 //! complete.
 //!
 //! The [`Head`] is the whole state: small, serialisable, written again by each save. The inputs are the history: a test shows that applying all of
 //! them to the first head gives the current one. Facts about the live process only, such as the time of the agent's last output, are not in the head,
-//! and their inputs are not in the journal ([`Happening::is_transient`]).
+//! and their inputs are not in the journal ([`MachineInput::is_transient`]).
 //!
 //! - *Unfinished.* A turn is unfinished if something ended it before it was complete. A new attempt redoes its iteration. No pair of iteration number
 //!   and attempt number occurs twice, also not when a phase starts to count iterations from 1 again.
-//! - *Phases.* Each phase has its own rules and numbers and starts with its own session. At the boundary the machine returns [`Effect::SealPhase`]
-//!   before anything of the next phase begins. The result of the phase ([`Happening::Said`]) is part of the prompt context of the next phase; its
-//!   failures stay in [`Head::finished`]. If the last planned iteration of a phase failed, the run ends there and the next phase does not start.
-//! - *Autonomy.* [`Autonomy`] sets where the run asks a person; [`Verdict`] is the answer. The run asks only if somebody can answer: each process
-//!   reports that ([`Resume::attended`], [`Happening::Attended`]); otherwise the run continues. The end of the last phase is the end of the run and
+//! - *Phases.* Each phase has its own rules and numbers and starts with its own session. At the boundary the machine returns [`Effect::SavePhase`]
+//!   before anything of the next phase begins. The result of the phase ([`MachineInput::ResultReported`]) is part of the prompt context of the next phase; its
+//!   failures stay in [`Head::finished_phases`]. If the last planned iteration of a phase failed, the run ends there and the next phase does not start.
+//! - *Autonomy.* [`Autonomy`] sets where the run asks a person; [`ReviewDecision`] is the answer. The run asks only if somebody can answer: each process
+//!   reports that ([`ResumeOptions::attended`], [`MachineInput::Attended`]); otherwise the run continues. The end of the last phase is the end of the run and
 //!   needs no review.
-//! - *Budgets* apply within a turn: the [`Happening::Used`] that uses up a budget ends the turn, and no attempt begins while nothing is left.
+//! - *Budgets* apply within a turn: the [`MachineInput::UsageReported`] that uses up a budget ends the turn, and no attempt begins while nothing is left.
 //!   [`Rules::validate`] refuses a budget if the agent doesn't report the usage that it limits.
 //! - *Rate limits.* The run waits by the caller's clock, up to [`RunLimits::wait_on_limit`] for all waits in a row. If the agent names no time, the
 //!   first wait is 30 s and each later one twice as long, up to 15 min. A random part of up to a fifth is added to each wait, so that many runs do
@@ -54,7 +54,7 @@
 //! - *Attempts.* [`AttemptMachine`] covers the time from the prompt of an attempt to the outcome of its turn, [`AgentState`] the time from the start
 //!   of a process to the end of its process tree. Neither is saved: a process dies with its host, and the [`Machine`] handles that. Requests move
 //!   [`StopDeadline`] only earlier; [`times`] contains the times of a stop.
-//! - *Another agent.* A resume can name the previous agent ([`Resume::predecessor`]). The new agent gets a new session and all steers again, and
+//! - *Another agent.* A resume can name the previous agent ([`ResumeOptions::previous_agent`]). The new agent gets a new session and all steers again, and
 //!   prompts name the previous agent until the new one has read that in a finished turn.
 //! - *Live rules.* [`Request::Set`] changes a rule. If the new rule forbids the current work, that work ends at once or does not begin.
 //!
@@ -62,7 +62,7 @@
 //!
 //! # Saved form
 //!
-//! The types above are the saved form: a [`Head`], which starts with its [`Version`], and [`Event`]s beside it. Saved state is untrusted input:
+//! The types above are the saved form: a [`Head`], which starts with its [`Version`], and [`TimedInput`]s beside it. Saved state is untrusted input:
 //! deserialising a head also validates it. An unknown key of a map is skipped; a missing key is an error unless it has a default.
 //!
 //! # Limits
@@ -86,23 +86,23 @@
 mod agent;
 mod answer;
 mod attempt;
-mod counts;
+mod counters;
 mod deadline;
 mod effect;
-mod event;
 mod head;
 mod inbox;
+mod input;
+mod iteration_step;
 mod judge;
 mod limit;
 mod machine;
-mod pipeline;
 mod rehearsal;
 mod request;
 mod resumable;
+mod review;
 mod rules;
 mod saved;
 mod steer;
-mod step;
 mod stop;
 mod text;
 mod time;
@@ -111,27 +111,33 @@ pub mod times;
 pub use agent::{AgentEffect, AgentInput, AgentState};
 pub use attempt::{
     AskAnswer, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Denial,
-    Moment,
+    StepContext,
 };
-pub use counts::{Budget, Counts, Streaks, Usage, Waits};
+pub use counters::{Counts, Retries, SpentBudget, Streaks, UsageTotal};
 pub use deadline::StopDeadline;
-pub use effect::{Brief, Effect, Notice, Reminder, Warning};
-pub use event::{CheckResult, Event, Happening, Resume, Timer, Tree, TurnOutcome};
-pub use head::{CheckOutcome, Command, End, Feedback, Handover, Head, Last, LastCheck, Lineage};
+pub use effect::{Effect, PromptContext, Reminder, RunUpdate, Warning};
+pub use head::{
+    CheckOutcome, Feedback, Handover, Head, LastCheck, LastIteration, Lineage, LoopCommand, RunEnd,
+};
 pub use inbox::Inbox;
-pub use judge::{TurnEndKind, TurnReport, judge};
-pub use machine::{Glance, Machine, Silence};
-pub use pipeline::{Failure, Finished, Occasion, Verdict};
+pub use input::{
+    CheckResult, MachineInput, ProcessTreeOutcome, ResumeOptions, TimedInput, Timer, TurnOutcome,
+};
+pub use iteration_step::{
+    AfterLeftovers, IterationStep, RedoScope, UnfinishedAttempt, UnfinishedCause, WaitCause,
+};
+pub use judge::{AgentTurnEnd, TurnReport, start_checks};
+pub use machine::{AgentSilence, Glance, Machine};
 pub use rehearsal::{FeedbackRefusal, NoAttempt, Rehearsal};
 pub use request::{PauseAfter, Request};
 pub use resumable::ResumeRefusal;
+pub use review::{FinishedPhase, IterationFailure, ReviewDecision, ReviewPoint};
 pub use rules::{
-    Autonomy, Limits, PhaseRules, RuleChange, Rules, RulesError, RunLimits, SessionPolicy,
+    Autonomy, PhaseLimits, PhaseRules, RuleChange, Rules, RulesError, RunLimits, SessionPolicy,
 };
 pub use saved::{HeadError, Version};
 pub use steer::{Steer, SteerState};
-pub use step::{Again, Cut, CutCause, Step, Then, Wait};
-pub use stop::{Evidence, StopCause, StopReason, StopRequest, Streak, When};
+pub use stop::{Evidence, StopCause, StopReason, StopRequest, StopTiming, Streak};
 pub use text::{
     MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, first_bytes, last_bytes,
 };

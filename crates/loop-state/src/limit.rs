@@ -66,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn x107a_the_time_of_a_limit_is_read_from_the_words_of_a_refusal() {
+    fn x107a_reset_time_is_parsed_from_the_refusal() {
         for (words, seconds) in [
             (
                 "You exceeded your quota. Please retry in 34.5s.",
@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_said_is_no_time_or_a_bearable_one(before in "\\PC{0,20}", after in "[0-9a-z. ,]{0,30}") {
+        fn retry_time_is_none_or_bounded(before in "\\PC{0,20}", after in "[0-9a-z. ,]{0,30}") {
             for mark in MARKS {
                 let time = named(&format!("{before}{mark}{after}"));
                 prop_assert!(time.is_none_or(|time| time <= MOST));

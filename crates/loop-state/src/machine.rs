@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use crate::times::STOP_BUDGET;
 use crate::{
-    Brief, Command, Effect, End, Event, Happening, Head, Notice, Rules, RulesError, SessionPolicy,
-    SteerState, Step, StopDeadline, StopReason, Timer, Timestamp, Usage, Wait,
+    Effect, Head, IterationStep, LoopCommand, MachineInput, PromptContext, Rules, RulesError,
+    RunEnd, RunUpdate, SessionPolicy, SteerState, StopDeadline, StopReason, TimedInput, Timer,
+    Timestamp, UsageTotal, WaitCause,
 };
 
 mod iteration;
-mod person;
 mod phase;
 mod reload;
 mod remind;
+mod requests;
 mod resume;
 mod stop;
 mod wait;
@@ -26,7 +27,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 
 /// The idle time of an agent, in a turn with an idle timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Silence {
+pub struct AgentSilence {
     /// When the agent was last active, or when its announced wait ends.
     pub since: Timestamp,
     /// When the agent counts as hung.
@@ -38,12 +39,12 @@ pub struct Silence {
 /// # Examples
 ///
 /// ```
-/// use loop_state::{Effect, Event, Happening, Machine, PhaseRules, Rules, Timestamp};
+/// use loop_state::{Effect, TimedInput, MachineInput, Machine, PhaseRules, Rules, Timestamp};
 ///
-/// let phase = PhaseRules { name: "main".into(), until: true, ..PhaseRules::default() };
+/// let phase = PhaseRules { name: "main".into(), has_check: true, ..PhaseRules::default() };
 /// let rules = Rules { phases: vec![phase], ..Rules::default() };
 /// let mut machine = Machine::new(rules)?;
-/// let effects = machine.step(Event { at: Timestamp(0), what: Happening::Started });
+/// let effects = machine.step(TimedInput { at: Timestamp(0), what: MachineInput::Started });
 /// // The agent starts only after the save.
 /// assert_eq!(effects[0], Effect::Save);
 /// assert!(matches!(effects[2], Effect::StartAttempt(_)));
@@ -78,7 +79,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates the machine of a new run; its first input is [`Happening::Started`].
+    /// Creates the machine of a new run; its first input is [`MachineInput::Started`].
     ///
     /// # Errors
     ///
@@ -96,12 +97,12 @@ impl Machine {
     /// Returns the idle time of the agent; `None` if it doesn't matter: no turn runs or the turn is being ended, there is no idle timeout, the agent
     /// waits for a tool or a person, or the processes are suspended.
     #[must_use]
-    pub fn silence(&self) -> Option<Silence> {
+    pub fn silence(&self) -> Option<AgentSilence> {
         let head = &self.head;
-        let Step::Turn { since } = head.step else {
+        let IterationStep::Turn { since } = head.step else {
             return None;
         };
-        let is_over = head.end.is_some() || head.halting || self.busy || self.is_frozen();
+        let is_over = head.end.is_some() || head.is_stopping_step || self.busy || self.is_frozen();
         let limit = head
             .phase_rules()
             .limits
@@ -109,7 +110,7 @@ impl Machine {
             .filter(|_| !is_over)?;
         let since = self.alive_at.max(since);
         let until = since + limit;
-        Some(Silence { since, until })
+        Some(AgentSilence { since, until })
     }
 
     /// Returns whether the processes of the run are suspended.
@@ -126,12 +127,12 @@ impl Machine {
 
     /// Returns the input that is due at `now` because time passed; the caller passes it to [`step`](Self::step).
     #[must_use]
-    pub fn due(&self, now: Timestamp) -> Option<Happening> {
+    pub fn due_input(&self, now: Timestamp) -> Option<MachineInput> {
         let (at, timer) = self.next_timer()?;
-        (at <= now).then_some(Happening::TimeUp(timer))
+        (at <= now).then_some(MachineInput::TimerExpired(timer))
     }
 
-    /// Returns when [`due`](Self::due) next returns an input, if no other input comes before.
+    /// Returns when [`due_input`](Self::due_input) next returns an input, if no other input comes before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.next_timer().map(|(at, _)| at)
@@ -139,29 +140,35 @@ impl Machine {
 
     fn next_timer(&self) -> Option<(Timestamp, Timer)> {
         let head = &self.head;
-        if self.is_frozen() || head.end.is_some() || head.halting || head.counts.processes == 0 {
+        if self.is_frozen()
+            || head.end.is_some()
+            || head.is_stopping_step
+            || head.counts.processes == 0
+        {
             return None;
         }
         let limits = &head.phase_rules().limits;
         let run = head.rules.limits.max_duration.map(|max| {
             let left = max.saturating_sub(Duration::from_millis(head.active_ms));
-            (head.taken_at + left, Timer::Run)
+            (head.taken_at + left, Timer::MaxDuration)
         });
         let (first, second) = match head.step {
-            Step::Ready | Step::Settling { .. } => return None,
-            Step::Turn { since } => (
+            IterationStep::Ready | IterationStep::EndingLeftovers { .. } => return None,
+            IterationStep::Turn { since } => (
                 limits
                     .iteration_timeout
                     .map(|t| (since + t, Timer::Iteration)),
                 self.silence().map(|silence| (silence.until, Timer::Idle)),
             ),
-            Step::Gate { .. } | Step::Check | Step::Recheck { .. } => {
+            IterationStep::RequiredCheck { .. }
+            | IterationStep::Check
+            | IterationStep::Recheck { .. } => {
                 let limit = head.phase_rules().limits.check_timeout;
                 let since = self.command_since;
                 (since.map(|since| (since + limit, Timer::Check)), None)
             }
-            Step::Sleeping { until } => (Some((until, Timer::Sleep)), None),
-            Step::Waiting { until, why, .. } => (Some((until, timer_of(why))), None),
+            IterationStep::Sleeping { until } => (Some((until, Timer::Sleep)), None),
+            IterationStep::Waiting { until, why, .. } => (Some((until, timer_of(why))), None),
             _ => (None, None),
         };
         [run, first, second]
@@ -173,46 +180,47 @@ impl Machine {
     /// Takes an input and returns the effects that the runner must do now, in order.
     ///
     /// Never panics, for any input in any state. An input that makes no sense in the current state changes nothing.
-    pub fn step(&mut self, event: Event) -> Vec<Effect> {
+    pub fn step(&mut self, event: TimedInput) -> Vec<Effect> {
         let at = event.at;
         let mut effects = self.take(event);
-        if let Some(Effect::Finish) = effects.last() {
+        if let Some(Effect::EndRun) = effects.last() {
             effects.pop();
             effects.extend(self.warn_of_unseen_steers().map(Effect::Warn));
-            effects.push(Effect::Finish);
+            effects.push(Effect::EndRun);
         }
-        let begins = |effect: &Effect| matches!(effect, Effect::RunGate(_) | Effect::RunCheck);
+        let begins =
+            |effect: &Effect| matches!(effect, Effect::RunRequiredCheck(_) | Effect::RunCheck);
         if effects.iter().any(begins) {
             self.command_since = Some(at);
         }
         effects
     }
 
-    fn take(&mut self, event: Event) -> Effects {
-        let Event { at, what } = event;
+    fn take(&mut self, event: TimedInput) -> Effects {
+        let TimedInput { at, what } = event;
         if let Some(effects) = self.stop_while_ending(&what, at) {
             return effects;
         }
-        if let Happening::Thawed(frozen) = what {
-            self.deadline.thawed(frozen);
+        if let MachineInput::Thawed(frozen) = what {
+            self.deadline.resumed_after_freeze(frozen);
         }
         // Only another process can continue the run.
-        if self.is_ending && !matches!(what, Happening::Started | Happening::Resumed(_)) {
+        if self.is_ending && !matches!(what, MachineInput::Started | MachineInput::Resumed(_)) {
             return Effects::new();
         }
         match what {
-            Happening::Alive => self.alive(at),
-            Happening::Retrying(delay) => self.alive(at + delay.min(LONGEST_DELAY)),
-            Happening::Busy(busy) => self.busy = busy,
-            Happening::Interruptible(interruptible) => self.interruptible = interruptible,
-            Happening::StopForeseen { abort } => return vec![self.begin_stop(abort, at)],
-            Happening::ShutDown => return self.shut_down(),
-            Happening::Frozen(true) => self.frozen_at = self.frozen_at.or(Some(at)),
-            Happening::Frozen(false) => self.frozen_at = None,
-            Happening::Ending => self.is_ending = true,
-            Happening::StoppedEarly(request) => return self.stopped_early(request, at),
-            Happening::ReminderDue => return self.remind(at),
-            Happening::Requested(request) => return self.requested(request, at),
+            MachineInput::AgentActive => self.alive(at),
+            MachineInput::AgentRetrying(delay) => self.alive(at + delay.min(LONGEST_DELAY)),
+            MachineInput::AgentBusy(busy) => self.busy = busy,
+            MachineInput::AgentInterruptible(interruptible) => self.interruptible = interruptible,
+            MachineInput::StopForeseen { abort } => return vec![self.begin_stop(abort, at)],
+            MachineInput::ShutDown => return self.shut_down(),
+            MachineInput::Frozen(true) => self.frozen_at = self.frozen_at.or(Some(at)),
+            MachineInput::Frozen(false) => self.frozen_at = None,
+            MachineInput::Ending => self.is_ending = true,
+            MachineInput::StoppedBeforeStart(request) => return self.stopped_early(request, at),
+            MachineInput::ReminderDue => return self.remind(at),
+            MachineInput::Requested(request) => return self.requested(request, at),
             what => return self.step_run(what, at),
         }
         Effects::new()
@@ -222,11 +230,11 @@ impl Machine {
         self.alive_at = self.alive_at.max(at);
     }
 
-    fn step_run(&mut self, what: Happening, at: Timestamp) -> Effects {
+    fn step_run(&mut self, what: MachineInput, at: Timestamp) -> Effects {
         let live = self.is_live();
         match (what, self.head.step.clone()) {
-            (Happening::Started, _) if self.head.counts.processes == 0 => self.started(at),
-            (Happening::Resumed(resume), _) if self.head.counts.processes > 0 => {
+            (MachineInput::Started, _) if self.head.counts.processes == 0 => self.started(at),
+            (MachineInput::Resumed(resume), _) if self.head.counts.processes > 0 => {
                 self.resumed(resume, at)
             }
             _ if !live => Effects::new(),
@@ -234,25 +242,31 @@ impl Machine {
                 self.head.last_at = self.head.last_at.max(at);
                 match (what, step) {
                     (
-                        Happening::TurnEnded(outcome),
-                        Step::Turn { .. } | Step::Interrupted { .. },
+                        MachineInput::TurnEnded(outcome),
+                        IterationStep::Turn { .. } | IterationStep::Interrupted { .. },
                     ) => self.turn_ended(outcome, at),
-                    (Happening::GateEnded(result), Step::Gate { index })
-                    | (Happening::GateEnded(result), Step::Recheck { gate: index }) => {
-                        self.command_ended(Command::Gate(index), result, at)
-                    }
-                    (Happening::CheckEnded(result), Step::Check | Step::Recheck { .. }) => {
-                        self.command_ended(Command::Check, result, at)
-                    }
-                    (Happening::Settled(tree), Step::Settling { then }) => {
-                        self.settled(then, tree, at)
-                    }
-                    (Happening::TimeUp(timer), step) if timer != Timer::Shutdown => {
+                    (
+                        MachineInput::RequiredCheckEnded(result),
+                        IterationStep::RequiredCheck { index },
+                    )
+                    | (
+                        MachineInput::RequiredCheckEnded(result),
+                        IterationStep::Recheck { gate: index },
+                    ) => self.command_ended(LoopCommand::RequiredCheck(index), result, at),
+                    (
+                        MachineInput::CheckEnded(result),
+                        IterationStep::Check | IterationStep::Recheck { .. },
+                    ) => self.command_ended(LoopCommand::Check, result, at),
+                    (
+                        MachineInput::LeftoversEnded(tree),
+                        IterationStep::EndingLeftovers { then },
+                    ) => self.leftovers_ended(then, tree, at),
+                    (MachineInput::TimerExpired(timer), step) if timer != Timer::Shutdown => {
                         self.time_up(timer, step, at)
                     }
                     (what, step) => match what.stop() {
                         Some(request) => self.stop_requested(request, false, at),
-                        None => self.person_or_agent(what, step, at),
+                        None => self.reported(what, step, at),
                     },
                 }
             }
@@ -280,39 +294,39 @@ impl Machine {
         if iteration == 1 {
             // The session and the message belong to the previous phase, which may have had another agent.
             head.session = None;
-            head.said = None;
+            head.last_message = None;
         }
         head.iteration = iteration;
         head.attempt = 0;
-        head.cut = None;
-        head.prompted = false;
-        head.iteration_usage = Usage::default();
+        head.unfinished = None;
+        head.has_prompt = false;
+        head.iteration_usage = UsageTotal::default();
         self.begin_attempt(at)
     }
 
     /// Starts the next attempt, unless a budget is used up. No other function starts an attempt.
     fn begin_attempt(&mut self, at: Timestamp) -> Effects {
         let head = &mut self.head;
-        if let Some(budget) = head.spent() {
-            head.step = Step::Ready;
-            head.again = None;
-            return self.end(StopReason::Budget(budget), at);
+        if let Some(budget) = head.spent_budget() {
+            head.step = IterationStep::Ready;
+            head.redo = None;
+            return self.end(StopReason::BudgetSpent(budget), at);
         }
         head.attempt = (head.attempt + 1).max(head.first_attempt);
         head.highest_attempt = head.highest_attempt.max(head.attempt);
         head.counts.attempts += 1;
-        head.step = Step::Turn { since: at };
-        head.again = None;
-        head.claimed = false;
-        head.idled = false;
-        let goes_on = head.phase_rules().session == SessionPolicy::Continue && !head.fresh;
-        head.fresh = false;
+        head.step = IterationStep::Turn { since: at };
+        head.redo = None;
+        head.promised = false;
+        head.made_no_progress = false;
+        let goes_on = head.phase_rules().session == SessionPolicy::Continue && !head.fresh_session;
+        head.fresh_session = false;
         head.session = head.session.take().filter(|_| goes_on);
-        head.continues = head.session.is_some();
-        head.recall_steers();
-        if !head.continues {
+        head.continues_session = head.session.is_some();
+        head.unmark_prompt_steers();
+        if !head.continues_session {
             // The new session has neither the prompt nor the steers of the previous one.
-            head.prompted = false;
+            head.has_prompt = false;
             for steer in &mut head.steers {
                 steer.state = SteerState::Recorded;
             }
@@ -320,92 +334,99 @@ impl Machine {
         self.alive_at = at;
         self.silence_reported = None;
         self.busy = false;
-        let brief = Brief {
+        let brief = PromptContext {
             phase: head.phase,
             iteration: head.iteration,
             attempt: head.attempt,
-            cut: head.cut,
+            unfinished: head.unfinished,
             feedback: head.feedback.clone(),
             steers: head.unseen_steers().cloned().collect(),
-            result: head.last_result().map(ToOwned::to_owned),
-            predecessor: head.predecessor().map(ToOwned::to_owned),
+            result: head.previous_phase_result().map(ToOwned::to_owned),
+            previous_agent: head.predecessor().map(ToOwned::to_owned),
             session: head.session.clone(),
-            prompted: head.prompted,
+            has_prompt: head.has_prompt,
         };
-        head.briefed = brief.steers.iter().map(|steer| steer.id).collect();
+        head.prompt_steers = brief.steers.iter().map(|steer| steer.id).collect();
         for steer in &mut head.steers {
             steer.state = SteerState::Seen;
         }
-        let news = Notice::AttemptStarted {
+        let news = RunUpdate::AttemptStarted {
             iteration: brief.iteration,
             attempt: brief.attempt,
-            again: head.is_tried_again(),
+            is_retry: head.is_retry(),
         };
         vec![
             Effect::Save,
-            Effect::Announce(news),
+            Effect::Emit(news),
             Effect::StartAttempt(brief),
         ]
     }
 
-    fn time_up(&mut self, timer: Timer, step: Step, at: Timestamp) -> Effects {
+    fn time_up(&mut self, timer: Timer, step: IterationStep, at: Timestamp) -> Effects {
         let limits = &self.head.phase_rules().limits;
         let failure = match (timer, &step) {
-            _ if self.head.halting => return Effects::new(),
-            (Timer::Iteration, Step::Turn { .. }) => Some(format!(
+            _ if self.head.is_stopping_step => return Effects::new(),
+            (Timer::Iteration, IterationStep::Turn { .. }) => Some(format!(
                 "the turn took longer than {:?}",
                 limits.iteration_timeout.unwrap_or_default()
             )),
-            (Timer::Idle, Step::Turn { .. }) => Some(format!(
+            (Timer::Idle, IterationStep::Turn { .. }) => Some(format!(
                 "no output for {:?}",
                 limits.idle_timeout.unwrap_or_default()
             )),
-            (Timer::Check, Step::Gate { .. } | Step::Check | Step::Recheck { .. }) => {
+            (
+                Timer::Check,
+                IterationStep::RequiredCheck { .. }
+                | IterationStep::Check
+                | IterationStep::Recheck { .. },
+            ) => {
                 // The timer acts only once; the end of the command counts as its failure.
                 let is_running = self.command_since.take().is_some();
                 let limit = self.head.phase_rules().limits.check_timeout;
                 let effect = is_running.then_some(Effect::TimeOutCheck(limit));
                 return effect.into_iter().collect();
             }
-            (Timer::Sleep, Step::Sleeping { .. }) => return self.proceed(at),
-            (timer, Step::Waiting { why, .. }) if timer == timer_of(*why) => {
+            (Timer::Sleep, IterationStep::Sleeping { .. }) => return self.begin_next(at),
+            (timer, IterationStep::Waiting { why, .. }) if timer == timer_of(*why) => {
                 return self.wait_over(at);
             }
-            (Timer::Run, step) if step.is_rest() => {
+            (Timer::MaxDuration, step) if step.is_resting() => {
                 return self.end(
                     StopReason::TimeLimit(self.head.rules.limits.max_duration.unwrap_or_default()),
                     at,
                 );
             }
-            (Timer::Run, _) => None,
+            (Timer::MaxDuration, _) => None,
             _ => return Effects::new(),
         };
         self.head.failure = failure.or(self.head.failure.take());
-        self.halt(&step)
+        self.stop_step(&step)
     }
 
     /// Returns why the turn is being ended; `None` if an update reports that already.
     fn why_halting(&self) -> Option<String> {
         let head = &self.head;
-        if self.is_stopping() || head.again.is_some() {
+        if self.is_stopping() || head.redo.is_some() {
             return None;
         }
-        let spent = || head.spent().map(|budget| budget.to_string());
+        let spent = || head.spent_budget().map(|budget| budget.to_string());
         let why = head.failure.clone().or_else(spent);
         Some(why.unwrap_or_else(|| "the run reached its time limit".into()))
     }
 
     /// Ends the current turn or command.
-    fn halt(&mut self, step: &Step) -> Effects {
+    fn stop_step(&mut self, step: &IterationStep) -> Effects {
         let effect = match step {
-            Step::Turn { .. } | Step::Interrupted { .. } => Effect::StopAttempt {
+            IterationStep::Turn { .. } | IterationStep::Interrupted { .. } => Effect::StopAttempt {
                 why: self.why_halting(),
                 at_once: self.deadline.is_abort(),
             },
-            Step::Gate { .. } | Step::Check | Step::Recheck { .. } => Effect::StopCheck,
+            IterationStep::RequiredCheck { .. }
+            | IterationStep::Check
+            | IterationStep::Recheck { .. } => Effect::StopCheck,
             _ => return Effects::new(),
         };
-        self.head.halting = true;
+        self.head.is_stopping_step = true;
         vec![effect]
     }
 
@@ -415,9 +436,9 @@ impl Machine {
         head.last_at = head.last_at.max(at);
         head.stopping = None;
         head.pausing = false;
-        head.again = None;
-        head.halting = false;
-        head.end = Some(End { at, reason });
+        head.redo = None;
+        head.is_stopping_step = false;
+        head.end = Some(RunEnd { at, reason });
         let mut effects = vec![Effect::Save];
         effects.extend(self.announce_end());
         effects
@@ -428,26 +449,26 @@ impl Machine {
             .head
             .end
             .iter()
-            .map(|end| Effect::Announce(Notice::Ended(end.reason.clone())));
-        news.chain([Effect::Finish]).collect()
+            .map(|end| Effect::Emit(RunUpdate::Ended(end.reason.clone())));
+        news.chain([Effect::EndRun]).collect()
     }
 }
 
-fn timer_of(why: Wait) -> Timer {
+fn timer_of(why: WaitCause) -> Timer {
     match why {
-        Wait::Limit => Timer::Limit,
-        Wait::Retry => Timer::Retry,
+        WaitCause::RateLimit => Timer::RateLimit,
+        WaitCause::Retry => Timer::Retry,
     }
 }
 
 /// Inserts the update after the save that makes it durable.
-fn once_saved(news: Notice, mut effects: Effects) -> Effects {
-    effects.insert(1, Effect::Announce(news));
+fn after_save(news: RunUpdate, mut effects: Effects) -> Effects {
+    effects.insert(1, Effect::Emit(news));
     effects
 }
 
 impl From<Head> for Machine {
-    /// Creates the machine of a saved run; its first input is [`Happening::Resumed`].
+    /// Creates the machine of a saved run; its first input is [`MachineInput::Resumed`].
     fn from(head: Head) -> Self {
         Self {
             alive_at: head.last_at,
@@ -456,7 +477,7 @@ impl From<Head> for Machine {
             busy: false,
             command_since: None,
             interruptible: true,
-            deadline: StopDeadline::Open,
+            deadline: StopDeadline::Unset,
             stop_budget: STOP_BUDGET,
             is_shut: false,
             frozen_at: None,

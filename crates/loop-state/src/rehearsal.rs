@@ -3,8 +3,9 @@
 use std::fmt;
 
 use crate::{
-    Brief, CheckResult, Command, Effect, Event, Happening, Head, MAX_STEER_BYTES, MAX_STEERS,
-    Machine, Notice, Request, Resume, Step, StopReason, Timestamp, Tree,
+    CheckResult, Effect, Head, IterationStep, LoopCommand, MAX_STEER_BYTES, MAX_STEERS, Machine,
+    MachineInput, ProcessTreeOutcome, PromptContext, Request, ResumeOptions, RunUpdate, StopReason,
+    TimedInput, Timestamp,
 };
 
 /// The maximum number of inputs that a rehearsal simulates: the next prompt comes within the first few, or not at all.
@@ -14,15 +15,15 @@ const STEPS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rehearsal {
     /// The updates before the first command, in order.
-    pub notices: Vec<Notice>,
+    pub notices: Vec<RunUpdate>,
     /// The first command that runs. Its result is unknown, so the rehearsal assumes that this command and each later one fails.
-    pub command: Option<Command>,
+    pub command: Option<LoopCommand>,
     /// The index of the phase in which that command runs; without a command, that of the last input.
     pub phase: u32,
     /// The iteration in which that command runs, as for [`phase`](Self::phase).
     pub iteration: u32,
     /// The context of the next prompt, or why no attempt begins.
-    pub next: Result<Brief, NoAttempt>,
+    pub next: Result<PromptContext, NoAttempt>,
 }
 
 /// Why a rehearsal ends without an attempt.
@@ -68,10 +69,10 @@ impl std::error::Error for FeedbackRefusal {}
 impl Head {
     /// Returns the first input of a process that takes over this run. If no process has begun the run, the input starts it instead of resuming it.
     #[must_use]
-    pub fn first_event(&self, resume: Resume) -> Happening {
+    pub fn first_event(&self, resume: ResumeOptions) -> MachineInput {
         match self.counts.processes {
-            0 => Happening::Started,
-            _ => Happening::Resumed(resume),
+            0 => MachineInput::Started,
+            _ => MachineInput::Resumed(resume),
         }
     }
 
@@ -80,7 +81,11 @@ impl Head {
     /// # Errors
     ///
     /// Returns the reason if the text is refused.
-    pub fn add_feedback(&self, first: &mut Happening, text: String) -> Result<(), FeedbackRefusal> {
+    pub fn add_feedback(
+        &self,
+        first: &mut MachineInput,
+        text: String,
+    ) -> Result<(), FeedbackRefusal> {
         let waiting: usize = self.steers.iter().map(|steer| steer.text.len()).sum();
         if text.trim().is_empty() {
             return Err(FeedbackRefusal::Empty);
@@ -89,7 +94,7 @@ impl Head {
             return Err(FeedbackRefusal::TooMuch);
         }
         match first {
-            Happening::Resumed(resume) => resume.feedback = Some(text),
+            MachineInput::Resumed(resume) => resume.feedback = Some(text),
             _ => return Err(FeedbackRefusal::NotBegun),
         }
         Ok(())
@@ -100,7 +105,7 @@ impl Head {
     /// Up to the first command, the inputs are the real ones. After it, each command is assumed to fail with this `output`, and sleeps between
     /// iterations are skipped.
     #[must_use]
-    pub fn rehearse(&self, first: Happening, output: &str, at: Timestamp) -> Rehearsal {
+    pub fn rehearse(&self, first: MachineInput, output: &str, at: Timestamp) -> Rehearsal {
         let mut machine = Machine::from(self.clone());
         let (mut notices, mut started) = (Vec::new(), None);
         let mut stood = None;
@@ -108,10 +113,10 @@ impl Head {
         let mut next = Some(first);
         for _ in 0..STEPS {
             let Some(what) = next.take() else { break };
-            for effect in machine.step(Event { at, what }) {
+            for effect in machine.step(TimedInput { at, what }) {
                 let command = match &effect {
-                    Effect::RunGate(index) => Some(Command::Gate(*index)),
-                    Effect::RunCheck => Some(Command::Check),
+                    Effect::RunRequiredCheck(index) => Some(LoopCommand::RequiredCheck(*index)),
+                    Effect::RunCheck => Some(LoopCommand::Check),
                     _ => None,
                 };
                 if let (Some(command), None) = (command, stood) {
@@ -119,14 +124,18 @@ impl Head {
                 }
                 let is_assumed = stood.is_some();
                 match effect {
-                    Effect::RunGate(_) => next = Some(Happening::GateEnded(failed())),
-                    Effect::RunCheck => next = Some(Happening::CheckEnded(failed())),
-                    Effect::Announce(Notice::Sleeping { .. }) if is_assumed => {
-                        next = Some(Happening::Requested(Request::Skip));
+                    Effect::RunRequiredCheck(_) => {
+                        next = Some(MachineInput::RequiredCheckEnded(failed()))
                     }
-                    Effect::Announce(notice) if !is_assumed => notices.push(notice),
+                    Effect::RunCheck => next = Some(MachineInput::CheckEnded(failed())),
+                    Effect::Emit(RunUpdate::Sleeping { .. }) if is_assumed => {
+                        next = Some(MachineInput::Requested(Request::Skip));
+                    }
+                    Effect::Emit(notice) if !is_assumed => notices.push(notice),
                     // A real process starts without leftovers: earlier ones are ended before it begins.
-                    Effect::EndLeftovers => next = Some(Happening::Settled(Tree::default())),
+                    Effect::EndLeftovers => {
+                        next = Some(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
+                    }
                     Effect::StartAttempt(brief) => started = Some(brief),
                     _ => {}
                 }
@@ -147,9 +156,9 @@ impl Head {
 fn no_attempt(head: &Head) -> NoAttempt {
     match (&head.end, &head.step) {
         (Some(end), _) => NoAttempt::Ends(end.reason.clone()),
-        (None, Step::Review { .. }) => NoAttempt::Review,
-        (None, Step::Paused { .. }) => NoAttempt::Paused,
-        (None, Step::Waiting { .. }) => NoAttempt::Waiting,
+        (None, IterationStep::Review { .. }) => NoAttempt::Review,
+        (None, IterationStep::Paused { .. }) => NoAttempt::Paused,
+        (None, IterationStep::Waiting { .. }) => NoAttempt::Waiting,
         _ => NoAttempt::Unknown,
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Again, RuleChange, StopCause, StopRequest, Verdict, When};
+use crate::{RedoScope, ReviewDecision, RuleChange, StopCause, StopRequest, StopTiming};
 
 /// A request of a person to a live run. Its serialised form is, for example, `{"request":"steer","text":"use tabs","now":true}`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum Request {
     },
     /// Continue a waiting run, or withdraw a pause.
     Continue,
-    /// Send the agent a message. If a phase or a batch waits for a review, it counts as [`Verdict::Revise`].
+    /// Send the agent a message. If a phase or a batch waits for a review, it counts as [`ReviewDecision::Revise`].
     Steer {
         /// The message.
         text: String,
@@ -32,12 +32,12 @@ pub enum Request {
         now: bool,
     },
     /// Answer the review of a phase or a batch.
-    Review(Verdict),
+    Review(ReviewDecision),
     /// Stop the run.
     Stop {
         /// When the stop takes effect.
         #[serde(default)]
-        after: When,
+        when: StopTiming,
     },
     /// Stop the run now, with one second for everything, even if a stop is already under way.
     Abort,
@@ -46,16 +46,16 @@ pub enum Request {
     /// End the current sleep or wait now, also for a rate limit.
     Skip,
     /// Redo something, in a fresh session.
-    Again {
+    Redo {
         /// The scope of the redo.
-        what: Again,
+        what: RedoScope,
     },
     /// Use a fresh session for the next attempt.
-    Fresh,
+    FreshSession,
     /// Answer a permission request of the agent.
     Answer {
         /// The id of the permission request.
-        ask: String,
+        permission_request: String,
         /// Whether the agent may use the tool.
         allow: bool,
         /// The text for the agent if it may not.
@@ -77,14 +77,14 @@ impl Request {
     #[must_use]
     pub fn stop(&self) -> Option<StopRequest> {
         match self {
-            Self::Stop { after } => Some(StopRequest::by_person(*after)),
-            Self::Abort => Some(StopRequest::by_person(When::Now)),
+            Self::Stop { when } => Some(StopRequest::from_person(*when)),
+            Self::Abort => Some(StopRequest::from_person(StopTiming::Now)),
             _ => None,
         }
     }
 
     /// Returns why the request changed nothing; `None` if it is also valid without a change.
-    pub(crate) fn why_in_vain(&self) -> Option<&'static str> {
+    pub(crate) fn rejection(&self) -> Option<&'static str> {
         Some(match self {
             Self::Steer { .. } => {
                 "too many messages wait for the agent; this message was not accepted"
@@ -93,15 +93,15 @@ impl Request {
             Self::Pause { .. } => "the run already pauses or stops",
             Self::Continue => "the run is not paused",
             Self::Skip => "the run does not sleep or wait",
-            Self::Review(Verdict::Revise(_)) => {
+            Self::Review(ReviewDecision::Revise(_)) => {
                 "no review is open, or too many messages wait for the agent; this message was not accepted"
             }
             Self::Review(_) => "no review is open",
-            Self::Again { .. } => "not possible while something is being ended; try again",
+            Self::Redo { .. } => "not possible while something is being ended; try again",
             Self::Stop { .. }
             | Self::Abort
             | Self::Set(_)
-            | Self::Fresh
+            | Self::FreshSession
             | Self::Answer { .. }
             | Self::Prompt { .. } => return None,
         })
@@ -124,7 +124,7 @@ pub enum PauseAfter {
 impl StopRequest {
     /// Returns the stop that a person requests.
     #[must_use]
-    pub fn by_person(when: When) -> Self {
+    pub fn from_person(when: StopTiming) -> Self {
         let by = StopCause::Person;
         Self { by, when }
     }

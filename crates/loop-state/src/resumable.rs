@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Budget, Head, Request, RuleChange, Rules, Step, StopCause, StopReason};
+use crate::{Head, IterationStep, Request, RuleChange, Rules, SpentBudget, StopCause, StopReason};
 
 /// Why a run can't be resumed as requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,9 +53,9 @@ impl Head {
         {
             return Err(ResumeRefusal::Over(end.reason.clone()));
         }
-        let last = self.resumes_at().0.max(reached.unwrap_or(0));
+        let last = self.resume_point().0.max(reached.unwrap_or(0));
         match from {
-            Some(_) if self.iteration == 0 && self.step.is_rest() && reached.is_none() => {
+            Some(_) if self.iteration == 0 && self.step.is_resting() && reached.is_none() => {
                 Err(ResumeRefusal::BetweenPhases)
             }
             Some(from) if from > last => Err(ResumeRefusal::Ahead { last }),
@@ -83,24 +83,28 @@ impl Head {
             return true;
         };
         let acts_on = |change: &RuleChange| match &end.reason {
-            StopReason::Planned | StopReason::LastFailed(..) | StopReason::IterationLimit(_) => {
+            StopReason::AllIterationsRan
+            | StopReason::LastIterationFailed(..)
+            | StopReason::IterationLimit(_) => {
                 matches!(change, RuleChange::MaxIterations(_))
             }
             StopReason::TimeLimit(_) => matches!(change, RuleChange::MaxDuration(_)),
-            StopReason::Budget(Budget::Tokens { .. }) => {
+            StopReason::BudgetSpent(SpentBudget::Tokens { .. }) => {
                 matches!(change, RuleChange::MaxTokens(_))
             }
-            StopReason::Budget(Budget::Cost { .. }) => matches!(change, RuleChange::MaxCost(_)),
+            StopReason::BudgetSpent(SpentBudget::Cost { .. }) => {
+                matches!(change, RuleChange::MaxCost(_))
+            }
             _ => false,
         };
         match &end.reason {
             StopReason::Stopped(_)
             | StopReason::RateLimit { .. }
-            | StopReason::Held(_)
+            | StopReason::InUse(_)
             | StopReason::Failed(_) => true,
             _ => changes
                 .iter()
-                .any(|change| acts_on(change) && self.rules.are_raised_by(self.phase, change)),
+                .any(|change| acts_on(change) && self.rules.is_raised_by(self.phase, change)),
         }
     }
 
@@ -127,8 +131,8 @@ impl Head {
     #[must_use]
     pub fn woken_by(&self) -> Option<Request> {
         match self.step {
-            _ if self.is_waiting() || self.pausing => Some(Request::Continue),
-            Step::Waiting { .. } => Some(Request::Skip),
+            _ if self.awaits_person() || self.pausing => Some(Request::Continue),
+            IterationStep::Waiting { .. } => Some(Request::Skip),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::MAX_PHASES;
-use crate::counts::dollars;
+use crate::counters::dollars;
 
 /// The limits of a run. They are saved with the run; a resume can replace them, and [`RuleChange`] changes them while the run is live.
 ///
@@ -74,15 +74,15 @@ pub struct PhaseRules {
     /// The name of the phase, for people and for paths.
     pub name: String,
     /// The number of required checks, which must pass before an iteration counts.
-    pub gates: u32,
+    pub required_checks: u32,
     /// Whether a check decides that the phase is finished.
-    pub until: bool,
+    pub has_check: bool,
     /// Whether a completion promise can end the phase. If there is a check too, it runs only after a promise.
-    pub promise: bool,
+    pub has_promise: bool,
     /// Which session of the agent an iteration gets.
     pub session: SessionPolicy,
     /// The limits of the phase.
-    pub limits: Limits,
+    pub limits: PhaseLimits,
     /// Whether the agent reports its cost. Without that, a cost limit is impossible.
     pub reports_cost: bool,
     /// Whether the agent reports its tokens.
@@ -104,7 +104,7 @@ pub enum SessionPolicy {
 /// The limits of a phase; `None` means no limit. In the serialised form, times are milliseconds, rounded up, and their keys end with `_ms`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Limits {
+pub struct PhaseLimits {
     /// The number of the last iteration. Without a check it is the plan, with a check it is a limit.
     pub max_iterations: Option<u32>,
     /// How long one turn may take.
@@ -121,12 +121,12 @@ pub struct Limits {
     pub check_timeout: Duration,
 }
 
-impl Limits {
+impl PhaseLimits {
     /// The default time limit of a required check or the check.
     pub const CHECK_TIMEOUT: Duration = Duration::from_secs(900);
 }
 
-impl Default for Limits {
+impl Default for PhaseLimits {
     fn default() -> Self {
         Self {
             max_iterations: None,
@@ -137,7 +137,7 @@ impl Default for Limits {
     }
 }
 
-/// Where a run waits for a person. It never waits if no person can be asked, see [`Happening::Attended`](crate::Happening::Attended).
+/// Where a run waits for a person. It never waits if no person can be asked, see [`MachineInput::Attended`](crate::MachineInput::Attended).
 ///
 /// The text form, which is also the serialised form, is `checkpoint`, `batch:N` or `full`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -210,7 +210,7 @@ pub enum RulesError {
     #[error(
         "phase `{0}` needs a stop condition: a check, a completion promise or a number of iterations"
     )]
-    Endless(String),
+    NoStopCondition(String),
     /// The limit is zero iterations.
     #[error("phase `{0}` allows 0 iterations; allow at least 1")]
     ZeroIterations(String),
@@ -273,7 +273,9 @@ impl Rules {
                 return Err(RulesError::ZeroTime("check-timeout"));
             }
             match phase.limits.max_iterations {
-                None if !phase.until && !phase.promise => return Err(RulesError::Endless(name())),
+                None if !phase.has_check && !phase.has_promise => {
+                    return Err(RulesError::NoStopCondition(name()));
+                }
                 Some(0) => return Err(RulesError::ZeroIterations(name())),
                 _ => {}
             }
@@ -320,7 +322,7 @@ impl Rules {
     /// A change from a file that the agent can write must not raise a limit of the run. The time limits of a turn or a check, and the sleep, are no
     /// such limits: with any value, the run ends at the same limits.
     #[must_use]
-    pub fn are_raised_by(&self, phase: u32, change: &RuleChange) -> bool {
+    pub fn is_raised_by(&self, phase: u32, change: &RuleChange) -> bool {
         fn raises<T: Ord>(now: Option<T>, new: Option<T>) -> bool {
             now.is_some_and(|now| new.is_none_or(|new| new > now))
         }
@@ -417,7 +419,7 @@ impl RuleChange {
 
     /// Returns whether the change belongs to a phase, not to the run.
     #[must_use]
-    pub fn is_of_phase(&self) -> bool {
+    pub fn is_phase_rule(&self) -> bool {
         matches!(
             self,
             Self::MaxIterations(_)

@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::head::MAX_NUMBER;
 use crate::{
-    Failure, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, RulesError, Step,
+    Head, IterationFailure, IterationStep, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS,
+    MAX_TEXT, RulesError,
 };
 
 /// The version of a saved [`Head`]. It is the first key of the map, so a reader sees it before anything that it may not know.
@@ -19,7 +20,7 @@ use crate::{
 /// ```
 /// use loop_state::{Head, PhaseRules, Rules, Version};
 ///
-/// let phase = PhaseRules { name: "main".into(), until: true, ..PhaseRules::default() };
+/// let phase = PhaseRules { name: "main".into(), has_check: true, ..PhaseRules::default() };
 /// let head = Head::new(Rules { phases: vec![phase], ..Rules::default() })?;
 /// let saved = serde_json::to_string(&head)?;
 /// assert!(saved.starts_with(r#"{"version":1,"#));
@@ -46,8 +47,8 @@ impl TryFrom<u32> for Version {
     fn try_from(number: u32) -> Result<Self, HeadError> {
         match number {
             Self::NUMBER => Ok(Self(())),
-            0 => Err(Kind::NoVersion.into()),
-            newer => Err(Kind::Newer(newer).into()),
+            0 => Err(HeadErrorKind::NoVersion.into()),
+            newer => Err(HeadErrorKind::Newer(newer).into()),
         }
     }
 }
@@ -61,10 +62,10 @@ impl From<Version> for u32 {
 /// Why a saved head is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
-pub struct HeadError(#[from] Kind);
+pub struct HeadError(#[from] HeadErrorKind);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum Kind {
+enum HeadErrorKind {
     #[error(
         "the state has version {0}, but this program supports versions up to {known}; use a newer program",
         known = Version::NUMBER
@@ -88,7 +89,7 @@ impl HeadError {
     /// Returns whether a newer program wrote the state.
     #[must_use]
     pub fn is_newer(&self) -> bool {
-        matches!(self.0, Kind::Newer(_))
+        matches!(self.0, HeadErrorKind::Newer(_))
     }
 }
 
@@ -112,33 +113,38 @@ impl<'de> Deserialize<'de> for Head {
 }
 
 impl Head {
-    fn check(&self) -> Result<(), Kind> {
+    fn check(&self) -> Result<(), HeadErrorKind> {
         self.rules.validate()?;
         if self.phase as usize >= self.rules.phases.len() {
-            return Err(Kind::Phase(self.phase));
+            return Err(HeadErrorKind::Phase(self.phase));
         }
         // A run that has not begun, or that is between two phases, has no iteration.
         let has_iteration = self.iteration > 0
             || matches!(
                 self.step,
-                Step::Ready | Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. }
+                IterationStep::Ready
+                    | IterationStep::Sleeping { .. }
+                    | IterationStep::Paused { .. }
+                    | IterationStep::Review { .. }
             );
         if !has_iteration {
-            return Err(Kind::Iteration);
+            return Err(HeadErrorKind::Iteration);
         }
         if self.numbers().iter().any(|n| *n > MAX_NUMBER) {
-            return Err(Kind::Count);
+            return Err(HeadErrorKind::Count);
         }
         match self.is_bounded() {
             true => Ok(()),
-            false => Err(Kind::Text),
+            false => Err(HeadErrorKind::Text),
         }
     }
 
     /// Returns the numbers that the machine increments.
     fn numbers(&self) -> [u32; 21] {
         let command = match self.step {
-            Step::Gate { index } | Step::Recheck { gate: index } => index,
+            IterationStep::RequiredCheck { index } | IterationStep::Recheck { gate: index } => {
+                index
+            }
             _ => 0,
         };
         let (counts, streaks) = (&self.counts, &self.streaks);
@@ -148,20 +154,20 @@ impl Head {
             self.highest_attempt,
             self.first_attempt,
             self.taken_attempts,
-            self.unreviewed,
+            self.iterations_since_review,
             counts.iterations,
             counts.attempts,
             counts.failed,
-            counts.cuts,
+            counts.unfinished_attempts,
             counts.steers,
             counts.denied,
             counts.processes,
             streaks.failures,
-            streaks.gates,
+            streaks.required_checks,
             streaks.crashes,
-            streaks.idle,
-            streaks.unrun,
-            self.waits.tries,
+            streaks.no_progress,
+            streaks.checks_not_run,
+            self.retries.transient_failures,
             self.handover.as_ref().map_or(0, |last| last.attempt),
             command,
         ]
@@ -170,14 +176,17 @@ impl Head {
     /// Returns whether all texts and lists are within the limits of the machine.
     fn is_bounded(&self) -> bool {
         let steers: usize = self.steers.iter().map(|steer| steer.text.len()).sum();
-        let finished = &self.finished;
+        let finished = &self.finished_phases;
         let errors = [&self.errors];
         let errors = { errors.into_iter() }.chain(finished.iter().map(|phase| &phase.errors));
-        let is_short = |errors: &Vec<Failure>| {
+        let is_short = |errors: &Vec<IterationFailure>| {
             errors.len() <= MAX_ERRORS && errors.iter().all(|it| it.what.len() <= MAX_TEXT)
         };
-        let last = self.last.as_ref().and_then(|last| last.failure.as_ref());
-        let texts = [&self.session, &self.failure, &self.said].into_iter();
+        let last = self
+            .last_iteration
+            .as_ref()
+            .and_then(|last| last.failure.as_ref());
+        let texts = [&self.session, &self.failure, &self.last_message].into_iter();
         let mut texts = { texts.flatten().chain(last) }
             .chain(self.feedback.as_ref().map(|it| &it.text))
             .chain(self.handover.as_ref().map(|it| &it.from))
@@ -185,7 +194,7 @@ impl Head {
             .chain(finished.iter().filter_map(|it| it.result.as_ref()));
         self.steers.len() <= MAX_STEERS
             && steers <= MAX_STEER_BYTES
-            && self.briefed.len() <= MAX_STEERS
+            && self.prompt_steers.len() <= MAX_STEERS
             && finished.len() <= MAX_PHASES
             && texts.all(|text| text.len() <= MAX_TEXT)
             && errors.into_iter().all(is_short)

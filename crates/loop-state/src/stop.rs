@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Budget, Timestamp};
+use crate::{SpentBudget, Timestamp};
 
 /// Why a run ended. Every end has one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -16,17 +16,17 @@ pub enum StopReason {
     /// The work is done, with this evidence.
     Done(Evidence),
     /// All planned iterations ran; the run has no other stop condition.
-    Planned,
+    AllIterationsRan,
     /// The run can't continue, for this reason.
     Failed(String),
     /// All planned iterations ran, and the last one, with this number, failed.
-    LastFailed(u32, String),
+    LastIterationFailed(u32, String),
     /// The last allowed iteration ran, and the phase isn't finished.
     IterationLimit(u32),
     /// The run reached its maximum duration.
     TimeLimit(Duration),
     /// A budget is used up. The run can be resumed with a larger one.
-    Budget(Budget),
+    BudgetSpent(SpentBudget),
     /// A rate limit lasts longer than the run may wait. The run can be resumed; while `until` is in the future, the agent may still refuse to work.
     RateLimit {
         /// When the agent can work again, as far as it reports that.
@@ -36,7 +36,7 @@ pub enum StopReason {
     },
     /// Another process uses something that the run needs, such as the agent's session; the text names that process. The run can be resumed after that
     /// process ends.
-    Held(String),
+    InUse(String),
     /// Failures of the same kind occurred this often in a row.
     Stuck(Streak, u32),
     /// A person or a signal stopped the run. It can be resumed.
@@ -47,7 +47,7 @@ impl StopReason {
     /// Returns whether the run ended for good, so that a resume has nothing to do.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Done(_) | Self::Planned)
+        matches!(self, Self::Done(_) | Self::AllIterationsRan)
     }
 
     /// Returns whether the run was only stopped and can be resumed.
@@ -61,12 +61,12 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done(Evidence::Check) => f.write_str("done: the check passed"),
-            Self::Done(Evidence::Claim) => {
+            Self::Done(Evidence::Promise) => {
                 f.write_str("done: the agent promises it; no check confirmed it")
             }
-            Self::Planned => f.write_str("finished: all planned iterations ran"),
+            Self::AllIterationsRan => f.write_str("finished: all planned iterations ran"),
             Self::Failed(what) => write!(f, "failed: {what}"),
-            Self::LastFailed(last, what) => {
+            Self::LastIterationFailed(last, what) => {
                 write!(f, "failed: iteration {last}, the last one planned: {what}")
             }
             Self::IterationLimit(limit) => {
@@ -76,7 +76,7 @@ impl fmt::Display for StopReason {
                 )
             }
             Self::TimeLimit(limit) => write!(f, "time limit ({limit:?}) reached"),
-            Self::Budget(budget) => write!(f, "budget: {budget}"),
+            Self::BudgetSpent(budget) => write!(f, "budget: {budget}"),
             Self::RateLimit { cap, .. } if cap.is_zero() => {
                 f.write_str("rate limit reached, and the run doesn't wait for it")
             }
@@ -86,7 +86,7 @@ impl fmt::Display for StopReason {
                     "rate limit or outage: longer than the maximum wait of {cap:?}"
                 )
             }
-            Self::Held(what) => write!(f, "in use: {what}"),
+            Self::InUse(what) => write!(f, "in use: {what}"),
             Self::Stuck(streak, count) => write!(f, "stuck: {count} {streak} in a row"),
             Self::Stopped(cause) => write!(f, "stopped {cause}"),
         }
@@ -102,7 +102,7 @@ pub enum Evidence {
     /// The loop ran the check, and the check passed.
     Check,
     /// Only the agent's completion promise.
-    Claim,
+    Promise,
 }
 
 /// A kind of failure that the run counts in a row.
@@ -114,23 +114,23 @@ pub enum Streak {
     /// Failed turns.
     Failures,
     /// Iterations with a failed required check.
-    Gates,
+    RequiredChecks,
     /// Turns that are unfinished because the process of the loop died.
     Crashes,
     /// Turns without progress: no tool ran and nothing changed.
-    Idle,
+    NoProgress,
     /// Checks that could not run, with none before them that could.
-    Unrun,
+    CheckNotRun,
 }
 
 impl fmt::Display for Streak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Failures => "failed turns",
-            Self::Gates => "failed required checks",
+            Self::RequiredChecks => "failed required checks",
             Self::Crashes => "crashes",
-            Self::Idle => "turns without progress",
-            Self::Unrun => "checks that could not be run",
+            Self::NoProgress => "turns without progress",
+            Self::CheckNotRun => "checks that could not be run",
         })
     }
 }
@@ -163,7 +163,7 @@ impl fmt::Display for StopCause {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum When {
+pub enum StopTiming {
     /// Now: the current turn or command ends.
     #[default]
     Now,
@@ -179,5 +179,5 @@ pub struct StopRequest {
     /// The origin of the stop.
     pub by: StopCause,
     /// When the stop takes effect.
-    pub when: When,
+    pub when: StopTiming,
 }

@@ -19,7 +19,7 @@ pub const MAX_ERRORS: usize = 8;
 const MAX_ERROR: usize = 1024;
 
 /// Returns the last [`MAX_TEXT`] bytes: the end of a failed check's output is the most useful part.
-pub(crate) fn tail(text: String) -> String {
+pub(crate) fn last_text_bytes(text: String) -> String {
     end_of(text, MAX_TEXT)
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_character_is_cut_in_two() {
+    fn no_character_is_split() {
         for (most, first, last) in [
             (0, "", ""),
             (1, "a", ""),

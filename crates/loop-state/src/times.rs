@@ -11,18 +11,18 @@ pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 /// The time for everything after an abort.
 pub const ABORT: Duration = Duration::from_secs(1);
 /// The time that an interrupted agent has to end its turn in a stop, at most half of the stop budget.
-pub const POLITE_STOP: Duration = Duration::from_secs(3);
+pub const TURN_END_AFTER_INTERRUPT: Duration = Duration::from_secs(3);
 /// The time that a turn has to end after a person's interrupt. It is longer than a driver's own limit, so that the gentler methods of the driver come
 /// first.
 pub const INTERRUPTED_TURN: Duration = Duration::from_secs(6);
 /// The time to freeze the process trees of a run.
-pub const FREEZE: Duration = Duration::from_millis(500);
+pub const FREEZE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time from the beginning of a stop to the first line of its countdown, and the least time between two lines.
 pub const COUNTDOWN_STEP: Duration = Duration::from_secs(1);
 /// The time that a shutdown of the program waits for the request that states its reason.
 pub const SHUTDOWN_REASON: Duration = Duration::from_secs(1);
 /// The time that the end of a run waits until a transcript is compressed. After that, the next process compresses it.
-pub const TRANSCRIPTS_END: Duration = Duration::from_millis(500);
+pub const TRANSCRIPT_FINISH: Duration = Duration::from_millis(500);
 /// The time that the end of a run waits for the last write of the heartbeat file: the disk may not respond.
 pub const HEARTBEAT_END: Duration = Duration::from_secs(1);
 

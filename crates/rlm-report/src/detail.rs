@@ -2,23 +2,23 @@
 
 use loop_state::CheckResult;
 use maud::{Markup, html};
-use rlm_store::timeline::{Attempt, Command};
+use rlm_store::timeline::{AttemptSpan, CommandRun};
 
-use crate::report::Report;
-use crate::transcript::{Piece, Stat, Transcript};
+use crate::report::ReportData;
+use crate::transcript::{CommitChange, Piece, Transcript};
 use crate::visible::pre;
-use crate::words::{Clock, bytes, capital, count, fate, first_line, number, span, used};
+use crate::words::{Clock, bytes, capital, count, first_line, number, outcome, span, used};
 
 /// Returns the anchor of an attempt that the page shows in full.
 pub(crate) fn anchor(index: usize) -> String {
     format!("a{}", index + 1)
 }
 
-pub(crate) fn detail(report: &Report, clock: &Clock, index: usize) -> Markup {
+pub(crate) fn detail(report: &ReportData, clock: &Clock, index: usize) -> Markup {
     let attempt = &report.timeline.attempts[index];
-    let (word, class, why) = fate(attempt);
+    let (word, class, why) = outcome(attempt);
     let word = if attempt.discarded { "discarded" } else { word };
-    let about = [report.took(index), used(attempt.usage)];
+    let about = [report.duration(index), used(attempt.usage)];
     let about: Vec<String> = about.into_iter().filter(|it| !it.is_empty()).collect();
     let detail = report.details.get(&index);
     html! {
@@ -54,7 +54,7 @@ pub(crate) fn detail(report: &Report, clock: &Clock, index: usize) -> Markup {
 }
 
 /// Returns the notable facts about an attempt, each as a clause.
-fn remarks(attempt: &Attempt) -> Vec<String> {
+fn remarks(attempt: &AttemptSpan) -> Vec<String> {
     let mut remarks = Vec::new();
     if attempt.process > 1 {
         remarks.push(format!("in process {}", attempt.process));
@@ -86,7 +86,7 @@ fn remarks(attempt: &Attempt) -> Vec<String> {
 }
 
 /// Returns the title of an attempt.
-pub(crate) fn title(report: &Report, attempt: &Attempt) -> String {
+pub(crate) fn title(report: &ReportData, attempt: &AttemptSpan) -> String {
     let phases = &report.timeline.head.settings.phases;
     let phase = phases
         .get(attempt.phase as usize)
@@ -105,7 +105,7 @@ pub(crate) fn title(report: &Report, attempt: &Attempt) -> String {
 }
 
 /// Returns the prompt and the transcript.
-fn transcript(report: &Report, attempt: &Attempt, transcript: &Transcript) -> Markup {
+fn transcript(report: &ReportData, attempt: &AttemptSpan, transcript: &Transcript) -> Markup {
     let pieces = (transcript.head.len() + transcript.tail.len()) as u64;
     let entries = |n: u64| {
         let n = usize::try_from(n).unwrap_or(usize::MAX);
@@ -163,13 +163,13 @@ fn joined(pieces: &[&Piece]) -> Markup {
             "result" => (pre(&text)),
             "reduced" => p class="left" { (text) },
             "end" => p class="said" { "The turn ended: " (text) },
-            kind => { p class="said" { (label(kind)) } (pre(&text)) }
+            kind => { p class="said" { (speaker(kind)) } (pre(&text)) }
         }
     }
 }
 
 /// Returns the heading of a piece.
-fn label(kind: &str) -> &str {
+fn speaker(kind: &str) -> &str {
     match kind {
         "stdout" => "agent, standard output",
         "stderr" => "agent, standard error",
@@ -186,7 +186,7 @@ fn folded(title: &str, inner: Markup) -> Markup {
 }
 
 /// Renders the required checks and the check.
-pub(crate) fn commands(report: &Report, attempt: &Attempt) -> Markup {
+pub(crate) fn commands(report: &ReportData, attempt: &AttemptSpan) -> Markup {
     html! {
         @if !attempt.commands.is_empty() {
             h4 { "Checks" }
@@ -195,7 +195,7 @@ pub(crate) fn commands(report: &Report, attempt: &Attempt) -> Markup {
     }
 }
 
-fn command(report: &Report, attempt: &Attempt, command: &Command) -> Markup {
+fn command(report: &ReportData, attempt: &AttemptSpan, command: &CommandRun) -> Markup {
     let (name, text) = named(report, attempt, command);
     let (word, class, output) = match &command.result {
         CheckResult::Passed => ("passed", "good", ""),
@@ -218,9 +218,9 @@ fn command(report: &Report, attempt: &Attempt, command: &Command) -> Markup {
 
 /// Returns the name of a required check or the check, and its command from the current settings.
 pub(crate) fn named<'a>(
-    report: &'a Report,
-    attempt: &Attempt,
-    command: &Command,
+    report: &'a ReportData,
+    attempt: &AttemptSpan,
+    command: &CommandRun,
 ) -> (String, &'a str) {
     let phase = report
         .timeline
@@ -229,33 +229,33 @@ pub(crate) fn named<'a>(
         .phases
         .get(attempt.phase as usize);
     match command.command {
-        loop_state::Command::Gate(index) => {
-            let gate = phase.and_then(|phase| phase.gates.get(index as usize));
+        loop_state::LoopCommand::RequiredCheck(index) => {
+            let gate = phase.and_then(|phase| phase.required_checks.get(index as usize));
             (
                 format!("Required check {}", index + 1),
                 gate.map_or("", String::as_str),
             )
         }
-        loop_state::Command::Check => {
-            let check = phase.and_then(|phase| phase.until.as_deref());
+        loop_state::LoopCommand::Check => {
+            let check = phase.and_then(|phase| phase.check.as_deref());
             ("Check".to_owned(), check.unwrap_or_default())
         }
     }
 }
 
-fn commit(attempt: &Attempt, stat: Option<&Stat>) -> Markup {
+fn commit(attempt: &AttemptSpan, stat: Option<&CommitChange>) -> Markup {
     html! {
         @if let Some(commit) = &attempt.commit {
             h4 { "Commit" }
             p {
                 code { (commit) }
                 @match stat {
-                    Some(Stat::Same) => ", as before: there was nothing to commit",
-                    Some(Stat::Unknown) => "; git can’t find it here",
+                    Some(CommitChange::Same) => ", as before: there was nothing to commit",
+                    Some(CommitChange::Unknown) => "; git can’t find it here",
                     _ => {}
                 }
             }
-            @if let Some(Stat::Changed(stat)) = stat { (pre(stat)) }
+            @if let Some(CommitChange::Changed(stat)) = stat { (pre(stat)) }
         }
     }
 }

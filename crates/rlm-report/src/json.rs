@@ -1,8 +1,10 @@
 //! Renders the timeline of a run for programs, with the names of the schema instead of those of the Rust types.
 
-use loop_state::{CheckResult, Occasion, StopCause, StopReason, Timestamp, When};
-use rlm_store::Fate;
-use rlm_store::timeline::{Attempt, ProcessEnd, Timeline, Wait, WaitFor, What};
+use loop_state::{CheckResult, ReviewPoint, StopCause, StopReason, StopTiming, Timestamp};
+use rlm_store::AttemptOutcome;
+use rlm_store::timeline::{
+    AttemptSpan, ProcessEnd, Timeline, TimelineEventKind, WaitSpan, WaitedFor,
+};
 use rlm_text::money;
 use rlm_text::time::utc;
 use serde_json::{Value, json};
@@ -18,25 +20,25 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
             .get(phase as usize)
             .map(|phase| &phase.name)
     };
-    let attempt = |it: &Attempt| {
+    let attempt = |it: &AttemptSpan| {
         json!({
             "phase": name(it.phase), "iteration": it.iteration, "attempt": it.attempt, "process": it.process,
             "began_at": utc(it.began), "turn_ended_at": it.turn_ended.map(utc), "ended_at": it.ended.map(utc),
             "outcome": match it.fate {
-                Fate::Complete => "complete",
-                Fate::Failed(_) => "failed",
-                Fate::Cut(_) => "cut",
-                Fate::Judging => "judging",
-                _ => "open",
+                AttemptOutcome::Complete => "complete",
+                AttemptOutcome::Failed(_) => "failed",
+                AttemptOutcome::Unfinished(_) => "unfinished",
+                AttemptOutcome::Checking => "checking",
+                _ => "running",
             },
-            "why": match &it.fate { Fate::Failed(why) => Some(why), _ => None },
-            "cut_by": match it.fate { Fate::Cut(cause) => cause, _ => None },
-            "discarded": it.discarded, "continues": it.continues, "usage": money::json(it.usage),
-            "denied": it.denied, "nothing_done": it.idle, "leftovers_ended": it.leftovers, "survivors": it.survivors,
+            "reason": match &it.fate { AttemptOutcome::Failed(why) => Some(why), _ => None },
+            "unfinished_cause": match it.fate { AttemptOutcome::Unfinished(cause) => cause, _ => None },
+            "discarded": it.discarded, "continues_session": it.continues, "usage": money::json(it.usage),
+            "denied": it.denied, "no_progress": it.idle, "leftovers_ended": it.leftovers, "survivors": it.survivors,
             "commands": it.commands.iter().map(|it| json!({
                 "command": match it.command {
-                    loop_state::Command::Gate(index) => format!("gate {}", index + 1),
-                    loop_state::Command::Check => "check".to_owned(),
+                    loop_state::LoopCommand::RequiredCheck(index) => format!("gate {}", index + 1),
+                    loop_state::LoopCommand::Check => "check".to_owned(),
                 },
                 "began_at": utc(it.began), "ended_at": utc(it.ended),
                 "outcome": match it.result { CheckResult::Passed => "passed", CheckResult::Failed(_) => "failed", CheckResult::NotRun(_) => "not_run", _ => "stopped" },
@@ -64,13 +66,13 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
             };
             json!({
                 "number": it.number, "began_at": utc(it.began), "ended_at": it.ended.map(utc), "end": end, "reason": reason,
-                "from": it.from, "agent_before": it.predecessor,
+                "from": it.from, "previous_agent": it.predecessor,
             })
         }).collect::<Value>(),
         "steers": timeline.steers.iter().map(|it| json!({
             "id": it.id, "at": utc(it.at), "text": it.text, "state_at": utc(it.state_at), "state": it.state,
         })).collect::<Value>(),
-        "moments": timeline.moments.iter().map(|it| moment(it.at, &it.what)).collect::<Value>(),
+        "events": timeline.events.iter().map(|it| moment(it.at, &it.kind)).collect::<Value>(),
         "end": m.end.as_ref().map(|end| json!({
             "at": utc(end.at), "reason": end.reason.to_string(), "exit_code": exit_code,
             "evidence": match end.reason { StopReason::Done(it) => Some(it), _ => None },
@@ -79,27 +81,27 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
     })
 }
 
-fn wait(wait: &Wait) -> Value {
+fn wait(wait: &WaitSpan) -> Value {
     json!({
-        "for": match wait.why {
-            WaitFor::Sleep => "sleep",
-            WaitFor::Limit => "rate_limit",
-            WaitFor::Retry => "retry",
-            WaitFor::Review(Occasion::Phase) => "review_phase",
-            WaitFor::Review(_) => "review_batch",
-            WaitFor::Interrupt => "interrupt",
+        "for": match wait.cause {
+            WaitedFor::Sleep => "sleep",
+            WaitedFor::RateLimit => "rate_limit",
+            WaitedFor::Retry => "retry",
+            WaitedFor::Review(ReviewPoint::Phase) => "review_phase",
+            WaitedFor::Review(_) => "review_batch",
+            WaitedFor::Interrupt => "interrupt",
             _ => "pause",
         },
-        "began_at": utc(wait.began), "until": wait.until.map(utc), "ended_at": wait.ended.map(utc), "what": wait.what,
+        "began_at": utc(wait.began), "until": wait.until.map(utc), "ended_at": wait.ended.map(utc), "what": wait.kind,
     })
 }
 
-fn moment(at: Timestamp, what: &What) -> Value {
+fn moment(at: Timestamp, what: &TimelineEventKind) -> Value {
     let (what, detail) = match what {
-        What::Interrupted => ("interrupted", Value::Null),
-        What::Continued => ("continued", Value::Null),
-        What::Pausing => ("pausing", Value::Null),
-        What::Stopping(stop) => {
+        TimelineEventKind::Interrupted => ("interrupted", Value::Null),
+        TimelineEventKind::Continued => ("continued", Value::Null),
+        TimelineEventKind::Pausing => ("pausing", Value::Null),
+        TimelineEventKind::Stopping(stop) => {
             let by = match stop.by {
                 StopCause::Person => "person",
                 StopCause::Terminated => "sigterm",
@@ -108,20 +110,20 @@ fn moment(at: Timestamp, what: &What) -> Value {
             };
             (
                 match stop.when {
-                    When::AfterIteration => "stopping_later",
-                    When::Now => "stopping",
+                    StopTiming::AfterIteration => "stopping_after_iteration",
+                    StopTiming::Now => "stopping",
                 },
                 by.into(),
             )
         }
-        What::Again(again) => ("again", json!(again)),
-        What::Reviewed(verdict) => ("reviewed", json!(verdict)["verdict"].take()),
-        What::RuleSet(change) => ("rule_set", change.to_string().into()),
-        What::NothingDone(in_a_row) => ("nothing_done", in_a_row.to_string().into()),
-        What::SessionLost => ("session_lost", Value::Null),
-        What::StateLost => ("state_lost", Value::Null),
-        What::StoodStill(ms) => ("stood_still", format!("{ms} ms").into()),
-        What::Discarded { from, attempts, .. } => (
+        TimelineEventKind::Redone(again) => ("redone", json!(again)),
+        TimelineEventKind::Reviewed(verdict) => ("reviewed", json!(verdict)["decision"].take()),
+        TimelineEventKind::RuleChanged(change) => ("rule_changed", change.to_string().into()),
+        TimelineEventKind::NoProgress(in_a_row) => ("no_progress", in_a_row.to_string().into()),
+        TimelineEventKind::SessionLost => ("session_lost", Value::Null),
+        TimelineEventKind::DataLost => ("data_lost", Value::Null),
+        TimelineEventKind::Suspended(ms) => ("suspended", format!("{ms} ms").into()),
+        TimelineEventKind::Discarded { from, attempts, .. } => (
             "discarded",
             format!("{attempts} attempts, from iteration {from} on").into(),
         ),

@@ -2,14 +2,14 @@
 //!
 //! The page loads nothing and runs nothing, and is the same for the same state of a run. Templates in Rust (`maud`) escape every text and close every
 //! element; one pass over the finished page then makes its control characters visible. This crate must not know the command line, exit codes or
-//! terminals: its caller passes the texts that depend on them as [`Wording`]. The crate is a part of `rlm` and makes no promise to other programs.
+//! terminals: its caller passes the texts that depend on them as [`CommandLineTerms`]. The crate is a part of `rlm` and makes no promise to other programs.
 //!
 //! Modules in reading order: `report` contains all data of a page, and `gather` reads that data from a project. `page` renders the whole page, with
 //! `summary` (three sentences), `plots`, `rows` (the table) and `detail` (one attempt, with its `transcript`). They share `words` and `visible`.
 //! `json` renders the timeline for programs.
 
+mod collect;
 mod detail;
-mod gather;
 mod json;
 mod page;
 mod plots;
@@ -22,10 +22,10 @@ mod transcript;
 mod visible;
 mod words;
 
-pub use gather::gather;
+pub use collect::collect;
 pub use json::json;
 pub use page::page;
-pub use report::{Report, Wording};
+pub use report::{CommandLineTerms, ReportData};
 pub use words::{removed, uncommitted};
 
 #[cfg(doctest)]

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use loop_state::{Evidence, StopReason};
 use maud::{Markup, PreEscaped, html};
-use rlm_store::git::written::report_mark;
-use rlm_store::{Fate, PhaseSettings, RunState};
+use rlm_store::git::own_files::report_mark;
+use rlm_store::{AttemptOutcome, PhaseSettings, RunState};
 use rlm_text::money::dollars;
 
-use crate::report::Report;
+use crate::report::ReportData;
 use crate::transcript::middle_out;
 use crate::visible::{pre, visible};
 use crate::words::{Clock, count, number, removed, span, uncommitted};
@@ -22,7 +22,7 @@ const MAX_PROMPT: usize = 32 << 10;
 
 /// Returns the page.
 #[must_use]
-pub fn page(report: &Report) -> String {
+pub fn page(report: &ReportData) -> String {
     let timeline = &report.timeline;
     let clock = Clock::new(report.zone.clone(), timeline.began(), timeline.until());
     let page = html! {
@@ -37,7 +37,7 @@ pub fn page(report: &Report) -> String {
     visible(&page.into_string())
 }
 
-fn head(report: &Report) -> Markup {
+fn head(report: &ReportData) -> Markup {
     let run = &report.timeline.head.run;
     html! {
         head {
@@ -53,8 +53,8 @@ fn head(report: &Report) -> Markup {
     }
 }
 
-fn body(report: &Report, clock: &Clock) -> Markup {
-    let in_full = rows::in_full(&report.timeline);
+fn body(report: &ReportData, clock: &Clock) -> Markup {
+    let in_full = rows::attempts_in_full(&report.timeline);
     let all = report.timeline.attempts.len();
     let iterations = html! {
         @if in_full.len() < all {
@@ -75,7 +75,7 @@ fn body(report: &Report, clock: &Clock) -> Markup {
         (section("Time and cost", plots::plots(report, clock)))
         (section("Timeline", rows::table(report, clock, &in_full)))
         (section("Iteration details", iterations))
-        (section("Task", asked(report)))
+        (section("Task", task_text(report)))
         (section("About this page", about(report, clock)))
     }
 }
@@ -85,7 +85,7 @@ fn section(title: &str, inner: Markup) -> Markup {
 }
 
 /// Returns the state in a word or two, and the class of its colour.
-fn state(report: &Report) -> (&'static str, &'static str) {
+fn state(report: &ReportData) -> (&'static str, &'static str) {
     let end = report
         .timeline
         .head
@@ -97,12 +97,12 @@ fn state(report: &Report) -> (&'static str, &'static str) {
         (RunState::Running, _) => ("running", "open"),
         (RunState::Paused, _) => ("paused", "open"),
         (RunState::Crashed, _) => ("crashed", "bad"),
-        (RunState::Moved, _) => ("transferred", "open"),
+        (RunState::Transferred, _) => ("transferred", "open"),
         (_, Some(StopReason::Done(Evidence::Check))) => ("done", "good"),
         (_, Some(StopReason::Done(_))) => ("done, unchecked", "cut"),
-        (_, Some(StopReason::Planned)) => ("finished", "good"),
+        (_, Some(StopReason::AllIterationsRan)) => ("finished", "good"),
         (_, Some(StopReason::Stopped(_)) | None) => ("stopped", "cut"),
-        (_, Some(StopReason::Budget(_))) => ("budget used up", "cut"),
+        (_, Some(StopReason::BudgetSpent(_))) => ("budget used up", "cut"),
         (_, Some(StopReason::IterationLimit(_) | StopReason::TimeLimit(_))) => {
             ("limit reached", "cut")
         }
@@ -112,7 +112,7 @@ fn state(report: &Report) -> (&'static str, &'static str) {
     }
 }
 
-fn header(report: &Report, clock: &Clock) -> Markup {
+fn header(report: &ReportData, clock: &Clock) -> Markup {
     let timeline = &report.timeline;
     let (from, to) = (timeline.began(), timeline.until());
     let (word, class) = state(report);
@@ -135,7 +135,7 @@ fn header(report: &Report, clock: &Clock) -> Markup {
                 @for sentence in summary::sentences(report) { (sentence.paragraph(clock)) }
             }
             dl class="figures" {
-                @for (name, value, small) in figures(report) {
+                @for (name, value, small) in key_figures(report) {
                     div { dt { (name) } dd { (value) small { (small) } } }
                 }
             }
@@ -144,18 +144,21 @@ fn header(report: &Report, clock: &Clock) -> Markup {
 }
 
 /// Returns the figures at the top of the page: name, value and remark.
-fn figures(report: &Report) -> Vec<(&'static str, String, String)> {
+fn key_figures(report: &ReportData) -> Vec<(&'static str, String, String)> {
     let timeline = &report.timeline;
     let m = &timeline.head.machine;
     let counting = || timeline.attempts.iter().filter(|it| !it.discarded);
     let failed = counting()
-        .filter(|it| matches!(it.fate, Fate::Failed(_)))
+        .filter(|it| matches!(it.fate, AttemptOutcome::Failed(_)))
         .count();
-    let whole = failed + counting().filter(|it| it.fate == Fate::Complete).count();
+    let whole = failed
+        + counting()
+            .filter(|it| it.fate == AttemptOutcome::Complete)
+            .count();
     let cut = timeline
         .attempts
         .iter()
-        .filter(|it| matches!(it.fate, Fate::Cut(_)))
+        .filter(|it| matches!(it.fate, AttemptOutcome::Unfinished(_)))
         .count();
     let some = |n: usize, what: &str| match n {
         0 => format!("none {what}"),
@@ -193,7 +196,7 @@ fn figures(report: &Report) -> Vec<(&'static str, String, String)> {
 }
 
 /// Returns the end of the run and its evidence.
-fn end(report: &Report) -> Markup {
+fn end(report: &ReportData) -> Markup {
     let attempts = &report.timeline.attempts;
     let last = attempts.iter().rfind(|it| !it.commands.is_empty());
     html! {
@@ -209,7 +212,7 @@ fn end(report: &Report) -> Markup {
     }
 }
 
-fn end_facts(report: &Report) -> Vec<(&'static str, String)> {
+fn end_facts(report: &ReportData) -> Vec<(&'static str, String)> {
     let head = &report.timeline.head;
     let mut facts = Vec::new();
     match &head.machine.end {
@@ -245,14 +248,18 @@ fn end_facts(report: &Report) -> Vec<(&'static str, String)> {
     if let Some(own) = &head.settings.worktree {
         facts.push(("Branch", own.branch.clone()));
     }
-    if !report.left.is_empty() {
-        let left: Vec<String> = report.left.iter().map(ToString::to_string).collect();
+    if !report.remaining_processes.is_empty() {
+        let left: Vec<String> = report
+            .remaining_processes
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         facts.push(("Still alive", left.join(", ")));
     }
     facts
 }
 
-fn asked(report: &Report) -> Markup {
+fn task_text(report: &ReportData) -> Markup {
     let settings = report.timeline.head.settings.without_secrets();
     let mut results = Vec::new();
     for phase in &report.timeline.phases {
@@ -280,15 +287,15 @@ fn asked(report: &Report) -> Markup {
     }
 }
 
-fn asked_of_phase(report: &Report, index: usize, phase: &PhaseSettings) -> Markup {
+fn asked_of_phase(report: &ReportData, index: usize, phase: &PhaseSettings) -> Markup {
     let agent = report.wording.agents.get(index);
     let may = report.wording.permissions.get(index);
     let max_iterations = phase.limits.max_iterations.map(u64::from).map(number);
     html! {
         dl class="facts" {
             @if let Some(agent) = agent { dt { "Agent" } dd { code { (agent) } } }
-            @for gate in &phase.gates { dt { "Required check" } dd { code { (gate) } } }
-            @if let Some(check) = &phase.until { dt { "Check" } dd { code { (check) } } }
+            @for gate in &phase.required_checks { dt { "Required check" } dd { code { (gate) } } }
+            @if let Some(check) = &phase.check { dt { "Check" } dd { code { (check) } } }
             @if let Some(promise) = &phase.promise { dt { "Completion promise" } dd { code { (promise) } } }
             @if let Some(may) = may { dt { "Permissions" } dd { (may) } }
             @if let Some(max) = max_iterations { dt { "Iteration limit" } dd { (max) } }
@@ -297,7 +304,7 @@ fn asked_of_phase(report: &Report, index: usize, phase: &PhaseSettings) -> Marku
     }
 }
 
-fn about(report: &Report, clock: &Clock) -> Markup {
+fn about(report: &ReportData, clock: &Clock) -> Markup {
     let timeline = &report.timeline;
     html! {
         @for unknown in &timeline.unknown {

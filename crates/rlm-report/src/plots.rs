@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use loop_state::Timestamp;
 use maud::{Markup, html};
-use rlm_store::timeline::{ProcessEnd, Timeline, WaitFor};
+use rlm_store::timeline::{ProcessEnd, Timeline, WaitedFor};
 use rlm_text::money::dollars;
 
-use crate::report::Report;
-use crate::words::{Clock, count, fate, number, span};
+use crate::report::ReportData;
+use crate::words::{Clock, count, number, outcome, span};
 
 /// The width and the height of a plot in its own units.
 const WIDTH: f64 = 1000.0;
@@ -18,7 +18,7 @@ const HEIGHT: f64 = 100.0;
 /// The maximum number of points or bars of a plot.
 const POINTS: usize = 250;
 
-pub(crate) fn plots(report: &Report, clock: &Clock) -> Markup {
+pub(crate) fn plots(report: &ReportData, clock: &Clock) -> Markup {
     html! {
         (lanes(&report.timeline, clock))
         (spent(&report.timeline))
@@ -126,15 +126,15 @@ fn lanes(timeline: &Timeline, clock: &Clock) -> Markup {
     };
     let work = timeline.attempts.iter().map(|attempt| {
         let ended = attempt.ended.or(attempt.turn_ended).unwrap_or(until);
-        bar(attempt.began, ended, fill(fate(attempt).1))
+        bar(attempt.began, ended, fill(outcome(attempt).1))
     });
     let waits = timeline
         .waits
         .iter()
-        .filter(|wait| wait.why != WaitFor::Sleep);
+        .filter(|wait| wait.cause != WaitedFor::Sleep);
     let waits = waits.map(|wait| {
-        let class = match wait.why {
-            WaitFor::Limit | WaitFor::Retry => "fw",
+        let class = match wait.cause {
+            WaitedFor::RateLimit | WaitedFor::Retry => "fw",
             _ => "fo",
         };
         bar(wait.began, wait.ended.unwrap_or(until), class)
@@ -194,7 +194,7 @@ fn lanes(timeline: &Timeline, clock: &Clock) -> Markup {
 }
 
 fn lanes_caption(timeline: &Timeline, scale: &Scale) -> String {
-    let waits = { timeline.waits.iter() }.filter(|it| it.why != WaitFor::Sleep);
+    let waits = { timeline.waits.iter() }.filter(|it| it.cause != WaitedFor::Sleep);
     let mut text = format!(
         " {}, {} and {}.",
         count(timeline.attempts.len(), "attempt", "attempts"),
@@ -290,7 +290,11 @@ fn spent(timeline: &Timeline) -> Markup {
 /// Renders a plot of the duration of each attempt.
 fn durations(timeline: &Timeline) -> Markup {
     let until = timeline.until();
-    let mut took: Vec<Duration> = timeline.attempts.iter().map(|it| it.took(until)).collect();
+    let mut took: Vec<Duration> = timeline
+        .attempts
+        .iter()
+        .map(|it| it.duration(until))
+        .collect();
     let Some(longest) = took.iter().max().copied().filter(|it| !it.is_zero()) else {
         return Markup::default();
     };
@@ -303,7 +307,9 @@ fn durations(timeline: &Timeline) -> Markup {
             .copied()
             .unwrap_or_default();
         // A bar for several attempts has the colour of the worst outcome.
-        let worst = timeline.attempts[range].iter().map(|it| fill(fate(it).1));
+        let worst = timeline.attempts[range]
+            .iter()
+            .map(|it| fill(outcome(it).1));
         let rank = |class: &&str| ["fg", "fo", "fc", "fb"].iter().position(|it| it == class);
         (longest, worst.max_by_key(rank).unwrap_or("fg"))
     };

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use agent_duplex::ProcessName;
 use jiff::tz::TimeZone;
-use loop_state::CutCause;
-use rlm_store::{Fate, Removed, Timeline};
+use loop_state::UnfinishedCause;
+use rlm_store::{AttemptOutcome, RemovedTranscripts, Timeline};
 
-use crate::transcript::Detail;
+use crate::transcript::AttemptDetail;
 use crate::words;
 
 /// The texts of a page that depend on the command line.
 #[derive(Clone, Debug)]
-pub struct Wording {
+pub struct CommandLineTerms {
     /// The version of the program.
     pub version: &'static str,
     /// The name of each phase's agent.
@@ -25,28 +25,28 @@ pub struct Wording {
     pub exit_code: Option<u8>,
 }
 
-/// All data of a page; see [`gather`](crate::gather()).
+/// All data of a page; see [`collect`](crate::collect()).
 #[derive(Debug)]
-pub struct Report {
+pub struct ReportData {
     pub(crate) timeline: Timeline,
-    pub(crate) wording: Wording,
+    pub(crate) wording: CommandLineTerms,
     /// The text of each phase's prompt, as last read.
     pub(crate) prompts: Vec<String>,
     /// The transcript and the commit of each attempt that the page shows in full, by the index of the attempt.
-    pub(crate) details: BTreeMap<usize, Detail>,
+    pub(crate) details: BTreeMap<usize, AttemptDetail>,
     /// The living processes of a run that no process works on.
-    pub(crate) left: Vec<ProcessName>,
+    pub(crate) remaining_processes: Vec<ProcessName>,
     pub(crate) zone: TimeZone,
     /// The removed transcripts.
-    pub(crate) removed: Option<Removed>,
+    pub(crate) removed: Option<RemovedTranscripts>,
 }
 
-impl Report {
+impl ReportData {
     /// Returns how long an attempt took. If its process died, the transcript may contain a later time than the journal.
-    pub(crate) fn took(&self, index: usize) -> String {
+    pub(crate) fn duration(&self, index: usize) -> String {
         let attempt = &self.timeline.attempts[index];
-        let took = words::span(attempt.took(self.timeline.until()));
-        if attempt.fate != Fate::Cut(Some(CutCause::Crash)) {
+        let took = words::span(attempt.duration(self.timeline.until()));
+        if attempt.fate != AttemptOutcome::Unfinished(Some(UnfinishedCause::ProcessDied)) {
             return took;
         }
         let transcript = self.details.get(&index).map(|detail| &detail.transcript);

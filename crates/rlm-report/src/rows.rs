@@ -3,13 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use loop_state::{Again, SteerState, StopCause, Timestamp, Usage, Verdict, When};
+use loop_state::{
+    RedoScope, ReviewDecision, SteerState, StopCause, StopTiming, Timestamp, UsageTotal,
+};
 use maud::{Markup, html};
-use rlm_store::timeline::{Moment, Process, ProcessEnd, Steer, Timeline, Wait, WaitFor, What};
+use rlm_store::timeline::{
+    ProcessEnd, RunProcess, SteerRecord, Timeline, TimelineEvent, TimelineEventKind, WaitSpan,
+    WaitedFor,
+};
 
 use crate::detail::{anchor, title};
-use crate::report::Report;
-use crate::words::{Clock, capital, count, fate, first_line, number, span, used, waited_for};
+use crate::report::ReportData;
+use crate::words::{Clock, capital, count, first_line, number, outcome, span, used, wait_text};
 
 /// The number of attempts up to which each one gets its own row and is shown in full.
 pub(crate) const ALL: usize = 60;
@@ -22,10 +27,10 @@ const WRONG: usize = 200;
 #[derive(Debug)]
 enum Row<'a> {
     Attempt(usize),
-    Process(&'a Process),
-    Wait(&'a Wait),
-    Steer(&'a Steer),
-    Moment(&'a Moment),
+    Process(&'a RunProcess),
+    Wait(&'a WaitSpan),
+    Steer(&'a SteerRecord),
+    Moment(&'a TimelineEvent),
     /// A number of attempts in a row and of other rows, shown as one row.
     Group(Group),
 }
@@ -35,20 +40,20 @@ struct Group {
     first: usize,
     last: usize,
     attempts: usize,
-    wrong: usize,
+    failed: usize,
     others: usize,
     took: Duration,
-    usage: Usage,
+    usage: UsageTotal,
 }
 
 /// Returns the attempts that are shown in full.
-pub(crate) fn in_full(timeline: &Timeline) -> BTreeSet<usize> {
+pub(crate) fn attempts_in_full(timeline: &Timeline) -> BTreeSet<usize> {
     let all = timeline.attempts.len();
     let mut chosen: BTreeSet<usize> = (0..all.min(3)).chain(all.saturating_sub(20)..all).collect();
     let newest = (0..all).rev();
     let wrong = newest
         .clone()
-        .filter(|at| timeline.attempts[*at].went_wrong());
+        .filter(|at| timeline.attempts[*at].has_failed());
     for at in wrong.chain(newest) {
         if chosen.len() >= ALL {
             break;
@@ -64,13 +69,13 @@ fn rows(timeline: &Timeline) -> Vec<(Timestamp, Row<'_>)> {
     let waits = timeline
         .waits
         .iter()
-        .filter(|wait| wait.why != WaitFor::Sleep);
+        .filter(|wait| wait.cause != WaitedFor::Sleep);
     let processes = timeline.processes.iter().skip(1);
     let mut rows: Vec<(Timestamp, Row<'_>)> = processes
         .map(|process| (process.began, Row::Process(process)))
         .chain(
             timeline
-                .moments
+                .events
                 .iter()
                 .map(|moment| (moment.at, Row::Moment(moment))),
         )
@@ -97,7 +102,7 @@ fn grouped<'a>(
 ) -> Vec<(Timestamp, Row<'a>)> {
     let far = rows.len().saturating_sub(LAST);
     let tells = |row: &Row<'_>| match row {
-        Row::Attempt(at) => timeline.attempts[*at].went_wrong() || timeline.attempts[*at].discarded,
+        Row::Attempt(at) => timeline.attempts[*at].has_failed() || timeline.attempts[*at].discarded,
         _ => true,
     };
     let telling = rows[FIRST.min(far)..far]
@@ -136,8 +141,8 @@ impl Group {
         }
         self.last = *at;
         self.attempts += 1;
-        self.wrong += usize::from(attempt.went_wrong());
-        self.took += attempt.took(timeline.until());
+        self.failed += usize::from(attempt.has_failed());
+        self.took += attempt.duration(timeline.until());
         self.usage.input_tokens += attempt.usage.input_tokens;
         self.usage.output_tokens += attempt.usage.output_tokens;
         self.usage.cost_microusd += attempt.usage.cost_microusd;
@@ -145,9 +150,9 @@ impl Group {
 }
 
 /// Renders the table.
-pub(crate) fn table(report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) -> Markup {
+pub(crate) fn table(report: &ReportData, clock: &Clock, in_full: &BTreeSet<usize>) -> Markup {
     let timeline = &report.timeline;
-    let is_used = timeline.head.machine.usage != Usage::default();
+    let is_used = timeline.head.machine.usage != UsageTotal::default();
     html! {
         table class=(if is_used { "events" } else { "events unused" }) {
             caption {
@@ -166,7 +171,7 @@ pub(crate) fn table(report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) -
                     "\n" (line(report, clock, at, &row, in_full))
                 }
                 @if let Some(end) = &timeline.head.machine.end {
-                    "\n" (aside(clock, end.at, "Ended", &end.reason.to_string(), None))
+                    "\n" (note_row(clock, end.at, "Ended", &end.reason.to_string(), None))
                 }
             }
         }
@@ -174,7 +179,7 @@ pub(crate) fn table(report: &Report, clock: &Clock, in_full: &BTreeSet<usize>) -
 }
 
 fn line(
-    report: &Report,
+    report: &ReportData,
     clock: &Clock,
     at: Timestamp,
     row: &Row<'_>,
@@ -185,14 +190,14 @@ fn line(
         Row::Group(group) => group_line(&report.timeline, clock, at, group),
         Row::Process(process) => {
             let what = process_words(&report.timeline, process);
-            aside(clock, at, "Resumed", &what, None)
+            note_row(clock, at, "Resumed", &what, None)
         }
         Row::Wait(wait) => {
             let ended = wait.ended.unwrap_or(report.timeline.until());
-            let what = { wait.what.as_deref() }
+            let what = { wait.kind.as_deref() }
                 .map_or_else(String::new, |what| format!(": {}", first_line(what)));
-            let what = format!("for {}{what}", waited_for(wait.why));
-            aside(clock, at, "Waited", &what, Some(ended.since(wait.began)))
+            let what = format!("for {}{what}", wait_text(wait.cause));
+            note_row(clock, at, "Waited", &what, Some(ended.since(wait.began)))
         }
         Row::Steer(steer) => {
             let state = match steer.state {
@@ -201,18 +206,18 @@ fn line(
                 SteerState::Seen => "seen by the agent",
             };
             let what = format!("“{}” ({state})", first_line(&steer.text));
-            aside(clock, at, "Steer", &what, None)
+            note_row(clock, at, "Steer", &what, None)
         }
         Row::Moment(moment) => {
             let (name, what) = moment_words(moment);
-            aside(clock, at, name, &what, None)
+            note_row(clock, at, name, &what, None)
         }
     }
 }
 
-fn attempt_line(report: &Report, clock: &Clock, index: usize, in_full: bool) -> Markup {
+fn attempt_line(report: &ReportData, clock: &Clock, index: usize, in_full: bool) -> Markup {
     let attempt = &report.timeline.attempts[index];
-    let (word, class, why) = fate(attempt);
+    let (word, class, why) = outcome(attempt);
     let name = capital(&title(report, attempt));
     html! {
         tr class=[attempt.discarded.then_some("gone")] {
@@ -223,7 +228,7 @@ fn attempt_line(report: &Report, clock: &Clock, index: usize, in_full: bool) -> 
                 @if attempt.discarded { ", discarded" }
                 @if !why.is_empty() { bdi class="why" { (first_line(&why)) } }
             }
-            td class="n" { (report.took(index)) }
+            td class="n" { (report.duration(index)) }
             td class="n" { (used(attempt.usage)) }
         }
     }
@@ -239,7 +244,7 @@ fn group_line(timeline: &Timeline, clock: &Clock, at: Timestamp, group: &Group) 
                 @if group.attempts > 0 {
                     "iterations " (iteration(group.first)) " to " (iteration(group.last)) ": "
                     (count(group.attempts, "attempt", "attempts"))
-                    @match group.wrong {
+                    @match group.failed {
                         0 => ", all complete",
                         wrong => { ", " (number(wrong as u64)) " of them failed or unfinished" }
                     }
@@ -253,7 +258,7 @@ fn group_line(timeline: &Timeline, clock: &Clock, at: Timestamp, group: &Group) 
     }
 }
 
-fn process_words(timeline: &Timeline, process: &Process) -> String {
+fn process_words(timeline: &Timeline, process: &RunProcess) -> String {
     let before = { timeline.processes.iter() }.find(|it| it.number + 1 == process.number);
     let before = match before.map(|before| &before.end) {
         Some(ProcessEnd::Died) => "; the previous process died",
@@ -267,7 +272,13 @@ fn process_words(timeline: &Timeline, process: &Process) -> String {
 }
 
 /// Renders a row that is not an attempt.
-fn aside(clock: &Clock, at: Timestamp, name: &str, what: &str, took: Option<Duration>) -> Markup {
+fn note_row(
+    clock: &Clock,
+    at: Timestamp,
+    name: &str,
+    what: &str,
+    took: Option<Duration>,
+) -> Markup {
     html! {
         tr class="aside" {
             td class="t" { (clock.short_time(at)) }
@@ -278,15 +289,15 @@ fn aside(clock: &Clock, at: Timestamp, name: &str, what: &str, took: Option<Dura
     }
 }
 
-fn moment_words(moment: &Moment) -> (&'static str, String) {
-    match &moment.what {
-        What::Interrupted => ("Interrupted", "by a person; the session stays open".to_owned()),
-        What::Continued => ("Continued", "by a person".to_owned()),
-        What::Pausing => ("Pause requested", "after the iteration".to_owned()),
-        What::Stopping(stop) => {
+fn moment_words(moment: &TimelineEvent) -> (&'static str, String) {
+    match &moment.kind {
+        TimelineEventKind::Interrupted => ("Interrupted", "by a person; the session stays open".to_owned()),
+        TimelineEventKind::Continued => ("Continued", "by a person".to_owned()),
+        TimelineEventKind::Pausing => ("Pause requested", "after the iteration".to_owned()),
+        TimelineEventKind::Stopping(stop) => {
             let when = match stop.when {
-                When::AfterIteration => "after the iteration",
-                When::Now => "now",
+                StopTiming::AfterIteration => "after the iteration",
+                StopTiming::Now => "now",
             };
             let by = match stop.by {
                 StopCause::Person => "by a person",
@@ -296,20 +307,20 @@ fn moment_words(moment: &Moment) -> (&'static str, String) {
             };
             ("Stop requested", format!("{when}, {by}"))
         }
-        What::Again(Again::Iteration) => ("Redo requested", "by a person, for the iteration".to_owned()),
-        What::Again(Again::Phase) => ("Redo requested", "by a person, for the phase".to_owned()),
-        What::Reviewed(verdict) => ("Reviewed", match verdict {
-            Verdict::Continue => "by a person: continue".to_owned(),
-            Verdict::Revise(text) => format!("by a person: revise, “{}”", first_line(text)),
-            Verdict::StartOver => "by a person: start over".to_owned(),
+        TimelineEventKind::Redone(RedoScope::Iteration) => ("Redo requested", "by a person, for the iteration".to_owned()),
+        TimelineEventKind::Redone(RedoScope::Phase) => ("Redo requested", "by a person, for the phase".to_owned()),
+        TimelineEventKind::Reviewed(verdict) => ("Reviewed", match verdict {
+            ReviewDecision::Continue => "by a person: continue".to_owned(),
+            ReviewDecision::Revise(text) => format!("by a person: revise, “{}”", first_line(text)),
+            ReviewDecision::StartOver => "by a person: start over".to_owned(),
             _ => "by a person: exit".to_owned(),
         }),
-        What::RuleSet(change) => ("Rule changed", change.to_string()),
-        What::NothingDone(in_a_row) => ("No progress", format!("no tool ran and nothing changed; {in_a_row} in a row")),
-        What::SessionLost => ("Session lost", "the session to continue does not exist any more".to_owned()),
-        What::StateLost => ("Data loss", "the newest saved state was damaged; the transcripts of its iterations exist, and the iterations are redone".to_owned()),
-        What::StoodStill(ms) => ("Suspended", format!("for {}, or the clock was changed", span(Duration::from_millis(*ms)))),
-        What::Discarded { from, attempts, .. } => (
+        TimelineEventKind::RuleChanged(change) => ("Rule changed", change.to_string()),
+        TimelineEventKind::NoProgress(in_a_row) => ("No progress", format!("no tool ran and nothing changed; {in_a_row} in a row")),
+        TimelineEventKind::SessionLost => ("Session lost", "the session to continue does not exist any more".to_owned()),
+        TimelineEventKind::DataLost => ("Data loss", "the newest saved state was damaged; the transcripts of its iterations exist, and the iterations are redone".to_owned()),
+        TimelineEventKind::Suspended(ms) => ("Suspended", format!("for {}, or the clock was changed", span(Duration::from_millis(*ms)))),
+        TimelineEventKind::Discarded { from, attempts, .. } => (
             "Went back",
             format!("to iteration {from}; {} discarded", count(*attempts as usize, "attempt", "attempts")),
         ),

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use loop_state::{Budget, Evidence, Step, StopCause, StopReason, Timestamp, Wait};
+use loop_state::{
+    Evidence, IterationStep, SpentBudget, StopCause, StopReason, Timestamp, WaitCause,
+};
 use maud::{Markup, html};
 use rlm_store::timeline::{ProcessEnd, Timeline};
-use rlm_store::{Fate, PhaseSettings, RunState};
+use rlm_store::{AttemptOutcome, PhaseSettings, RunState};
 use rlm_text::money::dollars;
 
-use crate::report::Report;
+use crate::report::ReportData;
 use crate::words::{Clock, count, number, span};
 
 /// The maximum number of characters of a quoted prompt.
@@ -76,12 +78,16 @@ impl Sentence {
     }
 }
 
-pub(crate) fn sentences(report: &Report) -> [Sentence; 3] {
-    [asked(report), made(&report.timeline), ended(report)]
+pub(crate) fn sentences(report: &ReportData) -> [Sentence; 3] {
+    [
+        task_text(report),
+        work_text(&report.timeline),
+        ended(report),
+    ]
 }
 
 /// Returns the first line of a prompt that is not empty, without the marks of a heading or a list.
-fn gist(prompt: &str) -> String {
+fn first_sentence(prompt: &str) -> String {
     let lines = prompt
         .lines()
         .map(|line| line.trim().trim_start_matches(['#', '-', '*']).trim());
@@ -95,11 +101,11 @@ fn gist(prompt: &str) -> String {
     }
 }
 
-fn asked(report: &Report) -> Sentence {
+fn task_text(report: &ReportData) -> Sentence {
     let head = &report.timeline.head;
     let phases = &head.settings.phases;
     let first = &phases[0];
-    let gist = gist(report.prompts.first().map_or("", String::as_str));
+    let gist = first_sentence(report.prompts.first().map_or("", String::as_str));
     let mut who = report.wording.agents.first().cloned().unwrap_or_default();
     if phases
         .iter()
@@ -137,7 +143,7 @@ fn phases_end(phases: &[PhaseSettings]) -> &PhaseSettings {
 /// Adds the stop condition of a phase.
 fn until(asked: Sentence, phase: &PhaseSettings) -> Sentence {
     let most = phase.limits.max_iterations;
-    let asked = match (&phase.until, &phase.promise) {
+    let asked = match (&phase.check, &phase.promise) {
         (Some(check), None) => asked.text(", until ").code(check).text(" passes"),
         (Some(check), Some(promise)) => asked
             .text(", until it promises ")
@@ -160,15 +166,15 @@ fn until(asked: Sentence, phase: &PhaseSettings) -> Sentence {
     }
 }
 
-fn made(timeline: &Timeline) -> Sentence {
+fn work_text(timeline: &Timeline) -> Sentence {
     let m = &timeline.head.machine;
-    let of = |test: fn(&Fate) -> bool| {
+    let of = |test: fn(&AttemptOutcome) -> bool| {
         let counts = timeline.attempts.iter().filter(|it| !it.discarded);
         counts.filter(|it| test(&it.fate)).count()
     };
-    let failed = of(|fate| matches!(fate, Fate::Failed(_)));
-    let whole = failed + of(|fate| *fate == Fate::Complete);
-    let cut = of(|fate| matches!(fate, Fate::Cut(_)));
+    let failed = of(|fate| matches!(fate, AttemptOutcome::Failed(_)));
+    let whole = failed + of(|fate| *fate == AttemptOutcome::Complete);
+    let cut = of(|fate| matches!(fate, AttemptOutcome::Unfinished(_)));
     let gone = timeline.attempts.iter().filter(|it| it.discarded).count();
     let active = span(Duration::from_millis(timeline.active_ms()));
     let mut text = match whole {
@@ -236,12 +242,12 @@ fn made(timeline: &Timeline) -> Sentence {
     Sentence::default().text(text + ".")
 }
 
-fn ended(report: &Report) -> Sentence {
+fn ended(report: &ReportData) -> Sentence {
     let timeline = &report.timeline;
     let head = &timeline.head;
     let (run, m) = (&head.run, &head.machine);
     let resume = |sentence: Sentence, command: String| {
-        let (at, again) = m.resumes_at();
+        let (at, again) = m.resume_point();
         let again = if again { " again" } else { "" };
         sentence
             .text("; the state is saved, and ")
@@ -250,14 +256,14 @@ fn ended(report: &Report) -> Sentence {
     };
     let start = Sentence::default();
     let told = match (&m.end, timeline.state) {
-        (_, RunState::Moved) => {
+        (_, RunState::Transferred) => {
             let told = start.text("The run was transferred and continues elsewhere");
-            match &head.moved {
+            match &head.transfer {
                 Some(moved) => told.text(" (").time(moved.at).text(")"),
                 None => told,
             }
         }
-        (_, RunState::Running | RunState::Paused) => standing(timeline),
+        (_, RunState::Running | RunState::Paused) => state_sentence(timeline),
         (None, RunState::Stopped) => {
             let died = start
                 .text("Its process died during a stop, after ")
@@ -280,7 +286,7 @@ fn ended(report: &Report) -> Sentence {
             }
         }
     };
-    let told = match &report.left[..] {
+    let told = match &report.remaining_processes[..] {
         [] => told,
         left => {
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
@@ -290,10 +296,10 @@ fn ended(report: &Report) -> Sentence {
     told.text(".")
 }
 
-fn reason(start: Sentence, report: &Report, reason: &StopReason) -> Sentence {
+fn reason(start: Sentence, report: &ReportData, reason: &StopReason) -> Sentence {
     let head = &report.timeline.head;
     let phase = &head.settings.phases[head.machine.phase as usize];
-    let check = phase.until.as_deref();
+    let check = phase.check.as_deref();
     match reason {
         StopReason::Done(Evidence::Check) => match check {
             Some(check) => start
@@ -304,11 +310,11 @@ fn reason(start: Sentence, report: &Report, reason: &StopReason) -> Sentence {
         },
         StopReason::Done(_) => start
             .text("The run is done, as its agent promised; there was no check to confirm it"),
-        StopReason::Planned => start.text(
+        StopReason::AllIterationsRan => start.text(
             "All planned iterations ran; there was no check, so there is no evidence that the work is done",
         ),
         StopReason::Failed(why) => start.text("The run could not continue: ").text(one_line(why)),
-        StopReason::LastFailed(last, why) => start
+        StopReason::LastIterationFailed(last, why) => start
             .text(format!("All planned iterations ran, and the last one, iteration {last}, failed: "))
             .text(one_line(why)),
         StopReason::IterationLimit(limit) => {
@@ -322,12 +328,12 @@ fn reason(start: Sentence, report: &Report, reason: &StopReason) -> Sentence {
             "The run is not done: it reached its time limit of {}",
             span(*limit)
         )),
-        StopReason::Budget(Budget::Cost { limit, used }) => start.text(format!(
+        StopReason::BudgetSpent(SpentBudget::Cost { limit, used }) => start.text(format!(
             "The run is not done: its budget is used up, {} of {}",
             dollars(*used),
             dollars(*limit)
         )),
-        StopReason::Budget(Budget::Tokens { limit, used }) => start.text(format!(
+        StopReason::BudgetSpent(SpentBudget::Tokens { limit, used }) => start.text(format!(
             "The run is not done: its budget is used up, {} of {} tokens",
             number(*used),
             number(*limit)
@@ -339,7 +345,7 @@ fn reason(start: Sentence, report: &Report, reason: &StopReason) -> Sentence {
                 true => ", and the run doesn’t wait".to_owned(),
                 false => format!(", and the run waits at most {}", span(*cap)),
             }),
-        StopReason::Held(what) => start
+        StopReason::InUse(what) => start
             .text("The run could not continue because another process uses what it needs: ")
             .text(one_line(what)),
         StopReason::Stuck(streak, times) => {
@@ -352,7 +358,7 @@ fn reason(start: Sentence, report: &Report, reason: &StopReason) -> Sentence {
 }
 
 /// Returns a sentence about the current state of a live run.
-fn standing(timeline: &Timeline) -> Sentence {
+fn state_sentence(timeline: &Timeline) -> Sentence {
     let head = &timeline.head;
     let (run, m) = (&head.run, &head.machine);
     let at_work = Sentence::default().text("The run is live: ");
@@ -362,31 +368,33 @@ fn standing(timeline: &Timeline) -> Sentence {
             .text(" continues it")
     };
     match &m.step {
-        Step::Turn { since } => at_work
+        IterationStep::Turn { since } => at_work
             .text(format!(
                 "its agent has worked on iteration {}, attempt {} since ",
                 m.iteration, m.attempt
             ))
             .time(*since),
-        Step::Interrupted { since } => waits(
+        IterationStep::Interrupted { since } => waits(
             at_work
                 .text("a person interrupted its agent, and the session has been open since ")
                 .time(*since),
         ),
-        Step::Paused { since } => waits(at_work.text("it has been paused since ").time(*since)),
-        Step::Review { since, of } => waits(
+        IterationStep::Paused { since } => {
+            waits(at_work.text("it has been paused since ").time(*since))
+        }
+        IterationStep::Review { since, point: of } => waits(
             at_work
                 .text(format!(
                     "it has been waiting for a review of the {of} since "
                 ))
                 .time(*since),
         ),
-        Step::Sleeping { until } => at_work
+        IterationStep::Sleeping { until } => at_work
             .text(format!("iteration {} begins at ", m.iteration + 1))
             .time(*until),
-        Step::Waiting { until, why, .. } => at_work
+        IterationStep::Waiting { until, why, .. } => at_work
             .text(match why {
-                Wait::Limit => "it waits for the end of a rate limit, until ",
+                WaitCause::RateLimit => "it waits for the end of a rate limit, until ",
                 _ => "it retries at ",
             })
             .time(*until),

@@ -8,9 +8,9 @@ use std::time::Duration;
 use checkpoint_store::{Options, Writer};
 use jiff::tz::{TimeZone, offset};
 use loop_state::{
-    Autonomy, CheckResult, Effect, Event, Happening, Head, Machine, PauseAfter, PhaseRules,
-    Request, Resume, Rules, RunLimits, StopCause, StopRequest, Timestamp, Tree, TurnOutcome, Usage,
-    When,
+    Autonomy, CheckResult, Effect, Head, Machine, MachineInput, PauseAfter, PhaseRules,
+    ProcessTreeOutcome, Request, ResumeOptions, Rules, RunLimits, StopCause, StopRequest,
+    StopTiming, TimedInput, Timestamp, TurnOutcome, UsageTotal,
 };
 use maud::{PreEscaped, html};
 use proptest::prelude::*;
@@ -19,8 +19,8 @@ use serde_json::json;
 
 use seen::{expect_harmless, parse};
 
-use crate::report::{Report, Wording};
-use crate::transcript::{Detail, Transcript};
+use crate::report::{CommandLineTerms, ReportData};
+use crate::transcript::{AttemptDetail, Transcript};
 use crate::visible::{pre, visible};
 use crate::words::Clock;
 use crate::{page, summary};
@@ -55,12 +55,16 @@ impl Default for Asked {
 }
 
 /// Returns the report of a run with these inputs, one minute apart, read from its store.
-fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_live: bool) -> Report {
+fn report(
+    asked: &Asked,
+    happenings: impl IntoIterator<Item = MachineInput>,
+    is_live: bool,
+) -> ReportData {
     let mut phase = PhaseRules {
         name: "main".into(),
-        gates: 1,
-        until: asked.until.is_some(),
-        promise: asked.promise.is_some(),
+        required_checks: 1,
+        has_check: asked.until.is_some(),
+        has_promise: asked.promise.is_some(),
         reports_cost: true,
         reports_tokens: true,
         ..PhaseRules::default()
@@ -76,11 +80,11 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
     let mut machine = Machine::from(Head::new(rules).unwrap());
     let mut events = Vec::new();
     let mut at = 1_795_000_000_000;
-    let first = [Happening::Started, Happening::Attended(true)];
+    let first = [MachineInput::Started, MachineInput::Attended(true)];
     for what in first.into_iter().chain(happenings) {
         let mut due = vec![what];
         while let Some(what) = due.pop() {
-            let event = Event {
+            let event = TimedInput {
                 at: Timestamp(at),
                 what,
             };
@@ -88,10 +92,10 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
             events.push(event.clone());
             for effect in machine.step(event) {
                 if effect == Effect::EndLeftovers {
-                    due.push(Happening::Settled(Tree::default()));
+                    due.push(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
                 }
             }
-            due.extend(machine.due(Timestamp(at)));
+            due.extend(machine.due_input(Timestamp(at)));
         }
         at += 60_000;
     }
@@ -99,8 +103,8 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
     let agent = serde_json::from_value(agent).unwrap();
     let prompt = PromptSource::Text(asked.prompt.into());
     let mut settings = PhaseSettings::new("main", prompt, agent);
-    settings.gates = vec!["cargo fmt --check".into()];
-    settings.until = asked.until.map(Into::into);
+    settings.required_checks = vec!["cargo fmt --check".into()];
+    settings.check = asked.until.map(Into::into);
     settings.promise = asked.promise.map(Into::into);
     settings.limits = phase.limits;
     let settings = Settings::new("/srv/project", vec![settings]);
@@ -112,7 +116,8 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
         schema: "rlm-run".into(),
         ..Options::default()
     };
-    let (mut writer, _) = Writer::<RunHead, Event>::open(project.run_dir(&run), options).unwrap();
+    let (mut writer, _) =
+        Writer::<RunHead, TimedInput>::open(project.run_dir(&run), options).unwrap();
     writer.append(&head, &events).unwrap();
     let writer = Some(writer).filter(|_| is_live);
     let timeline = project.timeline(&run).unwrap();
@@ -120,8 +125,8 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
     let resume = timeline.head.machine.end.as_ref();
     let resume = resume.filter(|end| !end.reason.is_final());
-    Report {
-        wording: Wording {
+    ReportData {
+        wording: CommandLineTerms {
             version: "1.2.3",
             agents: vec!["my-agent".into()],
             permissions: vec!["may do what its own flags allow"],
@@ -132,54 +137,62 @@ fn report(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_liv
         timeline,
         prompts: vec![asked.prompt.into()],
         details: BTreeMap::new(),
-        left: Vec::new(),
+        remaining_processes: Vec::new(),
         zone: TimeZone::fixed(offset(1)),
     }
 }
 
-fn told(asked: &Asked, happenings: impl IntoIterator<Item = Happening>, is_live: bool) -> String {
+fn told(
+    asked: &Asked,
+    happenings: impl IntoIterator<Item = MachineInput>,
+    is_live: bool,
+) -> String {
     let report = report(asked, happenings, is_live);
     let clock = Clock::new(report.zone.clone(), Timestamp(0), Timestamp(0));
     let sentences = summary::sentences(&report);
     sentences.map(|sentence| sentence.plain(&clock)).join("\n")
 }
 
-fn ended(outcome: TurnOutcome) -> Happening {
-    Happening::TurnEnded(outcome)
+fn ended(outcome: TurnOutcome) -> MachineInput {
+    MachineInput::TurnEnded(outcome)
 }
 
-fn went_well() -> [Happening; 3] {
-    let usage = Usage {
+fn went_well() -> [MachineInput; 3] {
+    let usage = UsageTotal {
         cost_microusd: 400_000,
         input_tokens: 12_000,
         output_tokens: 345,
     };
-    let gate = Happening::GateEnded(CheckResult::Passed);
-    [Happening::Used(usage), ended(TurnOutcome::Completed), gate]
+    let gate = MachineInput::RequiredCheckEnded(CheckResult::Passed);
+    [
+        MachineInput::UsageReported(usage),
+        ended(TurnOutcome::Completed),
+        gate,
+    ]
 }
 
-fn check(passed: bool) -> Happening {
-    Happening::CheckEnded(match passed {
+fn check(passed: bool) -> MachineInput {
+    MachineInput::CheckEnded(match passed {
         true => CheckResult::Passed,
         false => CheckResult::Failed("1 test failed".into()),
     })
 }
 
-fn stop(by: StopCause) -> Happening {
-    let when = When::Now;
-    Happening::StopRequested(StopRequest { by, when })
+fn stop(by: StopCause) -> MachineInput {
+    let when = StopTiming::Now;
+    MachineInput::StopRequested(StopRequest { by, when })
 }
 
-fn resume() -> Happening {
-    Happening::Resumed(Resume::default())
+fn resume() -> MachineInput {
+    MachineInput::Resumed(ResumeOptions::default())
 }
 
-fn iterations(n: usize) -> impl Iterator<Item = Happening> {
+fn iterations(n: usize) -> impl Iterator<Item = MachineInput> {
     (0..n).flat_map(|_| went_well().into_iter().chain([check(false)]))
 }
 
 #[test]
-fn what_happened_is_told_in_three_sentences_whatever_the_end() {
+fn summary_has_three_sentences_for_every_end() {
     let usual = Asked::default;
     let bounded = |change: fn(&mut Rules)| {
         let mut asked = Asked::default();
@@ -196,8 +209,8 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
         ..usual()
     };
     let died = || iterations(1).chain([resume(), resume()]);
-    let failed = || Happening::TurnEnded(TurnOutcome::Failed("exit status 1".into()));
-    let gate_failed = || Happening::GateEnded(CheckResult::Failed("no".into()));
+    let failed = || MachineInput::TurnEnded(TurnOutcome::Failed("exit status 1".into()));
+    let gate_failed = || MachineInput::RequiredCheckEnded(CheckResult::Failed("no".into()));
     let limited = ended(TurnOutcome::RateLimited {
         reset: Some(Timestamp(1_795_500_000_000)),
         why: "come back later".into(),
@@ -215,7 +228,7 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
         iterations(1).chain([stop(StopCause::Person), ended(TurnOutcome::Stopped)]),
         false,
     );
-    survived.left.push(survivor);
+    survived.remaining_processes.push(survivor);
     let clock = Clock::new(survived.zone.clone(), Timestamp(0), Timestamp(0));
     let survived = summary::sentences(&survived)
         .map(|it| it.plain(&clock))
@@ -234,8 +247,8 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
             told(
                 &claimed,
                 [
-                    ended(TurnOutcome::Claimed),
-                    Happening::GateEnded(CheckResult::Passed),
+                    ended(TurnOutcome::PromiseMade),
+                    MachineInput::RequiredCheckEnded(CheckResult::Passed),
                 ],
                 false,
             ),
@@ -316,7 +329,7 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
             "paused",
             told(
                 &usual(),
-                [Happening::Requested(Request::Pause {
+                [MachineInput::Requested(Request::Pause {
                     reason: None,
                     after: PauseAfter::Iteration,
                 })]
@@ -339,7 +352,7 @@ fn what_happened_is_told_in_three_sentences_whatever_the_end() {
 }
 
 #[test]
-fn whatever_agents_and_people_say_the_page_stays_a_page() {
+fn any_text_leaves_the_page_valid() {
     let asked = Asked {
         prompt: HOSTILE,
         promise: Some(HOSTILE),
@@ -350,12 +363,12 @@ fn whatever_agents_and_people_say_the_page_stays_a_page() {
     let mut report = report(
         &asked,
         [
-            Happening::Requested(Request::Steer {
+            MachineInput::Requested(Request::Steer {
                 text: HOSTILE.into(),
                 now: false,
             }),
             ended(TurnOutcome::Failed(HOSTILE.into())),
-            Happening::GateEnded(failed),
+            MachineInput::RequiredCheckEnded(failed),
         ],
         false,
     );
@@ -371,7 +384,7 @@ fn whatever_agents_and_people_say_the_page_stays_a_page() {
         });
     }
     transcript.finish();
-    let detail = Detail {
+    let detail = AttemptDetail {
         transcript: Ok(transcript),
         stat: None,
     };
@@ -392,7 +405,7 @@ fn whatever_agents_and_people_say_the_page_stays_a_page() {
 }
 
 #[test]
-fn a_line_of_ten_megabytes_takes_little_room() {
+fn line_of_ten_megabytes_is_shortened() {
     let mut transcript = Transcript::with_room(20_000);
     for kind in ["prompt", "stdout", "stdout", "message"] {
         transcript.take(&Record {
@@ -411,7 +424,7 @@ fn a_line_of_ten_megabytes_takes_little_room() {
         });
     }
     let mut report = report(&Asked::default(), iterations(1), false);
-    let detail = Detail {
+    let detail = AttemptDetail {
         transcript: Ok(transcript),
         stat: None,
     };
@@ -431,7 +444,7 @@ fn a_line_of_ten_megabytes_takes_little_room() {
 }
 
 #[test]
-fn ten_thousand_iterations_are_a_page_of_a_few_megabytes_that_says_what_it_leaves_out() {
+fn page_of_ten_thousand_iterations_is_small_and_names_omissions() {
     let mut asked = Asked::default();
     let mut phase = PhaseRules::default();
     phase.limits.max_iterations = Some(20_000);
@@ -442,7 +455,7 @@ fn ten_thousand_iterations_are_a_page_of_a_few_megabytes_that_says_what_it_leave
         _ => CheckResult::Passed,
     };
     let happenings = (0..10_000).flat_map(|n| {
-        let gate = Happening::GateEnded(wrong(n));
+        let gate = MachineInput::RequiredCheckEnded(wrong(n));
         let check = (n % 500 != 7).then(|| check(false));
         [ended(TurnOutcome::Completed), gate]
             .into_iter()
@@ -477,9 +490,9 @@ fn json_has_every_part_of_the_timeline() {
 fn a_page_has_these_parts() {
     let steer = |text: &str| {
         let text = text.to_owned();
-        Happening::Requested(Request::Steer { text, now: false })
+        MachineInput::Requested(Request::Steer { text, now: false })
     };
-    let failed = Happening::GateEnded(CheckResult::Failed("2 files differ".into()));
+    let failed = MachineInput::RequiredCheckEnded(CheckResult::Failed("2 files differ".into()));
     let what = iterations(1)
         .chain([
             steer("mind <b>the</b> docs"),
@@ -497,7 +510,7 @@ fn a_page_has_these_parts() {
     insta::assert_snapshot!(page);
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn happening() -> impl Strategy<Value = MachineInput> {
     let text = || "\\PC{0,12}|</?[a-z]{1,6}>";
     prop_oneof![
         6 => Just(ended(TurnOutcome::Completed)),
@@ -508,24 +521,24 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => text().prop_map(|why| ended(TurnOutcome::Transient(why))),
         1 => text().prop_map(|why| ended(TurnOutcome::NotStarted(why))),
         1 => text().prop_map(|why| ended(TurnOutcome::RateLimited { reset: None, why })),
-        4 => text().prop_map(|why| Happening::GateEnded(CheckResult::Failed(why))),
-        4 => Just(Happening::GateEnded(CheckResult::Passed)),
+        4 => text().prop_map(|why| MachineInput::RequiredCheckEnded(CheckResult::Failed(why))),
+        4 => Just(MachineInput::RequiredCheckEnded(CheckResult::Passed)),
         4 => any::<bool>().prop_map(check),
-        1 => any::<u32>().prop_map(|n| Happening::Used(Usage { cost_microusd: n.into(), ..Usage::default() })),
-        2 => proptest::option::of(1..4u32).prop_map(|from| Happening::Resumed(Resume { from, ..Resume::default() })),
+        1 => any::<u32>().prop_map(|n| MachineInput::UsageReported(UsageTotal { cost_microusd: n.into(), ..UsageTotal::default() })),
+        2 => proptest::option::of(1..4u32).prop_map(|from| MachineInput::Resumed(ResumeOptions { from_iteration: from, ..ResumeOptions::default() })),
         1 => Just(stop(StopCause::Person)),
-        2 => text().prop_map(|text| Happening::Requested(Request::Steer { text, now: false })),
-        1 => Just(Happening::Requested(Request::Interrupt)),
-        1 => Just(Happening::Requested(Request::Continue)),
-        1 => Just(Happening::Requested(Request::Pause { reason: None, after: PauseAfter::Iteration })),
-        1 => Just(Happening::Denied),
+        2 => text().prop_map(|text| MachineInput::Requested(Request::Steer { text, now: false })),
+        1 => Just(MachineInput::Requested(Request::Interrupt)),
+        1 => Just(MachineInput::Requested(Request::Continue)),
+        1 => Just(MachineInput::Requested(Request::Pause { reason: None, after: PauseAfter::Iteration })),
+        1 => Just(MachineInput::PermissionDenied),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_happens_makes_a_harmless_page_and_a_whole_object(happenings in proptest::collection::vec(happening(), 0..40), is_live in any::<bool>()) {
+    fn any_timeline_makes_a_harmless_page_and_a_complete_object(happenings in proptest::collection::vec(happening(), 0..40), is_live in any::<bool>()) {
         let report = report(&Asked::default(), happenings, is_live);
         let seen = expect_harmless(&page(&report));
         prop_assert!(!seen.text.is_empty());
@@ -536,15 +549,15 @@ proptest! {
         prop_assert_eq!(count("waits"), Some(timeline.waits.len()));
         prop_assert_eq!(count("processes"), Some(timeline.processes.len()));
         prop_assert_eq!(count("steers"), Some(timeline.steers.len()));
-        prop_assert_eq!(count("moments"), Some(timeline.moments.len()));
-        for moment in json["moments"].as_array().unwrap() {
+        prop_assert_eq!(count("events"), Some(timeline.events.len()));
+        for moment in json["events"].as_array().unwrap() {
             prop_assert!(moment["what"].is_string() && !moment["detail"].is_object(), "{moment}");
         }
     }
 }
 
 #[test]
-fn the_same_state_makes_the_same_page() {
+fn same_state_gives_the_same_page() {
     let made = || page(&report(&Asked::default(), iterations(2), false));
     assert_eq!(made(), made());
 }
@@ -552,7 +565,7 @@ fn the_same_state_makes_the_same_page() {
 proptest! {
     /// Text from elsewhere appears on the page in its visible form and adds no element.
     #[test]
-    fn any_text_is_text(text in "(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}<>&\"'\u{202e}\u{feff}\u{fffe}\u{e0041}]|</pre>|<!--|\\]\\]>|&#[0-9];){0,60}") {
+    fn any_text_is_escaped(text in "(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}<>&\"'\u{202e}\u{feff}\u{fffe}\u{e0041}]|</pre>|<!--|\\]\\]>|&#[0-9];){0,60}") {
         for tag in ["p", "pre", "td", "title", "summary", "code"] {
             let title = if tag == "title" { &text } else { "t" };
             let body = match tag {

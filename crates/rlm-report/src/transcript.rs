@@ -18,7 +18,7 @@ pub(crate) struct Transcript {
     pub(crate) head: Vec<Piece>,
     pub(crate) tail: VecDeque<Piece>,
     /// The maximum number of bytes on the page, and the number of bytes used at the beginning and at the end.
-    room: usize,
+    byte_budget: usize,
     in_head: usize,
     in_tail: usize,
     /// The number of omitted entries between head and tail, and the number of omitted bytes in total.
@@ -59,7 +59,7 @@ impl Transcript {
     /// Creates a transcript that may use this many bytes of the page.
     pub(crate) fn with_room(room: usize) -> Self {
         Self {
-            room,
+            byte_budget: room,
             ..Self::default()
         }
     }
@@ -106,14 +106,14 @@ impl Transcript {
         let (piece, left_out) = Piece::new(kind, text, MAX_PIECE);
         self.bytes_left_out += left_out;
         let weight = piece.weight();
-        if self.tail.is_empty() && self.in_head + weight <= self.room / 3 {
+        if self.tail.is_empty() && self.in_head + weight <= self.byte_budget / 3 {
             self.in_head += weight;
             self.head.push(piece);
             return;
         }
         self.in_tail += weight;
         self.tail.push_back(piece);
-        while self.in_tail > self.room - self.room / 3 && self.tail.len() > 1 {
+        while self.in_tail > self.byte_budget - self.byte_budget / 3 && self.tail.len() > 1 {
             if let Some(gone) = self.tail.pop_front() {
                 self.in_tail -= gone.weight();
                 self.left_out += 1;
@@ -136,7 +136,7 @@ pub(crate) fn middle_out(text: &str, most: usize) -> (String, u64) {
 
 /// The report of git about a commit.
 #[derive(Debug)]
-pub(crate) enum Stat {
+pub(crate) enum CommitChange {
     /// The changed files, with the number of changed lines.
     Changed(String),
     /// The commit is the same as that of the attempt before.
@@ -147,9 +147,9 @@ pub(crate) enum Stat {
 
 /// The details of one attempt.
 #[derive(Debug)]
-pub(crate) struct Detail {
+pub(crate) struct AttemptDetail {
     /// The transcript, or why there is none.
     pub(crate) transcript: Result<Transcript, String>,
     /// The change of the commit, if the attempt has one.
-    pub(crate) stat: Option<Stat>,
+    pub(crate) stat: Option<CommitChange>,
 }

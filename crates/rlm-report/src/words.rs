@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use loop_state::{CutCause, Timestamp, Usage};
+use loop_state::{Timestamp, UnfinishedCause, UsageTotal};
 use maud::{Markup, html};
-use rlm_store::timeline::{Attempt, WaitFor};
-use rlm_store::{Fate, Removed, Uncommitted};
+use rlm_store::timeline::{AttemptSpan, WaitedFor};
+use rlm_store::{AttemptOutcome, RemovedTranscripts, Uncommitted};
 use rlm_text::escape::plain;
 use rlm_text::money::dollars;
 use rlm_text::time::{instant, utc};
@@ -54,7 +54,7 @@ pub(crate) fn bytes(n: u64) -> String {
 }
 
 /// Formats a usage; empty if the agent reports none.
-pub(crate) fn used(usage: Usage) -> String {
+pub(crate) fn used(usage: UsageTotal) -> String {
     match (usage.cost_microusd, usage.tokens()) {
         (0, 0) => String::new(),
         (0, tokens) => format!("{} tokens", number(tokens)),
@@ -63,32 +63,32 @@ pub(crate) fn used(usage: Usage) -> String {
 }
 
 /// Returns the outcome of an attempt: a word, the class of its colour, and the reason.
-pub(crate) fn fate(attempt: &Attempt) -> (&'static str, &'static str, String) {
+pub(crate) fn outcome(attempt: &AttemptSpan) -> (&'static str, &'static str, String) {
     match &attempt.fate {
-        Fate::Complete => ("complete", "good", String::new()),
-        Fate::Failed(why) => ("failed", "bad", why.clone()),
-        Fate::Cut(cause) => ("unfinished", "cut", cut(*cause)),
-        Fate::Judging => ("checking", "open", "its turn is over".to_owned()),
+        AttemptOutcome::Complete => ("complete", "good", String::new()),
+        AttemptOutcome::Failed(why) => ("failed", "bad", why.clone()),
+        AttemptOutcome::Unfinished(cause) => ("unfinished", "cut", unfinished_text(*cause)),
+        AttemptOutcome::Checking => ("checking", "open", "its turn is over".to_owned()),
         _ => ("working", "open", String::new()),
     }
 }
 
-fn cut(cause: Option<CutCause>) -> String {
+fn unfinished_text(cause: Option<UnfinishedCause>) -> String {
     match cause {
         None => "its session was lost, and a fresh one began".to_owned(),
         Some(cause) => cause.to_string(),
     }
 }
 
-pub(crate) fn waited_for(why: WaitFor) -> &'static str {
+pub(crate) fn wait_text(why: WaitedFor) -> &'static str {
     match why {
-        WaitFor::Sleep => "the next iteration",
-        WaitFor::Limit => "the end of a rate limit",
-        WaitFor::Retry => "a retry",
-        WaitFor::Pause => "a person, while paused",
-        WaitFor::Review(loop_state::Occasion::Phase) => "a review of the phase",
-        WaitFor::Review(_) => "a review of the batch",
-        WaitFor::Interrupt => "a person, after an interrupt",
+        WaitedFor::Sleep => "the next iteration",
+        WaitedFor::RateLimit => "the end of a rate limit",
+        WaitedFor::Retry => "a retry",
+        WaitedFor::Pause => "a person, while paused",
+        WaitedFor::Review(loop_state::ReviewPoint::Phase) => "a review of the phase",
+        WaitedFor::Review(_) => "a review of the batch",
+        WaitedFor::Interrupt => "a person, after an interrupt",
     }
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn capital(text: &str) -> String {
 
 /// Returns a sentence about the removed transcripts: how many, when and by which command.
 #[must_use]
-pub fn removed(removed: &Removed) -> String {
+pub fn removed(removed: &RemovedTranscripts) -> String {
     let n = removed.attempts.len();
     let attempts = count(n, "attempt", "attempts");
     let (transcripts, were) = match n {
@@ -129,7 +129,7 @@ pub fn removed(removed: &Removed) -> String {
 #[must_use]
 pub fn uncommitted(uncommitted: &Uncommitted) -> String {
     let iterations = count(uncommitted.iterations as usize, "iteration", "iterations");
-    format!("{iterations} not committed: {}", plain(&uncommitted.why))
+    format!("{iterations} not committed: {}", plain(&uncommitted.reason))
 }
 
 /// Formats points in time in one time zone.

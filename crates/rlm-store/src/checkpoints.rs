@@ -2,10 +2,10 @@
 
 use checkpoint_store::verify::{Verification, verify};
 use checkpoint_store::{LoadReport, PhaseInfo, Seq, reader};
-use loop_state::{CutCause, Event, Head, Step, Timestamp};
+use loop_state::{Head, IterationStep, TimedInput, Timestamp, UnfinishedCause};
 
 use crate::runs::options;
-use crate::{Committed, Error, Mend, Project, RunHead, RunId, runs};
+use crate::{Committed, Error, Hint, Project, RunHead, RunId, runs};
 
 /// The saved states of a run: one for each phase, and one for each attempt.
 #[derive(Debug)]
@@ -13,12 +13,12 @@ pub struct Checkpoints {
     /// The finished phases, newest first.
     pub phases: Vec<PhaseInfo>,
     /// The recorded attempts, oldest first.
-    pub progress: Vec<Progress>,
+    pub attempts: Vec<AttemptRecord>,
 }
 
 /// One attempt of an iteration, from the saves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct AttemptRecord {
     /// The index of the phase.
     pub phase: u32,
     /// The name of the phase.
@@ -35,7 +35,7 @@ pub struct Progress {
     /// The time of the last event before [`last`](Self::last).
     pub at: Timestamp,
     /// The outcome of the attempt.
-    pub fate: Fate,
+    pub outcome: AttemptOutcome,
     /// The commit with the work of the attempt, if the run commits.
     pub commit: Option<String>,
     /// Whether the run later returned to an earlier state, so that the attempt does not count.
@@ -46,29 +46,29 @@ pub struct Progress {
 
 /// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum AttemptOutcome {
     /// No outcome yet: the attempt runs, or its process died.
     Open,
     /// The turn ended; the required checks and the check decide next whether the iteration is complete.
-    Judging,
+    Checking,
     /// The iteration is complete.
     Complete,
     /// The iteration is complete, and failed.
     Failed(String),
     /// The attempt is unfinished; the cause, if it is known.
-    Cut(Option<CutCause>),
+    Unfinished(Option<UnfinishedCause>),
 }
 
 /// Selects a state of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum StateSelector {
     /// The newest state.
     #[default]
     Newest,
     /// The state of a save.
-    Save(Seq),
+    AtSave(Seq),
     /// The state with the outcome of an iteration, in the latest phase that has an iteration of this number.
-    Iteration(u32),
+    AtIteration(u32),
 }
 
 /// One state of a run.
@@ -77,7 +77,7 @@ pub struct SavedState {
     /// The saved head.
     pub head: RunHead,
     /// All events before the save, oldest first.
-    pub events: Vec<Event>,
+    pub events: Vec<TimedInput>,
     /// The number of the save.
     pub save: Seq,
     /// The source of the state, and the damage.
@@ -100,7 +100,10 @@ impl Project {
             note_commit(&mut progress, head.committed);
         })
         .map_err(unread)?;
-        Ok(Checkpoints { phases, progress })
+        Ok(Checkpoints {
+            phases,
+            attempts: progress,
+        })
     }
 
     /// Reads one state of a run. Writes nothing, and works for a live run.
@@ -108,26 +111,26 @@ impl Project {
     /// # Errors
     ///
     /// [`Error::is_not_found`] if there is no such run, or the state is not stored; other errors if it can't be read.
-    pub fn state_at(&self, run: &RunId, place: Place) -> Result<SavedState, Error> {
+    pub fn state_at(&self, run: &RunId, place: StateSelector) -> Result<SavedState, Error> {
         let dir = self.existing(run)?;
         let unread = |e| Error::store(run, "read", e);
         let save = match place {
-            Place::Newest => None,
-            Place::Save(save) => Some(save),
-            Place::Iteration(number) => {
-                let rows = self.checkpoints(run)?.progress.into_iter().rev();
+            StateSelector::Newest => None,
+            StateSelector::AtSave(save) => Some(save),
+            StateSelector::AtIteration(number) => {
+                let rows = self.checkpoints(run)?.attempts.into_iter().rev();
                 let mut rows = rows.filter(|row| row.iteration == number).peekable();
                 let discarded = rows.peek().map(|row| row.last);
                 let row = rows.find(|row| !row.discarded);
                 let unknown = || {
                     match discarded {
-                    Some(save) => Error::unfit(
+                    Some(save) => Error::not_transferable(
                         run,
                         format!(
                             "returned to a state before iteration {number}, which no longer counts; to see that iteration, show save {save}"
                         ),
                     )
-                    .mended_by(Mend::Look {
+                    .with_hint(Hint::ShowState {
                         run: run.clone(),
                         save: save.get(),
                     }),
@@ -174,15 +177,18 @@ impl Project {
     /// Returns the changed files of a commit with their numbers of lines; `None` if git doesn't have the commit or doesn't respond soon.
     #[must_use]
     pub fn commit_stat(&self, commit: &str) -> Option<String> {
-        self.git().stat(commit)
+        self.git().diff_stat(commit)
     }
 }
 
 /// Adds a save to the rows.
-fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
+fn record(rows: &mut Vec<AttemptRecord>, save: Seq, head: &Head) {
     if head.iteration > 0 {
-        let is_behind = |row: &&mut Progress| {
-            let is_over = matches!(row.fate, Fate::Complete | Fate::Failed(_));
+        let is_behind = |row: &&mut AttemptRecord| {
+            let is_over = matches!(
+                row.outcome,
+                AttemptOutcome::Complete | AttemptOutcome::Failed(_)
+            );
             is_over
                 && row.phase == head.phase
                 && row.iteration >= head.iteration
@@ -192,15 +198,17 @@ fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
             .filter(is_behind)
             .for_each(|row| row.discarded = true);
     }
-    let is_present = |row: &Progress| {
+    let is_present = |row: &AttemptRecord| {
         (row.phase, row.iteration, row.attempt) == (head.phase, head.iteration, head.attempt)
     };
     if let Some(row) = rows.last_mut() {
-        let (present, fate) = (is_present(row), fate(row, is_present(row), head));
-        if row.fate != fate || (present && matches!(fate, Fate::Open | Fate::Judging)) {
+        let (present, fate) = (is_present(row), outcome(row, is_present(row), head));
+        if row.outcome != fate
+            || (present && matches!(fate, AttemptOutcome::Open | AttemptOutcome::Checking))
+        {
             row.last = save;
             row.at = head.last_at;
-            row.fate = fate;
+            row.outcome = fate;
         }
         if present {
             return;
@@ -209,7 +217,7 @@ fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
     if head.iteration == 0 || head.attempt == 0 {
         return;
     }
-    let mut row = Progress {
+    let mut row = AttemptRecord {
         phase: head.phase,
         phase_name: head.phase_rules().name.clone(),
         iteration: head.iteration,
@@ -217,22 +225,22 @@ fn record(rows: &mut Vec<Progress>, save: Seq, head: &Head) {
         first: save,
         last: save,
         at: head.last_at,
-        fate: Fate::Open,
+        outcome: AttemptOutcome::Open,
         commit: None,
         discarded: false,
         complete_before: head.counts.iterations,
     };
-    row.fate = fate(&row, true, head);
+    row.outcome = outcome(&row, true, head);
     rows.push(row);
 }
 
-fn note_commit(rows: &mut [Progress], committed: Option<Committed>) {
+fn note_commit(rows: &mut [AttemptRecord], committed: Option<Committed>) {
     let Some(committed) = committed else {
         return;
     };
     let at = (committed.phase, committed.iteration, committed.attempt);
     // The commit belongs to the newest save, or to one shortly before.
-    let is_it = |row: &&mut Progress| (row.phase, row.iteration, row.attempt) == at;
+    let is_it = |row: &&mut AttemptRecord| (row.phase, row.iteration, row.attempt) == at;
     if let Some(row) = rows.iter_mut().rev().take(2).find(is_it) {
         row.commit = Some(committed.commit);
     }
@@ -242,33 +250,38 @@ fn note_commit(rows: &mut [Progress], committed: Option<Committed>) {
 fn is_between(head: &Head) -> bool {
     matches!(
         head.step,
-        Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. }
+        IterationStep::Sleeping { .. }
+            | IterationStep::Paused { .. }
+            | IterationStep::Review { .. }
     )
 }
 
 /// Returns the outcome of an attempt at this save; `is_present` if it is the save's own attempt.
-fn fate(row: &Progress, is_present: bool, head: &Head) -> Fate {
-    if matches!(row.fate, Fate::Complete | Fate::Failed(_)) {
-        return row.fate.clone();
+fn outcome(row: &AttemptRecord, is_present: bool, head: &Head) -> AttemptOutcome {
+    if matches!(
+        row.outcome,
+        AttemptOutcome::Complete | AttemptOutcome::Failed(_)
+    ) {
+        return row.outcome.clone();
     }
     // The iteration's number alone is not enough, because each phase counts from 1.
     let is_complete =
         head.counts.iterations > row.complete_before || (is_present && is_between(head));
-    let last = head.last.as_ref().filter(|_| is_complete);
+    let last = head.last_iteration.as_ref().filter(|_| is_complete);
     if let Some(last) = last.filter(|last| last.iteration == row.iteration) {
         return match &last.failure {
-            None => Fate::Complete,
-            Some(why) => Fate::Failed(why.clone()),
+            None => AttemptOutcome::Complete,
+            Some(why) => AttemptOutcome::Failed(why.clone()),
         };
     }
-    let cut = head.cut.filter(|cut| cut.attempt == row.attempt);
+    let cut = head.unfinished.filter(|cut| cut.attempt == row.attempt);
     match (cut, is_present) {
-        (Some(cut), _) => Fate::Cut(Some(cut.cause)),
-        (None, true) if head.is_judging() => Fate::Judging,
-        (None, true) => Fate::Open,
-        (None, false) => match row.fate {
-            Fate::Open | Fate::Judging => Fate::Cut(None),
-            _ => row.fate.clone(),
+        (Some(cut), _) => AttemptOutcome::Unfinished(Some(cut.cause)),
+        (None, true) if head.is_checking() => AttemptOutcome::Checking,
+        (None, true) => AttemptOutcome::Open,
+        (None, false) => match row.outcome {
+            AttemptOutcome::Open | AttemptOutcome::Checking => AttemptOutcome::Unfinished(None),
+            _ => row.outcome.clone(),
         },
     }
 }
@@ -277,8 +290,8 @@ fn fate(row: &Progress, is_present: bool, head: &Head) -> Fate {
 mod tests {
     use super::*;
     use loop_state::{
-        Again, Effect, Happening, Machine, PauseAfter, PhaseRules, Request, Resume, Rules,
-        RunLimits, StopCause, StopRequest, Tree, TurnOutcome, When,
+        Effect, Machine, MachineInput, PauseAfter, PhaseRules, ProcessTreeOutcome, RedoScope,
+        Request, ResumeOptions, Rules, RunLimits, StopCause, StopRequest, StopTiming, TurnOutcome,
     };
     use proptest::prelude::*;
     use std::time::Duration;
@@ -293,7 +306,7 @@ mod tests {
     }
 
     /// Returns the rows after these machine inputs, all in the same millisecond.
-    fn rows(happenings: impl IntoIterator<Item = Happening>) -> Vec<Progress> {
+    fn rows(happenings: impl IntoIterator<Item = MachineInput>) -> Vec<AttemptRecord> {
         let rules = Rules {
             phases: vec![phase("plan"), phase("build")],
             limits: RunLimits {
@@ -305,83 +318,85 @@ mod tests {
         let mut machine = Machine::from(Head::new(rules).unwrap());
         let (mut rows, mut save) = (Vec::new(), 0);
         let mut due = Vec::new();
-        for what in std::iter::once(Happening::Started).chain(happenings) {
+        for what in std::iter::once(MachineInput::Started).chain(happenings) {
             due.push(what);
             while let Some(what) = due.pop() {
                 let at = Timestamp(7);
-                for effect in machine.step(Event { at, what }) {
+                for effect in machine.step(TimedInput { at, what }) {
                     match effect {
-                        Effect::Save | Effect::SealPhase { .. } => {
+                        Effect::Save | Effect::SavePhase { .. } => {
                             save += 1;
                             record(&mut rows, Seq::new(save), machine.head());
                         }
-                        Effect::EndLeftovers => due.push(Happening::Settled(Tree::default())),
+                        Effect::EndLeftovers => {
+                            due.push(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
+                        }
                         _ => {}
                     }
                 }
-                due.extend(machine.due(at));
+                due.extend(machine.due_input(at));
             }
         }
         rows
     }
 
-    fn ended(outcome: TurnOutcome) -> Happening {
-        Happening::TurnEnded(outcome)
+    fn ended(outcome: TurnOutcome) -> MachineInput {
+        MachineInput::TurnEnded(outcome)
     }
 
-    fn stop() -> Happening {
-        let (by, when) = (StopCause::Person, When::Now);
-        Happening::StopRequested(StopRequest { by, when })
+    fn stop() -> MachineInput {
+        let (by, when) = (StopCause::Person, StopTiming::Now);
+        MachineInput::StopRequested(StopRequest { by, when })
     }
 
     #[test]
-    fn each_attempt_is_one_row_with_what_became_of_it() {
+    fn each_attempt_is_one_row_with_its_outcome() {
         let rows = rows([
             ended(TurnOutcome::Failed("it broke".into())),
             stop(),
             ended(TurnOutcome::Stopped),
-            Happening::Resumed(Resume::default()),
+            MachineInput::Resumed(ResumeOptions::default()),
             ended(TurnOutcome::Completed),
             ended(TurnOutcome::Completed),
-            Happening::Resumed(Resume::default()),
+            MachineInput::Resumed(ResumeOptions::default()),
         ]);
         let shown = rows.iter().map(|row| {
-            let Progress {
+            let AttemptRecord {
                 phase_name,
                 iteration,
                 attempt,
                 first,
                 last,
-                fate,
+                outcome: fate,
                 ..
             } = row;
             format!("{phase_name} {iteration}.{attempt}, saves {first} to {last}: {fate:?}")
         });
         insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
         plan 1.1, saves 1 to 3: Failed("it broke")
-        plan 2.1, saves 3 to 5: Cut(Some(Stop))
+        plan 2.1, saves 3 to 5: Unfinished(Some(Stop))
         plan 2.2, saves 6 to 8: Complete
         build 1.3, saves 9 to 11: Complete
-        build 2.3, saves 11 to 12: Cut(Some(Crash))
+        build 2.3, saves 11 to 12: Unfinished(Some(ProcessDied))
         build 2.4, saves 12 to 12: Open
         "#);
     }
 
-    fn anything() -> impl Strategy<Value = Happening> {
+    fn anything() -> impl Strategy<Value = MachineInput> {
         prop_oneof![
             4 => Just(ended(TurnOutcome::Completed)),
             2 => Just(ended(TurnOutcome::Failed("it broke".into()))),
             1 => Just(ended(TurnOutcome::Stopped)),
             1 => Just(ended(TurnOutcome::Transient("again".into()))),
             1 => Just(stop()),
-            1 => Just(Happening::Requested(Request::Again { what: Again::Iteration})),
-            1 => Just(Happening::Requested(Request::Again { what: Again::Phase})),
-            1 => Just(Happening::Requested(Request::Pause { reason: None, after: PauseAfter::Iteration })),
-            1 => Just(Happening::Requested(Request::Continue)),
-            1 => Just(Happening::Requested(Request::Skip)),
-            2 => (0u32..3).prop_map(|from| Happening::Resumed(Resume {
-                from: (from > 0).then_some(from),
-                ..Resume::default()
+            1 => Just(MachineInput::Requested(Request::Redo { what: RedoScope::Iteration})),
+            1 => Just(MachineInput::Requested(Request::Redo { what: RedoScope::Phase})),
+            1 => Just(MachineInput::Requested(Request::Pause { reason: None, after: PauseAfter::Iteration })),
+            1 => Just(MachineInput::Requested(Request::Continue)),
+            1 => Just(MachineInput::Requested(Request::Skip)),
+            2 => (0u32..3).prop_map(|from| MachineInput::Resumed(ResumeOptions {
+                from_iteration: (from > 0).then_some(from),
+                ..ResumeOptions::default()
             })),
         ]
     }
@@ -389,12 +404,12 @@ mod tests {
     proptest! {
         /// For any inputs, attempts are listed once, in the order of their saves, and only the last one can be open.
         #[test]
-        fn rows_are_in_order_and_only_the_last_is_open(happenings in prop::collection::vec(anything(), 0..40)) {
+        fn only_the_last_row_is_open_and_rows_are_ordered(happenings in prop::collection::vec(anything(), 0..40)) {
             let rows = rows(happenings);
             for pair in rows.windows(2) {
                 prop_assert!(pair[0].first < pair[1].first && pair[0].last <= pair[1].last, "{pair:?}");
                 prop_assert!(pair[0].first <= pair[0].last && pair[0].last <= pair[1].first, "{pair:?}");
-                prop_assert!(!matches!(pair[0].fate, Fate::Open | Fate::Judging), "{pair:?}");
+                prop_assert!(!matches!(pair[0].outcome, AttemptOutcome::Open | AttemptOutcome::Checking), "{pair:?}");
             }
             let mut keys: Vec<_> = rows.iter().map(|row| (row.iteration, row.attempt)).collect();
             keys.sort_unstable();

@@ -17,16 +17,16 @@ pub fn timestamp(time: SystemTime) -> Timestamp {
 
 /// A shared deadline that can only move earlier.
 #[derive(Clone, Debug, Default)]
-pub struct Hurry(watch::Sender<Option<Instant>>);
+pub struct Deadline(watch::Sender<Option<Instant>>);
 
-impl Hurry {
+impl Deadline {
     /// Returns a receiver of the deadline; it also gets the current value.
-    pub fn hurried(&self) -> Hurried {
-        Hurried(self.0.subscribe())
+    pub fn subscribe(&self) -> DeadlineReceiver {
+        DeadlineReceiver(self.0.subscribe())
     }
 
     /// Moves the deadline to `budget` from now, unless it is already earlier.
-    pub fn within(&self, budget: Duration) {
+    pub fn tighten_to(&self, budget: Duration) {
         let by = Instant::now() + budget;
         self.0.send_if_modified(|before| {
             let sooner = before.is_none_or(|before| by < before);
@@ -40,17 +40,17 @@ impl Hurry {
 
 /// A receiver of a shared deadline.
 #[derive(Clone, Debug)]
-pub struct Hurried(watch::Receiver<Option<Instant>>);
+pub struct DeadlineReceiver(watch::Receiver<Option<Instant>>);
 
-impl Hurried {
+impl DeadlineReceiver {
     /// Waits until a deadline is set; `None` if all senders are dropped. Cancel safe.
-    pub async fn told(&mut self) -> Option<Instant> {
+    pub async fn wait_for_deadline(&mut self) -> Option<Instant> {
         let told = self.0.wait_for(Option::is_some).await;
         told.ok().and_then(|by| *by)
     }
 
     /// Waits until the deadline is earlier than `than`; forever if all senders are dropped. Cancel safe.
-    pub async fn sooner(&mut self, than: Instant) -> Instant {
+    pub async fn earlier_than(&mut self, than: Instant) -> Instant {
         let sooner = self.0.wait_for(|by| by.is_some_and(|by| by < than)).await;
         match sooner.ok().and_then(|by| *by) {
             Some(by) => by,
@@ -60,13 +60,13 @@ impl Hurried {
 }
 
 /// Waits until `by`, for the bounded waits of a stop, which a shutdown must not shorten. Waits for work use a sleep gate instead. Cancel safe.
-pub async fn until(by: Instant) {
+pub async fn sleep_until(by: Instant) {
     // Only the time can end this wait.
     let _elapsed = timeout_at(by, std::future::pending::<()>()).await;
 }
 
 /// Returns the time that is left until `by`.
-pub fn left(by: Instant) -> Duration {
+pub fn remaining(by: Instant) -> Duration {
     by.saturating_duration_since(Instant::now())
 }
 
@@ -75,12 +75,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_is_dropped_hurries_nobody() {
-        let hurry = Hurry::default();
-        let mut hurried = hurry.hurried();
+    async fn dropped_deadline_ends_nothing() {
+        let hurry = Deadline::default();
+        let mut hurried = hurry.subscribe();
         drop(hurry);
-        assert_eq!(hurried.told().await, None);
-        let never = tokio::time::timeout(Duration::ZERO, hurried.sooner(Instant::now()));
+        assert_eq!(hurried.wait_for_deadline().await, None);
+        let never = tokio::time::timeout(Duration::ZERO, hurried.earlier_than(Instant::now()));
         assert!(never.await.is_err());
     }
 }

@@ -5,16 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::RunId;
-use crate::state_dir::Foreign;
+use crate::state_dir::OtherOwner;
 
-/// Why saved data can't be read, written, transferred or locked. The text names the place and the fix. Some fixes are a [`mend`](Self::mend), for
+/// Why saved data can't be read, written, transferred or locked. The text names the place and the fix. Some fixes are a [`hint`](Self::hint), for
 /// which a program may have a command.
 #[derive(Debug)]
 pub struct Error(Box<Kind>);
 
 #[derive(Debug, thiserror::Error)]
 enum Kind {
-    #[error("{what} `{}`: {}", path.display(), bare(source))]
+    #[error("{what} `{}`: {}", path.display(), message_without_path(source))]
     Io {
         what: &'static str,
         path: PathBuf,
@@ -23,11 +23,11 @@ enum Kind {
     #[error(
         "processes of run `{run}` are alive: {alive}; end them first, or resume the run, which ends them"
     )]
-    Alive { run: RunId, alive: String },
+    ProcessesAlive { run: RunId, alive: String },
     #[error("{holder} is working in `{}`; wait for it or stop it", path.display())]
     Held { path: PathBuf, holder: String },
     #[error("can't lock `{}`: {who} holds a lock on it and is not a run of this project; end it, or ask its user to end it", path.display())]
-    Blocked { path: PathBuf, who: String },
+    LockedByOther { path: PathBuf, who: String },
     #[error(
         "`{0}` is not a run id: use 1 to 64 letters, digits, `.`, `_` or `-`, beginning with a letter or digit"
     )]
@@ -37,33 +37,33 @@ enum Kind {
     #[error("run `{run}` has no {what}; choose an existing one")]
     NoSuchState { run: RunId, what: String },
     #[error(
-        "iteration {iteration} of run `{run}` is in no commit, so its files can't be restored; {mend}"
+        "iteration {iteration} of run `{run}` is in no commit, so its files can't be restored; {hint_text}"
     )]
     NotCommitted {
         run: RunId,
         iteration: u32,
-        mend: String,
-        by: Option<Mend>,
+        hint_text: String,
+        hint: Option<Hint>,
     },
     #[error("stopped; no files are left behind")]
     Stopped,
     #[error("run `{0}` is live: stop it first")]
-    AtWork(RunId),
+    RunInProgress(RunId),
     #[error(
         "run `{run}` was transferred to `{to}` and continues there; to continue it here anyway, take it back"
     )]
-    Moved { run: RunId, to: String },
+    Transferred { run: RunId, to: String },
     #[error("`{}`: {problem}", path.display())]
     Archive {
         path: PathBuf,
         problem: String,
-        by: Option<Mend>,
+        hint: Option<Hint>,
     },
     #[error("run `{run}` {problem}")]
-    Unfit {
+    NotTransferable {
         run: RunId,
         problem: String,
-        by: Option<Mend>,
+        by: Option<Hint>,
     },
     #[error("run `{0}` already exists; choose another name, or resume it")]
     RunExists(RunId),
@@ -89,12 +89,12 @@ enum Kind {
     },
     #[error("the prompt of run `{0}` is missing; give another one with --prompt-file FILE")]
     PromptLost(RunId),
-    #[error("can't work in directory `{}`: {}; choose another one with -C", path.display(), bare(source))]
+    #[error("can't work in directory `{}`: {}; choose another one with -C", path.display(), message_without_path(source))]
     Directory { path: PathBuf, source: io::Error },
     #[error("`{}`: {problem}", path.display())]
     Git { path: PathBuf, problem: String },
     #[error("{0}")]
-    Foreign(Foreign),
+    OtherOwner(OtherOwner),
     #[error(
         "git tracks the state in `{}`, so runs of another clone would look like yours; untrack it: git -C {} rm -r -q --cached .rlm, and commit that",
         .0.join(".rlm").display(), .0.display()
@@ -107,7 +107,7 @@ enum Kind {
     #[error("{0}")]
     Rules(loop_state::RulesError),
     #[error("{0}")]
-    Unproven(String),
+    Unverified(String),
     #[error("phase `{phase}`: {source}")]
     Unsupported {
         phase: String,
@@ -116,7 +116,7 @@ enum Kind {
 }
 
 /// Returns the text of an error without the path, which `fs-err` repeats.
-fn bare(error: &io::Error) -> String {
+fn message_without_path(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory".into(),
         io::ErrorKind::Other => error.to_string(),
@@ -156,16 +156,16 @@ impl Error {
     }
 
     /// Creates the error of a lock of a process that is not a run of this project.
-    pub(crate) fn blocked(path: &Path, who: String) -> Self {
+    pub(crate) fn locked_by_other(path: &Path, who: String) -> Self {
         let path = path.into();
-        Self(Box::new(Kind::Blocked { path, who }))
+        Self(Box::new(Kind::LockedByOther { path, who }))
     }
 
-    pub(crate) fn alive(run: RunId, alive: &[agent_duplex::ProcessName]) -> Self {
+    pub(crate) fn processes_alive(run: RunId, alive: &[agent_duplex::ProcessName]) -> Self {
         let name = |it: &agent_duplex::ProcessName| format!("{} (pid {})", it.name, it.pid);
         let names: Vec<_> = alive.iter().take(8).map(name).collect();
         let alive = names.join(", ");
-        Self(Box::new(Kind::Alive { run, alive }))
+        Self(Box::new(Kind::ProcessesAlive { run, alive }))
     }
 
     pub(crate) fn bad_run_id(text: &str) -> Self {
@@ -191,24 +191,28 @@ impl Error {
         Self(Box::new(Kind::NotCommitted {
             run,
             iteration,
-            mend,
-            by: None,
+            hint_text: mend,
+            hint: None,
         }))
     }
 
-    pub(crate) fn at_work(run: &RunId) -> Self {
-        Self(Box::new(Kind::AtWork(run.clone())))
+    pub(crate) fn run_in_progress(run: &RunId) -> Self {
+        Self(Box::new(Kind::RunInProgress(run.clone())))
     }
 
     /// Creates the error of a run that was transferred and continues elsewhere.
-    pub fn moved(run: &RunId, to: &str) -> Self {
+    pub fn transferred(run: &RunId, to: &str) -> Self {
         let (run, to) = (run.clone(), to.to_owned());
-        Self(Box::new(Kind::Moved { run, to }))
+        Self(Box::new(Kind::Transferred { run, to }))
     }
 
     pub(crate) fn archive(path: &Path, problem: String) -> Self {
         let (path, by) = (path.into(), None);
-        Self(Box::new(Kind::Archive { path, problem, by }))
+        Self(Box::new(Kind::Archive {
+            path,
+            problem,
+            hint: by,
+        }))
     }
 
     pub(crate) fn stopped() -> Self {
@@ -216,15 +220,16 @@ impl Error {
     }
 
     /// `problem` includes the fix.
-    pub(crate) fn unfit(run: &RunId, problem: impl Into<String>) -> Self {
+    pub(crate) fn not_transferable(run: &RunId, problem: impl Into<String>) -> Self {
         let (run, problem, by) = (run.clone(), problem.into(), None);
-        Self(Box::new(Kind::Unfit { run, problem, by }))
+        Self(Box::new(Kind::NotTransferable { run, problem, by }))
     }
 
     /// Adds the hint of a problem whose text ends with that hint.
-    pub(crate) fn mended_by(mut self, mend: Mend) -> Self {
-        if let Kind::Archive { by, .. } | Kind::NotCommitted { by, .. } | Kind::Unfit { by, .. } =
-            &mut *self.0
+    pub(crate) fn with_hint(mut self, mend: Hint) -> Self {
+        if let Kind::Archive { hint: by, .. }
+        | Kind::NotCommitted { hint: by, .. }
+        | Kind::NotTransferable { by, .. } = &mut *self.0
         {
             *by = Some(mend);
         }
@@ -270,8 +275,8 @@ impl Error {
         Self(Box::new(Kind::Git { path, problem }))
     }
 
-    pub(crate) fn foreign(foreign: Foreign) -> Self {
-        Self(Box::new(Kind::Foreign(foreign)))
+    pub(crate) fn other_owner(foreign: OtherOwner) -> Self {
+        Self(Box::new(Kind::OtherOwner(foreign)))
     }
 
     pub(crate) fn tracked(root: &Path) -> Self {
@@ -285,7 +290,7 @@ impl Error {
 
     /// `why` names the process that can't be verified, and the fix.
     pub fn unproven(why: impl Into<String>) -> Self {
-        Self(Box::new(Kind::Unproven(why.into())))
+        Self(Box::new(Kind::Unverified(why.into())))
     }
 
     pub(crate) fn no_mcp_servers(phase: &str) -> Self {
@@ -298,16 +303,16 @@ impl Error {
     /// Returns the fix, if a program may have one command for it. The text ends with the fix in words, so that a command can follow: `run x is live:
     /// stop it first`, and the command.
     #[must_use]
-    pub fn mend(&self) -> Option<Mend> {
+    pub fn hint(&self) -> Option<Hint> {
         match &*self.0 {
-            Kind::NoSuchRun { .. } => Some(Mend::ChooseRun),
-            Kind::NoSuchState { run, .. } => Some(Mend::ChooseState(run.clone())),
-            Kind::AtWork(run) => Some(Mend::Stop(run.clone())),
-            Kind::Moved { run, .. } => Some(Mend::TakeBack(run.clone())),
-            Kind::RunExists(run) => Some(Mend::Resume(run.clone())),
-            Kind::Archive { by, .. } | Kind::NotCommitted { by, .. } | Kind::Unfit { by, .. } => {
-                by.clone()
-            }
+            Kind::NoSuchRun { .. } => Some(Hint::ChooseRun),
+            Kind::NoSuchState { run, .. } => Some(Hint::ChooseState(run.clone())),
+            Kind::RunInProgress(run) => Some(Hint::Stop(run.clone())),
+            Kind::Transferred { run, .. } => Some(Hint::TakeBack(run.clone())),
+            Kind::RunExists(run) => Some(Hint::Resume(run.clone())),
+            Kind::Archive { hint: by, .. }
+            | Kind::NotCommitted { hint: by, .. }
+            | Kind::NotTransferable { by, .. } => by.clone(),
             _ => None,
         }
     }
@@ -322,7 +327,7 @@ impl Error {
     #[must_use]
     pub fn is_held(&self) -> bool {
         match &*self.0 {
-            Kind::Held { .. } | Kind::Blocked { .. } | Kind::AtWork(_) => true,
+            Kind::Held { .. } | Kind::LockedByOther { .. } | Kind::RunInProgress(_) => true,
             Kind::Store { source, .. } => source.is_locked(),
             _ => false,
         }
@@ -335,8 +340,8 @@ impl Error {
 
     /// Returns whether the run was transferred and continues elsewhere.
     #[must_use]
-    pub fn is_moved(&self) -> bool {
-        matches!(*self.0, Kind::Moved { .. })
+    pub fn is_transferred(&self) -> bool {
+        matches!(*self.0, Kind::Transferred { .. })
     }
 
     /// Returns whether the run, or the requested state of it, does not exist, or nothing is saved in it.
@@ -356,11 +361,11 @@ impl Error {
             Kind::BadRunId(_)
                 | Kind::RunExists(_)
                 | Kind::Directory { .. }
-                | Kind::Foreign(_)
+                | Kind::OtherOwner(_)
                 | Kind::Git { .. }
-                | Kind::Moved { .. }
+                | Kind::Transferred { .. }
                 | Kind::NotCommitted { .. }
-                | Kind::Unfit { .. }
+                | Kind::NotTransferable { .. }
                 | Kind::PhaseName { .. }
                 | Kind::Prompt { .. }
                 | Kind::Rules(_)
@@ -384,13 +389,13 @@ impl std::error::Error for Error {
 
 /// The fix of an [`Error`]. The error's text has it in words to which a program can add its command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mend {
+pub enum Hint {
     /// Choose one of the existing runs; see [`Project::runs`](crate::Project::runs).
     ChooseRun,
     /// Choose one of the saved states of the run; see [`Project::checkpoints`](crate::Project::checkpoints).
     ChooseState(RunId),
     /// Show this save of the run; see [`Project::state_at`](crate::Project::state_at).
-    Look {
+    ShowState {
         /// The run.
         run: RunId,
         /// The number of the save.

@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use looks::{Looks, Owed};
+use own_files::is_status_line_of_own_file;
+use processes::{GitProcesses, Rollback};
 use run::PATIENCE;
-use written::is_line_of_written;
 
 pub(crate) mod bundle;
 pub mod commit;
-mod glance;
-pub mod looks;
+pub mod own_files;
+pub mod processes;
 mod run;
-pub(crate) mod tree;
-pub mod written;
+mod status;
+pub(crate) mod worktree;
 
-pub(crate) use run::{Call, Hooks, is_object_name};
-pub use run::{LIMIT, POINTERS, Refusal, complaint};
+pub(crate) use run::{GitCall, Hooks, is_object_name};
+pub use run::{GitError, LIMIT, POINTERS, error_text};
 pub(crate) use run::{run, run_with};
 
 /// The most changed paths in a prompt.
@@ -35,16 +35,16 @@ pub struct Git {
     /// The repository that exists but belongs to another user, so that git refuses to use it.
     foreign: Option<PathBuf>,
     /// Set when git did not respond in time; later calls don't wait for it.
-    silent: Arc<AtomicBool>,
-    glances: glance::Glances,
+    is_unresponsive: Arc<AtomicBool>,
+    status_cache: status::StatusCache,
     /// The registry of its processes; `None` in a command that only reads, whose git processes are in its own process group.
-    pub(crate) looks: Option<Looks>,
+    pub(crate) processes: Option<GitProcesses>,
 }
 
 impl Git {
     /// Finds the repository that contains `directory`.
     pub(crate) fn find(directory: &Path) -> Self {
-        let looks = Looks::watched();
+        let looks = GitProcesses::of_process();
         let top = match may_be_in_repository(directory) {
             true => run(
                 directory,
@@ -52,28 +52,28 @@ impl Git {
                 PATIENCE,
                 looks.as_ref(),
             ),
-            false => Err(Refusal::no_tree()),
+            false => Err(GitError::not_a_repository()),
         };
         let foreign = match &top {
-            Err(Refusal::Said(why)) if why.contains("dubious ownership") => {
+            Err(GitError::Failed(why)) if why.contains("dubious ownership") => {
                 let place = why.split('\'').nth(1).map(PathBuf::from);
                 Some(place.unwrap_or_else(|| directory.to_owned()))
             }
             _ => None,
         };
-        let silent = matches!(top, Err(Refusal::Silent(_)));
+        let silent = matches!(top, Err(GitError::TimedOut(_)));
         let top = top.ok().map(PathBuf::from);
         Self {
             top: top.filter(|top| top.is_absolute()),
             foreign,
-            silent: Arc::new(AtomicBool::new(silent)),
-            glances: glance::Glances::default(),
-            looks,
+            is_unresponsive: Arc::new(AtomicBool::new(silent)),
+            status_cache: status::StatusCache::default(),
+            processes: looks,
         }
     }
 
     /// Returns the fix for a repository that git refuses to use because it belongs to another user, as on a volume of a container.
-    pub(crate) fn refusal(&self) -> Option<String> {
+    pub(crate) fn unusable_reason(&self) -> Option<String> {
         let place = self.foreign.as_ref()?.display();
         Some(format!(
             "git refuses this repository because it belongs to another user: git config --global --add safe.directory {place}, or chown it"
@@ -81,32 +81,32 @@ impl Git {
     }
 
     /// Registers the processes that it starts from now on.
-    pub fn known_to(&mut self, looks: Looks) {
-        self.looks = Some(looks);
+    pub fn track_processes_in(&mut self, looks: GitProcesses) {
+        self.processes = Some(looks);
     }
 
     /// Returns git for another working tree with this top.
-    pub(crate) fn at(&self, top: &Path) -> Self {
+    pub(crate) fn in_tree(&self, top: &Path) -> Self {
         Self {
             top: Some(top.to_owned()),
             foreign: None,
-            silent: Arc::default(),
-            glances: glance::Glances::default(),
-            looks: self.looks.clone(),
+            is_unresponsive: Arc::default(),
+            status_cache: status::StatusCache::default(),
+            processes: self.processes.clone(),
         }
     }
 
     /// Returns git for a rollback, which works even after a stop.
-    pub(crate) fn taking_back(&self, owed: &Owed) -> Self {
+    pub(crate) fn for_rollback(&self, owed: &Rollback) -> Self {
         Self {
-            looks: owed.looks(),
+            processes: owed.processes(),
             ..self.clone()
         }
     }
 
     /// Returns the registry of its processes.
-    pub(crate) fn looks(&self) -> Option<&Looks> {
-        self.looks.as_ref()
+    pub(crate) fn processes(&self) -> Option<&GitProcesses> {
+        self.processes.as_ref()
     }
 
     /// Returns the top of the working tree.
@@ -121,7 +121,7 @@ impl Git {
 
     /// Returns the same commit, on this thread.
     pub(crate) fn head_commit_now(&self) -> Option<String> {
-        self.ask(HEAD_COMMIT)
+        self.query(HEAD_COMMIT)
     }
 
     /// Returns the first paths that differ from the last commit.
@@ -130,7 +130,9 @@ impl Git {
             .on_thread(&["status", "--porcelain", "--untracked-files=normal"])
             .await?;
         let top = self.top()?;
-        let all = status.lines().filter(|line| !is_line_of_written(top, line));
+        let all = status
+            .lines()
+            .filter(|line| !is_status_line_of_own_file(top, line));
         let mut lines: Vec<String> = all.clone().take(MAX_CHANGED).map(str::to_owned).collect();
         let more = all.count().saturating_sub(MAX_CHANGED);
         if more > 0 {
@@ -140,19 +142,28 @@ impl Git {
     }
 
     /// Runs git on this thread, with a short time limit.
-    pub fn ask(&self, arguments: &[&str]) -> Option<String> {
-        ask(self.top()?, arguments, &self.silent, self.looks.as_ref())
+    pub fn query(&self, arguments: &[&str]) -> Option<String> {
+        query(
+            self.top()?,
+            arguments,
+            &self.is_unresponsive,
+            self.processes.as_ref(),
+        )
     }
 
     /// Counts the files that differ from the last commit, on this thread.
     pub(crate) fn change_count(&self) -> Option<usize> {
-        let status = self.ask(&["status", "--porcelain", "--untracked-files=normal"])?;
+        let status = self.query(&["status", "--porcelain", "--untracked-files=normal"])?;
         let (top, lines) = (self.top()?, status.lines());
-        Some(lines.filter(|line| !is_line_of_written(top, line)).count())
+        Some(
+            lines
+                .filter(|line| !is_status_line_of_own_file(top, line))
+                .count(),
+        )
     }
 
     /// Returns the changed files of a commit with their numbers of lines, on this thread.
-    pub(crate) fn stat(&self, commit: &str) -> Option<String> {
+    pub(crate) fn diff_stat(&self, commit: &str) -> Option<String> {
         let show = [
             "show",
             "--stat=100,70",
@@ -165,27 +176,27 @@ impl Git {
             commit,
             "--",
         ];
-        is_object_name(commit).then(|| self.ask(&show))?
+        is_object_name(commit).then(|| self.query(&show))?
     }
 
     /// Runs git on this thread, with a long time limit.
-    pub(crate) fn answer(&self, arguments: &[&str]) -> Result<String, Refusal> {
-        let top = self.top().ok_or_else(Refusal::no_tree)?;
-        run(top, arguments, LIMIT, self.looks.as_ref())
+    pub(crate) fn output(&self, arguments: &[&str]) -> Result<String, GitError> {
+        let top = self.top().ok_or_else(GitError::not_a_repository)?;
+        run(top, arguments, LIMIT, self.processes.as_ref())
     }
 
     /// Returns the commit that `name` stands for, if the repository has it. Blocks.
     pub(crate) fn commit_of(&self, name: &str) -> Option<String> {
         let commit = format!("{name}^{{commit}}");
-        self.answer(&["rev-parse", "--verify", "--quiet", &commit])
+        self.output(&["rev-parse", "--verify", "--quiet", &commit])
             .ok()
     }
 
     async fn on_thread(&self, arguments: &'static [&'static str]) -> Option<String> {
-        let (top, silent) = (self.top.clone()?, Arc::clone(&self.silent));
-        let looks = self.looks.clone();
+        let (top, silent) = (self.top.clone()?, Arc::clone(&self.is_unresponsive));
+        let looks = self.processes.clone();
         let answer =
-            tokio::task::spawn_blocking(move || ask(&top, arguments, &silent, looks.as_ref()));
+            tokio::task::spawn_blocking(move || query(&top, arguments, &silent, looks.as_ref()));
         answer.await.ok()?
     }
 }
@@ -200,18 +211,18 @@ fn may_be_in_repository(directory: &Path) -> bool {
 ///
 /// Git may be slow in a large repository, and hang on a network file system: it is killed at the time limit, and the loop continues without its
 /// output.
-fn ask(
+fn query(
     directory: &Path,
     arguments: &[&str],
     silent: &AtomicBool,
-    looks: Option<&Looks>,
+    looks: Option<&GitProcesses>,
 ) -> Option<String> {
     if silent.load(Ordering::Relaxed) {
         return None;
     }
     match run(directory, arguments, PATIENCE, looks) {
         Ok(text) => Some(text),
-        Err(Refusal::Silent(_)) => {
+        Err(GitError::TimedOut(_)) => {
             silent.store(true, Ordering::Relaxed);
             None
         }
@@ -224,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn git_is_asked_only_where_a_directory_above_has_a_repository() {
+    fn git_runs_only_inside_a_repository() {
         let place = tempfile::tempdir().unwrap();
         let below = place.path().join("a/b");
         fs_err::create_dir_all(&below).unwrap();

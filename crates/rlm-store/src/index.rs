@@ -30,12 +30,12 @@ struct Entry {
 
 /// The entry of a live run in the index.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct IndexEntry {
     file: PathBuf,
     text: Vec<u8>,
 }
 
-impl Place {
+impl IndexEntry {
     /// Adds an entry for a run of this process, or for another live run without an entry.
     #[must_use]
     pub fn of(project: &Project, run: &RunId) -> Option<Self> {
@@ -79,7 +79,7 @@ fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
 /// Adds missing entries for the live runs of a project, as after somebody emptied the index.
 pub fn repair(project: &Project, live: &[RunEntry]) {
     for run in live {
-        let _place = Place::of(project, &run.id);
+        let _place = IndexEntry::of(project, &run.id);
     }
 }
 
@@ -112,7 +112,9 @@ fn read(file: &Path) -> Option<(Project, RunEntry)> {
     let entry: Option<Entry> = serde_json::from_slice(&text).ok();
     // A newer version removes its own files.
     let entry = entry.filter(|entry| entry.v == VERSION)?;
-    let found = Project::find(&entry.project).ok().map(Project::in_root);
+    let found = Project::find(&entry.project)
+        .ok()
+        .map(Project::in_project_tree);
     let found = found.and_then(|project| Some((project.run(&entry.run).ok()?, project)));
     match found.filter(|(run, _)| run.is_live()) {
         Some((run, project)) => Some((project, run)),

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use checkpoint_store::{Healed, Loaded, Meta, Writer};
-use loop_state::Event;
+use checkpoint_store::{Loaded, PhaseMeta, Repaired, Writer};
+use loop_state::TimedInput;
 use tokio::task::JoinHandle;
 
 use crate::runs::options;
@@ -14,24 +14,24 @@ use crate::{Error, Project, RunHead, RunId};
 #[derive(Debug)]
 pub struct Journal {
     run: RunId,
-    place: PathBuf,
+    path: PathBuf,
     /// `None` during a save, and forever if a save panicked.
-    writer: Option<Writer<RunHead, Event>>,
+    writer: Option<Writer<RunHead, TimedInput>>,
     /// The thread that has the writer during a save, even if nothing waits for the thread any more.
-    saving: Option<JoinHandle<Saved>>,
+    saving: Option<JoinHandle<SaveResult>>,
     epoch: u64,
-    unsaved: Vec<Event>,
+    unsaved: Vec<TimedInput>,
     /// The last repair, until somebody takes it.
-    healed: Option<Healed>,
+    repaired: Option<Repaired>,
 }
 
 /// The result of the thread that saves.
 #[derive(Debug)]
-struct Saved {
-    writer: Writer<RunHead, Event>,
+struct SaveResult {
+    writer: Writer<RunHead, TimedInput>,
     /// The number of unsaved events that this save contains.
     events: usize,
-    healed: Option<Healed>,
+    repaired: Option<Repaired>,
     result: Result<(), checkpoint_store::Error>,
 }
 
@@ -45,19 +45,19 @@ impl Journal {
         project: &Project,
         run: &RunId,
         create: bool,
-    ) -> Result<(Self, Loaded<RunHead, Event>), Error> {
+    ) -> Result<(Self, Loaded<RunHead, TimedInput>), Error> {
         let place = project.run_dir(run);
         let (writer, loaded) =
             Writer::open(&place, options(create)).map_err(|e| Error::store(run, "opened", e))?;
         Ok((
             Self {
                 run: run.clone(),
-                place,
+                path: place,
                 epoch: writer.epoch(),
                 writer: Some(writer),
                 saving: None,
                 unsaved: Vec::new(),
-                healed: None,
+                repaired: None,
             },
             loaded,
         ))
@@ -69,12 +69,12 @@ impl Journal {
     }
 
     /// Returns, once, the repair: the state was written to a new file, because its own had failed or was removed.
-    pub fn take_healed(&mut self) -> Option<Healed> {
-        self.healed.take()
+    pub fn take_repaired(&mut self) -> Option<Repaired> {
+        self.repaired.take()
     }
 
     /// Adds an event to the next save.
-    pub fn note(&mut self, event: Event) {
+    pub fn note(&mut self, event: TimedInput) {
         self.unsaved.push(event);
     }
 
@@ -89,7 +89,7 @@ impl Journal {
     /// Dropping the future of a save, here and below, does not cancel a save that has begun: the next save waits for it, saves nothing twice, and
     /// returns its error.
     pub async fn save(&mut self, head: &RunHead) -> Result<(), Error> {
-        self.come_back().await?;
+        self.wait_for_writer().await?;
         // The events stay until they are saved: after a save on a full disk, a later one may succeed.
         let (head, events) = (head.clone(), self.unsaved.clone());
         self.on_thread(events.len(), move |writer| {
@@ -107,7 +107,7 @@ impl Journal {
     ) -> Result<bool, Error> {
         self.save(head).await?;
         let head = head.clone();
-        let meta = sealed(&head, changed);
+        let meta = phase_meta(&head, changed);
         let sealed = self.on_thread(0, move |writer| {
             writer.save_phase(&phase, &head, meta).map(|_| ())
         });
@@ -132,30 +132,30 @@ impl Journal {
     /// Syncs take milliseconds, so they run on a thread that may block, one at a time.
     async fn on_thread<F>(&mut self, events: usize, work: F) -> Result<(), Error>
     where
-        F: FnOnce(&mut Writer<RunHead, Event>) -> Result<(), checkpoint_store::Error>
+        F: FnOnce(&mut Writer<RunHead, TimedInput>) -> Result<(), checkpoint_store::Error>
             + Send
             + 'static,
     {
-        self.come_back().await?;
+        self.wait_for_writer().await?;
         let Some(mut writer) = self.writer.take() else {
             return Err(self.thread_died(io::Error::other("the thread died in an earlier save")));
         };
         self.saving = Some(tokio::task::spawn_blocking(move || {
-            let before = writer.last_heal().map(|healed| healed.epoch);
+            let before = writer.last_repair().map(|healed| healed.epoch);
             let result = work(&mut writer);
-            let healed = writer.last_heal().filter(|it| Some(it.epoch) != before);
-            Saved {
-                healed: healed.cloned(),
+            let healed = writer.last_repair().filter(|it| Some(it.epoch) != before);
+            SaveResult {
+                repaired: healed.cloned(),
                 writer,
                 events,
                 result,
             }
         }));
-        self.come_back().await
+        self.wait_for_writer().await
     }
 
     /// Waits for the writer during a save, and returns the error of the save.
-    async fn come_back(&mut self) -> Result<(), Error> {
+    async fn wait_for_writer(&mut self) -> Result<(), Error> {
         let Some(saving) = &mut self.saving else {
             return Ok(());
         };
@@ -164,7 +164,7 @@ impl Journal {
         let saved = saved.map_err(|e| self.thread_died(e.into()))?;
         self.epoch = saved.writer.epoch();
         self.writer = Some(saved.writer);
-        self.healed = saved.healed.or(self.healed.take());
+        self.repaired = saved.repaired.or(self.repaired.take());
         saved
             .result
             .map_err(|e| Error::store(&self.run, "saved", e))?;
@@ -173,24 +173,24 @@ impl Journal {
     }
 
     fn thread_died(&self, why: io::Error) -> Error {
-        Error::io("thread failed while saving in", &self.place, why)
+        Error::io("thread failed while saving in", &self.path, why)
     }
 }
 
 /// Returns the information for people about a finished phase.
-fn sealed(head: &RunHead, changed: Option<Vec<String>>) -> Meta {
-    let phase = head.machine.finished.last();
+fn phase_meta(head: &RunHead, changed: Option<Vec<String>>) -> PhaseMeta {
+    let phase = head.machine.finished_phases.last();
     let errors = phase.map(|phase| phase.errors.iter());
     let errors = errors.into_iter().flatten();
     let end = head.machine.end.as_ref();
-    Meta {
+    PhaseMeta {
         git_commit: head.git_commit.clone(),
         git_dirty: changed.map(|paths| !paths.is_empty()),
         errors: errors
             .map(|error| format!("iteration {}: {}", error.iteration, error.what))
             .collect(),
         finished: end.is_some_and(|end| end.reason.is_final()),
-        ..Meta::default()
+        ..PhaseMeta::default()
     }
 }
 
@@ -199,11 +199,11 @@ mod tests {
     use super::*;
     use crate::{PhaseSettings, PromptSource, Settings};
     use agent_drivers::AgentConfig;
-    use loop_state::{Happening, Head, Timestamp};
+    use loop_state::{Head, MachineInput, Timestamp};
 
-    fn event(at: u64) -> Event {
-        let (at, what) = (Timestamp(at), Happening::Started);
-        Event { at, what }
+    fn event(at: u64) -> TimedInput {
+        let (at, what) = (Timestamp(at), MachineInput::Started);
+        TimedInput { at, what }
     }
 
     /// A journal in a directory of its own, and a head to save.
@@ -212,8 +212,8 @@ mod tests {
         let project = Project::find(dir.path()).unwrap();
         let (journal, _) = Journal::open(&project, &"r1".parse().unwrap(), true).unwrap();
         let agent = AgentConfig::command(vec!["agent".into()]);
-        let mut phase = PhaseSettings::new("main", PromptSource::Kept("prompt-1".into()), agent);
-        phase.until = Some("true".into());
+        let mut phase = PhaseSettings::new("main", PromptSource::Stored("prompt-1".into()), agent);
+        phase.check = Some("true".into());
         let settings = Settings::new("/srv/project", vec![phase]);
         let machine = Head::new(settings.rules()).unwrap();
         let head = RunHead::new("r1".parse().unwrap(), machine, settings);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn d11_a_queued_save_is_done_whoever_waits_and_never_after_a_newer_one() {
+    async fn d11_queued_save_completes_in_order() {
         let (_dir, project, mut journal, mut head) = journal();
         for polls in 0..20 {
             journal.note(event(polls));
@@ -255,12 +255,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn d11_a_failure_is_not_lost_with_its_future_and_leaves_no_gap() {
+    async fn d11_failure_survives_its_dropped_future_and_leaves_no_gap() {
         let (_dir, project, mut journal, head) = journal();
         journal.note(event(1));
         journal.save(&head).await.unwrap();
         let (go, is_dropped) = std::sync::mpsc::channel();
-        let fails = move |writer: &mut Writer<RunHead, Event>| {
+        let fails = move |writer: &mut Writer<RunHead, TimedInput>| {
             is_dropped.recv().unwrap();
             let never_saved = checkpoint_store::Seq::new(9999);
             writer.truncate_to(never_saved).map(|_| ())
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn d11_a_dropped_phase_or_blob_is_whole_or_absent_and_never_after_a_newer_save() {
+    async fn d11_dropped_phase_or_blob_is_whole_or_absent_and_never_late() {
         // 0, 1, 2, 4 … polls, so that the drop happens at each point of waiting, however long the syncs take.
         for polls in (0..14).map(|power| (1 << power) / 2) {
             let (_dir, project, mut journal, mut head) = journal();
@@ -341,7 +341,7 @@ mod tests {
                 Err(error) => assert!(error.is_not_found() && !is_kept, "{error}"),
             }
             for phase in checkpoint_store::reader::phases(&place).unwrap() {
-                let found = checkpoint_store::reader::load_phase_with::<RunHead, Event>(
+                let found = checkpoint_store::reader::load_phase_with::<RunHead, TimedInput>(
                     &place,
                     &phase.phase,
                     &options(false),
@@ -360,7 +360,7 @@ mod tests {
 
     /// A store with only the keys that the first version writes: a key that is added after its release needs a default.
     #[tokio::test]
-    async fn c64b_a_run_that_was_saved_before_a_key_was_added_is_read_and_saved_again() {
+    async fn c64b_run_saved_without_a_newer_key_is_read_and_saved_again() {
         let (_dir, project, journal, head) = journal();
         drop(journal);
         let mut old = serde_json::to_value(&head).unwrap();
@@ -382,16 +382,16 @@ mod tests {
                 "permissions",
                 "session",
                 "promise",
-                "gates",
-                "until",
-                "background_wait",
+                "required_checks",
+                "check",
+                "background_task_timeout",
                 "limits",
             ],
         );
         let run: RunId = "r1".parse().unwrap();
         let place = project.run_dir(&run);
         let (mut writer, _) =
-            Writer::<serde_json::Value, Event>::open(&place, options(false)).unwrap();
+            Writer::<serde_json::Value, TimedInput>::open(&place, options(false)).unwrap();
         writer.append(&old, &[event(1)]).unwrap();
         drop(writer);
         let (mut journal, loaded) = Journal::open(&project, &run, false).unwrap();
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_that_dies_at_a_save_makes_this_one_and_the_next_fail() {
+    async fn death_of_the_save_thread_fails_this_save_and_the_next() {
         let (_dir, _project, mut journal, head) = journal();
         let died = journal.on_thread(0, |_| panic!("a store that panics"));
         let died = died.await.unwrap_err().to_string();

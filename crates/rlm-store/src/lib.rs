@@ -4,8 +4,8 @@
 //! It must not know the live loop: it starts no agent, has no rules of the loop, prints nothing and installs no signal handler.
 //! It is a part of [`rlm`](https://docs.rs/rlm-loop) and promises nothing to other programs; `loop-runner` executes the runs.
 //! Read [`state_dir`] first (every file below `.rlm` is hostile input), then [`git`], [`Project`], [`Settings`] and [`RunHead`] (the saved values),
-//! [`journal`] (how they are written), [`Checkpoints`] and [`timeline`] (how they are read), [`locks`], [`WorkTree`] and [`holder`] (the process that
-//! works on a run), and finally [`moving`] (export, import, fork) and removal.
+//! [`journal`] (how they are written), [`Checkpoints`] and [`timeline`] (how they are read), [`locks`], [`WorkingTreeLock`] and [`lock_holder`] (the process that
+//! works on a run), and finally [`transfer`] (export, import, fork) and removal.
 //!
 //! # Files
 //!
@@ -27,7 +27,7 @@
 //! |---|---|---|
 //! | [`is_not_found`](Error::is_not_found) | no run has this name, or nothing was saved of it | create one |
 //! | [`is_held`](Error::is_held) | another process works in the working tree; the text names run and pid | wait, or stop it |
-//! | [`is_moved`](Error::is_moved) | the run was transferred and continues elsewhere | continue there, or take it back |
+//! | [`is_transferred`](Error::is_transferred) | the run was transferred and continues elsewhere | continue there, or take it back |
 //! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also each transferred run | change the request |
 //! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | [`Project::verify`] shows the damage |
 
@@ -50,15 +50,15 @@
 //   moving                      export, import, fork
 //   removal                     `clean`
 mod checkpoints;
+pub mod data_loss;
 pub mod deadline;
+pub mod disk_usage;
 mod error;
 pub mod git;
-pub mod holder;
 pub mod index;
 pub mod journal;
+pub mod lock_holder;
 pub mod locks;
-pub mod loss;
-pub mod moving;
 pub mod processes;
 mod programs;
 mod project;
@@ -67,31 +67,33 @@ mod run_head;
 mod run_id;
 pub mod runs;
 mod settings;
-pub mod space;
 pub mod state_dir;
-pub mod survivors;
+pub mod sweep;
 pub mod timeline;
 pub mod transcript;
-mod work_tree;
+pub mod transfer;
+mod working_tree_lock;
 mod worktrees;
 
-pub use checkpoints::{Checkpoints, Fate, Place, Progress, SavedState};
+pub use checkpoints::{AttemptOutcome, AttemptRecord, Checkpoints, SavedState, StateSelector};
+pub use data_loss::DataLoss;
 pub use deadline::timestamp;
-pub use error::{Error, Mend};
-pub use git::looks::{end_git, watch_git};
-pub use git::tree::{Worktree, WorktreeState};
-pub use loss::Loss;
+pub use disk_usage::{RunDiskUsage, WorktreeDiskUsage};
+pub use error::{Error, Hint};
+pub use git::processes::{stop_git_processes, track_git_processes};
+pub use git::worktree::{Worktree, WorktreeStatus};
 pub use programs::{Program, ProgramKind};
 pub use project::Project;
 pub use removal::{KeepReason, RemovalRules};
-pub use run_head::{Committed, Moved, RunHead, Uncommitted};
+pub use run_head::{Committed, RunHead, Transfer, Uncommitted};
 pub use run_id::RunId;
 pub use runs::{RunEntry, RunState};
 pub use settings::{Leftovers, MAX_PROMPT, PhaseSettings, PromptSource, Settings, read_prompt};
-pub use space::{Space, TreeSpace};
 pub use timeline::Timeline;
-pub use transcript::{Record, Records, Removed, by_age, removed_transcripts, transcripts};
-pub use work_tree::{Holder, WorkTree};
+pub use transcript::{
+    Record, Records, RemovedTranscripts, removed_transcripts, sorted_by_age, transcripts,
+};
+pub use working_tree_lock::{Holder, WorkingTreeLock};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -64,7 +64,7 @@ pub(crate) fn describe_stranger(tree: &Path) -> Option<String> {
 }
 
 /// Returns those of the processes that hold a lock on a directory, as the process of a run does.
-pub fn holders_of_directories(processes: impl Iterator<Item = u32>) -> BTreeSet<u32> {
+pub fn directory_lock_holders(processes: impl Iterator<Item = u32>) -> BTreeSet<u32> {
     let Ok(takers) = takers() else {
         return BTreeSet::new();
     };
@@ -76,7 +76,7 @@ pub fn holders_of_directories(processes: impl Iterator<Item = u32>) -> BTreeSet<
 
 /// A file that a process holds a `flock` on.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldLock {
     identity: Identity,
     is_dir: bool,
     /// The current path of the file, as the kernel reports it.
@@ -86,7 +86,7 @@ pub(crate) struct Held {
 /// Lists the files that a process holds a `flock` on by its own descriptors.
 ///
 /// Compares the descriptors by `stat`, not by the numbers in `/proc/locks`: some file systems (btrfs, overlayfs) have other numbers there.
-fn held_by(pid: u32) -> io::Result<Vec<Held>> {
+fn held_by(pid: u32) -> io::Result<Vec<HeldLock>> {
     let mut held = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.take(DESCRIPTORS) {
         let entry = entry?;
@@ -97,7 +97,7 @@ fn held_by(pid: u32) -> io::Result<Vec<Held>> {
             && let Ok(meta) = std::fs::metadata(entry.path())
             && let Ok(path) = std::fs::read_link(entry.path())
         {
-            held.push(Held {
+            held.push(HeldLock {
                 identity: Identity::from(&meta),
                 is_dir: meta.is_dir(),
                 path,
@@ -115,18 +115,18 @@ fn has_flock(info: &str, pid: u32) -> bool {
 
 /// The state of the lock on a working tree, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lock {
+pub(crate) enum TreeLock {
     /// No visible living process took it.
     Free,
     /// This process took it.
-    Taken(Owner),
+    Taken(LockOwner),
     /// Processes with unreadable descriptors hold some lock.
     Hidden(Vec<u32>),
 }
 
 /// The process that took the lock on a working tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct LockOwner {
     /// The process.
     pub process: ProcessId,
     /// The identity of the working tree, which may have been moved or removed since.
@@ -161,7 +161,7 @@ impl LockedRun {
     }
 }
 
-impl Owner {
+impl LockOwner {
     /// Returns whether the process has locked the state of the run with this name too.
     pub(crate) fn has(&self, run: &str) -> bool {
         self.run.as_ref().is_some_and(|it| it.name == run)
@@ -173,7 +173,7 @@ impl Owner {
 /// # Errors
 ///
 /// An error if `/proc/locks` or the directory can't be read.
-pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
+pub(crate) fn owner(tree: &Path) -> io::Result<TreeLock> {
     let tree = Identity::at(tree)?;
     let mut hidden = Vec::new();
     for pid in takers()? {
@@ -184,7 +184,7 @@ pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
         };
         match held_by(pid) {
             Ok(held) if held.iter().any(|it| it.identity == tree) => {
-                return Ok(Lock::Taken(Owner {
+                return Ok(TreeLock::Taken(LockOwner {
                     process,
                     tree,
                     run: held.iter().find_map(|it| LockedRun::at(&it.path)),
@@ -196,8 +196,8 @@ pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
         }
     }
     Ok(match hidden.is_empty() {
-        true => Lock::Free,
-        false => Lock::Hidden(hidden),
+        true => TreeLock::Free,
+        false => TreeLock::Hidden(hidden),
     })
 }
 
@@ -206,13 +206,13 @@ pub(crate) fn owner(tree: &Path) -> io::Result<Lock> {
 /// # Errors
 ///
 /// An error if `/proc/locks` can't be read.
-pub(crate) fn owners_of_lost_trees(root: &Path) -> io::Result<Vec<Owner>> {
+pub(crate) fn owners_of_lost_trees(root: &Path) -> io::Result<Vec<LockOwner>> {
     let owner = |pid| {
         let process = agent_subprocess::ancestry::process(pid).filter(ProcessId::is_alive)?;
         let held = held_by(pid).ok()?;
         let mut here = held.iter().filter(|it| it.path.starts_with(root));
         let run = here.find_map(|it| LockedRun::at(&it.path))?;
-        Some(Owner {
+        Some(LockOwner {
             process,
             tree: held.iter().find(|it| it.is_dir)?.identity,
             run: Some(run),
@@ -223,7 +223,7 @@ pub(crate) fn owners_of_lost_trees(root: &Path) -> io::Result<Vec<Owner>> {
 }
 
 /// Returns whether the process still holds the lock on its working tree.
-pub fn still_holds(owner: &Owner) -> bool {
+pub fn still_holds(owner: &LockOwner) -> bool {
     let held = held_by(owner.process.pid);
     held.is_ok_and(|held| held.iter().any(|it| it.identity == owner.tree))
         && owner.process.is_alive()
@@ -253,16 +253,16 @@ mod tests {
     #[test]
     fn the_owner_of_a_directory_is_the_process_that_locked_it() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(!matches!(owner(dir.path()).unwrap(), Lock::Taken(_)));
+        assert!(!matches!(owner(dir.path()).unwrap(), TreeLock::Taken(_)));
         let lock = std::fs::File::open(dir.path()).unwrap();
         lock.try_lock().unwrap();
-        let mut own = Owner {
+        let mut own = LockOwner {
             process: ProcessId::current(),
             tree: crate::state_dir::metadata(dir.path()).unwrap().identity(),
             run: None,
             is_same_program: true,
         };
-        assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
+        assert_eq!(owner(dir.path()).unwrap(), TreeLock::Taken(own.clone()));
         let state = dir.path().join(".rlm/runs/r1");
         std::fs::create_dir_all(&state).unwrap();
         let file = std::fs::File::create(state.join("LOCK")).unwrap();
@@ -271,18 +271,18 @@ mod tests {
             name: "r1".into(),
             is_in_place: true,
         });
-        assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
+        assert_eq!(owner(dir.path()).unwrap(), TreeLock::Taken(own.clone()));
         std::fs::remove_dir_all(dir.path().join(".rlm")).unwrap();
-        assert_eq!(owner(dir.path()).unwrap(), Lock::Taken(own.clone()));
+        assert_eq!(owner(dir.path()).unwrap(), TreeLock::Taken(own.clone()));
         assert!(still_holds(&own));
-        let found = holders_of_directories([std::process::id(), 1].into_iter());
+        let found = directory_lock_holders([std::process::id(), 1].into_iter());
         assert!(found.contains(&std::process::id()));
         drop(lock);
         assert!(!still_holds(&own));
     }
 
     #[test]
-    fn a_run_is_known_by_the_path_of_its_lock() {
+    fn run_is_recognised_by_the_path_of_its_lock() {
         let run = |path| LockedRun::at(Path::new(path));
         let r1 = |is_in_place| {
             let name = "r1".to_owned();

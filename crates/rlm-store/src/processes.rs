@@ -17,7 +17,7 @@ pub fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> 
 }
 
 /// Converts the names to the type of the control socket.
-pub fn told(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessName> {
+pub fn to_subprocess_names(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessName> {
     let told = processes.iter().map(|p| agent_subprocess::ProcessName {
         pid: p.pid,
         name: p.name.clone(),
@@ -26,7 +26,10 @@ pub fn told(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessName> {
 }
 
 /// Returns the processes without the survivors.
-pub fn gone(mut processes: Vec<ProcessName>, survivors: &[ProcessName]) -> Vec<ProcessName> {
+pub fn without_survivors(
+    mut processes: Vec<ProcessName>,
+    survivors: &[ProcessName],
+) -> Vec<ProcessName> {
     processes.retain(|process| !survivors.contains(process));
     processes
 }
@@ -36,12 +39,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_could_not_be_ended_is_not_among_those_who_are() {
+    fn survivors_are_not_listed_as_ended() {
         let [ended, survivor] = [7, 8].map(|pid| ProcessName {
             pid,
             name: "sh".into(),
         });
         let both = vec![ended.clone(), survivor.clone()];
-        assert_eq!(gone(both, &[survivor]), [ended]);
+        assert_eq!(without_survivors(both, &[survivor]), [ended]);
     }
 }

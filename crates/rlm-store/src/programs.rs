@@ -36,9 +36,9 @@ pub enum ProgramKind {
     /// An MCP server that the agent starts or connects to.
     McpServer,
     /// A required check.
-    Gate,
+    RequiredCheck,
     /// The check that decides whether the phase is finished.
-    Until,
+    Check,
     /// The hooks of the git repository, which run at each commit.
     GitHooks,
     /// The notify command.
@@ -56,8 +56,8 @@ impl ProgramKind {
             Self::AgentSetting => "agent-setting",
             Self::AgentHooks => "agent-hooks",
             Self::McpServer => "mcp-server",
-            Self::Gate => "gate",
-            Self::Until => "until",
+            Self::RequiredCheck => "gate",
+            Self::Check => "until",
             Self::GitHooks => "git-hooks",
             Self::Notify => "notify",
             Self::Heartbeat => "heartbeat",
@@ -90,7 +90,7 @@ pub(crate) fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, St
     // The arguments go only to the agent, and the user typed them: a secret in them is already visible in the list of processes.
     let words = program.iter().chain(args);
     let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
-    let handed_on = agent.handed_on();
+    let handed_on = agent.passed_through();
     let settings = || handed_on.settings.into_iter().flatten();
     let names = settings().map(|(name, _)| name);
     add(

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::git::{Git, tree};
+use crate::git::{Git, worktree};
 use crate::{Error, RunId, state_dir};
 
 /// The longest accepted `.gitignore` of the state directory; somebody may have added to it.
@@ -30,8 +30,8 @@ impl Project {
     /// An error if `directory` can't be entered, its path is not UTF-8, it is in a repository that git refuses because it belongs to another user, or
     /// its `.rlm` belongs to another user.
     pub fn find(directory: &Path) -> Result<Self, Error> {
-        let this = Self::find_to_stop(directory)?;
-        state_dir::check_owner(&this.root, &this.state_dir()).map_err(Error::foreign)?;
+        let this = Self::find_for_stop(directory)?;
+        state_dir::check_owner(&this.root, &this.state_dir()).map_err(Error::other_owner)?;
         Ok(this)
     }
 
@@ -40,17 +40,19 @@ impl Project {
     /// # Errors
     ///
     /// As [`find`](Self::find), without the error about `.rlm`.
-    pub fn find_to_stop(directory: &Path) -> Result<Self, Error> {
+    pub fn find_for_stop(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
             .and_then(in_words)
             .map_err(|e| Error::directory(directory, e))?;
         let git = Git::find(&directory);
-        if let Some(why) = git.refusal() {
+        if let Some(why) = git.unusable_reason() {
             return Err(Error::git(&directory, why));
         }
         let tree = git.top().unwrap_or(&directory).to_owned();
-        let root = tree::home(&tree).unwrap_or(&tree).to_owned();
+        let root = worktree::project_of_worktree(&tree)
+            .unwrap_or(&tree)
+            .to_owned();
         Ok(Self {
             root,
             directory,
@@ -68,9 +70,9 @@ impl Project {
         if self.git.top().is_none() || !state_dir::exists(&self.state_dir()) {
             return Ok(());
         }
-        let git = self.git.at(&self.root);
+        let git = self.git.in_tree(&self.root);
         // A git failure is no error here: the commands that need git report it themselves.
-        let tracked = git.ask(&["ls-files", "-z", "--cached", "--", ":(top,literal).rlm"]);
+        let tracked = git.query(&["ls-files", "-z", "--cached", "--", ":(top,literal).rlm"]);
         match tracked.is_some_and(|tracked| !tracked.is_empty()) {
             true => Err(Error::tracked(&self.root)),
             false => Ok(()),
@@ -175,7 +177,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt as _;
 
     #[test]
-    fn x117g_a_directory_whose_path_can_not_be_said_is_refused_before_anything_is_made() {
+    fn x117g_non_utf_8_directory_is_refused_before_anything_is_created() {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join(OsStr::from_bytes(b"caf\xe9"));
         if fs_err::create_dir(&odd).is_err() {

@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use checkpoint_store::reader::{self, KeptOut};
+use checkpoint_store::reader::{self, WriterLockout};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::moving;
 use crate::state_dir;
 use crate::timestamp;
-use crate::transcript::{self, Removed, files};
+use crate::transcript::{self, RemovedTranscripts, files};
+use crate::transfer;
 use crate::{Error, Project, RunEntry, RunId, RunState};
 
 /// The prefix of a directory that is being removed.
-const ASIDE: &str = "removed-";
+const REMOVING_PREFIX: &str = "removed-";
 /// The age from which such a directory has no owner.
 const OLD: Duration = Duration::from_secs(60);
 
@@ -42,7 +42,7 @@ pub enum KeepReason {
     /// No valid data can be read.
     Damaged,
     /// It was transferred and continues elsewhere.
-    Moved,
+    Transferred,
     /// It has no transcripts.
     Bare,
     /// Its last event is too recent.
@@ -67,8 +67,8 @@ impl RemovalRules {
             // The state stays, so the run can still be resumed.
             RunState::Stopped | RunState::Crashed | RunState::Ended if self.transcripts => None,
             RunState::Ended if end.is_some_and(|end| end.reason.is_final()) => None,
-            RunState::Moved if self.named => None,
-            RunState::Moved => Some(KeepReason::Moved),
+            RunState::Transferred if self.named => None,
+            RunState::Transferred => Some(KeepReason::Transferred),
             RunState::Empty => None,
             _ => Some(KeepReason::Resumable),
         }
@@ -90,27 +90,27 @@ impl Project {
         let is_dir = state_dir::metadata(&dir).map_err(fail)?.is_dir();
         // Hold this lock over the rename: a process that opens the run now gets an error, and a later one doesn't find it.
         let _kept_out = match is_dir {
-            true => self.keep_out(run, &dir)?,
+            true => self.lock_out_writers(run, &dir)?,
             false => None,
         };
-        let alive = self.left_of(run);
+        let alive = self.processes_of(run);
         if !alive.is_empty() {
-            return Err(Error::alive(run.clone(), &alive));
+            return Err(Error::processes_alive(run.clone(), &alive));
         }
-        let name = format!("{ASIDE}{}", Uuid::new_v4().simple());
+        let name = format!("{REMOVING_PREFIX}{}", Uuid::new_v4().simple());
         let aside = self.state_dir().join(name);
         state_dir::rename(&dir, &aside).map_err(fail)?;
         state_dir::remove_tree(&aside).map_err(fail)?;
-        self.remove_leftovers();
+        self.remove_interrupted_transfers();
         Ok(())
     }
 
     /// Removes the files of killed removals, exports and imports; others may still be running. Blocks.
-    pub fn remove_leftovers(&self) {
-        moving::sweep(self);
+    pub fn remove_interrupted_transfers(&self) {
+        transfer::sweep(self);
         for path in state_dir::entries(&self.state_dir()).unwrap_or_default() {
             let name = path.file_name().and_then(|name| name.to_str());
-            if !name.is_some_and(|name| name.starts_with(ASIDE)) {
+            if !name.is_some_and(|name| name.starts_with(REMOVING_PREFIX)) {
                 continue;
             }
             // The time of the rename.
@@ -130,11 +130,11 @@ impl Project {
     /// As [`remove`](Self::remove).
     pub fn remove_transcripts(&self, run: &RunId, by: &str) -> Result<(), Error> {
         let dir = self.existing(run)?;
-        let _kept_out = self.keep_out(run, &dir)?;
+        let _kept_out = self.lock_out_writers(run, &dir)?;
         let place = dir.join(transcript::FOLDER);
         let fail = |e| Error::io("can't remove", &place, e);
         let all = files(&dir).map_err(fail)?;
-        Removed::note(&dir, timestamp(SystemTime::now()), by).map_err(fail)?;
+        RemovedTranscripts::note(&dir, timestamp(SystemTime::now()), by).map_err(fail)?;
         all.into_iter()
             .try_for_each(|path| state_dir::remove_file(&path).map_err(fail))
     }
@@ -146,8 +146,8 @@ impl Project {
     }
 
     /// Locks the run against writers until the returned value is dropped.
-    fn keep_out(&self, run: &RunId, dir: &Path) -> Result<Option<KeptOut>, Error> {
-        match reader::keep_out(dir) {
+    fn lock_out_writers(&self, run: &RunId, dir: &Path) -> Result<Option<WriterLockout>, Error> {
+        match reader::lock_out_writers(dir) {
             Err(e) if e.is_locked() => Err(Error::held(dir, self.holder(run))),
             // A run that can't be locked, for example on a full disk, can be removed.
             kept_out => Ok(kept_out.ok()),
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn only_what_the_rules_allow_is_removed() {
-        use KeepReason::{Bare, Damaged, Live, Moved, Resumable, Young};
+        use KeepReason::{Bare, Damaged, Live, Resumable, Transferred, Young};
         let plain = RemovalRules::default();
         let named = RemovalRules {
             named: true,
@@ -188,7 +188,10 @@ mod tests {
                 RunState::Damaged,
                 [Some(Damaged), None, None, Some(Damaged)],
             ),
-            (RunState::Moved, [Some(Moved), None, None, Some(Moved)]),
+            (
+                RunState::Transferred,
+                [Some(Transferred), None, None, Some(Transferred)],
+            ),
             (RunState::Empty, [None; 4]),
         ] {
             let run = RunEntry {
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn s20j_a_held_run_is_not_removed_and_else_nothing_is_left() {
+    fn s20j_held_run_is_not_removed_and_others_are_removed_completely() {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         let run: RunId = "r1".parse().unwrap();
@@ -232,7 +235,7 @@ mod tests {
         );
         drop(journal);
         // The directory of another removal, which may still be running.
-        let other = dir.path().join(".rlm").join(format!("{ASIDE}x"));
+        let other = dir.path().join(".rlm").join(format!("{REMOVING_PREFIX}x"));
         fs_err::create_dir(&other).unwrap();
         project.remove(&run).unwrap();
         assert!(!project.run_dir(&run).exists() && other.exists());
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn s20h_s20j_what_is_no_run_is_removed_and_a_link_is_not_followed() {
+    fn s20h_s20j_foreign_directories_are_removed_without_following_links() {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         fs_err::create_dir_all(project.runs_dir()).unwrap();

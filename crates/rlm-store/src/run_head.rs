@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::git::is_object_name;
-use crate::{Error, Loss, RunId, Settings};
+use crate::{DataLoss, Error, RunId, Settings};
 
 /// The saved state of a run: the machine's head, and the values that the runner needs to resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct RunHead {
     pub uncommitted: Option<Uncommitted>,
     /// The data losses after which the run continued, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub losses: Vec<Loss>,
+    pub losses: Vec<DataLoss>,
     /// A person's reason for a pause, while the run is paused or about to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
@@ -46,10 +46,10 @@ pub struct RunHead {
     pub(crate) origin: Option<Box<Origin>>,
     /// The destination of the run, if it was transferred and continues there.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub moved: Option<Moved>,
+    pub transfer: Option<Transfer>,
     /// The number of transfers.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub moves: u32,
+    pub transfers: u32,
 }
 
 /// The beginning of the run's own history.
@@ -63,7 +63,7 @@ pub(crate) struct Origin {
 
 /// The mark of a transferred run, which continues elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct Transfer {
     /// The time of the transfer.
     pub at: Timestamp,
     /// The file that the run was exported to; `-` is standard output.
@@ -97,7 +97,7 @@ pub struct Uncommitted {
     /// The number of iterations.
     pub iterations: u32,
     /// Why the last one is not committed.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Serialize for RunHead {
@@ -148,8 +148,8 @@ impl RunHead {
             losses: Vec::new(),
             pause_reason: None,
             origin: None,
-            moved: None,
-            moves: 0,
+            transfer: None,
+            transfers: 0,
         }
     }
 

@@ -67,7 +67,7 @@ mod tests {
     proptest! {
         /// Each accepted name is one ordinary path component; the error of a rejected name shows it without control characters.
         #[test]
-        fn x117c_a_run_id_leads_nowhere_else(text in "(\\PC|[./\\\\\u{0}-\u{1f}]){0,70}") {
+        fn x117c_run_id_cannot_lead_out_of_the_runs_directory(text in "(\\PC|[./\\\\\u{0}-\u{1f}]){0,70}") {
             match text.parse::<RunId>() {
                 Ok(id) => {
                     let parts: Vec<_> = Path::new(id.as_str()).components().collect();

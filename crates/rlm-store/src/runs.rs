@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use checkpoint_store::{Loaded, Options, reader};
-use loop_state::{Event, Timestamp};
+use loop_state::{TimedInput, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{MAX_PROMPT, read_prompt};
 use crate::state_dir::Metadata;
 use crate::{
-    Error, Loss, PhaseSettings, Project, PromptSource, RunHead, RunId, state_dir, transcript,
+    DataLoss, Error, PhaseSettings, Project, PromptSource, RunHead, RunId, state_dir, transcript,
 };
 
 /// The schema of a run's head and events. A reader of another version returns an error that names both.
@@ -42,7 +42,7 @@ pub enum RunState {
     /// It ended for another reason.
     Ended,
     /// It was transferred and continues elsewhere.
-    Moved,
+    Transferred,
     /// Its process died before the first save: nothing began.
     Empty,
     /// No valid data can be read.
@@ -59,9 +59,9 @@ impl RunState {
     /// Returns the state of a run with a readable head.
     pub(crate) fn of(head: &RunHead, is_live: bool) -> Self {
         match &head.machine.end {
-            _ if is_live && head.machine.is_waiting() => Self::Paused,
+            _ if is_live && head.machine.awaits_person() => Self::Paused,
             _ if is_live => Self::Running,
-            _ if head.moved.is_some() => Self::Moved,
+            _ if head.transfer.is_some() => Self::Transferred,
             None if head.machine.stopping.is_some() || head.is_untouched() => Self::Stopped,
             None => Self::Crashed,
             Some(end) if end.reason.is_stopped() => Self::Stopped,
@@ -82,7 +82,7 @@ pub struct RunEntry {
     /// The current and earlier damage, one line each.
     pub notes: Vec<String>,
     /// The data that a resume can't restore because the state is damaged; not known for a live run.
-    pub loss: Option<Loss>,
+    pub loss: Option<DataLoss>,
     /// The time of the last activity: the last save, or the last change of the directory if nothing can be read.
     pub last_at: Timestamp,
 }
@@ -102,7 +102,7 @@ impl RunEntry {
 
     /// Returns whether a person stopped it or is stopping it, so that only a person may resume it.
     #[must_use]
-    pub fn was_stopped_by_a_person(&self) -> bool {
+    pub fn is_stopped_by_person(&self) -> bool {
         let head = self.head.as_ref();
         head.is_ok_and(|head| head.machine.was_stopped_by_a_person())
     }
@@ -174,7 +174,7 @@ impl Project {
     fn entry(&self, id: RunId) -> RunEntry {
         let dir = self.run_dir(&id);
         let live = reader::is_locked(&dir).unwrap_or(false);
-        let loaded = reader::load_with::<RunHead, Event>(&dir, &options(false));
+        let loaded = reader::load_with::<RunHead, TimedInput>(&dir, &options(false));
         let is_empty =
             loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none()) && !was_begun(&dir);
         let mut loss = None;
@@ -186,7 +186,7 @@ impl Project {
                 ..
             }) => {
                 if !live {
-                    loss = Loss::of(&dir, &head.machine, seq, &report);
+                    loss = DataLoss::detect(&dir, &head.machine, seq, &report);
                 }
                 let past = head.losses.iter();
                 let past = past.map(|loss| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServers;
 use agent_duplex::Permissions;
-use loop_state::{Autonomy, Limits, PhaseRules, Rules, RunLimits, SessionPolicy};
+use loop_state::{Autonomy, PhaseLimits, PhaseRules, Rules, RunLimits, SessionPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::programs::{self, Program, ProgramKind};
@@ -48,7 +48,8 @@ pub enum Leftovers {
     #[default]
     End,
     /// The run retains them until its end, those of the last eight attempts at most.
-    Keep,
+    #[serde(rename = "keep")]
+    Retain,
 }
 
 /// The settings of one phase. [`PhaseSettings::new`] creates them with the defaults.
@@ -70,14 +71,14 @@ pub struct PhaseSettings {
     /// The completion promise.
     pub promise: Option<String>,
     /// The required checks: commands for `sh -c` that must pass before an iteration counts.
-    pub gates: Vec<String>,
+    pub required_checks: Vec<String>,
     /// The check: the command for `sh -c` that decides whether the phase is finished.
-    pub until: Option<String>,
+    pub check: Option<String>,
     /// How long the run waits after the turn for the agent's background tasks, counted from their last report: the end of a task, or a turn that the
     /// agent begins by itself. After that the run ends the agent and judges the turn. 30 s by default; 0 does not wait.
-    pub background_wait: Duration,
+    pub background_task_timeout: Duration,
     /// The limits of the phase's iterations.
-    pub limits: Limits,
+    pub limits: PhaseLimits,
 }
 
 /// The source of a prompt.
@@ -86,10 +87,10 @@ pub enum PromptSource {
     /// A file, read again for each iteration; its path is absolute, because a resume may run in another directory. The run stores the last text, and
     /// uses it if the file is gone.
     File(PathBuf),
-    /// A text. A created or resumed run stores it, and it becomes [`Kept`](Self::Kept).
+    /// A text. A created or resumed run stores it, and it becomes [`Stored`](Self::Stored).
     Text(String),
     /// A text that is stored in the run under this name.
-    Kept(String),
+    Stored(String),
 }
 
 impl PhaseSettings {
@@ -107,10 +108,10 @@ impl PhaseSettings {
             mcp_servers: McpServers::default(),
             session: SessionPolicy::default(),
             promise: None,
-            gates: Vec::new(),
-            until: None,
-            background_wait: Self::BACKGROUND_WAIT,
-            limits: Limits::default(),
+            required_checks: Vec::new(),
+            check: None,
+            background_task_timeout: Self::BACKGROUND_WAIT,
+            limits: PhaseLimits::default(),
         }
     }
 
@@ -119,7 +120,7 @@ impl PhaseSettings {
     pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
         shown.mcp_servers = shown.mcp_servers.without_values();
-        shown.agent.hide_values();
+        shown.agent.redact_values();
         shown
     }
 
@@ -134,9 +135,9 @@ impl PhaseSettings {
             mcp_servers,
             session: _,
             promise: _,
-            gates,
-            until,
-            background_wait: _,
+            required_checks: gates,
+            check: until,
+            background_task_timeout: _,
             limits: _,
         } = self;
         let mut all = Vec::new();
@@ -148,10 +149,10 @@ impl PhaseSettings {
             add(ProgramKind::McpServer, format!("{name}: {shown}"));
         }
         for gate in gates {
-            add(ProgramKind::Gate, gate.clone());
+            add(ProgramKind::RequiredCheck, gate.clone());
         }
         if let Some(until) = until {
-            add(ProgramKind::Until, until.clone());
+            add(ProgramKind::Check, until.clone());
         }
         all
     }
@@ -172,7 +173,7 @@ impl Settings {
     /// let agent = AgentConfig::command(vec!["my-agent".into()]);
     /// let prompt = PromptSource::Text("Do the next step of PLAN.md.".into());
     /// let mut phase = PhaseSettings::new("main", prompt, agent);
-    /// phase.until = Some("make test".into());
+    /// phase.check = Some("make test".into());
     /// phase.limits.max_iterations = Some(20);
     /// let mut settings = Settings::new("/home/me/project", vec![phase]);
     /// settings.commit = true;
@@ -204,14 +205,14 @@ impl Settings {
         self.check_rules()?;
         self.check_names()?;
         let handed = { self.phases.iter() }.filter(|phase| !phase.mcp_servers.is_empty());
-        if let Some(phase) = { handed }.find(|phase| !phase.agent.is_driven()) {
+        if let Some(phase) = { handed }.find(|phase| !phase.agent.has_driver()) {
             return Err(Error::no_mcp_servers(&phase.name));
         }
         self.phases
             .iter()
             .try_for_each(|phase| match &phase.prompt {
                 PromptSource::File(path) => read_prompt(path).map(drop),
-                PromptSource::Text(_) | PromptSource::Kept(_) => Ok(()),
+                PromptSource::Text(_) | PromptSource::Stored(_) => Ok(()),
             })
     }
 
@@ -274,7 +275,7 @@ impl Settings {
     }
 
     /// Takes the current rules of a run, some of which were changed during the run.
-    pub fn follow(&mut self, rules: &Rules) {
+    pub fn apply_rules(&mut self, rules: &Rules) {
         let before = self.rules();
         for (phase, rules) in self.phases.iter_mut().zip(&rules.phases) {
             phase.limits = rules.limits.clone();
@@ -290,13 +291,13 @@ impl Settings {
     pub fn rules(&self) -> Rules {
         let phase = |phase: &PhaseSettings| PhaseRules {
             name: phase.name.clone(),
-            gates: u32::try_from(phase.gates.len()).unwrap_or(u32::MAX),
-            until: phase.until.is_some(),
-            promise: phase.promise.is_some(),
+            required_checks: u32::try_from(phase.required_checks.len()).unwrap_or(u32::MAX),
+            has_check: phase.check.is_some(),
+            has_promise: phase.promise.is_some(),
             session: phase.session,
             limits: phase.limits.clone(),
-            reports_cost: phase.agent.reports().0,
-            reports_tokens: phase.agent.reports().1,
+            reports_cost: phase.agent.usage_reporting().0,
+            reports_tokens: phase.agent.usage_reporting().1,
         };
         let is_pipeline = self.phases.len() > 1;
         let autonomy = is_pipeline.then_some(Autonomy::Checkpoint);

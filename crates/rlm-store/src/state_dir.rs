@@ -19,14 +19,14 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use walk::Place;
+use parent_dir::ParentDir;
 
-pub use owner::{Foreign, check_owner, trust};
+pub use owner::{OtherOwner, check_owner, trust};
 
 mod owner;
+mod parent_dir;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// The most levels of directories that [`remove_tree`] enters.
@@ -218,7 +218,7 @@ pub fn open_named(path: &Path) -> io::Result<Option<File>> {
 }
 
 fn open_file(path: &Path, flags: OFlags) -> io::Result<File> {
-    let place = Place::of(path)?;
+    let place = ParentDir::of(path)?;
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let opened = rustix::fs::openat(&place.directory, place.name, flags, PRIVATE_FILE);
     let file = opened.map_err(|e| match e {
@@ -253,7 +253,7 @@ fn too_long(bytes: u64, most: u64) -> io::Error {
 ///
 /// An error if it can't be written. The old file is then unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = ParentDir::of(path)?;
     let name = temporary_name(place.name);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let written = rustix::fs::openat(&place.directory, &name, flags, PRIVATE_FILE)
@@ -275,7 +275,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// An error if a parent directory can't be reached without a link, or the rename fails.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    let (from, to) = (Place::of(from)?, Place::of(to)?);
+    let (from, to) = (ParentDir::of(from)?, ParentDir::of(to)?);
     rustix::fs::renameat(&from.directory, from.name, &to.directory, to.name)?;
     Ok(())
 }
@@ -287,7 +287,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// As [`rename`]; `AlreadyExists` when the name is taken.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     let flags = rustix::fs::RenameFlags::NOREPLACE;
-    let (from, to) = (Place::of(from)?, Place::of(to)?);
+    let (from, to) = (ParentDir::of(from)?, ParentDir::of(to)?);
     let directories = (&from.directory, &to.directory);
     match rustix::fs::renameat_with(directories.0, from.name, directories.1, to.name, flags) {
         // Some file systems don't support this.
@@ -310,7 +310,7 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 ///
 /// An error if the exchange fails; `Unsupported` if the file system does not support it.
 pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
-    let (one, other) = (Place::of(one)?, Place::of(other)?);
+    let (one, other) = (ParentDir::of(one)?, ParentDir::of(other)?);
     let flags = rustix::fs::RenameFlags::EXCHANGE;
     let directories = (&one.directory, &other.directory);
     match rustix::fs::renameat_with(directories.0, one.name, directories.1, other.name, flags) {
@@ -327,7 +327,7 @@ pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
 ///
 /// An error if there is no file, or it can't be removed.
 pub fn remove_file(path: &Path) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = ParentDir::of(path)?;
     rustix::fs::unlinkat(&place.directory, place.name, AtFlags::empty())?;
     Ok(())
 }
@@ -338,7 +338,7 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
 ///
 /// An error if there is no such file, or a part of it can't be removed.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = ParentDir::of(path)?;
     remove_below(&place.directory, place.name, DEEPEST)
 }
 
@@ -351,7 +351,7 @@ fn remove_below(parent: &OwnedFd, name: &OsStr, depth: usize) -> io::Result<()> 
     if depth == 0 {
         return Err(io::Error::other("the directories are nested too deep"));
     }
-    let directory = walk::open_directory(parent, name)?;
+    let directory = parent_dir::open_directory(parent, name)?;
     for entry in names(&directory)? {
         match remove_below(&directory, &entry, depth - 1) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -380,7 +380,7 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
 ///
 /// An error if there is no socket, or its mode can't be set.
 pub fn make_private_socket(path: &Path) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = ParentDir::of(path)?;
     #[cfg(target_os = "linux")]
     {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -455,7 +455,7 @@ pub fn entries_if_any(directory: &Path) -> io::Result<Vec<PathBuf>> {
 ///
 /// An error if there is no file, or it can't be reached without a link.
 pub fn metadata(path: &Path) -> io::Result<Metadata> {
-    let place = Place::of(path)?;
+    let place = ParentDir::of(path)?;
     let stat = rustix::fs::statat(&place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(Metadata { stat })
 }
@@ -484,7 +484,7 @@ pub fn exists(path: &Path) -> bool {
 ///
 /// An error if there is no directory, it is a link, or it belongs to another user.
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    walk::directory(path)
+    parent_dir::directory(path)
 }
 
 /// Returns the identity of an open directory.
@@ -530,13 +530,13 @@ pub fn sync(directory: &Path) -> io::Result<()> {
 ///
 /// An error if another kind of file is there, or it belongs to another user.
 pub fn make_private_directory(path: &Path) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = ParentDir::of(path)?;
     match rustix::fs::mkdirat(&place.directory, place.name, Mode::RWXU) {
         Ok(()) => return Ok(()),
         Err(Errno::EXIST) => {}
         Err(e) => return Err(e.into()),
     }
-    let directory = walk::open_directory(&place.directory, place.name)?;
+    let directory = parent_dir::open_directory(&place.directory, place.name)?;
     let stat = rustix::fs::fstat(&directory)?;
     place.check(path, &stat)?;
     let narrow = || rustix::fs::fchmod(&directory, Mode::RWXU);
@@ -551,7 +551,7 @@ pub fn make_private_directory(path: &Path) -> io::Result<()> {
 /// Adds up the bytes of disk of a file or a directory, for at most `left` files. Follows no link.
 #[must_use]
 pub fn disk_usage(path: &Path, left: &mut usize) -> u64 {
-    match Place::of(path) {
+    match ParentDir::of(path) {
         Ok(place) => disk_below(&place.directory, place.name, left, DEEPEST),
         Err(_) => 0,
     }
@@ -567,7 +567,7 @@ fn disk_below(parent: &OwnedFd, name: &OsStr, left: &mut usize, depth: usize) ->
     };
     let meta = Metadata { stat };
     let entries = match meta.is_dir() && depth > 0 {
-        true => walk::open_directory(parent, name)
+        true => parent_dir::open_directory(parent, name)
             .and_then(|directory| Ok((names(&directory)?, directory))),
         false => return meta.disk(),
     };

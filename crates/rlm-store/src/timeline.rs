@@ -13,11 +13,11 @@
 //! oldest ones only the last 400 bytes each.
 
 use loop_state::{
-    Again, CheckResult, Evidence, Occasion, RuleChange, SteerState, StopRequest, Timestamp, Usage,
-    Verdict,
+    CheckResult, Evidence, RedoScope, ReviewDecision, ReviewPoint, RuleChange, SteerState,
+    StopRequest, Timestamp, UsageTotal,
 };
 
-use crate::{Fate, RunHead, RunState};
+use crate::{AttemptOutcome, RunHead, RunState};
 
 mod fold;
 mod read;
@@ -32,24 +32,24 @@ pub struct Timeline {
     /// The state of the run.
     pub state: RunState,
     /// The phases that began, in order. A phase that began again is listed again.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<PhaseSpan>,
     /// The attempts, in order.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<AttemptSpan>,
     /// The waits, in order.
-    pub waits: Vec<Wait>,
+    pub waits: Vec<WaitSpan>,
     /// The processes that worked on the run, in order.
-    pub processes: Vec<Process>,
+    pub processes: Vec<RunProcess>,
     /// The messages of people.
-    pub steers: Vec<Steer>,
+    pub steers: Vec<SteerRecord>,
     /// The other events.
-    pub moments: Vec<Moment>,
+    pub events: Vec<TimelineEvent>,
     /// The gaps of the timeline and the damage, one line each.
     pub unknown: Vec<String>,
 }
 
 /// One phase, from its first attempt on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Phase {
+pub struct PhaseSpan {
     /// The index of the phase.
     pub index: u32,
     /// The name of the phase.
@@ -65,14 +65,14 @@ pub struct Phase {
     /// The last message of its agent, after its end.
     pub result: Option<String>,
     /// The usage of its attempts.
-    pub usage: Usage,
+    pub usage: UsageTotal,
     /// Whether it began again, so that it does not count.
     pub discarded: bool,
 }
 
 /// One attempt of an iteration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct AttemptSpan {
     /// The index of the phase.
     pub phase: u32,
     /// The number of the iteration in its phase, from 1.
@@ -88,13 +88,13 @@ pub struct Attempt {
     /// The time at which its outcome was known.
     pub ended: Option<Timestamp>,
     /// The outcome of the attempt.
-    pub fate: Fate,
+    pub fate: AttemptOutcome,
     /// Whether the run later returned to an earlier state, so that the attempt does not count.
     pub discarded: bool,
     /// Whether it continued an earlier session.
     pub continues: bool,
     /// The usage of the attempt.
-    pub usage: Usage,
+    pub usage: UsageTotal,
     /// The number of denied permission requests.
     pub denied: u32,
     /// Whether the turn made no progress: no tool ran in it and nothing changed.
@@ -104,16 +104,16 @@ pub struct Attempt {
     /// The number of leftovers that could not be ended.
     pub survivors: u32,
     /// The results of the required checks and the check, in order.
-    pub commands: Vec<Command>,
+    pub commands: Vec<CommandRun>,
     /// The commit with its work, if the run commits and the commit is known.
     pub commit: Option<String>,
 }
 
 /// One execution of a required check or the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct CommandRun {
     /// Which command.
-    pub command: loop_state::Command,
+    pub command: loop_state::LoopCommand,
     /// The time of its start.
     pub began: Timestamp,
     /// The time of its end.
@@ -128,9 +128,9 @@ pub struct Command {
 
 /// Time in which the run waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct WaitSpan {
     /// The kind of the wait.
-    pub why: WaitFor,
+    pub cause: WaitedFor,
     /// The beginning of the wait.
     pub began: Timestamp,
     /// The planned end of the wait, if it was known.
@@ -138,29 +138,29 @@ pub struct Wait {
     /// The end of the wait; `None` during the wait.
     pub ended: Option<Timestamp>,
     /// The agent's message, if it caused the wait.
-    pub what: Option<String>,
+    pub kind: Option<String>,
 }
 
 /// The kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WaitFor {
+pub enum WaitedFor {
     /// The pause before the next iteration.
     Sleep,
     /// The end of a rate limit.
-    Limit,
+    RateLimit,
     /// The pause before a retry.
     Retry,
     /// A person who resumes a paused run.
     Pause,
     /// A person's review of a phase or a batch.
-    Review(Occasion),
+    Review(ReviewPoint),
     /// A person's next step after an interrupt.
     Interrupt,
 }
 
 /// A process that worked on the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct RunProcess {
     /// The number of the process, from 1.
     pub number: u32,
     /// The time at which it took over the run.
@@ -188,7 +188,7 @@ pub enum ProcessEnd {
 
 /// A person's message to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Steer {
+pub struct SteerRecord {
     /// The number of the message.
     pub id: u32,
     /// The time at which it was sent.
@@ -203,16 +203,16 @@ pub struct Steer {
 
 /// An event at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct TimelineEvent {
     /// The time of the event.
     pub at: Timestamp,
     /// The kind of the event.
-    pub what: What,
+    pub kind: TimelineEventKind,
 }
 
 /// The kind of an event that has no other place in the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum TimelineEventKind {
     /// A person interrupted the turn.
     Interrupted,
     /// A person continued the run.
@@ -222,19 +222,19 @@ pub enum What {
     /// A stop was requested.
     Stopping(StopRequest),
     /// A person requested a redo.
-    Again(Again),
+    Redone(RedoScope),
     /// A person's answer to a review.
-    Reviewed(Verdict),
+    Reviewed(ReviewDecision),
     /// A rule was changed.
-    RuleSet(RuleChange),
+    RuleChanged(RuleChange),
     /// A turn made no progress; the number of such turns in a row.
-    NothingDone(u32),
+    NoProgress(u32),
     /// The session that should continue no longer existed.
     SessionLost,
     /// A process continued from an older state than the transcripts show: the saves in between were lost.
-    StateLost,
+    DataLost,
     /// The processes of the run were suspended for this many milliseconds.
-    StoodStill(u64),
+    Suspended(u64),
     /// Somebody returned to an iteration; the records from there on no longer count.
     Discarded {
         /// The index of the phase.
@@ -246,18 +246,21 @@ pub enum What {
     },
 }
 
-impl Attempt {
+impl AttemptSpan {
     /// Returns the duration of the attempt; until `now` if it still runs.
     #[must_use]
-    pub fn took(&self, now: Timestamp) -> std::time::Duration {
+    pub fn duration(&self, now: Timestamp) -> std::time::Duration {
         let ended = self.ended.or(self.turn_ended);
         ended.unwrap_or(now).since(self.began)
     }
 
     /// Returns whether the attempt failed or is unfinished.
     #[must_use]
-    pub fn went_wrong(&self) -> bool {
-        matches!(self.fate, Fate::Failed(_) | Fate::Cut(_))
+    pub fn has_failed(&self) -> bool {
+        matches!(
+            self.fate,
+            AttemptOutcome::Failed(_) | AttemptOutcome::Unfinished(_)
+        )
     }
 }
 

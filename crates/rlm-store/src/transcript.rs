@@ -14,24 +14,24 @@ use records::{MAX_BYTES, is_zero};
 
 pub(crate) use list::files;
 pub use list::{FOLDER, path, transcripts};
-pub use list::{Removed, removed_transcripts, unknown};
-pub use records::{Record, Records, by_age};
-pub use room::{Room, Tended};
+pub use list::{RemovedTranscripts, removed_transcripts, unknown};
+pub use quota::{PruneResult, TranscriptQuota};
+pub use records::{Record, Records, sorted_by_age};
 
 mod list;
 mod pack;
+mod quota;
 mod records;
-mod room;
 
 /// The greatest age of unflushed text, which a hard kill can lose (J51).
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// Lines that arrive within this time form one record, up to `JOINED` bytes: as single records, short lines would take twenty times their length.
-const AT_ONCE: Duration = Duration::from_millis(100);
-const JOINED: usize = 8 << 10;
+const JOIN_WITHIN: Duration = Duration::from_millis(100);
+const MAX_JOINED: usize = 8 << 10;
 
 /// A [`Record`] that borrows its text.
 #[derive(Serialize)]
-struct Written<'a> {
+struct BorrowedRecord<'a> {
     at: Timestamp,
     kind: &'a str,
     text: &'a str,
@@ -39,12 +39,12 @@ struct Written<'a> {
     omitted: u64,
 }
 
-struct Counted<'a> {
+struct CountingWriter<'a> {
     to: &'a mut BufWriter<File>,
     bytes: &'a mut u64,
 }
 
-impl Write for Counted<'_> {
+impl Write for CountingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.to.write(bytes)?;
         *self.bytes += written as u64;
@@ -58,7 +58,7 @@ impl Write for Counted<'_> {
 
 /// A record that may still grow: streamed text, or lines in quick succession.
 #[derive(Debug)]
-struct Pending {
+struct PendingRecord {
     /// The time of its first piece.
     at: Timestamp,
     kind: &'static str,
@@ -72,7 +72,7 @@ pub struct Transcript {
     file: BufWriter<File>,
     written: u64,
     /// The pieces of the next record.
-    pending: Option<Pending>,
+    pending: Option<PendingRecord>,
     unflushed_since: Option<Timestamp>,
 }
 
@@ -130,21 +130,23 @@ impl Transcript {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&line.bytes);
-        if line.omitted > 0 || text.len() > JOINED {
+        if line.omitted > 0 || text.len() > MAX_JOINED {
             return self.bounded(at, kind, &text, line.omitted);
         }
         self.unflushed_since.get_or_insert(at);
-        let goes_on = |it: &&mut Pending| {
-            it.kind == kind && at.since(it.at) < AT_ONCE && it.text.len() + text.len() < JOINED
+        let goes_on = |it: &&mut PendingRecord| {
+            it.kind == kind
+                && at.since(it.at) < JOIN_WITHIN
+                && it.text.len() + text.len() < MAX_JOINED
         };
         if let Some(pending) = self.pending.as_mut().filter(goes_on) {
             pending.text.push('\n');
             pending.text.push_str(&text);
             return Ok(());
         }
-        self.settle()?;
+        self.flush_pending()?;
         let text = text.into_owned();
-        self.pending = Some(Pending { at, kind, text });
+        self.pending = Some(PendingRecord { at, kind, text });
         Ok(())
     }
 
@@ -159,16 +161,16 @@ impl Transcript {
                     match self.pending.as_mut().filter(|it| it.kind == "text") {
                         Some(pending) => pending.text.push_str(text),
                         None => {
-                            self.settle()?;
+                            self.flush_pending()?;
                             let (kind, text) = ("text", text.clone());
-                            self.pending = Some(Pending { at, kind, text });
+                            self.pending = Some(PendingRecord { at, kind, text });
                         }
                     }
                     streamed = true;
                 }
                 Event::ThinkingDelta(_) => streamed = true,
                 event => {
-                    if let Some((kind, text)) = words(event) {
+                    if let Some((kind, text)) = record_of(event) {
                         self.bounded(at, kind, &text, 0)?;
                     }
                 }
@@ -185,9 +187,9 @@ impl Transcript {
     }
 
     /// Writes the pending record.
-    fn settle(&mut self) -> io::Result<()> {
+    fn flush_pending(&mut self) -> io::Result<()> {
         match self.pending.take() {
-            Some(Pending { at, kind, text }) => self.bounded(at, kind, &text, 0),
+            Some(PendingRecord { at, kind, text }) => self.bounded(at, kind, &text, 0),
             None => Ok(()),
         }
     }
@@ -214,13 +216,13 @@ impl Transcript {
 
     /// Writes a record in pieces: a line can be large, and its escaped form six times as large.
     fn write(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
-        self.settle()?;
+        self.flush_pending()?;
         self.unflushed_since.get_or_insert(at);
-        let mut counted = Counted {
+        let mut counted = CountingWriter {
             to: &mut self.file,
             bytes: &mut self.written,
         };
-        let record = Written {
+        let record = BorrowedRecord {
             at,
             kind,
             text,
@@ -241,24 +243,24 @@ impl Transcript {
     ///
     /// An error if they can't be written.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.settle()?;
+        self.flush_pending()?;
         self.unflushed_since = None;
         self.file.flush()
     }
 }
 
 /// Returns an event as a record, if it is for people.
-fn words(event: &Event) -> Option<(&'static str, String)> {
+fn record_of(event: &Event) -> Option<(&'static str, String)> {
     Some(match event {
         Event::Message { text, .. } => ("message", text.clone()),
         Event::ToolStarted { name, summary, .. } => ("tool", format!("{name}: {summary}")),
         Event::ToolFinished { outcome, text, .. } => ("result", format!("{outcome:?}: {text}")),
-        Event::PermissionAsked(ask) => ("ask", format!("{}: {}", ask.tool, ask.summary)),
+        Event::PermissionRequested(ask) => ("ask", format!("{}: {}", ask.tool, ask.summary)),
         Event::PermissionDenied { tool, message } => ("note", format!("{tool} denied: {message}")),
         Event::Warning(text) => ("note", text.clone()),
         Event::Retrying { error, attempt, .. } => ("note", format!("retry {attempt}: {error}")),
-        Event::ContextReset { why } => ("note", format!("context reset: {why}")),
-        Event::InterruptTaken { .. } => ("note", "interrupted".into()),
+        Event::ContextReset { reason: why } => ("note", format!("context reset: {why}")),
+        Event::InterruptAcknowledged { .. } => ("note", "interrupted".into()),
         _ => return None,
     })
 }
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn x128b_a_transcript_whose_file_was_removed_goes_on_in_a_new_one_with_all_of_it() {
+    fn x128b_removed_transcript_is_rewritten_completely() {
         let dir = tempfile::tempdir().unwrap();
         let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
         transcript.note(Timestamp(1), "one", "").unwrap();
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_come_at_once_are_one_record_and_others_are_not() {
+    fn simultaneous_lines_are_one_record() {
         let dir = tempfile::tempdir().unwrap();
         let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
         let mut say = |at, stream, text: &'static [u8]| {
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_ends_with_a_record_that_says_so() {
+    fn flood_ends_with_a_record_of_the_omission() {
         let dir = tempfile::tempdir().unwrap();
         let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
         transcript.written = MAX_BYTES - 1;

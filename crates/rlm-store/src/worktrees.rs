@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::git::looks::Looks;
-use crate::git::tree::{PLACE, place_of};
-use crate::git::{self, Call, Git, Hooks, LIMIT};
-use crate::{Error, Project, RunId, Worktree, WorktreeState, runs, state_dir};
+use crate::git::processes::GitProcesses;
+use crate::git::worktree::{PLACE, worktree_of_branch};
+use crate::git::{self, Git, GitCall, Hooks, LIMIT};
+use crate::{Error, Project, RunId, Worktree, WorktreeStatus, runs, state_dir};
 
 /// The time limit for git to fill a worktree.
 const CHECKOUT: Duration = Duration::from_secs(600);
@@ -80,7 +80,7 @@ impl Project {
                 "branch {branch} already exists: choose another {other}, or delete it: git branch -D {branch}"
             )));
         }
-        let _owed = Looks::owe();
+        let _owed = GitProcesses::begin_rollback();
         self.check_out(&path, &[], &["-b", &branch], base, hooks)
             .inspect_err(|_| self.remove_worktree(&path, Some(&branch)))?;
         Ok(Worktree {
@@ -112,14 +112,14 @@ impl Project {
         arguments.extend(["worktree", "add", "--quiet"].map(OsStr::new));
         arguments.extend(options.iter().map(OsStr::new));
         arguments.extend([path.as_os_str(), commit.as_ref()]);
-        let call = Call {
+        let call = GitCall {
             directory: self.root(),
             arguments: &arguments,
             environment: &[],
             hooks,
-            patience: CHECKOUT,
+            timeout: CHECKOUT,
         };
-        let made = git::run_with(&call, self.git().looks.as_ref());
+        let made = git::run_with(&call, self.git().processes.as_ref());
         let refuse = |e| Error::git(self.root(), format!("can't create the worktree: {e}"));
         made.map(drop).map_err(refuse)
     }
@@ -127,8 +127,8 @@ impl Project {
     /// Rolls back a begun worktree: a failing hook runs after the files are there. The worktree has only committed files.
     pub(crate) fn remove_worktree(&self, path: &Path, branch: Option<&str>) {
         // The rolled-back command may have been stopped, which must not stop the rollback.
-        let owed = Looks::owe();
-        let looks = owed.looks();
+        let owed = GitProcesses::begin_rollback();
+        let looks = owed.processes();
         let remove: [&OsStr; 4] = [
             "worktree".as_ref(),
             "remove".as_ref(),
@@ -152,9 +152,11 @@ impl Project {
         let Worktree { path, branch, .. } = worktree;
         let refuse = |why: String| Err(Error::git(path, why));
         if !path.is_dir() {
-            let list = self.git().answer(&["worktree", "list", "--porcelain"]);
+            let list = self.git().output(&["worktree", "list", "--porcelain"]);
             let list = list.unwrap_or_default();
-            if let Some(there) = place_of(&list, branch).filter(|it| *it != path && it.is_dir()) {
+            if let Some(there) =
+                worktree_of_branch(&list, branch).filter(|it| *it != path && it.is_dir())
+            {
                 return refuse(format!(
                     "the run's worktree was moved to `{}`: git worktree move {} {}",
                     there.display(),
@@ -179,7 +181,7 @@ impl Project {
 
     /// Returns the project for a run that works in the project's own working tree.
     #[must_use]
-    pub fn in_root(self) -> Self {
+    pub fn in_project_tree(self) -> Self {
         if self.tree() == self.root() {
             return self;
         }
@@ -194,7 +196,7 @@ impl Project {
         if self.tree() == self.root() {
             return None;
         }
-        let branch = self.git().answer(&["symbolic-ref", "--short", "HEAD"]);
+        let branch = self.git().output(&["symbolic-ref", "--short", "HEAD"]);
         Some(Worktree {
             path: self.tree().to_owned(),
             branch: branch.ok()?,
@@ -204,11 +206,11 @@ impl Project {
 
     /// Returns the commits and changes of a run's worktree; `None` if git doesn't respond. Blocks for some seconds at most.
     #[must_use]
-    pub fn worktree_state(&self, worktree: &Worktree) -> Option<WorktreeState> {
+    pub fn worktree_state(&self, worktree: &Worktree) -> Option<WorktreeStatus> {
         let git = Git::find(&worktree.path);
         let range = format!("{}..refs/heads/{}", worktree.base, worktree.branch);
-        let commits = git.ask(&["rev-list", "--count", &range])?;
-        Some(WorktreeState {
+        let commits = git.query(&["rev-list", "--count", &range])?;
+        Some(WorktreeStatus {
             commits: commits.parse().ok()?,
             changed: u32::try_from(git.change_count()?).ok()?,
         })

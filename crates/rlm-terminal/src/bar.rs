@@ -1,30 +1,34 @@
 //! The progress of a run towards its nearest limit, and the bar that shows it.
 
-use loop_state::{Head, Step, Timestamp};
+use loop_state::{Head, IterationStep, Timestamp};
 
 const CELLS: usize = 8;
 
 /// The limit that a run reaches first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum NearestLimit {
     Iterations,
-    Money,
+    Cost,
     Time,
     /// The end of a wait, after which the run continues.
     Wait,
 }
 
 /// Returns the limit that the run reaches first and the used share of it, from 0 to 1; `None` if the run has no limit.
-pub(crate) fn nearest(head: &Head, now: Timestamp) -> Option<(End, f64)> {
+pub(crate) fn nearest_limit(head: &Head, now: Timestamp) -> Option<(NearestLimit, f64)> {
     let share = |part: f64, of: f64| (of > 0.0).then(|| (part / of).clamp(0.0, 1.0));
     let left = |until: Timestamp| until.since(now).as_secs_f64();
     let wait = match head.step {
-        Step::Sleeping { until } => share(left(until), head.rules.limits.sleep.as_secs_f64()),
-        Step::Waiting { since, until, .. } => share(left(until), until.since(since).as_secs_f64()),
+        IterationStep::Sleeping { until } => {
+            share(left(until), head.rules.limits.sleep.as_secs_f64())
+        }
+        IterationStep::Waiting { since, until, .. } => {
+            share(left(until), until.since(since).as_secs_f64())
+        }
         _ => None,
     };
     if let Some(left) = wait {
-        return Some((End::Wait, 1.0 - left));
+        return Some((NearestLimit::Wait, 1.0 - left));
     }
     let (rules, used) = (&head.rules, head.usage);
     let phase = rules.phases.get(head.phase as usize);
@@ -33,19 +37,36 @@ pub(crate) fn nearest(head: &Head, now: Timestamp) -> Option<(End, f64)> {
     let most = most.filter(|most| *most > 1 && head.iteration > 0);
     let is_complete = matches!(
         head.step,
-        Step::Sleeping { .. } | Step::Paused { .. } | Step::Review { .. }
+        IterationStep::Sleeping { .. }
+            | IterationStep::Paused { .. }
+            | IterationStep::Review { .. }
     );
     let iterations = head.iteration.saturating_sub(u32::from(!is_complete));
     let cost = rules.limits.max_cost_microusd;
     let tokens = rules.limits.max_tokens;
     let time = rules.limits.max_duration;
     [
-        most.and_then(|most| Some((End::Iterations, share(iterations.into(), most.into())?))),
-        cost.and_then(|most| Some((End::Money, share(used.cost_microusd as f64, most as f64)?))),
-        tokens.and_then(|most| Some((End::Money, share(used.tokens() as f64, most as f64)?))),
+        most.and_then(|most| {
+            Some((
+                NearestLimit::Iterations,
+                share(iterations.into(), most.into())?,
+            ))
+        }),
+        cost.and_then(|most| {
+            Some((
+                NearestLimit::Cost,
+                share(used.cost_microusd as f64, most as f64)?,
+            ))
+        }),
+        tokens.and_then(|most| {
+            Some((
+                NearestLimit::Cost,
+                share(used.tokens() as f64, most as f64)?,
+            ))
+        }),
         time.and_then(|most| {
             let active = active(head, now).as_secs_f64();
-            Some((End::Time, share(active, most.as_secs_f64())?))
+            Some((NearestLimit::Time, share(active, most.as_secs_f64())?))
         }),
     ]
     .into_iter()
@@ -76,36 +97,48 @@ fn full(share: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::at;
-    use loop_state::Wait;
+    use crate::test_run::at;
+    use loop_state::WaitCause;
     use proptest::prelude::*;
 
     #[test]
-    fn what_ends_first_counts() {
-        let mut stand = at(Step::Turn {
+    fn first_expiring_limit_is_shown() {
+        let mut stand = at(IterationStep::Turn {
             since: Timestamp(1),
         });
         let now = Timestamp(3_600_001);
-        assert_eq!(nearest(&stand.head, now), Some((End::Iterations, 0.02)));
+        assert_eq!(
+            nearest_limit(&stand.head, now),
+            Some((NearestLimit::Iterations, 0.02))
+        );
         stand.head.rules.limits.max_cost_microusd = Some(5_000_000);
         stand.head.usage.cost_microusd = 4_000_000;
-        assert_eq!(nearest(&stand.head, now), Some((End::Money, 0.8)));
+        assert_eq!(
+            nearest_limit(&stand.head, now),
+            Some((NearestLimit::Cost, 0.8))
+        );
         stand.head.taken_at = Timestamp(1);
         stand.head.active_ms = 3_600_000;
         stand.head.rules.limits.max_duration = Some(std::time::Duration::from_secs(7200));
-        assert_eq!(nearest(&stand.head, now), Some((End::Time, 1.0)));
-        stand.head.step = Step::Waiting {
+        assert_eq!(
+            nearest_limit(&stand.head, now),
+            Some((NearestLimit::Time, 1.0))
+        );
+        stand.head.step = IterationStep::Waiting {
             since: Timestamp(3_000_001),
             until: Timestamp(4_000_001),
-            why: Wait::Limit,
+            why: WaitCause::RateLimit,
         };
-        assert_eq!(nearest(&stand.head, now), Some((End::Wait, 0.6)));
+        assert_eq!(
+            nearest_limit(&stand.head, now),
+            Some((NearestLimit::Wait, 0.6))
+        );
     }
 
     proptest! {
         /// A bar grows with its share, has a constant width, and is full only at the end.
         #[test]
-        fn bars_grow(a in 0.0f64..=1.0, b in 0.0f64..=1.0) {
+        fn bars_grow_with_their_value(a in 0.0f64..=1.0, b in 0.0f64..=1.0) {
             let full = |share| bar(share).matches('█').count();
             prop_assert!(a > b || full(a) <= full(b));
             prop_assert_eq!(bar(a).chars().count(), CELLS);

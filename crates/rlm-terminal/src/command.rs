@@ -9,10 +9,10 @@ pub(crate) enum Command {
     Interrupt,
     /// A message to the agent, and whether it interrupts the turn. An empty message opens `steer>`.
     Steer(String, bool),
-    New,
+    FreshSession,
     Skip,
-    StopLater,
-    Exit,
+    StopAfterIteration,
+    Stop,
     Help,
 }
 
@@ -56,10 +56,10 @@ pub(crate) fn parse(line: &str) -> Option<Result<Command, String>> {
         "interrupt" => Command::Interrupt,
         "steer" => return Some(Ok(Command::Steer(rest.into(), false))),
         "now" => return Some(Ok(Command::Steer(rest.into(), true))),
-        "new" => Command::New,
+        "new" => Command::FreshSession,
         "skip" => Command::Skip,
-        "stop" => Command::StopLater,
-        "exit" | "quit" => Command::Exit,
+        "stop" => Command::StopAfterIteration,
+        "exit" | "quit" => Command::Stop,
         "help" | "?" | "" => Command::Help,
         other => return Some(Err(unknown(other))),
     };
@@ -122,9 +122,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn x121h_lines_are_commands_or_something_to_say() {
+    fn x121h_lines_are_commands_or_messages() {
         assert_eq!(parse("/pause"), Some(Ok(Command::Pause)));
-        assert_eq!(parse("  /EXIT "), Some(Ok(Command::Exit)));
+        assert_eq!(parse("  /EXIT "), Some(Ok(Command::Stop)));
         assert_eq!(parse("/"), Some(Ok(Command::Help)));
         let now = Command::Steer("update the docs".into(), true);
         assert_eq!(parse("/now  update the docs"), Some(Ok(now)));
@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_line_is_understood_or_refused(line in "/?\\PC{0,40}") {
+        fn any_line_is_parsed_or_refused(line in "/?\\PC{0,40}") {
             let parsed = parse(&line);
             if !line.trim().starts_with('/') {
                 prop_assert_eq!(parsed, None);

@@ -2,9 +2,9 @@
 
 mod draw;
 mod effects;
-mod job;
+mod foreground_run;
+mod job_control;
 mod scopes;
-mod shown;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use std::time::{Duration, Instant, SystemTime};
 
 use agent_duplex::Event;
 use interrupt_stack::{Interrupts, Notice};
-use loop_runner::{Control, News, NewsReceiver, View};
+use loop_runner::{RunControl, RunEvent, RunEventReceiver, View};
 use loop_state::{Timestamp, times};
 use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
 use effects::{Reader, edited, next_notice, next_signal, next_told, room, typed_before};
+pub use foreground_run::{ForegroundRun, FormatAnswer, FormatEvent, LogOutput, TerminalSignals};
 use scopes::Scopes;
-pub use shown::{Log, Shown, Signals, ToAnswer, ToLines};
 
-use super::editor::{Editor, Subject};
+use super::editor::{EditTarget, Editor};
 use super::keys::Decoder;
-use super::paint::{Narrowed, Painter};
-use super::scene::Scene;
-use super::scope::{Asking, PressActions, Scope};
+use super::paint::{Painter, ResizeBehavior};
+use super::run_snapshot::RunSnapshot;
+use super::scope::{AskAbility, PressActions, Scope};
 use super::sink::Sink;
 use super::tty::{Tty, Typed};
 use super::ui::Ui;
-use crate::terminal::{LogPlace, Terminal};
+use crate::terminal::{LogTarget, Terminal};
 
 /// The interval of ticks, which check the rows below the log: one per second of the clock.
 const TICK: Duration = Duration::from_secs(1);
 /// The interval of ticks while something prompts or an editor has the screen.
-const QUICK: Duration = Duration::from_millis(250);
+const PROMPT_TICK: Duration = Duration::from_millis(250);
 /// The most bytes of waiting output, and the most run events, in one frame.
 const FRAME: usize = 64 << 10;
 const FRAME_NEWS: usize = 64;
@@ -44,7 +44,7 @@ const FRAME_NEWS: usize = 64;
 impl Terminal {
     /// Starts a thread that shows a run. The thread ends when the run has ended and all output is printed.
     #[must_use]
-    pub fn show(&self, shown: Shown, news: NewsReceiver) -> JoinHandle<()> {
+    pub fn show(&self, shown: ForegroundRun, news: RunEventReceiver) -> JoinHandle<()> {
         // Push the handler before anything starts, so that every press opens the menu.
         let answers = self.tty.is_some() || self.broken.is_some() || shown.presses.is_fixed();
         let scopes = answers.then(|| Scopes::of_run(shown.interrupts.clone()));
@@ -57,7 +57,7 @@ impl Terminal {
 }
 
 /// Shows the run until it has ended and all output is printed.
-fn show(shown: Shown, news: NewsReceiver, terminal: &Terminal, scopes: Option<Scopes>) {
+fn show(shown: ForegroundRun, news: RunEventReceiver, terminal: &Terminal, scopes: Option<Scopes>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -73,14 +73,14 @@ fn show(shown: Shown, news: NewsReceiver, terminal: &Terminal, scopes: Option<Sc
 struct Console {
     run: String,
     view: watch::Receiver<Arc<View>>,
-    control: mpsc::Sender<Control>,
+    control: mpsc::Sender<RunControl>,
     interrupts: Interrupts,
-    prompts: Vec<Subject>,
+    prompts: Vec<EditTarget>,
     /// Whether the log is for programs.
     is_json: bool,
-    text: ToLines,
-    answer: ToAnswer,
-    signals: fn() -> Signals,
+    format_event: FormatEvent,
+    format_answer: FormatAnswer,
+    signals: fn() -> TerminalSignals,
     left_code: u8,
     on_stop: Box<dyn Fn() + Send>,
     presses: PressActions,
@@ -88,11 +88,11 @@ struct Console {
     attached: bool,
     ui: Ui,
     painter: Painter,
-    place: LogPlace,
+    log_target: LogTarget,
     /// Whether the person has read that another process turned Ctrl-C off.
-    told_rearmed: bool,
+    has_reported_rearm: bool,
     /// Whether the person has read that the log has no reader any more.
-    told_gone: bool,
+    has_reported_gone: bool,
     decoder: Decoder,
     /// The time after which the decoder gets no more bytes for its pending keys.
     decode_by: Option<Instant>,
@@ -104,43 +104,43 @@ struct Console {
     /// The handlers of presses; `None` if every press is a stop.
     scopes: Option<Scopes>,
     notice: Option<Notice>,
-    broken: Option<String>,
+    terminal_error: Option<String>,
     editor: Option<Editor>,
     /// The phase whose prompt an editor opens next.
-    wants_editor: Option<u32>,
+    editor_request: Option<u32>,
     kill_editor_at: Option<Instant>,
     log: Sink,
     /// The person's terminal, if the log goes elsewhere.
-    face: Option<Sink>,
+    person_sink: Option<Sink>,
     /// Output that waits for the log.
-    to_log: String,
+    for_log: String,
     /// Output that waits for the person's terminal.
-    to_face: String,
+    for_person: String,
     is_over: bool,
-    before: Vec<(Timestamp, News)>,
-    told: Option<mpsc::Receiver<String>>,
+    earlier_events: Vec<(Timestamp, RunEvent)>,
+    messages: Option<mpsc::Receiver<String>>,
 }
 
-enum Woken {
+enum WakeReason {
     Notice(Scope, Notice),
     Shutdown,
     Typed(Option<Typed>),
     Silence,
-    Edited(super::editor::Edited),
+    Edited(super::editor::EditResult),
     Suspend,
     Continued,
     Resized,
-    LogRoom,
-    FaceRoom,
-    Told(Option<String>),
-    News(Option<(Timestamp, News)>),
+    LogWritable,
+    PersonWritable,
+    Message(Option<String>),
+    Event(Option<(Timestamp, RunEvent)>),
     View(bool),
     Tick,
 }
 
 impl Console {
-    fn new(shown: Shown, terminal: &Terminal, scopes: Option<Scopes>) -> Self {
-        let Shown {
+    fn new(shown: ForegroundRun, terminal: &Terminal, scopes: Option<Scopes>) -> Self {
+        let ForegroundRun {
             run,
             view,
             control,
@@ -153,19 +153,19 @@ impl Console {
             presses,
             bell,
             attached,
-            before,
-            told,
+            earlier_events: before,
+            messages: told,
         } = shown;
-        let Log {
+        let LogOutput {
             to,
             has_colour,
             is_json,
-            is_full,
-            text,
-            answer,
+            shows_everything: is_full,
+            format_event: text,
+            format_answer: answer,
         } = log;
         let tty = terminal.tty.clone();
-        let log_here = tty.is_some() && terminal.log == LogPlace::Here;
+        let log_here = tty.is_some() && terminal.log == LogTarget::Here;
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let face = tty
             .as_ref()
@@ -183,18 +183,18 @@ impl Console {
             prompts,
             ui: Ui::new(width, is_json).attached(attached).in_full(is_full),
             is_json,
-            text,
-            answer,
+            format_event: text,
+            format_answer: answer,
             signals,
             left_code,
             on_stop,
             presses,
             bell,
             attached,
-            place: terminal.log,
-            told_rearmed: false,
-            told_gone: false,
-            painter: Painter::new(dumb, Narrowed::of(|name| std::env::var(name).ok())),
+            log_target: terminal.log,
+            has_reported_rearm: false,
+            has_reported_gone: false,
+            painter: Painter::new(dumb, ResizeBehavior::of(|name| std::env::var(name).ok())),
             decoder: Decoder::default(),
             decode_by: None,
             in_front: tty.as_ref().is_some_and(|tty| tty.is_foreground()),
@@ -204,43 +204,43 @@ impl Console {
             ui_generation: 0,
             scopes,
             notice: None,
-            broken: terminal.broken.clone(),
+            terminal_error: terminal.broken.clone(),
             editor: None,
-            wants_editor: None,
+            editor_request: None,
             kill_editor_at: None,
             log: Sink::start(to, has_colour),
-            face,
-            to_log: String::new(),
-            to_face: String::new(),
+            person_sink: face,
+            for_log: String::new(),
+            for_person: String::new(),
             is_over: false,
-            before,
-            told,
+            earlier_events: before,
+            messages: told,
         }
     }
 
     async fn run(
         mut self,
-        mut news: NewsReceiver,
+        mut news: RunEventReceiver,
         mut typed: mpsc::Receiver<Typed>,
         interrupts: &Interrupts,
     ) {
         let mut shutdown = pin!(interrupts.cancelled());
         let (mut is_shut, mut has_view) = (false, true);
-        let Signals {
+        let TerminalSignals {
             mut suspend,
             mut continued,
             mut resized,
         } = (self.signals)();
         let mut tick = interval(TICK);
         let mut tick_at = tokio::time::Instant::now();
-        if self.face.is_some() && self.place == LogPlace::Program {
+        if self.person_sink.is_some() && self.log_target == LogTarget::Program {
             let run = &self.run;
-            self.to_face = format!("run {run} is running; Ctrl-C opens the menu here\n");
+            self.for_person = format!("run {run} is running; Ctrl-C opens the menu here\n");
         }
-        for (at, item) in std::mem::take(&mut self.before) {
-            self.news(at, &item);
+        for (at, item) in std::mem::take(&mut self.earlier_events) {
+            self.take_event(at, &item);
         }
-        self.follow();
+        self.update_handlers();
         while !(self.is_over && self.editor.is_none() && self.wants_to_print() == (false, false)) {
             let deadline = self.decode_by.map(tokio::time::Instant::from_std);
             let can_type = self.tty.is_some();
@@ -248,81 +248,81 @@ impl Console {
             let has_room = self.log.has_room();
             let wants_news = !self.is_over
                 && has_room
-                && self.to_log.len() < FRAME
+                && self.for_log.len() < FRAME
                 && !(self.waits() && has_view);
             let (log, face) = self.wants_to_print();
             let can_tick = (can_type && !self.is_over) || self.editor.is_some();
             if self.editor.is_some() || self.ui.is_prompting() {
-                tick_at = tick_at.min(tokio::time::Instant::now() + QUICK);
+                tick_at = tick_at.min(tokio::time::Instant::now() + PROMPT_TICK);
                 tick.reset_at(tick_at);
             }
             let woken = tokio::select! {
                 biased;
-                (scope, notice) = next_notice(&mut self.scopes), if !is_shut => Woken::Notice(scope, notice),
-                _ = &mut shutdown, if !is_shut => Woken::Shutdown,
-                typed = typed_before(&mut typed, deadline), if can_type => typed.map_or(Woken::Silence, Woken::Typed),
-                edited = edited(&mut self.editor), if self.editor.is_some() => Woken::Edited(edited),
-                _ = next_signal(&mut suspend) => Woken::Suspend,
-                _ = next_signal(&mut continued) => Woken::Continued,
-                _ = next_signal(&mut resized) => Woken::Resized,
-                _ = tick.tick(), if can_tick => Woken::Tick,
-                told = next_told(&mut self.told) => Woken::Told(told),
-                changed = self.view.changed(), if has_view => Woken::View(changed.is_ok()),
-                () = room(self.face.as_ref()), if face => Woken::FaceRoom,
-                () = self.log.room(), if log || !has_room => Woken::LogRoom,
+                (scope, notice) = next_notice(&mut self.scopes), if !is_shut => WakeReason::Notice(scope, notice),
+                _ = &mut shutdown, if !is_shut => WakeReason::Shutdown,
+                typed = typed_before(&mut typed, deadline), if can_type => typed.map_or(WakeReason::Silence, WakeReason::Typed),
+                edited = edited(&mut self.editor), if self.editor.is_some() => WakeReason::Edited(edited),
+                _ = next_signal(&mut suspend) => WakeReason::Suspend,
+                _ = next_signal(&mut continued) => WakeReason::Continued,
+                _ = next_signal(&mut resized) => WakeReason::Resized,
+                _ = tick.tick(), if can_tick => WakeReason::Tick,
+                told = next_told(&mut self.messages) => WakeReason::Message(told),
+                changed = self.view.changed(), if has_view => WakeReason::View(changed.is_ok()),
+                () = room(self.person_sink.as_ref()), if face => WakeReason::PersonWritable,
+                () = self.log.room(), if log || !has_room => WakeReason::LogWritable,
                 // The last branch, so that a flood of events doesn't starve the others.
-                item = news.recv(), if wants_news => Woken::News(item),
+                item = news.recv(), if wants_news => WakeReason::Event(item),
             };
             match woken {
-                Woken::Notice(scope, notice) => self.noticed(scope, notice),
-                Woken::Shutdown => {
+                WakeReason::Notice(scope, notice) => self.press_taken(scope, notice),
+                WakeReason::Shutdown => {
                     is_shut = true;
-                    self.shut();
+                    self.close_prompts();
                 }
-                Woken::Typed(typed) => self.typed(typed),
-                Woken::Silence => {
+                WakeReason::Typed(typed) => self.typed(typed),
+                WakeReason::Silence => {
                     let keys = self.decoder.flush();
                     self.keys(keys);
                 }
-                Woken::Edited(result) => {
+                WakeReason::Edited(result) => {
                     self.editor = None;
                     if let Some(tty) = &self.tty {
                         tty.reset();
                     }
-                    self.returned();
+                    self.terminal_returned();
                     self.ui.edited(result);
                     if self.is_over {
-                        self.ui.shut();
+                        self.ui.close_prompts();
                     }
                 }
-                Woken::Suspend => self.suspend(&mut continued).await,
-                Woken::Continued => self.returned(),
-                Woken::LogRoom => self.print_log(),
-                Woken::FaceRoom => self.print_face(),
-                Woken::Told(told) => match told {
-                    Some(told) => self.ui.say(told),
-                    None => self.told = None,
+                WakeReason::Suspend => self.suspend(&mut continued).await,
+                WakeReason::Continued => self.terminal_returned(),
+                WakeReason::LogWritable => self.print_log(),
+                WakeReason::PersonWritable => self.print_to_person(),
+                WakeReason::Message(told) => match told {
+                    Some(told) => self.ui.show_person(told),
+                    None => self.messages = None,
                 },
-                Woken::News(item) => self.all_news(item, &mut news).await,
-                Woken::View(is_there) => {
+                WakeReason::Event(item) => self.take_events(item, &mut news).await,
+                WakeReason::View(is_there) => {
                     has_view = is_there;
-                    self.look();
+                    self.refresh();
                 }
                 // Each pass of the loop compares the live rows anyway.
-                Woken::Resized => {}
-                Woken::Tick => {
+                WakeReason::Resized => {}
+                WakeReason::Tick => {
                     tick_at = tokio::time::Instant::now() + until_next_second();
                     tick.reset_at(tick_at);
                     self.tick();
                 }
             }
             self.perform();
-            if let Some(phase) = self.wants_editor.take() {
+            if let Some(phase) = self.editor_request.take() {
                 self.edit(phase).await;
             }
-            self.follow();
+            self.update_handlers();
         }
-        self.leave();
+        self.restore_terminal();
     }
 
     /// Whether the terminal may have echoed input that this thread hasn't handled yet. The position of the cursor is then unknown.
@@ -330,40 +330,42 @@ impl Console {
         let is_ours = self.in_front && self.editor.is_none() && !self.is_over;
         is_ours
             && self.painter.above().is_some()
-            && self.tty.as_ref().is_some_and(|tty| tty.has_unheard())
+            && self.tty.as_ref().is_some_and(|tty| tty.has_unread())
     }
 
     /// Whether the log has to wait, because its reader may print on the terminal while the person is prompted.
     fn waits(&self) -> bool {
-        self.ui.is_prompting() && self.face.is_some() && self.place == LogPlace::Program
+        self.ui.is_prompting()
+            && self.person_sink.is_some()
+            && self.log_target == LogTarget::Program
     }
 
     /// Pushes and drops handlers so that they match the press scopes of the run now.
-    fn follow(&mut self) {
+    fn update_handlers(&mut self) {
         let view = self.view.borrow().clone();
-        let step = Scope::of_step(Scene::of(&view, self.attached));
+        let step = Scope::of_step(RunSnapshot::of(&view, self.attached));
         if let Some(scopes) = &mut self.scopes {
-            scopes.follow(step.into_iter().chain(self.ui.scopes()));
+            scopes.update_handlers(step.into_iter().chain(self.ui.scopes()));
         }
     }
 
-    fn noticed(&mut self, scope: Scope, notice: Notice) {
+    fn press_taken(&mut self, scope: Scope, notice: Notice) {
         let view = self.view.borrow().clone();
         // In the background nothing prompts; a press has the same meaning as without a terminal.
         let is_here = |tty: &Arc<Tty>| tty.is_foreground() || self.editor.is_some();
-        let asking = match (&self.broken, &self.tty) {
-            (Some(_), _) => Asking::Broken,
-            (None, Some(tty)) if is_here(tty) => Asking::Here,
-            _ => Asking::Nowhere,
+        let asking = match (&self.terminal_error, &self.tty) {
+            (Some(_), _) => AskAbility::Broken,
+            (None, Some(tty)) if is_here(tty) => AskAbility::Here,
+            _ => AskAbility::Nowhere,
         };
         self.notice = Some(notice);
-        let scene = Scene::of(&view, self.attached);
+        let scene = RunSnapshot::of(&view, self.attached);
         self.ui
-            .pressed(scope, self.presses.of(scope), asking, scene);
+            .pressed(scope, self.presses.action_in(scope), asking, scene);
     }
 
-    fn shut(&mut self) {
-        self.ui.shut();
+    fn close_prompts(&mut self) {
+        self.ui.close_prompts();
         if let Some(editor) = &self.editor {
             editor.hang_up();
             self.kill_editor_at = Some(Instant::now() + times::EDITOR_ENDING);
@@ -373,7 +375,7 @@ impl Console {
     fn typed(&mut self, typed: Option<Typed>) {
         let is_read = !matches!(typed, Some(Typed::Rearmed));
         if let Some(tty) = self.tty.as_ref().filter(|_| is_read) {
-            tty.heard();
+            tty.piece_handled();
         }
         match typed {
             Some(Typed::Lines(mut bytes)) => {
@@ -385,50 +387,62 @@ impl Console {
                     self.painter.typed(&text);
                 }
                 let view = self.view.borrow().clone();
-                self.ui
-                    .lines(&text, Scene::of(&view, self.attached), now(), &self.run);
+                self.ui.lines(
+                    &text,
+                    RunSnapshot::of(&view, self.attached),
+                    now(),
+                    &self.run,
+                );
             }
             Some(Typed::Keys(bytes, generation)) if generation == self.generation => {
                 let keys = self.decoder.feed(&bytes);
                 self.keys(keys);
             }
             Some(Typed::Keys(..)) => {}
-            Some(Typed::Rearmed) => self.rearmed(),
+            Some(Typed::Rearmed) => self.report_rearm(),
             Some(Typed::Gone) | None => {
-                self.ui.shut();
+                self.ui.close_prompts();
                 self.tty = None;
                 if !self.attached {
                     // Fails only if the run has ended; then it needs no request.
-                    let _over = self.control.try_send(Control::Attended(false));
+                    let _over = self.control.try_send(RunControl::Attended(false));
                 }
             }
         }
     }
 
     fn keys(&mut self, keys: Vec<super::keys::Key>) {
-        self.decode_by = self.decoder.patience().map(|wait| Instant::now() + wait);
+        self.decode_by = self.decoder.flush_after().map(|wait| Instant::now() + wait);
         let view = self.view.borrow().clone();
-        self.ui
-            .keys(keys, Scene::of(&view, self.attached), now(), &self.run);
+        self.ui.keys(
+            keys,
+            RunSnapshot::of(&view, self.attached),
+            now(),
+            &self.run,
+        );
     }
 
     /// Takes all events that are ready, up to the limits of a frame, so that a flood is drawn in few frames.
-    async fn all_news(&mut self, first: Option<(Timestamp, News)>, news: &mut NewsReceiver) {
+    async fn take_events(
+        &mut self,
+        first: Option<(Timestamp, RunEvent)>,
+        news: &mut RunEventReceiver,
+    ) {
         let mut next = Some(first);
         for _ in 0..FRAME_NEWS {
             match next {
-                Some(Some((at, item))) => self.news(at, &item),
+                Some(Some((at, item))) => self.take_event(at, &item),
                 Some(None) => {
                     self.is_over = true;
-                    self.ui.settle();
+                    self.ui.end_line();
                     if self.editor.is_none() {
-                        self.ui.shut();
+                        self.ui.close_prompts();
                     }
                     return;
                 }
                 None => return,
             }
-            if self.to_log.len() >= FRAME {
+            if self.for_log.len() >= FRAME {
                 return;
             }
             let mut waiting = pin!(news.recv());
@@ -441,11 +455,11 @@ impl Console {
             .await;
         }
         if let Some(Some((at, item))) = next {
-            self.news(at, &item);
+            self.take_event(at, &item);
         }
     }
 
-    fn news(&mut self, at: Timestamp, news: &News) {
+    fn take_event(&mut self, at: Timestamp, news: &RunEvent) {
         if self.bell
             && needs_a_person(news)
             && let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground())
@@ -454,51 +468,51 @@ impl Console {
         }
         // The status line already shows how time passes.
         let is_status = self.tty.is_some() && self.has_status();
-        if is_status && matches!(news, News::StillWaiting { .. }) {
+        if is_status && matches!(news, RunEvent::StillWaiting { .. }) {
             return;
         }
         // A log that goes elsewhere still gets the countdown.
-        let counts = is_status && matches!(news, News::StopWaiting { .. });
-        if counts && self.face.is_none() {
+        let counts = is_status && matches!(news, RunEvent::StopAwaits { .. });
+        if counts && self.person_sink.is_none() {
             return;
         }
-        let text = (self.text)(at, news);
-        self.ui.news(news, text);
-        if self.face.is_some()
+        let text = (self.format_event)(at, news);
+        self.ui.take_event(news, text);
+        if self.person_sink.is_some()
             && !counts
-            && let Some(words) = (self.answer)(news)
+            && let Some(words) = (self.format_answer)(news)
         {
-            self.ui.say(words);
+            self.ui.show_person(words);
         }
         self.perform();
     }
 
-    fn look(&mut self) {
+    fn refresh(&mut self) {
         let view = self.view.borrow_and_update().clone();
-        self.ui.viewed(Scene::of(&view, self.attached));
+        self.ui.view_changed(RunSnapshot::of(&view, self.attached));
     }
 
     fn tick(&mut self) {
         let view = self.view.borrow().clone();
-        self.ui.ticked(Scene::of(&view, self.attached));
+        self.ui.tick(RunSnapshot::of(&view, self.attached));
         if let Some(editor) = &self.editor
             && self.kill_editor_at.is_some_and(|at| at <= Instant::now())
         {
             editor.kill();
         }
-        if self.face.is_some() && self.log.is_gone() && !self.told_gone {
-            self.told_gone = true;
+        if self.person_sink.is_some() && self.log.is_closed() && !self.has_reported_gone {
+            self.has_reported_gone = true;
             let run = &self.run;
             let text = format!(
                 "the reader of the standard output is gone; the run continues. To see its output: rlm logs {run}\n"
             );
-            self.ui.say(text);
+            self.ui.show_person(text);
         }
         let in_front = self.tty.as_ref().is_some_and(|tty| tty.is_foreground());
         if self.editor.is_none() && in_front != self.in_front {
-            self.returned();
+            self.terminal_returned();
         }
-        self.attend(Scene::of(&view, self.attached));
+        self.report_attendance(RunSnapshot::of(&view, self.attached));
     }
 
     fn perform(&mut self) {
@@ -508,14 +522,14 @@ impl Console {
                 break;
             }
             for effect in effects {
-                self.one(effect);
+                self.perform_effect(effect);
             }
         }
-        self.settle_mode();
+        self.set_terminal_mode();
     }
 
     /// Restores the mode of the terminal when the run has ended.
-    fn leave(&mut self) {
+    fn restore_terminal(&mut self) {
         if let Some(tty) = &self.tty {
             tty.restore();
         }
@@ -523,17 +537,18 @@ impl Console {
 }
 
 /// Prints on the standard error that a press could not open the menu.
-fn complain(why: &str) {
+fn print_press_error(why: &str) {
     anstream::eprintln!(
         "rlm: the menu can't be shown: {why}; Ctrl-C again within 2 s saves and stops"
     );
 }
 
 /// Whether the run waits for the person after this event.
-fn needs_a_person(news: &News) -> bool {
+fn needs_a_person(news: &RunEvent) -> bool {
     matches!(
         news,
-        News::Agent(Event::PermissionAsked(_)) | News::Run(loop_state::Notice::Review(_))
+        RunEvent::Agent(Event::PermissionRequested(_))
+            | RunEvent::Update(loop_state::RunUpdate::Review(_))
     )
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
-use agent_subprocess::guard::OwnProgram;
+use agent_subprocess::guard::OwnProgramGuard;
 use fs_err::os::unix::fs::OpenOptionsExt;
 use loop_state::times;
 use rlm_store::state_dir;
@@ -35,7 +35,7 @@ pub(super) fn kill_open() -> bool {
 
 /// The prompt that the person edits.
 #[derive(Clone, Debug)]
-pub enum Subject {
+pub enum EditTarget {
     /// A file, which each iteration reads again.
     File(PathBuf),
     /// A text without a file.
@@ -43,7 +43,7 @@ pub enum Subject {
 }
 
 /// The change to the prompt, or the reason why the prompt is unchanged.
-pub(crate) type Edited = Result<Edit, String>;
+pub(crate) type EditResult = Result<Edit, String>;
 
 /// The change that a person made to a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,12 +60,12 @@ pub(crate) enum Edit {
 #[derive(Debug)]
 pub(crate) struct Editor {
     group: Pid,
-    ended: oneshot::Receiver<Edited>,
+    ended: oneshot::Receiver<EditResult>,
 }
 
 impl Editor {
     /// Opens the editor in the foreground of the terminal, in its own process group, so that it doesn't share our signals.
-    pub(crate) fn open(tty: &Arc<Tty>, subject: Subject) -> Result<Self, String> {
+    pub(crate) fn open(tty: &Arc<Tty>, subject: EditTarget) -> Result<Self, String> {
         let name = ["VISUAL", "EDITOR"]
             .iter()
             .find_map(|name| {
@@ -76,14 +76,14 @@ impl Editor {
             .unwrap_or_else(|| "vi".to_owned());
         let failed = |e: io::Error| format!("can't open the editor `{name}`: {e}");
         let (path, is_copy, before) = match subject {
-            Subject::File(path) => {
+            EditTarget::File(path) => {
                 let before = read_bounded(&path).ok();
                 (path, false, before)
             }
-            Subject::Text(text) => (copy(&text).map_err(failed)?, true, Some(text)),
+            EditTarget::Text(text) => (copy(&text).map_err(failed)?, true, Some(text)),
         };
         // An editor may leave a server running, which a sweep must not treat as a process of an agent.
-        let own = OwnProgram::new();
+        let own = OwnProgramGuard::new();
         let group = start(tty, &name, &path).map_err(|e| {
             discard(&path, is_copy);
             failed(e)
@@ -123,7 +123,7 @@ impl Editor {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub(crate) async fn ended(&mut self) -> Edited {
+    pub(crate) async fn ended(&mut self) -> EditResult {
         let result = (&mut self.ended).await;
         result.unwrap_or_else(|_| Err("the editor ended without a result".into()))
     }
@@ -146,8 +146,8 @@ fn start(tty: &Tty, name: &str, path: &Path) -> io::Result<Pid> {
         .args(["-c", BEHIND_A_LINE, "sh", name])
         .arg(path)
         .stdin(Stdio::piped())
-        .stdout(Tty::again()?)
-        .stderr(Tty::again()?)
+        .stdout(Tty::reopen()?)
+        .stderr(Tty::reopen()?)
         .process_group(0)
         .spawn()?;
     let group = Pid::from_child(&child);
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s11b_an_edited_prompt_is_taken_or_refused_with_a_reason() {
+    fn s11b_edited_prompt_is_accepted_or_refused_with_a_reason() {
         let path = copy("text").unwrap();
         assert_eq!(read(&path).unwrap(), "text");
         fs_err::write(&path, " \n").unwrap();

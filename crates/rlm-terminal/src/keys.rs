@@ -91,7 +91,7 @@ impl Decoder {
     }
 
     /// Returns how long to wait for more bytes before [`flush`](Self::flush).
-    pub(crate) fn patience(&self) -> Option<Duration> {
+    pub(crate) fn flush_after(&self) -> Option<Duration> {
         match (&self.paste, self.pending.is_empty()) {
             (Some(_), _) => Some(PASTE_WAIT),
             (None, false) => Some(ESCAPE_WAIT),
@@ -286,14 +286,14 @@ mod tests {
     fn all(pieces: &[&[u8]]) -> Vec<Key> {
         let mut decoder = Decoder::default();
         let mut keys: Vec<Key> = pieces.iter().flat_map(|p| decoder.feed(p)).collect();
-        while decoder.patience().is_some() {
+        while decoder.flush_after().is_some() {
             keys.extend(decoder.flush());
         }
         keys
     }
 
     #[test]
-    fn keys_are_known_in_pieces_too() {
+    fn split_key_sequences_are_recognised() {
         use Key::*;
         assert_eq!(all(&[b"\x1b"]), [Esc]);
         assert_eq!(all(&[b"\x1b", b"[", b"D"]), [Left]);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paste_is_one_key_and_bounded() {
+    fn paste_is_one_key_and_limited() {
         let text = |t: &str| [Key::Paste(t.into())];
         assert_eq!(all(&[b"\x1b[200~a\rb\x1b[20", b"1~"]), text("a\nb"));
         assert_eq!(
@@ -337,7 +337,7 @@ mod tests {
     proptest! {
         /// Any bytes in any pieces: the decoder doesn't panic, doesn't wait for ever, and keeps few bytes.
         #[test]
-        fn any_bytes_are_digested(pieces in proptest::collection::vec(
+        fn any_bytes_are_parsed_without_a_panic(pieces in proptest::collection::vec(
             proptest::collection::vec(prop_oneof![any::<u8>(), Just(0x1b), Just(b'[')], 0..12), 0..12,
         )) {
             let mut decoder = Decoder::default();
@@ -349,12 +349,12 @@ mod tests {
             }
             decoder.flush();
             decoder.flush();
-            prop_assert_eq!(decoder.patience(), None);
+            prop_assert_eq!(decoder.flush_after(), None);
         }
 
         /// Text is unchanged, wherever it is split.
         #[test]
-        fn text_comes_through(text in "[^\\p{Cc}]{0,40}", cut in 0usize..200) {
+        fn text_is_unchanged(text in "[^\\p{Cc}]{0,40}", cut in 0usize..200) {
             let bytes = text.as_bytes();
             let (a, b) = bytes.split_at(cut.min(bytes.len()));
             let keys: Vec<Key> = text.chars().map(Key::Char).collect();

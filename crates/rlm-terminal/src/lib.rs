@@ -1,7 +1,7 @@
 //! The terminal of a run in the foreground: one owner of the screen, the keys and the menu.
 //!
 //! Run events, keys and presses go in; printed lines and requests come out. This crate must not install signal handlers or decide anything about a
-//! run. It doesn't know the command line or the texts of run events: its caller passes them in [`Shown`]. The crate is a part of `rlm` and promises
+//! run. It doesn't know the command line or the texts of run events: its caller passes them in [`ForegroundRun`]. The crate is a part of `rlm` and promises
 //! nothing to other programs.
 //!
 //! Modules in reading order:
@@ -18,36 +18,36 @@
 //! of the terminal, which could neither be stopped nor be kept off the terminal while the program is in the background.
 
 mod bar;
-mod calm;
+mod collapse;
 mod command;
 mod console;
 mod editor;
 mod keys;
 mod line;
 mod menu;
+mod message_stream;
 mod paint;
 mod review;
 mod rows;
-mod scene;
+mod run_snapshot;
 mod scope;
 mod sink;
-#[cfg(test)]
-mod stage;
 mod status;
 pub mod style;
 pub mod table;
-mod talk;
 mod terminal;
+#[cfg(test)]
+mod test_run;
 mod tty;
 mod ui;
 mod wrap;
 
-pub use console::{Log, Shown, Signals, ToAnswer, ToLines};
-pub use editor::Subject;
-pub use review::Review;
+pub use console::{ForegroundRun, FormatAnswer, FormatEvent, LogOutput, TerminalSignals};
+pub use editor::EditTarget;
+pub use message_stream::format_steer;
+pub use review::ReviewPrompt;
 pub use scope::{PressAction, PressActions};
-pub use status::{background, tried};
-pub use talk::said;
+pub use status::{attempt_label, background};
 pub use terminal::{Terminal, columns, fitted};
 pub use tty::{block_terminal_signals, restore, restore_on_panic};
 

@@ -30,11 +30,11 @@ impl History {
 
 /// The effect of a key on the line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum LineEdit {
     /// The key edited the line, or has no meaning here.
-    More,
+    Edited,
     /// The person sends this text.
-    Said(String),
+    Sent(String),
     /// The person sends nothing.
     Cancelled,
     /// The line refused the input, for this reason.
@@ -62,19 +62,19 @@ impl Line {
         &self.text
     }
 
-    pub(crate) fn key(&mut self, key: Key, history: &History) -> Typed {
+    pub(crate) fn key(&mut self, key: Key, history: &History) -> LineEdit {
         match key {
             Key::Char(c) => return self.take(c.encode_utf8(&mut [0; 4])),
             Key::Paste(text) => return self.take(&text),
             Key::PasteTooLong(bytes) => {
-                return Typed::Refused(format!(
+                return LineEdit::Refused(format!(
                     "a paste of {bytes} bytes is too long; the limit is {MAX_PASTE} bytes"
                 ));
             }
             Key::NewLine => return self.take("\n"),
             Key::Enter => return self.enter(),
-            Key::Esc => return Typed::Cancelled,
-            Key::EndOfFile if self.text.is_empty() => return Typed::Cancelled,
+            Key::Esc => return LineEdit::Cancelled,
+            Key::EndOfFile if self.text.is_empty() => return LineEdit::Cancelled,
             Key::EndOfFile | Key::Delete => {
                 let next = self.next(self.cursor);
                 self.text.drain(self.cursor..next);
@@ -96,15 +96,15 @@ impl Line {
             Key::Down => self.recall(-1, history),
             Key::Press | Key::Suspend => {}
         }
-        Typed::More
+        LineEdit::Edited
     }
 
-    fn take(&mut self, text: &str) -> Typed {
+    fn take(&mut self, text: &str) -> LineEdit {
         if self.text.len() + text.len() > MAX_PASTE {
-            return Typed::Refused(format!("too long; the limit is {MAX_PASTE} bytes"));
+            return LineEdit::Refused(format!("too long; the limit is {MAX_PASTE} bytes"));
         }
         self.insert(text);
-        Typed::More
+        LineEdit::Edited
     }
 
     fn insert(&mut self, text: &str) {
@@ -117,15 +117,15 @@ impl Line {
         self.cursor += text.len();
     }
 
-    fn enter(&mut self) -> Typed {
+    fn enter(&mut self) -> LineEdit {
         let text = self.text.trim();
         if text.is_empty() {
-            return Typed::Cancelled;
+            return LineEdit::Cancelled;
         }
         let before = &self.text[..self.cursor];
         let on_empty_line = before.ends_with('\n') && self.cursor == self.text.len();
         if !self.text.contains('\n') || on_empty_line {
-            return Typed::Said(text.to_owned());
+            return LineEdit::Sent(text.to_owned());
         }
         self.take("\n")
     }
@@ -237,8 +237,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn typed(line: &mut Line, keys: &str) -> Typed {
-        let mut last = Typed::More;
+    fn typed(line: &mut Line, keys: &str) -> LineEdit {
+        let mut last = LineEdit::Edited;
         for c in keys.chars() {
             let key = match c {
                 '⏎' => Key::Enter,
@@ -257,34 +257,37 @@ mod tests {
         last
     }
 
-    fn say(keys: &str) -> Typed {
+    fn say(keys: &str) -> LineEdit {
         typed(&mut Line::default(), keys)
     }
 
     #[test]
-    fn s11a_one_line_ends_with_enter_and_several_with_an_empty_one() {
-        assert_eq!(say("fix it⏎"), Typed::Said("fix it".into()));
+    fn s11a_enter_ends_one_line_and_an_empty_line_ends_several() {
+        assert_eq!(say("fix it⏎"), LineEdit::Sent("fix it".into()));
         let mut line = Line::default();
         line.key(Key::Paste("one\ntwo".into()), &History::default());
-        assert_eq!(typed(&mut line, "⏎"), Typed::More);
-        assert_eq!(typed(&mut line, "three⏎"), Typed::More);
-        assert_eq!(typed(&mut line, "⏎"), Typed::Said("one\ntwo\nthree".into()));
+        assert_eq!(typed(&mut line, "⏎"), LineEdit::Edited);
+        assert_eq!(typed(&mut line, "three⏎"), LineEdit::Edited);
+        assert_eq!(
+            typed(&mut line, "⏎"),
+            LineEdit::Sent("one\ntwo\nthree".into())
+        );
     }
 
     #[test]
-    fn nothing_typed_says_nothing() {
-        assert_eq!(say("⏎"), Typed::Cancelled);
-        assert_eq!(say("  ⏎"), Typed::Cancelled);
-        assert_eq!(say("text⎋"), Typed::Cancelled);
+    fn empty_line_sends_nothing() {
+        assert_eq!(say("⏎"), LineEdit::Cancelled);
+        assert_eq!(say("  ⏎"), LineEdit::Cancelled);
+        assert_eq!(say("text⎋"), LineEdit::Cancelled);
     }
 
     #[test]
-    fn it_can_be_edited_and_recalled() {
-        assert_eq!(say("abd←c⏎"), Typed::Said("abcd".into()));
-        assert_eq!(say("ae\u{301}⌫⏎"), Typed::Said("a".into()));
-        assert_eq!(say("x↑⏎"), Typed::Said("newer".into()));
-        assert_eq!(say("x↑↑↑⏎"), Typed::Said("older".into()));
-        assert_eq!(say("x↑↑↓↓⏎"), Typed::Said("x".into()));
+    fn line_can_be_edited_and_recalled() {
+        assert_eq!(say("abd←c⏎"), LineEdit::Sent("abcd".into()));
+        assert_eq!(say("ae\u{301}⌫⏎"), LineEdit::Sent("a".into()));
+        assert_eq!(say("x↑⏎"), LineEdit::Sent("newer".into()));
+        assert_eq!(say("x↑↑↑⏎"), LineEdit::Sent("older".into()));
+        assert_eq!(say("x↑↑↓↓⏎"), LineEdit::Sent("x".into()));
         let mut line = Line::new("one two".into());
         line.key(Key::EraseWord, &History::default());
         assert_eq!(line.text(), "one ");
@@ -299,16 +302,16 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded() {
+    fn line_length_is_limited() {
         let mut line = Line::default();
         let full = Key::Paste("x".repeat(MAX_PASTE));
-        assert_eq!(line.key(full, &History::default()), Typed::More);
-        assert!(matches!(typed(&mut line, "y"), Typed::Refused(_)));
+        assert_eq!(line.key(full, &History::default()), LineEdit::Edited);
+        assert!(matches!(typed(&mut line, "y"), LineEdit::Refused(_)));
         assert_eq!(line.text().len(), MAX_PASTE);
     }
 
     #[test]
-    fn the_history_is_bounded() {
+    fn history_is_limited() {
         let mut history = History::default();
         for n in 0..200 {
             history.add(&n.to_string());

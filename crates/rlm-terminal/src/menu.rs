@@ -2,7 +2,7 @@
 
 use super::keys::Key;
 use super::rows::Rows;
-use super::scene::Scene;
+use super::run_snapshot::RunSnapshot;
 
 /// A choice of the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ const CHOICES: [(Choice, char, &str); 10] = [
 ];
 
 /// The choices while a phase or a batch waits for a review.
-const VERDICTS: [(Choice, char, &str); 6] = [
+const REVIEW_CHOICES: [(Choice, char, &str); 6] = [
     (Choice::Continue, 'c', "continue"),
     (Choice::Revise, 'r', "revise"),
     (Choice::EditPrompt, 'e', "edit prompt"),
@@ -53,22 +53,26 @@ const VERDICTS: [(Choice, char, &str); 6] = [
 
 /// The meaning of a key in the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chosen {
-    It(Choice),
+pub(crate) enum MenuChoice {
+    Choice(Choice),
     /// The menu closes and nothing else happens.
     Nothing,
     /// The key is no choice, or none that is possible now.
-    Wrong(char),
+    Invalid(char),
 }
 
 /// Returns the choices that are possible now, with their keys and labels.
-fn choices(scene: Scene<'_>) -> Vec<(Choice, char, String)> {
+fn choices(scene: RunSnapshot<'_>) -> Vec<(Choice, char, String)> {
     if let Some(review) = scene.review() {
         let say =
-            |(choice, key, label): (Choice, char, &str)| (choice, key, review.says(choice, label));
+            |(choice, key, label): (Choice, char, &str)| (choice, key, review.label(choice, label));
         let is_active =
             |(choice, ..): &(Choice, char, &str)| *choice != Choice::Detach || scene.attached;
-        return VERDICTS.into_iter().filter(is_active).map(say).collect();
+        return REVIEW_CHOICES
+            .into_iter()
+            .filter(is_active)
+            .map(say)
+            .collect();
     }
     let active = CHOICES.into_iter().filter(|it| is_active(it.0, scene));
     active
@@ -77,27 +81,29 @@ fn choices(scene: Scene<'_>) -> Vec<(Choice, char, String)> {
 }
 
 /// Whether a choice is possible now.
-fn is_active(choice: Choice, scene: Scene<'_>) -> bool {
+fn is_active(choice: Choice, scene: RunSnapshot<'_>) -> bool {
     match choice {
         Choice::Continue => true,
         Choice::Detach => scene.attached,
         _ if scene.is_ending() => false,
         Choice::EndTurn => scene.has_turn_to_end(),
-        Choice::SkipSleep => scene.sleeps(),
+        Choice::SkipSleep => scene.is_sleeping(),
         Choice::Restart => scene.head.iteration > 0,
         _ => true,
     }
 }
 
 /// Returns the meaning of a key; `None` for keys without a meaning, such as the arrow keys.
-pub(crate) fn choose(key: &Key, scene: Scene<'_>) -> Option<Chosen> {
+pub(crate) fn choice_for_key(key: &Key, scene: RunSnapshot<'_>) -> Option<MenuChoice> {
     match key {
-        Key::Enter | Key::NewLine => Some(Chosen::It(Choice::Continue)),
-        Key::Esc => Some(Chosen::Nothing),
+        Key::Enter | Key::NewLine => Some(MenuChoice::Choice(Choice::Continue)),
+        Key::Esc => Some(MenuChoice::Nothing),
         Key::Char(c) => {
             let letter = c.to_lowercase().next().unwrap_or(*c);
             let found = { choices(scene).into_iter() }.find(|(_, key, _)| *key == letter);
-            Some(found.map_or(Chosen::Wrong(*c), |(choice, ..)| Chosen::It(choice)))
+            Some(found.map_or(MenuChoice::Invalid(*c), |(choice, ..)| {
+                MenuChoice::Choice(choice)
+            }))
         }
         _ => None,
     }
@@ -105,12 +111,12 @@ pub(crate) fn choose(key: &Key, scene: Scene<'_>) -> Option<Chosen> {
 
 /// Lays the menu out in at most `width` columns and `height` rows, with the choices that are possible now.
 pub(crate) fn rows(
-    scene: Scene<'_>,
+    scene: RunSnapshot<'_>,
     waits_for_answer: bool,
     hint: Option<&str>,
     (width, height): (usize, usize),
 ) -> Rows {
-    let goes_on = match (scene.is_ending(), waits_for_answer, scene.waits()) {
+    let goes_on = match (scene.is_ending(), waits_for_answer, scene.awaits_person()) {
         (true, ..) => "the run is ending",
         (_, true, _) => "the agent waits for an answer",
         (.., true) => "the run waits for you",
@@ -121,7 +127,7 @@ pub(crate) fn rows(
         let more = match choice {
             Choice::Continue if review.is_some() => " (Enter)",
             Choice::Continue => " (Enter, Esc)",
-            Choice::Steer if !scene.hears() => " (sent later)",
+            Choice::Steer if !scene.accepts_steer() => " (sent later)",
             _ => "",
         };
         let label = match choice {
@@ -134,7 +140,7 @@ pub(crate) fn rows(
         true => "Ctrl-C again detaches",
         false => "Ctrl-C again saves and stops",
     });
-    let mut lines = vec![review.map_or_else(|| format!("menu ({goes_on})"), |it| it.asks())];
+    let mut lines = vec![review.map_or_else(|| format!("menu ({goes_on})"), |it| it.question())];
     lines.extend(active.iter().map(line));
     if lines.len() >= height {
         let words = active.iter().map(|(_, key, label)| {
@@ -163,19 +169,19 @@ pub(crate) fn rows(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::{Stand, at, pipeline};
-    use loop_state::{Occasion, Step, Timestamp};
+    use crate::test_run::{TestRun, at, pipeline};
+    use loop_state::{IterationStep, ReviewPoint, Timestamp};
     use proptest::prelude::*;
 
-    fn letters(step: Step) -> String {
+    fn letters(step: IterationStep) -> String {
         let stand = at(step);
         let active = choices(stand.scene()).into_iter();
         active.map(|(_, key, _)| key).collect()
     }
 
     #[test]
-    fn s9a_all_is_offered_and_only_what_makes_sense_is_active() {
-        let turn = at(Step::Turn {
+    fn s9a_all_choices_are_shown_and_only_possible_ones_active() {
+        let turn = at(IterationStep::Turn {
             since: Timestamp(0),
         });
         insta::assert_snapshot!(rows(turn.scene(), false, None, (60, 20)).rows.join("\n"), @"
@@ -190,41 +196,41 @@ mod tests {
         Ctrl-C again saves and stops
         ");
         let until = Timestamp(9);
-        assert_eq!(letters(Step::Turn { since: until }), "cseroxa");
-        assert_eq!(letters(Step::Sleeping { until }), "csekroxa");
-        let mut able = at(Step::Turn { since: until });
+        assert_eq!(letters(IterationStep::Turn { since: until }), "cseroxa");
+        assert_eq!(letters(IterationStep::Sleeping { until }), "csekroxa");
+        let mut able = at(IterationStep::Turn { since: until });
         (able.agent.alive, able.agent.interruptible) = (true, true);
         let drawn = rows(able.scene(), false, None, (60, 20)).rows.join("\n");
         assert!(
             drawn.contains("  t  end this turn, keep the conversation\n"),
             "{drawn}"
         );
-        able.head.step = Step::Interrupted { since: until };
+        able.head.step = IterationStep::Interrupted { since: until };
         assert_eq!(
-            choose(&Key::Char('t'), able.scene()),
-            Some(Chosen::Wrong('t'))
+            choice_for_key(&Key::Char('t'), able.scene()),
+            Some(MenuChoice::Invalid('t'))
         );
-        let mut ready = at(Step::Ready);
+        let mut ready = at(IterationStep::Ready);
         ready.head.iteration = 0;
         assert_eq!(
-            choose(&Key::Char('r'), ready.scene()),
-            Some(Chosen::Wrong('r'))
+            choice_for_key(&Key::Char('r'), ready.scene()),
+            Some(MenuChoice::Invalid('r'))
         );
     }
 
     #[test]
-    fn x120e_what_waits_for_a_word_is_named_and_so_is_what_each_does() {
-        let of = |step: fn(Timestamp) -> Step| pipeline(step(Timestamp(7)));
-        let phase = of(|since| Step::Review {
+    fn x120e_review_names_point_and_choices() {
+        let of = |step: fn(Timestamp) -> IterationStep| pipeline(step(Timestamp(7)));
+        let phase = of(|since| IterationStep::Review {
             since,
-            of: Occasion::Phase,
+            point: ReviewPoint::Phase,
         });
-        let mut batch = of(|since| Step::Review {
+        let mut batch = of(|since| IterationStep::Review {
             since,
-            of: Occasion::Batch,
+            point: ReviewPoint::Batch,
         });
         batch.head.iteration = 4;
-        let drawn = |stand: &Stand| {
+        let drawn = |stand: &TestRun| {
             let rows = rows(stand.scene(), false, None, (90, 20)).rows;
             rows.join("\n")
         };
@@ -246,28 +252,28 @@ mod tests {
         Ctrl-C again saves and stops
         ");
         assert_eq!(
-            choose(&Key::Char('a'), phase.scene()),
-            Some(Chosen::Wrong('a'))
+            choice_for_key(&Key::Char('a'), phase.scene()),
+            Some(MenuChoice::Invalid('a'))
         );
     }
 
     #[test]
-    fn s9c_s9d_s9e_letters_are_case_blind_and_a_wrong_one_is_reported() {
-        let stand = at(Step::Turn {
+    fn s9c_s9d_s9e_letters_ignore_case_and_wrong_ones_are_reported() {
+        let stand = at(IterationStep::Turn {
             since: Timestamp(0),
         });
-        let choice = |key| choose(&key, stand.scene()).unwrap();
-        assert_eq!(choice(Key::Char('X')), Chosen::It(Choice::Exit));
-        assert_eq!(choice(Key::Enter), Chosen::It(Choice::Continue));
-        assert_eq!(choice(Key::Esc), Chosen::Nothing);
-        assert_eq!(choice(Key::Char('k')), Chosen::Wrong('k'));
-        assert_eq!(choice(Key::Char('ß')), Chosen::Wrong('ß'));
-        assert_eq!(choose(&Key::Up, stand.scene()), None);
+        let choice = |key| choice_for_key(&key, stand.scene()).unwrap();
+        assert_eq!(choice(Key::Char('X')), MenuChoice::Choice(Choice::Exit));
+        assert_eq!(choice(Key::Enter), MenuChoice::Choice(Choice::Continue));
+        assert_eq!(choice(Key::Esc), MenuChoice::Nothing);
+        assert_eq!(choice(Key::Char('k')), MenuChoice::Invalid('k'));
+        assert_eq!(choice(Key::Char('ß')), MenuChoice::Invalid('ß'));
+        assert_eq!(choice_for_key(&Key::Up, stand.scene()), None);
     }
 
     #[test]
-    fn a_small_screen_has_room_for_it() {
-        let stand = at(Step::Sleeping {
+    fn menu_fits_a_small_screen() {
+        let stand = at(IterationStep::Sleeping {
             until: Timestamp(1),
         });
         let drawn = |width, height| {
@@ -290,8 +296,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_fits_any_screen(width in 1usize..100, height in 1usize..30, hint in "[^\\p{Cc}]{0,50}") {
-            let stand = at(Step::Turn { since: Timestamp(0) });
+        fn menu_fits_any_screen(width in 1usize..100, height in 1usize..30, hint in "[^\\p{Cc}]{0,50}") {
+            let stand = at(IterationStep::Turn { since: Timestamp(0) });
             let menu = rows(stand.scene(), true, Some(&hint), (width, height));
             prop_assert!(menu.rows.len() <= height);
             for row in &menu.rows {

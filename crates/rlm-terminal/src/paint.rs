@@ -16,14 +16,14 @@ const MAX_COLUMNS: usize = 1 << 16;
 
 /// The treatment of rows on the screen when the terminal gets narrower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Narrowed {
+pub(crate) enum ResizeBehavior {
     /// The terminal wraps the rows again, as most terminals do.
-    Broken,
+    Rewrapped,
     /// The terminal cuts the rows.
-    Cut,
+    Truncated,
 }
 
-impl Narrowed {
+impl ResizeBehavior {
     /// Guesses from the environment variables of terminals. A wrong guess erases a line of the log or leaves an old status line.
     pub(crate) fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let term = variable("TERM").unwrap_or_default();
@@ -31,7 +31,11 @@ impl Narrowed {
             || term.starts_with("linux")
             || term.starts_with("vt")
             || (term.starts_with("screen") && variable("TMUX").is_none());
-        if is_cut { Self::Cut } else { Self::Broken }
+        if is_cut {
+            Self::Truncated
+        } else {
+            Self::Rewrapped
+        }
     }
 }
 
@@ -40,25 +44,25 @@ impl Narrowed {
 pub(crate) struct Painter {
     /// Whether the terminal supports no escape sequences.
     dumb: bool,
-    narrowed: Narrowed,
+    resize_behavior: ResizeBehavior,
     /// The number of columns of the screen.
     columns: usize,
     drawn: Rows,
     /// The number of rows by which typed text moved the cursor down.
     moved: usize,
     /// Whether another program wrote on the screen and may have left the cursor in the middle of a row.
-    strange: bool,
+    is_cursor_unknown: bool,
 }
 
 impl Painter {
-    pub(crate) fn new(dumb: bool, narrowed: Narrowed) -> Self {
+    pub(crate) fn new(dumb: bool, narrowed: ResizeBehavior) -> Self {
         Self {
             dumb,
-            narrowed,
+            resize_behavior: narrowed,
             columns: usize::MAX,
             drawn: Rows::default(),
             moved: 0,
-            strange: false,
+            is_cursor_unknown: false,
         }
     }
 
@@ -85,7 +89,7 @@ impl Painter {
     pub(crate) fn forget(&mut self) {
         self.drawn = Rows::default();
         self.moved = 0;
-        self.strange = !self.dumb;
+        self.is_cursor_unknown = !self.dumb;
     }
 
     /// Returns the number of live rows above the cursor; `None` if there are no live rows.
@@ -96,8 +100,8 @@ impl Painter {
             .iter()
             .map(|row| self.height(row))
             .sum();
-        let within = match (self.narrowed, self.drawn.cursor) {
-            (Narrowed::Cut, _) => 0,
+        let within = match (self.resize_behavior, self.drawn.cursor) {
+            (ResizeBehavior::Truncated, _) => 0,
             (_, Some(_)) => column / self.columns,
             (_, None) => self.height(&self.drawn.rows[last]) - 1,
         };
@@ -106,10 +110,10 @@ impl Painter {
 
     /// Returns how many rows a drawn row takes on the screen now.
     fn height(&self, row: &str) -> usize {
-        match self.narrowed {
-            Narrowed::Cut => 1,
+        match self.resize_behavior {
+            ResizeBehavior::Truncated => 1,
             // The exact width, not the upper limit: too many rows would erase a line of the log.
-            Narrowed::Broken => strip_str(row)
+            ResizeBehavior::Rewrapped => strip_str(row)
                 .to_string()
                 .width()
                 .div_ceil(self.columns)
@@ -124,7 +128,7 @@ impl Painter {
 
     /// Returns the bytes that print `log`, which has whole lines, above the live rows.
     pub(crate) fn frame(&mut self, log: String, live: &Rows) -> String {
-        let is_log = self.drawn.rows.is_empty() && live.rows.is_empty() && !self.strange;
+        let is_log = self.drawn.rows.is_empty() && live.rows.is_empty() && !self.is_cursor_unknown;
         if is_log || (log.is_empty() && !self.would_draw(live)) {
             // Return the log itself, without a copy: it may be large.
             return log;
@@ -133,7 +137,7 @@ impl Painter {
             return self.patch(live);
         }
         let mut out = self.on(BEGIN).to_owned() + &self.erase();
-        if std::mem::take(&mut self.strange) {
+        if std::mem::take(&mut self.is_cursor_unknown) {
             // From the first column these spaces stay in the row; from any other column they end in the next row.
             out.push_str(&format!(
                 "{:1$}\r\x1b[J",
@@ -173,7 +177,7 @@ impl Painter {
     /// Whether the changes can be drawn over the old rows, so that typed text stays on the screen.
     fn can_patch(&self, live: &Rows) -> bool {
         let same = self.drawn.rows.len() == live.rows.len() && self.drawn.cursor == live.cursor;
-        let untouched = self.moved == 0 && !self.strange;
+        let untouched = self.moved == 0 && !self.is_cursor_unknown;
         let is_broken = self.drawn.rows.iter().any(|row| self.height(row) > 1);
         same && untouched && !is_broken && live.echo && self.drawn.echo && !self.dumb
     }
@@ -226,7 +230,7 @@ mod tests {
     }
 
     fn painter(dumb: bool) -> Painter {
-        let mut painter = Painter::new(dumb, Narrowed::Broken);
+        let mut painter = Painter::new(dumb, ResizeBehavior::Rewrapped);
         painter.resized(80);
         painter
     }
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_goes_above_the_live_rows() {
+    fn log_is_printed_above_the_live_rows() {
         let mut painter = painter(false);
         let status = live(&["status"], None);
         let menu = live(&["menu:", "  c  continue", "? "], Some((2, 2)));
@@ -268,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_typed_is_erased_with_the_status() {
+    fn typed_text_is_erased_with_status() {
         let mut painter = painter(false);
         frame(&mut painter, "", &live(&["status"], None));
         painter.typed("abc\n");
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_columns() {
+    fn colours_have_no_width() {
         let mut painter = painter(false);
         frame(&mut painter, "", &live(&["\x1b[2mstatus\x1b[0m"], None));
         painter.resized(10);
@@ -288,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_wrapped_is_erased_too() {
+    fn wrapped_rows_are_erased() {
         let mut painter = painter(false);
         frame(&mut painter, "", &live(&["status"], None));
         painter.resized(10);
@@ -300,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_types_stays_while_the_status_changes() {
+    fn typed_text_stays_while_status_changes() {
         let mut painter = painter(false);
         let status = |text| Rows {
             echo: true,
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_left_in_a_row_is_kept() {
+    fn foreign_text_in_a_row_is_kept() {
         let mut painter = painter(false);
         painter.resized(4);
         painter.forget();

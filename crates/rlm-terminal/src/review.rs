@@ -1,24 +1,24 @@
 //! The texts of a review: the question to a person about a finished phase or batch.
 
-use loop_state::{Head, Occasion, Step};
+use loop_state::{Head, IterationStep, ReviewPoint};
 use rlm_text::escape::plain;
 
 use crate::menu::Choice;
-use crate::scene::Scene;
+use crate::run_snapshot::RunSnapshot;
 
 /// A phase or a batch that waits for a person's review.
 #[derive(Clone, Copy, Debug)]
-pub struct Review<'a> {
+pub struct ReviewPrompt<'a> {
     head: &'a Head,
-    of: Occasion,
+    of: ReviewPoint,
 }
 
-impl<'a> Review<'a> {
+impl<'a> ReviewPrompt<'a> {
     /// Returns the review that the run waits for, if any.
     #[must_use]
     pub fn of(head: &'a Head) -> Option<Self> {
         match head.step {
-            Step::Review { of, .. } => Some(Self { head, of }),
+            IterationStep::Review { point: of, .. } => Some(Self { head, of }),
             _ => None,
         }
     }
@@ -44,7 +44,7 @@ impl<'a> Review<'a> {
 
     /// Returns the question: which phase or batch finished.
     #[must_use]
-    pub fn asks(self) -> String {
+    pub fn question(self) -> String {
         let all = self.head.rules.phases.len();
         let (number, name) = self.last();
         let subject = match (self.of, self.is_boundary()) {
@@ -59,7 +59,7 @@ impl<'a> Review<'a> {
     }
 
     /// Returns the label of a choice.
-    pub(crate) fn says(self, choice: Choice, label: &str) -> String {
+    pub(crate) fn label(self, choice: Choice, label: &str) -> String {
         let (_, last) = self.last();
         let next = self.name(self.head.phase);
         match (choice, self.is_boundary()) {
@@ -77,9 +77,9 @@ impl<'a> Review<'a> {
     }
 }
 
-impl Scene<'_> {
+impl RunSnapshot<'_> {
     /// Returns the review that the run waits for, unless the run is ending.
-    pub(crate) fn review(&self) -> Option<Review<'_>> {
-        Review::of(self.head).filter(|_| !self.is_ending())
+    pub(crate) fn review(&self) -> Option<ReviewPrompt<'_>> {
+        ReviewPrompt::of(self.head).filter(|_| !self.is_ending())
     }
 }

@@ -133,7 +133,7 @@ mod tests {
     use unicode_width::UnicodeWidthStr;
 
     #[test]
-    fn only_what_fits_is_kept() {
+    fn text_and_rows_beyond_the_limit_are_dropped() {
         assert_eq!(cut("日本語", 6), "日本語");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_end_between_words_and_are_bounded() {
+    fn rows_end_between_words_and_are_limited() {
         let take = |text: &str, width| {
             let mut rest = text.to_owned();
             let mut rows = take_rows(&mut rest, width);
@@ -186,7 +186,7 @@ mod tests {
         }
 
         #[test]
-        fn cut_text_fits(text in "[^\\p{Cc}]{0,40}", to in 0usize..30) {
+        fn shortened_text_fits(text in "[^\\p{Cc}]{0,40}", to in 0usize..30) {
             prop_assert!(cut(&text, to).width() <= to);
         }
     }

@@ -1,10 +1,10 @@
 //! The press scopes of a run, each nested in the one before it, and the meaning of a press of Ctrl-C in each. A scope that declines a press passes it
 //! to the scope around it.
 
-use loop_state::Step;
+use loop_state::IterationStep;
 use serde::Deserialize;
 
-use crate::scene::Scene;
+use crate::run_snapshot::RunSnapshot;
 
 /// A part of the run, or an open prompt, that answers presses while it lasts. Later variants are nested deeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ pub(crate) enum Scope {
     Spawn,
     Turn,
     /// The required checks and the check.
-    Gate,
+    RequiredCheck,
     /// The steps between an iteration's work and the next iteration.
     Save,
     Sleep,
@@ -24,7 +24,7 @@ pub(crate) enum Scope {
     /// A phase or a batch waits for a review.
     Review,
     /// A permission request of the agent is open.
-    Ask,
+    PermissionRequest,
     /// A text that is being written.
     Draft,
     Editor,
@@ -34,7 +34,7 @@ pub(crate) enum Scope {
 
 /// Whether a person can be asked on the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asking {
+pub(crate) enum AskAbility {
     Here,
     /// There is no terminal, or it belongs to another program now.
     Nowhere,
@@ -44,31 +44,33 @@ pub(crate) enum Asking {
 
 /// The meaning of a press in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum PressMeaning {
     /// The scope around this one decides; a press that the run declines is a stop.
-    Declined,
-    Does(PressAction),
+    Decline,
+    Runs(PressAction),
     /// The menu opens, and a draft is kept.
     Menu,
     /// A message only, because the editor has the screen. The press stays counted.
-    Noted,
+    Note,
     /// The menu can't be shown. The press stays counted.
-    Unasked,
+    CannotAsk,
     /// The press has the effect of a second press: it saves and stops.
-    Escalates,
+    Escalate,
 }
 
 impl Scope {
     /// Returns the scope of the run's current step, if the step has a scope.
-    pub(crate) fn of_step(scene: Scene<'_>) -> Option<Self> {
+    pub(crate) fn of_step(scene: RunSnapshot<'_>) -> Option<Self> {
         Some(match scene.head.step {
-            Step::Ready => Self::Spawn,
-            Step::Turn { .. } if !scene.agent.alive => Self::Spawn,
-            Step::Turn { .. } => Self::Turn,
-            Step::Gate { .. } | Step::Check | Step::Recheck { .. } => Self::Gate,
-            Step::Settling { .. } => Self::Save,
-            Step::Sleeping { .. } => Self::Sleep,
-            Step::Waiting { .. } => Self::Wait,
+            IterationStep::Ready => Self::Spawn,
+            IterationStep::Turn { .. } if !scene.agent.alive => Self::Spawn,
+            IterationStep::Turn { .. } => Self::Turn,
+            IterationStep::RequiredCheck { .. }
+            | IterationStep::Check
+            | IterationStep::Recheck { .. } => Self::RequiredCheck,
+            IterationStep::EndingLeftovers { .. } => Self::Save,
+            IterationStep::Sleeping { .. } => Self::Sleep,
+            IterationStep::Waiting { .. } => Self::Wait,
             _ => return None,
         })
     }
@@ -79,12 +81,12 @@ impl Scope {
             Self::Run => "run",
             Self::Spawn => "spawn",
             Self::Turn => "turn",
-            Self::Gate => "gate",
+            Self::RequiredCheck => "gate",
             Self::Save => "save",
             Self::Sleep => "sleep",
             Self::Wait => "wait",
             Self::Review => "review",
-            Self::Ask => "ask",
+            Self::PermissionRequest => "ask",
             Self::Draft => "draft",
             Self::Editor => "editor",
             Self::Menu => "menu",
@@ -95,33 +97,41 @@ impl Scope {
     ///
     /// A prompt that is not on the screen declines the press. In a prompt on the screen a press opens the menu, and a press in the menu stops the
     /// run; fixed actions count only while nothing prompts.
-    pub(crate) fn meets(
+    pub(crate) fn press_meaning(
         self,
         prompting: Option<Self>,
         own: Option<PressAction>,
-        asking: Asking,
-    ) -> Meaning {
+        asking: AskAbility,
+    ) -> PressMeaning {
         let is_shown = prompting == Some(self);
         match self {
-            Self::Menu if is_shown => Meaning::Escalates,
-            Self::Editor if is_shown => Meaning::Noted,
-            Self::Draft | Self::Ask | Self::Review if is_shown && asking == Asking::Here => {
-                Meaning::Menu
+            Self::Menu if is_shown => PressMeaning::Escalate,
+            Self::Editor if is_shown => PressMeaning::Note,
+            Self::Draft | Self::PermissionRequest | Self::Review
+                if is_shown && asking == AskAbility::Here =>
+            {
+                PressMeaning::Menu
             }
-            Self::Menu | Self::Editor | Self::Draft | Self::Ask | Self::Review => Meaning::Declined,
+            Self::Menu | Self::Editor | Self::Draft | Self::PermissionRequest | Self::Review => {
+                PressMeaning::Decline
+            }
             // The press came before the editor had the screen.
-            _ if prompting == Some(Self::Editor) => Meaning::Noted,
+            _ if prompting == Some(Self::Editor) => PressMeaning::Note,
             Self::Run => match own.unwrap_or_default() {
-                action if !action.asks() || asking == Asking::Here => Meaning::Does(action),
-                _ if asking == Asking::Broken => Meaning::Unasked,
-                _ => Meaning::Declined,
+                action if !action.asks() || asking == AskAbility::Here => {
+                    PressMeaning::Runs(action)
+                }
+                _ if asking == AskAbility::Broken => PressMeaning::CannotAsk,
+                _ => PressMeaning::Decline,
             },
             _ => match own {
-                None => Meaning::Declined,
-                Some(action) if !action.asks() || asking == Asking::Here => Meaning::Does(action),
-                Some(_) if asking == Asking::Broken => Meaning::Unasked,
+                None => PressMeaning::Decline,
+                Some(action) if !action.asks() || asking == AskAbility::Here => {
+                    PressMeaning::Runs(action)
+                }
+                Some(_) if asking == AskAbility::Broken => PressMeaning::CannotAsk,
                 // The run's action doesn't count here: without a person, a press is a stop.
-                Some(_) => Meaning::Escalates,
+                Some(_) => PressMeaning::Escalate,
             },
         }
     }
@@ -170,16 +180,20 @@ pub struct PressActions {
 
 impl PressActions {
     /// Returns the action that is fixed for a scope; for the run, the default action.
-    pub(crate) fn of(self, scope: Scope) -> Option<PressAction> {
+    pub(crate) fn action_in(self, scope: Scope) -> Option<PressAction> {
         match scope {
             Scope::Run => self.default,
             Scope::Spawn => self.spawn,
             Scope::Turn => self.turn,
-            Scope::Gate => self.gate,
+            Scope::RequiredCheck => self.gate,
             Scope::Save => self.save,
             Scope::Sleep => self.sleep,
             Scope::Wait => self.wait,
-            Scope::Review | Scope::Ask | Scope::Draft | Scope::Editor | Scope::Menu => None,
+            Scope::Review
+            | Scope::PermissionRequest
+            | Scope::Draft
+            | Scope::Editor
+            | Scope::Menu => None,
         }
     }
 
@@ -192,11 +206,11 @@ impl PressActions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Asking::{Broken, Here, Nowhere};
+    use AskAbility::{Broken, Here, Nowhere};
 
     const PROMPTS: [Scope; 5] = [
         Scope::Review,
-        Scope::Ask,
+        Scope::PermissionRequest,
         Scope::Draft,
         Scope::Editor,
         Scope::Menu,
@@ -204,7 +218,7 @@ mod tests {
     const STEPS: [Scope; 6] = [
         Scope::Spawn,
         Scope::Turn,
-        Scope::Gate,
+        Scope::RequiredCheck,
         Scope::Save,
         Scope::Sleep,
         Scope::Wait,
@@ -222,33 +236,39 @@ mod tests {
     }
 
     #[test]
-    fn j48a_a_step_does_what_is_fixed_for_it_and_leaves_the_rest_to_the_run() {
+    fn j48a_step_setting_wins_and_the_default_applies_otherwise() {
         let others = prompting().filter(|it| *it != Some(Scope::Editor));
         for (scope, prompting) in others.flat_map(|it| STEPS.map(|step| (step, it))) {
             for asking in [Here, Nowhere, Broken] {
-                assert_eq!(scope.meets(prompting, None, asking), Meaning::Declined);
+                assert_eq!(
+                    scope.press_meaning(prompting, None, asking),
+                    PressMeaning::Decline
+                );
                 for action in ACTIONS {
                     let meaning = match (action.asks(), asking) {
-                        (true, Nowhere) => Meaning::Escalates,
-                        (true, Broken) => Meaning::Unasked,
-                        _ => Meaning::Does(action),
+                        (true, Nowhere) => PressMeaning::Escalate,
+                        (true, Broken) => PressMeaning::CannotAsk,
+                        _ => PressMeaning::Runs(action),
                     };
-                    assert_eq!(scope.meets(prompting, Some(action), asking), meaning);
+                    assert_eq!(
+                        scope.press_meaning(prompting, Some(action), asking),
+                        meaning
+                    );
                 }
             }
         }
     }
 
     #[test]
-    fn j40a_j40b_j48b_the_run_answers_all_that_it_can_and_asks_nobody_who_is_not_there() {
-        let run = |action, asking| Scope::Run.meets(None, action, asking);
-        assert_eq!(run(None, Here), Meaning::Does(PressAction::Prompt));
+    fn j40a_j40b_j48b_absent_person_is_not_asked() {
+        let run = |action, asking| Scope::Run.press_meaning(None, action, asking);
+        assert_eq!(run(None, Here), PressMeaning::Runs(PressAction::Prompt));
         for asking in [Here, Nowhere, Broken] {
             for action in ACTIONS {
                 let meaning = match (action.asks(), asking) {
-                    (true, Nowhere) => Meaning::Declined,
-                    (true, Broken) => Meaning::Unasked,
-                    _ => Meaning::Does(action),
+                    (true, Nowhere) => PressMeaning::Decline,
+                    (true, Broken) => PressMeaning::CannotAsk,
+                    _ => PressMeaning::Runs(action),
                 };
                 assert_eq!(run(Some(action), asking), meaning);
             }
@@ -256,28 +276,28 @@ mod tests {
     }
 
     #[test]
-    fn j39a_x132a_what_prompts_leads_to_the_menu_and_out_and_is_passed_where_it_is_not_seen() {
+    fn j39a_x132a_open_prompt_leads_to_menu_then_stop() {
         for (scope, prompting) in PROMPTS
             .into_iter()
             .flat_map(|it| prompting().map(move |p| (it, p)))
         {
             for asking in [Here, Nowhere, Broken] {
                 let meaning = match (scope, asking) {
-                    _ if prompting != Some(scope) => Meaning::Declined,
-                    (Scope::Menu, _) => Meaning::Escalates,
-                    (Scope::Editor, _) => Meaning::Noted,
-                    (_, Here) => Meaning::Menu,
-                    _ => Meaning::Declined,
+                    _ if prompting != Some(scope) => PressMeaning::Decline,
+                    (Scope::Menu, _) => PressMeaning::Escalate,
+                    (Scope::Editor, _) => PressMeaning::Note,
+                    (_, Here) => PressMeaning::Menu,
+                    _ => PressMeaning::Decline,
                 };
                 let actions = ACTIONS.into_iter().map(Some).chain([None]);
                 for action in actions {
-                    assert_eq!(scope.meets(prompting, action, asking), meaning);
+                    assert_eq!(scope.press_meaning(prompting, action, asking), meaning);
                 }
             }
         }
         for scope in STEPS.into_iter().chain([Scope::Run]) {
-            let late = scope.meets(Some(Scope::Editor), Some(PressAction::Stop), Here);
-            assert_eq!(late, Meaning::Noted, "the press came before the editor");
+            let late = scope.press_meaning(Some(Scope::Editor), Some(PressAction::Stop), Here);
+            assert_eq!(late, PressMeaning::Note, "the press came before the editor");
         }
     }
 }

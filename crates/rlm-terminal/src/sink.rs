@@ -29,16 +29,16 @@ pub(crate) struct Sink {
     /// The permit for one piece, which can be a line of megabytes. The thread returns the permit when the piece is written.
     free: Arc<Semaphore>,
     /// Whether the reader is gone.
-    gone: Arc<AtomicBool>,
+    is_closed: Arc<AtomicBool>,
     /// Why text before the last written piece is missing.
-    missing: Arc<Mutex<Option<String>>>,
+    write_error: Arc<Mutex<Option<String>>>,
     thread: Option<JoinHandle<()>>,
     colour: bool,
 }
 
 impl Sink {
     pub(crate) fn terminal() -> io::Result<Self> {
-        let terminal = Tty::again()?;
+        let terminal = Tty::reopen()?;
         let colour = AutoStream::choice(&terminal) != ColorChoice::Never;
         Ok(Self::start(terminal, colour))
     }
@@ -53,7 +53,7 @@ impl Sink {
         let missing = Arc::new(Mutex::new(None));
         let to_tell = Arc::clone(&missing);
         let thread = std::thread::spawn(move || {
-            let mut broken: Option<Broken> = None;
+            let mut broken: Option<WriteFailure> = None;
             while let Some(order) = ordered.blocking_recv() {
                 match order {
                     Order::Write(text) => {
@@ -61,7 +61,7 @@ impl Sink {
                         if !failed.load(Ordering::SeqCst) {
                             match write(&mut to, &text, broken.as_ref()) {
                                 Ok(()) => {
-                                    if let Some(Broken { why, .. }) = broken.take() {
+                                    if let Some(WriteFailure { why, .. }) = broken.take() {
                                         *lock(&to_tell) = Some(why);
                                     }
                                 }
@@ -79,8 +79,8 @@ impl Sink {
         Self {
             orders: Some(orders),
             free,
-            gone,
-            missing,
+            is_closed: gone,
+            write_error: missing,
             thread: Some(thread),
             colour,
         }
@@ -92,13 +92,13 @@ impl Sink {
     }
 
     /// Whether the reader is gone.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::SeqCst)
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// Takes the reason why text is missing. The reason is set when writing works again, and returned once.
     pub(crate) fn missing(&self) -> Option<String> {
-        lock(&self.missing).take()
+        lock(&self.write_error).take()
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -146,7 +146,7 @@ impl Sink {
 
 /// The error that kept text from being written.
 #[derive(Debug)]
-struct Broken {
+struct WriteFailure {
     why: String,
     is_gone: bool,
     /// Whether the output ends with half a line.
@@ -154,7 +154,11 @@ struct Broken {
 }
 
 /// Writes whole lines. If the output ends with half a line, ends that line first.
-fn write(to: &mut impl Write, text: &str, before: Option<&Broken>) -> Result<(), Broken> {
+fn write(
+    to: &mut impl Write,
+    text: &str,
+    before: Option<&WriteFailure>,
+) -> Result<(), WriteFailure> {
     let is_half = before.is_some_and(|before| before.is_half);
     let text: Cow<'_, str> = match is_half {
         true => format!("\n{text}").into(),
@@ -172,7 +176,7 @@ fn write(to: &mut impl Write, text: &str, before: Option<&Broken>) -> Result<(),
             Err(e) => e,
         };
         let written = text.len() - rest.len();
-        return Err(Broken {
+        return Err(WriteFailure {
             why: error.to_string(),
             is_gone: error.kind() == io::ErrorKind::BrokenPipe,
             is_half: match written {
@@ -181,7 +185,7 @@ fn write(to: &mut impl Write, text: &str, before: Option<&Broken>) -> Result<(),
             },
         });
     }
-    to.flush().map_err(|e| Broken {
+    to.flush().map_err(|e| WriteFailure {
         why: e.to_string(),
         is_gone: e.kind() == io::ErrorKind::BrokenPipe,
         is_half: false,
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_did_not_take_costs_no_line_behind_it() {
+    fn full_disk_loses_no_later_line() {
         let mut disk = Disk {
             written: Vec::new(),
             room: 7,

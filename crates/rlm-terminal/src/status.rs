@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use loop_runner::Shutdown;
-use loop_state::{Head, Step, Timestamp, Wait, When, times};
+use loop_runner::StopProgress;
+use loop_state::{Head, IterationStep, StopTiming, Timestamp, WaitCause, times};
 use rlm_text::duration::show;
 use rlm_text::escape::plain;
 use rlm_text::money;
 
-use super::bar::{self, End};
+use super::bar::{self, NearestLimit};
 use super::rows::{cut, width};
-use super::scene::Scene;
+use super::run_snapshot::RunSnapshot;
 
 const SEPARATOR: &str = " · ";
 /// The most columns of a running tool.
@@ -21,7 +21,7 @@ const SHORT_TOOL: usize = 24;
 const MOST_TERSE: u32 = 9;
 
 /// Returns one line of at most `columns` columns with the status of the run and its next step.
-pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) -> String {
+pub(crate) fn line(run: &str, scene: RunSnapshot<'_>, now: Timestamp, columns: usize) -> String {
     let line = |terseness| parts(run, scene, now, terseness).join(SEPARATOR);
     let lines = (0..=MOST_TERSE).map(line);
     let fits = lines.into_iter().find(|line| width(line) <= columns);
@@ -29,15 +29,17 @@ pub(crate) fn line(run: &str, scene: Scene<'_>, now: Timestamp, columns: usize) 
 }
 
 /// Returns the parts of the status line. A higher `terseness` gives fewer and shorter parts.
-fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<String> {
+fn parts(run: &str, scene: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> Vec<String> {
     let head = scene.head;
     let phase = head.rules.phases.get(head.phase as usize);
     let of = phase.and_then(|phase| phase.limits.max_iterations);
     let of = of.map(|of| format!("/{of}")).unwrap_or_default();
-    let nearest = bar::nearest(head, now).filter(|_| terseness < 4 && !scene.is_ending());
-    let with_bar = |of: End, text: String| match nearest {
+    let nearest = bar::nearest_limit(head, now).filter(|_| terseness < 4 && !scene.is_ending());
+    let with_bar = |of: NearestLimit, text: String| match nearest {
         Some((end, share))
-            if end == of && !text.is_empty() && (of == End::Wait || bar::is_begun(share)) =>
+            if end == of
+                && !text.is_empty()
+                && (of == NearestLimit::Wait || bar::is_begun(share)) =>
         {
             format!("{text} {}", bar::bar(share))
         }
@@ -47,7 +49,7 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
         0 => String::new(),
         n => format!("iteration {n}{of}"),
     };
-    let attempt = match head.is_tried_again() {
+    let attempt = match head.is_retry() {
         true => format!("attempt {}", head.attempt),
         false => String::new(),
     };
@@ -55,15 +57,15 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
     let phases = phases.map(|(of, phase)| format!("{} {of}", plain(&phase.name)));
     let longest = if terseness < 4 { MAX_TOOL } else { SHORT_TOOL };
     let stands = match terseness {
-        MOST_TERSE => briefly(scene, now),
-        _ => with_bar(End::Wait, stands(scene, now, longest)),
+        MOST_TERSE => short_state_text(scene, now),
+        _ => with_bar(NearestLimit::Wait, state_text(scene, now, longest)),
     };
-    let wish = wishes(scene);
+    let wish = pending_text(scene);
     let then = match wish {
-        "" => then(scene),
+        "" => next_text(scene),
         _ => String::new(),
     };
-    let (keys, press) = match (scene.is_ending(), scene.waits()) {
+    let (keys, press) = match (scene.is_ending(), scene.awaits_person()) {
         (true, _) => ("", "Ctrl-C: exit now"),
         (_, true) => ("/continue: resume", "Ctrl-C: menu"),
         _ => ("Enter: steer", "Ctrl-C: menu"),
@@ -71,7 +73,7 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
     // While the run stops, the only number on the line is the countdown.
     let total = match scene.is_ending() {
         true => String::new(),
-        false => with_bar(End::Time, total(head, now)),
+        false => with_bar(NearestLimit::Time, total(head, now)),
     };
     let total_until = if head.rules.limits.max_duration.is_some() {
         5
@@ -81,15 +83,15 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
     // Each part with the terseness from which on it is left out.
     let parts = [
         (6, phases.unwrap_or_default()),
-        (7, with_bar(End::Iterations, iteration)),
+        (7, with_bar(NearestLimit::Iterations, iteration)),
         (4, attempt),
         (u32::MAX, stands),
         (8, wish.to_owned()),
         (3, then),
-        (6, with_bar(End::Money, money::short(head))),
+        (6, with_bar(NearestLimit::Cost, money::cost_short(head))),
         (total_until, total),
         (1, plain(run)),
-        (if scene.waits() { 8 } else { 3 }, keys.to_owned()),
+        (if scene.awaits_person() { 8 } else { 3 }, keys.to_owned()),
         (5, press.to_owned()),
     ];
     let said = parts.into_iter();
@@ -98,13 +100,13 @@ fn parts(run: &str, scene: Scene<'_>, now: Timestamp, terseness: u32) -> Vec<Str
 }
 
 /// Returns the status of the run in several lines, for `/status`.
-pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String> {
+pub(crate) fn report(run: &str, scene: RunSnapshot<'_>, now: Timestamp) -> Vec<String> {
     let head = scene.head;
     let mut lines = vec![format!(
         "run {}: iteration {}{}, {} complete, {}",
         plain(run),
         head.iteration,
-        tried(head.is_tried_again(), head.attempt),
+        attempt_label(head.is_retry(), head.attempt),
         head.iterations_complete(),
         total(head, now)
     )];
@@ -114,18 +116,18 @@ pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String>
             plain(&head.phase_rules().name)
         ));
     }
-    let wishes = match wishes(scene) {
+    let wishes = match pending_text(scene) {
         "" => String::new(),
         wish => format!(", {wish}"),
     };
     lines.push(format!(
         "  now      {}{wishes}",
-        stands(scene, now, MAX_TOOL)
+        state_text(scene, now, MAX_TOOL)
     ));
     if let Some(session) = &head.session {
         lines.push(format!("  session  {}", plain(session)));
     }
-    if let Some(last) = &head.last {
+    if let Some(last) = &head.last_iteration {
         let how = last.failure.as_deref().unwrap_or("complete");
         lines.push(format!(
             "  last     iteration {}: {}",
@@ -134,8 +136,8 @@ pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String>
         ));
     }
     let used = head.usage;
-    if let Some(told) = money::used(used) {
-        let left = money::left(&head.rules, used).map(|left| format!("; {left}"));
+    if let Some(told) = money::usage_text(used) {
+        let left = money::budget_left(&head.rules, used).map(|left| format!("; {left}"));
         lines.push(format!("  used     {told}{}", left.unwrap_or_default()));
     }
     for steer in head.steers.iter().rev().take(5).rev() {
@@ -143,7 +145,7 @@ pub(crate) fn report(run: &str, scene: Scene<'_>, now: Timestamp) -> Vec<String>
         let state = format!("{:?}", steer.state).to_lowercase();
         lines.push(format!("  steer {}  {state}: {text}", steer.id));
     }
-    for ask in &scene.agent.asks {
+    for ask in &scene.agent.permission_requests {
         lines.push(format!(
             "  asks     {}: {}",
             plain(&ask.tool),
@@ -165,7 +167,7 @@ pub fn background(tasks: u32) -> String {
 
 /// Returns a text with the number of an attempt, if it is not the first attempt of its iteration.
 #[must_use]
-pub fn tried(again: bool, attempt: u32) -> String {
+pub fn attempt_label(again: bool, attempt: u32) -> String {
     match again {
         true => format!(", attempt {attempt}"),
         false => String::new(),
@@ -179,7 +181,7 @@ fn of_phases(head: &Head) -> Option<String> {
 }
 
 /// Returns the current activity of the run. The name of a tool takes at most `longest` columns.
-fn stands(scene: Scene<'_>, now: Timestamp, longest: usize) -> String {
+fn state_text(scene: RunSnapshot<'_>, now: Timestamp, longest: usize) -> String {
     let head = scene.head;
     let since = |at: Timestamp| since(now, at);
     let left = |until: Timestamp| left(now, until);
@@ -187,33 +189,37 @@ fn stands(scene: Scene<'_>, now: Timestamp, longest: usize) -> String {
         return stopping(scene.shutdown, now);
     }
     match &head.step {
-        Step::Turn { since: at } => match (scene.agent.held_for, scene.agent.tools.last()) {
-            (Some(tasks), _) => format!("waits for {} {}", background(tasks), since(*at)),
-            (_, Some(tool)) => format!("{} {}", cut(&plain(tool), longest), since(*at)),
-            _ if scene.agent.alive || head.prompted => format!("agent works {}", since(*at)),
-            _ => format!("agent starts {}", since(*at)),
-        },
-        Step::Interrupted { since: at } => format!("interrupted {}", since(*at)),
-        Step::Paused { since: at } => format!("paused {}", since(*at)),
-        Step::Review { since: at, .. } => format!("waits for your approval {}", since(*at)),
-        Step::Sleeping { until } => format!("next iteration in {}", left(*until)),
-        Step::Waiting { until, why, .. } => match why {
-            Wait::Limit => format!("rate limit, continues in {}", left(*until)),
+        IterationStep::Turn { since: at } => {
+            match (scene.agent.awaited_tasks, scene.agent.tools.last()) {
+                (Some(tasks), _) => format!("waits for {} {}", background(tasks), since(*at)),
+                (_, Some(tool)) => format!("{} {}", cut(&plain(tool), longest), since(*at)),
+                _ if scene.agent.alive || head.has_prompt => format!("agent works {}", since(*at)),
+                _ => format!("agent starts {}", since(*at)),
+            }
+        }
+        IterationStep::Interrupted { since: at } => format!("interrupted {}", since(*at)),
+        IterationStep::Paused { since: at } => format!("paused {}", since(*at)),
+        IterationStep::Review { since: at, .. } => {
+            format!("waits for your approval {}", since(*at))
+        }
+        IterationStep::Sleeping { until } => format!("next iteration in {}", left(*until)),
+        IterationStep::Waiting { until, why, .. } => match why {
+            WaitCause::RateLimit => format!("rate limit, continues in {}", left(*until)),
             _ => format!("retries in {}", left(*until)),
         },
-        Step::Gate { index } => format!("required check {} runs", index + 1),
-        Step::Check => "check runs".into(),
-        Step::Recheck { gate } if *gate < gates(scene) => {
+        IterationStep::RequiredCheck { index } => format!("required check {} runs", index + 1),
+        IterationStep::Check => "check runs".into(),
+        IterationStep::Recheck { gate } if *gate < gates(scene) => {
             format!("required check {} runs", gate + 1)
         }
-        Step::Recheck { .. } => "check runs".into(),
-        Step::Settling { .. } => "finishing the iteration".into(),
+        IterationStep::Recheck { .. } => "check runs".into(),
+        IterationStep::EndingLeftovers { .. } => "finishing the iteration".into(),
         _ => "starting".into(),
     }
 }
 
 /// Returns the process or step that a stop waits for, and after its first second also the time left.
-fn stopping(shutdown: Option<Shutdown>, now: Timestamp) -> String {
+fn stopping(shutdown: Option<StopProgress>, now: Timestamp) -> String {
     let Some((shutdown, awaited)) = shutdown.and_then(|it| Some((it, it.awaited?))) else {
         return "stopping".into();
     };
@@ -226,57 +232,60 @@ fn stopping(shutdown: Option<Shutdown>, now: Timestamp) -> String {
     }
 }
 
-fn is_counted(shutdown: Shutdown, now: Timestamp) -> bool {
+fn is_counted(shutdown: StopProgress, now: Timestamp) -> bool {
     now.since(shutdown.since) >= times::COUNTDOWN_STEP
 }
 
 /// Returns the current activity in few columns.
-fn briefly(scene: Scene<'_>, now: Timestamp) -> String {
+fn short_state_text(scene: RunSnapshot<'_>, now: Timestamp) -> String {
     match scene.head.step {
         _ if scene.is_ending() => match scene.shutdown.filter(|it| is_counted(*it, now)) {
             Some(shutdown) => format!("stopping {}", left(now, shutdown.until)),
             None => "stopping".into(),
         },
-        Step::Turn { since: at } => format!("work {}", since(now, at)),
-        Step::Interrupted { .. } => "interrupted".into(),
-        Step::Paused { .. } => "paused".into(),
-        Step::Review { .. } => "approve?".into(),
-        Step::Sleeping { until } => format!("next {}", left(now, until)),
-        Step::Waiting { until, .. } => format!("wait {}", left(now, until)),
-        Step::Gate { .. } | Step::Recheck { .. } => "checking".into(),
-        Step::Check => "check".into(),
-        Step::Settling { .. } => "finishing".into(),
+        IterationStep::Turn { since: at } => format!("work {}", since(now, at)),
+        IterationStep::Interrupted { .. } => "interrupted".into(),
+        IterationStep::Paused { .. } => "paused".into(),
+        IterationStep::Review { .. } => "approve?".into(),
+        IterationStep::Sleeping { until } => format!("next {}", left(now, until)),
+        IterationStep::Waiting { until, .. } => format!("wait {}", left(now, until)),
+        IterationStep::RequiredCheck { .. } | IterationStep::Recheck { .. } => "checking".into(),
+        IterationStep::Check => "check".into(),
+        IterationStep::EndingLeftovers { .. } => "finishing".into(),
         _ => "starting".into(),
     }
 }
 
 /// Returns the next step, if it is certain.
-fn then(scene: Scene<'_>) -> String {
+fn next_text(scene: RunSnapshot<'_>) -> String {
     let Some(phase) = scene.head.rules.phases.get(scene.head.phase as usize) else {
         return String::new();
     };
     let from = match scene.head.step {
-        Step::Turn { .. } if !scene.is_ending() => 0,
-        Step::Gate { index } => index + 1,
+        IterationStep::Turn { .. } if !scene.is_ending() => 0,
+        IterationStep::RequiredCheck { index } => index + 1,
         _ => return String::new(),
     };
-    match (from < phase.gates, phase.until && !phase.promise) {
+    match (
+        from < phase.required_checks,
+        phase.has_check && !phase.has_promise,
+    ) {
         (true, _) => format!("then required check {}", from + 1),
         (_, true) => "then the check".into(),
         _ => String::new(),
     }
 }
 
-fn gates(scene: Scene<'_>) -> u32 {
+fn gates(scene: RunSnapshot<'_>) -> u32 {
     let phase = scene.head.rules.phases.get(scene.head.phase as usize);
-    phase.map_or(0, |phase| phase.gates)
+    phase.map_or(0, |phase| phase.required_checks)
 }
 
 /// Returns the request that the run has not carried out yet.
-fn wishes(scene: Scene<'_>) -> &'static str {
+fn pending_text(scene: RunSnapshot<'_>) -> &'static str {
     let head = scene.head;
     match head.stopping {
-        Some(stop) if stop.when == When::AfterIteration => "then stop",
+        Some(stop) if stop.when == StopTiming::AfterIteration => "then stop",
         _ if head.pausing => "then pause",
         _ => "",
     }
@@ -322,16 +331,16 @@ fn step(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::{at, pipeline};
-    use loop_state::Occasion;
+    use crate::test_run::{at, pipeline};
+    use loop_state::ReviewPoint;
     use proptest::prelude::*;
 
     const RUN: &str = "20260101-120000-ab12";
 
     #[test]
-    fn it_says_where_the_run_stands_at_any_width() {
+    fn status_shows_the_position_at_any_width() {
         let since = Timestamp(60_000);
-        let turn = || at(Step::Turn { since });
+        let turn = || at(IterationStep::Turn { since });
         let mut works = turn();
         works.agent.alive = true;
         let mut tool = turn();
@@ -339,19 +348,19 @@ mod tests {
         tool.head.attempt = 2;
         tool.head.usage.cost_microusd = 1_234_567;
         tool.head.rules.limits.max_cost_microusd = Some(5_000_000);
-        let mut late = at(Step::Turn { since });
+        let mut late = at(IterationStep::Turn { since });
         late.head.iteration = 80;
-        late.agent.held_for = Some(2);
+        late.agent.awaited_tasks = Some(2);
         late.head.pausing = true;
-        let mut timed = at(Step::Check);
+        let mut timed = at(IterationStep::Check);
         timed.head.rules.limits.max_duration = Some(Duration::from_secs(240));
-        let sleeps = at(Step::Sleeping {
+        let sleeps = at(IterationStep::Sleeping {
             until: Timestamp(129_500),
         });
-        let limited = at(Step::Waiting {
+        let limited = at(IterationStep::Waiting {
             since,
             until: Timestamp(3_660_000),
-            why: Wait::Limit,
+            why: WaitCause::RateLimit,
         });
         let mut wide = turn();
         wide.agent.tools = vec!["書く: 日本語のファイル 👨‍👩‍👧 ❤️ e\u{301}".into()];
@@ -364,28 +373,28 @@ mod tests {
     }
 
     #[test]
-    fn x119d_it_says_in_which_phase() {
-        let (since, of) = (Timestamp(60_000), Occasion::Phase);
-        let stand = pipeline(Step::Review { since, of });
+    fn x119d_status_shows_the_phase() {
+        let (since, of) = (Timestamp(60_000), ReviewPoint::Phase);
+        let stand = pipeline(IterationStep::Review { since, point: of });
         let line = |columns| line(RUN, stand.scene(), Timestamp(61_000), columns);
         insta::assert_snapshot!([120, 60].map(line).join("\n"));
     }
 
     #[test]
-    fn every_step_has_words() {
+    fn every_step_has_a_text() {
         let t = Timestamp(60_000);
         let steps = [
-            Step::Ready,
-            Step::Turn { since: t },
-            Step::Interrupted { since: t },
-            Step::Gate { index: 0 },
-            Step::Check,
-            Step::Recheck { gate: 0 },
-            Step::Recheck { gate: 1 },
-            Step::Sleeping {
+            IterationStep::Ready,
+            IterationStep::Turn { since: t },
+            IterationStep::Interrupted { since: t },
+            IterationStep::RequiredCheck { index: 0 },
+            IterationStep::Check,
+            IterationStep::Recheck { gate: 0 },
+            IterationStep::Recheck { gate: 1 },
+            IterationStep::Sleeping {
                 until: Timestamp(66_200),
             },
-            Step::Paused { since: t },
+            IterationStep::Paused { since: t },
         ];
         let lines = steps.map(|step| line(RUN, at(step).scene(), t, 60));
         insta::assert_snapshot!(lines.join("\n"));
@@ -394,8 +403,8 @@ mod tests {
     proptest! {
         /// The line fits, whatever the name of the tool.
         #[test]
-        fn it_fits(tool in "\\PC{0,80}|日{0,40}", columns in 0usize..120, now in any::<u64>()) {
-            let mut stand = at(Step::Turn { since: Timestamp(5) });
+        fn status_fits_its_width(tool in "\\PC{0,80}|日{0,40}", columns in 0usize..120, now in any::<u64>()) {
+            let mut stand = at(IterationStep::Turn { since: Timestamp(5) });
             stand.agent.tools = vec![tool];
             let line = line(RUN, stand.scene(), Timestamp(now), columns);
             prop_assert!(width(&line) <= columns, "{line:?}");

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s19c_columns_shrink_on_narrow_terminals_and_programs_get_all() {
+    fn s19c_columns_shrink_on_narrow_terminals_but_not_in_pipes() {
         let column = |name, spare| Column { name, spare };
         let heads = [
             column("RUN", 0),

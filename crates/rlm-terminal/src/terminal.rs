@@ -25,12 +25,12 @@ pub struct Terminal {
     pub(crate) unread: Option<Arc<Tty>>,
     /// Why the existing terminal can't be used.
     pub(crate) broken: Option<String>,
-    pub(crate) log: LogPlace,
+    pub(crate) log: LogTarget,
 }
 
 /// The destination of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogPlace {
+pub(crate) enum LogTarget {
     /// The person's terminal.
     Here,
     /// Another program, which may print on the terminal itself.
@@ -64,7 +64,7 @@ impl Terminal {
             tty,
             unread,
             broken,
-            log: LogPlace::of_stdout(),
+            log: LogTarget::of_stdout(),
         }
     }
 
@@ -77,7 +77,7 @@ impl Terminal {
     /// Prints a text on the terminal after the end of the run, if the log can't show it: its reader is `gone`, or it is a file.
     pub fn tell_at_the_end(&self, text: &str, gone: bool) {
         if let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground())
-            && (self.log == LogPlace::File || (gone && self.log == LogPlace::Program))
+            && (self.log == LogTarget::File || (gone && self.log == LogTarget::Program))
         {
             tty.tell(text);
         }
@@ -91,7 +91,7 @@ impl Terminal {
     }
 }
 
-impl LogPlace {
+impl LogTarget {
     fn of_stdout() -> Self {
         let stdout = std::io::stdout();
         if tty::is_controlling(&stdout) {

@@ -51,13 +51,13 @@ pub(crate) struct Tty {
     /// The number of live rows down to the row of the cursor, which the end of the process has to erase.
     live_rows: AtomicUsize,
     /// The number of pieces that were read, or are being read, and that the console has not handled yet.
-    unheard: AtomicUsize,
+    unread_pieces: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct State {
     /// The mode of the terminal before rlm changed it.
-    found: Termios,
+    initial_mode: Termios,
     single_keys: bool,
     paste: bool,
     /// Increases when earlier input must be discarded.
@@ -67,7 +67,7 @@ struct State {
 impl State {
     /// Returns the mode for single keys, or the mode for lines.
     fn mode(&self, single_keys: bool) -> Termios {
-        let mut mode = self.found.clone();
+        let mut mode = self.initial_mode.clone();
         if single_keys {
             mode.local_modes
                 .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
@@ -78,13 +78,13 @@ impl State {
     }
 
     /// Whether Ctrl-C makes a signal in the original mode, but not in the mode `now`.
-    fn is_disarmed(&self, now: &Termios) -> bool {
+    fn is_signal_key_off(&self, now: &Termios) -> bool {
         const NONE: u8 = 0;
         let interrupt = |mode: &Termios| match mode.local_modes.contains(LocalModes::ISIG) {
             true => mode.special_codes[SpecialCodeIndex::VINTR],
             false => NONE,
         };
-        interrupt(&self.found) != NONE && interrupt(now) != interrupt(&self.found)
+        interrupt(&self.initial_mode) != NONE && interrupt(now) != interrupt(&self.initial_mode)
     }
 }
 
@@ -118,7 +118,7 @@ impl Tty {
         let tty = Arc::new(Self {
             fd,
             state: Mutex::new(State {
-                found,
+                initial_mode: found,
                 single_keys: false,
                 paste: false,
                 generation: 0,
@@ -126,7 +126,7 @@ impl Tty {
             is_ours: AtomicBool::new(false),
             is_rearmed: AtomicBool::new(false),
             live_rows: AtomicUsize::new(0),
-            unheard: AtomicUsize::new(0),
+            unread_pieces: AtomicUsize::new(0),
         });
         // A process has one session, and so at most one controlling terminal.
         let tty = Arc::clone(OURS.get_or_init(|| tty));
@@ -134,7 +134,7 @@ impl Tty {
     }
 
     /// Opens the terminal once more, in blocking mode.
-    pub(crate) fn again() -> io::Result<File> {
+    pub(crate) fn reopen() -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         Ok(open("/dev/tty", flags, Mode::empty())?.into())
     }
@@ -192,14 +192,14 @@ impl Tty {
     }
 
     /// Adopts the current mode as the one to restore, after another program may have had the terminal.
-    pub(crate) fn take_over(&self) {
+    pub(crate) fn adopt_current_mode(&self) {
         let mut state = self.lock();
         if let Ok(found) = tcgetattr(&self.fd)
             && self.is_foreground()
             && found.local_modes.contains(LocalModes::ICANON)
-            && !state.is_disarmed(&found)
+            && !state.is_signal_key_off(&found)
         {
-            state.found = found;
+            state.initial_mode = found;
         }
         state.single_keys = false;
         state.paste = false;
@@ -210,7 +210,7 @@ impl Tty {
     pub(crate) fn reset(&self) {
         let mut state = self.lock();
         if self.is_foreground() {
-            let _gone = tcsetattr(&self.fd, OptionalActions::Now, &state.found);
+            let _gone = tcsetattr(&self.fd, OptionalActions::Now, &state.initial_mode);
             state.single_keys = false;
             state.paste = false;
         }
@@ -219,10 +219,10 @@ impl Tty {
     /// Enables the signals of the keys again if another process disabled them. Returns whether they were disabled.
     ///
     /// Input that was typed meanwhile becomes readable, and a Ctrl-C in it counts as a press.
-    pub(crate) fn rearm(&self) -> bool {
+    pub(crate) fn restore_signal_keys(&self) -> bool {
         let state = self.lock();
         let now = tcgetattr(&self.fd);
-        if !now.is_ok_and(|now| state.is_disarmed(&now)) || !self.is_foreground() {
+        if !now.is_ok_and(|now| state.is_signal_key_off(&now)) || !self.is_foreground() {
             return false;
         }
         self.is_rearmed.store(true, Ordering::SeqCst);
@@ -242,7 +242,7 @@ impl Tty {
     /// Checks each second that the signals of the keys are enabled, until the other side of `end` is closed. For a terminal that rlm doesn't read.
     pub(crate) fn guard(&self, end: &OwnedFd, mut rearmed: impl FnMut()) {
         while wait(&[end], LOOK_AGAIN * 4)[0].is_none() {
-            if self.rearm() {
+            if self.restore_signal_keys() {
                 rearmed();
             }
         }
@@ -272,7 +272,7 @@ impl Tty {
             if state.paste {
                 self.write_now(PASTE_OFF);
             }
-            let _gone = tcsetattr(&self.fd, OptionalActions::Now, &state.found);
+            let _gone = tcsetattr(&self.fd, OptionalActions::Now, &state.initial_mode);
         }
     }
 
@@ -313,9 +313,9 @@ impl Tty {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the terminal may have echoed the end of a line for which [`heard`](Self::heard) was not called yet.
-    pub(crate) fn has_unheard(&self) -> bool {
-        if self.unheard.load(Ordering::SeqCst) > 0 {
+    /// Whether the terminal may have echoed the end of a line for which [`piece_handled`](Self::piece_handled) was not called yet.
+    pub(crate) fn has_unread(&self) -> bool {
+        if self.unread_pieces.load(Ordering::SeqCst) > 0 {
             return true;
         }
         // With single keys nothing is echoed.
@@ -325,10 +325,10 @@ impl Tty {
     }
 
     /// Notes that the console has received one piece of input.
-    pub(crate) fn heard(&self) {
+    pub(crate) fn piece_handled(&self) {
         let less = |unheard: usize| unheard.checked_sub(1);
         let _none = self
-            .unheard
+            .unread_pieces
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
     }
 
@@ -347,13 +347,15 @@ impl Tty {
                 return;
             }
             // If the channel is full, an earlier message is enough.
-            if self.rearm() && matches!(to.try_send(Typed::Rearmed), Err(TrySendError::Closed(_))) {
+            if self.restore_signal_keys()
+                && matches!(to.try_send(Typed::Rearmed), Err(TrySendError::Closed(_)))
+            {
                 return;
             }
             let Some(flags) = typed else { continue };
-            self.unheard.fetch_add(1, Ordering::SeqCst);
+            self.unread_pieces.fetch_add(1, Ordering::SeqCst);
             let Some(piece) = self.read_piece(flags, end) else {
-                self.heard();
+                self.piece_handled();
                 continue;
             };
             let gone = matches!(piece, Typed::Gone);

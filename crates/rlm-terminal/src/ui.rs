@@ -1,26 +1,26 @@
 //! The terminal as a state machine: keys, lines, run events and presses go in, effects come out. It has no terminal, no thread and no clock.
 
-mod ask;
 mod choice;
+mod permission;
 mod prompt;
 
 use std::collections::VecDeque;
 
 use agent_duplex::Event;
-use loop_runner::{Control, News};
-use loop_state::{Notice, Timestamp};
+use loop_runner::{RunControl, RunEvent};
+use loop_state::{RunUpdate, Timestamp};
 
-use prompt::{Answered, Menu, Prompt, Question, ReviewQuestion, line};
+use prompt::{AnsweredQuestion, Menu, PermissionQuestion, Prompt, ReviewQuestion, line};
 
-use super::calm::Calm;
+use super::collapse::RepeatCollapser;
 use super::command;
 use super::keys::Key;
-use super::line::{History, Line, Typed};
+use super::line::{History, Line, LineEdit};
 use super::menu::{self, Choice};
+use super::message_stream::MessageStream;
 use super::rows::Rows;
-use super::scene::Scene;
-use super::scope::{Asking, Meaning, PressAction, Scope};
-use super::talk::Talk;
+use super::run_snapshot::RunSnapshot;
+use super::scope::{AskAbility, PressAction, PressMeaning, Scope};
 use super::wrap::wrap;
 
 const HELP: &str = "Enter sends, Alt-Enter adds a line, Esc cancels";
@@ -36,37 +36,37 @@ pub(crate) enum Effect {
     /// Print whole lines to the log.
     Print(String),
     /// Print to the log that this many lines are missing here.
-    Missed(u64),
+    ReportMissed(u64),
     /// Show whole lines to the person, even if the log goes elsewhere.
-    Say(String),
-    Send(Control),
+    ShowPerson(String),
+    Send(RunControl),
     /// Answer the notice of the press.
-    Notice(Answer),
+    AnswerPress(PressAnswer),
     /// Detach from the run.
     Detach,
     /// Count a Ctrl-C that the terminal sent as a byte.
     Press,
     Suspend,
     /// Open the editor on the prompt of the phase with this index.
-    Edit(u32),
+    OpenEditor(u32),
 }
 
 /// The answer to the notice of a press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum PressAnswer {
     Handled,
     Escalate,
     /// The scope around this one decides.
     Decline,
     /// No answer: the press stays counted.
-    Drop,
+    LeaveOpen,
     /// No answer either, and a message on the standard error that says why the menu can't be shown.
     CannotAsk,
 }
 
 /// The use of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
+pub(crate) enum KeyMode {
     /// Nothing prompts: the terminal edits lines.
     Lines,
     /// A text.
@@ -79,25 +79,25 @@ pub(crate) enum Wants {
 #[derive(Debug, Default)]
 pub(crate) struct Ui {
     prompt: Option<Prompt>,
-    questions: Vec<Question>,
+    questions: Vec<PermissionQuestion>,
     /// Answered questions that the view may still show.
-    answered: Vec<Answered>,
+    answered: Vec<AnsweredQuestion>,
     /// Questions that the view showed at the last tick, in case their event was lost.
-    unannounced: Vec<String>,
+    unannounced_questions: Vec<String>,
     /// The open review of a phase or batch.
     review: Option<ReviewQuestion>,
-    hold: Hold,
-    talk: Talk,
-    calm: Calm,
+    held_output: HeldOutput,
+    stream: MessageStream,
+    repeats: RepeatCollapser,
     /// Whether the log shows everything, without collapsing.
-    is_full: bool,
+    shows_everything: bool,
     history: History,
     /// Steers that were sent here and that the run has not recorded yet.
-    said: std::collections::VecDeque<String>,
+    sent_texts: std::collections::VecDeque<String>,
     /// The unfinished text of `steer>` when the menu opened.
     draft: String,
     /// The typed part of a line without its end.
-    begun: String,
+    partial_line: String,
     /// Whether the run is ending or the terminal is gone, so that nothing prompts any more.
     closed: bool,
     effects: Vec<Effect>,
@@ -129,7 +129,10 @@ impl Ui {
 
     /// Sets whether the log shows everything, without collapsing or truncating.
     pub(crate) fn in_full(self, is_full: bool) -> Self {
-        Self { is_full, ..self }
+        Self {
+            shows_everything: is_full,
+            ..self
+        }
     }
 
     /// Takes the effects to perform.
@@ -149,11 +152,11 @@ impl Ui {
         self.prompt.is_some()
     }
 
-    pub(crate) fn wants(&self) -> Wants {
+    pub(crate) fn key_mode(&self) -> KeyMode {
         match &self.prompt {
-            None | Some(Prompt::Editor(_)) => Wants::Lines,
-            Some(Prompt::Steer { .. }) => Wants::Text,
-            Some(Prompt::Menu(_) | Prompt::Ask(_)) => Wants::Choice,
+            None | Some(Prompt::Editor(_)) => KeyMode::Lines,
+            Some(Prompt::Steer { .. }) => KeyMode::Text,
+            Some(Prompt::Menu(_) | Prompt::Ask(_)) => KeyMode::Choice,
         }
     }
 
@@ -169,7 +172,7 @@ impl Ui {
     pub(crate) fn scopes(&self) -> impl Iterator<Item = Scope> {
         let asked = [
             self.review.is_some().then_some(Scope::Review),
-            self.waits_for_answer().then_some(Scope::Ask),
+            self.waits_for_answer().then_some(Scope::PermissionRequest),
         ];
         let prompting = self.prompting().filter(|it| !asked.contains(&Some(*it)));
         asked.into_iter().flatten().chain(prompting)
@@ -181,7 +184,7 @@ impl Ui {
             Prompt::Menu(menu) if menu.is_question() => Scope::Review,
             Prompt::Menu(_) => Scope::Menu,
             Prompt::Steer { .. } => Scope::Draft,
-            Prompt::Ask(_) => Scope::Ask,
+            Prompt::Ask(_) => Scope::PermissionRequest,
             Prompt::Editor(_) => Scope::Editor,
         })
     }
@@ -191,34 +194,34 @@ impl Ui {
         &mut self,
         scope: Scope,
         own: Option<PressAction>,
-        asking: Asking,
-        scene: Scene<'_>,
+        asking: AskAbility,
+        scene: RunSnapshot<'_>,
     ) {
-        match scope.meets(self.prompting(), own, asking) {
-            Meaning::Declined => self.notice(Answer::Decline),
-            Meaning::Unasked => self.notice(Answer::CannotAsk),
-            Meaning::Escalates => self.notice(Answer::Escalate),
-            Meaning::Menu => self.open_menu(),
-            Meaning::Noted => {
-                self.say(line(
+        match scope.press_meaning(self.prompting(), own, asking) {
+            PressMeaning::Decline => self.notice(PressAnswer::Decline),
+            PressMeaning::CannotAsk => self.notice(PressAnswer::CannotAsk),
+            PressMeaning::Escalate => self.notice(PressAnswer::Escalate),
+            PressMeaning::Menu => self.open_menu(),
+            PressMeaning::Note => {
+                self.show_person(line(
                     "Ctrl-C came while the editor was open; Ctrl-C again stops the run",
                 ));
-                self.notice(Answer::Drop);
+                self.notice(PressAnswer::LeaveOpen);
             }
-            Meaning::Does(action) => self.act(action, scene),
+            PressMeaning::Runs(action) => self.do_press_action(action, scene),
         }
     }
 
-    fn act(&mut self, action: PressAction, scene: Scene<'_>) {
+    fn do_press_action(&mut self, action: PressAction, scene: RunSnapshot<'_>) {
         self.keep_draft();
         match action {
             PressAction::Prompt => self.open_menu(),
             PressAction::Continue => {
                 self.choose(Choice::Continue, scene);
-                self.say(line("Ctrl-C: the run continues, as set in rlm.toml"));
+                self.show_person(line("Ctrl-C: the run continues, as set in rlm.toml"));
             }
             PressAction::Steer => self.choose(Choice::Steer, scene),
-            PressAction::Stop => self.notice(Answer::Escalate),
+            PressAction::Stop => self.notice(PressAnswer::Escalate),
             PressAction::Abort => self.choose(Choice::Abort, scene),
         }
     }
@@ -237,16 +240,22 @@ impl Ui {
 
     /// Closes all prompts because the terminal refuses the mode that they need. The press stays unanswered, so it stays counted.
     pub(crate) fn cannot_prompt(&mut self) {
-        self.notice(Answer::Drop);
+        self.notice(PressAnswer::LeaveOpen);
         self.refuse_questions();
         if self.review.take().is_some() {
-            self.send(Control::Attended(false));
+            self.send(RunControl::Attended(false));
         }
         self.close();
     }
 
     /// Handles keys that were typed while something prompts.
-    pub(crate) fn keys(&mut self, keys: Vec<Key>, scene: Scene<'_>, now: Timestamp, run: &str) {
+    pub(crate) fn keys(
+        &mut self,
+        keys: Vec<Key>,
+        scene: RunSnapshot<'_>,
+        now: Timestamp,
+        run: &str,
+    ) {
         let generation = self.generation;
         for key in keys {
             match key {
@@ -259,7 +268,7 @@ impl Ui {
         }
     }
 
-    fn key(&mut self, key: Key, scene: Scene<'_>, now: Timestamp, run: &str) {
+    fn key(&mut self, key: Key, scene: RunSnapshot<'_>, now: Timestamp, run: &str) {
         match &mut self.prompt {
             None | Some(Prompt::Editor(_)) => {}
             Some(Prompt::Menu(_)) => self.menu_key(&key, scene, now),
@@ -272,9 +281,9 @@ impl Ui {
                 let at_once = *at_once;
                 *hint = None;
                 match line.key(key, &self.history) {
-                    Typed::More => {}
-                    Typed::Refused(why) => *hint = Some(why),
-                    Typed::Cancelled => {
+                    LineEdit::Edited => {}
+                    LineEdit::Refused(why) => *hint = Some(why),
+                    LineEdit::Cancelled => {
                         let text = line.text().trim().to_owned();
                         if !text.is_empty() {
                             self.history.add(&text);
@@ -282,7 +291,7 @@ impl Ui {
                         self.ask_again();
                         self.close();
                     }
-                    Typed::Said(text) => {
+                    LineEdit::Sent(text) => {
                         match command::parse(&text).filter(|_| !text.contains('\n')) {
                             Some(Err(why)) => *hint = Some(why),
                             Some(Ok(command)) => {
@@ -301,20 +310,20 @@ impl Ui {
     }
 
     /// Handles a run event. `text` is its lines in the log, with line ends; `None` for a message of the agent, which is streamed.
-    pub(crate) fn news(&mut self, news: &News, text: Option<String>) {
+    pub(crate) fn take_event(&mut self, news: &RunEvent, text: Option<String>) {
         let text = match (news, text) {
-            (News::Agent(Event::TextDelta(piece)), None) => {
-                self.calm.settle() + &self.talk.piece(piece, self.log_width)
+            (RunEvent::Agent(Event::TextDelta(piece)), None) => {
+                self.repeats.end_repeats() + &self.stream.push_piece(piece, self.log_width)
             }
-            (News::Agent(Event::Message { text, partial }), None) => {
-                self.calm.settle() + &self.talk.message(text, *partial, self.log_width)
+            (RunEvent::Agent(Event::Message { text, partial }), None) => {
+                self.repeats.end_repeats() + &self.stream.message(text, *partial, self.log_width)
             }
             (_, None) => String::new(),
-            (News::Agent(event), _) if self.is_said_otherwise(event) => String::new(),
-            (News::Said { text, .. }, _) if self.is_said_here(text) => String::new(),
+            (RunEvent::Agent(event), _) if self.is_shown_elsewhere(event) => String::new(),
+            (RunEvent::SteerRecorded { text, .. }, _) if self.was_sent_here(text) => String::new(),
             (_, Some(text)) => {
                 if !text.is_empty() {
-                    let talked = self.talk.settle();
+                    let talked = self.stream.end_line();
                     self.log(talked);
                 }
                 self.fitted(news, text)
@@ -322,29 +331,33 @@ impl Ui {
         };
         self.log(text);
         match news {
-            News::Agent(Event::PermissionAsked(ask)) => self.asked(ask.clone()),
-            News::Agent(Event::PermissionWithdrawn { id }) => self.withdrawn(|q| q.ask.id == *id),
-            News::Run(Notice::Review(_)) => self.review_asked(),
+            RunEvent::Agent(Event::PermissionRequested(ask)) => {
+                self.permission_requested(ask.clone())
+            }
+            RunEvent::Agent(Event::PermissionWithdrawn { id }) => {
+                self.permission_withdrawn(|q| q.ask.id == *id)
+            }
+            RunEvent::Update(RunUpdate::Review(_)) => self.review_asked(),
             _ => {}
         }
     }
 
     /// Wraps lines for a person to the width of the screen.
-    fn fitted(&mut self, news: &News, text: String) -> String {
+    fn fitted(&mut self, news: &RunEvent, text: String) -> String {
         // Held output is shown unchanged, because it may be very long.
         let fits = !self.is_json && self.prompt.is_none();
         let Some(width) = self.log_width.filter(|_| fits) else {
             return text;
         };
-        let text = match self.is_full {
+        let text = match self.shows_everything {
             true => text,
-            false => self.calm.take(news, text),
+            false => self.repeats.take(news, text),
         };
         let most = match news {
-            _ if self.is_full => usize::MAX,
-            News::Output { .. } => 6,
-            News::Agent(Event::ToolStarted { .. }) => 3,
-            News::Agent(Event::ToolFinished { .. }) => 2,
+            _ if self.shows_everything => usize::MAX,
+            RunEvent::Output { .. } => 6,
+            RunEvent::Agent(Event::ToolStarted { .. }) => 3,
+            RunEvent::Agent(Event::ToolFinished { .. }) => 2,
             _ => 12,
         };
         if text
@@ -358,19 +371,19 @@ impl Ui {
     }
 
     /// Whether the question on the screen, or the line about its answer, already shows this event.
-    fn is_said_otherwise(&self, event: &Event) -> bool {
+    fn is_shown_elsewhere(&self, event: &Event) -> bool {
         let is_said = match event {
-            Event::PermissionAsked(_) => !self.closed,
-            Event::PermissionDenied { message, .. } => ask::is_own(message),
+            Event::PermissionRequested(_) => !self.closed,
+            Event::PermissionDenied { message, .. } => permission::is_own(message),
             _ => false,
         };
         is_said && !self.is_json && self.log_width.is_some()
     }
 
     /// Closes all prompts for good, because the shutdown has begun, the run has ended or the terminal is gone.
-    pub(crate) fn shut(&mut self) {
+    pub(crate) fn close_prompts(&mut self) {
         self.closed = true;
-        self.notice(Answer::Drop);
+        self.notice(PressAnswer::LeaveOpen);
         self.refuse_questions();
         // An editor has the screen until it has ended.
         if !self.is_editing() {
@@ -379,17 +392,17 @@ impl Ui {
     }
 
     /// Ends the agent's unfinished line in the log.
-    pub(crate) fn settle(&mut self) {
-        let text = self.talk.settle() + &self.calm.settle();
+    pub(crate) fn end_line(&mut self) {
+        let text = self.stream.end_line() + &self.repeats.end_repeats();
         self.log(text);
     }
 
     /// Closes the prompt without an answer, because another program has the terminal. Questions are asked again later.
-    pub(crate) fn step_back(&mut self) {
+    pub(crate) fn leave_foreground(&mut self) {
         match self.prompt.take() {
             Some(Prompt::Steer { line, .. }) => self.draft = line.text().to_owned(),
             Some(Prompt::Menu(_)) => {
-                self.notice(Answer::Handled);
+                self.notice(PressAnswer::Handled);
                 self.ask_again();
             }
             editor @ Some(Prompt::Editor(_)) => {
@@ -402,14 +415,14 @@ impl Ui {
     }
 
     /// Asks open questions again, because the terminal is ours again.
-    pub(crate) fn step_forward(&mut self) {
-        if self.prompt.is_none() && self.is_asked() && !self.closed {
+    pub(crate) fn enter_foreground(&mut self) {
+        if self.prompt.is_none() && self.has_pending_question() && !self.closed {
             self.close();
         }
     }
 
     /// Returns the rows of the open prompt; `None` if nothing prompts, in which case the caller shows the status line.
-    pub(crate) fn rows(&self, scene: Scene<'_>) -> Option<Rows> {
+    pub(crate) fn rows(&self, scene: RunSnapshot<'_>) -> Option<Rows> {
         let (width, height) = self.size;
         let rows = match self.prompt.as_ref()? {
             Prompt::Menu(menu) => {
@@ -438,12 +451,12 @@ impl Ui {
 
     /// Returns the unfinished row of the agent's text.
     pub(crate) fn partial(&self) -> &str {
-        self.talk.partial()
+        self.stream.partial()
     }
 
     /// Returns the row with the number of hidden events.
     pub(crate) fn counted(&self, width: usize) -> Option<String> {
-        self.calm.counted(width)
+        self.repeats.repeat_count_line(width)
     }
 
     fn open(&mut self, prompt: Prompt) {
@@ -465,7 +478,7 @@ impl Ui {
     /// Closes the prompt, and then asks the next question or shows the held output.
     fn close(&mut self) {
         self.prompt = None;
-        if self.closed || !self.is_asked() {
+        if self.closed || !self.has_pending_question() {
             self.release();
         } else if self.waits_for_answer() {
             self.open_question();
@@ -475,9 +488,9 @@ impl Ui {
     }
 
     fn release(&mut self) {
-        let (left_out, held) = self.hold.release();
+        let (left_out, held) = self.held_output.release();
         if left_out > 0 {
-            self.effects.push(Effect::Missed(left_out));
+            self.effects.push(Effect::ReportMissed(left_out));
         }
         self.print(held);
     }
@@ -486,7 +499,7 @@ impl Ui {
     fn log(&mut self, text: String) {
         if text.is_empty() {
         } else if self.prompt.is_some() && self.log_width.is_some() {
-            self.hold.push(&text);
+            self.held_output.push(&text);
         } else {
             self.print(text);
         }
@@ -499,32 +512,32 @@ impl Ui {
     }
 
     /// Shows the person a text, even while something prompts. While an editor has the screen, the text waits.
-    pub(crate) fn say(&mut self, text: String) {
+    pub(crate) fn show_person(&mut self, text: String) {
         if self.is_editing() && self.log_width.is_some() {
-            self.hold.push(&text);
+            self.held_output.push(&text);
         } else {
-            self.effects.push(Effect::Say(text));
+            self.effects.push(Effect::ShowPerson(text));
         }
     }
 
-    fn send(&mut self, what: impl Into<Control>) {
+    fn send(&mut self, what: impl Into<RunControl>) {
         self.effects.push(Effect::Send(what.into()));
     }
 
-    fn notice(&mut self, answer: Answer) {
-        self.effects.push(Effect::Notice(answer));
+    fn notice(&mut self, answer: PressAnswer) {
+        self.effects.push(Effect::AnswerPress(answer));
     }
 }
 
 /// The newest output that waits while something prompts.
 #[derive(Debug, Default)]
-pub(crate) struct Hold {
+pub(crate) struct HeldOutput {
     lines: VecDeque<String>,
     bytes: usize,
     left_out: u64,
 }
 
-impl Hold {
+impl HeldOutput {
     /// Keeps lines for later. Drops the oldest lines if there are too many.
     pub(crate) fn push(&mut self, text: &str) {
         for line in text.split_terminator('\n') {

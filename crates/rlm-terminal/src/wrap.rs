@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_broken_between_words_below_their_mark() {
+    fn wrapped_lines_break_between_words_and_are_indented() {
         let all = [
             "│ a line that is longer than the row that it has to fit into",
             "  ⎿ failed: 日本語のテキスト and then something more in words",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_beyond_the_rows_is_cut() {
+    fn rows_beyond_the_limit_are_dropped() {
         let long = "● Bash: ".to_owned() + &"word ".repeat(40);
         insta::assert_snapshot!(bare(&wrap(&long, 30, 2)), @r"
         ● Bash: word word word word
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colour_ends_with_its_row_and_begins_again() {
+    fn colour_ends_with_its_row_and_starts_again_in_the_next() {
         let text = "\u{1b}[31mred and more red and red\u{1b}[0m and not";
         insta::assert_debug_snapshot!(wrap(text, 16, 9), @r#""\u{1b}[31mred and more red\u{1b}[0m\n\u{1b}[31mand red\u{1b}[0m and not""#);
     }
@@ -222,7 +222,7 @@ mod tests {
         }
 
         #[test]
-        fn x115a_what_is_broken_has_no_other_sequences_than_before(text in "(\\PC|\u{1b}\\[3[1-7]m|\u{1b}\\[0m){0,60}", width in 1usize..30) {
+        fn x115a_wrapping_adds_no_sequences(text in "(\\PC|\u{1b}\\[3[1-7]m|\u{1b}\\[0m){0,60}", width in 1usize..30) {
             let bare_before: String = bare(&text).replace([' ', '\n'], "");
             prop_assert_eq!(bare(&wrap(&text, width, usize::MAX)).replace([' ', '\n'], ""), bare_before);
         }

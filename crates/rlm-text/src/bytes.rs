@@ -57,7 +57,7 @@ pub fn exact(bytes: u64) -> String {
 /// # Errors
 ///
 /// Returns an error if the value is not a size.
-pub fn of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_any(Size)
 }
 
@@ -66,7 +66,7 @@ pub fn of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 /// # Errors
 ///
 /// Returns the errors of the serialiser.
-pub fn as_text<S: Serializer>(bytes: &u64, to: S) -> Result<S::Ok, S::Error> {
+pub fn serialize_text<S: Serializer>(bytes: &u64, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&exact(*bytes))
 }
 
@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_exactly_is_read_again(bytes in prop_oneof![any::<u64>(), (0..9999u64, 0..5u32).prop_map(|(n, power)| n * 1000u64.pow(power))]) {
+        fn exactly_shown_size_parses_back(bytes in prop_oneof![any::<u64>(), (0..9999u64, 0..5u32).prop_map(|(n, power)| n * 1000u64.pow(power))]) {
             prop_assert_eq!(parse(&exact(bytes)), Ok(bytes));
         }
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn common_spellings_of_sizes_are_parsed() {
         let read = [
             "0",
             "4096",

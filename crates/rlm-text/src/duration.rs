@@ -78,7 +78,7 @@ pub fn show(duration: Duration) -> String {
 
 /// Formats a duration in its two largest units, for an age.
 #[must_use]
-pub fn rough(duration: Duration) -> String {
+pub fn approximate(duration: Duration) -> String {
     let secs = duration.as_secs();
     let (whole, part) = match secs {
         0..60 => return format!("{secs}s"),
@@ -97,7 +97,7 @@ pub fn rough(duration: Duration) -> String {
 /// # Errors
 ///
 /// Returns the errors of the serialiser.
-pub fn as_text<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+pub fn serialize_text<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&show(*time))
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_again(millis in 0u64..10_000_000_000) {
+        fn shown_duration_parses_back(millis in 0u64..10_000_000_000) {
             let duration = Duration::from_millis(millis);
             prop_assert_eq!(parse(&show(duration)), Ok(duration));
         }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn an_age_has_two_units_at_most() {
         let shown = [0, 59, 61, 599, 700, 3600, 8077, 90_061, 864_000]
-            .map(|secs| rough(Duration::from_secs(secs)));
+            .map(|secs| approximate(Duration::from_secs(secs)));
         assert_eq!(shown.join(" "), "0s 59s 1m1s 9m59s 11m 1h 2h14m 1d1h 10d");
     }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn common_spellings_of_durations_are_parsed() {
         let read = [
             "0",
             "90",
@@ -157,7 +157,7 @@ mod tests {
             "18446744073709551615d",
         ];
         let shown = read.map(|text| match parse(text) {
-            Ok(time) => format!("{text:?} = {}, about {}", show(time), rough(time)),
+            Ok(time) => format!("{text:?} = {}, about {}", show(time), approximate(time)),
             Err(why) => why,
         });
         insta::assert_snapshot!(shown.join("\n"), @r#"

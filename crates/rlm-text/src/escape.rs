@@ -2,7 +2,7 @@
 
 mod sgr;
 
-use sgr::Colours;
+use sgr::SgrColors;
 
 /// The maximum number of characters shown of one line from an agent.
 const MAX_SHOWN: usize = 2000;
@@ -21,7 +21,7 @@ pub fn safe(text: &str) -> String {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len());
-    let (mut coloured, mut colours) = (false, Colours::default());
+    let (mut coloured, mut colours) = (false, SgrColors::default());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         if let Some(len) = sgr_len(rest) {
@@ -179,7 +179,7 @@ mod tests {
     proptest! {
         /// With any output of an agent, the only escape sequences that reach the terminal are colours, and no other control character does.
         #[test]
-        fn x115a_only_colours_get_through(text in "(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}]|\u{1b}\\[[0-9;]{0,4}[mHJ]){0,40}") {
+        fn x115a_only_colour_sequences_pass(text in "(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}]|\u{1b}\\[[0-9;]{0,4}[mHJ]){0,40}") {
             let shown = safe(&text);
             let mut rest = shown.as_str();
             while let Some(at) = rest.find('\u{1b}') {
@@ -198,11 +198,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn w1_w2_nothing_that_hides_text_or_is_obeyed_reaches_a_terminal(text in HIDES) {
+        fn w1_w2_no_hiding_or_control_character_reaches_a_terminal(text in HIDES) {
             let (shown, one_line) = (safe(&text), plain(&text));
             prop_assert!(!one_line.chars().any(char::is_control), "{one_line:?}");
             for shown in [&shown, &one_line] {
-                let (mut colours, mut rest, mut before) = (Colours::default(), shown.as_str(), None);
+                let (mut colours, mut rest, mut before) = (SgrColors::default(), shown.as_str(), None);
                 while let Some(c) = rest.chars().next() {
                     if let Some(len) = sgr_len(rest) {
                         let numbers = &rest[2..len - 1];
@@ -219,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn w1_json_is_the_same_text_in_characters_that_show(text in HIDES) {
+        fn w1_json_escapes_invisible_characters(text in HIDES) {
             let json = json_escaped(serde_json::to_string(&[&text]).unwrap());
             prop_assert!(json.chars().all(|c| !c.is_control() && !is_hidden(c)), "{json:?}");
             let back: Vec<String> = serde_json::from_str(&json).unwrap();

@@ -59,7 +59,7 @@ fn nothing(amount: u64) -> Result<u64, String> {
 /// # Errors
 ///
 /// Returns an error if the value is not an amount.
-pub fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+pub fn deserialize_cost<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_any(Amount {
         parse,
         what: "an amount of US dollars such as 5 or \"4.20\"",
@@ -71,7 +71,7 @@ pub fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error>
 /// # Errors
 ///
 /// Returns the errors of the serialiser.
-pub fn as_text<S: Serializer>(micro: &u64, to: S) -> Result<S::Ok, S::Error> {
+pub fn serialize_text<S: Serializer>(micro: &u64, to: S) -> Result<S::Ok, S::Error> {
     let text = format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000);
     to.serialize_str(text.trim_end_matches('0').trim_end_matches('.'))
 }
@@ -81,7 +81,7 @@ pub fn as_text<S: Serializer>(micro: &u64, to: S) -> Result<S::Ok, S::Error> {
 /// # Errors
 ///
 /// Returns an error if the value is not a number of tokens.
-pub fn tokens_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+pub fn deserialize_tokens<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_any(Amount {
         parse: tokens,
         what: "a number of tokens such as 250000 or \"2M\"",
@@ -124,7 +124,7 @@ pub fn dollars(micro: u64) -> String {
 
 /// Formats a usage; `None` if the agent reports none.
 #[must_use]
-pub fn used(used: loop_state::Usage) -> Option<String> {
+pub fn usage_text(used: loop_state::UsageTotal) -> Option<String> {
     let tokens = format!("{} tokens", used.tokens());
     match (used.cost_microusd, used.tokens()) {
         (0, 0) => None,
@@ -136,23 +136,23 @@ pub fn used(used: loop_state::Usage) -> Option<String> {
 
 /// Returns the cost in dollars; `None` if the agent reports none.
 #[must_use]
-pub fn usd(used: loop_state::Usage) -> Option<f64> {
+pub fn cost_usd(used: loop_state::UsageTotal) -> Option<f64> {
     (used.cost_microusd > 0).then_some(used.cost_microusd as f64 / 1e6)
 }
 
 /// Returns a usage as JSON.
 #[must_use]
-pub fn json(used: loop_state::Usage) -> serde_json::Value {
+pub fn json(used: loop_state::UsageTotal) -> serde_json::Value {
     serde_json::json!({
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
-        "cost_usd": usd(used),
+        "cost_usd": cost_usd(used),
     })
 }
 
 /// Formats the remaining budgets of the run; `None` if it has none.
 #[must_use]
-pub fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String> {
+pub fn budget_left(rules: &loop_state::Rules, used: loop_state::UsageTotal) -> Option<String> {
     let cost = rules.limits.max_cost_microusd.map(|max| {
         let left = max.saturating_sub(used.cost_microusd);
         format!("{} of {}", dollars(left), dollars(max))
@@ -167,7 +167,7 @@ pub fn left(rules: &loop_state::Rules, used: loop_state::Usage) -> Option<String
 
 /// Formats the usage in few columns, with its limit if there is one; empty if the agent reports none.
 #[must_use]
-pub fn short(head: &loop_state::Head) -> String {
+pub fn cost_short(head: &loop_state::Head) -> String {
     let (cost, tokens) = (head.usage.cost_microusd, head.usage.tokens());
     match (
         head.rules.limits.max_cost_microusd,
@@ -187,11 +187,11 @@ pub fn short(head: &loop_state::Head) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loop_state::{Rules, RunLimits, Usage};
+    use loop_state::{Rules, RunLimits, UsageTotal};
     use proptest::prelude::*;
 
     #[test]
-    fn amounts_are_read_as_people_write_them() {
+    fn common_spellings_of_amounts_are_parsed() {
         for (text, micro) in [
             ("5", 5_000_000),
             ("4.20", 4_200_000),
@@ -223,8 +223,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_and_what_is_left() {
-        let usage = |cost_microusd, input_tokens| Usage {
+    fn usage_and_remaining_budget_are_shown() {
+        let usage = |cost_microusd, input_tokens| UsageTotal {
             cost_microusd,
             input_tokens,
             output_tokens: 0,
@@ -235,7 +235,7 @@ mod tests {
             usage(3_000, 9),
             usage(4_204_999, 0),
         ]
-        .map(used);
+        .map(usage_text);
         let told = ["9 tokens", "0.0030 USD, 9 tokens", "4.20 USD"].map(|it| Some(it.to_owned()));
         assert_eq!((&shown[0], &shown[1..]), (&None, &told[..]));
         let rules = Rules {
@@ -246,18 +246,18 @@ mod tests {
             },
             ..Rules::default()
         };
-        let told = left(&rules, usage(800_000, 101)).unwrap();
+        let told = budget_left(&rules, usage(800_000, 101)).unwrap();
         assert_eq!(told, "4.20 USD of 5.00 USD, 0 of 100 tokens left");
-        assert_eq!(left(&Rules::default(), usage(1, 1)), None);
+        assert_eq!(budget_left(&Rules::default(), usage(1, 1)), None);
     }
 
     proptest! {
         /// A formatted amount of cents parses to the same amount, and a file accepts it as a number or a text.
         #[test]
-        fn what_is_written_is_read_again(cents in 1u64..100_000_000) {
+        fn written_value_reads_back(cents in 1u64..100_000_000) {
             #[derive(serde::Deserialize)]
             struct File {
-                #[serde(deserialize_with = "cost_of_file")]
+                #[serde(deserialize_with = "deserialize_cost")]
                 cost: u64,
             }
             let text = format!("{}.{:02}", cents / 100, cents % 100);

@@ -22,7 +22,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_the_same_instant_and_sorts_like_it(one in 0u64..250_000_000_000_000, other in any::<u64>()) {
+        fn shown_time_is_the_same_instant_and_sorts_like_it(one in 0u64..250_000_000_000_000, other in any::<u64>()) {
             let [first, second] = [one, other].map(|at| utc(Timestamp(at)));
             let read: jiff::Timestamp = first.parse().unwrap();
             prop_assert_eq!(read, instant(Timestamp(one)));
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_times_are_shown_as_the_last_one() {
+    fn times_beyond_the_range_are_shown_as_the_last_one() {
         assert_eq!(utc(Timestamp(1)), "1970-01-01T00:00:00.001Z");
         assert_eq!(utc(Timestamp(u64::MAX)), utc(Timestamp(u64::MAX - 1)));
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use agent_drivers::acp::AcpPreset;
 use agent_drivers::{AgentConfig, AgentOptions, Choices, SessionLocks};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use loop_runner::DriverFactory;
 use rlm_store::PhaseSettings;
 
@@ -28,7 +28,7 @@ pub(crate) enum AgentKind {
 
 /// An agent that `rlm` looks for if none is named.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct SupportedAgent {
     pub(crate) kind: AgentKind,
     /// Its name on the command line, in `rlm.toml` and on `PATH`.
     pub(crate) name: &'static str,
@@ -36,23 +36,23 @@ pub(crate) struct Known {
     pub(crate) install: &'static str,
 }
 
-pub(crate) const KNOWN: [Known; 4] = [
-    Known {
+pub(crate) const KNOWN: [SupportedAgent; 4] = [
+    SupportedAgent {
         kind: AgentKind::Claude,
         name: "claude",
         install: "npm install -g @anthropic-ai/claude-code",
     },
-    Known {
+    SupportedAgent {
         kind: AgentKind::Codex,
         name: "codex",
         install: "npm install -g @openai/codex",
     },
-    Known {
+    SupportedAgent {
         kind: AgentKind::Gemini,
         name: "gemini",
         install: "npm install -g @google/gemini-cli",
     },
-    Known {
+    SupportedAgent {
         kind: AgentKind::Opencode,
         name: "opencode",
         install: "npm install -g opencode-ai",
@@ -94,12 +94,12 @@ impl AgentKind {
 }
 
 /// Applies a model and arguments to an agent, if there are any.
-pub(crate) fn tell(agent: &mut AgentConfig, model: Option<String>, words: Vec<OsString>) {
-    if agent.is_driven() && model.is_some() {
+pub(crate) fn override_agent(agent: &mut AgentConfig, model: Option<String>, words: Vec<OsString>) {
+    if agent.has_driver() && model.is_some() {
         agent.model = model;
     }
     if !words.is_empty() {
-        match agent.is_driven() {
+        match agent.has_driver() {
             true => agent.args = words,
             false => agent.program = words,
         }
@@ -136,7 +136,7 @@ pub(crate) fn program(agent: &AgentConfig) -> &OsStr {
 }
 
 /// Returns the program to start: a path is relative to `directory`, and a bare name is searched on `PATH`.
-pub(crate) fn bin(given: Option<PathBuf>, directory: &Path) -> Option<OsString> {
+pub(crate) fn program_path(given: Option<PathBuf>, directory: &Path) -> Option<OsString> {
     given.map(|given| match given.components().count() {
         1 => given.into(),
         _ => directory.join(given).into(),
@@ -163,7 +163,8 @@ pub(crate) fn choose(
         None => {}
     }
     let path = std::env::var_os("PATH");
-    let installed = |known: &&Known| which::which_in(known.name, path.as_ref(), directory).is_ok();
+    let installed =
+        |known: &&SupportedAgent| which::which_in(known.name, path.as_ref(), directory).is_ok();
     let found: Vec<_> = KNOWN.iter().filter(installed).collect();
     match found.as_slice() {
         [] => Err(Failure::usage(
@@ -227,7 +228,7 @@ pub(crate) fn missing(kind: AgentKind, program: &str) -> String {
 /// Returns the factory of all drivers.
 pub(crate) fn factory() -> DriverFactory {
     let locks = session_place().map(|(_, locks)| locks);
-    Box::new(move |phase: &PhaseSettings, context: Context| {
+    Box::new(move |phase: &PhaseSettings, context: ProcessContext| {
         let mut choices = choices(phase);
         choices.session_locks.clone_from(&locks);
         Ok(phase.agent.driver(choices, context))

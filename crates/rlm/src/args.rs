@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Ps(PsArgs),
     /// Show the state of runs
     #[command(after_help = STATUS)]
-    Status(ManyArgs),
+    Status(RunsArgs),
     /// Print the transcript of a run
     #[command(after_help = LOGS)]
     Logs(LogsArgs),
@@ -124,7 +124,7 @@ Examples:
 )]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) what: Config,
+    pub(crate) config: Config,
     #[command(flatten)]
     pub(crate) show: Show,
     /// The agent [default: RLM_AGENT, or the command after --, or the only installed agent]
@@ -178,7 +178,7 @@ pub(crate) struct ResumeArgs {
     /// The run; you can omit it if only one run can be resumed
     pub(crate) run: Option<String>,
     #[command(flatten)]
-    pub(crate) what: Config,
+    pub(crate) config: Config,
     #[command(flatten)]
     pub(crate) show: Show,
     /// Continue with another agent; it gets the files and the prompt, not the session
@@ -376,7 +376,7 @@ fn wanted(words: impl IntoIterator<Item = OsString>) -> Option<ColorArg> {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct ManyArgs {
+pub(crate) struct RunsArgs {
     /// The run [default: all runs of the project]
     pub(crate) run: Option<String>,
     /// Exit with 0 only if a process works on RUN and its loop is not stuck: for a liveness probe
@@ -465,7 +465,7 @@ Examples:
   rlm config schema > rlm.schema.json  # for editors: #:schema ./rlm.schema.json")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    pub(crate) what: ConfigCommand,
+    pub(crate) config: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]

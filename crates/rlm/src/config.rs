@@ -18,12 +18,12 @@ pub(crate) use schema::schema;
 pub(crate) use settings::{
     Config, DEFAULT_IDLE_TIMEOUT, DEFAULT_PROMPT, LIMITS, SHUTDOWN_TIMEOUT, limit_names,
 };
-pub(crate) use show::{Group, Row, groups};
-pub(crate) use tree::{Origin, Tree};
-pub(crate) use values::{Occasion, one_of};
-pub(crate) use watch::Watched;
+pub(crate) use show::{EffectiveValue, SettingsGroup, groups};
+pub(crate) use tree::{SettingsTree, ValueOrigin};
+pub(crate) use values::{NotifyEvent, one_of};
+pub(crate) use watch::WatchedConfig;
 #[cfg(test)]
-pub(crate) use {keys::Kind, settings::KEYS};
+pub(crate) use {keys::ValueKind, settings::KEYS};
 
 /// The file that `rlm init` writes.
 pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options override them; `rlm config show --explain` prints each source.
@@ -68,7 +68,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # commit = true                    # a commit for each iteration that changed something
 # worktree = true                  # each run in its own worktree and branch
 # notify = "notify-send \"$RLM_TEXT\""   # runs for events; RLM_EVENT names the event
-# notify-on = ["review", "question", "limit", "ended"]   # also: started, resumed, iteration, failure, phase, retry, paused
+# notify-on = ["review", "permission", "limit", "ended"]   # also: started, resumed, iteration, failure, phase, retry, paused
 # heartbeat = ".rlm/heartbeat"     # rlm writes this file every 10 s as long as the loop works
 # bell = true                      # rings when the run needs you and when it ends
 # shutdown-timeout = "8s"          # the stop budget: the time for a whole stop
@@ -80,13 +80,13 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 #[cfg(test)]
 mod tests {
     use super::file::File;
-    use super::keys::{Of, Whose};
+    use super::keys::{FileOwner, KeyScope};
     use super::*;
     use std::path::Path;
     use std::time::Duration;
 
     fn error(text: &str) -> String {
-        File::parse(Path::new("rlm.toml"), text, Whose::Project).unwrap_err()
+        File::parse(Path::new("rlm.toml"), text, FileOwner::Project).unwrap_err()
     }
 
     /// The template without its comment signs.
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_is_valid_as_it_is_and_with_its_settings_on() {
+    fn template_is_valid_with_and_without_its_commented_settings() {
         toml::from_str::<Config>(TEMPLATE).unwrap();
         let on = template_on();
         let config: Config = toml::from_str(&on).unwrap();
@@ -118,13 +118,14 @@ mod tests {
             lines
                 .any(|line| { line.strip_prefix(key) }.is_some_and(|it| it.starts_with([' ', '.'])))
         };
-        let of_projects = { KEYS.iter() }.filter(|key| matches!(key.of, Of::Run | Of::Phase));
+        let of_projects =
+            { KEYS.iter() }.filter(|key| matches!(key.scope, KeyScope::Run | KeyScope::Phase));
         let missing = { of_projects.map(|key| key.name) }.filter(|key| !named(key));
         assert_eq!(missing.collect::<Vec<_>>(), elsewhere);
     }
 
     #[test]
-    fn x117a_a_mistake_is_named_with_its_place() {
+    fn x117a_error_names_its_place() {
         let errors = [
             error("until = \"make\"\nsleeep = 3\n"),
             error("sleep = \"soon\"\n"),
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn x118e_a_mistake_shows_no_value_wherever_it_stands() {
+    fn x118e_error_shows_no_value_at_any_place() {
         for text in [
             "mcp-servers.a.args = [\n  \"x\",\n  5318008,\n]\n",
             "['mcp-servers'.a]\ncommand = 5318008\n",

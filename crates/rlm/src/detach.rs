@@ -97,9 +97,9 @@ pub(crate) fn leave_session() -> Result<(), Failure> {
 
 /// Ends this process if the process that started it exits before the run works: until then this process belongs to that terminal, and may be
 /// reading from it.
-pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<Settled> {
+pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<DetachedReady> {
     let parent = io::stdout().as_fd().try_clone_to_owned()?;
-    let settled = Settled::default();
+    let settled = DetachedReady::default();
     let is_settled = Arc::clone(&settled.0);
     std::thread::Builder::new()
         .name("parent".into())
@@ -116,13 +116,13 @@ pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<Settled> {
 
 /// Whether a detached run works, so that it no longer depends on its parent.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settled(Arc<AtomicBool>);
+pub(crate) struct DetachedReady(Arc<AtomicBool>);
 
 /// Reports that the run works and how to reach it, and lets the parent exit. From now on all output goes to a file of the run.
-pub(crate) fn settle(
+pub(crate) fn report_ready(
     project: &Project,
     run: &RunId,
-    settled: &Settled,
+    settled: &DetachedReady,
     json: bool,
 ) -> Result<Output, Failure> {
     let path = project.run_dir(run).join(NAME);
@@ -136,7 +136,7 @@ pub(crate) fn settle(
     let file = output
         .open()
         .map_err(|e| Failure::failed(format!("can't write `{}`: {e}", output.path.display())))?;
-    let rlm = hint::rlm();
+    let rlm = hint::program_command();
     let pid = std::process::id();
     let text = match json {
         true => {
@@ -206,7 +206,9 @@ fn missed(lines: usize, json: bool) -> String {
     match json {
         true => format!(
             "\n{}\n",
-            render::json_line(&json!({"at": render::now(), "event": "missed", "lines": lines}))
+            render::json_line(
+                &json!({"at": render::now(), "event": "events_missed", "lines": lines})
+            )
         ),
         false => format!(
             "\n({} missing here: the disk was full)\n",
@@ -263,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_word_is_replaced() {
+    fn only_the_detach_flag_of_rlm_is_replaced() {
         let line = "run --detach -n 3 -- agent --detach";
         let words = words(line.split(' ').map(OsString::from));
         assert_eq!(

@@ -4,10 +4,10 @@ use std::fmt;
 use std::process::ExitCode;
 
 use interrupt_stack::Cause;
-use loop_runner::Outcome;
+use loop_runner::RunOutcome;
 use loop_state::StopReason;
 
-use crate::hint::mended;
+use crate::hint::with_command;
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +57,11 @@ impl Code {
     /// Returns the code for the end of a run.
     pub(crate) fn of(reason: &StopReason) -> Self {
         match reason {
-            StopReason::Done(_) | StopReason::Planned => Self::Done,
+            StopReason::Done(_) | StopReason::AllIterationsRan => Self::Done,
             StopReason::IterationLimit(_) | StopReason::TimeLimit(_) => Self::Limit,
-            StopReason::Budget(_) => Self::Budget,
+            StopReason::BudgetSpent(_) => Self::Budget,
             StopReason::RateLimit { .. } => Self::RateLimit,
-            StopReason::Held(_) => Self::Held,
+            StopReason::InUse(_) => Self::Held,
             StopReason::Stuck(..) => Self::Stuck,
             StopReason::Stopped(_) => Self::Stopped,
             _ => Self::Failed,
@@ -126,7 +126,7 @@ impl From<loop_runner::Error> for Failure {
         } else {
             Code::Failed
         };
-        Self::new(code, mended(&error, error.mend()))
+        Self::new(code, with_command(&error, error.hint()))
     }
 }
 
@@ -137,13 +137,13 @@ impl From<rlm_store::Error> for Failure {
 }
 
 /// Returns the signal by which this process must exit, if a signal stopped the run. Survivors have their own exit code, which goes first.
-pub(crate) fn fatal(outcome: &Outcome, cause: Option<Cause>) -> Option<Cause> {
+pub(crate) fn fatal(outcome: &RunOutcome, cause: Option<Cause>) -> Option<Cause> {
     let cause = cause.filter(|cause| cause.signal().is_some());
     cause.filter(|_| outcome.reason.is_stopped() && outcome.survivors.is_empty())
 }
 
 /// Returns the exit code that a shell sees.
-pub(crate) fn exit_code(outcome: &Outcome, cause: Option<Cause>) -> i32 {
+pub(crate) fn exit_code(outcome: &RunOutcome, cause: Option<Cause>) -> i32 {
     match fatal(outcome, cause).and_then(Cause::signal) {
         Some(signal) => 128 + signal,
         None if !outcome.survivors.is_empty() => Code::Survivors as i32,
@@ -154,11 +154,11 @@ pub(crate) fn exit_code(outcome: &Outcome, cause: Option<Cause>) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loop_state::{Budget, Timestamp};
+    use loop_state::{SpentBudget, Timestamp};
     use std::time::Duration;
 
     #[test]
-    fn x113e_the_guide_has_every_code() {
+    fn x113e_guide_lists_every_exit_code() {
         let guide = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../docs/guide/exit-codes.md"
@@ -171,13 +171,16 @@ mod tests {
     }
 
     #[test]
-    fn x113e_a_budget_and_a_rate_limit_have_codes_of_their_own() {
+    fn x113e_budget_and_rate_limit_have_their_own_exit_codes() {
         let (limit, used) = (5, 6);
         let until = Timestamp(1);
         let cap = Duration::ZERO;
-        let budget = Code::of(&StopReason::Budget(Budget::Tokens { limit, used }));
+        let budget = Code::of(&StopReason::BudgetSpent(SpentBudget::Tokens {
+            limit,
+            used,
+        }));
         let rate = Code::of(&StopReason::RateLimit { until, cap });
-        let held = Code::of(&StopReason::Held("session `s`".into()));
+        let held = Code::of(&StopReason::InUse("session `s`".into()));
         assert_eq!((budget as u8, rate as u8, held as u8), (4, 5, 9));
     }
 }

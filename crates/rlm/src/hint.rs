@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-use loop_state::{Budget, StopReason};
-use rlm_store::{Mend, RunId};
+use loop_state::{SpentBudget, StopReason};
+use rlm_store::{Hint, RunId};
 
 /// The newest value counts: the commands for a run of another project need the directory of that project.
 static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
 
 /// Remembers the directory in which the suggested commands work.
-pub(crate) fn called_in(directory: &Path) {
+pub(crate) fn set_directory(directory: &Path) {
     if directory != Path::new(".") {
         let place = quoted(&directory.to_string_lossy());
         // The leak is small: this is called once or twice in a process.
@@ -21,7 +21,7 @@ pub(crate) fn called_in(directory: &Path) {
 }
 
 /// Returns how to call this program for the same project from the same shell.
-pub(crate) fn rlm() -> &'static str {
+pub(crate) fn program_command() -> &'static str {
     let called = CALLED.read().unwrap_or_else(PoisonError::into_inner);
     called.unwrap_or("rlm")
 }
@@ -36,48 +36,55 @@ pub(crate) fn quoted(path: &str) -> String {
 }
 
 /// Returns the command that resumes a run that ended for `reason`; `None` if the run is finished, or no option raises its limit.
-pub(crate) fn go_on(run: &RunId, reason: &StopReason) -> Option<String> {
+pub(crate) fn resume_hint(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
-        StopReason::Done(_) | StopReason::Planned => None,
-        StopReason::Budget(Budget::Tokens { .. }) => {
-            Some(format!("{} resume {run} --max-tokens MORE", rlm()))
+        StopReason::Done(_) | StopReason::AllIterationsRan => None,
+        StopReason::BudgetSpent(SpentBudget::Tokens { .. }) => Some(format!(
+            "{} resume {run} --max-tokens MORE",
+            program_command()
+        )),
+        StopReason::BudgetSpent(_) => Some(format!(
+            "{} resume {run} --max-cost MORE",
+            program_command()
+        )),
+        StopReason::IterationLimit(_) | StopReason::LastIterationFailed(..) => {
+            Some(format!("{} resume {run} -n MORE", program_command()))
         }
-        StopReason::Budget(_) => Some(format!("{} resume {run} --max-cost MORE", rlm())),
-        StopReason::IterationLimit(_) | StopReason::LastFailed(..) => {
-            Some(format!("{} resume {run} -n MORE", rlm()))
-        }
-        StopReason::TimeLimit(_) => Some(format!("{} resume {run} --max-duration MORE", rlm())),
-        _ => Some(format!("{} resume {run}", rlm())),
+        StopReason::TimeLimit(_) => Some(format!(
+            "{} resume {run} --max-duration MORE",
+            program_command()
+        )),
+        _ => Some(format!("{} resume {run}", program_command())),
     }
 }
 
 /// Returns the same command, but also for a run that finished its plan.
-pub(crate) fn go_further(run: &RunId, reason: &StopReason) -> Option<String> {
+pub(crate) fn extend_hint(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
-        StopReason::Planned => Some(format!("{} resume {run} -n MORE", rlm())),
-        _ => go_on(run, reason),
+        StopReason::AllIterationsRan => Some(format!("{} resume {run} -n MORE", program_command())),
+        _ => resume_hint(run, reason),
     }
 }
 
 /// Adds to an error the command that fixes it, if there is one.
-pub(crate) fn mended(error: &dyn std::error::Error, mend: Option<Mend>) -> String {
+pub(crate) fn with_command(error: &dyn std::error::Error, mend: Option<Hint>) -> String {
     match mend {
-        Some(mend) => format!("{error}: {}", command(rlm(), &mend)),
+        Some(mend) => format!("{error}: {}", command(program_command(), &mend)),
         None => error.to_string(),
     }
 }
 
-fn command(rlm: &str, mend: &Mend) -> String {
+fn command(rlm: &str, mend: &Hint) -> String {
     match mend {
-        Mend::ChooseRun => format!("{rlm} status, or -C DIR"),
-        Mend::ChooseState(run) => format!("{rlm} checkpoints list {run}"),
-        Mend::Look { run, save } => format!("{rlm} checkpoints show {run} --save {save}"),
-        Mend::Verify(run) => format!("{rlm} checkpoints verify {run}"),
-        Mend::Stop(run) => format!("{rlm} stop {run}"),
-        Mend::Resume(run) => format!("{rlm} resume {run}"),
-        Mend::TakeBack(run) => format!("{rlm} resume {run} --force"),
-        Mend::Commit(run) => format!("{rlm} resume {run} --commit"),
-        Mend::Fork { run, iteration } => {
+        Hint::ChooseRun => format!("{rlm} status, or -C DIR"),
+        Hint::ChooseState(run) => format!("{rlm} checkpoints list {run}"),
+        Hint::ShowState { run, save } => format!("{rlm} checkpoints show {run} --save {save}"),
+        Hint::Verify(run) => format!("{rlm} checkpoints verify {run}"),
+        Hint::Stop(run) => format!("{rlm} stop {run}"),
+        Hint::Resume(run) => format!("{rlm} resume {run}"),
+        Hint::TakeBack(run) => format!("{rlm} resume {run} --force"),
+        Hint::Commit(run) => format!("{rlm} resume {run} --commit"),
+        Hint::Fork { run, iteration } => {
             format!("{rlm} checkpoints fork {run} --at {iteration}")
         }
     }
@@ -92,21 +99,21 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn each_mend_is_a_command_that_there_is() {
+    fn each_hint_is_a_valid_command() {
         let run: RunId = "r1".parse().unwrap();
         let mends = [
-            Mend::ChooseRun,
-            Mend::ChooseState(run.clone()),
-            Mend::Look {
+            Hint::ChooseRun,
+            Hint::ChooseState(run.clone()),
+            Hint::ShowState {
                 run: run.clone(),
                 save: 7,
             },
-            Mend::Verify(run.clone()),
-            Mend::Stop(run.clone()),
-            Mend::Resume(run.clone()),
-            Mend::TakeBack(run.clone()),
-            Mend::Commit(run.clone()),
-            Mend::Fork { run, iteration: 3 },
+            Hint::Verify(run.clone()),
+            Hint::Stop(run.clone()),
+            Hint::Resume(run.clone()),
+            Hint::TakeBack(run.clone()),
+            Hint::Commit(run.clone()),
+            Hint::Fork { run, iteration: 3 },
         ];
         let commands = mends.map(|mend| command("rlm -C ../there", &mend));
         for line in &commands {
@@ -128,21 +135,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_to_type_is_a_command_that_exists() {
+    fn suggested_commands_exist() {
         let (run, hour) = ("r".parse().unwrap(), Duration::from_secs(3600));
         let (limit, used) = (1, 2);
         let told: Vec<String> = [
             StopReason::Done(Evidence::Check),
             StopReason::Failed("no such agent".into()),
-            StopReason::LastFailed(3, "it failed".into()),
+            StopReason::LastIterationFailed(3, "it failed".into()),
             StopReason::IterationLimit(3),
             StopReason::TimeLimit(hour),
-            StopReason::Budget(Budget::Cost { limit, used }),
-            StopReason::Budget(Budget::Tokens { limit, used }),
+            StopReason::BudgetSpent(SpentBudget::Cost { limit, used }),
+            StopReason::BudgetSpent(SpentBudget::Tokens { limit, used }),
             StopReason::Stopped(StopCause::Person),
         ]
         .iter()
-        .filter_map(|reason| go_on(&run, reason))
+        .filter_map(|reason| resume_hint(&run, reason))
         .collect();
         assert_eq!(told.len(), 7, "{told:?}");
         for told in told {

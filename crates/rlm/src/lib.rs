@@ -22,16 +22,16 @@ mod demo;
 mod detach;
 mod exit;
 mod hint;
+mod observers;
 mod output;
 mod preset;
 mod programs;
 mod render;
 mod resolve;
-mod saved;
+mod saved_settings;
 mod session;
 mod stdin;
 mod ulimits;
-mod watchers;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -57,19 +57,19 @@ pub fn main_impl() -> ExitCode {
         Ok(args) => args,
         Err(help) if !help.use_stderr() => {
             let _noted = write!(output::text(), "{}", help.render().ansi());
-            return output::settle(ExitCode::SUCCESS);
+            return output::final_exit_code(ExitCode::SUCCESS);
         }
         Err(error) => error.exit(),
     };
     let directory = &args.directory;
-    hint::called_in(directory);
+    hint::set_directory(directory);
     config::trust_safe_directories();
     let result = ulimits::check().and_then(|()| execute(directory, args.command));
     let code = result.unwrap_or_else(|failure: Failure| {
         let _unseen = writeln!(anstream::stderr(), "{}", render::failure(&failure));
         failure.code.into()
     });
-    output::settle(code)
+    output::final_exit_code(code)
 }
 
 fn execute(directory: &Path, command: Command) -> Result<ExitCode, Failure> {
@@ -89,7 +89,7 @@ fn execute(directory: &Path, command: Command) -> Result<ExitCode, Failure> {
         Command::Steer(steer) => command::control::steer(directory, steer),
         Command::Stop(stop) => command::stop::execute(directory, &stop),
         Command::Init(args) => command::init::execute(directory, &args),
-        Command::Config(config) => command::config::execute(directory, &config.what),
+        Command::Config(config) => command::config::execute(directory, &config.config),
         Command::Doctor(doctor) => command::doctor::execute(directory, &doctor),
         Command::Demo(demo) => command::demo::execute(directory, demo),
         Command::Completions(args) => command::man::completions(&args),

@@ -1,6 +1,6 @@
 //! Standard output: the only place that writes to it, so that lost text is always reported.
 //!
-//! If standard output accepts nothing, a command continues, above all a run. This module notes the loss, and [`settle`] turns it into a line on
+//! If standard output accepts nothing, a command continues, above all a run. This module notes the loss, and [`final_exit_code`] turns it into a line on
 //! standard error and an exit code. A reader that closed the pipe is not a loss: `rlm logs | head` ends quietly.
 
 use std::io::{self, Write};
@@ -20,16 +20,16 @@ static REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// A writer that notes the text that standard output did not accept.
 #[derive(Debug)]
-pub(crate) struct Noted<W>(W);
+pub(crate) struct TrackedWriter<W>(W);
 
 /// Returns standard output for text, without colours if they are off.
-pub(crate) fn text() -> Noted<AutoStream<io::Stdout>> {
-    Noted(anstream::stdout())
+pub(crate) fn text() -> TrackedWriter<AutoStream<io::Stdout>> {
+    TrackedWriter(anstream::stdout())
 }
 
 /// Returns standard output for bytes that another program reads.
-pub(crate) fn bytes() -> Noted<io::Stdout> {
-    Noted(io::stdout())
+pub(crate) fn bytes() -> TrackedWriter<io::Stdout> {
+    TrackedWriter(io::stdout())
 }
 
 /// Prints a line, and returns whether somebody still reads.
@@ -37,7 +37,7 @@ pub(crate) fn line(text: &str) -> bool {
     writeln!(self::text(), "{text}").is_ok()
 }
 
-impl<W: Write> Write for Noted<W> {
+impl<W: Write> Write for TrackedWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes).inspect_err(note)
     }
@@ -79,7 +79,7 @@ pub(crate) fn report() -> bool {
 }
 
 /// Returns the exit code of a command that would exit with `code`: a success with lost output is a failure.
-pub(crate) fn settle(code: ExitCode) -> ExitCode {
+pub(crate) fn final_exit_code(code: ExitCode) -> ExitCode {
     match report() && code == ExitCode::from(Code::Done) {
         true => Code::Failed.into(),
         false => code,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn w10_only_one_place_prints() {
+    fn w10_only_one_module_prints() {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let mut all = Vec::new();
         for part in ["rlm", "rlm-report", "rlm-terminal", "rlm-text"] {

@@ -1,6 +1,6 @@
 //! The list of all programs that a run starts. Import, resume, the dry runs, the start of a run and `rlm config show` use it.
 //!
-//! [`Settings::programs`] lists those in the saved settings, [`Watchers::programs`] the others. Both destructure all fields, so a new field
+//! [`Settings::programs`] lists those in the saved settings, [`RunObservers::programs`] the others. Both destructure all fields, so a new field
 //! doesn't compile until somebody decides whether a run starts something because of it.
 
 use std::ffi::OsString;
@@ -8,11 +8,11 @@ use std::ffi::OsString;
 use rlm_store::{Program, Project, Settings};
 
 use crate::config::Layers;
+use crate::observers::RunObservers;
 use crate::resolve;
-use crate::watchers::Watchers;
 
 /// Lists all programs that a run starts.
-pub(crate) fn all(settings: &Settings, watchers: &Watchers) -> Vec<Program> {
+pub(crate) fn all(settings: &Settings, watchers: &RunObservers) -> Vec<Program> {
     let mut all = settings.programs();
     all.extend(watchers.programs());
     all
@@ -21,8 +21,8 @@ pub(crate) fn all(settings: &Settings, watchers: &Watchers) -> Vec<Program> {
 /// Lists all programs that a new run with these layers would start, even if it can't start; `words` is the command after `--`.
 pub(crate) fn of_layers(layers: &Layers, words: &[OsString], project: &Project) -> Vec<Program> {
     let (root, directory) = (project.root(), project.directory());
-    let settings = resolve::sketch(layers, words, root, directory);
-    all(&settings, &Watchers::of(&layers.run(), root, directory))
+    let settings = resolve::preview_settings(layers, words, root, directory);
+    all(&settings, &RunObservers::of(&layers.run(), root, directory))
 }
 
 /// Lists the programs that a run starts only because the project's own file names them.
@@ -36,7 +36,7 @@ pub(crate) fn of_project(layers: &Layers, words: &[OsString], project: &Project)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{KEYS, Kind};
+    use crate::config::{KEYS, ValueKind};
     use agent_drivers::OptionKind;
 
     /// The keys whose text starts no program. A new key with its own text belongs here or into the list of programs.
@@ -85,10 +85,12 @@ mod tests {
     fn h6_every_key_that_can_carry_a_command_is_in_the_list() {
         for key in KEYS {
             let text = match key.kind {
-                Kind::Plain(OptionKind::Text) => format!("{} = 'canary'", key.name),
-                Kind::Plain(OptionKind::Texts) => format!("{} = ['canary', 'canary']", key.name),
-                Kind::Servers => "mcp-servers.a = { command = 'x', args = ['canary'] }".into(),
-                Kind::Table(_) => {
+                ValueKind::Plain(OptionKind::Text) => format!("{} = 'canary'", key.name),
+                ValueKind::Plain(OptionKind::Texts) => {
+                    format!("{} = ['canary', 'canary']", key.name)
+                }
+                ValueKind::Servers => "mcp-servers.a = { command = 'x', args = ['canary'] }".into(),
+                ValueKind::Table(_) => {
                     section(key.name, key.kind);
                     continue;
                 }
@@ -108,8 +110,8 @@ mod tests {
         assert!(listed("agent = 'claude'\ncommit = true").contains("GitHooks"));
     }
 
-    fn section(name: &str, kind: Kind) {
-        let Kind::Table(keys) = kind else { return };
+    fn section(name: &str, kind: ValueKind) {
+        let ValueKind::Table(keys) = kind else { return };
         if name == "on-press" {
             return;
         }
@@ -117,10 +119,11 @@ mod tests {
             let value = match (key.name, key.kind) {
                 ("program", _) => "['canary']",
                 ("hooks", _) => "true",
-                (_, Kind::Plain(OptionKind::Named)) => "{ canary = 'x' }",
-                (_, Kind::Plain(OptionKind::Free)) => "{ canary = 'x' }",
+                (_, ValueKind::Plain(OptionKind::Named)) => "{ canary = 'x' }",
+                (_, ValueKind::Plain(OptionKind::Free)) => "{ canary = 'x' }",
                 (known, kind) => {
-                    let is_text = matches!(kind, Kind::Plain(OptionKind::Text | OptionKind::Texts));
+                    let is_text =
+                        matches!(kind, ValueKind::Plain(OptionKind::Text | OptionKind::Texts));
                     let is_known = SECTION_STARTS_NOTHING.contains(&known);
                     assert!(!is_text || is_known, "{name}.{known} is in neither list");
                     continue;
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn h6_what_the_file_of_a_project_names_is_told_from_what_the_user_named() {
+    fn h6_project_programs_are_distinguished_from_user_programs() {
         let place = tempfile::tempdir().unwrap();
         let text = "until = 'theirs'\nnotify = 'theirs too'\ngates = ['mine']\n";
         let layers = Layers::of(place.path(), text).with_user("notify = 'mine'\n");

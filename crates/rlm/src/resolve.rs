@@ -9,23 +9,23 @@ use rlm_terminal::PressActions;
 
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
-use crate::config::{self, DEFAULT_PROMPT, Layers, Origin, Tree, defaults};
+use crate::config::{self, DEFAULT_PROMPT, Layers, SettingsTree, ValueOrigin, defaults};
 use crate::exit::Failure;
-use crate::saved;
-use crate::watchers::Watchers;
+use crate::observers::RunObservers;
+use crate::saved_settings;
 
 mod checks;
+mod preview;
 mod restarted;
 mod resumed;
-mod sketch;
 
 use checks::{
     mcp_servers, prompt, refuse_bad_rules, refuse_driver_options, refuse_missing_variables,
     refuse_outside,
 };
-pub(crate) use restarted::{Line, restarted};
-pub(crate) use resumed::{Given, resumed};
-pub(crate) use sketch::sketch;
+pub(crate) use preview::preview_settings;
+pub(crate) use restarted::{RestartInput, restarted};
+pub(crate) use resumed::{ResumeInput, resumed};
 
 /// The settings of a new run, their layers, and the actions of Ctrl-C.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Resolved {
     pub(crate) settings: Settings,
     pub(crate) layers: Layers,
     pub(crate) presses: PressActions,
-    pub(crate) watchers: Watchers,
+    pub(crate) watchers: RunObservers,
 }
 
 /// Creates the settings of a new run that works in `directory`. Relative paths in the project's file start at `root`, its directory.
@@ -44,16 +44,16 @@ pub(crate) fn new_run(
     directory: &Path,
 ) -> Result<Resolved, Failure> {
     let layers = layers.clone().with_flags(&args)?;
-    let tree = layers.run().over(defaults(false));
-    let (run, watchers) = (tree.config(), Watchers::of(&tree, root, directory));
+    let tree = layers.run().merged_over(defaults(false));
+    let (run, watchers) = (tree.config(), RunObservers::of(&tree, root, directory));
     let phases = layers.phases();
-    let has_prompt = args.what.prompt.is_some() || args.what.prompt_file.is_some();
+    let has_prompt = args.config.prompt.is_some() || args.config.prompt_file.is_some();
     if layers.has_phases() && has_prompt {
         return Err(Failure::usage(
             "each phase of rlm.toml has its own prompt: remove --prompt and --prompt-file, or the phases",
         ));
     }
-    let of = Of {
+    let of = SettingsContext {
         args: &args,
         root,
         directory,
@@ -61,9 +61,9 @@ pub(crate) fn new_run(
     let phases = phases.into_iter();
     let phases = phases.map(|it| phase(&of, it, layers.has_phases()));
     let phases = phases.collect::<Result<Vec<_>, Failure>>()?;
-    refuse_driver_options(&args.what, &phases)?;
+    refuse_driver_options(&args.config, &phases)?;
     let mut settings = Settings::new(directory, phases);
-    saved::apply_to_run(&run, &mut settings);
+    saved_settings::apply_to_run(&run, &mut settings);
     refuse_bad_rules(&settings)?;
     Ok(Resolved {
         settings,
@@ -74,7 +74,7 @@ pub(crate) fn new_run(
 }
 
 /// The arguments and places for the settings of a phase.
-struct Of<'a> {
+struct SettingsContext<'a> {
     args: &'a RunArgs,
     root: &'a Path,
     directory: &'a Path,
@@ -82,27 +82,27 @@ struct Of<'a> {
 
 /// Chooses the agent of a phase, and adds its defaults below the other layers.
 pub(crate) fn with_defaults(
-    tree: Tree,
+    tree: SettingsTree,
     words: &[OsString],
     directory: &Path,
-) -> Result<(AgentKind, Tree), Failure> {
+) -> Result<(AgentKind, SettingsTree), Failure> {
     let config = tree.config();
     let kind = agents::choose(config.agent, words, config.command().as_deref(), directory)?;
-    Ok((kind, tree.over(defaults(kind != AgentKind::Command))))
+    Ok((kind, tree.merged_over(defaults(kind != AgentKind::Command))))
 }
 
 /// Creates the settings of a phase.
 fn phase(
-    of: &Of<'_>,
+    of: &SettingsContext<'_>,
     layers: config::Phase,
     is_one_of_several: bool,
 ) -> Result<PhaseSettings, Failure> {
-    let Of {
+    let SettingsContext {
         args,
         root,
         directory,
     } = *of;
-    let what = &args.what;
+    let what = &args.config;
     let of_phase = |mut failure: Failure| {
         if is_one_of_several {
             failure.message = format!("phase `{}`: {}", layers.name, failure.message);
@@ -112,10 +112,13 @@ fn phase(
     let (kind, tree) =
         with_defaults(layers.tree, &args.agent_command, directory).map_err(of_phase)?;
     let config = tree.config();
-    let bin = agents::bin(what.agent_bin.clone(), directory);
+    let bin = agents::program_path(what.agent_bin.clone(), directory);
     let mut agent = config::agent(kind, bin, &config, root).map_err(of_phase)?;
-    let model = config.model.clone().filter(|_| config.speaks_of(kind));
-    agents::tell(&mut agent, model, args.agent_command.clone());
+    let model = config
+        .model
+        .clone()
+        .filter(|_| config.applies_to_agent(kind));
+    agents::override_agent(&mut agent, model, args.agent_command.clone());
     agents::find_program(&agent, directory).map_err(of_phase)?;
     let mcp_servers = mcp_servers(&config, root)?;
     refuse_missing_variables(&mcp_servers, &agent).map_err(of_phase)?;
@@ -146,7 +149,7 @@ fn phase(
     let prompt = prompt(config.prompt.clone(), file.unwrap_or(default)).map_err(of_phase)?;
     let mut phase = PhaseSettings::new(layers.name.clone(), prompt, agent);
     phase.mcp_servers = mcp_servers;
-    saved::apply_to_phase(&config, &mut phase);
+    saved_settings::apply_to_phase(&config, &mut phase);
     let project = root.join(config::FILE_NAME);
     let file = tree.file_of(kind.name()).unwrap_or(&project);
     agents::check_phase(&phase, file)?;
@@ -154,10 +157,10 @@ fn phase(
 }
 
 /// Returns whether a number of iterations is a stop condition: only if this run or this project sets it, because the user's own limit is no plan.
-fn is_plan(origin: &Origin, root: &Path) -> bool {
+fn is_plan(origin: &ValueOrigin, root: &Path) -> bool {
     match origin {
-        Origin::File { path, .. } => path.parent() == Some(root),
-        origin => *origin != Origin::Default,
+        ValueOrigin::File { path, .. } => path.parent() == Some(root),
+        origin => *origin != ValueOrigin::Default,
     }
 }
 
@@ -188,7 +191,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn x124e_what_a_driver_can_be_told_means_nothing_to_a_command() {
+    fn x124e_driver_options_mean_nothing_for_command() {
         for option in [
             "--permissions all",
             "--model opus",
@@ -205,7 +208,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn x124a_permissions_are_edits_unless_said() {
+    fn x124a_permissions_are_edits_by_default() {
         let claude = "--once --agent claude --agent-bin sh";
         let settings = resolve(claude, "").unwrap();
         let phase = &settings.phases[0];
@@ -224,7 +227,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn x117a_what_claude_could_not_be_started_with_is_refused_with_its_file() {
+    fn x117a_unstartable_claude_options_name_their_file() {
         for text in [
             "tools = ['Ba sh']",
             "allowed-tools = ['']",
@@ -243,7 +246,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn s18a_s18b_a_run_needs_an_end() {
+    fn s18a_s18b_run_needs_a_stop_condition() {
         let error = resolve("", "").unwrap_err();
         assert!(error.contains("needs a stop condition"), "{error}");
         for end in [
@@ -257,7 +260,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn s4b_a_run_has_the_limits_of_the_help() {
+    fn s4b_run_has_the_default_limits_of_the_help() {
         let settings = resolve("--until true", "").unwrap();
         let phase = &settings.phases[0];
         assert_eq!(phase.limits.max_iterations, Some(100));
@@ -278,7 +281,7 @@ pub(crate) mod tests {
         [[phase]]\nname = 'build'\nprompt-file = 'build.md'\niteration-timeout = '3h'\n[phase.claude]\neffort = 'high'\n";
 
     #[test]
-    fn x119a_each_phase_has_its_own_prompt_agent_limits_and_end() {
+    fn x119a_each_phase_has_its_own_prompt_agent_limits_and_stop_condition() {
         let settings = resolve_line("rlm run", PHASES).unwrap();
         let [plan, build] = settings.phases.as_slice() else {
             panic!("{:?}", settings.phases)
@@ -290,11 +293,11 @@ pub(crate) mod tests {
         assert_eq!(agents, [("codex", None), ("claude", Some("opus"))]);
         // The stop condition of one phase doesn't apply to the other.
         assert_eq!(
-            (plan.promise.as_deref(), &plan.until),
+            (plan.promise.as_deref(), &plan.check),
             (Some("PLANNED"), &None)
         );
         assert_eq!(
-            (&build.promise, build.until.as_deref()),
+            (&build.promise, build.check.as_deref()),
             (&None, Some("make"))
         );
         let limits = [plan, build].map(|phase| phase.limits.max_iterations);
@@ -314,7 +317,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn x119e_an_option_goes_over_every_phase() {
+    fn x119e_option_overrides_every_phase() {
         let settings = resolve_line(
             "rlm run -n 5 --permissions all --agent opencode --agent-bin sh",
             PHASES,
@@ -334,9 +337,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn options_win_over_the_file() {
+    fn options_override_the_file() {
         let settings = resolve("--until true", "until = 'make'\nmax-failures = 7").unwrap();
-        assert_eq!(settings.phases[0].until.as_deref(), Some("true"));
+        assert_eq!(settings.phases[0].check.as_deref(), Some("true"));
         assert_eq!(settings.limits.max_failures, 7);
     }
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use cancellable_sleep::{SleepGate, Wake};
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
-use loop_runner::{Control, NewsReceiver, Options, Outcome, Runner, View};
-use loop_state::{StopCause, StopRequest, When, times};
-use rlm_store::index::{self, Place};
+use loop_runner::{RunControl, RunEventReceiver, RunOutcome, Runner, RunnerOptions, View};
+use loop_state::{StopCause, StopRequest, StopTiming, times};
+use rlm_store::index::{self, IndexEntry};
 use rlm_store::{Project, PromptSource};
-use rlm_terminal::{PressActions, Shown, Signals, Subject, Terminal};
+use rlm_terminal::{EditTarget, ForegroundRun, PressActions, Terminal, TerminalSignals};
 use rlm_text::duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
@@ -22,11 +22,11 @@ use tokio::sync::mpsc;
 
 use crate::agents;
 use crate::config::{self, Config};
-use crate::detach::{self, Settled};
+use crate::detach::{self, DetachedReady};
 use crate::exit::{Code, Failure, exit_code, fatal};
 use crate::hint;
+use crate::observers::RunObservers;
 use crate::render::{OwnTree, Screen};
-use crate::watchers::Watchers;
 use crate::{output, ulimits};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -50,7 +50,7 @@ pub(crate) struct Session {
     /// The stop budget.
     shutdown_budget: Cell<Duration>,
     /// The state of a detached run, which has no terminal.
-    detached: Option<Settled>,
+    detached: Option<DetachedReady>,
     terminal: Terminal,
 }
 
@@ -73,16 +73,16 @@ impl Session {
         // Comes first, so that every thread inherits it.
         rlm_terminal::block_terminal_signals();
         rlm_terminal::restore_on_panic();
-        rlm_store::watch_git();
+        rlm_store::track_git_processes();
         // On a thread, because drawn rows and an editor must be cleaned up before the process exits. If that hangs, the next press needs no thread.
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
             .cooldown(times::COOLDOWN)
             .hard_exit(HardExit::Thread)
-            .on_untaken(say_untaken)
+            .on_notice_timeout(say_untaken)
             .before_exit(|_| {
                 rlm_terminal::restore();
-                rlm_store::end_git();
+                rlm_store::stop_git_processes();
                 last_words();
             })
             .install()
@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// Applies the settings of options, environment and files for presses and stops.
-    pub(crate) fn follow(&self, said: &Config) {
+    pub(crate) fn apply_config(&self, said: &Config) {
         if let Some(budget) = said.shutdown_timeout {
             self.shutdown_budget.set(budget.0);
             self.interrupts.set_shutdown_deadline(Some(budget.0));
@@ -119,11 +119,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn options(&self) -> Options {
-        Options {
+    pub(crate) fn options(&self) -> RunnerOptions {
+        RunnerOptions {
             stop_budget: self.shutdown_budget.get(),
             interactive: self.terminal.can_ask(),
-            ..Options::new(self.gate())
+            ..RunnerOptions::new(self.gate())
         }
     }
 
@@ -157,7 +157,7 @@ impl Session {
     /// Waits for work that undoes itself when this session's [gate](Self::gate) closes. A press closes the gate; when the work has ended, this
     /// process
     /// exits by the cause of the shutdown. If the work was completed anyway, its result counts.
-    pub(crate) fn carry_through<T>(
+    pub(crate) fn run_with_rollback<T>(
         &self,
         work: impl Future<Output = Result<T, rlm_store::Error>>,
     ) -> Result<T, Failure> {
@@ -180,14 +180,14 @@ impl Session {
     }
 
     /// Runs the loop to its end, and exits as the contract of the command line requires: the caller has nothing left to do.
-    pub(crate) fn carry_out(
+    pub(crate) fn run_to_end(
         self,
         project: &Project,
         runner: Runner,
-        news: NewsReceiver,
+        news: RunEventReceiver,
         screen: Screen,
         presses: PressActions,
-        watchers: &Watchers,
+        watchers: &RunObservers,
     ) -> Result<ExitCode, Failure> {
         let runner = watchers.watch(runner, project, &self.interrupts);
         let (control, messages) = mpsc::channel(WISHES);
@@ -196,18 +196,18 @@ impl Session {
         let _set_once = RUN.set(run.to_string());
         let phases = head.settings.phases.iter().zip(runner.prompts());
         let prompts = phases.map(|(phase, text)| match &phase.prompt {
-            PromptSource::File(path) => Subject::File(path.clone()),
-            _ => Subject::Text(text.clone()),
+            PromptSource::File(path) => EditTarget::File(path.clone()),
+            _ => EditTarget::Text(text.clone()),
         });
         let prompts = prompts.collect();
         let log = match &self.detached {
             Some(settled) => {
-                let output = detach::settle(project, &run, settled, screen.is_json())?;
+                let output = detach::report_ready(project, &run, settled, screen.is_json())?;
                 screen.log(Box::new(output), false)
             }
             None => screen.printed_log(),
         };
-        let shown = Shown {
+        let shown = ForegroundRun {
             run: run.to_string(),
             view: runner.watch(),
             control: control.clone(),
@@ -220,17 +220,17 @@ impl Session {
             presses,
             bell: watchers.bell,
             attached: false,
-            before: Vec::new(),
-            told: None,
+            earlier_events: Vec::new(),
+            messages: None,
         };
         let console = self.terminal.show(shown, news);
-        let place = Place::of(project, &run);
+        let place = IndexEntry::of(project, &run);
         let supervised = self.supervise(runner, &control, messages, place.as_ref());
         let outcome = self.runtime.block_on(supervised);
         if let Some(place) = place {
             place.leave();
         }
-        let is_stopped = |it: &Outcome| it.reason.is_stopped();
+        let is_stopped = |it: &RunOutcome| it.reason.is_stopped();
         let has_printed = self.wait_for(&console, outcome.as_ref().is_ok_and(is_stopped));
         // The console has restored the terminal, unless it hangs.
         rlm_terminal::restore();
@@ -287,10 +287,10 @@ impl Session {
     async fn supervise(
         &self,
         runner: Runner,
-        control: &mpsc::Sender<Control>,
-        messages: mpsc::Receiver<Control>,
-        place: Option<&Place>,
-    ) -> Result<Outcome, loop_runner::Error> {
+        control: &mpsc::Sender<RunControl>,
+        messages: mpsc::Receiver<RunControl>,
+        place: Option<&IndexEntry>,
+    ) -> Result<RunOutcome, loop_runner::Error> {
         let stop = async {
             let by = match self.interrupts.cancelled().await {
                 Cause::Terminate => StopCause::Terminated,
@@ -299,9 +299,9 @@ impl Session {
             };
             // A closed channel means that the run has ended.
             let _over = control
-                .send(Control::Stop(StopRequest {
+                .send(RunControl::Stop(StopRequest {
                     by,
-                    when: When::Now,
+                    when: StopTiming::Now,
                 }))
                 .await;
             std::future::pending::<()>().await;
@@ -328,10 +328,10 @@ impl Session {
     }
 
     /// Shows a run of another process until the run ends, or until the person detaches; then it calls `leave`. Returns the cause of the detach.
-    pub(crate) fn look_on(
+    pub(crate) fn show_attached(
         &self,
-        shown: Shown,
-        news: NewsReceiver,
+        shown: ForegroundRun,
+        news: RunEventReceiver,
         leave: impl FnOnce(),
     ) -> Option<Cause> {
         let console = self.terminal.show(shown, news);
@@ -350,7 +350,7 @@ impl Session {
     }
 
     /// Exits as a program that only showed a run.
-    pub(crate) fn leave(self, cause: Cause) -> Result<ExitCode, Failure> {
+    pub(crate) fn exit_attached(self, cause: Cause) -> Result<ExitCode, Failure> {
         output::report();
         self.runtime.shutdown_background();
         match cause {
@@ -359,7 +359,7 @@ impl Session {
         }
     }
 
-    fn end(self, outcome: &Outcome) -> Result<ExitCode, Failure> {
+    fn end(self, outcome: &RunOutcome) -> Result<ExitCode, Failure> {
         let fatal = fatal(outcome, self.interrupts.cause());
         // A blocking thread of the runtime that hangs must not delay the exit.
         self.runtime.shutdown_background();
@@ -388,9 +388,9 @@ fn say_untaken() {
 }
 
 /// Installs the signal handlers that concern the terminal, for the thread of the terminal.
-pub(crate) fn signals() -> Signals {
+pub(crate) fn signals() -> TerminalSignals {
     let of = |kind| signal(kind).ok();
-    Signals {
+    TerminalSignals {
         suspend: of(SignalKind::from_raw(Signal::TSTP.as_raw())),
         continued: of(SignalKind::from_raw(Signal::CONT.as_raw())),
         resized: of(SignalKind::window_change()),
@@ -406,7 +406,7 @@ fn last_words() {
     if let Some(run) = RUN.get().filter(|_| is_free) {
         anstream::eprintln!(
             "stopped immediately; cleaning up the agent; to continue: {} resume {}",
-            hint::rlm(),
+            hint::program_command(),
             rlm_text::escape::plain(run)
         );
     }
@@ -414,12 +414,12 @@ fn last_words() {
 
 /// Exits a process in which nothing runs, except perhaps git.
 fn die(cause: Cause) -> ! {
-    rlm_store::end_git();
+    rlm_store::stop_git_processes();
     die_by(cause)
 }
 
 /// Keeps the entry of this run in the index of live runs, so that other processes find it.
-async fn stay(place: Option<&Place>, gate: &SleepGate) {
+async fn stay(place: Option<&IndexEntry>, gate: &SleepGate) {
     let Some(place) = place else {
         return std::future::pending().await;
     };
@@ -451,7 +451,7 @@ pub(crate) fn refuse_inside(what: &str, allowed: bool) -> Result<(), Failure> {
         Ok(outer) if !allowed => Err(Failure::usage(format!(
             "this is inside the agent of run {}: only a person outside of it may use `{} {what}`; to allow it: --nested",
             rlm_text::escape::plain(&outer),
-            hint::rlm()
+            hint::program_command()
         ))),
         _ => Ok(()),
     }

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_not_called_something_else() {
+    fn long_name_is_not_replaced() {
         let text = "é".repeat(4);
         assert_eq!(read(text.as_bytes(), "it", 8).unwrap(), text);
         let told = |bytes: &[u8]| read(bytes, "it", 7).unwrap_err().message;

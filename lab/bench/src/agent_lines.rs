@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_are_the_same_every_time_and_of_the_size_asked_for() {
+    fn generated_lines_are_deterministic_and_have_the_requested_size() {
         let lines = AgentLines::pinned(1_000_000);
         assert_eq!(lines.bytes, AgentLines::pinned(1_000_000).bytes);
         assert!((1_000_000..1_100_000).contains(&lines.bytes.len()));

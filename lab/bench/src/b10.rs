@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The measurements of a loop.
 #[derive(Debug, Default)]
-struct Looked {
+struct LoopResult {
     /// The number of complete iterations, and the resident memory at that moment, in KiB.
     resident: Vec<(f64, f64)>,
     saves: f64,
@@ -50,7 +50,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         &[(2, "2")],
     );
     let rounds = plan.scale.pick(5, 2, 1);
-    let mut seen = Looked::default();
+    let mut seen = LoopResult::default();
     let mut last = None;
     let has_runner = runner(&plan.scratch, 0)
         .map_err(|why| outcome.skip(RUNNER, &why))
@@ -145,7 +145,7 @@ fn judge_growth(outcome: &mut Outcome) {
     outcome.at_most(&what, grown, 1.2, "×").about(title, OURS);
 }
 
-fn judge_memory(seen: &Looked, outcome: &mut Outcome) {
+fn judge_memory(seen: &LoopResult, outcome: &mut Outcome) {
     let most = { seen.resident.iter() }
         .map(|(_, kib)| *kib)
         .fold(0.0, f64::max);
@@ -175,7 +175,7 @@ fn judge_memory(seen: &Looked, outcome: &mut Outcome) {
 }
 
 /// Runs our loop and returns the milliseconds for each iteration.
-fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, Looked)> {
+fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, LoopResult)> {
     make_place(dir)?;
     let work = dir.join("work");
     let begun = Instant::now();
@@ -184,7 +184,7 @@ fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, Looked)> {
         .arg(count.to_string())
         .args(["--", "/bin/true"])
         .spawn()?;
-    let mut looked = Looked::default();
+    let mut looked = LoopResult::default();
     while child.try_wait()?.is_none() {
         if let Some(kib) = resident_kib(child.id()) {
             looked.resident.push((transcripts(&work) as f64, kib));

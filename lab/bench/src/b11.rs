@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::harness::{Bench, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn, now};
-use crate::played;
 use crate::programs::{command_in, make_place, rlm_or_skip, timed};
+use crate::scripted_agent;
 use crate::sys::spawn_and_wait;
 
 pub(crate) const BENCH: Bench = Bench {
@@ -43,7 +43,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     outcome.series.push(Series::new(THERE, "ms", found));
     let rounds = plan.scale.pick(60, 10, 1);
     let stamp = plan.scratch.join("b11-stamp");
-    let agent = |stamp: &Path| played::words(&["stamp", &stamp.to_string_lossy()]);
+    let agent = |stamp: &Path| scripted_agent::words(&["stamp", &stamp.to_string_lossy()]);
     let turns = vec![
         Turn::new(RUN, Role::Ours, |round| {
             let dir = plan.scratch.join(format!("b11-{round}"));

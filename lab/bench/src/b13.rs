@@ -4,7 +4,7 @@ mod echo;
 
 use std::time::{Duration, Instant};
 
-use agent_duplex::{Conversation, ConversationOptions, Input, SessionChoice, What};
+use agent_duplex::{Conversation, ConversationEvent, ConversationOptions, Input, SessionChoice};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 
@@ -111,7 +111,7 @@ async fn channels(count: usize) -> Result<f64> {
 
 async fn conversation(count: usize, steered: bool) -> Result<f64> {
     let mut options = ConversationOptions::default();
-    options.inbox = INBOX;
+    options.inbox_capacity = INBOX;
     let (conversation, mut primary) = Conversation::new(Box::new(Echo { steered }), options);
     let mut tasks = JoinSet::new();
     for _ in 0..SUBSCRIBERS {
@@ -125,7 +125,7 @@ async fn conversation(count: usize, steered: bool) -> Result<f64> {
                     .next_shared()
                     .await
                     .ok_or("the conversation ended too soon")??;
-                if let What::Assigned(assignment) = &published.what {
+                if let ConversationEvent::Assigned(assignment) = &published.event {
                     seen += assignment.inputs.len();
                 }
             }
@@ -153,11 +153,11 @@ async fn conversation(count: usize, steered: bool) -> Result<f64> {
     tasks.spawn(async move {
         let mut seen = 0;
         while seen < count {
-            if let What::Assigned(assignment) = &primary
+            if let ConversationEvent::Assigned(assignment) = &primary
                 .next_shared()
                 .await
                 .ok_or("the conversation ended too soon")?
-                .what
+                .event
             {
                 seen += assignment.inputs.len();
             }

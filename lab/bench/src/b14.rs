@@ -1,6 +1,6 @@
 //! B14: figures without a target that may grow unnoticed: sizes, dependencies, the time of the tests and of a clean build.
 
-mod kept;
+mod recorded;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::harness::{Bench, Contender, Outcome, Plan, Progress, Result, Role, Series};
 use crate::programs::rlm_or_skip;
-pub(crate) use kept::keep;
+pub(crate) use recorded::keep;
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b14",
@@ -132,7 +132,7 @@ fn build(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
 /// Adds a figure with the recorded one, and a note about its growth.
 fn watch(outcome: &mut Outcome, what: &'static str, unit: &'static str, value: f64) {
     let mut contenders = vec![Contender::single(NOW, Role::Ours, value)];
-    match kept::known(what, unit) {
+    match recorded::known(what, unit) {
         Some(kept) => {
             contenders.push(Contender::single(KEPT, Role::Floor, kept.value));
             outcome.notes.push(kept.compared(what, value));
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_of_a_dependency_counts_once_and_ours_do_not() {
+    fn each_dependency_version_counts_once_and_workspace_crates_do_not() {
         let tree = "rlm-loop v0.1.0 (/somewhere/rlm)\na v1.0.0\nb v1.0.0 (proc-macro)\na v1.0.0\na v2.0.0\n";
         assert_eq!(count(tree), 3);
     }

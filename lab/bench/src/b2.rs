@@ -112,7 +112,7 @@ fn busy() -> Result<Runtime> {
 /// Handles presses for ever on this thread, and reports when the router woke it, not when it ran.
 fn decide(installed: &interrupt_stack::Installed) -> Result<()> {
     let mut handler = installed.push("bench");
-    let stamp = Arc::new(Stamp {
+    let stamp = Arc::new(WakeTime {
         at: AtomicU64::new(0),
         waiting: std::thread::current(),
     });
@@ -135,12 +135,12 @@ fn decide(installed: &interrupt_stack::Installed) -> Result<()> {
 }
 
 /// A waker that records the time of its call.
-struct Stamp {
+struct WakeTime {
     at: AtomicU64,
     waiting: Thread,
 }
 
-impl Wake for Stamp {
+impl Wake for WakeTime {
     fn wake(self: Arc<Self>) {
         self.at.store(now(), Ordering::Relaxed);
         self.waiting.unpark();

@@ -12,7 +12,7 @@ use crate::harness::{
     Bench, Child, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn, in_turn_beside,
     pause, workers,
 };
-use crate::sys::Counting;
+use crate::sys::CountingAllocator;
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b4",
@@ -97,7 +97,7 @@ fn measured(arguments: &[&str]) -> Result<()> {
     let runtime = workers()?;
     let _guard = runtime.enter();
     if *mode == "heap" {
-        Counting::start();
+        CountingAllocator::start();
     }
     match *what {
         "gate" => {
@@ -139,7 +139,7 @@ fn measure(counts: &Counts, wake: impl FnOnce()) {
     counts.wait(&counts.asleep);
     // The last tasks have counted themselves but may not sleep yet.
     pause(Duration::from_millis(50));
-    let heap = Counting::in_use();
+    let heap = CountingAllocator::in_use();
     let begun = Instant::now();
     wake();
     let call = begun.elapsed();

@@ -10,7 +10,7 @@ use crate::harness::{
     Bench, Outcome, Plan, Progress, Result, Role, Series, Turn, find, in_turn, join, one_thread,
     paired_ratio,
 };
-use crate::played::PLAYED;
+use crate::scripted_agent::PLAYED;
 use crate::sys::spawn_and_wait;
 
 pub(crate) const BENCH: Bench = Bench {

@@ -26,8 +26,8 @@ mod b9;
 mod harness;
 mod keep;
 mod peers;
-mod played;
 mod programs;
+mod scripted_agent;
 mod sys;
 mod transcript;
 
@@ -39,7 +39,7 @@ use clap::Parser;
 use crate::harness::{Bench, MEASURED, Machine, Outcome, Plan, Result, Scale};
 
 #[global_allocator]
-static ALLOCATOR: sys::Counting = sys::Counting;
+static ALLOCATOR: sys::CountingAllocator = sys::CountingAllocator;
 
 /// The benches of a run without names.
 const BENCHES: [&Bench; 15] = [
@@ -107,7 +107,9 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match arguments.as_slice() {
         [MEASURED, id, rest @ ..] => measured(id, rest).map(|()| ExitCode::SUCCESS),
-        [played::PLAYED, part @ ..] => played::play(part).map(|()| ExitCode::SUCCESS),
+        [scripted_agent::PLAYED, part @ ..] => {
+            scripted_agent::play(part).map(|()| ExitCode::SUCCESS)
+        }
         _ => run(&Arguments::parse()),
     };
     ended.unwrap_or_else(|error| {

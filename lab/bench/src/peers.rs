@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_sees_nothing_of_our_environment() {
+    fn peer_gets_a_clean_environment() {
         let home = tempfile::tempdir().unwrap();
         let script = "import os; print(sorted(os.environ), os.environ['HOME'])";
         let Ok(ended) = python(script, &home.path().join("own")).unwrap().output() else {

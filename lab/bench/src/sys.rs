@@ -92,12 +92,12 @@ pub(crate) fn spawn_and_wait(words: &[&str]) -> std::io::Result<()> {
 }
 
 /// The system's allocator, which counts the bytes in use when counting is on.
-pub(crate) struct Counting;
+pub(crate) struct CountingAllocator;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static IN_USE: AtomicIsize = AtomicIsize::new(0);
 
-impl Counting {
+impl CountingAllocator {
     /// Starts to count from zero. Memory that was allocated before and is freed later makes the count too small.
     pub(crate) fn start() {
         IN_USE.store(0, Relaxed);
@@ -118,7 +118,7 @@ impl Counting {
 }
 
 // SAFETY: every call goes to the system's allocator with unchanged arguments, and its result is returned unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::count(layout.size().cast_signed());
         // SAFETY: the caller keeps the contract of `alloc`.

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_transcript_is_the_same_every_time_and_of_the_size_asked_for() {
+    fn generated_transcript_is_deterministic_and_has_the_requested_size() {
         let deltas = Transcript::pinned().deltas(100_000, DELTA);
         assert_eq!(deltas, Transcript::pinned().deltas(100_000, DELTA));
         assert_eq!(deltas.len(), 25);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::program::{self, Running};
-use crate::reference::{Kept, broken};
+use crate::reference::{CheckResult, broken};
 use crate::rng::Rng;
 
 /// More iterations than a test ever reaches.
@@ -85,7 +85,7 @@ impl Project {
     ///
     /// # Errors
     /// If a promise was broken.
-    pub fn interrupt(&mut self, rng: &mut Rng) -> Kept {
+    pub fn interrupt(&mut self, rng: &mut Rng) -> CheckResult {
         let running = Running::start(&mut self.command(&[], MANY)).expect("`rlm` was found");
         for _ in 0..rng.below(16) {
             match running.line()? {
@@ -105,7 +105,7 @@ impl Project {
     ///
     /// # Errors
     /// If a promise was broken.
-    pub fn go(&mut self, before: &[OsString], iterations: u64) -> Kept {
+    pub fn go(&mut self, before: &[OsString], iterations: u64) -> CheckResult {
         let mut command = self.command(before, &iterations.to_string());
         let running = Running::lead(&mut command).expect("`rlm` was found");
         while let Some(line) = running.line()? {
@@ -118,7 +118,7 @@ impl Project {
     ///
     /// # Errors
     /// If a promise was broken.
-    pub fn done(&self) -> Kept<u64> {
+    pub fn done(&self) -> CheckResult<u64> {
         match self.is_over {
             true => Ok(self.seen()),
             false => broken(
@@ -132,7 +132,7 @@ impl Project {
     ///
     /// # Errors
     /// If `rlm` repeats an iteration after it reported its end.
-    pub fn hear(&mut self, line: &str) -> Kept {
+    pub fn hear(&mut self, line: &str) -> CheckResult {
         let Ok(event) = serde_json::from_str::<serde_json::Value>(line) else {
             return Ok(());
         };
@@ -153,7 +153,7 @@ impl Project {
         Ok(())
     }
 
-    fn calls(&self) -> Kept<Vec<Call>> {
+    fn calls(&self) -> CheckResult<Vec<Call>> {
         let text = std::fs::read_to_string(self.notes()).unwrap_or_default();
         let call = |line: &str| {
             let (iteration, attempt) = line.split_once(' ')?;
@@ -168,7 +168,7 @@ impl Project {
     ///
     /// # Errors
     /// If a promise was broken.
-    pub fn look(&self) -> Kept {
+    pub fn look(&self) -> CheckResult {
         let mut last = (0, 1);
         for call in self.calls()? {
             // A call that ended before the agent could record it leaves a gap in the attempts.

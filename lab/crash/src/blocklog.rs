@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use log::{Entry, Flying, Log};
+pub use log::{Entry, Log, UnflushedWrites};
 
 use self::fuse::{Disk, Served};
+use crate::file_systems::{self, BTRFS, EXT4, FileSystemKind, WRITEBACK, XFS};
 use crate::ledger::Ledger;
 use crate::mistake;
-use crate::old::{self, Old};
+use crate::old_format::{self, OldFormat};
 use crate::outcome::{Level, Outcome};
-use crate::place::{self, BTRFS, EXT4, System, WRITEBACK, XFS};
-use crate::reference::{Kept, broken};
+use crate::reference::{CheckResult, broken};
 use crate::rng::Rng;
 use crate::saver::{self, Kind, Saver};
 
@@ -42,22 +42,22 @@ const TIME: [Duration; 4] = [
     Duration::from_secs(7_200),
 ];
 
-const GOOD: Old = Old {
+const GOOD: OldFormat = OldFormat {
     file_sync: true,
     dir_sync: true,
 };
 /// Programs that must lose saves, and one that must not.
-const CONTROLS: [(&str, Old); 3] = [
+const CONTROLS: [(&str, OldFormat); 3] = [
     (
         "rename without a sync",
-        Old {
+        OldFormat {
             file_sync: false,
             dir_sync: false,
         },
     ),
     (
         "rename without a sync of the directory",
-        Old {
+        OldFormat {
             dir_sync: false,
             ..GOOD
         },
@@ -71,13 +71,13 @@ pub enum Protocol {
     /// The store.
     Store,
     /// A program that saves by rename.
-    Old(Old),
+    Old(OldFormat),
 }
 
 /// One log, and the power cuts in it.
 #[derive(Debug, Clone, Copy)]
 struct Job {
-    system: &'static System,
+    system: &'static FileSystemKind,
     protocol: Protocol,
     seed: u64,
     cuts: usize,
@@ -119,7 +119,7 @@ pub fn run(level: Level) -> Outcome {
 }
 
 /// Returns the programs whose logs together have `cases` power cuts.
-fn jobs(system: &'static System, cases: usize) -> impl Iterator<Item = Job> {
+fn jobs(system: &'static FileSystemKind, cases: usize) -> impl Iterator<Item = Job> {
     (0..cases)
         .step_by(CUTS)
         .zip(0..)
@@ -137,7 +137,7 @@ pub fn store(cuts: usize) -> Outcome {
 }
 
 /// Cuts the power below a program that omits a sync, on the file system of most machines.
-pub fn control(old: Old, cuts: usize) -> Outcome {
+pub fn control(old: OldFormat, cuts: usize) -> Outcome {
     let job = Job {
         system: &WRITEBACK,
         protocol: Protocol::Old(old),
@@ -163,7 +163,7 @@ fn all(jobs: &[Job], time: Duration) -> Outcome {
             *sum.lock().unwrap_or_else(PoisonError::into_inner) += outcome;
         }
     };
-    let done = place::privately(256, |dir| {
+    let done = file_systems::privately(256, |dir| {
         std::thread::scope(|scope| {
             for number in 0..THREADS.min(jobs.len()) {
                 let (root, work) = (dir.join(number.to_string()), &work);
@@ -192,11 +192,11 @@ fn all(jobs: &[Job], time: Duration) -> Outcome {
 struct Bench {
     disk: Served,
     mount: PathBuf,
-    system: &'static System,
+    system: &'static FileSystemKind,
 }
 
 impl Bench {
-    fn new(root: &Path, system: &'static System) -> Result<Self, String> {
+    fn new(root: &Path, system: &'static FileSystemKind) -> Result<Self, String> {
         let (image, mount) = (root.join("image"), root.join("mnt"));
         // A previous job may have left it.
         drop(std::fs::remove_dir_all(root));
@@ -264,9 +264,9 @@ impl Job {
             }
             let cut = 1 + rng.below(log.entries.len());
             let flying = match rng.below(4) {
-                0 => Flying::All,
-                1 => Flying::None,
-                _ => Flying::Some(rng.draw()),
+                0 => UnflushedWrites::All,
+                1 => UnflushedWrites::None,
+                _ => UnflushedWrites::Some(rng.draw()),
             };
             let mut ledger = Ledger::default();
             let kept = self.cut(&bench, &log, (cut, flying), &mut ledger);
@@ -281,9 +281,9 @@ impl Job {
         &self,
         bench: &Bench,
         log: &Log,
-        (cut, flying): (usize, Flying),
+        (cut, flying): (usize, UnflushedWrites),
         ledger: &mut Ledger,
-    ) -> Kept {
+    ) -> CheckResult {
         for note in log.said(cut) {
             ledger.note(note.clone())?;
         }
@@ -296,14 +296,14 @@ impl Job {
         };
         let kept = match self.protocol {
             Protocol::Store => go_on(&bench.store(), ledger),
-            Protocol::Old(_) => old::look(&bench.store(), ledger),
+            Protocol::Old(_) => old_format::look(&bench.store(), ledger),
         };
         drop(mounted);
         kept
     }
 }
 
-fn go_on(dir: &Path, ledger: &mut Ledger) -> Kept {
+fn go_on(dir: &Path, ledger: &mut Ledger) -> CheckResult {
     saver::look(dir, ledger)?;
     let mut kept = Ok(());
     let mut say = |note| {

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use checkpoint_store::{Meta, Options, Writer, reader};
+use checkpoint_store::{Options, PhaseMeta, Writer, reader};
 
 use crate::computer::Computer;
 use crate::counting;
@@ -15,9 +15,9 @@ use crate::disk::{Disk, ROOT};
 use crate::memory::Memory;
 use crate::outcome::{Level, Outcome};
 use crate::parallel;
-use crate::reference::{Event, Head, Kept, State, broken, text};
-use crate::seam::Shared;
+use crate::reference::{CheckResult, Event, Head, State, broken, text};
 use crate::session::{DIR, calmly};
+use crate::sim_disk::Shared;
 
 /// Memory limit for a load of files of about 4 KiB, whose states also take a few KiB.
 const MOST: usize = 1 << 20;
@@ -37,7 +37,7 @@ pub struct Golden {
 
 /// One kind of damage of a file.
 #[derive(Debug, Clone, Copy)]
-enum Harm {
+enum FileDamage {
     Flip { at: usize, bit: u8 },
     Cut(usize),
 }
@@ -74,7 +74,7 @@ fn golden(name: &'static str) -> Golden {
         let head = (number, text(number, 16));
         state.head = Some(number);
         if is_phase {
-            let sealed = writer.save_phase("p", &head, Meta::default());
+            let sealed = writer.save_phase("p", &head, PhaseMeta::default());
             sealed.expect("the disk has room");
         } else {
             state.events.push(number);
@@ -155,14 +155,16 @@ impl Golden {
 
     fn damage(&self, step: usize) -> Outcome {
         let bytes = self.bytes();
-        let flips = (0..bytes.len() * 8).step_by(step).map(|bit| Harm::Flip {
-            at: bit / 8,
-            bit: (bit % 8) as u8,
-        });
-        let cuts = (0..bytes.len()).step_by(step.min(7)).map(Harm::Cut);
-        let harms: Vec<Harm> = flips.chain(cuts).collect();
-        let parts: Vec<&[Harm]> = harms.chunks(512).collect();
-        let part = |harms: &&[Harm]| {
+        let flips = (0..bytes.len() * 8)
+            .step_by(step)
+            .map(|bit| FileDamage::Flip {
+                at: bit / 8,
+                bit: (bit % 8) as u8,
+            });
+        let cuts = (0..bytes.len()).step_by(step.min(7)).map(FileDamage::Cut);
+        let harms: Vec<FileDamage> = flips.chain(cuts).collect();
+        let parts: Vec<&[FileDamage]> = harms.chunks(512).collect();
+        let part = |harms: &&[FileDamage]| {
             let mut outcome = Outcome::default();
             for &harm in *harms {
                 let kept = calmly(|| self.after(harm));
@@ -181,14 +183,14 @@ impl Golden {
         outcome
     }
 
-    fn after(&self, harm: Harm) -> Kept {
+    fn after(&self, harm: FileDamage) -> CheckResult {
         let mut bytes = self.bytes().to_vec();
         let at = match harm {
-            Harm::Flip { at, bit } => {
+            FileDamage::Flip { at, bit } => {
                 bytes[at] ^= 1 << bit;
                 at
             }
-            Harm::Cut(at) => {
+            FileDamage::Cut(at) => {
                 bytes.truncate(at);
                 at
             }
@@ -212,8 +214,8 @@ impl Golden {
             None => broken('A', format!("the loaded state was never saved: {state:?}")),
             Some(index) if index + 1 == self.states.len() => Ok(()),
             // A file that is truncated at the end of a frame equals the valid file of an earlier time.
-            Some(_) if at >= self.last || matches!(harm, Harm::Cut(_)) => Ok(()),
-            Some(_) if !loaded.report.is_sound() => Ok(()),
+            Some(_) if at >= self.last || matches!(harm, FileDamage::Cut(_)) => Ok(()),
+            Some(_) if !loaded.report.is_undamaged() => Ok(()),
             Some(index) => broken(
                 'L',
                 format!("save {index} is loaded, but no damage is reported"),

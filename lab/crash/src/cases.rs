@@ -1,6 +1,6 @@
 //! Runs one case again, from its printed name.
 
-use crate::reference::Broken;
+use crate::reference::BrokenPromise;
 use crate::session::calmly;
 use crate::{fault, machine, race, sim};
 
@@ -12,7 +12,7 @@ pub fn replay(text: &str) -> Result<(), String> {
     let (layer, case) = text
         .split_once('=')
         .ok_or("a case has the form `layer=case`")?;
-    let told = |broken: Broken| format!("{}: {}", broken.invariant, broken.what);
+    let told = |broken: BrokenPromise| format!("{}: {}", broken.invariant, broken.what);
     match layer {
         "sim" => sim::replay(&case.parse()?).map_err(|found| told(found.broken)),
         "race" => {

@@ -13,7 +13,7 @@ const JUNK: u8 = 0xa5;
 
 /// One decision of a power cut.
 #[derive(Debug, Clone, Copy)]
-enum Thing {
+enum Decision {
     /// Whether the change of a name is there.
     Name(usize),
     /// The length of the file, among those since the last sync.
@@ -26,16 +26,16 @@ enum Thing {
 
 /// All decisions of a power cut at one moment.
 #[derive(Debug)]
-pub struct Freedom {
-    things: Vec<Thing>,
+pub struct Decisions {
+    things: Vec<Decision>,
     ways: Vec<u8>,
 }
 
 /// The outcome of one power cut: a number for each decision; 0 is "lost".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice(pub Vec<u8>);
+pub struct Outcomes(pub Vec<u8>);
 
-impl fmt::Display for Choice {
+impl fmt::Display for Outcomes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One letter for each decision, so that a command line can name a case; `-` if there is none.
         let letter = |&way: &u8| char::from(b"0123456789abcdefghijklmnopqrstuvwxyz"[way as usize]);
@@ -46,7 +46,7 @@ impl fmt::Display for Choice {
     }
 }
 
-impl Choice {
+impl Outcomes {
     /// Parses the text that `Display` writes.
     pub fn parse(text: &str) -> Option<Self> {
         let way = |c: char| c.to_digit(36).map(|way| way as u8);
@@ -57,7 +57,7 @@ impl Choice {
     }
 }
 
-impl Freedom {
+impl Decisions {
     /// Collects the decisions about the pending writes of a disk.
     pub fn of(disk: &Disk) -> Self {
         let mut freedom = Self {
@@ -65,27 +65,27 @@ impl Freedom {
             ways: Vec::new(),
         };
         for index in 0..disk.ops.len() {
-            freedom.add(Thing::Name(index), 2);
+            freedom.add(Decision::Name(index), 2);
         }
         for ino in reachable(disk) {
             let Ok(file) = disk.file(ino) else { continue };
             let sizes = sizes(file).count();
             if sizes > 1 {
-                freedom.add(Thing::Size(ino), sizes);
+                freedom.add(Decision::Size(ino), sizes);
             }
             let mut unwritten = false;
             for (number, versions) in versions(file) {
-                freedom.add(Thing::Sector(ino, number), 1 + versions);
+                freedom.add(Decision::Sector(ino, number), 1 + versions);
                 unwritten = true;
             }
             if unwritten && sizes_grow(file) {
-                freedom.add(Thing::Fill(ino), usize::from(FILLS));
+                freedom.add(Decision::Fill(ino), usize::from(FILLS));
             }
         }
         freedom
     }
 
-    fn add(&mut self, thing: Thing, ways: usize) {
+    fn add(&mut self, thing: Decision, ways: usize) {
         self.things.push(thing);
         // One letter has 36 values. If there are more versions, only the newest ones can be chosen.
         self.ways.push(ways.min(36) as u8);
@@ -98,14 +98,14 @@ impl Freedom {
     }
 
     /// Returns the outcome in which nothing is lost.
-    pub fn newest(&self) -> Choice {
-        Choice(self.ways.iter().map(|ways| ways - 1).collect())
+    pub fn newest(&self) -> Outcomes {
+        Outcomes(self.ways.iter().map(|ways| ways - 1).collect())
     }
 
     /// Returns all outcomes if there are at most `limit`, otherwise `limit` outcomes, which are mostly different: nothing lost, everything lost, one
     /// decision different, a prefix of the names, random ones.
-    pub fn choices(&self, limit: usize, rng: &mut Rng) -> Vec<Choice> {
-        let oldest = || Choice(vec![0; self.ways.len()]);
+    pub fn choices(&self, limit: usize, rng: &mut Rng) -> Vec<Outcomes> {
+        let oldest = || Outcomes(vec![0; self.ways.len()]);
         if self.total() <= limit as u64 {
             let mut all = vec![oldest()];
             while let Some(next) = all.last().and_then(|last| self.after(last)) {
@@ -133,7 +133,7 @@ impl Freedom {
     }
 
     /// Counts to the next outcome like an odometer.
-    fn after(&self, choice: &Choice) -> Option<Choice> {
+    fn after(&self, choice: &Outcomes) -> Option<Outcomes> {
         let mut next = choice.clone();
         for (digit, ways) in next.0.iter_mut().zip(&self.ways) {
             *digit += 1;
@@ -145,22 +145,22 @@ impl Freedom {
         None
     }
 
-    fn with_one_other(&self, mut choice: Choice, rng: &mut Rng) -> Choice {
+    fn with_one_other(&self, mut choice: Outcomes, rng: &mut Rng) -> Outcomes {
         let at = rng.below(self.ways.len());
         choice.0[at] = rng.below(usize::from(self.ways[at])) as u8;
         choice
     }
 
-    fn by_chance(&self, rng: &mut Rng) -> Choice {
+    fn by_chance(&self, rng: &mut Rng) -> Outcomes {
         let names = self
             .things
             .iter()
-            .filter(|thing| matches!(thing, Thing::Name(_)))
+            .filter(|thing| matches!(thing, Decision::Name(_)))
             .count();
         // Most file systems keep the order of names. A file without its name has nothing else to lose, so most names are kept.
         let prefix = (rng.below(2) == 0).then(|| rng.below(names + 1).max(rng.below(names + 1)));
         let ways = self.ways.iter().enumerate();
-        Choice(
+        Outcomes(
             ways.map(|(index, &ways)| match prefix {
                 Some(kept) if index < names => u8::from(index < kept),
                 None if index < names => u8::from(rng.below(4) > 0),
@@ -171,13 +171,14 @@ impl Freedom {
     }
 
     /// Returns the disk that a machine finds after this power cut.
-    pub fn apply(&self, disk: &Disk, choice: &Choice) -> Disk {
+    pub fn apply(&self, disk: &Disk, choice: &Outcomes) -> Disk {
         let way = |index: usize| choice.0.get(index).copied().unwrap_or(0);
         let mut cut = disk.clone();
         cut.keep_names(|index| way(index) > 0);
         let mut at = 0;
         while at < self.things.len() {
-            let (Thing::Size(ino) | Thing::Sector(ino, _) | Thing::Fill(ino)) = self.things[at]
+            let (Decision::Size(ino) | Decision::Sector(ino, _) | Decision::Fill(ino)) =
+                self.things[at]
             else {
                 at += 1;
                 continue;
@@ -196,7 +197,7 @@ impl Freedom {
     }
 
     fn belongs(&self, at: usize, to: Ino) -> bool {
-        matches!(self.things[at], Thing::Size(ino) | Thing::Sector(ino, _) | Thing::Fill(ino) if ino == to)
+        matches!(self.things[at], Decision::Size(ino) | Decision::Sector(ino, _) | Decision::Fill(ino) if ino == to)
     }
 
     fn contents(
@@ -204,7 +205,7 @@ impl Freedom {
         disk: &Disk,
         ino: Ino,
         things: std::ops::Range<usize>,
-        choice: &Choice,
+        choice: &Outcomes,
     ) -> Vec<u8> {
         let Ok(file) = disk.file(ino) else {
             return Vec::new();
@@ -213,8 +214,8 @@ impl Freedom {
         let (mut len, mut fill) = (file.durable.len(), FILLS - 1);
         for index in things.clone() {
             match self.things[index] {
-                Thing::Size(_) => len = newest(sizes(file), way(index), self.ways[index]),
-                Thing::Fill(_) => fill = way(index),
+                Decision::Size(_) => len = newest(sizes(file), way(index), self.ways[index]),
+                Decision::Fill(_) => fill = way(index),
                 _ => {}
             }
         }
@@ -227,7 +228,7 @@ impl Freedom {
             put(&mut bytes, kept, &older[kept..]);
         }
         for index in things {
-            if let Thing::Sector(_, number) = self.things[index]
+            if let Decision::Sector(_, number) = self.things[index]
                 && way(index) > 0
             {
                 let all = [&file.orphans, &file.dirty];
@@ -245,7 +246,7 @@ impl Freedom {
     }
 
     /// Describes in words which writes were lost.
-    pub fn explain(&self, disk: &Disk, choice: &Choice) -> String {
+    pub fn explain(&self, disk: &Disk, choice: &Outcomes) -> String {
         let mut words = Vec::new();
         for ((thing, &way), &ways) in self.things.iter().zip(&choice.0).zip(&self.ways) {
             let fate = match way {
@@ -254,7 +255,7 @@ impl Freedom {
                 way => format!("only version {way} of {}", ways - 1),
             };
             words.push(match *thing {
-                Thing::Name(index) => {
+                Decision::Name(index) => {
                     let op = &disk.ops[index];
                     let what = if op.target.is_some() {
                         "name"
@@ -263,8 +264,8 @@ impl Freedom {
                     };
                     format!("{what} {}: {fate}", op.name)
                 }
-                Thing::Size(ino) => format!("length of {}: {fate}", name(disk, ino)),
-                Thing::Sector(ino, number) => {
+                Decision::Size(ino) => format!("length of {}: {fate}", name(disk, ino)),
+                Decision::Sector(ino, number) => {
                     let from = number * disk.sector;
                     format!(
                         "bytes {from}..{} of {}: {fate}",
@@ -272,7 +273,7 @@ impl Freedom {
                         name(disk, ino)
                     )
                 }
-                Thing::Fill(ino) => {
+                Decision::Fill(ino) => {
                     let fill = ["junk", "bytes of another file"][usize::from(way)];
                     format!("unwritten part of {}: {fill}", name(disk, ino))
                 }

@@ -57,7 +57,7 @@ impl Call {
 
 /// A fault of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hit {
+pub enum CallFault {
     /// The medium fails. A write writes half of its bytes first.
     Io,
     /// The disk is full.
@@ -74,7 +74,7 @@ pub enum Hit {
     After,
 }
 
-impl Hit {
+impl CallFault {
     const LETTERS: [char; 7] = ['i', 'f', 'q', 's', 'h', 'b', 'a'];
     /// All faults.
     pub const ALL: [Self; 7] = [
@@ -123,12 +123,12 @@ pub struct Plan {
     /// The number of the call, from 0.
     pub at: u64,
     /// The fault.
-    pub hit: Hit,
+    pub hit: CallFault,
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.at, Hit::LETTERS[self.hit as usize])
+        write!(f, "{}{}", self.at, CallFault::LETTERS[self.hit as usize])
     }
 }
 
@@ -138,14 +138,14 @@ impl FromStr for Plan {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is not a call with a fault");
         let letter = text.chars().next_back().ok_or_else(bad)?;
-        let hit = Hit::LETTERS
+        let hit = CallFault::LETTERS
             .iter()
             .position(|&known| known == letter)
             .ok_or_else(bad)?;
         let at = text.trim_end_matches(letter).parse().map_err(|_| bad())?;
         Ok(Self {
             at,
-            hit: Hit::ALL[hit],
+            hit: CallFault::ALL[hit],
         })
     }
 }
@@ -167,7 +167,7 @@ pub struct Progress {
 
 /// The disk at one moment of a run.
 #[derive(Debug, Clone)]
-pub struct Shot {
+pub struct DiskSnapshot {
     /// The disk, with its pending writes.
     pub disk: Disk,
     /// The number of the last call.
@@ -210,7 +210,7 @@ pub struct Computer {
     calls: Vec<Call>,
     plan: Option<Plan>,
     is_off: bool,
-    shots: Option<Vec<Shot>>,
+    shots: Option<Vec<DiskSnapshot>>,
 }
 
 impl Computer {
@@ -247,7 +247,7 @@ impl Computer {
     }
 
     /// Returns the snapshots since [`watch`](Self::watch).
-    pub fn shots(&mut self) -> Vec<Shot> {
+    pub fn shots(&mut self) -> Vec<DiskSnapshot> {
         self.shots.take().unwrap_or_default()
     }
 
@@ -270,7 +270,7 @@ impl Computer {
     fn shoot(&mut self) {
         if let Some(shots) = &mut self.shots {
             let (call, progress) = (self.calls.len() as u64, self.progress);
-            shots.push(Shot {
+            shots.push(DiskSnapshot {
                 disk: self.disk.clone(),
                 call,
                 progress,
@@ -286,13 +286,13 @@ impl Computer {
     ) -> io::Result<T> {
         match self.enter(call)? {
             None => {}
-            Some(Hit::Before) => return Err(errno(EIO)),
-            Some(Hit::After) => {
+            Some(CallFault::Before) => return Err(errno(EIO)),
+            Some(CallFault::After) => {
                 drop(act(&mut self.disk));
                 return Err(errno(EIO));
             }
             Some(hit) => {
-                if let Some(ino) = call.synced().filter(|_| hit != Hit::Interrupted) {
+                if let Some(ino) = call.synced().filter(|_| hit != CallFault::Interrupted) {
                     self.disk.fail_sync(ino);
                     self.shoot();
                 }
@@ -310,8 +310,8 @@ impl Computer {
     pub(crate) fn write(&mut self, ino: Ino, at: usize, bytes: &[u8]) -> io::Result<usize> {
         let hit = self.enter(Call::Write)?;
         let mut len = match hit {
-            Some(Hit::Short | Hit::Io) => bytes.len() / 2,
-            None | Some(Hit::After) => bytes.len(),
+            Some(CallFault::Short | CallFault::Io) => bytes.len() / 2,
+            None | Some(CallFault::After) => bytes.len(),
             Some(_) => 0,
         };
         if let Some(room) = &mut self.room {
@@ -325,14 +325,14 @@ impl Computer {
             self.shoot();
         }
         match hit {
-            None if len == 0 && !bytes.is_empty() => Err(Hit::Full.error()),
-            None | Some(Hit::Short) => Ok(len),
+            None if len == 0 && !bytes.is_empty() => Err(CallFault::Full.error()),
+            None | Some(CallFault::Short) => Ok(len),
             Some(hit) => Err(hit.error()),
         }
     }
 
     /// Counts a call; returns its fault, if there is one.
-    fn enter(&mut self, call: Call) -> io::Result<Option<Hit>> {
+    fn enter(&mut self, call: Call) -> io::Result<Option<CallFault>> {
         if self.is_off {
             return Err(errno(EIO));
         }
@@ -349,7 +349,7 @@ impl Computer {
             .map(|plan| plan.hit);
         let hit = hit.filter(|hit| hit.applies(call));
         self.harmed |= hit.is_some_and(|hit| !hit.is_harmless(call));
-        self.is_off = matches!(hit, Some(Hit::Before | Hit::After));
+        self.is_off = matches!(hit, Some(CallFault::Before | CallFault::After));
         Ok(hit)
     }
 }

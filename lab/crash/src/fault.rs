@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::choice::{Choice, Freedom};
-use crate::computer::{Call, Hit, Plan};
+use crate::choice::{Decisions, Outcomes};
+use crate::computer::{Call, CallFault, Plan};
 use crate::disk::Disk;
 use crate::outcome::{Level, Outcome};
-use crate::reference::{Broken, Kept, Reference};
+use crate::reference::{BrokenPromise, CheckResult, Reference};
 use crate::rng::{Rng, mix};
 use crate::session::{Session, calmly};
 use crate::step::{Step, Workload};
@@ -18,7 +18,7 @@ use crate::{parallel, workloads};
 pub struct Case {
     workload: Workload,
     first: Plan,
-    choice: Option<Choice>,
+    choice: Option<Outcomes>,
     second: Option<Plan>,
 }
 
@@ -45,7 +45,7 @@ impl FromStr for Case {
             workload: next().ok_or_else(bad)?.parse()?,
             first: next().ok_or_else(bad)?.parse()?,
             choice: next()
-                .map(|part| Choice::parse(part).ok_or_else(bad))
+                .map(|part| Outcomes::parse(part).ok_or_else(bad))
                 .transpose()?,
             second: next().map(str::parse).transpose()?,
         })
@@ -96,7 +96,7 @@ fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<
             };
             outcome.faults += 1;
             outcome.tried += 1;
-            let finding = |choice: Option<&Choice>, second| {
+            let finding = |choice: Option<&Outcomes>, second| {
                 let case = Case {
                     workload: workload.clone(),
                     first,
@@ -110,7 +110,7 @@ fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<
             outcome.acked += reference.progress().acked as u64;
             let seed = mix(workload.seed ^ (number as u64) << 8 ^ hit as u64);
             let mut rng = Rng::new(seed);
-            let freedom = Freedom::of(&disk);
+            let freedom = Decisions::of(&disk);
             for choice in freedom.choices(budget.cuts, &mut rng) {
                 outcome.tried += 1;
                 let disk = freedom.apply(&disk, &choice);
@@ -118,7 +118,7 @@ fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<
                 let calls = recovered.map_err(finding(Some(&choice), None))?;
                 for _ in 0..budget.seconds.div_ceil(budget.cuts) {
                     let at = rng.below(calls.len());
-                    let hits: Vec<Hit> = fitting(calls[at]).collect();
+                    let hits: Vec<CallFault> = fitting(calls[at]).collect();
                     let second = Some(Plan {
                         at: at as u64,
                         hit: hits[rng.below(hits.len())],
@@ -135,8 +135,10 @@ fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<
 }
 
 /// Returns the faults that a call can have.
-fn fitting(call: Call) -> impl Iterator<Item = Hit> {
-    Hit::ALL.into_iter().filter(move |hit| hit.applies(call))
+fn fitting(call: Call) -> impl Iterator<Item = CallFault> {
+    CallFault::ALL
+        .into_iter()
+        .filter(move |hit| hit.applies(call))
 }
 
 /// Returns the calls of a workload without faults.
@@ -148,7 +150,7 @@ fn calls(workload: &Workload) -> Vec<Call> {
 }
 
 /// Runs a workload with a fault in it.
-fn faulty(workload: &Workload, plan: Plan) -> Kept<(Disk, Reference)> {
+fn faulty(workload: &Workload, plan: Plan) -> CheckResult<(Disk, Reference)> {
     let mut session = Session::new(workload);
     session.shared.pc().hit(Some(plan));
     session.run(&workload.steps)?;
@@ -165,7 +167,7 @@ fn recover(
     reference: &Reference,
     workload: &Workload,
     second: Option<Plan>,
-) -> Kept<Vec<Call>> {
+) -> CheckResult<Vec<Call>> {
     let step = match workload.is_store() {
         true => Step::Value(40),
         false => Step::Append {
@@ -180,7 +182,7 @@ fn recover(
     let calls = session.shared.pc().calls().to_vec();
     if second.is_some() {
         let disk = session.shared.pc().disk.clone();
-        let freedom = Freedom::of(&disk);
+        let freedom = Decisions::of(&disk);
         for choice in freedom.choices(1, &mut Rng::new(calls.len() as u64)) {
             let disk = freedom.apply(&disk, &choice);
             let mut session = Session::after(disk, session.reference.clone(), workload, 2);
@@ -196,12 +198,12 @@ fn recover(
 /// # Errors
 /// If it breaks a promise; the text names the promise.
 pub fn replay(case: &Case) -> Result<(), String> {
-    let told = |broken: Broken| format!("{}: {}", broken.invariant, broken.what);
+    let told = |broken: BrokenPromise| format!("{}: {}", broken.invariant, broken.what);
     let (disk, reference) = calmly(|| faulty(&case.workload, case.first)).map_err(told)?;
     let Some(choice) = &case.choice else {
         return Ok(());
     };
-    let disk = Freedom::of(&disk).apply(&disk, choice);
+    let disk = Decisions::of(&disk).apply(&disk, choice);
     calmly(|| recover(&disk, &reference, &case.workload, case.second))
         .map(drop)
         .map_err(told)
@@ -241,7 +243,7 @@ fn explain(found: Finding) -> String {
     {
         text += &format!(
             "; then a power cut: {}",
-            Freedom::of(&disk).explain(&disk, choice)
+            Decisions::of(&disk).explain(&disk, choice)
         );
     }
     if let Some(second) = case.second {

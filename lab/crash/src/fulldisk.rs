@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::file_systems::{self, BTRFS, EXT4, FileSystemKind, MountedFileSystem, XFS};
 use crate::ledger::{Failure, Ledger, Note};
 use crate::outcome::{Level, Outcome};
-use crate::place::{self, BTRFS, EXT4, Mounted, System, XFS};
-use crate::reference::{Kept, broken};
+use crate::reference::{CheckResult, broken};
 use crate::saver::{self, Saver, Stop};
 
 /// The largest number of free bytes.
@@ -32,13 +32,13 @@ struct Place {
     root: PathBuf,
     /// Whether a full disk accepts writes to blocks that were already written.
     reserves: bool,
-    mounted: Option<Mounted>,
+    mounted: Option<MountedFileSystem>,
 }
 
 /// Fills disks, and uses up their inodes.
 pub fn run(level: Level) -> Outcome {
     let step = level.of([32, 16, 1, 1]) * STEP;
-    place::privately(160, |dir| {
+    file_systems::privately(160, |dir| {
         let mut outcome = Outcome::default();
         for place in places(dir) {
             match place {
@@ -59,7 +59,7 @@ fn places(dir: &Path) -> [Result<Place, String>; 4] {
     let memory = || {
         let root = dir.join("tmpfs");
         std::fs::create_dir(&root).map_err(|err| err.to_string())?;
-        place::tmpfs(&root, "size=8m").map_err(|err| format!("full tmpfs: {err}"))?;
+        file_systems::tmpfs(&root, "size=8m").map_err(|err| format!("full tmpfs: {err}"))?;
         Ok(Place {
             name: "tmpfs",
             root,
@@ -67,7 +67,7 @@ fn places(dir: &Path) -> [Result<Place, String>; 4] {
             mounted: None,
         })
     };
-    let of = |system: &System, megabytes, reserves, more: &[&str]| {
+    let of = |system: &FileSystemKind, megabytes, reserves, more: &[&str]| {
         mounted(dir, system, megabytes, reserves, more)
             .map_err(|why| format!("full {}: {why}", system.name))
     };
@@ -81,7 +81,7 @@ fn places(dir: &Path) -> [Result<Place, String>; 4] {
 
 fn mounted(
     dir: &Path,
-    system: &System,
+    system: &FileSystemKind,
     megabytes: u64,
     reserves: bool,
     more: &[&str],
@@ -116,7 +116,7 @@ fn sweep(place: &Place, step: u64) -> Outcome {
 /// Records the notes of a saver in this process.
 fn say<'a>(
     ledger: &'a mut Ledger,
-    kept: &'a mut Kept,
+    kept: &'a mut CheckResult,
 ) -> impl FnMut(Note) -> Result<(), Stop> + 'a {
     move |note| {
         *kept = ledger.note(note);
@@ -127,20 +127,20 @@ fn say<'a>(
 /// Runs calls of a saver; the result is an error if its ledger finds a broken promise.
 fn saving(
     ledger: &mut Ledger,
-    act: impl FnOnce(&mut saver::Say<'_>) -> Result<Result<(), checkpoint_store::Error>, Stop>,
-) -> Kept<Result<(), checkpoint_store::Error>> {
+    act: impl FnOnce(&mut saver::NoteSink<'_>) -> Result<Result<(), checkpoint_store::Error>, Stop>,
+) -> CheckResult<Result<(), checkpoint_store::Error>> {
     let mut kept = Ok(());
     let done = act(&mut say(ledger, &mut kept));
     kept?;
     done.map_or_else(|Stop| broken('L', "the saver has no open store"), Ok)
 }
 
-fn good(what: &str, done: Result<(), checkpoint_store::Error>) -> Kept {
+fn good(what: &str, done: Result<(), checkpoint_store::Error>) -> CheckResult {
     done.or_else(|err| broken('L', format!("{what}: {err}")))
 }
 
 /// Makes a store with one save in it; returns it and its writer.
-fn begun(root: &Path, ledger: &mut Ledger) -> Kept<(PathBuf, Saver)> {
+fn begun(root: &Path, ledger: &mut Ledger) -> CheckResult<(PathBuf, Saver)> {
     let dir = root.join("store");
     let mut saver = Saver::new(&dir, 1_000);
     good("a new store", saving(ledger, |say| saver.open(say))?)?;
@@ -151,7 +151,7 @@ fn begun(root: &Path, ledger: &mut Ledger) -> Kept<(PathBuf, Saver)> {
     Ok((dir, saver))
 }
 
-fn full(place: &Place, left: u64, ledger: &mut Ledger) -> Kept {
+fn full(place: &Place, left: u64, ledger: &mut Ledger) -> CheckResult {
     let filler = place.root.join(FILLER);
     let (dir, mut saver) = begun(&place.root, ledger)?;
     good("a phase", saving(ledger, |say| saver.phase(say))?)?;
@@ -207,7 +207,7 @@ fn full(place: &Place, left: u64, ledger: &mut Ledger) -> Kept {
     std::fs::remove_dir_all(&dir).or_else(|err| broken('B', err.to_string()))
 }
 
-fn remove(file: &Path) -> Kept {
+fn remove(file: &Path) -> CheckResult {
     std::fs::remove_file(file).or_else(|err| broken('B', err.to_string()))?;
     // Some file systems return the room only after they wrote the removal to disk.
     let dir = File::open(file.parent().unwrap_or(file));
@@ -215,7 +215,7 @@ fn remove(file: &Path) -> Kept {
         .or_else(|err| broken('B', err.to_string()))
 }
 
-fn is_full(err: &checkpoint_store::Error) -> Kept {
+fn is_full(err: &checkpoint_store::Error) -> CheckResult {
     match Note::from(err) {
         Note::Fail(Failure::Full, _) => Ok(()),
         _ => broken('L', format!("a full disk is reported as: {err}")),
@@ -261,7 +261,7 @@ fn inodes(dir: &Path) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-fn without_inodes(root: &Path, ledger: &mut Ledger) -> Kept {
+fn without_inodes(root: &Path, ledger: &mut Ledger) -> CheckResult {
     let (dir, mut saver) = begun(root, ledger)?;
     let names = (0..1_000).map(|number| root.join(format!("{FILLER}-{number}")));
     let made: Vec<PathBuf> = names

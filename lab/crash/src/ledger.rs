@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use checkpoint_store::Error;
 
-use crate::reference::{Kept, State, broken};
+use crate::reference::{CheckResult, State, broken};
 
 /// One report of a program; one line on a pipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl Ledger {
     ///
     /// # Errors
     /// If the program opened the store and loaded a state that it must not load.
-    pub fn note(&mut self, note: Note) -> Kept {
+    pub fn note(&mut self, note: Note) -> CheckResult {
         match note {
             Note::Open(state) => self.look(state, true)?,
             Note::Try(state, number) => {
@@ -162,12 +162,12 @@ impl Ledger {
     }
 
     /// Fails unless this state may be loaded now.
-    pub fn check(&mut self, state: &State) -> Kept {
+    pub fn check(&mut self, state: &State) -> CheckResult {
         self.look(fingerprint(state), false)
     }
 
     /// Does the same as [`check`](Self::check); with `is_settled`, for a program that continues from this state.
-    fn look(&mut self, state: u64, is_settled: bool) -> Kept {
+    fn look(&mut self, state: u64, is_settled: bool) -> CheckResult {
         match self.states.iter().rposition(|&known| known == state) {
             Some(index) if index >= self.acked => {
                 if is_settled {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_state_than_the_acknowledged_one_breaks_a_promise() {
+    fn state_older_than_the_acknowledged_one_is_a_violation() {
         let mut ledger = Ledger::default();
         for note in [Note::Try(1, 0), Note::Ack, Note::Try(2, 0)] {
             ledger.note(note).expect("it only records the note");

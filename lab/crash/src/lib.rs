@@ -9,7 +9,7 @@
 //! knows which states may be loaded afterwards.
 //!
 //! Modules in reading order: [`step`] and [`workloads`] (the actions of programs), [`mod@reference`] (the right contents of a store), [`disk`],
-//! [`choice`], [`computer`] and [`seam`] (the model), [`session`] (a program on the model); the layers D0 to D9: [`sim`] and [`race`], [`fault`],
+//! [`choice`], [`computer`] and [`sim_disk`] (the model), [`session`] (a program on the model); the layers D0 to D9: [`sim`] and [`race`], [`fault`],
 //! [`machine`], [`strace`], [`blocklog`], [`storm`], [`writers`], [`fulldisk`], [`bytes`], [`sabotages`]; and [`outcome`], the report of a layer.
 
 pub mod agents;
@@ -23,26 +23,26 @@ pub mod counting;
 pub mod damage;
 pub mod disk;
 pub mod fault;
+pub mod file_systems;
+pub mod fingerprints;
 pub mod fulldisk;
 pub mod fuzzing;
 pub mod ledger;
 pub mod machine;
 pub mod memory;
 pub mod mistake;
-pub mod old;
+pub mod old_format;
 pub mod outcome;
 pub mod parallel;
-pub mod place;
 pub mod program;
 pub mod race;
 pub mod reference;
 pub mod rng;
 pub mod sabotages;
 pub mod saver;
-pub mod seam;
-pub mod seen;
 pub mod session;
 pub mod sim;
+pub mod sim_disk;
 pub mod step;
 pub mod storm;
 pub mod strace;

@@ -9,11 +9,11 @@ use checkpoint_store::reader;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-use crate::choice::{Choice, Freedom};
+use crate::choice::{Decisions, Outcomes};
 use crate::damage::Damage;
 use crate::disk::{Disk, ROOT};
 use crate::outcome::{Level, Outcome};
-use crate::reference::{Event, Head, Kept, State, broken};
+use crate::reference::{CheckResult, Event, Head, State, broken};
 use crate::rng::{Rng, mix};
 use crate::session::{DIR, Session, calmly};
 use crate::step::{Step, Workload};
@@ -25,7 +25,7 @@ const LONGEST: usize = 50;
 
 /// One event of a history.
 #[derive(Debug, Clone)]
-enum Act {
+enum MachineEvent {
     /// The program executes a step.
     Step(Step),
     /// The power fails; the number determines the outcome.
@@ -38,7 +38,7 @@ enum Act {
     Damage(Damage, u8, u64),
 }
 
-impl fmt::Display for Act {
+impl fmt::Display for MachineEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Step(step) => write!(f, "{step}"),
@@ -50,7 +50,7 @@ impl fmt::Display for Act {
     }
 }
 
-impl FromStr for Act {
+impl FromStr for MachineEvent {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -84,14 +84,14 @@ pub fn replay(text: &str) -> Result<(), String> {
     let disk = disk
         .parse()
         .map_err(|_| format!("`{disk}` is not a disk number"))?;
-    let acts: Vec<Act> = acts.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let acts: Vec<MachineEvent> = acts.split(',').map(str::parse).collect::<Result<_, _>>()?;
     match calmly(|| history(disk, &acts)) {
         Ok(_) => Ok(()),
         Err(broken) => Err(format!("{}: {}", broken.invariant, broken.what)),
     }
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = MachineEvent> {
     let append = (0..4u8, prop_oneof![3 => 1..60u16, 1 => 300..1200u16])
         .prop_map(|(events, letters)| Step::Append { events, letters });
     // Most of the other kinds hit a journal, where a torn tail is expected.
@@ -114,12 +114,12 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Step::LoseJournal),
     ];
     prop_oneof![
-        12 => step.prop_map(Act::Step),
-        3 => any::<u64>().prop_map(Act::PowerCut),
-        1 => Just(Act::Kill),
-        1 => Just(Act::TakeOver),
+        12 => step.prop_map(MachineEvent::Step),
+        3 => any::<u64>().prop_map(MachineEvent::PowerCut),
+        1 => Just(MachineEvent::Kill),
+        1 => Just(MachineEvent::TakeOver),
         2 => (damage, prop_oneof![2 => Just(0), 1 => 1..3u8], any::<u64>())
-            .prop_map(|(damage, file, seed)| Act::Damage(damage, file, seed)),
+            .prop_map(|(damage, file, seed)| MachineEvent::Damage(damage, file, seed)),
     ]
 }
 
@@ -174,7 +174,7 @@ fn explore_part(part: u64, cases: u32) -> Outcome {
     };
     if let Err(TestError::Fail(reason, (disk, acts))) = result {
         outcome.lost = 1;
-        let acts: Vec<String> = acts.iter().map(Act::to_string).collect();
+        let acts: Vec<String> = acts.iter().map(MachineEvent::to_string).collect();
         let acts = acts.join(",");
         outcome.notes.push(format!(
             "{}\n  again: cargo xtask crash-test --case machine={disk}/{acts}",
@@ -185,7 +185,7 @@ fn explore_part(part: u64, cases: u32) -> Outcome {
 }
 
 /// Runs one history; returns the number of acknowledged saves.
-fn history(disk: u8, acts: &[Act]) -> Kept<u64> {
+fn history(disk: u8, acts: &[MachineEvent]) -> CheckResult<u64> {
     let (sector, ahead) = [(512, 0), (512, 2048), (4096, 1024), (64, 0)][usize::from(disk % 4)];
     let workload = Workload {
         sector,
@@ -208,26 +208,26 @@ fn history(disk: u8, acts: &[Act]) -> Kept<u64> {
     };
     for act in acts {
         match act {
-            Act::Step(step) => session.run(&[*step])?,
-            Act::PowerCut(seed) => {
+            MachineEvent::Step(step) => session.run(&[*step])?,
+            MachineEvent::PowerCut(seed) => {
                 let disk = session.shared.pc().disk.clone();
-                let freedom = Freedom::of(&disk);
+                let freedom = Decisions::of(&disk);
                 let mut rng = Rng::new(*seed);
                 let some = freedom.choices(5, &mut rng);
                 let choice = some
                     .get(rng.below(some.len()))
                     .cloned()
-                    .unwrap_or(Choice(Vec::new()));
+                    .unwrap_or(Outcomes(Vec::new()));
                 reboot(&mut session, freedom.apply(&disk, &choice), &mut boots);
                 session.open()?;
             }
-            Act::Kill => {
+            MachineEvent::Kill => {
                 let disk = session.shared.pc().disk.clone();
                 reboot(&mut session, disk, &mut boots);
                 session.open()?;
             }
-            Act::TakeOver => take_over(&mut session)?,
-            Act::Damage(damage, file, seed) => {
+            MachineEvent::TakeOver => take_over(&mut session)?,
+            MachineEvent::Damage(damage, file, seed) => {
                 session.close();
                 if damaged(&mut session, *damage, *file, *seed)?.is_none() {
                     break;
@@ -242,7 +242,7 @@ fn history(disk: u8, acts: &[Act]) -> Kept<u64> {
 }
 
 /// Opens a second writer, and checks that the first one notices it.
-fn take_over(session: &mut Session) -> Kept {
+fn take_over(session: &mut Session) -> CheckResult {
     let Some((mut first, _)) = session.take_writer()? else {
         return Ok(());
     };
@@ -264,7 +264,7 @@ fn take_over(session: &mut Session) -> Kept {
 }
 
 /// Damages a file and loads: the report must mention the damage, and the loaded state must be a former state. Returns `None` if no state is left.
-fn damaged(session: &mut Session, damage: Damage, file: u8, seed: u64) -> Kept<Option<()>> {
+fn damaged(session: &mut Session, damage: Damage, file: u8, seed: u64) -> CheckResult<Option<()>> {
     let mut rng = Rng::new(seed);
     let load = |session: &Session| {
         reader::load_on::<Head, Event>(session.shared.directory(DIR), Path::new(DIR))
@@ -325,7 +325,7 @@ fn damaged(session: &mut Session, damage: Damage, file: u8, seed: u64) -> Kept<O
             format!("{damage:?} of {name}: the loaded state was never saved: {state:?}"),
         );
     }
-    let is_told = !loaded.report.is_sound() || loaded.report.repaired_tail.is_some();
+    let is_told = !loaded.report.is_undamaged() || loaded.report.repaired_tail.is_some();
     // In the last save, damage and an incomplete save look alike; and a file that ends between two frames is valid. These exceptions don't apply to a
     // phase file.
     if used.as_ref() == Some(&name) && name.starts_with("phase-") && !is_told {

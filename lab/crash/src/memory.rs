@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use checkpoint_store::disk::{Directory, Handle, Open, Stat};
+use checkpoint_store::disk::{Directory, FileHandle, OpenMode, Stat};
 
 /// A directory with the given files and nothing else.
 #[derive(Debug, Clone, Default)]
@@ -53,10 +53,10 @@ impl Directory for Memory {
         }
     }
 
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn Handle>> {
+    fn open(&self, name: &str, how: OpenMode) -> io::Result<Box<dyn FileHandle>> {
         match how {
-            Open::Read => Ok(Box::new(Bytes(self.file(name)?))),
-            Open::Make | Open::MakeNew => read_only(),
+            OpenMode::Read => Ok(Box::new(Bytes(self.file(name)?))),
+            OpenMode::Make | OpenMode::MakeNew => read_only(),
         }
     }
 
@@ -95,7 +95,7 @@ impl Directory for Memory {
 #[derive(Debug)]
 struct Bytes(Arc<[u8]>);
 
-impl Handle for Bytes {
+impl FileHandle for Bytes {
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         let bytes = self.0.get(at..).unwrap_or_default();

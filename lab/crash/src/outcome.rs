@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-use crate::reference::{Broken, Kept};
+use crate::reference::{BrokenPromise, CheckResult};
 
 /// The amount of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,11 +37,11 @@ pub struct Finding<C> {
     /// The case that shows it again.
     pub case: Box<C>,
     /// The promise that was broken.
-    pub broken: Broken,
+    pub broken: BrokenPromise,
 }
 
 impl<C> Finding<C> {
-    pub(crate) fn new(case: C, broken: Broken) -> Self {
+    pub(crate) fn new(case: C, broken: BrokenPromise) -> Self {
         Self {
             case: Box::new(case),
             broken,
@@ -78,9 +78,9 @@ impl Outcome {
     }
 
     /// Counts a case, and notes the promise that it broke, if any.
-    pub fn judge(&mut self, case: impl Display, kept: Kept) {
+    pub fn judge(&mut self, case: impl Display, kept: CheckResult) {
         self.tried += 1;
-        if let Err(Broken { invariant, what }) = kept {
+        if let Err(BrokenPromise { invariant, what }) = kept {
             self.lost += 1;
             self.notes.push(format!("{case}: {invariant}: {what}"));
         }

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use crate::ledger::{Ledger, Note};
-use crate::reference::{Kept, broken};
+use crate::reference::{CheckResult, broken};
 
 /// Time limit for a program that needs some milliseconds.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -116,7 +116,7 @@ impl Running {
     ///
     /// # Errors
     /// If there is no line within the time limit.
-    pub fn line(&self) -> Kept<Option<String>> {
+    pub fn line(&self) -> CheckResult<Option<String>> {
         match self.lines.recv_timeout(DEADLINE) {
             Ok(line) => Ok(Some(line)),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
@@ -128,7 +128,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`line`](Self::line).
-    pub fn note(&self) -> Kept<Option<Note>> {
+    pub fn note(&self) -> CheckResult<Option<Note>> {
         let Some(line) = self.line()? else {
             return Ok(None);
         };
@@ -142,7 +142,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`line`](Self::line), and if a note shows a broken promise.
-    pub fn notes(&self, ledger: &mut Ledger, count: usize) -> Kept<bool> {
+    pub fn notes(&self, ledger: &mut Ledger, count: usize) -> CheckResult<bool> {
         for _ in 0..count {
             match self.note()? {
                 Some(note) => ledger.note(note)?,
@@ -156,7 +156,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`line`](Self::line).
-    pub fn kill(self) -> Kept<Vec<String>> {
+    pub fn kill(self) -> CheckResult<Vec<String>> {
         self.signal(Signal::SIGKILL);
         let mut lines = Vec::new();
         while let Some(line) = self.line()? {
@@ -169,7 +169,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`notes`](Self::notes).
-    pub fn end(mut self, ledger: &mut Ledger) -> Kept {
+    pub fn end(mut self, ledger: &mut Ledger) -> CheckResult {
         self.signal(Signal::SIGKILL);
         self.wait(ledger)
     }
@@ -178,7 +178,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`notes`](Self::notes); and if the program panicked.
-    pub fn wait(&mut self, ledger: &mut Ledger) -> Kept {
+    pub fn wait(&mut self, ledger: &mut Ledger) -> CheckResult {
         while self.notes(ledger, 1)? {}
         match self.child.wait() {
             Ok(status) if status.code().is_some_and(|code| code != 0) => {

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::mpsc::channel;
 
-use checkpoint_store::{Error, Meta, Options, Writer, reader};
+use checkpoint_store::{Error, Options, PhaseMeta, Writer, reader};
 
 use crate::disk::ROOT;
 use crate::outcome::{Level, Outcome};
-use crate::reference::{Event, Head, Kept, State, broken, text};
-use crate::seam::Shared;
+use crate::reference::{CheckResult, Event, Head, State, broken, text};
 use crate::session::{DIR, Session, calmly};
+use crate::sim_disk::Shared;
 use crate::step::Workload;
 use crate::{mistake, parallel, workloads};
 
@@ -136,7 +136,7 @@ type Taken = Result<(Writer<Head, Event>, State), Error>;
 ///
 /// # Errors
 /// If it breaks a promise.
-pub fn replay(case: &Case) -> Kept<(bool, bool)> {
+pub fn replay(case: &Case) -> CheckResult<(bool, bool)> {
     let mut session = Session::new(&case.before);
     session.run(&case.before.steps)?;
     let Some((mut writer, reference)) = session.take_writer()? else {
@@ -153,7 +153,7 @@ pub fn replay(case: &Case) -> Kept<(bool, bool)> {
     let (resume, resumed) = channel::<()>();
     let second = {
         let (shared, at, sabotage) = (shared.clone(), case.second, mistake::now());
-        move || -> (Kept<Taken>, bool) {
+        move || -> (CheckResult<Taken>, bool) {
             mistake::set(sabotage);
             // The first writer may end without a pause; its sender is then dropped.
             start.recv().ok();
@@ -196,7 +196,7 @@ fn judge(
     [old, tried]: &[State; 2],
     saved: Result<(), Error>,
     taken: Taken,
-) -> Kept {
+) -> CheckResult {
     let (mut second, loaded) = match taken {
         Ok(taken) => taken,
         Err(err) => return broken('L', format!("the second writer cannot open: {err}")),
@@ -232,7 +232,7 @@ fn judge(
         last.events.push(number);
     }
     if first
-        .save_phase("p", &(7, text(7, 9)), Meta::default())
+        .save_phase("p", &(7, text(7, 9)), PhaseMeta::default())
         .is_ok()
     {
         return broken('F', "the first writer continues to save phases");
@@ -268,13 +268,15 @@ fn save(writer: &mut Writer<Head, Event>, save: Save) -> Result<(), Error> {
     let head = (8_000, text(8_000, 9));
     match save {
         Save::Append => writer.append(&head, &[(8_001, text(8_001, 30))]).map(drop),
-        Save::Phase => writer.save_phase("p", &head, Meta::default()).map(drop),
+        Save::Phase => writer
+            .save_phase("p", &head, PhaseMeta::default())
+            .map(drop),
         Save::Undo => writer.truncate_to(writer.seq()).map(drop),
     }
 }
 
 /// Opens a second writer while the first one is live: the lock's file is removed.
-fn take_over(shared: &Shared) -> Kept<Taken> {
+fn take_over(shared: &Shared) -> CheckResult<Taken> {
     let mut pc = shared.pc();
     if let Some(dir) = pc.disk.lookup(ROOT, DIR) {
         // It may already be gone.

@@ -23,7 +23,7 @@ pub struct State {
 
 /// One broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenPromise {
     /// The letter of the invariant: D, A, L, F or B.
     pub invariant: char,
     /// The observation.
@@ -31,11 +31,11 @@ pub struct Broken {
 }
 
 /// The result of a check of the promises.
-pub type Kept<T = ()> = Result<T, Broken>;
+pub type CheckResult<T = ()> = Result<T, BrokenPromise>;
 
 /// Returns a broken promise.
-pub fn broken<T>(invariant: char, what: impl Into<String>) -> Kept<T> {
-    Err(Broken {
+pub fn broken<T>(invariant: char, what: impl Into<String>) -> CheckResult<T> {
+    Err(BrokenPromise {
         invariant,
         what: what.into(),
     })
@@ -58,7 +58,7 @@ pub fn text(number: u32, len: usize) -> String {
 
 impl State {
     /// Returns the numbers of a loaded state, if they have the right texts.
-    pub fn of(head: Option<&Head>, events: &[Event]) -> Kept<Self> {
+    pub fn of(head: Option<&Head>, events: &[Event]) -> CheckResult<Self> {
         let number = |(number, found): &(u32, String)| match *found == text(*number, found.len()) {
             true => Ok(*number),
             false => broken(
@@ -68,12 +68,12 @@ impl State {
         };
         Ok(Self {
             head: head.map(number).transpose()?,
-            events: events.iter().map(number).collect::<Kept<_>>()?,
+            events: events.iter().map(number).collect::<CheckResult<_>>()?,
         })
     }
 
     /// Does the same as [`of`](Self::of), for a loaded store.
-    pub fn loaded(loaded: &Loaded<Head, Event>) -> Kept<Self> {
+    pub fn loaded(loaded: &Loaded<Head, Event>) -> CheckResult<Self> {
         Self::of(loaded.head.as_ref(), &loaded.events)
     }
 }
@@ -182,7 +182,7 @@ impl Reference {
 
     /// Fails unless this state may be loaded now; returns its index. With `is_settled` the program continues from the state, so it must not be lost
     /// later.
-    pub fn check(&mut self, found: &State, is_settled: bool) -> Kept<usize> {
+    pub fn check(&mut self, found: &State, is_settled: bool) -> CheckResult<usize> {
         match self.states.iter().rposition(|state| state == found) {
             Some(index) if index >= self.acked => {
                 if is_settled {

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use checkpoint_store::retention::Policy;
-use checkpoint_store::{Error, Meta, Options, Seq, Writer, reader};
+use checkpoint_store::retention::RetentionPolicy;
+use checkpoint_store::{Error, Options, PhaseMeta, Seq, Writer, reader};
 
 use crate::ledger::{Failure, Ledger, Note, fingerprint};
 use crate::program;
-use crate::reference::{Broken, Event, Head, Kept, State, broken, text};
+use crate::reference::{BrokenPromise, CheckResult, Event, Head, State, broken, text};
 use crate::rng::Rng;
 
 /// Letters of a blob.
@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 /// Records the notes of a saver; fails if there is no listener any more.
-pub type Say<'a> = dyn FnMut(Note) -> Result<(), Stop> + 'a;
+pub type NoteSink<'a> = dyn FnMut(Note) -> Result<(), Stop> + 'a;
 
 /// There is no listener any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Saver {
     }
 
     /// Does `steps` steps, and reports them. Opens the store again after a failed call.
-    pub fn work(&mut self, kind: Kind, steps: u32, say: &mut Say<'_>) -> Result<(), Stop> {
+    pub fn work(&mut self, kind: Kind, steps: u32, say: &mut NoteSink<'_>) -> Result<(), Stop> {
         let mut failed = 0;
         self.is_early = kind == Kind::Early;
         for _ in 0..steps {
@@ -86,7 +86,7 @@ impl Saver {
         say(Note::End)
     }
 
-    fn step(&mut self, kind: Kind, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+    fn step(&mut self, kind: Kind, say: &mut NoteSink<'_>) -> Result<Result<(), Error>, Stop> {
         if self.writer.is_none()
             && let Err(err) = self.open(say)?
         {
@@ -109,7 +109,7 @@ impl Saver {
     }
 
     /// Opens the store.
-    pub fn open(&mut self, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+    pub fn open(&mut self, say: &mut NoteSink<'_>) -> Result<Result<(), Error>, Stop> {
         self.writer = None;
         let (writer, loaded) = match Writer::open(&self.dir, Options::default()) {
             Ok(opened) => opened,
@@ -134,7 +134,7 @@ impl Saver {
     fn save<T>(
         &mut self,
         state: State,
-        say: &mut Say<'_>,
+        say: &mut NoteSink<'_>,
         act: impl FnOnce(&mut Writer<Head, Event>) -> Result<T, Error>,
     ) -> Result<Result<T, Error>, Stop> {
         let Some(writer) = &mut self.writer else {
@@ -163,7 +163,7 @@ impl Saver {
         &mut self,
         events: u32,
         letters: usize,
-        say: &mut Say<'_>,
+        say: &mut NoteSink<'_>,
     ) -> Result<Result<(), Error>, Stop> {
         let number = self.next();
         let mut state = self.present.clone();
@@ -178,7 +178,7 @@ impl Saver {
     }
 
     /// Returns to an earlier save.
-    pub fn undo(&mut self, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+    pub fn undo(&mut self, say: &mut NoteSink<'_>) -> Result<Result<(), Error>, Stop> {
         self.next();
         let index = self.marks.len().saturating_sub(2);
         let Some((seq, state)) = self.marks.get(index).cloned() else {
@@ -192,19 +192,19 @@ impl Saver {
     }
 
     /// Saves a phase.
-    pub fn phase(&mut self, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+    pub fn phase(&mut self, say: &mut NoteSink<'_>) -> Result<Result<(), Error>, Stop> {
         let number = self.next();
         let mut state = self.present.clone();
         state.head = Some(number);
         let head = (number, text(number, 8));
         let done = self.save(state, say, |writer| {
-            writer.save_phase("p", &head, Meta::default())?;
+            writer.save_phase("p", &head, PhaseMeta::default())?;
             Ok(writer.seq())
         })?;
         Ok(done.map(|seq| self.marks = vec![(seq, self.present.clone())]))
     }
 
-    fn blob(&mut self, say: &mut Say<'_>) -> Result<Result<(), Error>, Stop> {
+    fn blob(&mut self, say: &mut NoteSink<'_>) -> Result<Result<(), Error>, Stop> {
         let number = self.next();
         let Some(writer) = &mut self.writer else {
             return Err(Stop);
@@ -217,9 +217,9 @@ impl Saver {
     }
 
     fn clean(&mut self) -> Result<(), Error> {
-        let policy = Policy {
+        let policy = RetentionPolicy {
             keep: 2,
-            ..Policy::default()
+            ..RetentionPolicy::default()
         };
         match &mut self.writer {
             Some(writer) => writer.clean(policy).map(drop),
@@ -229,7 +229,7 @@ impl Saver {
 }
 
 /// Fails unless a program without faults reached its end.
-pub fn finished(ledger: &Ledger) -> Kept {
+pub fn finished(ledger: &Ledger) -> CheckResult {
     match ledger.is_at_end {
         true => Ok(()),
         false => broken('L', format!("the next program failed: {:?}", ledger.failed)),
@@ -237,9 +237,9 @@ pub fn finished(ledger: &Ledger) -> Kept {
 }
 
 /// Loads a store as a reader does, and fails unless the ledger allows the loaded state.
-pub fn look(dir: &Path, ledger: &mut Ledger) -> Kept<State> {
+pub fn look(dir: &Path, ledger: &mut Ledger) -> CheckResult<State> {
     let state = match reader::load::<Head, Event>(dir) {
-        Ok(loaded) if !loaded.report.is_sound() => {
+        Ok(loaded) if !loaded.report.is_undamaged() => {
             return broken('L', format!("damage is reported: {}", loaded.report));
         }
         Ok(loaded) => State::loaded(&loaded)?,
@@ -253,7 +253,7 @@ pub fn look(dir: &Path, ledger: &mut Ledger) -> Kept<State> {
             Ok(bytes) if bytes == text(number, BLOB).as_bytes() => {}
             Ok(_) => return broken('A', format!("blob b{number} has other bytes")),
             Err(err) => {
-                return Err(Broken {
+                return Err(BrokenPromise {
                     invariant: 'D',
                     what: err.to_string(),
                 });

@@ -3,14 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use checkpoint_store::{Error, Meta, Options, Seq, Store, Writer, reader};
+use checkpoint_store::{Error, Options, PhaseMeta, Seq, Store, Writer, reader};
 
 mod around;
 
 use crate::computer::Computer;
 use crate::disk::{Disk, ROOT};
-use crate::reference::{Broken, Event, Head, Kept, Reference, State, broken, text};
-use crate::seam::Shared;
+use crate::reference::{BrokenPromise, CheckResult, Event, Head, Reference, State, broken, text};
+use crate::sim_disk::Shared;
 use crate::step::{Step, Workload};
 
 pub(crate) const DIR: &str = "store";
@@ -89,13 +89,13 @@ impl Session {
     }
 
     /// Opens the store and checks the loaded state.
-    pub fn open(&mut self) -> Kept {
+    pub fn open(&mut self) -> CheckResult {
         self.open_again()?;
         let is_off = self.shared.pc().is_off();
         if is_off { Ok(()) } else { self.forks() }
     }
 
-    fn open_again(&mut self) -> Kept {
+    fn open_again(&mut self) -> CheckResult {
         self.open = None;
         let mut last = None;
         for _ in 0..TRIES {
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    fn opened(&mut self) -> Result<(), Result<Broken, Error>> {
+    fn opened(&mut self) -> Result<(), Result<BrokenPromise, Error>> {
         let (disk, path) = (self.shared.make_directory(DIR), Path::new(DIR));
         if self.is_store {
             let store = Store::open_on(disk, path).map_err(Err)?;
@@ -166,7 +166,7 @@ impl Session {
     }
 
     /// Opens the store if it is closed, and returns its writer and its reference.
-    pub(crate) fn take_writer(&mut self) -> Kept<Option<(Writer<Head, Event>, Reference)>> {
+    pub(crate) fn take_writer(&mut self) -> CheckResult<Option<(Writer<Head, Event>, Reference)>> {
         if self.open.is_none() {
             self.open()?;
         }
@@ -191,14 +191,14 @@ impl Session {
         self.shared.pc().reached(progress);
     }
 
-    fn bounded(&self) -> Kept {
+    fn bounded(&self) -> CheckResult {
         match self.shared.pc().endless {
             true => broken('B', "the program made more calls than any run makes"),
             false => Ok(()),
         }
     }
 
-    fn failure(&self, err: &Error) -> Kept {
+    fn failure(&self, err: &Error) -> CheckResult {
         let acked = *self.reference.acked() != State::default();
         let harmed = self.shared.pc().harmed;
         match (harmed, acked && err.is_corrupt()) {
@@ -212,7 +212,7 @@ impl Session {
     }
 
     /// Executes all steps of a workload; ends early when the power fails.
-    pub fn run(&mut self, steps: &[Step]) -> Kept {
+    pub fn run(&mut self, steps: &[Step]) -> CheckResult {
         for &step in steps {
             self.step(step)?;
             self.bounded()?;
@@ -223,7 +223,7 @@ impl Session {
         Ok(())
     }
 
-    fn step(&mut self, step: Step) -> Kept {
+    fn step(&mut self, step: Step) -> CheckResult {
         match step {
             Step::Reopen => return self.open(),
             Step::Load => return self.load(),
@@ -313,7 +313,7 @@ impl Session {
                 let head = self.next(8);
                 state.head = Some(head.0);
                 self.begin(&state);
-                writer.save_phase("p", &head, Meta::default())?;
+                writer.save_phase("p", &head, PhaseMeta::default())?;
                 self.marks = vec![(writer.seq(), state.clone())];
             }
             Step::Blob => {
@@ -358,7 +358,7 @@ impl Session {
     }
 
     /// Loads without a lock and checks the loaded state. It may be a state that is not durable yet.
-    pub fn load(&mut self) -> Kept {
+    pub fn load(&mut self) -> CheckResult {
         let disk = self.shared.directory(DIR);
         match reader::load_on::<Head, Event>(disk, Path::new(DIR)) {
             Ok(loaded) => {
@@ -373,7 +373,7 @@ impl Session {
 }
 
 /// Runs `act`, and treats a panic as a broken promise.
-pub(crate) fn calmly<T>(act: impl FnOnce() -> Kept<T>) -> Kept<T> {
+pub(crate) fn calmly<T>(act: impl FnOnce() -> CheckResult<T>) -> CheckResult<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text

@@ -4,29 +4,29 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::choice::{Choice, Freedom};
-use crate::computer::Shot;
+use crate::choice::{Decisions, Outcomes};
+use crate::computer::DiskSnapshot;
 use crate::disk::Disk;
+use crate::fingerprints::FingerprintSet;
 use crate::outcome::{Level, Outcome};
-use crate::reference::{Broken, Kept, Reference};
+use crate::reference::{BrokenPromise, CheckResult, Reference};
 use crate::rng::{Rng, mix};
-use crate::seen::Seen;
 use crate::session::{Session, calmly};
 use crate::step::{Step, Workload};
 use crate::{parallel, workloads};
 
 /// A power cut: the snapshot of the run after which it happens, and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cut {
+pub struct PowerCut {
     shot: usize,
     /// `None` if only the program was killed, and the machine continues.
-    choice: Option<Choice>,
+    choice: Option<Outcomes>,
 }
 
-impl Cut {
-    fn apply(&self, shot: &Shot) -> Disk {
+impl PowerCut {
+    fn apply(&self, shot: &DiskSnapshot) -> Disk {
         match &self.choice {
-            Some(choice) => Freedom::of(&shot.disk).apply(&shot.disk, choice),
+            Some(choice) => Decisions::of(&shot.disk).apply(&shot.disk, choice),
             None => shot.disk.clone(),
         }
     }
@@ -36,7 +36,7 @@ impl Cut {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     workload: Workload,
-    cuts: Vec<Cut>,
+    cuts: Vec<PowerCut>,
 }
 
 impl fmt::Display for Case {
@@ -57,11 +57,11 @@ impl FromStr for Case {
         let workload = parts.next().unwrap_or_default().parse()?;
         let cut = |part: &str| {
             let (shot, choice) = part.split_once(':')?;
-            Some(Cut {
+            Some(PowerCut {
                 shot: shot.parse().ok()?,
                 choice: match choice {
                     "kill" => None,
-                    choice => Some(Choice::parse(choice)?),
+                    choice => Some(Outcomes::parse(choice)?),
                 },
             })
         };
@@ -91,9 +91,9 @@ type Finding = crate::outcome::Finding<Case>;
 /// Sets of the states so far, shared by the threads.
 #[derive(Debug, Default)]
 pub struct Counts {
-    states: Seen,
+    states: FingerprintSet,
     /// States, each combined with the states that may be loaded from it.
-    checks: Seen,
+    checks: FingerprintSet,
 }
 
 /// Runs the layer.
@@ -129,7 +129,7 @@ fn search(
     counts: &Counts,
     outcome: &mut Outcome,
 ) -> Result<(), Finding> {
-    let finding = |cuts: Vec<Cut>| {
+    let finding = |cuts: Vec<PowerCut>| {
         let workload = workload.clone();
         move |broken| Finding::new(Case { workload, cuts }, broken)
     };
@@ -145,7 +145,7 @@ fn search(
             if !is_new(&disk, &reference, counts) && choice.is_some() {
                 continue;
             }
-            let cut = Cut {
+            let cut = PowerCut {
                 shot: index,
                 choice,
             };
@@ -161,7 +161,7 @@ fn search(
                     if is_new(&disk, &reference, counts) {
                         let cuts = vec![
                             cut.clone(),
-                            Cut {
+                            PowerCut {
                                 shot: second,
                                 choice,
                             },
@@ -177,8 +177,12 @@ fn search(
     Ok(())
 }
 
-fn cuts(shot: &Shot, limit: usize, seed: u64) -> impl Iterator<Item = (Option<Choice>, Disk)> {
-    let freedom = Freedom::of(&shot.disk);
+fn cuts(
+    shot: &DiskSnapshot,
+    limit: usize,
+    seed: u64,
+) -> impl Iterator<Item = (Option<Outcomes>, Disk)> {
+    let freedom = Decisions::of(&shot.disk);
     let choices = freedom.choices(limit, &mut Rng::new(seed));
     choices.into_iter().map(move |choice| {
         let disk = freedom.apply(&shot.disk, &choice);
@@ -193,7 +197,7 @@ fn is_new(disk: &Disk, reference: &Reference, counts: &Counts) -> bool {
 }
 
 /// Runs a workload without a power cut and keeps the snapshots.
-fn record(workload: &Workload) -> Kept<(Vec<Shot>, Reference)> {
+fn record(workload: &Workload) -> CheckResult<(Vec<DiskSnapshot>, Reference)> {
     let mut session = Session::new(workload);
     session.shared.pc().watch();
     session.run(&workload.steps)?;
@@ -208,7 +212,7 @@ fn recover(
     reference: Reference,
     workload: &Workload,
     depth: u64,
-) -> Kept<(Vec<Shot>, Reference)> {
+) -> CheckResult<(Vec<DiskSnapshot>, Reference)> {
     let mut session = Session::after(disk, reference, workload, depth);
     let steps: &[Step] = match (workload.is_store(), depth, workload.seed % 4) {
         (true, 1, _) => &[Step::Value(40), Step::Value(600)],
@@ -251,7 +255,7 @@ pub fn replay(case: &Case) -> Result<(), Finding> {
     let finding = |broken| Finding::new(case.clone(), broken);
     let (mut shots, mut reference) = calmly(|| record(&case.workload)).map_err(finding)?;
     for (depth, cut) in case.cuts.iter().enumerate() {
-        let missing = || Broken {
+        let missing = || BrokenPromise {
             invariant: '-',
             what: "the run is shorter than the case".into(),
         };
@@ -302,7 +306,7 @@ fn keep_more(found: &mut Finding) {
         let Ok(shot) = shot(&found.case, cut) else {
             return;
         };
-        let newest = Freedom::of(&shot.disk).newest();
+        let newest = Decisions::of(&shot.disk).newest();
         for (digit, &kept) in newest.0.iter().enumerate() {
             let mut case = (*found.case).clone();
             if let Some(choice) = &mut case.cuts[cut].choice {
@@ -318,7 +322,7 @@ fn keep_more(found: &mut Finding) {
 }
 
 /// Returns the snapshot from which a cut of a case was made.
-fn shot(case: &Case, cut: usize) -> Kept<Shot> {
+fn shot(case: &Case, cut: usize) -> CheckResult<DiskSnapshot> {
     let (mut shots, mut reference) = calmly(|| record(&case.workload))?;
     for (depth, earlier) in case.cuts[..cut].iter().enumerate() {
         let shot = &shots[earlier.shot];
@@ -335,7 +339,7 @@ fn explain(found: Finding) -> String {
     for (index, cut) in case.cuts.iter().enumerate() {
         if let Ok(shot) = shot(&case, index) {
             let lost = match &cut.choice {
-                Some(choice) => Freedom::of(&shot.disk).explain(&shot.disk, choice),
+                Some(choice) => Decisions::of(&shot.disk).explain(&shot.disk, choice),
                 None => "the program is killed, the machine continues".into(),
             };
             text += &format!(

@@ -13,7 +13,7 @@ use crate::ledger::Ledger;
 use crate::outcome::{Level, Outcome};
 use crate::parallel;
 use crate::program;
-use crate::reference::Kept;
+use crate::reference::CheckResult;
 use crate::rng::Rng;
 use crate::saver::{self, Kind};
 
@@ -62,7 +62,7 @@ fn store(seed: u64, kind: Kind) -> Outcome {
     outcome
 }
 
-fn kill(dir: &Path, (first, kind): (u32, Kind), ledger: &mut Ledger, rng: &mut Rng) -> Kept {
+fn kill(dir: &Path, (first, kind): (u32, Kind), ledger: &mut Ledger, rng: &mut Rng) -> CheckResult {
     let running = child::start_saver(dir, first, STEPS, kind).expect("the program was found");
     // The kill comes during the opening or during one of the first saves.
     if rng.below(3) > 0 {

@@ -15,7 +15,7 @@ use crate::ledger::Ledger;
 use crate::outcome::{Level, Outcome};
 use crate::parallel;
 use crate::program::{self, Running};
-use crate::reference::Kept;
+use crate::reference::CheckResult;
 use crate::rng::Rng;
 use crate::saver::{self, Kind, Saver};
 use crate::storm::APART;
@@ -76,7 +76,7 @@ fn before(strace: &OsString, list: &Path, inject: Option<&Injection>) -> Vec<OsS
 
 /// Returns the calls on the store of a program that was traced into `list` and ended well.
 fn listed_calls(
-    traced: Kept,
+    traced: CheckResult,
     list: &Path,
     store: &Path,
 ) -> Result<BTreeSet<(String, u32)>, String> {
@@ -167,7 +167,7 @@ fn savers(strace: &OsString, runs: usize) -> Outcome {
     parallel::map(&injections, one, |_| false).into_iter().sum()
 }
 
-fn traced(mut words: Vec<OsString>, dir: &Path, seed: u32, ledger: &mut Ledger) -> Kept {
+fn traced(mut words: Vec<OsString>, dir: &Path, seed: u32, ledger: &mut Ledger) -> CheckResult {
     words.push(program::own().expect("the program was found before").into());
     words.extend(child::saver(dir, seed * APART, STEPS, Kind::Mixed));
     let mut running =
@@ -176,7 +176,7 @@ fn traced(mut words: Vec<OsString>, dir: &Path, seed: u32, ledger: &mut Ledger) 
 }
 
 impl Injection {
-    fn hit_saver(&self, strace: &OsString, ledger: &mut Ledger) -> Kept {
+    fn hit_saver(&self, strace: &OsString, ledger: &mut Ledger) -> CheckResult {
         let place = tempfile::tempdir().expect("a temporary directory could be made before");
         let (dir, list) = (place.path().join("store"), place.path().join("list"));
         traced(before(strace, &list, Some(self)), &dir, self.seed, ledger)?;
@@ -194,7 +194,7 @@ impl Injection {
         saver::look(&dir, ledger).map(drop)
     }
 
-    fn hit_loop(&self, strace: &OsString) -> Kept<u64> {
+    fn hit_loop(&self, strace: &OsString) -> CheckResult<u64> {
         let mut project = Project::new().expect("a project could be made before");
         let list = project.place().join("list");
         project.go(&before(strace, &list, Some(self)), ITERATIONS)?;
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_counted_by_thread_and_kept_if_they_concern_the_store() {
+    fn calls_are_counted_per_thread_and_recorded_for_store_paths() {
         let list = "\
 7 openat(AT_FDCWD</>, \"/etc/x\", O_RDONLY) = 3</etc/x>
 7 openat(AT_FDCWD</>, \"/p/store\", O_PATH) = 4</p/store>

@@ -14,7 +14,7 @@ use crate::ledger::{Failure, Ledger, Note};
 use crate::outcome::{Level, Outcome};
 use crate::parallel;
 use crate::program::{self, Running};
-use crate::reference::{Event, Head, Kept, State, broken};
+use crate::reference::{CheckResult, Event, Head, State, broken};
 use crate::rng::Rng;
 use crate::saver::Kind;
 use crate::storm::{APART, STEPS};
@@ -26,7 +26,7 @@ const SOME: u32 = 5;
 
 /// The order in which two writers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum WriterOrder {
     /// All start at once.
     Race,
     /// The second ends before the first continues.
@@ -53,12 +53,17 @@ fn one(case: u64) -> Outcome {
         Ok(place) => place,
         Err(err) => return Outcome::skip(format!("two writers: no temporary directory: {err}")),
     };
-    const ORDERS: [Order; 4] = [Order::Race, Order::Second, Order::Both, Order::First];
+    const ORDERS: [WriterOrder; 4] = [
+        WriterOrder::Race,
+        WriterOrder::Second,
+        WriterOrder::Both,
+        WriterOrder::First,
+    ];
     let order = ORDERS[case as usize % ORDERS.len()];
     let (dir, mut rng) = (place.path().join("store"), Rng::new(case));
     let mut outcome = Outcome::default();
     let kept = match order {
-        Order::Race => race(&dir, &mut rng),
+        WriterOrder::Race => race(&dir, &mut rng),
         order => zombie(&dir, order, &mut rng),
     };
     let kept = kept.and_then(|acked| {
@@ -66,7 +71,7 @@ fn one(case: u64) -> Outcome {
         line(&dir, &acked)
     });
     outcome.judge(format_args!("case {case}, {order:?}"), kept);
-    outcome.faults = u64::from(order != Order::Race);
+    outcome.faults = u64::from(order != WriterOrder::Race);
     outcome
 }
 
@@ -75,7 +80,7 @@ fn start(dir: &Path, index: u32, steps: u32) -> Running {
 }
 
 /// Records the notes of one of several programs. The state that it loaded when it opened the store came from the others, so it is not checked here.
-fn hear(running: &Running, ledger: &mut Ledger, count: usize) -> Kept<bool> {
+fn hear(running: &Running, ledger: &mut Ledger, count: usize) -> CheckResult<bool> {
     for _ in 0..count {
         match running.note()? {
             Some(Note::Open(_)) => {}
@@ -86,7 +91,7 @@ fn hear(running: &Running, ledger: &mut Ledger, count: usize) -> Kept<bool> {
     Ok(true)
 }
 
-fn race(dir: &Path, rng: &mut Rng) -> Kept<Vec<u32>> {
+fn race(dir: &Path, rng: &mut Rng) -> CheckResult<Vec<u32>> {
     let mut running: Vec<Running> = (0..RACERS).map(|index| start(dir, index, SOME)).collect();
     // In half of the cases, the lock's file is removed during the race.
     if rng.below(2) == 0 {
@@ -106,7 +111,7 @@ fn race(dir: &Path, rng: &mut Rng) -> Kept<Vec<u32>> {
     Ok(acked)
 }
 
-fn zombie(dir: &Path, order: Order, rng: &mut Rng) -> Kept<Vec<u32>> {
+fn zombie(dir: &Path, order: WriterOrder, rng: &mut Rng) -> CheckResult<Vec<u32>> {
     let (mut early, mut late) = (Ledger::default(), Ledger::default());
     let mut first = start(dir, 0, STEPS);
     hear(&first, &mut early, 3 + rng.below(20))?;
@@ -115,18 +120,18 @@ fn zombie(dir: &Path, order: Order, rng: &mut Rng) -> Kept<Vec<u32>> {
     drop(std::fs::remove_file(dir.join("LOCK")));
     let mut second = start(dir, 1, SOME);
     match order {
-        Order::First => {
+        WriterOrder::First => {
             program::pause(Duration::from_micros(rng.below(4_000) as u64));
             second.signal(Signal::SIGSTOP);
             first.signal(Signal::SIGCONT);
             hear(&first, &mut early, rng.below(12))?;
             second.signal(Signal::SIGCONT);
         }
-        Order::Both => {
+        WriterOrder::Both => {
             program::pause(Duration::from_micros(rng.below(4_000) as u64));
             first.signal(Signal::SIGCONT);
         }
-        Order::Second | Order::Race => {}
+        WriterOrder::Second | WriterOrder::Race => {}
     }
     while hear(&second, &mut late, 1)? {}
     first.signal(Signal::SIGCONT);
@@ -149,12 +154,12 @@ fn zombie(dir: &Path, order: Order, rng: &mut Rng) -> Kept<Vec<u32>> {
 }
 
 /// Fails unless the events are one line that contains all acknowledged ones.
-fn line(dir: &Path, acked: &[u32]) -> Kept {
+fn line(dir: &Path, acked: &[u32]) -> CheckResult {
     let loaded = match reader::load::<Head, Event>(dir) {
         Ok(loaded) => loaded,
         Err(err) => return broken('L', err.to_string()),
     };
-    if !loaded.report.is_sound() {
+    if !loaded.report.is_undamaged() {
         return broken('L', format!("damage is reported: {}", loaded.report));
     }
     let events = State::loaded(&loaded)?.events;

@@ -1,6 +1,6 @@
 //! Scores a program that runs an agent in a loop: which processes are still alive after it was stopped?
 //!
-//! This is the program behind `cargo xtask survivors`. It takes any command that starts an agent, stops it in eight ways ([`Way`]) and counts, by
+//! This is the program behind `cargo xtask survivors`. It takes any command that starts an agent, stops it in eight ways ([`StopMethod`]) and counts, by
 //! kind ([`Role`]), the processes that survived the stop. `README.md` describes how to score your own tool.
 //!
 //! It does not test the state that a loop saves or resumes, nor the messages to the agent.
@@ -13,7 +13,7 @@
 //! mark until no process is left or the time limit ends. The harness is a child subreaper: it becomes the parent of all orphans, counts them as long
 //! as they live, and reaps them when they are dead. At the end it kills all survivors, by pid, start time and mark.
 //!
-//! A run in which the agent did not begin to work, or the tool did not end, has its own result ([`Verdict`]) and is never a zero.
+//! A run in which the agent did not begin to work, or the tool did not end, has its own result ([`RunResult`]) and is never a zero.
 //!
 //! # Modules in reading order
 //!
@@ -24,14 +24,14 @@
 //!
 //! Linux (`/proc`, `PR_SET_CHILD_SUBREAPER`); it needs git, bash and `/bin/sh`.
 
-mod extra;
+mod added_files;
 mod plan;
 mod run;
 mod score;
+mod stop_method;
 mod table;
-mod way;
 
-pub use plan::{Moment, Plan};
-pub use run::{Role, Survivor, Verdict};
-pub use score::{Row, Run, Score, Spread};
-pub use way::Way;
+pub use plan::{Plan, StopMoment};
+pub use run::{Role, RunResult, Survivor};
+pub use score::{Row, Run, Score, TimeSpread};
+pub use stop_method::StopMethod;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use rlm_survivors::{Moment, Plan, Run, Score, Way};
+use rlm_survivors::{Plan, Run, Score, StopMethod, StopMoment};
 
 use crate::progress::Progress;
 
@@ -36,11 +36,11 @@ struct Arguments {
     #[arg(long, conflicts_with = "runs")]
     quick: bool,
     /// When to stop the loop; `gate` and `sleep` work only for rlm
-    #[arg(long, value_enum, default_value_t = Moment::Turn)]
-    moment: Moment,
+    #[arg(long, value_enum, default_value_t = StopMoment::Turn)]
+    moment: StopMoment,
     /// Stop only in this way; repeatable [default: all ways]
     #[arg(long, value_enum, value_name = "WAY")]
-    way: Vec<Way>,
+    way: Vec<StopMethod>,
     /// Make the agent and its children ignore SIGINT, SIGTERM and SIGHUP
     #[arg(long)]
     stubborn: bool,
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
 
 fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let command = match &arguments.tool {
-        Some(_) if matches!(arguments.moment, Moment::Gate | Moment::Sleep) => {
+        Some(_) if matches!(arguments.moment, StopMoment::Gate | StopMoment::Sleep) => {
             return Err(
                 "--moment gate and sleep are for rlm only; write the moment into the command of --tool instead"
                     .into(),
@@ -124,12 +124,15 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     if name.is_empty() || Path::new(name).file_name() != Some(name.as_ref()) {
         return Err("--agent-name must be a name, not a path".into());
     }
-    let is_plain = arguments.way.iter().all(|way| Way::PLAIN.contains(way));
+    let is_plain = arguments
+        .way
+        .iter()
+        .all(|way| StopMethod::PLAIN.contains(way));
     let ways = match arguments.moment {
         _ if !arguments.way.is_empty() && is_plain => arguments.way.clone(),
-        Moment::Turn if arguments.way.is_empty() => Way::ALL.into(),
-        Moment::Turn => arguments.way.clone(),
-        _ if is_plain => Way::PLAIN.into(),
+        StopMoment::Turn if arguments.way.is_empty() => StopMethod::ALL.into(),
+        StopMoment::Turn => arguments.way.clone(),
+        _ if is_plain => StopMethod::PLAIN.into(),
         _ => {
             return Err(
                 "--way git-filter, killed-guard and setuid-child need --moment turn".into(),

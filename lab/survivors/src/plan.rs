@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::Way;
+use crate::StopMethod;
 
 /// The place of the agent's program in a command.
 const PLACE: &str = "{agent}";
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(12);
 
 /// The moment at which the loop is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Moment {
+pub enum StopMoment {
     /// The agent works, and a child of each kind is alive.
     Turn,
     /// The tool has just been started, at most 300 ms ago. It is unknown which processes are alive.
@@ -32,11 +32,11 @@ pub struct Plan {
     /// The scripted agent.
     pub agent: PathBuf,
     /// The moment at which the tool is stopped.
-    pub moment: Moment,
+    pub moment: StopMoment,
     /// Whether the agent and its children ignore SIGINT, SIGTERM and SIGHUP.
     pub stubborn: bool,
     /// The ways in which the tool is stopped.
-    pub ways: Vec<Way>,
+    pub ways: Vec<StopMethod>,
     /// The number of stops in each way.
     pub runs: usize,
     /// The time limit until the agent works.
@@ -55,9 +55,9 @@ impl Plan {
             command,
             agent_name: "agent".into(),
             agent,
-            moment: Moment::Turn,
+            moment: StopMoment::Turn,
             stubborn: false,
-            ways: Way::ALL.into(),
+            ways: StopMethod::ALL.into(),
             runs: 20,
             ready: Duration::from_secs(30),
             patience: PATIENCE,
@@ -82,13 +82,13 @@ impl Plan {
 
     /// Returns the command that starts `rlm` for a stop at this moment.
     #[must_use]
-    pub fn ours(rlm: &Path, moment: Moment) -> String {
+    pub fn ours(rlm: &Path, moment: StopMoment) -> String {
         let rlm = quoted(rlm);
         let run = format!("{rlm} run --no-input -n 100 --prompt 'Do the next step.'");
         match moment {
-            Moment::Turn | Moment::Start => format!("{run} --sleep 0 -- {PLACE}"),
-            Moment::Gate => format!("{run} --sleep 0 --gate {PLACE} -- true"),
-            Moment::Sleep => format!("{run} --sleep 10m -- {PLACE}"),
+            StopMoment::Turn | StopMoment::Start => format!("{run} --sleep 0 -- {PLACE}"),
+            StopMoment::Gate => format!("{run} --sleep 0 --gate {PLACE} -- true"),
+            StopMoment::Sleep => format!("{run} --sleep 10m -- {PLACE}"),
         }
     }
 
@@ -102,7 +102,7 @@ impl Plan {
         let children =
             ["plain", "setsid", "daemon", "holder"].map(|kind| format!("child {kind} {deaf}\n"));
         let rest = match self.moment {
-            Moment::Sleep => "",
+            StopMoment::Sleep => "",
             _ => "hang\n",
         };
         format!("no-stdin\n{deaf}\n{}{rest}", children.concat())
@@ -114,7 +114,7 @@ impl Plan {
 
     /// Returns all runs, with the ways interleaved, so that a quiet moment of the machine does not favour one way.
     #[must_use]
-    pub fn all(&self) -> Vec<(Way, usize)> {
+    pub fn all(&self) -> Vec<(StopMethod, usize)> {
         let ways = |number| self.ways.iter().map(move |way| (*way, number));
         (0..self.runs).flat_map(ways).collect()
     }
@@ -142,16 +142,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_quoted_only_where_it_must_be() {
+    fn path_is_quoted_only_if_necessary() {
         assert_eq!(quoted(Path::new("/tmp/a-b.c/agent")), "/tmp/a-b.c/agent");
         assert_eq!(quoted(Path::new("/my tools/it's")), r"'/my tools/it'\''s'");
     }
 
     #[test]
-    fn stops_at_the_start_are_spread() {
+    fn stops_during_the_start_are_spread_over_time() {
         let plan = Plan {
-            moment: Moment::Start,
-            ways: Way::PLAIN.into(),
+            moment: StopMoment::Start,
+            ways: StopMethod::PLAIN.into(),
             ..Plan::new("{agent}".into(), "/agent".into())
         };
         assert_eq!(plan.early(0), Duration::ZERO);

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use rlm_survivors::{Run, Verdict};
+use rlm_survivors::{Run, RunResult};
 
 /// The progress line. Dropping it removes the line.
 #[derive(Debug)]
@@ -21,8 +21,7 @@ impl Progress {
 
     pub(crate) fn show(&self, done: &[Run]) {
         if self.live {
-            let clean =
-                |run: &&Run| matches!(&run.verdict, Verdict::Ended { left, .. } if left.is_empty());
+            let clean = |run: &&Run| matches!(&run.verdict, RunResult::Ended { left, .. } if left.is_empty());
             let (clean, done) = (done.iter().filter(clean).count(), done.len());
             eprint!(
                 "\r\x1b[K{done} of {} stops, {} not clean",

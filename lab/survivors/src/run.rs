@@ -10,8 +10,8 @@ use rlm_tests::{Ended, Process, Rlm, Running, Sandbox, Terminal, poll_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use crate::extra::{self, Extra};
-use crate::{Moment, Plan, Run, Way};
+use crate::added_files::{self, AddedFiles};
+use crate::{Plan, Run, StopMethod, StopMoment};
 
 const KINDS: [Kind; 4] = [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder];
 /// The text that `rlm` prints when it begins to sleep.
@@ -91,7 +91,7 @@ pub struct Survivor {
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
-pub enum Verdict {
+pub enum RunResult {
     /// The tool ended. The survivors are listed, if there are any.
     Ended {
         /// `0`, `130`, `SIGINT` …
@@ -136,12 +136,12 @@ impl Plan {
     ///
     /// # Panics
     /// When a sandbox can't be made, or one of its processes can't be killed.
-    pub fn run(&self, way: Way, number: usize, given_up: &AtomicBool) -> Option<Run> {
-        let stage = Stage::new(self, way);
+    pub fn run(&self, way: StopMethod, number: usize, given_up: &AtomicBool) -> Option<Run> {
+        let stage = RunSandbox::new(self, way);
         let program = std::env::current_exe().unwrap_or_default();
         let programs = [self.agent.as_path(), &program];
         let verdict = match stage.extra.hand_over(&stage.sandbox, &programs) {
-            Err(why) => Verdict::Skipped { why },
+            Err(why) => RunResult::Skipped { why },
             Ok(()) => stage.stopped(self, way, number, given_up),
         };
         (!given_up.load(Ordering::Relaxed)).then_some(Run {
@@ -153,17 +153,17 @@ impl Plan {
 }
 
 /// The sandbox of a run; dropping it kills all remaining processes.
-struct Stage {
-    extra: Extra,
+struct RunSandbox {
+    extra: AddedFiles,
     agent: FakeAgent,
     program: PathBuf,
     sandbox: Sandbox,
 }
 
-impl Stage {
-    fn new(plan: &Plan, way: Way) -> Self {
+impl RunSandbox {
+    fn new(plan: &Plan, way: StopMethod) -> Self {
         let sandbox = Sandbox::new();
-        let extra = Extra::new(way, &sandbox);
+        let extra = AddedFiles::new(way, &sandbox);
         let agent = sandbox.fake_agent(&plan.agent, &plan.script());
         let program = sandbox.path().join("bin").join(&plan.agent_name);
         // The program ignores the arguments that the tool passes to an agent. Another process writes the file, because a program that is open for
@@ -189,16 +189,22 @@ impl Stage {
     }
 
     /// Starts the tool, stops it, and checks for survivors.
-    fn stopped(&self, plan: &Plan, way: Way, number: usize, given_up: &AtomicBool) -> Verdict {
+    fn stopped(
+        &self,
+        plan: &Plan,
+        way: StopMethod,
+        number: usize,
+        given_up: &AtomicBool,
+    ) -> RunResult {
         let (mut tool, terminal) = self.start(plan, way);
         if let Err(verdict) = self.until_ready(plan, number, &mut tool, terminal.as_ref(), given_up)
         {
             return verdict;
         }
-        if way == Way::KilledGuard
+        if way == StopMethod::KilledGuard
             && let Err(why) = self.kill_guard(&tool)
         {
-            return Verdict::Skipped { why };
+            return RunResult::Skipped { why };
         }
         let terminal = way.stop(&mut tool, terminal);
         let verdict = self.watch(plan, way, tool, given_up);
@@ -217,7 +223,7 @@ impl Stage {
         kill_process(guard, Signal::KILL).map_err(|error| error.to_string())
     }
 
-    fn start(&self, plan: &Plan, way: Way) -> (Running, Option<Terminal>) {
+    fn start(&self, plan: &Plan, way: StopMethod) -> (Running, Option<Terminal>) {
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into());
         let first = self.program.with_file_name("");
         // Bash replaces itself by a simple command instead of waiting for it. So the signals reach the tool, not a shell in front of it.
@@ -245,7 +251,7 @@ impl Stage {
         tool: &mut Running,
         terminal: Option<&Terminal>,
         given_up: &AtomicBool,
-    ) -> Result<(), Verdict> {
+    ) -> Result<(), RunResult> {
         let output = |tool: &Running| {
             let text = terminal.map_or_else(|| tool.stdout() + &tool.stderr(), Terminal::scrolled);
             text.trim_end().to_owned()
@@ -255,16 +261,16 @@ impl Stage {
             // This comes first, because actions of the tool before its end count.
             let over = tool.has_ended() || given_up.load(Ordering::Relaxed);
             let is_it = match plan.moment {
-                Moment::Turn | Moment::Gate if self.extra.count() > 0 => self.extra_alive(),
-                Moment::Turn | Moment::Gate => self.all_kinds_alive(),
-                Moment::Start => begun.elapsed() >= plan.early(number),
-                Moment::Sleep => output(tool).contains(SLEEPS),
+                StopMoment::Turn | StopMoment::Gate if self.extra.count() > 0 => self.extra_alive(),
+                StopMoment::Turn | StopMoment::Gate => self.all_kinds_alive(),
+                StopMoment::Start => begun.elapsed() >= plan.early(number),
+                StopMoment::Sleep => output(tool).contains(SLEEPS),
             };
             is_it.then_some(true).or_else(|| over.then_some(false))
         });
         let why = match found {
             Some(true) if self.extra.pids().len() < self.extra.count() => {
-                return Err(Verdict::Skipped {
+                return Err(RunResult::Skipped {
                     why: "the tool ran no git between two turns that reads changed files".into(),
                 });
             }
@@ -282,7 +288,7 @@ impl Stage {
             "" => format!("{why}; it printed nothing"),
             tail => format!("{why}; its last lines: {tail}"),
         };
-        Err(Verdict::NeverReady { why })
+        Err(RunResult::NeverReady { why })
     }
 
     /// Returns whether the processes that the way adds are alive. A filter runs before the agent's second turn; a tool without git reaches that turn
@@ -313,9 +319,15 @@ impl Stage {
     }
 
     /// Waits until the tool and its process tree are gone, or until the time limit.
-    fn watch(&self, plan: &Plan, way: Way, mut tool: Running, given_up: &AtomicBool) -> Verdict {
+    fn watch(
+        &self,
+        plan: &Plan,
+        way: StopMethod,
+        mut tool: Running,
+        given_up: &AtomicBool,
+    ) -> RunResult {
         let cannot_end = match way {
-            Way::SetuidChild => self.extra.pids(),
+            StopMethod::SetuidChild => self.extra.pids(),
             _ => Vec::new(),
         };
         let stopped = Instant::now();
@@ -340,23 +352,24 @@ impl Stage {
                 let ended = tool.wait(Duration::ZERO);
                 let status = status(&ended);
                 let output = ended.stdout.clone() + &ended.stderr;
-                let is_named =
-                    |it: &Survivor| cannot_end.contains(&it.pid) && extra::names(&output, it.pid);
+                let is_named = |it: &Survivor| {
+                    cannot_end.contains(&it.pid) && added_files::names(&output, it.pid)
+                };
                 if !left.is_empty() && ended.code() > Some(0) && left.iter().all(is_named) {
-                    return Verdict::Named {
+                    return RunResult::Named {
                         status,
                         tool_gone,
                         left,
                     };
                 }
-                Verdict::Ended {
+                RunResult::Ended {
                     status,
                     tool_gone,
                     all_gone: all_gone.flatten(),
                     left,
                 }
             }
-            None => Verdict::Ignored { left },
+            None => RunResult::Ignored { left },
         }
     }
 

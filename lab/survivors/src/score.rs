@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Plan, Role, Survivor, Verdict, Way};
+use crate::{Plan, Role, RunResult, StopMethod, Survivor};
 
 /// The time limit that `rlm` promises for the end of all processes after a kill; the table compares the row with it.
 pub(crate) const KILL_BOUND: Duration = Duration::from_secs(2);
@@ -14,23 +14,23 @@ pub(crate) const KILL_BOUND: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// The way in which the tool was stopped.
-    pub way: Way,
+    pub way: StopMethod,
     /// The number of the run in that way, from 0.
     pub number: usize,
     /// The result.
-    pub verdict: Verdict,
+    pub verdict: RunResult,
 }
 
 /// The median and the maximum of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spread {
+pub struct TimeSpread {
     /// The median.
     pub p50: Duration,
     /// The maximum.
     pub max: Duration,
 }
 
-impl Spread {
+impl TimeSpread {
     fn of(times: impl Iterator<Item = Duration>) -> Option<Self> {
         let mut times: Vec<Duration> = times.collect();
         times.sort_unstable();
@@ -49,7 +49,7 @@ impl Spread {
 #[derive(Debug, Clone)]
 pub struct Row {
     /// The way.
-    pub way: Way,
+    pub way: StopMethod,
     /// The runs, in their order.
     pub runs: Vec<Run>,
 }
@@ -57,10 +57,10 @@ pub struct Row {
 impl Row {
     fn ended(&self) -> impl Iterator<Item = (&str, Duration, Option<Duration>, &[Survivor])> {
         self.runs.iter().filter_map(|run| match &run.verdict {
-            Verdict::Named {
+            RunResult::Named {
                 status, tool_gone, ..
             } => Some((status.as_str(), *tool_gone, None, [].as_slice())),
-            Verdict::Ended {
+            RunResult::Ended {
                 status,
                 tool_gone,
                 all_gone,
@@ -86,21 +86,21 @@ impl Row {
     /// Returns the number of runs whose tool did not end.
     #[must_use]
     pub fn ignored(&self) -> usize {
-        let ignored = |run: &&Run| matches!(run.verdict, Verdict::Ignored { .. });
+        let ignored = |run: &&Run| matches!(run.verdict, RunResult::Ignored { .. });
         self.runs.iter().filter(ignored).count()
     }
 
     /// Returns the number of runs whose tool named all processes that it could not end.
     #[must_use]
     pub fn named(&self) -> usize {
-        let named = |run: &&Run| matches!(run.verdict, Verdict::Named { .. });
+        let named = |run: &&Run| matches!(run.verdict, RunResult::Named { .. });
         self.runs.iter().filter(named).count()
     }
 
     /// Returns the number of runs that can't be shown with this tool or on this machine.
     #[must_use]
     pub fn skipped(&self) -> usize {
-        let skipped = |run: &&Run| matches!(run.verdict, Verdict::Skipped { .. });
+        let skipped = |run: &&Run| matches!(run.verdict, RunResult::Skipped { .. });
         self.runs.iter().filter(skipped).count()
     }
 
@@ -112,14 +112,14 @@ impl Row {
 
     /// Returns the time from the stop to the end of the tool.
     #[must_use]
-    pub fn tool_gone(&self) -> Option<Spread> {
-        Spread::of(self.ended().map(|(_, tool_gone, ..)| tool_gone))
+    pub fn tool_gone(&self) -> Option<TimeSpread> {
+        TimeSpread::of(self.ended().map(|(_, tool_gone, ..)| tool_gone))
     }
 
     /// Returns the time from the stop to the end of the last process, in the runs without survivors.
     #[must_use]
-    pub fn all_gone(&self) -> Option<Spread> {
-        Spread::of(self.ended().filter_map(|(_, _, all_gone, _)| all_gone))
+    pub fn all_gone(&self) -> Option<TimeSpread> {
+        TimeSpread::of(self.ended().filter_map(|(_, _, all_gone, _)| all_gone))
     }
 
     /// Returns the exit statuses of the tool, with their numbers.
@@ -153,8 +153,8 @@ impl Row {
             "ignored": self.ignored(),
             "never_ready": self.never_ready(),
             "runs_with_survivors": survivors,
-            "tool_gone_s": self.tool_gone().map(Spread::json),
-            "all_gone_s": self.all_gone().map(Spread::json),
+            "tool_gone_s": self.tool_gone().map(TimeSpread::json),
+            "all_gone_s": self.all_gone().map(TimeSpread::json),
             "statuses": self.statuses(),
             "each": self.runs.iter().map(|run| told(&run.verdict)).collect::<Vec<_>>(),
         })
@@ -162,12 +162,12 @@ impl Row {
 }
 
 /// Returns a verdict as JSON, with times in seconds, as everywhere in the file.
-fn told(verdict: &Verdict) -> Value {
+fn told(verdict: &RunResult) -> Value {
     let mut value = serde_json::to_value(verdict).unwrap_or_default();
-    if let Verdict::Named { tool_gone, .. } = verdict {
+    if let RunResult::Named { tool_gone, .. } = verdict {
         value["tool_gone"] = json!(tool_gone.as_secs_f64());
     }
-    if let Verdict::Ended {
+    if let RunResult::Ended {
         tool_gone,
         all_gone,
         ..
@@ -189,7 +189,7 @@ pub struct Score {
 impl Score {
     /// Sorts runs by way; each of these ways has a row.
     #[must_use]
-    pub fn of(ways: &[Way], mut runs: Vec<Run>) -> Self {
+    pub fn of(ways: &[StopMethod], mut runs: Vec<Run>) -> Self {
         runs.sort_by_key(|run| run.number);
         let row = |way| Row {
             way,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::score::KILL_BOUND;
-use crate::{Role, Row, Score, Spread, Survivor, Verdict, Way};
+use crate::{Role, Row, RunResult, Score, StopMethod, Survivor, TimeSpread};
 
 /// Number of survivors that the table names for one run.
 const NAMED: usize = 8;
@@ -105,35 +105,37 @@ fn line(text: &mut String, row: &Row, coloured: bool) {
 /// Adds an example of each failure of one way, from the first run that shows it.
 fn examples(text: &mut String, row: &Row) {
     let name = row.way.name();
-    let mut first = |tell: &dyn Fn(&Verdict) -> Option<String>| {
+    let mut first = |tell: &dyn Fn(&RunResult) -> Option<String>| {
         let mut told = row.runs.iter().filter_map(|run| tell(&run.verdict));
         if let Some(told) = told.next() {
             *text += &format!("{name}: {told}\n");
         }
     };
     first(&|verdict| match verdict {
-        Verdict::Ended { left, .. } if !left.is_empty() => {
+        RunResult::Ended { left, .. } if !left.is_empty() => {
             Some(format!("survivors: {}", named(left)))
         }
         _ => None,
     });
     first(&|verdict| match verdict {
-        Verdict::Ignored { left } => Some(format!("the stop was ignored; alive: {}", named(left))),
+        RunResult::Ignored { left } => {
+            Some(format!("the stop was ignored; alive: {}", named(left)))
+        }
         _ => None,
     });
     first(&|verdict| match verdict {
-        Verdict::Named { left, status, .. } => Some(format!(
+        RunResult::Named { left, status, .. } => Some(format!(
             "named by the tool, which exited with {status}: {}",
             named(left)
         )),
         _ => None,
     });
     first(&|verdict| match verdict {
-        Verdict::Skipped { why } => Some(format!("skipped: {why}")),
+        RunResult::Skipped { why } => Some(format!("skipped: {why}")),
         _ => None,
     });
     first(&|verdict| match verdict {
-        Verdict::NeverReady { why } => Some(format!("not judged: {why}")),
+        RunResult::NeverReady { why } => Some(format!("not judged: {why}")),
         _ => None,
     });
 }
@@ -157,7 +159,7 @@ fn named(left: &[Survivor]) -> String {
 /// Adds a note that compares the row of a kill with the promise. The row itself has the same time limit as the others, because the machine may be
 /// busy.
 fn kill_note(text: &mut String, rows: &[Row]) {
-    let row = rows.iter().find(|row| row.way == Way::Kill);
+    let row = rows.iter().find(|row| row.way == StopMethod::Kill);
     if let Some(spread) = row.and_then(Row::all_gone) {
         let (max, bound) = (seconds(spread.max), KILL_BOUND.as_secs());
         let than = if spread.max > KILL_BOUND {
@@ -171,7 +173,7 @@ fn kill_note(text: &mut String, rows: &[Row]) {
     }
 }
 
-fn both(spread: Spread) -> String {
+fn both(spread: TimeSpread) -> String {
     format!("{} / {} s", seconds(spread.p50), seconds(spread.max))
 }
 

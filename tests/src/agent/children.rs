@@ -19,7 +19,7 @@ const READY: Duration = Duration::from_secs(20);
 
 /// The arguments of a child.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Role {
+pub(super) struct ChildRole {
     /// Run as a child of this kind instead of an agent
     #[arg(long, hide = true)]
     kind: Option<Kind>,
@@ -48,7 +48,7 @@ pub(super) fn start(
     let orphaned = matches!(kind, Kind::Daemon | Kind::Holder);
     let mut child = spawn(
         record,
-        &Role {
+        &ChildRole {
             kind: Some(kind),
             launch: orphaned,
             start,
@@ -67,12 +67,12 @@ pub(super) fn start(
 }
 
 /// Runs as a child, if this process was started as one.
-pub(super) fn live(record: &Path, role: &Role) -> Option<io::Result<()>> {
+pub(super) fn live(record: &Path, role: &ChildRole) -> Option<io::Result<()>> {
     let kind = role.kind?;
     Some(live_as(kind, record, role))
 }
 
-fn live_as(kind: Kind, record: &Path, role: &Role) -> io::Result<()> {
+fn live_as(kind: Kind, record: &Path, role: &ChildRole) -> io::Result<()> {
     if kind == Kind::Setsid || (kind == Kind::Daemon && role.launch) {
         rustix::process::setsid()?;
     }
@@ -80,7 +80,7 @@ fn live_as(kind: Kind, record: &Path, role: &Role) -> io::Result<()> {
         // No `wait` follows: the child must become an orphan.
         drop(spawn(
             record,
-            &Role {
+            &ChildRole {
                 launch: false,
                 ..role.clone()
             },
@@ -106,7 +106,7 @@ pub(super) fn linger() {
     }
 }
 
-fn spawn(record: &Path, role: &Role) -> io::Result<std::process::Child> {
+fn spawn(record: &Path, role: &ChildRole) -> io::Result<std::process::Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--record").arg(record).stdin(Stdio::null());
     if let Some(kind) = role.kind {

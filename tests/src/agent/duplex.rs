@@ -25,10 +25,10 @@ use uuid::Uuid;
 
 use self::input::Input;
 use self::options::{MODES, Options};
-use self::session::{Memory, Session};
+use self::session::{Session, SessionEntry};
 use self::turn::Turn;
 use self::wire::Wire;
-use super::heard::{self, Answer, Control, Heard, Message, Taken};
+use super::log::{self, Answer, Control, LogLine, Message, MessageState};
 use super::record::now_ms;
 use super::script::Plan;
 use super::{children, perform};
@@ -150,7 +150,7 @@ fn end_group(group: i32) {
 
 /// The reason why an action ended early.
 #[derive(Debug)]
-enum Stop {
+enum EarlyEnd {
     Interrupted,
     /// Exit immediately.
     Exit(u8),
@@ -163,7 +163,7 @@ enum Stop {
     Broken(io::Error),
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for EarlyEnd {
     fn from(error: io::Error) -> Self {
         Self::Broken(error)
     }
@@ -210,8 +210,8 @@ impl Agent {
                 Ok(!agent.queue.is_empty() || agent.ending.is_some() || agent.ended)
             };
             match self.wait(far, busy) {
-                Ok(_) | Err(Stop::Interrupted) => {}
-                Err(Stop::Broken(error)) => return Err(error),
+                Ok(_) | Err(EarlyEnd::Interrupted) => {}
+                Err(EarlyEnd::Broken(error)) => return Err(error),
                 Err(other) => unreachable!("unexpected input: {other:?}"),
             }
             let by_signal = self.ending == Some(true);
@@ -228,7 +228,7 @@ impl Agent {
     /// Stores the data that the CLI saves only at an orderly end.
     fn session_ends(&mut self) -> io::Result<()> {
         if self.session.is_used() {
-            self.session.remember(Memory::Cost(self.cost))?;
+            self.session.remember(SessionEntry::Cost(self.cost))?;
         }
         Ok(())
     }
@@ -238,13 +238,13 @@ impl Agent {
         &mut self,
         end: Instant,
         mut done: impl FnMut(&mut Self) -> io::Result<bool>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, EarlyEnd> {
         loop {
             while let Ok(input) = self.inputs.try_recv() {
                 self.hear(input)?;
             }
             if self.interrupted {
-                return Err(Stop::Interrupted);
+                return Err(EarlyEnd::Interrupted);
             }
             if done(self)? {
                 return Ok(true);
@@ -294,7 +294,7 @@ impl Agent {
                     request: line["request"].clone(),
                     at_ms: now_ms(),
                 };
-                self.log(&Heard::Control(control))?;
+                self.log(&LogLine::Control(control))?;
                 if self.is_deaf_to(&subtype) {
                     return Ok(());
                 }
@@ -337,7 +337,7 @@ impl Agent {
             at_ms: now_ms(),
             taken: None,
         };
-        self.log(&Heard::Message(message.clone()))?;
+        self.log(&LogLine::Message(message.clone()))?;
         self.wire.lifecycle(id, "queued");
         self.queue.push_back(self.known.len());
         self.known.push(message);
@@ -405,7 +405,7 @@ impl Agent {
         if forget_queue {
             self.queue.clear();
             for place in &waiting {
-                self.note(*place, Taken::Cancelled)?;
+                self.note(*place, MessageState::Cancelled)?;
                 self.wire.lifecycle(&self.known[*place].id, "cancelled");
             }
             receipt = json!({"still_queued": [], "cancelled": ids(self, &waiting)});
@@ -443,15 +443,15 @@ impl Agent {
         if let Some(ask) = ask {
             ask.answer = Some((answer.clone(), verdict["interrupt"] == true));
         }
-        is_complete.then(|| self.log(&Heard::Answer(answer)))
+        is_complete.then(|| self.log(&LogLine::Answer(answer)))
     }
 
-    fn note(&mut self, place: usize, taken: Taken) -> io::Result<()> {
+    fn note(&mut self, place: usize, taken: MessageState) -> io::Result<()> {
         self.known[place].taken = Some(taken);
-        self.log(&Heard::Taken(self.start, place, taken))
+        self.log(&LogLine::Taken(self.start, place, taken))
     }
 
-    fn log(&self, heard: &Heard) -> io::Result<()> {
-        heard::log(&self.dir, heard)
+    fn log(&self, heard: &LogLine) -> io::Result<()> {
+        log::log(&self.dir, heard)
     }
 }

@@ -1,7 +1,7 @@
 //! A fake agent with a JSON lines protocol: Codex's app server (0.169.0 was recorded), or the Agent Client Protocol. It plays the scripts of the
 //! stream-json agent, as far as the tests of several agents need them.
 
-mod said;
+mod wire;
 
 use std::collections::VecDeque;
 use std::env;
@@ -15,10 +15,10 @@ use fs_err as fs;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use self::said::Wire;
+use self::wire::Wire;
 use super::duplex::input::{self, Input};
-use super::duplex::session::{Memory, Session};
-use super::heard::{self, Answer, Control, Heard, Message, Taken};
+use super::duplex::session::{Session, SessionEntry};
+use super::log::{self, Answer, Control, LogLine, Message, MessageState};
 use super::record::now_ms;
 use super::script::{Action, Plan};
 use super::{children, perform};
@@ -27,12 +27,12 @@ const TICK: Duration = Duration::from_millis(5);
 
 /// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speaks {
+pub(super) enum Protocol {
     Codex,
     Acp,
 }
 
-impl Speaks {
+impl Protocol {
     /// Returns the protocol for which the program was started; `None` otherwise.
     pub(super) fn of(argv: &[String]) -> Option<Self> {
         match argv.get(1)?.as_str() {
@@ -44,7 +44,7 @@ impl Speaks {
 }
 
 /// Plays the agent until its stdin ends.
-pub(super) fn run(speaks: Speaks) -> io::Result<()> {
+pub(super) fn run(speaks: Protocol) -> io::Result<()> {
     let folder = |name: &str| {
         let value = env::var_os(name).map(PathBuf::from);
         value.ok_or_else(|| io::Error::other(format!("{name} is not set")))
@@ -85,13 +85,13 @@ pub(super) fn run(speaks: Speaks) -> io::Result<()> {
 }
 
 /// The reason why a turn ended early.
-enum Stop {
+enum EarlyEnd {
     Interrupted,
     Limited(Duration),
     Broken(io::Error),
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for EarlyEnd {
     fn from(error: io::Error) -> Self {
         Self::Broken(error)
     }
@@ -125,7 +125,7 @@ impl Peer {
     fn turn(&mut self, prompt: &str) -> io::Result<()> {
         self.turns += 1;
         self.interrupted = false;
-        self.session.remember(Memory::User(prompt.into()))?;
+        self.session.remember(SessionEntry::User(prompt.into()))?;
         self.wire.turn_began(self.turns)?;
         let last = self.plan.turns.len() - 1;
         let number = self.turns as usize - 1;
@@ -143,14 +143,14 @@ impl Peer {
         match played {
             Ok(()) if is_silent => self.say("Done.")?,
             Ok(()) => {}
-            Err(Stop::Broken(error)) => return Err(error),
-            Err(Stop::Interrupted) => return self.wire.turn_interrupted(),
-            Err(Stop::Limited(left)) => return self.wire.turn_limited(left),
+            Err(EarlyEnd::Broken(error)) => return Err(error),
+            Err(EarlyEnd::Interrupted) => return self.wire.turn_interrupted(),
+            Err(EarlyEnd::Limited(left)) => return self.wire.turn_limited(left),
         }
         self.wire.turn_completed()
     }
 
-    fn play(&mut self, action: Action, prompt: &str) -> Result<(), Stop> {
+    fn play(&mut self, action: Action, prompt: &str) -> Result<(), EarlyEnd> {
         match action {
             Action::Say { text, .. } => Ok(self.say(&text)?),
             Action::Echo => Ok(self.say(prompt)?),
@@ -168,7 +168,9 @@ impl Peer {
                 self.steers = 0;
                 Ok(())
             }
-            Action::Retry { times, .. } => Err(Stop::Limited(Duration::from_secs(times.into()))),
+            Action::Retry { times, .. } => {
+                Err(EarlyEnd::Limited(Duration::from_secs(times.into())))
+            }
             Action::Event(event) => Ok(self.wire.event(&event)?),
             Action::Hang => self.wait(|_| Ok(false)),
             Action::Delay(time) => {
@@ -189,18 +191,21 @@ impl Peer {
 
     fn say(&mut self, text: &str) -> io::Result<()> {
         self.wire.say(text)?;
-        self.session.remember(Memory::Agent(text.into()))
+        self.session.remember(SessionEntry::Agent(text.into()))
     }
 
     /// Handles input until `done`.
-    fn wait(&mut self, mut done: impl FnMut(&mut Self) -> io::Result<bool>) -> Result<(), Stop> {
+    fn wait(
+        &mut self,
+        mut done: impl FnMut(&mut Self) -> io::Result<bool>,
+    ) -> Result<(), EarlyEnd> {
         let far = Instant::now() + children::LIFE;
         while Instant::now() < far {
             while let Ok(input) = self.inputs.try_recv() {
                 self.hear(input)?;
             }
             if self.interrupted || self.ended {
-                return Err(Stop::Interrupted);
+                return Err(EarlyEnd::Interrupted);
             }
             if done(self)? {
                 return Ok(());
@@ -213,7 +218,7 @@ impl Peer {
     }
 
     /// Runs a command in its own session.
-    fn shell(&mut self, line: &str) -> Result<(), Stop> {
+    fn shell(&mut self, line: &str) -> Result<(), EarlyEnd> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", line]).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -228,7 +233,7 @@ impl Peer {
         Ok(self.wire.tool_ended(status.success(), "")?)
     }
 
-    fn ask(&mut self, tool: &str, summary: &str) -> Result<(), Stop> {
+    fn ask(&mut self, tool: &str, summary: &str) -> Result<(), EarlyEnd> {
         let kind = match tool {
             "Edit" | "Write" => "edit",
             _ => "execute",
@@ -249,7 +254,7 @@ impl Peer {
                     message: String::new(),
                     at_ms: now_ms(),
                 };
-                heard::log(&self.dir, &Heard::Answer(answer))?;
+                log::log(&self.dir, &LogLine::Answer(answer))?;
                 may
             }
         };
@@ -286,21 +291,21 @@ impl Peer {
             request: params.clone(),
             at_ms: now_ms(),
         };
-        heard::log(&self.dir, &Heard::Control(control))?;
+        log::log(&self.dir, &LogLine::Control(control))?;
         match method {
             "initialize" => self.wire.introduce(id),
             "thread/start" | "thread/resume" | "session/new" | "session/load" => {
                 self.open(id, method, params)
             }
             "turn/start" | "session/prompt" => {
-                let text = self.message(params, Taken::Began(self.turns + 1))?;
+                let text = self.message(params, MessageState::Began(self.turns + 1))?;
                 self.wire.accept(id, self.turns + 1, params)?;
                 self.prompts.push_back(text);
                 Ok(())
             }
             "turn/steer" => {
-                let text = self.message(params, Taken::Folded(self.turns))?;
-                self.session.remember(Memory::User(text))?;
+                let text = self.message(params, MessageState::Folded(self.turns))?;
+                self.session.remember(SessionEntry::User(text))?;
                 self.steers += 1;
                 self.wire.steered(id, params)
             }
@@ -336,7 +341,7 @@ impl Peer {
     }
 
     /// Records a message and its outcome.
-    fn message(&mut self, params: &Value, taken: Taken) -> io::Result<String> {
+    fn message(&mut self, params: &Value, taken: MessageState) -> io::Result<String> {
         let parts = params["input"].as_array().or(params["prompt"].as_array());
         let texts = parts.into_iter().flatten();
         let texts: Vec<&str> = texts.filter_map(|part| part["text"].as_str()).collect();
@@ -351,7 +356,7 @@ impl Peer {
             at_ms: now_ms(),
             taken: Some(taken),
         };
-        heard::log(&self.dir, &Heard::Message(message))?;
+        log::log(&self.dir, &LogLine::Message(message))?;
         Ok(text)
     }
 }

@@ -12,7 +12,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use signal_hook::consts::{SIGKILL, SIGSTOP};
 use signal_hook::low_level::emulate_default_handler;
 
-use super::record::Start;
+use super::record::AgentStart;
 use super::script::{Action, Plan, Stream, signal};
 use super::{children, signals};
 use crate::wait::poll_until;
@@ -45,8 +45,11 @@ pub(super) fn run(dir: &Path, script: &str) -> io::Result<ExitCode> {
 }
 
 /// Records the start and reads its actions.
-pub(super) fn begin(dir: &Path, script: &str) -> io::Result<(Start, Plan, signals::Watch)> {
-    let mut start = Start::prepare()?;
+pub(super) fn begin(
+    dir: &Path,
+    script: &str,
+) -> io::Result<(AgentStart, Plan, signals::CaughtSignals)> {
+    let mut start = AgentStart::prepare()?;
     // A test that sees the record relies on `ignore`. But the start number in the record decides which script lines apply, so signals are held back
     // until then.
     let watch = signals::catch()?;

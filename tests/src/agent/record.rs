@@ -15,7 +15,7 @@ use crate::survivors::stat;
 /// One start of the fake agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Start {
+pub struct AgentStart {
     /// The number of this start, from 1.
     pub start: u32,
     /// The arguments, including the program's name.
@@ -66,7 +66,7 @@ pub struct Received {
     pub at_ms: u64,
 }
 
-impl Start {
+impl AgentStart {
     /// Records the state of this process. Must run before any file is opened.
     pub(super) fn prepare() -> io::Result<Self> {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();

@@ -401,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_sees_only_its_own_lines() {
+    fn start_uses_only_its_own_script_lines() {
         let script =
             "@1 exit 1\n# a remark\n@2..3 print {start}\n@4.. die KILL\nignore TERM INT\nno-stdin";
         let actions = |start| Plan::parse(script, start).unwrap().turns.remove(0);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_follow_one_another_and_the_last_may_go_on() {
+    fn turns_run_in_order_and_the_last_one_repeats() {
         let say = |text: &str| Action::Say {
             pause: Duration::ZERO,
             text: text.into(),
@@ -439,13 +439,13 @@ mod tests {
     }
 
     #[test]
-    fn text_may_hold_any_byte() {
+    fn text_can_contain_any_byte() {
         assert_eq!(unescape(r"a\n\xff\e[0m\\{no}", 1), b"a\n\xff\x1b[0m\\");
         assert_eq!(size("64K"), Ok(65_536));
     }
 
     #[test]
-    fn a_mistake_names_its_line() {
+    fn error_names_its_line() {
         assert_eq!(
             Plan::parse("print a\nfly", 1).unwrap_err(),
             "line 2: no such action: fly"

@@ -23,15 +23,15 @@ const WATCHED: [i32; 9] = [
 ];
 
 /// Signals that are caught and held until the actions for them are known.
-pub(super) struct Watch(SignalsInfo<WithRawSiginfo>);
+pub(super) struct CaughtSignals(SignalsInfo<WithRawSiginfo>);
 
 /// Catches signals from now on.
-pub(super) fn catch() -> io::Result<Watch> {
+pub(super) fn catch() -> io::Result<CaughtSignals> {
     // Raw information, because the plain iterator merges equal signals in quick succession.
-    SignalsInfo::new(WATCHED).map(Watch)
+    SignalsInfo::new(WATCHED).map(CaughtSignals)
 }
 
-impl Watch {
+impl CaughtSignals {
     /// Logs every signal and obeys all but `ignored`, on a thread that lives as long as the process.
     pub(super) fn obey(self, dir: PathBuf, start: u32, ignored: Vec<i32>) {
         self.hand(dir, start, ignored, |signal| {

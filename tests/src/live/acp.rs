@@ -5,8 +5,8 @@ mod services;
 mod sessions;
 mod stops;
 
-use super::real::Real;
-use super::scene::{Check, Scene};
+use super::real::RealAgent;
+use super::scene::{Check, LiveScene};
 
 /// The reply of the scripted model to a prompt without a script.
 const DEFAULT: &str = "[[text It goes on.]]";
@@ -21,7 +21,7 @@ macro_rules! of_each {
         )*]
     };
     ($program:literal, $real:ident, $name:literal, $check:path) => {
-        ($program, concat!($program, ": ", $name), |rlm, agent| $check(&Scene::of(Real::$real, rlm, agent, DEFAULT)))
+        ($program, concat!($program, ": ", $name), |rlm, agent| $check(&LiveScene::of(RealAgent::$real, rlm, agent, DEFAULT)))
     };
 }
 

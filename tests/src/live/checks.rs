@@ -7,7 +7,7 @@ use std::time::Instant;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::real::Real;
+use super::real::RealAgent;
 use super::scene::{BOUND, Check, RUN};
 use crate::model::FakeModel;
 use crate::{Rlm, Sandbox, poll_until};
@@ -127,7 +127,7 @@ fn run<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) ->
 
 /// Prepares `rlm` with an environment in which `claude` is found and talks only to the scripted model.
 fn command<'a>(sandbox: &'a Sandbox, rlm: &Path, agent: &Path, model: &FakeModel) -> Rlm<'a> {
-    let variables = Real::Claude.variables(agent, model).into_iter();
+    let variables = RealAgent::Claude.variables(agent, model).into_iter();
     variables.fold(sandbox.rlm(rlm), |rlm, (name, value)| rlm.env(name, value))
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::real::Real;
-use super::scene::{BOUND, Check, RUN, Scene, Took, expect, say};
+use super::real::RealAgent;
+use super::scene::{BOUND, Check, Elapsed, LiveScene, RUN, expect, say};
 use crate::model::Outcome;
 use crate::{poll_until, wait_for};
 
@@ -57,8 +57,8 @@ const ALL: [&str; 3] = ["--once", "--permissions", "all"];
 const STUBBORN: &str =
     "trap '' INT TERM; setsid sleep 611 & sleep 611 & touch begun; sleep 611; wait";
 
-fn scene<'a>(rlm: &'a Path, agent: &'a Path) -> Scene<'a> {
-    Scene::of(Real::Codex, rlm, agent, "")
+fn scene<'a>(rlm: &'a Path, agent: &'a Path) -> LiveScene<'a> {
+    LiveScene::of(RealAgent::Codex, rlm, agent, "")
 }
 
 fn three_iterations(rlm: &Path, agent: &Path) -> String {
@@ -84,7 +84,7 @@ fn interrupted(rlm: &Path, agent: &Path) -> String {
     let pressed = Instant::now();
     terminal.send("/interrupt\r");
     terminal.sees("interrupted", RUN);
-    let took = Took::since(pressed);
+    let took = Elapsed::since(pressed);
     let gone = || (scene.requests()[0].outcome == Some(Outcome::ClientGone)).then_some(());
     wait_for("the end of the stream", RUN, gone);
     say(&terminal, "Now briefly. [[text I am brief.]]");
@@ -177,7 +177,7 @@ fn steered_in_text(rlm: &Path, agent: &Path) -> String {
     let said = Instant::now();
     say(&terminal, "Stop that. [[text I turned.]]");
     scene.until_requests(2);
-    let took = Took::since(said);
+    let took = Elapsed::since(said);
     running.wait(RUN).expect_code(0);
     let requests = scene.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
@@ -189,7 +189,7 @@ fn steered_in_text(rlm: &Path, agent: &Path) -> String {
 }
 
 /// Leaves a run that was killed during its only turn, in a session that continues.
-fn cut(scene: &Scene, tool: &str) -> Took {
+fn cut(scene: &LiveScene, tool: &str) -> Elapsed {
     let prompt = format!("Remember blue. [[sh touch begun; {tool}]] [[text never]]");
     let mut running = { scene.run(&prompt, &ALL).args(["--session", "continue"]) }.spawn();
     scene.wait_for_file("begun");
@@ -203,7 +203,7 @@ fn cut(scene: &Scene, tool: &str) -> Took {
     wait_for("the guard", BOUND * 10, || {
         scene.alive().is_empty().then_some(())
     });
-    Took::since(killed)
+    Elapsed::since(killed)
 }
 
 fn resumed(rlm: &Path, agent: &Path) -> String {
@@ -225,7 +225,7 @@ fn resumed(rlm: &Path, agent: &Path) -> String {
 
 fn held(rlm: &Path, agent: &Path) -> String {
     let again = "[[sh touch begun; sleep 613]] [[text never]]";
-    let scene = Scene::of(Real::Codex, rlm, agent, again);
+    let scene = LiveScene::of(RealAgent::Codex, rlm, agent, again);
     cut(&scene, "sleep 613");
     let copy = scene.copy();
     fs::remove_file(scene.file("begun")).unwrap();
@@ -234,7 +234,7 @@ fn held(rlm: &Path, agent: &Path) -> String {
     let at_work = scene.named("codex");
     let begun = Instant::now();
     let second = scene.rlm(&["resume"]).dir(&copy).run(RUN);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     let shown = format!("{}{}", second.stdout, second.stderr);
     let says = "already has an active writer; wait for that process or stop it";
     let line = shown.lines().find(|line| line.contains(says));
@@ -243,7 +243,7 @@ fn held(rlm: &Path, agent: &Path) -> String {
     let sent = Instant::now();
     scene.rlm(&["stop"]).run(RUN).expect_code(0);
     first.wait(RUN);
-    let stopped = Took::since(sent);
+    let stopped = Elapsed::since(sent);
     scene.expect_nothing_alive();
     format!(
         "the second ended after {took} with {:?}: {line:?}; `rlm stop` of the first took {stopped}",
@@ -297,7 +297,7 @@ fn not_logged_in(rlm: &Path, agent: &Path) -> String {
     let begun = Instant::now();
     let prompt = "Try. [[status 401 - 1000]] [[text never]]";
     let ended = scene.run(prompt, &["--once"]).run(RUN);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     assert!(ended.code() != Some(0), "{ended}");
     let shown = format!("{}{}", ended.stdout, ended.stderr);
     assert!(shown.contains("codex login"), "{ended}");

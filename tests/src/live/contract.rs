@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use agent_duplex::contract::{self, Cell, Deed, Scenario, Stage, play};
+use agent_duplex::contract::{self, Scenario, ScenarioResult, TestAction, TestAgent, play};
 use agent_duplex::{Driver, Permissions};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command_line::asked;
-use super::real::{Real, of_every_agent};
-use super::scene::{Check, Scene, Took, claude_saved};
+use super::real::{RealAgent, of_every_agent};
+use super::scene::{Check, Elapsed, LiveScene, claude_saved};
 use crate::poll_until;
 
 /// The checks by the program of the agent, and by name.
@@ -23,10 +23,10 @@ pub(super) const CHECKS: [(&str, &str, Check); 5] =
 /// The limit of a turn of a slow CLI on a loaded machine, including the pauses of its retries.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-type Column = (&'static str, Vec<(Scenario, Cell)>);
+type ReportColumn = (&'static str, Vec<(Scenario, ScenarioResult)>);
 
 /// The results so far.
-static PLAYED: Mutex<Vec<Column>> = Mutex::new(Vec::new());
+static PLAYED: Mutex<Vec<ReportColumn>> = Mutex::new(Vec::new());
 
 /// Returns the table of all results, if there are any.
 pub(super) fn table() -> Option<String> {
@@ -42,23 +42,25 @@ const SHORT: [Scenario; 8] = [
     Scenario::InterruptTool,
     Scenario::Resume,
     Scenario::Retry,
-    Scenario::Ask,
+    Scenario::PermissionRequest,
     Scenario::Stop,
 ];
 
 /// Returns all scenarios if words select the checks. Otherwise returns fewer for slow agents, so that a run of all checks takes only minutes.
-fn scenarios(real: Real) -> &'static [Scenario] {
+fn scenarios(real: RealAgent) -> &'static [Scenario] {
     match real {
-        Real::Gemini | Real::Opencode | Real::ClaudeAcp if asked().0.is_empty() => &SHORT,
+        RealAgent::Gemini | RealAgent::Opencode | RealAgent::ClaudeAcp if asked().0.is_empty() => {
+            &SHORT
+        }
         _ => &Scenario::ALL,
     }
 }
 
 /// Runs the scenarios with one agent, each in its own sandbox.
-fn column(real: Real, rlm: &Path, agent: &Path) -> String {
+fn column(real: RealAgent, rlm: &Path, agent: &Path) -> String {
     let (mut cells, mut longest) = (Vec::new(), (Duration::ZERO, Scenario::Turn));
     for scenario in scenarios(real).iter().copied() {
-        let scene = Scene::of(real, rlm, agent, "");
+        let scene = LiveScene::of(real, rlm, agent, "");
         let stage = Live { scene, scenario };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -84,37 +86,39 @@ fn column(real: Real, rlm: &Path, agent: &Path) -> String {
     drop(played);
     assert!(broken.is_empty(), "{broken}");
     let (time, scenario) = longest;
-    format!("{count}, the longest {scenario}: {}", Took(time))
+    format!("{count}, the longest {scenario}: {}", Elapsed(time))
 }
 
 /// A real CLI, driven without `rlm`.
 struct Live<'a> {
-    scene: Scene<'a>,
+    scene: LiveScene<'a>,
     scenario: Scenario,
 }
 
-impl Stage for Live<'_> {
+impl TestAgent for Live<'_> {
     fn driver(&self) -> Box<dyn Driver> {
-        let Scene { real, sandbox, .. } = &self.scene;
-        let mut context = Context::new(sandbox.repo(), sandbox.path().join("scratch"));
+        let LiveScene { real, sandbox, .. } = &self.scene;
+        let mut context = ProcessContext::new(sandbox.repo(), sandbox.path().join("scratch"));
         let variables = self.scene.environment().into_iter();
         context.env = variables
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
         let permissions = match self.scenario {
-            Scenario::Ask => Permissions::Ask,
+            Scenario::PermissionRequest => Permissions::Ask,
             _ => Permissions::All,
         };
         real.driver(self.scene.agent, context, permissions)
     }
 
-    fn words(&self, deed: &Deed) -> Result<String, String> {
+    fn prompt_for(&self, deed: &TestAction) -> Result<String, String> {
         Ok(match deed {
-            Deed::Say(word) => format!("Speak. [[text {word}]]"),
-            Deed::Recall => "Recall. [[recall]]".to_owned(),
-            Deed::Tool => "Work. [[sh true]] [[text It is done.]]".to_owned(),
-            Deed::Ask => "Work. [[sh touch asked]] [[text It is done.]]".to_owned(),
-            Deed::ToolFor { name, time } => {
+            TestAction::Say(word) => format!("Speak. [[text {word}]]"),
+            TestAction::Recall => "Recall. [[recall]]".to_owned(),
+            TestAction::CallTool => "Work. [[sh true]] [[text It is done.]]".to_owned(),
+            TestAction::CallToolWithPermission => {
+                "Work. [[sh touch asked]] [[text It is done.]]".to_owned()
+            }
+            TestAction::RunToolFor { name, time } => {
                 // A program that runs through a link has the name of the link.
                 let tool = self.scene.sandbox.path().join("tmp").join(name);
                 if !tool.is_symlink() {
@@ -123,19 +127,19 @@ impl Stage for Live<'_> {
                 let seconds = time.as_secs();
                 format!("Work. [[sh {} {seconds}]] [[steered]]", tool.display())
             }
-            Deed::TalkFor(time) => format!("Write. [[slow 50 {}]]", time.as_secs()),
-            Deed::LimitOnce(word) => format!("Try. [[status 429 1 1]] [[text {word}]]"),
-            Deed::Limit => format!("Try. {} [[text never]]", self.scene.real.limit()?),
-            Deed::Flood(bytes) => format!("Write. [[big {bytes}]]"),
-            Deed::CutLine => Err("it writes whole lines for any model output")?,
+            TestAction::TalkFor(time) => format!("Write. [[slow 50 {}]]", time.as_secs()),
+            TestAction::RateLimitOnce(word) => format!("Try. [[status 429 1 1]] [[text {word}]]"),
+            TestAction::RateLimit => format!("Try. {} [[text never]]", self.scene.real.limit()?),
+            TestAction::Flood(bytes) => format!("Write. [[big {bytes}]]"),
+            TestAction::EndMidLine => Err("it writes whole lines for any model output")?,
             deed => Err(format!("no implementation of {deed:?}"))?,
         })
     }
 
     fn kill(&self, pid: u32) -> Result<(), String> {
-        let Scene { real, sandbox, .. } = &self.scene;
+        let LiveScene { real, sandbox, .. } = &self.scene;
         // Claude saves its messages a moment after it began to answer. Without that, the session can't be resumed.
-        if *real == Real::Claude {
+        if *real == RealAgent::Claude {
             poll_until(PATIENCE, || {
                 claude_saved(sandbox, r#""type":"user""#).then_some(())
             })
@@ -150,7 +154,7 @@ impl Stage for Live<'_> {
         Some(!self.scene.named(tool).is_empty())
     }
 
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         PATIENCE
     }
 }

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::real::{Real, of_every_agent};
-use super::scene::{RUN, Scene};
+use super::real::{RealAgent, of_every_agent};
+use super::scene::{LiveScene, RUN};
 use super::{Check, install};
 use crate::{Ended, Rlm};
 
 /// The checks by the program of the agent, and by name.
 pub(super) const CHECKS: [(&str, &str, Check); 5] = of_every_agent!("", ": rlm doctor", examined);
 
-fn examined(real: Real, rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::of(real, rlm, agent, "");
+fn examined(real: RealAgent, rlm: &Path, agent: &Path) -> String {
+    let scene = LiveScene::of(real, rlm, agent, "");
     let name = match real {
-        Real::ClaudeAcp => "acp",
+        RealAgent::ClaudeAcp => "acp",
         _ => real.program(),
     };
     let ask = |rlm: Rlm<'_>, code: i32| {
@@ -24,7 +24,7 @@ fn examined(real: Real, rlm: &Path, agent: &Path) -> String {
         found(real, &ended.expect_code(code))
     };
     // OpenCode counts stored keys and keys in known variables. A custom service is neither.
-    let counts = real == Real::Opencode;
+    let counts = real == RealAgent::Opencode;
     let with = ask(scene.rlm(&[]), 0);
     let expected = if counts { "unknown" } else { "yes" };
     assert_eq!(with.0, expected, "{}", with.1);
@@ -43,7 +43,7 @@ fn examined(real: Real, rlm: &Path, agent: &Path) -> String {
 }
 
 /// Returns the login state of the agent, and everything printed about it.
-fn found(real: Real, ended: &Ended) -> (String, String) {
+fn found(real: RealAgent, ended: &Ended) -> (String, String) {
     let said: Value = serde_json::from_str(&ended.stdout).unwrap();
     let agent = &said["agents"][0];
     let versions = install::versions();

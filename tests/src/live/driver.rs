@@ -4,14 +4,14 @@ use std::path::Path;
 
 use agent_drivers::claude::ClaudeDriver;
 use agent_duplex::{Connection, Driver as _, Event, Message, Permissions, SessionChoice};
-use agent_subprocess::{Context, StopPolicy};
+use agent_subprocess::{ProcessContext, StopPolicy};
 
-use super::scene::{RUN, Scene};
+use super::scene::{LiveScene, RUN};
 
 pub(super) fn model(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let variables = scene.environment();
-    let context = Context {
+    let context = ProcessContext {
         cwd: scene.sandbox.repo(),
         env: variables
             .into_iter()

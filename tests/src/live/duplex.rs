@@ -6,7 +6,7 @@ use std::time::Duration;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::scene::{BOUND, Check, RUN, Scene, claude_saved, expect, say};
+use super::scene::{BOUND, Check, LiveScene, RUN, claude_saved, expect, say};
 use crate::model::{Outcome, Request};
 use crate::{poll_until, wait_for};
 
@@ -30,7 +30,7 @@ pub(super) const CHECKS: [(&str, Check); 6] = [
 ];
 
 fn steered(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = "Make it. [[sh touch begun; while ! test -e go; do sleep 0.05; done]] [[steered]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "all"]);
     let begun = scene.sandbox.repo().join("begun");
@@ -55,7 +55,7 @@ fn steered(rlm: &Path, agent: &Path) -> String {
 }
 
 fn interrupted(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = "Write slowly. [[slow 50 60]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "all"]);
     terminal.sees("tok5", RUN);
@@ -99,7 +99,7 @@ fn interrupted(rlm: &Path, agent: &Path) -> String {
 }
 
 fn asked(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = "Do it. [[sh touch permitted]] [[text ok]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
     terminal.sees("allow? Bash: touch permitted", RUN);
@@ -109,7 +109,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
     running.wait(RUN).expect_code(0);
     assert!(scene.sandbox.repo().join("permitted").exists());
 
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let ended = scene
         .run(prompt, &["--once", "--permissions", "ask"])
         .run(RUN)
@@ -124,7 +124,7 @@ fn asked(rlm: &Path, agent: &Path) -> String {
 }
 
 fn resumed(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = "Remember blue. [[sh touch begun; sleep 600]] [[text never]]";
     let run = ["--once", "--permissions", "all", "--session", "continue"];
     let mut running = scene.run(prompt, &run).spawn();
@@ -164,7 +164,7 @@ fn resumed(rlm: &Path, agent: &Path) -> String {
 }
 
 fn recovered(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = "Try. [[status 429 1 2]] [[status 529 - 2]] [[text It went well.]]";
     let ended = scene.run(prompt, &["--once"]).run(RUN).expect_code(0);
     for words in ["429", "529", "It went well."] {
@@ -176,7 +176,7 @@ fn recovered(rlm: &Path, agent: &Path) -> String {
 }
 
 fn long_line(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let running = scene.run("Write. [[big 1500000]]", &["--once"]).spawn();
     running.wait(RUN + Duration::from_secs(60)).expect_code(0);
     let longest = scene

@@ -5,8 +5,8 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use super::install::present;
-use super::real::Real;
-use super::scene::{Check, RUN, Scene, expect};
+use super::real::RealAgent;
+use super::scene::{Check, LiveScene, RUN, expect};
 
 /// The checks by the program of the first agent, and by name.
 pub(super) const CHECKS: [(&str, &str, Check); 1] = [(
@@ -20,8 +20,8 @@ fn handed_over(rlm: &Path, agent: &Path) -> String {
         Ok(claude) => claude,
         Err(reason) => return format!("not checked without Claude Code: {reason}"),
     };
-    let scene = Scene::of(Real::Codex, rlm, agent, "");
-    Real::Claude.prepare(&scene.sandbox, &scene.model);
+    let scene = LiveScene::of(RealAgent::Codex, rlm, agent, "");
+    RealAgent::Claude.prepare(&scene.sandbox, &scene.model);
     let tool = "test -e begun || { touch begun; sleep 615; }";
     let prompt = format!("Remember blue. [[sh {tool}]] [[text It is done.]]");
     let run = ["--once", "--permissions", "all", "--session", "continue"];
@@ -33,7 +33,9 @@ fn handed_over(rlm: &Path, agent: &Path) -> String {
     let count = scene.requests().len();
 
     let resume = scene.rlm(&["resume", "--agent", "claude"]);
-    let variables = Real::Claude.variables(&claude, &scene.model).into_iter();
+    let variables = RealAgent::Claude
+        .variables(&claude, &scene.model)
+        .into_iter();
     let resume = variables.fold(resume, |rlm, (name, value)| rlm.env(name, value));
     let ended = resume.run(RUN).expect_code(0);
     assert!(

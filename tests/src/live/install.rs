@@ -15,11 +15,11 @@ struct Package {
     program: &'static str,
     name: &'static str,
     version: &'static str,
-    place: Place,
+    place: PackageLayout,
 }
 
 /// The location of a program. No script of a package runs: the package of each platform contains native binaries.
-enum Place {
+enum PackageLayout {
     /// At `node_modules/SCOPE/PREFIX…/PATH/PROGRAM`, where a `*` in the path is any one directory.
     Native {
         scope: &'static str,
@@ -35,7 +35,7 @@ const PACKAGES: [Package; 5] = [
         program: "claude",
         name: "@anthropic-ai/claude-code",
         version: "2.1.329",
-        place: Place::Native {
+        place: PackageLayout::Native {
             scope: "@anthropic-ai",
             prefix: "claude-code-",
             path: "",
@@ -45,7 +45,7 @@ const PACKAGES: [Package; 5] = [
         program: "codex",
         name: "@openai/codex",
         version: "0.169.0",
-        place: Place::Native {
+        place: PackageLayout::Native {
             scope: "@openai",
             prefix: "codex-",
             path: "vendor/*/bin",
@@ -55,13 +55,13 @@ const PACKAGES: [Package; 5] = [
         program: "gemini",
         name: "@google/gemini-cli",
         version: "0.61.0",
-        place: Place::Script,
+        place: PackageLayout::Script,
     },
     Package {
         program: "opencode",
         name: "opencode-ai",
         version: "1.18.33",
-        place: Place::Native {
+        place: PackageLayout::Native {
             scope: "",
             prefix: "opencode-",
             path: "bin",
@@ -71,7 +71,7 @@ const PACKAGES: [Package; 5] = [
         program: "claude-agent-acp",
         name: "@agentclientprotocol/claude-agent-acp",
         version: "0.49.0",
-        place: Place::Script,
+        place: PackageLayout::Script,
     },
 ];
 
@@ -183,8 +183,8 @@ impl Package {
     fn folder(&self, home: &Path) -> Option<PathBuf> {
         let modules = home.join("node_modules");
         let found = match self.place {
-            Place::Script => vec![modules.join(".bin")],
-            Place::Native {
+            PackageLayout::Script => vec![modules.join(".bin")],
+            PackageLayout::Native {
                 scope,
                 prefix,
                 path,
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_where_the_packages_have_them() {
+    fn programs_are_found_at_the_paths_of_their_packages() {
         let places = [
             "@anthropic-ai/claude-code-linux-x64/claude",
             "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fs_err as fs;
 
-use super::scene::{Check, RUN, Scene, expect};
+use super::scene::{Check, LiveScene, RUN, expect};
 
 /// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 6] = [
@@ -24,7 +24,7 @@ pub(super) const CHECKS: [(&str, Check); 6] = [
 
 fn restricted(rlm: &Path, agent: &Path) -> String {
     let first = |settings: &str| {
-        let scene = Scene::new(rlm, agent);
+        let scene = LiveScene::new(rlm, agent);
         scene.settings(settings);
         let prompt = "Look. [[sh env > variables]] [[text ahoy]]";
         let run = scene.run(prompt, &["--once", "--permissions", "all"]);
@@ -55,7 +55,7 @@ fn restricted(rlm: &Path, agent: &Path) -> String {
 
 fn permissions(rlm: &Path, agent: &Path) -> String {
     let done = |permissions: &str| {
-        let scene = Scene::new(rlm, agent);
+        let scene = LiveScene::new(rlm, agent);
         let write = serde_json::json!({"file_path": scene.file("written"), "content": "x"});
         let prompt = format!("Do. [[tool Write {write}]] [[sh env > ran]] [[text ok]]");
         let arguments = ["--once", "--permissions", permissions];
@@ -72,7 +72,7 @@ fn permissions(rlm: &Path, agent: &Path) -> String {
 
 fn hooks(rlm: &Path, agent: &Path) -> String {
     let hooked = |settings: &str| {
-        let scene = Scene::new(rlm, agent);
+        let scene = LiveScene::new(rlm, agent);
         scene.settings(settings);
         let hook = |name: &str| serde_json::json!([{"hooks": [{"type": "command", "command": format!("touch {name}")}]}]);
         let hooks = serde_json::json!({"hooks": {"UserPromptSubmit": hook("prompted"), "Stop": hook("stopped"), "SessionStart": hook("started")}});
@@ -96,7 +96,7 @@ const SETTINGS: &str = "[mcp-servers.tracker]\n";
 const PROMPT: &str = "Ask it. [[tool mcp__tracker__recall {}]] [[sh touch begun; while ! test -e go; do sleep 0.05; done]] [[text It is done.]]";
 
 /// Runs with that server until the model got its word, and searches for the word in wrong places.
-fn recalled(scene: &Scene, server: &str) -> String {
+fn recalled(scene: &LiveScene, server: &str) -> String {
     scene.settings(&format!("{SETTINGS}{server}\n"));
     let run = scene.run(PROMPT, &["--once", "--permissions", "all"]);
     let running = run.env("TRACKER_WORD", WORD).spawn();
@@ -153,7 +153,7 @@ fn holding(directory: &Path) -> Vec<String> {
 }
 
 fn program(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let server = rlm.with_file_name("fake-model").display().to_string();
     let server = format!(
         "command = {server:?}\nargs = [\"--tools\"]\nenv = {{ FAKE_TOOLS_WORD = \"${{TRACKER_WORD}}\" }}"
@@ -162,7 +162,7 @@ fn program(rlm: &Path, agent: &Path) -> String {
 }
 
 fn over_http(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let server = format!(
         "type = \"http\"\nurl = \"{}/mcp\"\nheaders = {{ Authorization = \"${{TRACKER_WORD}}\" }}",
         scene.model.url()

@@ -6,7 +6,7 @@ use agent_drivers::acp::AcpDriver;
 use agent_drivers::claude::ClaudeDriver;
 use agent_drivers::codex::CodexDriver;
 use agent_duplex::{Driver, Permissions};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use fs_err as fs;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::model::FakeModel;
 
 /// An agent CLI with its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Real {
+pub(super) enum RealAgent {
     Claude,
     Codex,
     Gemini,
@@ -35,13 +35,13 @@ macro_rules! of_every_agent {
         [$((
             $program,
             concat!($before, $program, $after),
-            |rlm, agent| $check(Real::$real, rlm, agent),
+            |rlm, agent| $check(RealAgent::$real, rlm, agent),
         )),+]
     };
 }
 pub(super) use of_every_agent;
 
-impl Real {
+impl RealAgent {
     pub(super) fn program(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -131,7 +131,7 @@ impl Real {
     pub(super) fn driver(
         self,
         agent: &Path,
-        context: Context,
+        context: ProcessContext,
         may: Permissions,
     ) -> Box<dyn Driver> {
         let program = vec![agent.join(self.program()).into()];

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fs_err as fs;
 
-use super::real::Real;
+use super::real::RealAgent;
 use crate::model::{FakeModel, Request};
 use crate::{Process, Rlm, Running, Sandbox, Terminal, wait_for};
 
@@ -22,15 +22,15 @@ pub(super) const BOUND: Duration = Duration::from_secs(2);
 
 /// A duration, shown in milliseconds.
 #[derive(Clone, Copy)]
-pub(super) struct Took(pub(super) Duration);
+pub(super) struct Elapsed(pub(super) Duration);
 
-impl Took {
+impl Elapsed {
     pub(super) fn since(start: Instant) -> Self {
         Self(start.elapsed())
     }
 }
 
-impl fmt::Display for Took {
+impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ms", self.0.as_millis())
     }
@@ -48,26 +48,26 @@ pub(super) fn claude_saved(sandbox: &Sandbox, text: &str) -> bool {
     below(&sandbox.home().join(".claude/projects"), text)
 }
 
-pub(super) struct Scene<'a> {
+pub(super) struct LiveScene<'a> {
     pub(super) rlm: &'a Path,
     pub(super) agent: &'a Path,
-    pub(super) real: Real,
+    pub(super) real: RealAgent,
     pub(super) sandbox: Sandbox,
     pub(super) model: FakeModel,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> LiveScene<'a> {
     pub(super) fn new(rlm: &'a Path, agent: &'a Path) -> Self {
         Self::answering(rlm, agent, "")
     }
 
     /// Creates a scene with a script for messages without directives.
     pub(super) fn answering(rlm: &'a Path, agent: &'a Path, default: &str) -> Self {
-        Self::of(Real::Claude, rlm, agent, default)
+        Self::of(RealAgent::Claude, rlm, agent, default)
     }
 
     /// Creates a scene with this agent, and a script for messages without directives.
-    pub(super) fn of(real: Real, rlm: &'a Path, agent: &'a Path, default: &str) -> Self {
+    pub(super) fn of(real: RealAgent, rlm: &'a Path, agent: &'a Path, default: &str) -> Self {
         let (sandbox, model) = (Sandbox::new(), FakeModel::start(default));
         real.prepare(&sandbox, &model);
         Self {
@@ -155,12 +155,12 @@ impl<'a> Scene<'a> {
 
     /// Waits until no process with this name exists, and returns the time since `since`.
     #[track_caller]
-    pub(super) fn gone(&self, name: &str, since: Instant) -> Took {
+    pub(super) fn gone(&self, name: &str, since: Instant) -> Elapsed {
         let what = format_args!("the end of {name} in {:?}", self.alive());
         wait_for(what, BOUND * 10, || {
             self.named(name).is_empty().then_some(())
         });
-        Took(since.elapsed())
+        Elapsed(since.elapsed())
     }
 
     /// Searches for a secret in the command lines of all processes, and returns the number of processes.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::scene::{Check, RUN, Scene, Took, expect};
+use super::scene::{Check, Elapsed, LiveScene, RUN, expect};
 
 /// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 9] = [
@@ -21,7 +21,7 @@ pub(super) const CHECKS: [(&str, Check); 9] = [
 ];
 
 fn silent(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let limits = ["--once", "--max-failures", "1", "--idle-timeout", "4"];
     let mut running = scene.run("Write. [[stall 9 600]]", &limits).spawn();
     running.until("a warning", RUN, |running| {
@@ -32,7 +32,7 @@ fn silent(rlm: &Path, agent: &Path) -> String {
     });
     let warned = Instant::now();
     let ended = running.wait(RUN).expect_code(1);
-    let took = Took::since(warned);
+    let took = Elapsed::since(warned);
     let says = "no output for 4s";
     assert!(ended.stdout.contains(says), "{ended}");
     let logs = scene.rlm(&["logs"]).run(RUN).expect_code(0).stdout;
@@ -42,11 +42,11 @@ fn silent(rlm: &Path, agent: &Path) -> String {
 }
 
 fn not_logged_in(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let begun = Instant::now();
     let prompt = "Try. [[status 401 - 1000]] [[text never]]";
     let ended = scene.run(prompt, &["--once"]).run(RUN);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     let mend = "log in with `claude` once in a terminal, or set ANTHROPIC_API_KEY";
     let shown = format!("{}{}", ended.stdout, ended.stderr);
     assert!(shown.contains(mend), "{ended}");
@@ -61,13 +61,13 @@ fn not_logged_in(rlm: &Path, agent: &Path) -> String {
 }
 
 fn limit(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let begun = Instant::now();
     let prompt = "Try. [[status 429 600 1000]] [[text never]]";
     // By default the run waits until a rate limit ends.
     let limits = ["--once", "--wait-on-limit", "0"];
     let ended = scene.run(prompt, &limits).run(RUN);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     let says = "and the run doesn't wait for it";
     assert!(
         ended.code() != Some(0) && ended.stdout.contains(says),
@@ -82,7 +82,7 @@ fn limit(rlm: &Path, agent: &Path) -> String {
 }
 
 fn retried(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = "Try. [[drop 5 1]] [[status 500 - 1]] [[text It went well.]]";
     let ended = scene.run(prompt, &["--once"]).run(RUN).expect_code(0);
     for words in ["tries again", "500", "It went well."] {
@@ -99,14 +99,14 @@ fn retried(rlm: &Path, agent: &Path) -> String {
 }
 
 fn unreachable(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let limits = ["--once", "--max-failures", "1"];
     let run = scene.run("Try.", &limits);
     // Port 9 (discard) has no server.
     let run = run.env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
     let begun = Instant::now();
     let ended = run.env("CLAUDE_CODE_MAX_RETRIES", "2").run(RUN);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     assert!(ended.stdout.contains("tries again"), "{ended}");
     let ended = ended.expect_code(1);
     scene.expect_nothing_alive();
@@ -115,7 +115,7 @@ fn unreachable(rlm: &Path, agent: &Path) -> String {
 }
 
 fn limited(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     scene.settings("[claude]\nmax-turns = 2\n");
     let prompt = "Work. [[sh echo 1]] [[sh echo 2]] [[sh echo 3]] [[text never]]";
     let arguments = ["--once", "--permissions", "all", "--max-failures", "1"];
@@ -126,12 +126,12 @@ fn limited(rlm: &Path, agent: &Path) -> String {
 }
 
 fn spent(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let limits = ["--once", "--permissions", "all", "--max-cost", "0.000001"];
     let prompt = "Work. [[sh touch made; sleep 600]] [[text never]]";
     let begun = Instant::now();
     let ended = scene.run(prompt, &limits).run(RUN).expect_code(4);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     let ending = ended.stdout.lines().find(|line| line.contains("USD used;"));
     let ending = ending.unwrap_or_else(|| panic!("{ended}"));
     let count = scene.requests().len();
@@ -142,7 +142,7 @@ fn spent(rlm: &Path, agent: &Path) -> String {
 
 /// rlm does not count the usage of an earlier process of the session again, by any source.
 fn spent_again(rlm: &Path, agent: &Path) -> String {
-    let used = |scene: &Scene<'_>| {
+    let used = |scene: &LiveScene<'_>| {
         let status = scene.rlm(&["status", "--json"]).run(RUN).expect_code(0);
         let status: Value = serde_json::from_str(status.stdout.trim()).unwrap();
         let number = |name: &str| status[name].as_f64().unwrap();
@@ -150,7 +150,7 @@ fn spent_again(rlm: &Path, agent: &Path) -> String {
     };
     let answers = "[[sh true]] [[text Done.]]";
     let run = |plan: &[&str]| {
-        let scene = Scene::answering(rlm, agent, answers);
+        let scene = LiveScene::answering(rlm, agent, answers);
         let more = [plan, &["--permissions", "all", "--max-cost", "9"]].concat();
         scene.run("Work.", &more).run(RUN).expect_code(0);
         (used(&scene), scene.requests().len())
@@ -171,7 +171,7 @@ fn spent_again(rlm: &Path, agent: &Path) -> String {
 }
 
 fn closed(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = "Work. [[sh sleep 1; touch made]] [[slow 50 1]]";
     let message =
         serde_json::json!({"type": "user", "message": {"role": "user", "content": prompt}});

@@ -7,7 +7,7 @@ use std::time::Instant;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use super::scene::{BOUND, Check, RUN, Scene, Took, expect};
+use super::scene::{BOUND, Check, Elapsed, LiveScene, RUN, expect};
 use crate::model::Outcome;
 use crate::{Ended, wait_for};
 
@@ -21,14 +21,14 @@ pub(super) const CHECKS: [(&str, Check); 5] = [
 ];
 
 fn at_once(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let (running, terminal) = scene.watched("Write slowly. [[slow 50 60]]", &["--once"]);
     terminal.sees("tok9", RUN);
     let said = Instant::now();
     let steer = ["steer", "--now", "Stop that. [[text I turned.]]"];
     let told = scene.rlm(&steer).run(RUN).expect_code(0);
     scene.until_requests(2);
-    let took = Took::since(said);
+    let took = Elapsed::since(said);
     running.wait(RUN).expect_code(0);
     let requests = scene.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
@@ -46,7 +46,7 @@ fn at_once(rlm: &Path, agent: &Path) -> String {
 }
 
 fn at_once_in_a_tool(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = "Work. [[sh touch begun; sleep 609]] [[text never]]";
     let arguments = ["--once", "--permissions", "all"];
     let running = scene.run(prompt, &arguments).spawn();
@@ -60,7 +60,7 @@ fn at_once_in_a_tool(rlm: &Path, agent: &Path) -> String {
     let steer = ["steer", "--now", "Stop that. [[text I turned.]]"];
     scene.rlm(&steer).run(RUN).expect_code(0);
     scene.until_requests(2);
-    let took = Took::since(said);
+    let took = Elapsed::since(said);
     let gone = scene.gone("sleep", said);
     let ended = running.wait(RUN).expect_code(0);
     let requests = scene.requests();
@@ -74,7 +74,7 @@ fn at_once_in_a_tool(rlm: &Path, agent: &Path) -> String {
 }
 
 /// Leaves a run that was killed during its only turn, in a session that continues.
-fn cut(scene: &Scene, tool: &str) {
+fn cut(scene: &LiveScene, tool: &str) {
     let prompt = format!("Remember blue. [[sh touch begun; {tool}]] [[text It is done.]]");
     let arguments = ["--once", "--permissions", "all", "--session", "continue"];
     let running = scene.run(&prompt, &arguments).spawn();
@@ -87,7 +87,7 @@ fn cut(scene: &Scene, tool: &str) {
 }
 
 fn lost(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     cut(&scene, "test -e lost || sleep 604");
     fs::remove_dir_all(scene.sandbox.home().join(".claude/projects")).unwrap();
     fs::write(scene.file("lost"), "").unwrap();
@@ -102,7 +102,7 @@ fn lost(rlm: &Path, agent: &Path) -> String {
 }
 
 fn used(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     // The wrapper replaces every chosen id by this one.
     let wrapper = scene.file("wrapper");
     let id = "11111111-2222-4333-8444-555555555555";
@@ -119,7 +119,7 @@ fn used(rlm: &Path, agent: &Path) -> String {
     run("One. [[text First.]]").expect_code(0);
     let begun = Instant::now();
     let ended = run("Two. [[text Second.]]").expect_code(1);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     let shown = format!("{}{}", ended.stdout, ended.stderr);
     let line = shown.lines().find(|line| line.contains("already in use"));
     let line = line.unwrap_or_else(|| panic!("{ended}"));
@@ -129,7 +129,7 @@ fn used(rlm: &Path, agent: &Path) -> String {
 
 fn held(rlm: &Path, agent: &Path) -> String {
     let again = "[[sh touch begun; sleep 606]] [[text never]]";
-    let scene = Scene::answering(rlm, agent, again);
+    let scene = LiveScene::answering(rlm, agent, again);
     cut(&scene, "sleep 605");
     let copy = scene.copy();
     fs::remove_file(scene.file("begun")).unwrap();
@@ -138,7 +138,7 @@ fn held(rlm: &Path, agent: &Path) -> String {
     let at_work = scene.named("claude");
     let begun = Instant::now();
     let second = scene.rlm(&["resume"]).dir(&copy).run(RUN);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     let shown = format!("{}{}", second.stdout, second.stderr);
     let says = format!("is in use by process {}", first.pid());
     let line = shown.lines().find(|line| line.contains(&says));

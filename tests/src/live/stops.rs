@@ -6,7 +6,7 @@ use std::time::Instant;
 use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::scene::{BOUND, Check, RUN, Scene, Took, expect, say};
+use super::scene::{BOUND, Check, Elapsed, LiveScene, RUN, expect, say};
 use crate::{Process, Running, wait_for};
 
 /// The checks by name.
@@ -34,7 +34,7 @@ const TOOL: &str = "trap '' INT; touch begun; sleep 601 & sleep 601; wait";
 const STUBBORN: &str = "trap '' INT TERM; touch begun; sleep 601 & sleep 601; wait";
 
 fn interrupted_in_a_tool(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = format!("Work. [[sh {TOOL}]] [[text never]]");
     let (running, terminal) = scene.watched(&prompt, &["--once", "--permissions", "all"]);
     scene.wait_for_file("begun");
@@ -43,7 +43,7 @@ fn interrupted_in_a_tool(rlm: &Path, agent: &Path) -> String {
     terminal.send("/interrupt\r");
     let gone = scene.gone("sleep", pressed);
     terminal.sees("interrupted", RUN);
-    let waits = Took::since(pressed);
+    let waits = Elapsed::since(pressed);
     let left = scene.alive().len();
     say(&terminal, "Now briefly. [[text I am brief.]]");
     running.wait(RUN).expect_code(0);
@@ -63,7 +63,7 @@ fn interrupted_in_a_tool(rlm: &Path, agent: &Path) -> String {
 }
 
 fn ended_in_text(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let (running, terminal) = scene.watched("Write. [[slow 50 60]]", &["--once"]);
     terminal.sees("tok9", RUN);
     let took = terminate(&scene, running);
@@ -73,7 +73,7 @@ fn ended_in_text(rlm: &Path, agent: &Path) -> String {
 }
 
 fn ended_in_a_tool(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = format!("Work. [[sh {STUBBORN}]] [[text never]]");
     let running = scene
         .run(&prompt, &["--once", "--permissions", "all"])
@@ -88,17 +88,17 @@ fn ended_in_a_tool(rlm: &Path, agent: &Path) -> String {
 
 /// Ends `rlm`; when it is gone, so is everything.
 #[track_caller]
-fn terminate(scene: &Scene, running: Running) -> Took {
+fn terminate(scene: &LiveScene, running: Running) -> Elapsed {
     let sent = Instant::now();
     running.signal(Signal::TERM);
     running.wait(RUN).expect_signal(Signal::TERM);
-    let took = Took::since(sent);
+    let took = Elapsed::since(sent);
     scene.expect_nothing_alive();
     took
 }
 
 fn agent_killed(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let tool = format!("if ! test -e begun; then {STUBBORN}; fi; touch again");
     let prompt = format!("Work. [[sh {tool}]] [[text It is done.]]");
     let arguments = ["--permissions", "all", "--session", "continue"];
@@ -130,7 +130,7 @@ fn agent_killed(rlm: &Path, agent: &Path) -> String {
 }
 
 fn guard_killed(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = format!("Work. [[sh {STUBBORN}]] [[text never]]");
     let arguments = ["--once", "--permissions", "all", "--max-failures", "1"];
     let running = scene.run(&prompt, &arguments).spawn();
@@ -151,7 +151,7 @@ fn guard_killed(rlm: &Path, agent: &Path) -> String {
 }
 
 fn killed_in_text(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::answering(rlm, agent, "[[text It goes on.]]");
+    let scene = LiveScene::answering(rlm, agent, "[[text It goes on.]]");
     let arguments = ["--once", "--session", "continue"];
     let (running, terminal) = scene.watched("Write. [[slow 50 60]]", &arguments);
     terminal.sees("tok40", RUN);
@@ -161,7 +161,7 @@ fn killed_in_text(rlm: &Path, agent: &Path) -> String {
     wait_for("the guard", BOUND * 10, || {
         scene.alive().is_empty().then_some(())
     });
-    let gone = Took::since(killed);
+    let gone = Elapsed::since(killed);
     let logs = scene.rlm(&["logs"]).run(RUN).expect_code(0).stdout;
     // rlm writes the transcript every second, which is the time of 20 tokens.
     assert!(logs.contains("tok15"), "{logs}");
@@ -179,7 +179,7 @@ fn killed_in_text(rlm: &Path, agent: &Path) -> String {
 }
 
 fn leftover(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = "Work. [[sh setsid sleep 602 >/dev/null 2>&1 & touch begun]] [[text It is done.]]";
     let ended = scene
         .run(prompt, &["--once", "--permissions", "all"])
@@ -192,7 +192,7 @@ fn leftover(rlm: &Path, agent: &Path) -> String {
 }
 
 fn suspended(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let (shell, terminal) = scene.shell().spawn_on_terminal();
     terminal.sees("$ ", RUN);
     let prompt = "Write. [[slow 50 4]]";
@@ -211,7 +211,7 @@ fn suspended(rlm: &Path, agent: &Path) -> String {
     wait_for("the suspension of all processes", BOUND * 10, || {
         running().is_empty().then_some(())
     });
-    let stopped = Took::since(pressed);
+    let stopped = Elapsed::since(pressed);
     wait_for("the shell in the foreground", RUN, || {
         (terminal.foreground() == Some(shell.pid())).then_some(())
     });
@@ -229,7 +229,7 @@ fn suspended(rlm: &Path, agent: &Path) -> String {
 }
 
 fn ignored(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let tool = "grep SigIgn /proc/self/status > tool; grep SigIgn /proc/$PPID/status > agent";
     let prompt = format!("Work. [[sh {tool}; touch begun; sleep 603]] [[text never]]");
     let script = r#"trap "" INT HUP QUIT TERM PIPE; exec "$0" "$@""#;
@@ -260,7 +260,7 @@ fn ignored(rlm: &Path, agent: &Path) -> String {
     let sent = Instant::now();
     scene.rlm(&["stop"]).run(RUN).expect_code(0);
     running.wait(RUN);
-    let took = Took::since(sent);
+    let took = Elapsed::since(sent);
     scene.expect_nothing_alive();
     format!(
         "rlm ignores {host:x}, claude and its tool {agents:x} and {tools:x} (1000 is SIGPIPE, which claude ignores itself); `rlm stop` took {took}"

@@ -6,7 +6,7 @@ use fs_err as fs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::scene::{Check, RUN, Scene, expect, say};
+use super::scene::{Check, LiveScene, RUN, expect, say};
 use crate::story::{Story, fits};
 use crate::wait_for;
 
@@ -22,7 +22,7 @@ const TOOL: &str =
     "at=$RLM_ITERATION-$RLM_ATTEMPT; mkfifo ../go-$at; touch ../begun-$at; cat ../go-$at";
 
 fn evening(rlm: &Path, agent: &Path) -> String {
-    let (scene, mut story) = (Scene::new(rlm, agent), Story::default());
+    let (scene, mut story) = (LiveScene::new(rlm, agent), Story::default());
     types(&scene, &mut story, &["init"]);
     let prompt = format!("Mend the parser. [[sh {TOOL}]] [[text It is done.]]\n");
     fs::write(scene.file("PROMPT.md"), prompt).unwrap();
@@ -95,7 +95,7 @@ fn evening(rlm: &Path, agent: &Path) -> String {
 }
 
 #[track_caller]
-fn types(scene: &Scene<'_>, story: &mut Story, command: &[&str]) {
+fn types(scene: &LiveScene<'_>, story: &mut Story, command: &[&str]) {
     let ended = scene.rlm(command).run(RUN).expect_code(0);
     story.tells(command, &(ended.stdout + &ended.stderr));
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use fs_err as fs;
 
-use super::scene::{Check, RUN, Scene, Took, expect};
+use super::scene::{Check, Elapsed, LiveScene, RUN, expect};
 
 /// The checks by name.
 pub(super) const CHECKS: [(&str, Check); 6] = [
@@ -30,11 +30,11 @@ fn background(command: &str) -> String {
 }
 
 fn task(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let prompt = background("sleep 3; touch made");
     let begun = Instant::now();
     scene.run(&prompt, &ALL).run(RUN).expect_code(0);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     scene.expect_nothing_alive();
     assert!(scene.file("made").exists());
     let requests = scene.requests();
@@ -44,19 +44,19 @@ fn task(rlm: &Path, agent: &Path) -> String {
 }
 
 fn endless(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let begun = Instant::now();
     let prompt = background("touch begun; sleep 607");
     let run = scene.run(&prompt, &ALL).args(["--background-wait", "5"]);
     run.run(RUN).expect_code(0);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     scene.expect_nothing_alive();
     format!("rlm waited for it, and ended it after {took}")
 }
 
 fn subagent(rlm: &Path, agent: &Path) -> String {
     let part = "[[sh trap '' INT; touch begun; sleep 608]] [[text never]]";
-    let scene = Scene::answering(rlm, agent, part);
+    let scene = LiveScene::answering(rlm, agent, part);
     let call = serde_json::json!({"description": "A part", "prompt": "Do the part.", "subagent_type": "general-purpose", "run_in_background": false});
     let prompt = format!("Begin. [[tool Agent {call}]] [[text never]]");
     let (running, terminal) = scene.watched(&prompt, &ALL);
@@ -77,7 +77,7 @@ fn subagent(rlm: &Path, agent: &Path) -> String {
 }
 
 fn continued(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let step = "echo line >> progress.txt; test $(wc -l < progress.txt) -lt 3 || touch finished";
     fs::write(
         scene.file("PROMPT.md"),
@@ -115,7 +115,7 @@ fn continued(rlm: &Path, agent: &Path) -> String {
 }
 
 fn large(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let filler: String = (0..140_000).map(|number| format!("w{number} ")).collect();
     let prompt = format!("{filler}[[text It is read.]]");
     fs::write(scene.file("PROMPT.md"), &prompt).unwrap();
@@ -136,7 +136,7 @@ fn large(rlm: &Path, agent: &Path) -> String {
 }
 
 fn beside(rlm: &Path, agent: &Path) -> String {
-    let scene = Scene::new(rlm, agent);
+    let scene = LiveScene::new(rlm, agent);
     let second = scene.sandbox.path().join("second");
     fs::create_dir(&second).unwrap();
     let prompt = "Work. [[sh echo line >> progress.txt]] [[text It is done.]]";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::request::Asked;
+use super::request::PromptRequest;
 use super::script::Step;
 
 const TOKEN: usize = 12;
@@ -38,7 +38,12 @@ pub(super) enum Piece {
 
 impl Reply {
     /// Creates a reply without any text yet.
-    pub(super) fn new(number: u64, step: &Step, asked: &Asked, input_tokens: usize) -> Self {
+    pub(super) fn new(
+        number: u64,
+        step: &Step,
+        asked: &PromptRequest,
+        input_tokens: usize,
+    ) -> Self {
         Self {
             number,
             model: asked.model.clone(),
@@ -56,7 +61,7 @@ impl Reply {
 }
 
 /// Returns the text of a reply in pieces.
-pub(super) fn pieces(step: &Step, asked: &Asked) -> Box<dyn Iterator<Item = Piece>> {
+pub(super) fn pieces(step: &Step, asked: &PromptRequest) -> Box<dyn Iterator<Item = Piece>> {
     let tokens = |count: usize| (0..count).map(|number| Piece::Token(format!("tok{number} ")));
     match step {
         Step::Text(text) => {
@@ -100,7 +105,7 @@ pub(super) fn pieces(step: &Step, asked: &Asked) -> Box<dyn Iterator<Item = Piec
     }
 }
 
-fn call(step: &Step, asked: &Asked) -> Option<Call> {
+fn call(step: &Step, asked: &PromptRequest) -> Option<Call> {
     match step {
         Step::Shell(command) => Some(asked.shell(command)),
         Step::Tool { name, input } => Some(Call {

@@ -33,7 +33,7 @@ pub(super) struct Tool {
 
 /// The content of a request.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct PromptRequest {
     pub(super) model: String,
     pub(super) session: String,
     pub(super) stream: bool,
@@ -62,7 +62,7 @@ impl Tool {
     }
 }
 
-impl Asked {
+impl PromptRequest {
     /// Adds a user message that the model must answer.
     pub(super) fn said(&mut self, text: &str) {
         if !text.is_empty() {
@@ -163,12 +163,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_is_called_with_what_it_takes() {
+    fn shell_tool_gets_arguments_of_its_schema() {
         let called = |name: &str, properties: &Value| {
             let tools = vec![Tool::new(&name.into(), &json!({"properties": properties}))];
-            let asked = Asked {
+            let asked = PromptRequest {
                 tools,
-                ..Asked::default()
+                ..PromptRequest::default()
             };
             let call = asked.shell("date");
             format!("{} {}", call.tool, call.input)
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_not_what_the_person_said() {
+    fn notes_are_not_user_messages() {
         let text = "<a>x</a> go <b>y</b><a>cut";
         assert_eq!(without(text, &["a"]), "go <b>y</b>");
         assert_eq!(without(text, &["a", "b"]), "go");

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directives_stand_anywhere_in_a_text() {
+    fn directives_are_found_anywhere_in_a_text() {
         let text = r#"Work. [[sh test -e a || echo "]" >> a]] then [[status 429 2 3]] [[tool Read {"list": [[1]]}]] [[slow 5 0.5]] [[fly]] ["#;
         assert_eq!(
             parse(text),

@@ -5,20 +5,20 @@ use std::io;
 use super::dialect::Dialect;
 use super::http::Connection;
 use super::reply::{self, Piece, Reply};
-use super::request::Asked;
+use super::request::PromptRequest;
 use super::script::Step;
 use super::server::Outcome;
 
 /// A reply that is being sent.
-pub(super) struct Sending<'a> {
+pub(super) struct ReplyStream<'a> {
     pub(super) connection: &'a mut Connection,
     pub(super) dialect: &'a dyn Dialect,
-    pub(super) asked: &'a Asked,
+    pub(super) asked: &'a PromptRequest,
     pub(super) step: &'a Step,
     pub(super) reply: Reply,
 }
 
-impl Sending<'_> {
+impl ReplyStream<'_> {
     /// Sends the reply as the step requires.
     pub(super) fn send(mut self) -> io::Result<Outcome> {
         if let Step::Status {

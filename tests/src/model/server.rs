@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::dialect::{self, Dialect};
 use super::http::{Connection, Received};
 use super::reply::Reply;
-use super::request::{Asked, Item};
+use super::request::{Item, PromptRequest};
 use super::script::{self, Step};
-use super::send::Sending;
+use super::send::ReplyStream;
 use super::tools;
 
 /// The maximum number of clients at the same time.
@@ -265,11 +265,11 @@ impl Shared {
         &self,
         connection: &mut Connection,
         dialect: &dyn Dialect,
-        asked: &Asked,
+        asked: &PromptRequest,
         size: usize,
     ) -> io::Result<Outcome> {
         let (number, step) = self.note(asked);
-        let sent = Sending {
+        let sent = ReplyStream {
             connection,
             dialect,
             asked,
@@ -291,7 +291,7 @@ impl Shared {
     }
 
     /// Chooses the next step and logs the request.
-    fn note(&self, asked: &Asked) -> (u64, Step) {
+    fn note(&self, asked: &PromptRequest) -> (u64, Step) {
         let mut state = self.state();
         state.count += 1;
         let step = state.due(asked, &self.default);
@@ -318,7 +318,7 @@ impl Shared {
 }
 
 impl State {
-    fn due(&mut self, asked: &Asked, default: &[Step]) -> Step {
+    fn due(&mut self, asked: &PromptRequest, default: &[Step]) -> Step {
         if asked.tools.is_empty() {
             return Step::Text("ok".into());
         }

@@ -2,14 +2,14 @@
 
 /// The style of a character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Ink {
+pub(super) struct CharStyle {
     pub(super) bold: bool,
     pub(super) dim: bool,
     /// The number of the colour, if it is not the default.
     pub(super) color: Option<u8>,
 }
 
-pub(super) type Row = Vec<(char, Ink)>;
+pub(super) type Row = Vec<(char, CharStyle)>;
 
 /// Styled characters, and the position of the cursor during input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +65,8 @@ fn character(cell: &vt100::Cell) -> char {
     }
 }
 
-fn ink(cell: &vt100::Cell) -> Ink {
-    Ink {
+fn ink(cell: &vt100::Cell) -> CharStyle {
+    CharStyle {
         bold: cell.bold(),
         dim: cell.dim(),
         color: match cell.fgcolor() {
@@ -76,12 +76,12 @@ fn ink(cell: &vt100::Cell) -> Ink {
     }
 }
 
-pub(super) fn text(row: &[(char, Ink)]) -> String {
+pub(super) fn text(row: &[(char, CharStyle)]) -> String {
     row.iter().map(|(c, _)| c).collect()
 }
 
 /// Replaces variable words. A replacement has the style of the word.
-fn stable(row: &[(char, Ink)], clock: [u32; 2]) -> Row {
+fn stable(row: &[(char, CharStyle)], clock: [u32; 2]) -> Row {
     let is_part = |c: char| c.is_ascii_alphanumeric() || ".:-".contains(c);
     let whole = text(row);
     let mut out = Row::new();
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn row(text: &str) -> Row {
-        text.chars().map(|c| (c, Ink::default())).collect()
+        text.chars().map(|c| (c, CharStyle::default())).collect()
     }
 
     #[track_caller]
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_each_time_is_replaced_and_nothing_else() {
+    fn varying_text_is_replaced() {
         expect(
             "in /tmp/rlm-demo-aB3xYz90: none",
             "in /tmp/rlm-demo-1a9e7919: none",

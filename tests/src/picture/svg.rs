@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Frame;
-use super::screen::{Ink, Row};
+use super::screen::{CharStyle, Row};
 
 /// Sizes in tenths of a pixel: a cell, the space around the rows, and the bars above and below them.
 const CELL: (u32, u32) = (84, 185);
@@ -184,8 +184,8 @@ fn line(row: usize, cells: &Row) -> String {
 
 /// Splits a row where its style changes, and around characters that a font may lack. Each part has a fixed position, independent of the width of the
 /// text before it.
-fn runs(cells: &Row) -> Vec<&[(char, Ink)]> {
-    let kind = |(c, ink): &(char, Ink)| (c.is_ascii(), *ink);
+fn runs(cells: &Row) -> Vec<&[(char, CharStyle)]> {
+    let kind = |(c, ink): &(char, CharStyle)| (c.is_ascii(), *ink);
     cells
         .chunk_by(|a, b| {
             kind(a) == kind(b)
@@ -194,13 +194,13 @@ fn runs(cells: &Row) -> Vec<&[(char, Ink)]> {
         .collect()
 }
 
-fn class(ink: Ink) -> String {
+fn class(ink: CharStyle) -> String {
     match ink {
-        Ink {
+        CharStyle {
             color: Some(color), ..
         } => format!(" class=\"c{}\"", color % 8),
-        Ink { bold: true, .. } => " class=\"b\"".to_owned(),
-        Ink { dim: true, .. } => " class=\"d\"".to_owned(),
+        CharStyle { bold: true, .. } => " class=\"b\"".to_owned(),
+        CharStyle { dim: true, .. } => " class=\"d\"".to_owned(),
         _ => String::new(),
     }
 }

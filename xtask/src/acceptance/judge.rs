@@ -17,7 +17,7 @@ pub(super) struct TestFunction {
 
 /// Whether a clause is shown. An item without clauses counts as its own clause.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ClauseState {
     Shown,
     /// The list states that it needs no test, and it has none.
     Exempt,
@@ -28,7 +28,7 @@ pub(super) enum Verdict {
     NotShownHere(Vec<String>),
 }
 
-impl Verdict {
+impl ClauseState {
     /// Returns the reason why the clause isn't shown.
     pub(super) fn reason(&self) -> Option<String> {
         match self {
@@ -43,16 +43,16 @@ impl Verdict {
 
 /// The result of one clause.
 #[derive(Debug)]
-pub(super) struct Point {
+pub(super) struct ClauseResult {
     pub(super) id: String,
     pub(super) tests: Vec<TestFunction>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: ClauseState,
 }
 
 /// The result of the list.
 #[derive(Debug)]
 pub(super) struct Judgement {
-    pub(super) points: Vec<Point>,
+    pub(super) points: Vec<ClauseResult>,
     /// The errors in the list itself.
     errors: Vec<String>,
     shown_items: usize,
@@ -75,21 +75,21 @@ pub(super) fn judge(
     let points = list.points().map(|item| {
         let tests = tests.remove(&item.id).unwrap_or_default();
         let verdict = match results {
-            _ if tests.is_empty() && list.without.contains(&item.id) => Verdict::Exempt,
-            _ if tests.is_empty() => Verdict::NoTest,
+            _ if tests.is_empty() && list.without.contains(&item.id) => ClauseState::Exempt,
+            _ if tests.is_empty() => ClauseState::NoTest,
             Some(results) => of_results(&tests, results),
-            None => Verdict::Shown,
+            None => ClauseState::Shown,
         };
-        Point {
+        ClauseResult {
             id: item.id.clone(),
             tests,
             verdict,
         }
     });
-    let points: Vec<Point> = points.collect();
+    let points: Vec<ClauseResult> = points.collect();
     let is_shown = |id: &str| {
         let point = points.iter().find(|point| point.id == id);
-        point.is_some_and(|point| point.verdict == Verdict::Shown)
+        point.is_some_and(|point| point.verdict == ClauseState::Shown)
     };
     let shown_items = list.items.iter();
     let shown_items = shown_items.filter(|item| item.points().all(|point| is_shown(&point.id)));
@@ -102,7 +102,7 @@ pub(super) fn judge(
     }
 }
 
-fn of_results(tests: &[TestFunction], results: &Results) -> Verdict {
+fn of_results(tests: &[TestFunction], results: &Results) -> ClauseState {
     let mut failed = Vec::new();
     // The tests of each reason, in the order of the sources.
     let mut skipped: Vec<(String, Vec<&str>)> = Vec::new();
@@ -125,16 +125,16 @@ fn of_results(tests: &[TestFunction], results: &Results) -> Verdict {
     }
     let skips: usize = skipped.iter().map(|(_, names)| names.len()).sum();
     if !failed.is_empty() {
-        Verdict::Failed(failed)
+        ClauseState::Failed(failed)
     } else if skips == tests.len() {
         let reasons = skipped.into_iter();
-        Verdict::NotShownHere(
+        ClauseState::NotShownHere(
             reasons
                 .map(|(reason, names)| with(&reason, &names))
                 .collect(),
         )
     } else {
-        Verdict::Shown
+        ClauseState::Shown
     }
 }
 
@@ -153,21 +153,21 @@ impl Judgement {
         let points = self
             .points
             .iter()
-            .filter(|point| matches!(point.verdict, Verdict::NoTest | Verdict::Failed(_)));
-        let lines = errors.chain(points.filter_map(Point::line));
+            .filter(|point| matches!(point.verdict, ClauseState::NoTest | ClauseState::Failed(_)));
+        let lines = errors.chain(points.filter_map(ClauseResult::line));
         lines.map(|line| format!("acceptance: {line}")).collect()
     }
 
     pub(super) fn skips(&self) -> Vec<String> {
         let points = self.points.iter();
-        let points = points.filter(|point| matches!(point.verdict, Verdict::NotShownHere(_)));
-        let lines = points.filter_map(Point::line);
+        let points = points.filter(|point| matches!(point.verdict, ClauseState::NotShownHere(_)));
+        let lines = points.filter_map(ClauseResult::line);
         lines.map(|line| format!("acceptance: {line}")).collect()
     }
 
     pub(super) fn summary(&self) -> String {
         let shown = self.points.iter();
-        let shown = shown.filter(|point| point.verdict == Verdict::Shown);
+        let shown = shown.filter(|point| point.verdict == ClauseState::Shown);
         let verb = match self.is_by_results {
             true => "are shown by the last test run",
             false => "have a test",
@@ -182,7 +182,7 @@ impl Judgement {
     }
 }
 
-impl Point {
+impl ClauseResult {
     fn line(&self) -> Option<String> {
         Some(format!("{} {}", self.id, self.verdict.reason()?))
     }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_clause_needs_a_test_of_its_own() {
+    fn every_clause_needs_its_own_test() {
         let judgement = judged(LIST, ["s1_a", "j41a_b"].map(test), None);
         assert_eq!(judgement.failures(), ["acceptance: J41b has no test"]);
         assert_eq!(
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_has_a_test_or_is_listed_as_one_without() {
+    fn item_has_a_test_or_is_listed_as_untested() {
         let list = "- **S1** a\n- **S2** b\n- **S3** c\n  - **S3a** d\n\nWithout a test: S2, S1, S3, S4.\n";
         let judgement = judged(list, ["s1_a", "s3a_b"].map(test), None);
         let expected = ["S1", "S3", "S4"]
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clause_whose_tests_were_all_skipped_is_not_shown_here() {
+    fn clause_with_only_skipped_tests_is_not_covered() {
         let mut ignored = test("j41b_d");
         ignored.is_ignored = true;
         let named = ["s1_a", "j41a_b", "j41a_c", "j41b_c"].map(test);

@@ -30,7 +30,7 @@ pub(super) struct Item {
 
 /// The kind of an id in the list.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ListEntry {
     Nothing,
     /// A clause, or an item without clauses: the name of a test can contain it.
     Point,
@@ -88,12 +88,12 @@ impl List {
     }
 
     /// Looks up the id of a test name.
-    pub(crate) fn find(&self, id: &str) -> Found {
+    pub(crate) fn find(&self, id: &str) -> ListEntry {
         match self.items.iter().find(|item| item.id == id) {
-            Some(item) if item.clauses.is_empty() => Found::Point,
-            Some(_) => Found::Parent,
-            None if self.points().any(|point| point.id == id) => Found::Point,
-            None => Found::Nothing,
+            Some(item) if item.clauses.is_empty() => ListEntry::Point,
+            Some(_) => ListEntry::Parent,
+            None if self.points().any(|point| point.id == id) => ListEntry::Point,
+            None => ListEntry::Nothing,
         }
     }
 
@@ -152,11 +152,11 @@ mod tests {
     #[test]
     fn an_item_with_clauses_is_found_as_a_parent() {
         let list = List::parse("- **S1** a\n- **J41** b\n  - **J41a** c\n");
-        assert_eq!(list.find("S1"), Found::Point);
-        assert_eq!(list.find("J41"), Found::Parent);
-        assert_eq!(list.find("J41a"), Found::Point);
+        assert_eq!(list.find("S1"), ListEntry::Point);
+        assert_eq!(list.find("J41"), ListEntry::Parent);
+        assert_eq!(list.find("J41a"), ListEntry::Point);
         for unknown in ["S2", "S1a", "J41b"] {
-            assert_eq!(list.find(unknown), Found::Nothing, "{unknown}");
+            assert_eq!(list.find(unknown), ListEntry::Nothing, "{unknown}");
         }
     }
 

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_item_with_two_numbers_is_a_stage_of_nightly() {
+    fn each_two_part_item_is_a_nightly_stage() {
         let found = sources::read(root()).into_iter();
         let items = found.flat_map(|source| constants_of(&source.text).unwrap());
         let items: BTreeSet<String> = items.map(|(item, _)| item.to_lowercase()).collect();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_only_one_side_has_is_named() {
+    fn number_that_is_missing_on_one_side_is_named() {
         let list = "- **X1** Ends 5 of each (nightly: 100).\n- **C2** Kills\n  - **C2a** 10,000 (nightly: 1,000,000) times, within 1 s (nightly: 5 s).\n";
         let x1 = "const X1_ENDS EFFORT {\n    ci: 5,\n    nightly: 100,\n};\n";
         let c2 = "pub const C2_KILLS EFFORT { ci: 10_000, nightly: 1_000_000 };\nconst C2_SECONDS EFFORT { ci: 1, nightly: 5 };";
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_for_both_stands_in_the_list_as_it_is() {
+    fn number_shared_by_both_sides_is_in_the_list_unchanged() {
         let constant = "const L84_SENDS EFFORT { ci: 50, nightly: 50 };";
         assert!(found("- **L84** None of 50 random sends is lost.\n", constant).is_empty());
         let wrong = found("- **L84** None of 30 random sends is lost.\n", constant);

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_code_is_no_link() {
+    fn code_spans_are_no_links() {
         let text = "[a](one.md \"t\") `[b](no.md)`\n```md\n[c](no.md)\n```\n[d\ne](two.md)\n[f]: three.md\n[![g](four.png)](five.md)";
         assert_eq!(
             targets(text),

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_tests_and_files_are_told_from_other_words() {
+    fn names_of_tests_and_files_are_distinguished_from_other_words() {
         let text = "```sh\n`a/b`\n```\n`x1_it_ends_so` in `crates/a`, not `--until`, `../` or `cargo run`.";
         let kinds = names(text).map(|name| match kind(name) {
             Kind::Test => 't',
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guarantee_is_shown_by_is_its_last_cell() {
+    fn guarantee_row_ends_with_its_test() {
         let text = "`a`\n## Guarantees\n\n| promised | shown by |\n|---|---|\n| `send` | `l80_*`, `model`; `Audit` |\n## Limits\n| `b` |\n";
         let names: Vec<&str> = proofs(text).collect();
         assert_eq!(names, ["l80_*", "model", "Audit"]);

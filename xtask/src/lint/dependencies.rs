@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_outside_the_picture_are_named() {
+    fn edges_outside_the_diagram_are_named() {
         assert_eq!(
             edge("loop-state", "tokio", false),
             ["loop-state -> tokio: not allowed for this crate"]
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_of_tests_is_none_of_the_crate() {
+    fn dev_dependency_is_no_edge_of_the_crate() {
         assert!(edge("loop-runner", "agent-drivers", true).is_empty());
         assert_eq!(
             edge("loop-runner", "agent-drivers", false),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_of_the_picture_pass() {
+    fn edges_of_the_diagram_pass() {
         assert!(edge("agent-drivers", "agent-duplex", false).is_empty());
         assert!(edge("rlm-loop", "interrupt-stack", false).is_empty());
         assert!(edge("interrupt-stack", "interrupt-stack", true).is_empty());

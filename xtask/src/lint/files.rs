@@ -1,6 +1,6 @@
 //! Rules on files: each states its purpose, and no test names an unknown acceptance item.
 
-use crate::acceptance::{Found, List};
+use crate::acceptance::{List, ListEntry};
 use crate::sources::{self, Source};
 use crate::workspace::Workspace;
 
@@ -18,9 +18,9 @@ fn misnamed(source: &Source, list: &List) -> Vec<String> {
         .flat_map(|test| sources::items_of(test).map(move |item| (test, item)));
     let wrong = items.filter_map(|(test, item)| {
         let why = match list.find(&item) {
-            Found::Point => return None,
-            Found::Nothing => format!("no such item {item}"),
-            Found::Parent => format!("{item} has clauses; name the clause"),
+            ListEntry::Point => return None,
+            ListEntry::Nothing => format!("no such item {item}"),
+            ListEntry::Parent => format!("{item} has clauses; name the clause"),
         };
         Some(format!("{}: {test}: {why}", source.path.display()))
     });
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_names_an_item_of_the_list_and_the_clause_where_there_are_any() {
+    fn test_names_an_item_and_its_clause() {
         let list = List::parse("- **S1** a\n- **J41** b\n  - **J41a** c\n");
         let marker = "#[test]"; // in a variable, since this lint also reads this file
         let of = |name: &str| {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_begins_with_what_it_is_for() {
+    fn file_starts_with_its_purpose() {
         assert!(has_header("//! A table.\n\nuse std::fmt;\n"));
         for text in [
             "",

@@ -44,7 +44,7 @@ pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
                 package.name,
                 file.unwrap_or(&root.file).display()
             );
-            let (house, unread) = House::read(root);
+            let (house, unread) = TargetModules::read(root);
             wrong.extend(unread.iter().map(|why| format!("{target}: {why}")));
             let groups = [house.groups(), house.tops().groups()];
             for group in groups.iter().flatten() {
@@ -58,7 +58,7 @@ pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
 
 /// The modules of a target and their imports.
 #[derive(Debug, Default)]
-struct House {
+struct TargetModules {
     /// For each module, the modules that it imports from, each with one of the names.
     imports: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -79,12 +79,12 @@ impl Group {
     }
 }
 
-impl House {
+impl TargetModules {
     /// Reads a target. Also returns an error for each module that it could not read.
     fn read(root: &Root) -> (Self, Vec<String>) {
-        let mut reading = Reading {
+        let mut reading = TargetSource {
             is_test: root.is_test,
-            ..Reading::default()
+            ..TargetSource::default()
         };
         let folder = root.file.parent().unwrap_or(&root.file);
         reading.module(&root.file, folder, &Vec::new());
@@ -95,8 +95,8 @@ impl House {
         let mut house = Self::default();
         for (path, module) in modules {
             let imports = house.imports.entry(named(path)).or_default();
-            let mut note = |found: Option<Found>| {
-                if let Some(Found::Name(of, name)) = found
+            let mut note = |found: Option<PathTarget>| {
+                if let Some(PathTarget::Name(of, name)) = found
                     && of != *path
                 {
                     imports.entry(named(&of)).or_insert(name);
@@ -216,7 +216,7 @@ struct Module {
 }
 
 /// The target of a path.
-enum Found {
+enum PathTarget {
     Module(ModulePath),
     /// A name, and the module that defines it.
     Name(ModulePath, String),
@@ -228,7 +228,7 @@ fn find(
     standing_in: &[String],
     path: &[String],
     re_exports: usize,
-) -> Option<Found> {
+) -> Option<PathTarget> {
     let (first, mut rest) = path.split_first()?;
     let mut at = standing_in.to_vec();
     match first.as_str() {
@@ -239,7 +239,7 @@ fn find(
             let here = modules.get(&at)?;
             if !here.children.contains_key(name) && !here.names.contains_key(name) {
                 return match through_globs(modules, &at, name, re_exports)? {
-                    Found::Module(module) if !rest.is_empty() => {
+                    PathTarget::Module(module) if !rest.is_empty() => {
                         let path = [&["self".to_owned()], rest].concat();
                         find(modules, &module, &path, re_exports + 1)
                     }
@@ -264,29 +264,34 @@ fn find(
                 None => through_globs(modules, &at, name, re_exports),
             };
             match found {
-                Some(Found::Module(module)) => at = module,
+                Some(PathTarget::Module(module)) => at = module,
                 Some(name) => return Some(name),
-                None => return Some(Found::Name(at, name.clone())),
+                None => return Some(PathTarget::Name(at, name.clone())),
             }
         }
         rest = further;
     }
-    Some(Found::Module(at))
+    Some(PathTarget::Module(at))
 }
 
 /// Finds a name that a module gets through a glob, and doesn't define itself.
-fn through_globs(modules: &Modules, at: &[String], name: &str, re_exports: usize) -> Option<Found> {
+fn through_globs(
+    modules: &Modules,
+    at: &[String],
+    name: &str,
+    re_exports: usize,
+) -> Option<PathTarget> {
     let here = modules.get(at)?;
     if here.defined.contains(name) || re_exports >= RE_EXPORTS {
         return None;
     }
     here.globs.iter().find_map(|glob| {
-        let Found::Module(of) = find(modules, at, glob, re_exports + 1)? else {
+        let PathTarget::Module(of) = find(modules, at, glob, re_exports + 1)? else {
             return None;
         };
         let module = modules.get(&of)?;
         if module.defined.contains(name) {
-            return Some(Found::Name(of, name.to_owned()));
+            return Some(PathTarget::Name(of, name.to_owned()));
         }
         if module.children.contains_key(name) || module.names.contains_key(name) {
             let path = ["self".to_owned(), name.to_owned()];
@@ -298,13 +303,13 @@ fn through_globs(modules: &Modules, at: &[String], name: &str, re_exports: usize
 
 /// The modules of a target read so far.
 #[derive(Debug, Default)]
-struct Reading {
+struct TargetSource {
     is_test: bool,
     modules: Modules,
     unread: Vec<String>,
 }
 
-impl Reading {
+impl TargetSource {
     /// Reads a file, and recursively the modules that it declares, which are in this directory.
     fn module(&mut self, file: &Path, folder: &Path, path: &[String]) {
         let module = fs::read_to_string(file)
@@ -625,16 +630,16 @@ mod tests {
     use super::*;
 
     /// Builds the graph of modules, each with its path and its text.
-    fn house(files: &[(&str, &str)]) -> House {
+    fn house(files: &[(&str, &str)]) -> TargetModules {
         let read = |(path, text): &(&str, &str)| {
             let module = Module::of(text, false).unwrap();
             let path = path.split("::").filter(|name| !name.is_empty());
             (path.map(Into::into).collect::<ModulePath>(), module)
         };
-        House::of(&files.iter().map(read).collect())
+        TargetModules::of(&files.iter().map(read).collect())
     }
 
-    fn imports(house: &House, module: &str) -> Vec<String> {
+    fn imports(house: &TargetModules, module: &str) -> Vec<String> {
         house.imports[module].keys().cloned().collect()
     }
 
@@ -667,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_import_does_not_count() {
+    fn imports_of_tests_do_not_count() {
         let house = house(&[
             ("", "mod a; mod b;"),
             (
@@ -698,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_behind_something_for_tests_counts() {
+    fn import_after_test_only_item_counts() {
         for text in [
             "#[cfg(test)] mod t { } use crate::b::B;",
             "#[cfg(test)] pub(crate) fn f<A, B>(a: A) -> HashMap<A, B> { } use crate::b::B;",
@@ -711,7 +716,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_an_attribute_is_an_import_and_prose_is_none() {
+    fn path_in_an_attribute_is_an_import_and_prose_is_not() {
         let house = house(&[
             ("", "mod a; mod b; mod c;"),
             (
@@ -726,7 +731,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_leads_to_the_modules_that_define_what_it_brings() {
+    fn glob_resolves_to_the_modules_that_define_its_names() {
         let house = house(&[
             ("", "mod a; mod b; mod c; mod d; mod e;"),
             ("a", "use crate::b::*; fn f(one: C, two: D) { d::g() }"),
@@ -743,7 +748,7 @@ mod tests {
     }
 
     #[test]
-    fn each_root_is_read_and_a_module_without_a_file_is_named() {
+    fn each_root_is_read_and_missing_module_file_is_named() {
         let place = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let file = place.path().join(name);
@@ -759,7 +764,7 @@ mod tests {
         write("other/c.rs", "use crate::a::A;");
         let read = |is_test| {
             let file = place.path().join("it/main.rs");
-            House::read(&Root { file, is_test })
+            TargetModules::read(&Root { file, is_test })
         };
         let (house, unread) = read(true);
         assert_eq!(house.groups().len(), 1);
@@ -772,7 +777,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_import_each_other_pass_and_three_do_not() {
+    fn two_modules_that_import_each_other_pass_and_three_do_not() {
         let pair = house(&[
             ("", "mod a; mod b;"),
             ("a", "mod x; use x::X;"),
@@ -809,7 +814,7 @@ mod tests {
     }
 
     #[test]
-    fn top_modules_are_looked_at_with_their_folders() {
+    fn top_modules_include_their_directories() {
         let house = house(&[
             ("", "mod a; mod b; mod c;"),
             ("a", "pub mod x; pub mod y;"),

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::lint::opened_files::allowed::{ALLOWED, Allowed};
-use crate::lint::shipped::{self, Seen};
+use crate::lint::opened_files::allowed::{ALLOWED, AllowedCalls};
+use crate::lint::shipped::{self, ShippedNames};
 use crate::sources::Source;
 use crate::workspace::Workspace;
 
@@ -63,7 +63,7 @@ pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
     judge(&sources.iter().collect::<Vec<_>>(), ALLOWED)
 }
 
-fn judge(sources: &[&Source], allowed: &[Allowed]) -> Vec<String> {
+fn judge(sources: &[&Source], allowed: &[AllowedCalls]) -> Vec<String> {
     let (read, mut wrong) = shipped::read(sources);
     let is_module = |path: &Path| MODULES.iter().any(|it| path.starts_with(it));
     let found = read.into_iter().filter(|(path, _)| !is_module(path));
@@ -87,7 +87,7 @@ fn judge(sources: &[&Source], allowed: &[Allowed]) -> Vec<String> {
             used.insert((path.to_owned(), call.name));
         }
     }
-    for Allowed { file, calls, .. } in allowed {
+    for AllowedCalls { file, calls, .. } in allowed {
         for call in *calls {
             if !used.contains(&(PathBuf::from(file), (*call).to_owned())) {
                 wrong.push(format!(
@@ -99,7 +99,7 @@ fn judge(sources: &[&Source], allowed: &[Allowed]) -> Vec<String> {
     wrong
 }
 
-fn calls(seen: &Seen) -> BTreeSet<Call> {
+fn calls(seen: &ShippedNames) -> BTreeSet<Call> {
     let mut calls = BTreeSet::new();
     for (path, line) in &seen.paths {
         let full: Vec<Vec<String>> = match seen.imports.get(&path[0]) {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_that_names_no_doer_is_refused_wherever_it_is_read() {
+    fn sentence_without_concrete_subject_is_refused_everywhere() {
         for (file, text) in [
             ("a.rs", "/// Who takes no more gets no more.\nfn a() {}"),
             ("a.rs", "//! Reads a file. What is\n//! not known passes."),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_names_code_and_the_middle_of_a_sentence_pass() {
+    fn lint_accepts_questions_names_code_and_words_inside_sentences() {
         for (file, text) in [
             ("a.rs", "/// Returns what the agent wrote, and who asked.\n"),
             ("a.rs", "fn a() { print(\"what shall the agent do?\") }"),

@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 
 mod tokens;
 
-pub(super) use tokens::{Seen, is_test, seen};
+pub(super) use tokens::{ShippedNames, is_test, seen};
 
 /// Returns the sources of the published crates.
 pub(super) fn sources(workspace: &Workspace) -> Vec<Source> {
@@ -25,7 +25,7 @@ pub(super) fn sources(workspace: &Workspace) -> Vec<Source> {
 }
 
 /// Parses the sources, except modules that exist only for tests. Also returns an error for each file that can't be parsed.
-pub(super) fn read<'a>(sources: &[&'a Source]) -> (BTreeMap<&'a Path, Seen>, Vec<String>) {
+pub(super) fn read<'a>(sources: &[&'a Source]) -> (BTreeMap<&'a Path, ShippedNames>, Vec<String>) {
     let (mut found, mut of_tests, mut unread) = (BTreeMap::new(), Vec::new(), Vec::new());
     for source in sources {
         let Ok(tokens) = TokenStream::from_str(&source.text) else {

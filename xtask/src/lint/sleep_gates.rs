@@ -1,7 +1,7 @@
 //! Refuses a gate or a sleep that nothing can wake. Waits for work belong to the one gate of the program, so that a shutdown ends them. Bounded waits
 //! of a stop have their own deadline. `clippy.toml` refuses the plain sleeps; this lint refuses the calls that sleep under another name.
 
-use crate::lint::shipped::{self, Seen};
+use crate::lint::shipped::{self, ShippedNames};
 use crate::sources::Source;
 use crate::workspace::Workspace;
 
@@ -14,7 +14,7 @@ const MAKERS: [&str; 3] = ["new", "default", "with_wall_clock"];
 /// The files that may sleep under another name, each with its call and its reason.
 const SLEEPS: [(&str, &str, &str); 17] = [
     (
-        "agent-drivers/src/codex/connection/cleaning.rs",
+        "agent-drivers/src/codex/connection/cleanup.rs",
         "timeout of pending",
         "a driver has no gate: the wait takes 100 ms at most, and the caller drops it",
     ),
@@ -29,7 +29,7 @@ const SLEEPS: [(&str, &str, &str); 17] = [
         "the bounded wait of a stop itself",
     ),
     (
-        "agent-duplex/src/contract/scene.rs",
+        "agent-duplex/src/contract/scenario_run.rs",
         "timeout of pending",
         "a contract scenario observes an agent that reports nothing; only tests run it",
     ),
@@ -39,7 +39,7 @@ const SLEEPS: [(&str, &str, &str); 17] = [
         "ends a process tree in rounds up to a deadline, which a shutdown must not interrupt",
     ),
     (
-        "agent-subprocess/src/guard/adopt.rs",
+        "agent-subprocess/src/guard/orphans.rs",
         "poll of nothing",
         "ends a process tree in the guard, which has one thread and no gate",
     ),
@@ -54,12 +54,12 @@ const SLEEPS: [(&str, &str, &str); 17] = [
         "two milliseconds, a limited number of times, for a lock that another process releases",
     ),
     (
-        "interrupt-stack/src/catch.rs",
+        "interrupt-stack/src/signal_catcher.rs",
         "park_timeout",
         "the signal thread itself, in a process that closed all descriptors",
     ),
     (
-        "loop-runner/src/control/force.rs",
+        "loop-runner/src/control/force_stop.rs",
         "park_timeout",
         "the wait of a stop, up to its deadline",
     ),
@@ -134,7 +134,7 @@ fn sleeps(sources: &[&Source], allowed: &[(&str, &str, &str)]) -> Vec<String> {
 }
 
 /// Returns each call that sleeps under another name than `sleep`.
-fn slept(seen: &Seen) -> impl Iterator<Item = (&'static str, usize)> {
+fn slept(seen: &ShippedNames) -> impl Iterator<Item = (&'static str, usize)> {
     seen.calls.iter().filter_map(|(path, with, line)| {
         let call = match path.last()?.as_str() {
             "park_timeout" => "park_timeout",
@@ -167,7 +167,7 @@ fn judge(sources: &[&Source]) -> Vec<String> {
 }
 
 /// Returns each place that creates a gate, under any name of the type.
-fn made(seen: &Seen) -> impl Iterator<Item = (String, usize)> {
+fn made(seen: &ShippedNames) -> impl Iterator<Item = (String, usize)> {
     seen.paths.iter().filter_map(|(path, line)| {
         let [.., kind, maker] = &path[..] else {
             return None;
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sleep_by_another_name_is_refused_but_for_the_exceptions() {
+    fn sleep_under_another_name_is_refused_except_for_listed_ones() {
         let judged = |text: &str, allowed: &[(&str, &str, &str)]| {
             let (path, text) = ("crates/a/src/lib.rs".into(), text.to_owned());
             sleeps(&[&Source { path, text }], allowed).len()
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_refused_where_it_is_shipped_under_any_name() {
+    fn shipped_gate_is_refused_under_any_name() {
         let judged = |path: &str, text: &str| {
             let (path, text) = (path.into(), text.to_owned());
             judge(&[&Source { path, text }]).len()

@@ -12,7 +12,7 @@ const LIST: &str = "docs/unsafe.md";
 
 /// The unsafe code of a file.
 #[derive(Debug, PartialEq, Eq)]
-struct Audited {
+struct AuditedUnsafe {
     /// The reason of the `expect` attribute.
     reason: String,
     /// The function or type around each unsafe block, and its safety comment.
@@ -58,7 +58,7 @@ pub(super) fn update(workspace: &Workspace) -> std::io::Result<()> {
     fs_err::write(workspace.root.join(LIST), page(&files(workspace)))
 }
 
-fn files(workspace: &Workspace) -> BTreeMap<String, Audited> {
+fn files(workspace: &Workspace) -> BTreeMap<String, AuditedUnsafe> {
     let sources = sources::read(&workspace.root);
     let files = sources
         .iter()
@@ -66,7 +66,7 @@ fn files(workspace: &Workspace) -> BTreeMap<String, Audited> {
     files.collect()
 }
 
-fn audit(source: &Source) -> Option<Audited> {
+fn audit(source: &Source) -> Option<AuditedUnsafe> {
     let lines: Vec<&str> = source.text.lines().collect();
     let places: Vec<usize> = (0..lines.len())
         .filter(|at| is_unsafe(lines[*at]))
@@ -74,7 +74,7 @@ fn audit(source: &Source) -> Option<Audited> {
     if places.is_empty() {
         return None;
     }
-    Some(Audited {
+    Some(AuditedUnsafe {
         reason: reason(&source.text).unwrap_or_default(),
         proofs: places
             .into_iter()
@@ -140,12 +140,12 @@ fn proof(lines: &[&str], at: usize) -> String {
     words.join(" ")
 }
 
-fn page(files: &BTreeMap<String, Audited>) -> String {
+fn page(files: &BTreeMap<String, AuditedUnsafe>) -> String {
     let mut page = String::from(
         "# Unsafe code\n\nAll of it, with the proof that stands above each piece. `cargo xtask lint --update` writes this page, and `lint` fails when it is \
          not up to date:\nnew unsafe code is seen in a review. A published crate has at most one module with any.\n",
     );
-    for (path, Audited { reason, proofs }) in files {
+    for (path, AuditedUnsafe { reason, proofs }) in files {
         let _infallible = write!(page, "\n## {path}\n\nBecause {reason}.\n\n");
         for (name, proof) in proofs {
             let _infallible = writeln!(page, "- {name}: {proof}");
@@ -178,7 +178,7 @@ UNSAFE impl Send for Pointers {}
 "#;
 
     #[test]
-    fn p52b_each_piece_is_found_with_its_function_and_its_proof() {
+    fn p52b_each_unsafe_block_is_found_with_its_function_and_safety_comment() {
         let source = Source {
             path: "crates/a/src/sys.rs".into(),
             text: MODULE.replace("UNSAFE", "unsafe"),
@@ -196,7 +196,7 @@ UNSAFE impl Send for Pointers {}
     }
 
     #[test]
-    fn p52b_a_word_in_a_text_or_a_name_is_not_code() {
+    fn p52b_unsafe_in_a_string_or_name_is_not_code() {
         for line in [
             "// WORD { }",
             "let x = \"WORD { }\";",

@@ -52,14 +52,14 @@ impl std::str::FromStr for Pick {
 
 /// A crate and its new version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct CrateVersion {
     pub(crate) name: String,
     pub(crate) version: Version,
     /// Lines for its changelog, about siblings that it needs at an incompatible new version.
     pub(crate) notes: Vec<String>,
 }
 
-impl fmt::Display for Cut {
+impl fmt::Display for CrateVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.name, self.version)
     }
@@ -80,12 +80,12 @@ pub(crate) fn decide(
     crates: &[(Crate, History)],
     bump: Option<Bump>,
     picks: &[Pick],
-) -> Result<Vec<Cut>, String> {
+) -> Result<Vec<CrateVersion>, String> {
     let known = |name: &str| crates.iter().any(|(found, _)| found.name == name);
     if let Some(pick) = picks.iter().find(|pick| !known(&pick.name)) {
         return Err(format!("{} is not a published crate", pick.name));
     }
-    let mut cuts: Vec<Cut> = Vec::new();
+    let mut cuts: Vec<CrateVersion> = Vec::new();
     // The order ensures that the dependencies of a crate are decided before the crate.
     for (found, history) in crates {
         let new = |name: &String| cuts.iter().find(|cut| cut.name == *name);
@@ -115,7 +115,7 @@ pub(crate) fn decide(
                 found.name, found.version
             ));
         }
-        cuts.push(Cut {
+        cuts.push(CrateVersion {
             name: found.name.clone(),
             version,
             notes,
@@ -133,7 +133,7 @@ pub(crate) fn set_version(manifest: &str, version: &Version) -> Result<String, S
 }
 
 /// Updates `workspace.dependencies` to require the new versions.
-pub(crate) fn set_requirements(manifest: &str, cuts: &[Cut]) -> Result<String, String> {
+pub(crate) fn set_requirements(manifest: &str, cuts: &[CrateVersion]) -> Result<String, String> {
     let mut manifest: DocumentMut = parsed(manifest)?;
     let dependencies = &mut manifest["workspace"]["dependencies"];
     for cut in cuts {

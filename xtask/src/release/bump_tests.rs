@@ -16,12 +16,12 @@ fn history(is_tagged: bool, is_changed: bool) -> History {
     }
 }
 
-fn shown(cuts: &[Cut]) -> Vec<String> {
+fn shown(cuts: &[CrateVersion]) -> Vec<String> {
     cuts.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn versions_grow_as_they_are_named() {
+fn version_is_bumped_by_the_named_part() {
     let of = |bump: Bump| bump.of(&version("0.1.2-rc.1")).to_string();
     assert_eq!(of(Bump::Patch), "0.1.3");
     assert_eq!(of(Bump::Minor), "0.2.0");
@@ -29,7 +29,7 @@ fn versions_grow_as_they_are_named() {
 }
 
 #[test]
-fn a_first_release_is_the_version_that_stands_there() {
+fn first_release_keeps_the_version_of_the_manifest() {
     let crates = [
         (sample("leaf", &[]), history(false, true)),
         (sample("app", &["leaf"]), history(false, true)),
@@ -41,7 +41,7 @@ fn a_first_release_is_the_version_that_stands_there() {
 }
 
 #[test]
-fn what_did_not_change_is_not_released_unless_a_sibling_shuts_it_out() {
+fn unchanged_crate_is_not_released() {
     let crates = [
         (sample("alone", &[]), history(true, false)),
         (sample("leaf", &[]), history(true, true)),
@@ -60,7 +60,7 @@ fn what_did_not_change_is_not_released_unless_a_sibling_shuts_it_out() {
 }
 
 #[test]
-fn a_pick_is_obeyed_and_never_goes_back() {
+fn picked_version_is_used_and_never_decreases() {
     let crates = [(sample("leaf", &[]), history(true, false))];
     let pick = |text: &str| decide(&crates, None, &[text.parse().unwrap()]);
     assert_eq!(
@@ -74,14 +74,14 @@ fn a_pick_is_obeyed_and_never_goes_back() {
 }
 
 #[test]
-fn manifests_keep_their_words() {
+fn manifests_keep_their_text() {
     let member = "# Why.\n[package]\nname = \"leaf\"\nversion = \"0.1.0\" # its own\n\n[dependencies]\nserde.workspace = true\n";
     assert_eq!(
         set_version(member, &version("0.2.0")).unwrap(),
         member.replace("0.1.0", "0.2.0")
     );
     let root = "[workspace.dependencies]\nleaf = { path = \"crates/leaf\", version = \"0.1.0\", default-features = false }\nserde = { version = \"0.1.0\" } # no sibling\n";
-    let cuts = [Cut {
+    let cuts = [CrateVersion {
         name: "leaf".into(),
         version: version("0.2.0"),
         notes: Vec::new(),
@@ -94,7 +94,7 @@ fn manifests_keep_their_words() {
 }
 
 #[test]
-fn a_readme_requires_what_is_released() {
+fn readme_requires_the_released_version() {
     let readme = "```toml\nleaf = \"0.1\"\n  leaf = { version = \"0.1\", features = [\"x\"] }\nleaf-two = \"0.1\"\n```\n";
     assert_eq!(set_readme(readme, "leaf", &version("0.1.5")), readme);
     let minor = set_readme(readme, "leaf", &version("0.2.0"));
@@ -106,7 +106,7 @@ fn a_readme_requires_what_is_released() {
 proptest! {
     /// After any release, each published crate accepts the version of each sibling published with it, or gets a new version itself.
     #[test]
-    fn no_crate_is_left_behind_by_its_siblings(
+    fn crate_is_released_with_its_siblings(
         edges in prop::collection::vec((any::<u8>(), any::<bool>(), any::<bool>()), 1..8),
         bump in prop::sample::select(vec![Bump::Patch, Bump::Minor, Bump::Major]),
     ) {

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unreleased_becomes_a_version() {
+    fn unreleased_section_becomes_version() {
         let after = cut(SAMPLE, &version("0.2.0"), "2026-11-22").unwrap();
         insta::assert_snapshot!(after, @"
         # Changelog
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changelog_that_cannot_be_released_says_why() {
+    fn unreleasable_changelog_states_the_reason() {
         let none = problems("- x\n# Changelog\n", &version("0.1.0"));
         assert_eq!(none.len(), 3, "{none:?}");
         assert!(problems(SAMPLE, &version("0.2.0")).is_empty());
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_joins_what_changed() {
+    fn note_is_added_to_the_changed_section() {
         let noted = note(SAMPLE, "- `leaf` 0.2.0.");
         assert_eq!(
             section(&noted, UNRELEASED),
@@ -166,7 +166,7 @@ mod tests {
     proptest! {
         /// A release loses no line, adds only the heading, and keeps older versions unchanged.
         #[test]
-        fn a_cut_only_adds_a_heading(new in prop::collection::vec("- [a-z ]{1,12}", 1..5), old in prop::collection::vec("- [a-z ]{1,12}", 1..5)) {
+        fn release_only_adds_a_heading(new in prop::collection::vec("- [a-z ]{1,12}", 1..5), old in prop::collection::vec("- [a-z ]{1,12}", 1..5)) {
             let text = format!("# Changelog\n\n## Unreleased\n\n{}\n\n## 0.1.0 - 2026-01-02\n\n{}\n", new.join("\n"), old.join("\n"));
             let after = cut(&text, &version("0.1.1"), "2026-11-22").unwrap();
             prop_assert_eq!(section(&after, UNRELEASED), Some(""));

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 }
 
 /// The result of one check of one crate.
-enum Cell {
+enum CrateCheck {
     /// Passed, with the word for the table.
     Fine(&'static str),
     Wrong(Vec<String>),
@@ -32,7 +32,7 @@ enum Cell {
     Untold,
 }
 
-impl Cell {
+impl CrateCheck {
     fn of(wrong: Vec<String>) -> Self {
         match wrong.is_empty() {
             true => Self::Fine("ok"),
@@ -73,7 +73,7 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
         let [manifest, changelog, readme, siblings, files] = standing_of(found, crates);
         let name = match &names {
             Ok(known) => name(found, known[at]),
-            Err(_) => Cell::Untold,
+            Err(_) => CrateCheck::Untold,
         };
         let semver = breaks(workspace, found, semver.is_ok());
         let cells = [manifest, changelog, readme, siblings, files, name, semver];
@@ -108,7 +108,7 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
     tally += counted(tree(arguments.allow_dirty), "the working tree");
     let dry = match names {
         Ok(_) => dry_run(crates, arguments),
-        Err(why) => Cell::Skipped(why),
+        Err(why) => CrateCheck::Skipped(why),
     };
     tally += counted(dry, "the dry run");
     tally
@@ -145,7 +145,7 @@ pub(crate) fn standing(crates: &[Crate]) -> Vec<String> {
 /// their changelog, which `release cut` did not prepare.
 pub(super) fn unready(crates: &[Crate], allow_dirty: bool) -> Vec<String> {
     let dirty = match tree(allow_dirty) {
-        Cell::Wrong(lines) => lines,
+        CrateCheck::Wrong(lines) => lines,
         _ => Vec::new(),
     };
     let dirty = dirty
@@ -170,34 +170,34 @@ fn uncut(crates: &[Crate]) -> Vec<String> {
         .collect()
 }
 
-fn standing_of(found: &Crate, crates: &[Crate]) -> [Cell; 5] {
+fn standing_of(found: &Crate, crates: &[Crate]) -> [CrateCheck; 5] {
     [
-        Cell::of(rules::manifest(found)),
+        CrateCheck::of(rules::manifest(found)),
         read(found, "CHANGELOG.md", |text| {
             changelog::problems(text, &found.version)
         }),
         read(found, "README.md", |text| stale(text, crates)),
-        Cell::of(siblings(found, crates)),
+        CrateCheck::of(siblings(found, crates)),
         files(found),
     ]
 }
 
-fn counted(cell: Cell, what: &str) -> Tally {
+fn counted(cell: CrateCheck, what: &str) -> Tally {
     match cell {
-        Cell::Fine(_) => Tally::passed(1),
-        Cell::Skipped(why) => Tally::skipped(format!("{what}: {why}")),
-        Cell::Untold => Tally::default(),
-        Cell::Wrong(lines) => Tally {
+        CrateCheck::Fine(_) => Tally::passed(1),
+        CrateCheck::Skipped(why) => Tally::skipped(format!("{what}: {why}")),
+        CrateCheck::Untold => Tally::default(),
+        CrateCheck::Wrong(lines) => Tally {
             failures: lines.iter().map(|line| format!("{what}: {line}")).collect(),
             ..Tally::default()
         },
     }
 }
 
-fn read(found: &Crate, file: &str, problems: impl FnOnce(&str) -> Vec<String>) -> Cell {
+fn read(found: &Crate, file: &str, problems: impl FnOnce(&str) -> Vec<String>) -> CrateCheck {
     match fs::read_to_string(found.folder.join(file)) {
-        Ok(text) => Cell::of(problems(&text)),
-        Err(error) => Cell::Wrong(vec![error.to_string()]),
+        Ok(text) => CrateCheck::of(problems(&text)),
+        Err(error) => CrateCheck::Wrong(vec![error.to_string()]),
     }
 }
 
@@ -231,7 +231,7 @@ fn siblings(found: &Crate, crates: &[Crate]) -> Vec<String> {
     wrong.collect()
 }
 
-fn files(found: &Crate) -> Cell {
+fn files(found: &Crate) -> CrateCheck {
     let words = [
         "package",
         "--list",
@@ -243,7 +243,7 @@ fn files(found: &Crate) -> Cell {
     ];
     let ended = command::run("cargo", &words, Show::Never);
     if !ended.success {
-        return Cell::Wrong(vec![ended.output.trim().to_owned()]);
+        return CrateCheck::Wrong(vec![ended.output.trim().to_owned()]);
     }
     let files: Vec<&str> = ended.stdout.lines().collect();
     let mut wrong = rules::files(&files);
@@ -255,59 +255,59 @@ fn files(found: &Crate) -> Cell {
             files.len()
         ));
     }
-    Cell::of(wrong)
+    CrateCheck::of(wrong)
 }
 
 /// Checks the name of a crate: if the registry knows it and no tag of ours exists, the name belongs to another owner.
-fn name(found: &Crate, is_known: bool) -> Cell {
+fn name(found: &Crate, is_known: bool) -> CrateCheck {
     match is_known {
-        false => Cell::Fine("free"),
-        true if git::last_tag(&found.name).is_some() => Cell::Fine("ours"),
-        true => Cell::Wrong(vec![format!(
+        false => CrateCheck::Fine("free"),
+        true if git::last_tag(&found.name).is_some() => CrateCheck::Fine("ours"),
+        true => CrateCheck::Wrong(vec![format!(
             "crates.io knows the name, but this clone has no tag {}-v…: another owner has the name, or run `git fetch --unshallow --tags`",
             found.name
         )]),
     }
 }
 
-fn breaks(workspace: &Workspace, found: &Crate, has_tool: bool) -> Cell {
+fn breaks(workspace: &Workspace, found: &Crate, has_tool: bool) -> CrateCheck {
     let Some(tag) = git::last_tag(&found.name) else {
-        return Cell::Fine("first");
+        return CrateCheck::Fine("first");
     };
     if found.lib.is_none() {
-        return Cell::Fine("no lib");
+        return CrateCheck::Fine("no lib");
     }
     if !has_tool {
-        return Cell::Untold;
+        return CrateCheck::Untold;
     }
     let words = ["--color=never", "--baseline-rev", &tag, "-p", &found.name];
     match Tool::SemverChecks.run(workspace, &words, Show::Never) {
-        Ok(ended) if ended.success => Cell::Fine("ok"),
-        Ok(ended) => Cell::Wrong(vec![format!("since {tag}:\n{}", ended.output.trim_end())]),
-        Err(why) => Cell::Skipped(why),
+        Ok(ended) if ended.success => CrateCheck::Fine("ok"),
+        Ok(ended) => CrateCheck::Wrong(vec![format!("since {tag}:\n{}", ended.output.trim_end())]),
+        Err(why) => CrateCheck::Skipped(why),
     }
 }
 
-fn tree(allow_dirty: bool) -> Cell {
+fn tree(allow_dirty: bool) -> CrateCheck {
     match git::changes() {
-        Ok(changes) if changes.is_empty() || allow_dirty => Cell::Fine("ok"),
-        Ok(changes) => Cell::Wrong(vec![format!(
+        Ok(changes) if changes.is_empty() || allow_dirty => CrateCheck::Fine("ok"),
+        Ok(changes) => CrateCheck::Wrong(vec![format!(
             "{} uncommitted changes, such as `{}`",
             changes.len(),
             changes[0]
         )]),
-        Err(why) => Cell::Wrong(vec![why]),
+        Err(why) => CrateCheck::Wrong(vec![why]),
     }
 }
 
 /// Packs all crates and builds each from its package, with the packages of the others in place of the registry.
-fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
+fn dry_run(crates: &[Crate], arguments: &Arguments) -> CrateCheck {
     if arguments.quick {
-        return Cell::Skipped("a quick check compiles nothing".into());
+        return CrateCheck::Skipped("a quick check compiles nothing".into());
     }
     let published = match super::publish::published(crates) {
         Ok(published) => published,
-        Err(why) => return Cell::Skipped(why),
+        Err(why) => return CrateCheck::Skipped(why),
     };
     let new: Vec<_> = crates
         .iter()
@@ -315,7 +315,7 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
         .filter(|(_, has)| !has)
         .collect();
     if new.is_empty() {
-        return Cell::Fine("nothing to publish");
+        return CrateCheck::Fine("nothing to publish");
     }
     println!(
         "the dry run builds {} packages and their dependencies, which takes minutes",
@@ -330,8 +330,8 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> Cell {
     }
     let ended = command::finish(&mut cargo, Show::Steps("Verifying"));
     match ended.success {
-        true => Cell::Fine("ok"),
-        false => Cell::Wrong(vec![command::errors(&ended.output).to_owned()]),
+        true => CrateCheck::Fine("ok"),
+        false => CrateCheck::Wrong(vec![command::errors(&ended.output).to_owned()]),
     }
 }
 

@@ -128,7 +128,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_others_need_comes_first() {
+    fn dependencies_are_published_first() {
         let crates = vec![
             sample("app", &["shell", "leaf"]),
             sample("shell", &["leaf"]),
@@ -142,14 +142,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_circle_is_named() {
+    fn dependency_cycle_is_named() {
         let crates = vec![sample("one", &["two"]), sample("two", &["one"])];
         let error = order(crates).unwrap_err();
         assert!(error.starts_with("no order: one, two"), "{error}");
     }
 
     #[test]
-    fn a_development_dependency_holds_a_crate_up_only_if_it_is_published_with_it() {
+    fn dev_dependency_orders_crates_only_if_published_with_them() {
         let metadata = |requirement: &str, publish: Value| {
             serde_json::json!({ "packages": [
                 { "name": "a", "version": "0.1.0", "manifest_path": "/a/Cargo.toml", "publish": null,
@@ -169,7 +169,7 @@ pub(super) mod tests {
     proptest! {
         /// For any dependencies without cycles: each crate comes once, after all that it needs, and the order is deterministic.
         #[test]
-        fn every_crate_follows_what_it_needs(edges in prop::collection::vec(any::<u16>(), 1..9), turn in any::<usize>()) {
+        fn every_crate_follows_its_dependencies(edges in prop::collection::vec(any::<u16>(), 1..9), turn in any::<usize>()) {
             let name = |at: usize| format!("c{}", (at * 7) % 11);
             let mut crates: Vec<Crate> = edges.iter().enumerate().map(|(at, bits)| {
                 let needed: Vec<String> = (0..at).filter(|it| bits >> it & 1 == 1).map(name).collect();

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clone_that_lacks_commits_is_told_how_to_get_them() {
+    fn shallow_clone_gets_a_hint_to_fetch_commits() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
         let (whole_one, shallow) = (path("whole"), path("shallow"));

@@ -16,7 +16,7 @@ const BETWEEN: Duration = Duration::from_secs(3);
 
 /// The options of an upload.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
-pub(crate) struct Manner {
+pub(crate) struct UploadOptions {
     /// Whether to skip the build of each package; `release check` built them.
     #[arg(long)]
     pub(crate) no_verify: bool,
@@ -35,7 +35,7 @@ fn has(found: &Crate) -> Result<bool, String> {
     registry::has(&found.name, Some(&found.version))
 }
 
-pub(crate) fn run(crates: &[Crate], manner: Manner) -> Tally {
+pub(crate) fn run(crates: &[Crate], manner: UploadOptions) -> Tally {
     let mut tally = Tally::default();
     let result = carry_out(
         crates,
@@ -74,7 +74,7 @@ fn carry_out(
     Ok(())
 }
 
-fn upload(found: &Crate, manner: Manner) -> Result<(), String> {
+fn upload(found: &Crate, manner: UploadOptions) -> Result<(), String> {
     let mut cargo = Command::new("cargo");
     cargo.args(["publish", "--color=never", "--locked", "-p", &found.name]);
     cargo.args(["--registry", registry::NAME]);
@@ -144,7 +144,7 @@ mod tests {
     proptest! {
         /// After any number of failures at any place, the same command ends with each crate uploaded exactly once, after its dependencies.
         #[test]
-        fn a_failure_half_way_costs_nothing(edges in prop::collection::vec(any::<u8>(), 1..8), faults in prop::collection::vec((0..8_usize, any::<bool>()), 0..6)) {
+        fn failed_publish_can_be_repeated(edges in prop::collection::vec(any::<u8>(), 1..8), faults in prop::collection::vec((0..8_usize, any::<bool>()), 0..6)) {
             let crates = edges.iter().enumerate().map(|(at, bits)| {
                 let needed: Vec<String> = (0..at).filter(|it| bits >> it & 1 == 1).map(|it| format!("c{it}")).collect();
                 sample(&format!("c{at}"), &needed.iter().map(String::as_str).collect::<Vec<_>>())
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_shows_it_late_is_waited_for_and_one_that_never_does_is_named() {
+    fn slow_index_is_awaited_and_missing_entry_is_reported() {
         let mut answers = vec![Ok(true), Ok(false), Err("busy".to_owned())];
         // The wait between two queries is limited by the whole time.
         let patience = Duration::from_millis(40);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn known_refusals_say_what_to_do() {
+    fn known_refusals_have_hints() {
         assert!(reason("error: x\n  status 429 Too Many Requests").contains("ten minutes"));
         assert!(reason("error: no token found").contains("cargo login"));
         assert_eq!(

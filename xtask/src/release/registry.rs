@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_that_was_not_asked_has_not_answered() {
+    fn unqueried_index_has_no_answer() {
         let absent =
             "    Updating crates.io index\nerror: could not find `x@0.1.0` in registry `y`\n";
         assert_eq!(answer(false, absent), Ok(false));

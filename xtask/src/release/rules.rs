@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_manifest_passes_and_each_lack_is_named() {
+    fn complete_manifest_passes_and_each_missing_key_is_named() {
         assert_eq!(manifest(&good()), Vec::<String>::new());
         let bad = Crate {
             description: "Does it.".into(),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_has_what_it_needs_and_nothing_by_accident() {
+    fn package_has_required_files_and_no_others() {
         let mut list = WANTED.to_vec();
         list.extend([
             "Cargo.toml.orig",

@@ -134,11 +134,11 @@ mod tests {
     const NAME: &str = "leaf-of-a-test";
 
     /// A clone of one crate, and a registry of files in place of crates.io.
-    struct Place {
+    struct ReleaseSandbox {
         folder: tempfile::TempDir,
     }
 
-    impl Place {
+    impl ReleaseSandbox {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let place = Self { folder };
@@ -233,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_stands_at_what_was_published_whatever_is_checked_out() {
-        let place = Place::new();
+    fn tag_points_to_the_published_commit() {
+        let place = ReleaseSandbox::new();
         let published = place.git(&["rev-parse", "HEAD"]);
         place.publish("0.1.0", &[]);
         let later = place.commit();
@@ -258,8 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn what_no_commit_here_is_true_for_has_no_tag() {
-        let place = Place::new();
+    fn unmatched_version_has_no_tag() {
+        let place = ReleaseSandbox::new();
         place.publish("0.1.0", &[]);
         let other = place.folder.path().join("other");
         let init = ["init", "--quiet", &other.to_string_lossy()];
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_names_no_commit_has_none() {
+    fn package_without_vcs_info_has_no_commit() {
         let clean = r#"{ "git": { "sha1": "abc" }, "path_in_vcs": "" }"#;
         assert_eq!(noted(clean), Ok("abc".to_owned()));
         for none in ["", "{}", r#"{ "git": {} }"#] {

@@ -2,11 +2,12 @@
 
 use super::protocol::Session;
 use crate::SessionLocks;
-use crate::converse::{Change, Dialogue, Link, Means, last_line};
+use crate::dialogue::{AgentLink, Change, Dialogue, EndMethod, last_line};
 use crate::session_locks::{Lease, Refusal};
 use crate::times;
 use agent_duplex::{
-    Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
+    Decision, Error, Event, ExitStatus, Line, Message, Observation, PendingChange, Permissions,
+    Stream,
 };
 use agent_subprocess::Signal;
 use std::future::ready;
@@ -25,7 +26,7 @@ pub(super) struct Setup {
 /// A running agent.
 #[derive(Debug)]
 pub(super) struct AcpConnection {
-    link: Link,
+    link: AgentLink,
     session: Session,
     lease: Option<Lease>,
     locks: Option<SessionLocks>,
@@ -35,7 +36,7 @@ pub(super) struct AcpConnection {
 }
 
 impl AcpConnection {
-    pub(super) fn new(link: Link, session: Session, setup: Setup) -> Self {
+    pub(super) fn new(link: AgentLink, session: Session, setup: Setup) -> Self {
         AcpConnection {
             link,
             session,
@@ -47,7 +48,7 @@ impl AcpConnection {
     }
 
     /// Requests a change. The returned future waits for the answer only if the agent must obey.
-    async fn ask_change(&mut self, line: Option<Vec<u8>>) -> Result<Changing, Error> {
+    async fn ask_change(&mut self, line: Option<Vec<u8>>) -> Result<PendingChange, Error> {
         let is_asked = line.is_some();
         if let Some(line) = line {
             self.write(line).await?;
@@ -78,18 +79,18 @@ impl AcpConnection {
 
 impl Dialogue for AcpConnection {
     const INTERRUPT: &'static [Duration] = &times::ACP_INTERRUPT;
-    const POLITELY: &'static [(Means, Duration)] = &[
-        (Means::Own, times::ACP_END),
-        (Means::CloseInput, times::ACP_CLOSED_INPUT),
-        (Means::Signal(Signal::Terminate), times::TERMINATE),
-        (Means::Signal(Signal::Kill), times::KILL),
+    const END_METHODS: &'static [(EndMethod, Duration)] = &[
+        (EndMethod::Own, times::ACP_END),
+        (EndMethod::CloseInput, times::ACP_CLOSED_INPUT),
+        (EndMethod::Signal(Signal::Terminate), times::TERMINATE),
+        (EndMethod::Signal(Signal::Kill), times::KILL),
     ];
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &AgentLink {
         &self.link
     }
 
-    fn link_mut(&mut self) -> &mut Link {
+    fn link_mut(&mut self) -> &mut AgentLink {
         &mut self.link
     }
 
@@ -109,14 +110,14 @@ impl Dialogue for AcpConnection {
     async fn send(&mut self, message: Message) -> Result<(), Error> {
         self.begin().await?;
         if self.session.is_leaving() {
-            return Err(Error::gone("it is being ended"));
-        } else if let Some(events) = self.session.fail(&message) {
+            return Err(Error::agent_gone("it is being ended"));
+        } else if let Some(events) = self.session.failure_for(&message) {
             self.keep_events(events);
-            self.link.dismiss();
+            self.link.schedule_end();
             return Ok(());
-        } else if self.link.over || self.link.agent.has_exited() {
+        } else if self.link.has_reported_exit || self.link.agent.has_exited() {
             return Err(self.gone().await);
-        } else if self.session.owes_turn() {
+        } else if self.session.is_turn_expected() {
             let mend = "wait for the end of the turn";
             let what = "take a message while a turn runs";
             return Err(Error::unsupported(self.link.name, what, mend));
@@ -137,24 +138,24 @@ impl Dialogue for AcpConnection {
         Ok(())
     }
 
-    async fn set_permissions(&mut self, permissions: Permissions) -> Result<Changing, Error> {
+    async fn set_permissions(&mut self, permissions: Permissions) -> Result<PendingChange, Error> {
         self.begin().await?;
         let line = self.session.set_permissions(permissions)?;
         self.ask_change(line).await
     }
 
-    async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
+    async fn set_model(&mut self, model: Option<String>) -> Result<PendingChange, Error> {
         self.begin().await?;
-        if self.session.is_leaving() || self.link.over {
-            return Err(Error::gone("it is being ended, or has ended"));
+        if self.session.is_leaving() || self.link.has_reported_exit {
+            return Err(Error::agent_gone("it is being ended, or has ended"));
         }
         let line = self.session.set_model(model)?;
         self.ask_change(line).await
     }
 
-    fn hear(&mut self, line: Line) {
+    fn handle_line(&mut self, line: Line) {
         let was_opening = self.session.is_opening();
-        let heard = self.session.hear(&line.bytes);
+        let heard = self.session.handle_line(&line.bytes);
         let is_asking = self.session.is_asking();
         self.change.tell(is_asking, || self.session.change_answer());
         let mut seen = Observation::output(Stream::Stdout, line);
@@ -170,7 +171,7 @@ impl Dialogue for AcpConnection {
 
     fn interrupt_turn(&mut self, _drop_queued: bool) -> bool {
         let heard = self.session.interrupt();
-        self.follow(heard)
+        self.apply_outcome(heard)
     }
 
     fn is_interrupting(&self) -> bool {
@@ -178,35 +179,35 @@ impl Dialogue for AcpConnection {
     }
 
     fn is_busy(&self) -> bool {
-        self.session.owes_turn()
+        self.session.is_turn_expected()
     }
 
-    fn leave(&mut self) {
-        self.session.leave();
+    fn note_ending(&mut self) {
+        self.session.note_ending();
     }
 
     /// Closes the session, if the agent supports that; after its answer the next method follows immediately.
-    fn take_leave(&mut self) {
+    fn request_end(&mut self) {
         if let Some(line) = self.session.close() {
             self.push(line);
         }
     }
 
-    fn is_taking_leave(&self) -> bool {
+    fn is_end_requested(&self) -> bool {
         self.session.is_closing()
     }
 
-    fn answers_due(&mut self) -> Option<Instant> {
-        self.session.answers_due(Instant::now())
+    fn next_answer_deadline(&mut self) -> Option<Instant> {
+        self.session.next_answer_deadline(Instant::now())
     }
 
-    fn expire(&mut self) {
-        let events = self.session.expire(Instant::now());
+    fn expire_requests(&mut self) {
+        let events = self.session.expire_requests(Instant::now());
         self.keep_events(events);
     }
 
-    fn renew(&mut self) {
-        self.session.renew();
+    fn restart_timeouts(&mut self) {
+        self.session.restart_timeouts();
     }
 
     fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
@@ -224,7 +225,7 @@ impl Dialogue for AcpConnection {
         Some(Error::start(format!("{what}; {mend}"), None))
     }
 
-    fn urge(&mut self, n: usize) -> Option<Signal> {
+    fn escalate_interrupt(&mut self, n: usize) -> Option<Signal> {
         match n {
             0 => {
                 let line = self.session.cancel();
@@ -238,6 +239,6 @@ impl Dialogue for AcpConnection {
 
     /// Gives the session back.
     fn release(&mut self) {
-        self.lease.iter_mut().for_each(Lease::idle);
+        self.lease.iter_mut().for_each(Lease::release);
     }
 }

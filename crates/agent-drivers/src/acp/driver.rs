@@ -3,17 +3,17 @@
 use super::connection::{AcpConnection, Setup};
 use super::gemini;
 use super::options::AcpOptions;
-use super::preset::{AcpPreset, Kind};
-use super::protocol::{Session, Wishes};
+use super::preset::{AcpPreset, PresetFacts};
+use super::protocol::{Session, SessionRequest};
 use crate::choices::{Choices, shared_options};
-use crate::converse::{Link, Live};
+use crate::dialogue::{AgentLink, DialogueConnection};
 use crate::duplex::{not_started, start};
 use crate::environment::Environment;
 use crate::session_locks::Lease;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -29,9 +29,9 @@ use std::path::Path;
 /// [`is_unsupported`](agent_duplex::Error::is_unsupported) is true.
 #[derive(Clone, Debug)]
 pub struct AcpDriver {
-    kind: &'static Kind,
+    kind: &'static PresetFacts,
     program: Vec<OsString>,
-    context: Context,
+    context: ProcessContext,
     pub(super) options: AcpOptions,
     pub(super) choices: Choices,
 }
@@ -41,7 +41,7 @@ impl AcpDriver {
     ///
     /// Only the running agent reports what it can do, so [`capabilities`](agent_duplex::Driver::capabilities) returns everything that the protocol
     /// has.
-    pub fn new(program: Vec<OsString>, context: Context) -> Self {
+    pub fn new(program: Vec<OsString>, context: ProcessContext) -> Self {
         Self::of(AcpPreset::Other, program, context)
     }
 
@@ -51,7 +51,7 @@ impl AcpDriver {
     /// Gemini CLI trusts no folder by default, and has no edit mode in an untrusted one, so the driver allows edits one by one. To make it trust the
     /// folder, add `--skip-trust` to its [`args`](Self::args). Version 0.61.0 loses sessions that it resumes, immediately or at the next time. So the
     /// driver first renames the session's file in the folder of Gemini CLI.
-    pub fn gemini(program: Vec<OsString>, context: Context) -> Self {
+    pub fn gemini(program: Vec<OsString>, context: ProcessContext) -> Self {
         Self::of(AcpPreset::Gemini, program, context)
     }
 
@@ -60,19 +60,19 @@ impl AcpDriver {
     /// By default OpenCode does everything without a permission request. Unless its permissions are [`Permissions::All`], the driver makes it ask
     /// before calls that can do harm, by `OPENCODE_PERMISSION`, which overrides its other settings. If a variable of that name is already set, the
     /// driver keeps it. An agent that was started under [`Permissions::All`] can't be made to ask while it runs.
-    pub fn opencode(program: Vec<OsString>, context: Context) -> Self {
+    pub fn opencode(program: Vec<OsString>, context: ProcessContext) -> Self {
         Self::of(AcpPreset::Opencode, program, context)
     }
 
     /// Sets the program of the adapter for Claude Code (`claude-agent-acp`).
-    pub fn claude(program: Vec<OsString>, context: Context) -> Self {
+    pub fn claude(program: Vec<OsString>, context: ProcessContext) -> Self {
         Self::of(AcpPreset::Claude, program, context)
     }
 
     /// Makes the driver for a preset.
-    pub(crate) fn of(preset: AcpPreset, program: Vec<OsString>, context: Context) -> Self {
+    pub(crate) fn of(preset: AcpPreset, program: Vec<OsString>, context: ProcessContext) -> Self {
         AcpDriver {
-            kind: preset.kind(),
+            kind: preset.facts(),
             program,
             context,
             options: AcpOptions::default(),
@@ -103,7 +103,7 @@ impl AcpDriver {
             let flag = arg.split('=').next().unwrap_or_default();
             let mend = if self.kind.permissions.contains(&flag) {
                 "use --permissions instead"
-            } else if self.kind.ours.contains(&flag) {
+            } else if self.kind.own_args.contains(&flag) {
                 "remove it from the agent's extra arguments"
             } else if ["-m", "--model"].contains(&flag) && self.choices.model.is_some() {
                 "use only the driver's own option"
@@ -118,13 +118,13 @@ impl AcpDriver {
     }
 
     /// Returns the variable that makes the agent send permission requests.
-    fn asking(&self) -> Option<(&'static str, &'static str)> {
+    fn ask_variable(&self) -> Option<(&'static str, &'static str)> {
         let env = self.environment();
         let unset = |(name, _): &(&str, &str)| env.variable(name, &self.context).is_none();
-        self.kind.asks.filter(unset)
+        self.kind.ask_variable.filter(unset)
     }
 
-    fn wishes(&self, session: SessionChoice) -> Result<Wishes, Error> {
+    fn session_request(&self, session: SessionChoice) -> Result<SessionRequest, Error> {
         let servers = &self.choices.mcp_servers;
         let env = self.environment();
         let cwd = std::path::absolute(&self.context.cwd).map_err(|e| {
@@ -138,7 +138,7 @@ impl AcpDriver {
             let what = "the path of the working directory is not UTF-8, which the protocol requires; use another one";
             return Err(Error::start(what, None));
         };
-        Ok(Wishes {
+        Ok(SessionRequest {
             agent: self.kind.name,
             session,
             roots: [cwd, real],
@@ -150,14 +150,15 @@ impl AcpDriver {
             auth_method: self.options.auth_method.clone(),
             timeouts: self.choices.timeouts,
             cost_restarts: self.kind.cost_restarts,
-            never_asks: self.asking().is_some() && self.choices.permissions == Permissions::All,
+            is_unattended: self.ask_variable().is_some()
+                && self.choices.permissions == Permissions::All,
         })
     }
 }
 
 impl AcpDriver {
     /// Protects the session's file if possible; if that fails, the agent reports a lost session when it loads it.
-    fn keep_session(&self, id: &str) {
+    fn store_session(&self, id: &str) {
         let homes = ["GEMINI_CLI_HOME", "HOME"];
         let env = self.environment();
         let variable = |name: &&str| env.variable(name, &self.context);
@@ -174,7 +175,7 @@ shared_options! {
     ///
     /// If the agent has a mode for these permissions, the driver sets that mode. The driver allows other requests itself under [`Permissions::All`].
     /// Under [`Permissions::Edits`] it allows an edit of files that the agent reports to be below its working directory. It reports everything else
-    /// as an [event](agent_duplex::Event::PermissionAsked), which needs an answer, under [`Permissions::Deny`] too.
+    /// as an [event](agent_duplex::Event::PermissionRequested), which needs an answer, under [`Permissions::Deny`] too.
     permissions;
 
     /// Passes MCP servers to the agent when a session is opened. If the agent doesn't support a server's transport (HTTP or SSE), the start returns
@@ -195,7 +196,7 @@ impl Driver for AcpDriver {
             .with(Capability::Tools)
             .with(Capability::Permissions)
             .with(Capability::Mcp);
-        { self.kind.more.iter() }.fold(all, |all, more| all.with(*more))
+        { self.kind.extra_capabilities.iter() }.fold(all, |all, more| all.with(*more))
     }
 
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
@@ -204,7 +205,7 @@ impl Driver for AcpDriver {
             let env = self.environment();
             let command = env.command(&self.program, self.kind.needs, &self.context)?;
             let command = command.args(self.kind.args).args(&self.choices.args);
-            let command = match self.asking() {
+            let command = match self.ask_variable() {
                 Some((name, value)) if self.choices.permissions != Permissions::All => {
                     command.env(name, value)
                 }
@@ -219,18 +220,18 @@ impl Driver for AcpDriver {
             let lease = Lease::of(self.choices.session_locks.as_ref(), resumed)?;
             let command = Lease::hold(lease.as_ref(), command)?;
             if let (gemini::NAME, Some(id)) = (self.kind.name, resumed) {
-                self.keep_session(id);
+                self.store_session(id);
             }
-            let wishes = self.wishes(session)?;
+            let wishes = self.session_request(session)?;
             let agent = start(command).await?;
-            let link = Link::new(agent, self.kind.name, &self.program, &self.context, None);
+            let link = AgentLink::new(agent, self.kind.name, &self.program, &self.context, None);
             let setup = Setup {
                 lease,
                 locks: self.choices.session_locks.clone(),
-                answer: self.choices.timeouts.others,
+                answer: self.choices.timeouts.other_requests,
             };
             let connection = AcpConnection::new(link, Session::new(wishes), setup);
-            Ok(Box::new(Live(connection)) as Box<dyn Connection>)
+            Ok(Box::new(DialogueConnection(connection)) as Box<dyn Connection>)
         })
     }
 }

@@ -14,7 +14,7 @@ use std::{fs, io};
 pub(crate) const NAME: &str = "gemini";
 
 /// The number of id characters in the name of a file.
-const SHORT: usize = 8;
+const ID_PREFIX: usize = 8;
 
 /// Returns the meaning of an exit code; `None` for a code that only reports a failure.
 pub(crate) fn exit_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)> {
@@ -32,7 +32,10 @@ pub(crate) fn exit_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)>
 /// Renames the file of a session, unless that was done. `home` is the directory with the CLI's folder; missing folders and files are no error.
 pub(super) fn keep(home: &Path, id: &str) -> io::Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric();
-    let Some(short) = id.get(..SHORT).filter(|short| short.chars().all(is_plain)) else {
+    let Some(short) = id
+        .get(..ID_PREFIX)
+        .filter(|short| short.chars().all(is_plain))
+    else {
         return Ok(());
     };
     let begun = format!("-{short}.jsonl");
@@ -73,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_record_of_a_session_gets_a_name_of_its_own_once() {
+    fn oldest_record_of_a_session_gets_its_own_name_once() {
         let home = tempfile::tempdir().unwrap();
         let id = "4b4cc8ec-7dc4-45b3-b610-95d59aa55516";
         keep(home.path(), id).unwrap();

@@ -43,7 +43,7 @@ pub(crate) const fn facts(preset: AcpPreset) -> LoginFacts {
 }
 
 pub(crate) async fn probe(preset: AcpPreset, program: Program<'_>) -> Probe {
-    let env = preset.kind().env;
+    let env = preset.facts().env;
     let program = Program { env, ..program };
     match preset {
         AcpPreset::Gemini => gemini(program).await,

@@ -1,7 +1,7 @@
 //! The options that only this agent has.
 
 use crate::environment::Environment;
-use crate::hidden::{HandedOn, Hidden};
+use crate::redacted::{PassedThrough, Redacted};
 use crate::section::{ENV, ENV_ALLOW, OptionKey, OptionKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ pub struct AcpOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_method: Option<String>,
     /// Variables of the agent's environment.
-    #[serde(skip_serializing_if = "Hidden::is_empty")]
-    pub env: Hidden<BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Redacted::is_empty")]
+    pub env: Redacted<BTreeMap<String, String>>,
     /// The only variables of the host that the agent inherits; a name can end with `*`. `None` means all. With a list, the agent also inherits the
     /// variables that it needs: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, those for locale, proxies and certificates, and
     /// names that begin with `XDG_`. A preset adds the variables of its agent: `GEMINI_*`, `GOOGLE_API_KEY`, `GOOGLE_GEMINI_*` and `GOOGLE_GENAI_*`;
@@ -40,15 +40,15 @@ impl AcpOptions {
     ];
 
     /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or can be secret.
-    pub(crate) fn handed_on(&self) -> HandedOn<'_> {
+    pub(crate) fn passed_through(&self) -> PassedThrough<'_> {
         let Self {
             env,
             auth_method: _,
             env_allow: _,
         } = self;
-        HandedOn {
+        PassedThrough {
             env: Some(&env.0),
-            ..HandedOn::default()
+            ..PassedThrough::default()
         }
     }
 }

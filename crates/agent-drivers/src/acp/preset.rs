@@ -33,10 +33,10 @@ impl AcpPreset {
     }
 
     pub(crate) const fn name(self) -> &'static str {
-        self.kind().name
+        self.facts().name
     }
 
-    pub(super) const fn kind(self) -> &'static Kind {
+    pub(super) const fn facts(self) -> &'static PresetFacts {
         match self {
             Self::Gemini => &GEMINI,
             Self::Opencode => &OPENCODE,
@@ -46,7 +46,7 @@ impl AcpPreset {
     }
 
     /// Returns whether the agent reports its cost, and whether it reports its tokens.
-    pub(crate) const fn reports(self) -> (bool, bool) {
+    pub(crate) const fn usage_reporting(self) -> (bool, bool) {
         match self {
             Self::Claude | Self::Opencode => (true, true),
             Self::Gemini => (false, true),
@@ -57,7 +57,7 @@ impl AcpPreset {
 
 /// The facts about an agent that hold before it is started.
 #[derive(Debug)]
-pub(super) struct Kind {
+pub(super) struct PresetFacts {
     pub(super) name: &'static str,
     /// The arguments that enable the protocol.
     pub(super) args: &'static [&'static str],
@@ -66,35 +66,35 @@ pub(super) struct Kind {
     pub(super) needs: &'static [&'static str],
     /// The arguments for permissions, and the other arguments that the driver sets itself. A second one would override the driver's without a notice.
     pub(super) permissions: &'static [&'static str],
-    pub(super) ours: &'static [&'static str],
+    pub(super) own_args: &'static [&'static str],
     /// The capabilities of this agent besides those that every agent has.
-    pub(super) more: &'static [Capability],
+    pub(super) extra_capabilities: &'static [Capability],
     pub(super) cost_restarts: bool,
     /// The variable that enables permission requests; it is set unless everything is allowed.
-    pub(super) asks: Option<(&'static str, &'static str)>,
+    pub(super) ask_variable: Option<(&'static str, &'static str)>,
 }
 
 /// The calls for which OpenCode asks: all except harmless ones that it allows by default.
 const OPENCODE_PERMISSION: &str = r#"{"*":"ask","read":{"*":"allow","*.env":"ask","*.env.*":"ask","*.env.example":"allow"},"glob":"allow","grep":"allow","list":"allow","lsp":"allow","skill":"allow","task":"allow","todoread":"allow","todowrite":"allow","question":"deny","plan_enter":"deny","plan_exit":"deny"}"#;
 
-const ANY: Kind = Kind {
+const ANY: PresetFacts = PresetFacts {
     name: "acp",
     args: &[],
     env: &[],
     needs: &[],
     permissions: &[],
-    ours: &[],
-    more: &[
+    own_args: &[],
+    extra_capabilities: &[
         Capability::Fork,
         Capability::Model,
         Capability::Resume,
         Capability::Usage,
     ],
     cost_restarts: false,
-    asks: None,
+    ask_variable: None,
 };
 
-const GEMINI: Kind = Kind {
+const GEMINI: PresetFacts = PresetFacts {
     name: gemini::NAME,
     args: &["--acp"],
     env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
@@ -105,7 +105,7 @@ const GEMINI: Kind = Kind {
         "GOOGLE_GENAI_*",
     ],
     permissions: &["--approval-mode", "--yolo", "-y"],
-    ours: &[
+    own_args: &[
         "--acp",
         "--experimental-acp",
         "--prompt",
@@ -119,19 +119,19 @@ const GEMINI: Kind = Kind {
         "--output-format",
         "-o",
     ],
-    more: &[Capability::Model, Capability::Resume, Capability::Usage],
+    extra_capabilities: &[Capability::Model, Capability::Resume, Capability::Usage],
     ..ANY
 };
 
-const OPENCODE: Kind = Kind {
+const OPENCODE: PresetFacts = PresetFacts {
     name: "opencode",
     args: &["acp"],
     needs: &["OPENCODE_*"],
-    asks: Some(("OPENCODE_PERMISSION", OPENCODE_PERMISSION)),
+    ask_variable: Some(("OPENCODE_PERMISSION", OPENCODE_PERMISSION)),
     ..ANY
 };
 
-const CLAUDE: Kind = Kind {
+const CLAUDE: PresetFacts = PresetFacts {
     name: "claude-acp",
     needs: &["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"],
     cost_restarts: true,

@@ -1,24 +1,24 @@
 //! The Agent Client Protocol as a state machine without I/O and without a clock: it takes lines, and returns neutral events and lines to write.
 
-mod asks;
 mod choices;
-mod ending;
 mod json;
 mod open;
-mod say;
+mod permissions;
+mod send;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod tools;
 mod turn;
+mod turn_end;
 
 use super::gemini;
-use crate::converse::{Heard, Timeouts};
+use crate::dialogue::{LineOutcome, Timeouts};
 use crate::mcp::McpServers;
 use agent_duplex::{
     EndReason, Error, Event, ExitStatus, Message, Permissions, SessionChoice, TurnEnd,
 };
-use choices::Choices;
+use choices::SessionChoices;
 use json::text;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use turn::Turn;
 
 /// The requested properties of a session.
 #[derive(Clone, Debug)]
-pub(super) struct Wishes {
+pub(super) struct SessionRequest {
     /// The agent's name for users.
     pub(super) agent: &'static str,
     pub(super) session: SessionChoice,
@@ -43,11 +43,11 @@ pub(super) struct Wishes {
     /// Whether the agent's total cost begins at zero with each process.
     pub(super) cost_restarts: bool,
     /// Whether the agent was started without permission requests.
-    pub(super) never_asks: bool,
+    pub(super) is_unattended: bool,
 }
 
 /// The time without history after which a session counts as open.
-const QUIET: Duration = Duration::from_millis(250);
+const HISTORY_IDLE: Duration = Duration::from_millis(250);
 
 /// A request of the driver that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ enum Request {
 
 /// The stage of opening a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum OpenStage {
     Opening,
     /// The session exists, and the driver is setting its mode and model.
     Settling,
@@ -75,7 +75,7 @@ enum Stage {
 
 /// The capabilities that the agent announced.
 #[derive(Debug, Default)]
-struct Abilities {
+struct AgentCapabilities {
     load: bool,
     resume: bool,
     fork: bool,
@@ -88,7 +88,7 @@ struct Abilities {
 
 /// A permission request that waits for its answer.
 #[derive(Debug)]
-struct Asked {
+struct PendingPermission {
     /// The unchanged id of the request, which the answer repeats.
     id: Value,
     call: String,
@@ -124,14 +124,14 @@ enum Failure {
 /// The state of the conversation.
 #[derive(Debug)]
 pub(super) struct Session {
-    wishes: Wishes,
-    stage: Stage,
+    requested: SessionRequest,
+    stage: OpenStage,
     id: String,
     agent: String,
-    abilities: Abilities,
-    choices: Choices,
+    capabilities: AgentCapabilities,
+    choices: SessionChoices,
     /// Whether the agent replays the history of the session that it opens.
-    tells_history: bool,
+    replays_history: bool,
     /// The number of the driver's last request.
     last: u64,
     /// The driver's requests, each with its deadline once that is set.
@@ -139,40 +139,40 @@ pub(super) struct Session {
     failure: Option<Failure>,
     change: Option<Change>,
     turn: Option<Turn>,
-    asks: BTreeMap<String, Asked>,
+    ask_variable: BTreeMap<String, PendingPermission>,
     /// Whether an interrupt was requested.
     interrupting: bool,
     cost: Cost,
     /// Whether the driver requested the end of the agent.
-    leaving: bool,
+    is_ending: bool,
 }
 
 impl Session {
-    pub(super) fn new(wishes: Wishes) -> Self {
+    pub(super) fn new(wishes: SessionRequest) -> Self {
         let is_fresh = wishes.session == SessionChoice::Fresh || wishes.cost_restarts;
         Session {
-            wishes,
-            stage: Stage::Opening,
+            requested: wishes,
+            stage: OpenStage::Opening,
             id: String::new(),
             agent: String::new(),
-            abilities: Abilities::default(),
-            choices: Choices::default(),
-            tells_history: false,
+            capabilities: AgentCapabilities::default(),
+            choices: SessionChoices::default(),
+            replays_history: false,
             last: 0,
             pending: BTreeMap::new(),
             failure: None,
             change: None,
             turn: None,
-            asks: BTreeMap::new(),
+            ask_variable: BTreeMap::new(),
             interrupting: false,
             cost: Cost::new(is_fresh),
-            leaving: false,
+            is_ending: false,
         }
     }
 
     /// Whether the session is still being opened.
     pub(super) fn is_opening(&self) -> bool {
-        self.stage != Stage::Open && self.failure.is_none()
+        self.stage != OpenStage::Open && self.failure.is_none()
     }
 
     /// Returns the session's id, once the agent has reported it.
@@ -189,32 +189,32 @@ impl Session {
     }
 
     /// Whether the end of a turn is expected.
-    pub(super) fn owes_turn(&self) -> bool {
+    pub(super) fn is_turn_expected(&self) -> bool {
         self.turn.is_some()
     }
 
     /// Whether an interrupt was requested and the turn has not ended.
     pub(super) fn is_interrupting(&self) -> bool {
-        self.interrupting && self.owes_turn()
+        self.interrupting && self.is_turn_expected()
     }
 
     pub(super) fn is_leaving(&self) -> bool {
-        self.leaving
+        self.is_ending
     }
 
     /// Handles a line of standard output.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> Heard {
-        let mut heard = Heard::default();
+    pub(super) fn handle_line(&mut self, bytes: &[u8]) -> LineOutcome {
+        let mut heard = LineOutcome::default();
         if let Some(line) = json::parse(bytes) {
             self.take(&line, &mut heard);
         }
         heard
     }
 
-    fn take(&mut self, line: &Value, heard: &mut Heard) {
+    fn take(&mut self, line: &Value, heard: &mut LineOutcome) {
         let id = line.get("id").filter(|id| id.is_number() || id.is_string());
         match (text(line, "method"), id) {
-            ("session/update", None) if self.is_ours(&line["params"]) => {
+            ("session/update", None) if self.is_own_session(&line["params"]) => {
                 self.updated(&line["params"]["update"], &mut heard.events);
             }
             ("$/cancel_request", None) => self.withdrawn(&line["params"], heard),
@@ -232,7 +232,7 @@ impl Session {
     }
 
     /// Whether `params` belong to this session, and not to one that the agent opened for itself.
-    fn is_ours(&self, params: &Value) -> bool {
+    fn is_own_session(&self, params: &Value) -> bool {
         let id = text(params, "sessionId");
         id == self.id || id.is_empty()
     }
@@ -240,12 +240,14 @@ impl Session {
     fn updated(&mut self, update: &Value, events: &mut Vec<Event>) {
         match text(update, "sessionUpdate") {
             "config_option_update" => {
-                if self.choices.take_options(update) && self.stage == Stage::Open {
+                if self.choices.take_options(update) && self.stage == OpenStage::Open {
                     events.push(self.identified());
                 }
             }
             "current_mode_update" => self.choices.mode_is(text(update, "currentModeId")),
-            "usage_update" => events.extend(self.cost.advance(&update["cost"]).map(Event::Used)),
+            "usage_update" => {
+                events.extend(self.cost.advance(&update["cost"]).map(Event::UsageReported))
+            }
             kind => {
                 // An update without a turn is history of the session, or too late.
                 if let Some(turn) = &mut self.turn {
@@ -259,7 +261,7 @@ impl Session {
     }
 
     /// Handles the answer to a request of the driver.
-    fn answered(&mut self, (id, request): (u64, Request), line: &Value, heard: &mut Heard) {
+    fn answered(&mut self, (id, request): (u64, Request), line: &Value, heard: &mut LineOutcome) {
         let answer = match line.get("error").filter(|error| !error.is_null()) {
             Some(error) => Err(error),
             None => Ok(&line["result"]),
@@ -275,16 +277,18 @@ impl Session {
         }
     }
 
-    fn prompt_answered(&mut self, answer: Result<&Value, &Value>, heard: &mut Heard) {
+    fn prompt_answered(&mut self, answer: Result<&Value, &Value>, heard: &mut LineOutcome) {
         if let Ok(result) = answer {
-            heard.events.extend(turn::of_turn(result).map(Event::Used));
+            heard
+                .events
+                .extend(turn::of_turn(result).map(Event::UsageReported));
         }
         let denied = self.turn.as_ref().is_some_and(Turn::was_denied);
-        let end = ending::judge(
+        let end = turn_end::turn_end_of(
             answer,
-            self.interrupting || self.leaving,
+            self.interrupting || self.is_ending,
             denied,
-            &self.abilities.auth_methods,
+            &self.capabilities.auth_methods,
         );
         if end.reason == EndReason::RateLimited {
             heard.events.push(Event::RateLimited {
@@ -297,7 +301,7 @@ impl Session {
     }
 
     /// Ends the running turn, and closes everything open in it.
-    fn end(&mut self, end: TurnEnd, heard: &mut Heard) {
+    fn end(&mut self, end: TurnEnd, heard: &mut LineOutcome) {
         let Some(turn) = self.turn.take() else { return };
         turn.close(end.reason, &mut heard.events);
         self.cancel_asks(heard);
@@ -307,14 +311,15 @@ impl Session {
 
     /// Handles the end of the process: withdraws open permission requests, and ends the open turn, or reports the exit if there is none.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
-        let mut heard = Heard::default();
+        let mut heard = LineOutcome::default();
         if self.turn.is_none() {
             self.cancel_asks(&mut heard);
             heard.events.push(Event::Exited(exit));
             return heard.events;
         }
-        let code = || gemini::exit_code(Some(exit)).filter(|_| self.wishes.agent == gemini::NAME);
-        let (reason, detail) = match self.leaving || self.interrupting {
+        let code =
+            || gemini::exit_code(Some(exit)).filter(|_| self.requested.agent == gemini::NAME);
+        let (reason, detail) = match self.is_ending || self.interrupting {
             true => (EndReason::Interrupted, String::new()),
             false => code().unwrap_or_else(|| (EndReason::Died, String::new())),
         };
@@ -329,7 +334,7 @@ impl Session {
     }
 
     /// Returns a failed turn for a message, if there is no session.
-    pub(super) fn fail(&self, message: &Message) -> Option<Vec<Event>> {
+    pub(super) fn failure_for(&self, message: &Message) -> Option<Vec<Event>> {
         let Some(Failure::Turn(end)) = &self.failure else {
             return None;
         };
@@ -341,14 +346,14 @@ impl Session {
     }
 
     /// Returns the deadline of the next answer. For a request without a deadline, the time begins now.
-    pub(super) fn answers_due(&mut self, now: Instant) -> Option<Instant> {
-        let timeouts = self.wishes.timeouts;
+    pub(super) fn next_answer_deadline(&mut self, now: Instant) -> Option<Instant> {
+        let timeouts = self.requested.timeouts;
         let due = self.pending.values_mut().filter_map(|(request, until)| {
             let time = match request {
                 Request::Prompt => return None,
                 Request::Initialize => timeouts.initialize,
-                Request::History => QUIET,
-                _ => timeouts.others,
+                Request::History => HISTORY_IDLE,
+                _ => timeouts.other_requests,
             };
             Some(*until.get_or_insert_with(|| now + time))
         });
@@ -356,14 +361,14 @@ impl Session {
     }
 
     /// Restarts the time limits of all pending requests.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn restart_timeouts(&mut self) {
         self.pending
             .values_mut()
             .for_each(|(_, until)| *until = None);
     }
 
     /// Drops the overdue requests; their late answers are ignored.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<Event> {
+    pub(super) fn expire_requests(&mut self, now: Instant) -> Vec<Event> {
         let is_late = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
         let late = self.pending.values().filter(|(_, until)| is_late(until));
         let late: Vec<Request> = late.map(|(request, _)| *request).collect();
@@ -371,7 +376,7 @@ impl Session {
         let mut events = Vec::new();
         for request in late {
             if request == Request::History {
-                events.extend(self.settled());
+                events.extend(self.opened_event());
                 continue;
             }
             let what = format!("the agent did not answer the {} in time", request.name());

@@ -11,10 +11,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// The longest argument that Linux accepts, with its final zero byte.
-const WORD: usize = 128 << 10;
+const MAX_ARG: usize = 128 << 10;
 
 /// The arguments that the driver sets itself. A second one would make the agent's own rule decide.
-const OURS: [&str; 8] = [
+const DRIVER_FLAGS: [&str; 8] = [
     "--session-id",
     "--resume",
     "-r",
@@ -35,7 +35,7 @@ const PERMISSIONS: [&str; 5] = [
 ];
 
 /// The variables of the host's environment that this agent needs besides those that every agent needs.
-pub(super) const NEEDED: [&str; 3] = ["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"];
+pub(super) const REQUIRED_ENV: [&str; 3] = ["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"];
 
 /// The driver's arguments, and the files that they name.
 #[derive(Debug, Default)]
@@ -57,28 +57,28 @@ impl Arguments {
         options.check()?;
         let mut all = Arguments::default();
         for word in ["-p", "--input-format", "stream-json", "--output-format"] {
-            all.say(word);
+            all.push_arg(word);
         }
         for word in ["stream-json", "--verbose", "--include-partial-messages"] {
-            all.say(word);
+            all.push_arg(word);
         }
-        all.say("--replay-user-messages");
+        all.push_arg("--replay-user-messages");
         match session {
-            SessionChoice::Resume(id) => all.bind("--resume", id),
+            SessionChoice::Resume(id) => all.push_flag_value("--resume", id),
             SessionChoice::Fork(from) => {
-                all.bind("--resume", from);
-                all.say("--fork-session");
-                all.bind("--session-id", id);
+                all.push_flag_value("--resume", from);
+                all.push_arg("--fork-session");
+                all.push_flag_value("--session-id", id);
             }
-            _ => all.bind("--session-id", id),
+            _ => all.push_flag_value("--session-id", id),
         }
-        all.say("--permission-prompt-tool");
-        all.say("stdio");
+        all.push_arg("--permission-prompt-tool");
+        all.push_arg("stdio");
         if choices.permissions == Permissions::All {
-            all.say("--dangerously-skip-permissions");
+            all.push_arg("--dangerously-skip-permissions");
         } else {
-            all.say("--permission-mode");
-            all.say(mode(choices.permissions));
+            all.push_arg("--permission-mode");
+            all.push_arg(mode(choices.permissions));
         }
         let turns = options.max_turns.map(|turns| turns.to_string());
         let named = [
@@ -88,7 +88,9 @@ impl Arguments {
             ("--max-turns", &turns),
         ];
         for (flag, value) in named {
-            value.iter().for_each(|value| all.bind(flag, value));
+            value
+                .iter()
+                .for_each(|value| all.push_flag_value(flag, value));
         }
         let lists = [
             ("--tools", options.tools.as_deref()),
@@ -97,13 +99,14 @@ impl Arguments {
             ("--setting-sources", options.setting_sources.as_deref()),
         ];
         for (flag, list) in lists {
-            list.iter().for_each(|list| all.bind(flag, list.join(",")));
+            list.iter()
+                .for_each(|list| all.push_flag_value(flag, list.join(",")));
         }
         for directory in &options.add_dirs {
-            all.bind("--add-dir", directory);
+            all.push_flag_value("--add-dir", directory);
         }
         all.files(options, choices, scratch, variable)?;
-        all.more(&choices.args)?;
+        all.append_args(&choices.args)?;
         Ok(all)
     }
 
@@ -132,7 +135,7 @@ impl Arguments {
             }
         }
         if options.strict_mcp {
-            self.say("--strict-mcp-config");
+            self.push_arg("--strict-mcp-config");
         }
         if !choices.mcp_servers.is_empty() {
             let servers = choices
@@ -146,7 +149,7 @@ impl Arguments {
     }
 
     /// Appends the caller's own arguments, unless one repeats an argument of the driver.
-    fn more(&mut self, args: &[OsString]) -> Result<(), Error> {
+    fn append_args(&mut self, args: &[OsString]) -> Result<(), Error> {
         let said: Vec<String> = { self.words.iter() }
             .filter_map(|word| flag(word))
             .collect();
@@ -156,7 +159,7 @@ impl Arguments {
                 "use --permissions instead"
             } else if given == "--settings" && said.contains(&given) {
                 "use the `settings` option, or enable hooks"
-            } else if OURS.contains(&given.as_str()) || said.contains(&given) {
+            } else if DRIVER_FLAGS.contains(&given.as_str()) || said.contains(&given) {
                 "remove it from the agent's extra arguments"
             } else {
                 continue;
@@ -166,7 +169,7 @@ impl Arguments {
             return Err(Error::start(what, None));
         }
         self.words.extend_from_slice(args);
-        match self.words.iter().find(|word| word.len() >= WORD) {
+        match self.words.iter().find(|word| word.len() >= MAX_ARG) {
             None => Ok(()),
             Some(word) => {
                 let name = flag(word).unwrap_or_else(|| "an argument".to_owned());
@@ -177,12 +180,12 @@ impl Arguments {
         }
     }
 
-    fn say(&mut self, word: &str) {
+    fn push_arg(&mut self, word: &str) {
         self.words.push(word.into());
     }
 
     /// Joins a value to its flag with `=`, so that the agent never reads it as another flag.
-    fn bind(&mut self, flag: &str, value: impl AsRef<OsStr>) {
+    fn push_flag_value(&mut self, flag: &str, value: impl AsRef<OsStr>) {
         let mut word = OsString::from(flag);
         word.push("=");
         word.push(value);
@@ -204,7 +207,7 @@ impl Arguments {
             let mend = "free space there or fix its permissions";
             Error::start(format!("{what}; {mend}"), Some(e.into()))
         })?;
-        self.bind(flag, file.path());
+        self.push_flag_value(flag, file.path());
         self.files.push(file);
         Ok(())
     }
@@ -284,7 +287,7 @@ fn is_rule(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::claude::ClaudeDriver;
-    use agent_subprocess::Context;
+    use agent_subprocess::ProcessContext;
     use proptest::prelude::*;
 
     fn composed(driver: &ClaudeDriver) -> Result<Vec<String>, String> {
@@ -306,7 +309,7 @@ mod tests {
     }
 
     fn unnamed() -> ClaudeDriver {
-        ClaudeDriver::new(Vec::new(), Context::new("", ""))
+        ClaudeDriver::new(Vec::new(), ProcessContext::new("", ""))
     }
 
     fn texts(texts: &[&str]) -> Vec<String> {
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn p31c_p31d_p31e_what_would_be_split_or_be_another_flag_is_refused() {
+    fn p31c_p31d_p31e_values_that_would_split_are_refused() {
         let with = |change: &dyn Fn(&mut ClaudeDriver)| {
             let mut driver = unnamed();
             change(&mut driver);
@@ -330,7 +333,7 @@ mod tests {
             with(&|o| o.options.setting_sources = Some(texts(&["usr"]))),
             with(&|o| o.options.effort = Some("high low".to_owned())),
             with(&|o| o.choices.args = vec!["--settings=x".into()]),
-            with(&|o| o.choices.args = vec![format!("--betas={}", "x".repeat(WORD)).into()]),
+            with(&|o| o.choices.args = vec![format!("--betas={}", "x".repeat(MAX_ARG)).into()]),
             with(&|o| {
                 o.options.tools = Some(texts(&["Bash"]));
                 o.choices.args = texts(&["--tools", "Write"])
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn p31a_what_may_be_named_is() {
+    fn p31a_allowed_names_are_accepted() {
         let mut driver = unnamed().options(ClaudeOptions {
             tools: Some(Vec::new()),
             allowed_tools: texts(&["Bash(git log:*)", "mcp__docs__*", "Read"]),
@@ -376,7 +379,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p31c_a_rule_stays_one_rule(rule: String) {
+        fn p31c_accepted_rule_is_one_rule_for_the_agent(rule: String) {
             // The agent splits at commas and spaces outside of parentheses.
             let mut depth = 0_i32;
             let parts = rule.split(|c: char| {

@@ -2,11 +2,12 @@
 
 use super::failure;
 use super::protocol::{Session, mode};
-use crate::converse::{Change, Dialogue, Link, Means, Timeouts};
+use crate::dialogue::{AgentLink, Change, Dialogue, EndMethod, Timeouts};
 use crate::session_locks::Lease;
 use crate::times;
 use agent_duplex::{
-    Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
+    Decision, Error, Event, ExitStatus, Line, Message, Observation, PendingChange, Permissions,
+    Stream,
 };
 use agent_subprocess::{ScratchFile, Signal};
 use std::future::ready;
@@ -14,16 +15,16 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// The time to wait for the first output of an agent that perhaps fails to start.
-const FIRST_WORD: Duration = Duration::from_secs(3);
+const FIRST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The state that a connection has besides the process.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) session: String,
     /// Whether the session existed before.
-    pub(super) has_past: bool,
+    pub(super) is_resumed: bool,
     /// Whether [`Permissions::All`] can be set while the agent runs; only a flag at its start allows that.
-    pub(super) may_all: bool,
+    pub(super) may_allow_all: bool,
     pub(super) timeouts: Timeouts,
     /// The private files, removed when the agent has ended.
     pub(super) files: Vec<ScratchFile>,
@@ -33,9 +34,9 @@ pub(super) struct Setup {
 /// A running agent.
 #[derive(Debug)]
 pub(super) struct ClaudeConnection {
-    link: Link,
+    link: AgentLink,
     session: Session,
-    may_all: bool,
+    may_allow_all: bool,
     /// The time limit of a change.
     answer: Duration,
     files: Vec<ScratchFile>,
@@ -45,12 +46,12 @@ pub(super) struct ClaudeConnection {
 }
 
 impl ClaudeConnection {
-    pub(super) fn new(link: Link, setup: Setup) -> Self {
+    pub(super) fn new(link: AgentLink, setup: Setup) -> Self {
         ClaudeConnection {
             link,
-            session: Session::new(setup.session, setup.has_past, setup.timeouts),
-            may_all: setup.may_all,
-            answer: setup.timeouts.others,
+            session: Session::new(setup.session, setup.is_resumed, setup.timeouts),
+            may_allow_all: setup.may_allow_all,
+            answer: setup.timeouts.other_requests,
             files: setup.files,
             lease: setup.lease,
             change: Change::default(),
@@ -60,18 +61,18 @@ impl ClaudeConnection {
 
 impl Dialogue for ClaudeConnection {
     const INTERRUPT: &'static [Duration] = &times::CLAUDE_INTERRUPT;
-    const POLITELY: &'static [(Means, Duration)] = &[
-        (Means::Own, times::CLAUDE_END),
-        (Means::CloseInput, times::CLAUDE_CLOSED_INPUT),
-        (Means::Signal(Signal::Terminate), times::TERMINATE),
-        (Means::Signal(Signal::Kill), times::KILL),
+    const END_METHODS: &'static [(EndMethod, Duration)] = &[
+        (EndMethod::Own, times::CLAUDE_END),
+        (EndMethod::CloseInput, times::CLAUDE_CLOSED_INPUT),
+        (EndMethod::Signal(Signal::Terminate), times::TERMINATE),
+        (EndMethod::Signal(Signal::Kill), times::KILL),
     ];
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &AgentLink {
         &self.link
     }
 
-    fn link_mut(&mut self) -> &mut Link {
+    fn link_mut(&mut self) -> &mut AgentLink {
         &mut self.link
     }
 
@@ -81,28 +82,30 @@ impl Dialogue for ClaudeConnection {
         if self.link.introduce() {
             let line = self.session.initialize();
             self.push(line);
-            if let Some(line) = self.session.ask_past() {
+            if let Some(line) = self.session.query_earlier_usage() {
                 self.push(line);
             }
         }
-        self.pump(Instant::now() + FIRST_WORD, |this| this.session.spoke())
-            .await;
-        if self.link.over && !self.session.spoke() {
+        self.pump(Instant::now() + FIRST_OUTPUT_TIMEOUT, |this| {
+            this.session.has_output()
+        })
+        .await;
+        if self.link.has_reported_exit && !self.session.has_output() {
             return Err(self.gone().await);
         }
         Ok(())
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Error> {
-        if !self.link.introduced {
+        if !self.link.is_initialized {
             self.begin().await?;
         }
         if self.session.is_leaving() {
-            return Err(Error::gone("it is being ended"));
-        } else if let Some(events) = self.session.fail(&message) {
+            return Err(Error::agent_gone("it is being ended"));
+        } else if let Some(events) = self.session.failure_for(&message) {
             self.keep_events(events);
             return Ok(());
-        } else if self.link.over || self.link.agent.has_exited() {
+        } else if self.link.has_reported_exit || self.link.agent.has_exited() {
             return Err(self.gone().await);
         }
         self.write(Session::message(&message)).await?;
@@ -118,8 +121,8 @@ impl Dialogue for ClaudeConnection {
         Ok(())
     }
 
-    async fn set_permissions(&mut self, permissions: Permissions) -> Result<Changing, Error> {
-        if permissions == Permissions::All && !self.may_all {
+    async fn set_permissions(&mut self, permissions: Permissions) -> Result<PendingChange, Error> {
+        if permissions == Permissions::All && !self.may_allow_all {
             let (what, mend) = (
                 "switch to all permissions while it runs",
                 "start it with all permissions",
@@ -131,9 +134,9 @@ impl Dialogue for ClaudeConnection {
         Ok(Box::pin(ready(Ok(()))))
     }
 
-    async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
-        if self.session.is_leaving() || self.link.over {
-            return Err(Error::gone("it is being ended, or has ended"));
+    async fn set_model(&mut self, model: Option<String>) -> Result<PendingChange, Error> {
+        if self.session.is_leaving() || self.link.has_reported_exit {
+            return Err(Error::agent_gone("it is being ended, or has ended"));
         }
         let line = self.session.set_model(model.as_deref());
         self.write(line).await?;
@@ -141,8 +144,8 @@ impl Dialogue for ClaudeConnection {
         Ok(self.change.begin(self.answer))
     }
 
-    fn hear(&mut self, line: Line) {
-        let heard = self.session.hear(&line.bytes);
+    fn handle_line(&mut self, line: Line) {
+        let heard = self.session.handle_line(&line.bytes);
         let is_asking = self.session.is_asking();
         self.change.tell(is_asking, || self.session.model_answer());
         if heard.means_nothing {
@@ -166,40 +169,40 @@ impl Dialogue for ClaudeConnection {
     }
 
     fn is_busy(&self) -> bool {
-        self.session.owes_turn()
+        self.session.is_turn_expected()
     }
 
-    fn leave(&mut self) {
-        self.session.leave();
+    fn note_ending(&mut self) {
+        self.session.note_ending();
     }
 
-    fn take_leave(&mut self) {
+    fn request_end(&mut self) {
         let line = self.session.end_session();
         self.push(line);
     }
 
-    fn is_taking_leave(&self) -> bool {
+    fn is_end_requested(&self) -> bool {
         true
     }
 
-    fn answers_due(&mut self) -> Option<Instant> {
+    fn next_answer_deadline(&mut self) -> Option<Instant> {
         self.session
-            .awaits_answers()
+            .has_pending_requests()
             .then(Instant::now)
-            .and_then(|now| self.session.answers_due(now))
+            .and_then(|now| self.session.next_answer_deadline(now))
     }
 
-    fn only_reads(&self) -> bool {
-        !self.session.awaits_answers()
+    fn is_reading_only(&self) -> bool {
+        !self.session.has_pending_requests()
     }
 
-    fn expire(&mut self) {
-        let events = self.session.expire(Instant::now());
+    fn expire_requests(&mut self) {
+        let events = self.session.expire_requests(Instant::now());
         self.keep_events(events);
     }
 
-    fn renew(&mut self) {
-        self.session.renew();
+    fn restart_timeouts(&mut self) {
+        self.session.restart_timeouts();
     }
 
     fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
@@ -209,10 +212,10 @@ impl Dialogue for ClaudeConnection {
 
     fn failed_start(&self, how: &str, stderr: &str) -> Option<Error> {
         let failed = || failure::at_start(&self.link.program, how, stderr);
-        (!self.session.spoke()).then(failed)
+        (!self.session.has_output()).then(failed)
     }
 
-    fn urge(&mut self, n: usize) -> Option<Signal> {
+    fn escalate_interrupt(&mut self, n: usize) -> Option<Signal> {
         if n > 0 && self.session.is_refused() {
             // The agent obeyed as far as it can: it still sends requests to a service that rejects its login.
             let events = self.session.give_up();
@@ -227,7 +230,7 @@ impl Dialogue for ClaudeConnection {
         })
     }
 
-    async fn say_goodbye(&mut self, budget: Duration) {
+    async fn send_last_request(&mut self, budget: Duration) {
         let mut line = self.session.stop_tasks();
         line.extend(self.session.end_session());
         if let Ok(written) = self.link.writer.push(line) {
@@ -239,6 +242,6 @@ impl Dialogue for ClaudeConnection {
     /// Removes the private files, and gives the session back.
     fn release(&mut self) {
         self.files.clear();
-        self.lease.iter_mut().for_each(Lease::idle);
+        self.lease.iter_mut().for_each(Lease::release);
     }
 }

@@ -1,16 +1,16 @@
 //! The `Driver` of Claude Code, from its options up to a connection.
 
-use super::arguments::{Arguments, NEEDED};
+use super::arguments::{Arguments, REQUIRED_ENV};
 use super::connection::{ClaudeConnection, Setup};
 use super::options::ClaudeOptions;
 use crate::choices::{Choices, shared_options};
-use crate::converse::{Link, Live};
+use crate::dialogue::{AgentLink, DialogueConnection};
 use crate::duplex::start;
 use crate::session_locks::Lease;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,
 };
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use std::ffi::OsString;
 use uuid::Uuid;
 
@@ -27,14 +27,14 @@ pub(crate) const NAME: &str = "claude";
 #[derive(Clone, Debug)]
 pub struct ClaudeDriver {
     program: Vec<OsString>,
-    context: Context,
+    context: ProcessContext,
     pub(super) options: ClaudeOptions,
     pub(super) choices: Choices,
 }
 
 impl ClaudeDriver {
     /// Sets the program and its leading arguments. With an empty `program`, `connect` returns an error.
-    pub fn new(program: Vec<OsString>, context: Context) -> Self {
+    pub fn new(program: Vec<OsString>, context: ProcessContext) -> Self {
         ClaudeDriver {
             program,
             context,
@@ -57,7 +57,7 @@ shared_options! {
 
     /// Sets what the agent can do without a permission request ([`Permissions::Edits`] by default).
     ///
-    /// The agent sends a permission request for everything else. Answer each [`Event::PermissionAsked`](agent_duplex::Event::PermissionAsked), under
+    /// The agent sends a permission request for everything else. Answer each [`Event::PermissionRequested`](agent_duplex::Event::PermissionRequested), under
     /// [`Permissions::Edits`] and [`Permissions::Deny`] too. The agent refuses [`Permissions::All`] as root.
     permissions;
 
@@ -104,21 +104,21 @@ impl Driver for ClaudeDriver {
                 scratch,
                 variable,
             )?;
-            let command = env.command(&self.program, &NEEDED, &self.context)?;
+            let command = env.command(&self.program, &REQUIRED_ENV, &self.context)?;
             let command = command.args(&arguments.words).env_remove("CLAUDECODE");
             let agent = start(Lease::hold(lease.as_ref(), command)?).await?;
             let known = Some(id.clone());
-            let link = Link::new(agent, NAME, &self.program, &self.context, known);
+            let link = AgentLink::new(agent, NAME, &self.program, &self.context, known);
             let setup = Setup {
                 session: id,
-                has_past: !matches!(session, SessionChoice::Fresh),
-                may_all: self.choices.permissions == Permissions::All,
+                is_resumed: !matches!(session, SessionChoice::Fresh),
+                may_allow_all: self.choices.permissions == Permissions::All,
                 timeouts: self.choices.timeouts,
                 files: arguments.files,
                 lease,
             };
             let connection = ClaudeConnection::new(link, setup);
-            Ok(Box::new(Live(connection)) as Box<dyn Connection>)
+            Ok(Box::new(DialogueConnection(connection)) as Box<dyn Connection>)
         })
     }
 }

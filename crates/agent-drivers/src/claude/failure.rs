@@ -1,6 +1,6 @@
 //! Failures of the agent's start, which show only as exit code 1 and a line on standard error.
 
-use crate::converse::last_line;
+use crate::dialogue::last_line;
 use crate::duplex::one_line;
 use agent_duplex::Error;
 

@@ -1,7 +1,7 @@
 //! The options that only this agent has.
 
 use crate::environment::Environment;
-use crate::hidden::{HandedOn, Hidden};
+use crate::redacted::{PassedThrough, Redacted};
 use crate::section::{APPEND, EFFORT, ENV, ENV_ALLOW, OptionKey, OptionKind, SYSTEM};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -55,8 +55,8 @@ pub struct ClaudeOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setting_sources: Option<Vec<String>>,
     /// Settings that override those sources, under the agent's own names.
-    #[serde(skip_serializing_if = "Hidden::is_empty")]
-    pub settings: Hidden<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Redacted::is_empty")]
+    pub settings: Redacted<Map<String, Value>>,
     /// Whether the hooks of the settings run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hooks: bool,
@@ -67,8 +67,8 @@ pub struct ClaudeOptions {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub strict_mcp: bool,
     /// Variables of the agent's environment.
-    #[serde(skip_serializing_if = "Hidden::is_empty")]
-    pub env: Hidden<BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Redacted::is_empty")]
+    pub env: Redacted<BTreeMap<String, String>>,
     /// The only variables of the host that the agent inherits; a name can end with `*`. `None` means all. With a list, the agent also inherits the
     /// variables that it needs: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `IS_SANDBOX`, those for locale, proxies and
     /// certificates, and names that begin with `XDG_`, `ANTHROPIC_` or `CLAUDE_`. Cloud credentials are not among them: if the agent reaches the
@@ -160,9 +160,9 @@ impl ClaudeOptions {
         ENV_ALLOW,
     ];
 
-    pub(crate) fn hide_values(&mut self) {
-        self.env.hide();
-        self.settings.hide();
+    pub(crate) fn redact_values(&mut self) {
+        self.env.redact();
+        self.settings.redact();
     }
 
     /// Returns the names of the set options that can restrict the agent.
@@ -179,7 +179,7 @@ impl ClaudeOptions {
     }
 
     /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or can be secret.
-    pub(crate) fn handed_on(&self) -> HandedOn<'_> {
+    pub(crate) fn passed_through(&self) -> PassedThrough<'_> {
         let Self {
             setting_sources,
             settings,
@@ -199,7 +199,7 @@ impl ClaudeOptions {
         } = self;
         let sources = setting_sources.as_ref().map(|them| them.join(", "));
         let sources = sources.unwrap_or_else(|| "user, project, local".to_owned());
-        HandedOn {
+        PassedThrough {
             env: Some(&env.0),
             settings: Some(&settings.0),
             commands: &COMMANDS,

@@ -1,39 +1,39 @@
 //! The protocol of Claude Code as a state machine without I/O and without a clock: it takes lines, and returns neutral events and lines to write.
 
 mod encode;
-mod ending;
 mod json;
 mod messages;
 mod requests;
-mod say;
+mod send;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod turn_end;
 mod usage;
 
 pub(super) use encode::mode;
-pub(super) use ending::{LOG_IN, is_unknown_session};
+pub(super) use turn_end::{LOG_IN, is_unknown_session};
 
-use crate::converse::Timeouts;
-use agent_duplex::{Ask, EndReason, Event, ExitStatus, TurnEnd};
+use crate::dialogue::Timeouts;
+use agent_duplex::{EndReason, Event, ExitStatus, PermissionRequest, TurnEnd};
 use encode::Requests;
-use ending::Known;
 use json::Object;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use turn::Turn;
-use usage::Totals;
+use turn_end::TurnEndFacts;
+use usage::UsageTotals;
 use uuid::Uuid;
 
 /// The largest number of open permission requests. Further requests are refused.
-const ASKS: usize = 64;
+const MAX_PERMISSION_REQUESTS: usize = 64;
 /// The largest total size of the inputs of open permission requests, in bytes.
-const ASKED: usize = 64 << 20;
+const MAX_REQUEST_BYTES: usize = 64 << 20;
 /// The number of recently answered permission requests that are remembered, so that none is answered twice.
-const ANSWERED: usize = 256;
+const MAX_REMEMBERED_ANSWERS: usize = 256;
 /// The number of background tasks whose ids are stored.
 const TASKS: usize = 64;
 /// The number of login failures after which the driver gives up the turn. The agent itself retries for minutes.
@@ -41,7 +41,7 @@ const REFUSALS: u32 = 2;
 
 /// The outcome of one line: events, and lines to write back.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct LineOutcome {
     pub(super) events: Vec<Event>,
     pub(super) lines: Vec<Vec<u8>>,
     /// Whether the line is only a keep-alive, which is no sign of life of the agent.
@@ -72,13 +72,13 @@ struct Change {
 
 /// A permission request that waits for its answer.
 #[derive(Debug)]
-struct Asked {
-    ask: Ask,
+struct PendingPermission {
+    ask: PermissionRequest,
     /// The unparsed input, which the answer repeats.
     input: String,
     call: String,
     /// Whether a subagent in the background asks, which does not end with the turn.
-    apart: bool,
+    is_subagent: bool,
 }
 
 /// The state of the conversation.
@@ -86,7 +86,7 @@ struct Asked {
 pub(super) struct Session {
     id: String,
     /// Whether the agent wrote any output.
-    spoke: bool,
+    has_output: bool,
     identity: (String, String),
     requests: Requests,
     timeouts: Timeouts,
@@ -96,40 +96,40 @@ pub(super) struct Session {
     capabilities: Option<Vec<String>>,
     change: Option<Change>,
     /// Messages that were sent and are in no turn yet.
-    waiting: Vec<Uuid>,
+    queued_messages: Vec<Uuid>,
     /// The messages among `waiting` with which the next turn begins.
-    starting: Vec<Uuid>,
+    starting_messages: Vec<Uuid>,
     /// Whether this agent reports the delivery of messages.
-    tells_fate: bool,
+    reports_delivery: bool,
     /// Whether a turn was announced that has not begun.
-    announced: bool,
+    is_turn_reported: bool,
     turn: Option<Turn>,
-    asks: BTreeMap<String, Asked>,
+    asks: BTreeMap<String, PendingPermission>,
     /// The ids of answered permission requests.
-    answered: VecDeque<String>,
+    recent_answers: VecDeque<String>,
     /// Whether an interrupt was requested, and whether it drops queued messages.
     interrupt: Option<bool>,
     /// Whether a turn ended by itself before the agent acknowledged its interrupt, so that the interrupt can hit the next turn.
-    stray: bool,
-    totals: Totals,
+    had_stray_end: bool,
+    totals: UsageTotals,
     /// Whether the agent answers usage queries within a turn, the number of model calls between two queries, and the number of calls since the last
     /// query.
-    may_ask_totals: bool,
-    ask_each: u32,
-    unasked: u32,
+    may_query_usage: bool,
+    usage_query_interval: u32,
+    calls_since_query: u32,
     /// The number of background tasks, and the last reported number.
     background: u32,
-    told_background: u32,
+    reported_background: u32,
     /// Whether a task ended between turns: the agent then begins a turn of its own to read the result.
-    owes_look: bool,
+    expects_own_turn: bool,
     /// The ids of the background tasks that have one.
     tasks: Vec<String>,
     /// The failure of the conversation before it began.
     failure: Option<TurnEnd>,
     /// Whether the turn was given up, so that all further output is ignored.
-    given_up: bool,
+    is_abandoned: bool,
     /// Whether the driver requested the end of the agent.
-    leaving: bool,
+    is_ending: bool,
 }
 
 impl Session {
@@ -138,43 +138,43 @@ impl Session {
         Session {
             id,
             timeouts,
-            spoke: false,
+            has_output: false,
             identity: Default::default(),
             requests: Requests::new(),
             pending: BTreeMap::new(),
             capabilities: None,
             change: None,
-            waiting: Vec::new(),
-            starting: Vec::new(),
-            tells_fate: false,
-            announced: false,
+            queued_messages: Vec::new(),
+            starting_messages: Vec::new(),
+            reports_delivery: false,
+            is_turn_reported: false,
             turn: None,
             asks: BTreeMap::new(),
-            answered: VecDeque::new(),
+            recent_answers: VecDeque::new(),
             interrupt: None,
-            stray: false,
-            totals: Totals::new(has_past),
-            may_ask_totals: false,
-            ask_each: 1,
-            unasked: 0,
+            had_stray_end: false,
+            totals: UsageTotals::new(has_past),
+            may_query_usage: false,
+            usage_query_interval: 1,
+            calls_since_query: 0,
             background: 0,
-            told_background: 0,
-            owes_look: false,
+            reported_background: 0,
+            expects_own_turn: false,
             tasks: Vec::new(),
             failure: None,
-            given_up: false,
-            leaving: false,
+            is_abandoned: false,
+            is_ending: false,
         }
     }
 
     /// Whether the end of a turn is expected, also of a turn that has not begun.
-    pub(super) fn owes_turn(&self) -> bool {
-        self.turn.is_some() || !self.waiting.is_empty()
+    pub(super) fn is_turn_expected(&self) -> bool {
+        self.turn.is_some() || !self.queued_messages.is_empty()
     }
 
     /// Whether an interrupt was requested and the turn has not ended.
     pub(super) fn is_interrupting(&self) -> bool {
-        self.interrupt.is_some() && self.owes_turn()
+        self.interrupt.is_some() && self.is_turn_expected()
     }
 
     /// Whether the turn is being ended because the service rejects the login.
@@ -183,18 +183,18 @@ impl Session {
     }
 
     pub(super) fn is_leaving(&self) -> bool {
-        self.leaving
+        self.is_ending
     }
 
-    pub(super) fn spoke(&self) -> bool {
-        self.spoke
+    pub(super) fn has_output(&self) -> bool {
+        self.has_output
     }
 
     /// Handles a line of standard output.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> Heard {
-        self.spoke = true;
-        let mut heard = Heard::default();
-        if self.given_up {
+    pub(super) fn handle_line(&mut self, bytes: &[u8]) -> LineOutcome {
+        self.has_output = true;
+        let mut heard = LineOutcome::default();
+        if self.is_abandoned {
             return heard;
         }
         // Checking first is much faster than always replacing invalid parts.
@@ -206,20 +206,20 @@ impl Session {
         heard
     }
 
-    fn take(&mut self, line: &Object<'_>, heard: &mut Heard) {
+    fn take(&mut self, line: &Object<'_>, heard: &mut LineOutcome) {
         let events = &mut heard.events;
         match &*line.word("type") {
             "system" => self.system(line, heard),
-            "command_lifecycle" => self.fate(line, events),
+            "command_lifecycle" => self.message_state(line, events),
             "user" => self.user(line, events),
-            "stream_event" if !is_apart(line) => {
+            "stream_event" if !is_from_subagent(line) => {
                 let event = line.object("event");
                 self.streamed(&event, events);
-                self.unasked += u32::from(event.word("type") == "message_stop");
+                self.calls_since_query += u32::from(event.word("type") == "message_stop");
             }
             "assistant" => {
                 self.assistant(line, events);
-                self.unasked += u32::from(is_apart(line));
+                self.calls_since_query += u32::from(is_from_subagent(line));
             }
             "result" => self.result(line, events),
             "control_request" => self.asked(line, heard),
@@ -233,17 +233,17 @@ impl Session {
             "keep_alive" => heard.means_nothing = true,
             _ => {}
         }
-        if self.unasked >= self.ask_each {
-            heard.lines.extend(self.ask_totals());
+        if self.calls_since_query >= self.usage_query_interval {
+            heard.lines.extend(self.query_usage());
         }
     }
 
-    fn system(&mut self, line: &Object<'_>, heard: &mut Heard) {
+    fn system(&mut self, line: &Object<'_>, heard: &mut LineOutcome) {
         let events = &mut heard.events;
         match &*line.word("subtype") {
             "init" => self.init(line, events),
             "status" if line.word("status") == "requesting" => {
-                self.claim_named(line, events);
+                self.add_named_to_turn(line, events);
                 self.begin(events);
             }
             "api_retry" => self.retried(line, heard),
@@ -256,13 +256,13 @@ impl Session {
                 self.background = u32::try_from(listed.len()).unwrap_or(u32::MAX);
                 let ids = listed.iter().filter_map(|task| task.string("task_id"));
                 self.tasks = ids.take(TASKS).collect();
-                self.tell_background(events);
+                self.report_background(events);
             }
-            "task_notification" => self.owes_look = self.turn.is_none(),
+            "task_notification" => self.expects_own_turn = self.turn.is_none(),
             "compact_boundary" => {
                 let trigger = line.object("compact_metadata").text("trigger");
                 let why = format!("compacted ({trigger})");
-                events.push(Event::ContextReset { why });
+                events.push(Event::ContextReset { reason: why });
             }
             _ => {}
         }
@@ -270,9 +270,9 @@ impl Session {
 
     /// Reports the number of background tasks. A turn that the agent is about to begin by itself counts as one, so that the agent doesn't look idle
     /// before it.
-    fn tell_background(&mut self, events: &mut Vec<Event>) {
-        let tasks = self.background.max(u32::from(self.owes_look));
-        if std::mem::replace(&mut self.told_background, tasks) != tasks {
+    fn report_background(&mut self, events: &mut Vec<Event>) {
+        let tasks = self.background.max(u32::from(self.expects_own_turn));
+        if std::mem::replace(&mut self.reported_background, tasks) != tasks {
             events.push(Event::BackgroundTasks(tasks));
         }
     }
@@ -288,10 +288,10 @@ impl Session {
                     "the agent continues as session {id} instead of {was}"
                 )));
             }
-            self.rename(id, events);
+            self.set_session_id(id, events);
         }
         let can = line.texts("capabilities");
-        self.may_ask_totals |= can.iter().any(|can| can == usage::MAY_BE_ASKED);
+        self.may_query_usage |= can.iter().any(|can| can == usage::USAGE_CAPABILITY);
         let version = line.text("claude_code_version");
         let identity = (format!("Claude Code {version}"), line.text("model"));
         if identity != self.identity {
@@ -299,34 +299,34 @@ impl Session {
             let (agent, model) = self.identity.clone();
             events.push(Event::Identified { agent, model });
         }
-        self.announced = true;
-        self.claim_named(line, events);
-        if !self.starting.is_empty() {
+        self.is_turn_reported = true;
+        self.add_named_to_turn(line, events);
+        if !self.starting_messages.is_empty() {
             self.begin(events);
         }
     }
 
-    fn rename(&mut self, id: String, events: &mut Vec<Event>) {
+    fn set_session_id(&mut self, id: String, events: &mut Vec<Event>) {
         self.id.clone_from(&id);
         events.push(Event::Session { id });
     }
 
     fn reset(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
-        self.totals = Totals::new(false);
+        self.totals = UsageTotals::new(false);
         let why = line
             .string("trigger")
             .unwrap_or_else(|| "cleared".to_owned());
-        events.push(Event::ContextReset { why });
+        events.push(Event::ContextReset { reason: why });
         let id = line.text("new_conversation_id");
         if !id.is_empty() && id != self.id {
-            self.rename(id, events);
+            self.set_session_id(id, events);
         }
     }
 
     fn user(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
         if line.flag("isReplay") {
             if let Some(id) = line.uuid("uuid") {
-                self.claim(id, events);
+                self.add_to_turn(id, events);
             }
         } else if let Some(turn) = &mut self.turn {
             turn.user(line, events);
@@ -343,9 +343,9 @@ impl Session {
     }
 
     fn assistant(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
-        let apart = is_apart(line);
+        let apart = is_from_subagent(line);
         if !apart {
-            self.claim_named(line, events);
+            self.add_named_to_turn(line, events);
             self.begin(events);
         }
         if let Some(turn) = &mut self.turn {
@@ -354,38 +354,38 @@ impl Session {
     }
 
     fn result(&mut self, line: &Object<'_>, events: &mut Vec<Event>) {
-        self.claim_named(line, events);
+        self.add_named_to_turn(line, events);
         self.begin(events);
         let Some(turn) = &self.turn else {
             // A failure before the first message, such as a failed resume, has no turn.
-            self.failure = Some(ending::judge(line, Known::default()))
+            self.failure = Some(turn_end::turn_end_of(line, TurnEndFacts::default()))
                 .filter(|end| end.reason == EndReason::SessionNotFound);
             return;
         };
-        let known = Known {
+        let known = TurnEndFacts {
             interrupted: self.interrupt.is_some(),
             not_logged_in: turn.is_refused(),
             failure: turn.failure(),
         };
-        let end = ending::judge(line, known);
-        if end.reason == EndReason::Interrupted && self.interrupt.is_none() && self.stray {
+        let end = turn_end::turn_end_of(line, known);
+        if end.reason == EndReason::Interrupted && self.interrupt.is_none() && self.had_stray_end {
             let warning = "an interrupt came too late for its turn and ended the next one";
             events.push(Event::Warning(warning.to_owned()));
         }
         let used = self.totals.advance(line);
         if used != Default::default() {
-            events.push(Event::Used(used));
+            events.push(Event::UsageReported(used));
         }
         self.end(end, events);
     }
 
-    fn retried(&mut self, line: &Object<'_>, heard: &mut Heard) {
+    fn retried(&mut self, line: &Object<'_>, heard: &mut LineOutcome) {
         self.begin(&mut heard.events);
         let status = line.get("error_status");
         let number = |key| u32::try_from(line.number(key)).unwrap_or(u32::MAX);
         heard.events.push(Event::Retrying {
             attempt: number("attempt"),
-            of: number("max_retries"),
+            max_attempts: number("max_retries"),
             delay: Duration::from_millis(line.number("retry_delay_ms")),
             status,
             error: line.text("error"),
@@ -400,12 +400,12 @@ impl Session {
     /// Handles the end of the process: withdraws open permission requests, and ends the open turn, or reports the exit if there is none.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
         let mut events = Vec::new();
-        if self.given_up {
+        if self.is_abandoned {
             return vec![Event::Exited(exit)];
         }
-        let interrupted = self.leaving || self.interrupt.is_some();
-        if !self.waiting.is_empty() && !self.leaving {
-            self.starting.clone_from(&self.waiting);
+        let interrupted = self.is_ending || self.interrupt.is_some();
+        if !self.queued_messages.is_empty() && !self.is_ending {
+            self.starting_messages.clone_from(&self.queued_messages);
             self.begin(&mut events);
         }
         let asks = std::mem::take(&mut self.asks).into_keys();
@@ -421,7 +421,7 @@ impl Session {
             return events;
         };
         // After the first output, the same text on standard error is about something else.
-        let known = super::failure::known(&stderr).filter(|_| !self.spoke);
+        let known = super::failure::known(&stderr).filter(|_| !self.has_output);
         let (reason, detail) = match known {
             _ if turn.is_refused() => (EndReason::NotLoggedIn, LOG_IN.to_owned()),
             _ if interrupted => (EndReason::Interrupted, String::new()),
@@ -446,13 +446,13 @@ impl Session {
             ..EndReason::NotLoggedIn.into()
         };
         self.end(end, &mut events);
-        self.given_up = true;
+        self.is_abandoned = true;
         events
     }
 }
 
 /// Whether a line belongs to a subagent.
-fn is_apart(line: &Object<'_>) -> bool {
+fn is_from_subagent(line: &Object<'_>) -> bool {
     line.string("parent_tool_use_id").is_some()
 }
 

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 const WORD: usize = 128 << 10;
 
 /// The variables of the host's environment that this agent needs besides those that every agent needs.
-pub(super) const NEEDED: [&str; 2] = ["CODEX_*", "OPENAI_*"];
+pub(super) const REQUIRED_ENV: [&str; 2] = ["CODEX_*", "OPENAI_*"];
 
 /// The arguments that the driver sets itself, and those that start another mode of the program.
 const OURS: [&str; 6] = [
@@ -137,10 +137,10 @@ fn setting(
 mod tests {
     use super::*;
     use crate::codex::CodexDriver;
-    use agent_subprocess::Context;
+    use agent_subprocess::ProcessContext;
 
     fn composed(change: impl Fn(&mut CodexDriver)) -> Result<String, String> {
-        let mut driver = CodexDriver::new(Vec::new(), Context::new("", ""));
+        let mut driver = CodexDriver::new(Vec::new(), ProcessContext::new("", ""));
         change(&mut driver);
         let words = compose(&driver.options, &driver.choices).map_err(|e| e.to_string())?;
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn p31d_p31e_what_the_driver_says_is_refused_when_it_is_said_again() {
+    fn p31d_p31e_repeated_driver_flags_are_refused() {
         let refused: Vec<String> = [
             with(&["--listen=ws://0.0.0.0:1"]),
             with(&["--yolo"]),
@@ -183,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn p31e_what_could_not_be_started_is_told_early() {
+    fn p31e_unstartable_options_are_refused_early() {
         let checked = |change: &dyn Fn(&mut CodexDriver)| {
-            let mut driver = CodexDriver::new(Vec::new(), Context::new("", ""));
+            let mut driver = CodexDriver::new(Vec::new(), ProcessContext::new("", ""));
             change(&mut driver);
             driver.check().map_err(|e| e.to_string())
         };
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn p31a_other_arguments_are_handed_on_as_they_are() {
+    fn p31a_other_arguments_are_passed_on_unchanged() {
         let words = with(&["-c", "model_provider=x", "--enable", "a", "--strict-config"]).unwrap();
         assert_eq!(
             words,

@@ -18,7 +18,12 @@ pub(super) fn now() -> u64 {
 }
 
 /// Returns the processes below the agent that are commands of the conversation `thread` and started at `since` or later.
-pub(super) fn begun_since(main: u32, below: &[u32], thread: &str, since: u64) -> Vec<ProcessStat> {
+pub(super) fn commands_started_since(
+    main: u32,
+    below: &[u32],
+    thread: &str,
+    since: u64,
+) -> Vec<ProcessStat> {
     let stats = below.iter().filter_map(|pid| ProcessStat::read(*pid));
     let stats: HashMap<u32, ProcessStat> = stats.map(|stat| (stat.process.pid, stat)).collect();
     let session = ProcessStat::read(main).map(|stat| stat.session);
@@ -64,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x127a_the_clock_is_that_of_the_starts_of_processes() {
+    fn x127a_clock_matches_process_start_times() {
         let before = now();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let started = ProcessStat::read(child.id()).unwrap().process.start_time;

@@ -1,16 +1,17 @@
 //! The live connection: an agent's process, and the waits that its protocol needs.
 
-mod cleaning;
+mod cleanup;
 
-use super::opening::is_held;
+use super::open_request::is_session_in_use;
 use super::protocol::{LOG_IN, Session};
-use crate::converse::{Dialogue, Link, Means, last_line};
+use crate::dialogue::{AgentLink, Dialogue, EndMethod, last_line};
 use crate::times;
 use agent_duplex::{
-    Changing, Decision, Error, Event, ExitStatus, Line, Message, Observation, Permissions, Stream,
+    Decision, Error, Event, ExitStatus, Line, Message, Observation, PendingChange, Permissions,
+    Stream,
 };
 use agent_subprocess::Signal;
-use cleaning::Cleaning;
+use cleanup::CommandCleanup;
 use std::future::ready;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -21,21 +22,21 @@ const OPEN: Duration = Duration::from_secs(10);
 /// A running agent.
 #[derive(Debug)]
 pub(super) struct CodexConnection {
-    link: Link,
+    link: AgentLink,
     session: Session,
     /// The earliest possible start of the running turn, in clock ticks since boot.
     since: u64,
     /// The end of an interrupted turn, which waits for the end of its commands.
-    cleaning: Option<Cleaning>,
+    cleanup: Option<CommandCleanup>,
 }
 
 impl CodexConnection {
-    pub(super) fn new(link: Link, session: Session) -> Self {
+    pub(super) fn new(link: AgentLink, session: Session) -> Self {
         CodexConnection {
             link,
             session,
-            since: cleaning::now(),
-            cleaning: None,
+            since: cleanup::now(),
+            cleanup: None,
         }
     }
 }
@@ -43,18 +44,18 @@ impl CodexConnection {
 impl Dialogue for CodexConnection {
     const INTERRUPT: &'static [Duration] = &times::CODEX_INTERRUPT;
     /// The protocol's own request is an interrupt, because closing the input in a turn would lose the turn's end.
-    const POLITELY: &'static [(Means, Duration)] = &[
-        (Means::Own, times::INTERRUPT),
-        (Means::CloseInput, times::CODEX_CLOSED_INPUT),
-        (Means::Signal(Signal::Terminate), times::TERMINATE),
-        (Means::Signal(Signal::Kill), times::KILL),
+    const END_METHODS: &'static [(EndMethod, Duration)] = &[
+        (EndMethod::Own, times::INTERRUPT),
+        (EndMethod::CloseInput, times::CODEX_CLOSED_INPUT),
+        (EndMethod::Signal(Signal::Terminate), times::TERMINATE),
+        (EndMethod::Signal(Signal::Kill), times::KILL),
     ];
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &AgentLink {
         &self.link
     }
 
-    fn link_mut(&mut self) -> &mut Link {
+    fn link_mut(&mut self) -> &mut AgentLink {
         &mut self.link
     }
 
@@ -67,35 +68,37 @@ impl Dialogue for CodexConnection {
         self.pump(Instant::now() + OPEN, |this| this.session.is_settled())
             .await;
         match self.session.refusal() {
-            Some(why) if is_held(why) => Err(Error::held(why, None)),
+            Some(why) if is_session_in_use(why) => Err(Error::session_in_use(why, None)),
             Some(why) => Err(Error::start(why, None)),
-            None if self.link.over && !self.session.is_settled() => Err(self.gone().await),
+            None if self.link.has_reported_exit && !self.session.is_settled() => {
+                Err(self.gone().await)
+            }
             None => Ok(()),
         }
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Error> {
-        if !self.link.introduced {
+        if !self.link.is_initialized {
             self.begin().await?;
         }
         if self.session.is_leaving() {
-            return Err(Error::gone("it is being ended"));
+            return Err(Error::agent_gone("it is being ended"));
         } else if self.session.has_failed() {
-            let heard = self.session.say(&message);
-            self.follow(heard);
+            let heard = self.session.send(&message);
+            self.apply_outcome(heard);
             return Ok(());
-        } else if self.link.over || self.link.agent.has_exited() {
+        } else if self.link.has_reported_exit || self.link.agent.has_exited() {
             return Err(self.gone().await);
         }
         if !self.link.writer.has_room(message.text.len()) || !self.session.has_room() {
             return Err(self.full());
         }
         self.note_start();
-        let heard = self.session.say(&message);
+        let heard = self.session.send(&message);
         for line in heard.lines {
             let written = self.write(line).await;
             if written.is_err() {
-                self.session.unsay(message.id);
+                self.session.take_back(message.id);
                 return written;
             }
         }
@@ -110,27 +113,27 @@ impl Dialogue for CodexConnection {
         Ok(())
     }
 
-    async fn set_permissions(&mut self, permissions: Permissions) -> Result<Changing, Error> {
+    async fn set_permissions(&mut self, permissions: Permissions) -> Result<PendingChange, Error> {
         self.session.set_permissions(permissions);
         Ok(Box::pin(ready(Ok(()))))
     }
 
-    async fn set_model(&mut self, model: Option<String>) -> Result<Changing, Error> {
-        if self.session.is_leaving() || self.link.over {
-            return Err(Error::gone("it is being ended, or has ended"));
+    async fn set_model(&mut self, model: Option<String>) -> Result<PendingChange, Error> {
+        if self.session.is_leaving() || self.link.has_reported_exit {
+            return Err(Error::agent_gone("it is being ended, or has ended"));
         }
         self.session.set_model(model);
         Ok(Box::pin(ready(Ok(()))))
     }
 
-    fn hear(&mut self, line: Line) {
-        let heard = self.session.hear(&line.bytes);
-        self.settle(Observation::output(Stream::Stdout, line), heard);
+    fn handle_line(&mut self, line: Line) {
+        let heard = self.session.handle_line(&line.bytes);
+        self.publish_or_defer(Observation::output(Stream::Stdout, line), heard);
     }
 
     fn interrupt_turn(&mut self, drop_queued: bool) -> bool {
         let heard = self.session.interrupt(drop_queued);
-        self.follow(heard)
+        self.apply_outcome(heard)
     }
 
     fn is_interrupting(&self) -> bool {
@@ -138,36 +141,36 @@ impl Dialogue for CodexConnection {
     }
 
     fn is_busy(&self) -> bool {
-        self.session.is_busy() || self.cleaning.is_some()
+        self.session.is_busy() || self.cleanup.is_some()
     }
 
-    fn leave(&mut self) {
-        self.session.leave();
+    fn note_ending(&mut self) {
+        self.session.note_ending();
         if self.link.stopping.is_some() {
-            self.stop_cleaning();
+            self.cancel_cleanup();
         }
     }
 
-    fn take_leave(&mut self) {
-        self.leave();
-        self.ask_interrupt(true);
+    fn request_end(&mut self) {
+        self.note_ending();
+        self.request_interrupt(true);
     }
 
-    fn is_taking_leave(&self) -> bool {
+    fn is_end_requested(&self) -> bool {
         self.is_busy()
     }
 
-    fn answers_due(&mut self) -> Option<Instant> {
-        self.session.answers_due(Instant::now())
+    fn next_answer_deadline(&mut self) -> Option<Instant> {
+        self.session.next_answer_deadline(Instant::now())
     }
 
-    fn expire(&mut self) {
-        let heard = self.session.expire(Instant::now());
-        self.follow(heard);
+    fn expire_requests(&mut self) {
+        let heard = self.session.expire_requests(Instant::now());
+        self.apply_outcome(heard);
     }
 
-    fn renew(&mut self) {
-        self.session.renew();
+    fn restart_timeouts(&mut self) {
+        self.session.restart_timeouts();
     }
 
     fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
@@ -175,7 +178,7 @@ impl Dialogue for CodexConnection {
     }
 
     fn failed_start(&self, how: &str, stderr: &str) -> Option<Error> {
-        if self.session.spoke() {
+        if self.session.has_output() {
             return None;
         }
         let (program, said) = (&self.link.program, last_line(stderr));
@@ -187,16 +190,16 @@ impl Dialogue for CodexConnection {
         Some(Error::start(what, None))
     }
 
-    async fn work(&mut self) -> bool {
-        self.clean().await
+    async fn do_background_step(&mut self) -> bool {
+        self.clean_up_step().await
     }
 
     fn keep(&mut self, seen: Observation) {
         let is_end = |event: &Event| matches!(event, Event::TurnCompleted(_));
         if self.session.has_failed() && seen.events.iter().any(is_end) {
             // The caller now knows that there is no conversation.
-            self.link.dismiss();
+            self.link.schedule_end();
         }
-        self.link.kept.keep(seen);
+        self.link.queue.keep(seen);
     }
 }

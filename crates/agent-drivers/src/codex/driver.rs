@@ -1,15 +1,15 @@
 //! The `Driver` of Codex, from its options up to a connection.
 
-use super::arguments::{self, NEEDED};
+use super::arguments::{self, REQUIRED_ENV};
 use super::connection::CodexConnection;
-use super::opening::{Opening, servers_of};
+use super::open_request::{OpenRequest, servers_of};
 use super::options::CodexOptions;
 use super::protocol::Session;
 use crate::choices::{Choices, shared_options};
-use crate::converse::{Link, Live};
+use crate::dialogue::{AgentLink, DialogueConnection};
 use crate::duplex::start;
 use agent_duplex::{BoxFuture, Capabilities, Capability, Connection, Driver, Error, SessionChoice};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use std::ffi::OsString;
 
 pub(crate) const NAME: &str = "codex";
@@ -24,14 +24,14 @@ pub(crate) const NAME: &str = "codex";
 #[derive(Clone, Debug)]
 pub struct CodexDriver {
     program: Vec<OsString>,
-    context: Context,
+    context: ProcessContext,
     pub(super) options: CodexOptions,
     pub(super) choices: Choices,
 }
 
 impl CodexDriver {
     /// Sets the program and its leading arguments. With an empty `program`, `connect` returns an error.
-    pub fn new(program: Vec<OsString>, context: Context) -> Self {
+    pub fn new(program: Vec<OsString>, context: ProcessContext) -> Self {
         CodexDriver {
             program,
             context,
@@ -66,7 +66,7 @@ shared_options! {
     ///
     /// Codex can send other permission requests, for example for the tool of an MCP server. Under
     /// [`Permissions::All`](agent_duplex::Permissions::All) the driver allows them. Otherwise it reports each as an
-    /// [event](agent_duplex::Event::PermissionAsked), which needs an answer under [`Permissions::Edits`](agent_duplex::Permissions::Edits) and
+    /// [event](agent_duplex::Event::PermissionRequested), which needs an answer under [`Permissions::Edits`](agent_duplex::Permissions::Edits) and
     /// [`Permissions::Deny`](agent_duplex::Permissions::Deny) too.
     permissions;
 
@@ -99,15 +99,16 @@ impl Driver for CodexDriver {
             self.check()?;
             let cwd = std::path::absolute(&self.context.cwd);
             let cwd = cwd.unwrap_or_else(|_| self.context.cwd.clone());
-            let opening = Opening::compose(&self.options, &self.choices, &session, &cwd, variable)?;
+            let opening =
+                OpenRequest::compose(&self.options, &self.choices, &session, &cwd, variable)?;
             let words = arguments::compose(&self.options, &self.choices)?;
-            let command = env.command(&self.program, &NEEDED, &self.context)?;
+            let command = env.command(&self.program, &REQUIRED_ENV, &self.context)?;
             let agent = start(command.args(&words)).await?;
-            let link = Link::new(agent, NAME, &self.program, &self.context, None);
+            let link = AgentLink::new(agent, NAME, &self.program, &self.context, None);
             let (permissions, timeouts) = (self.choices.permissions, self.choices.timeouts);
             let session = Session::new(opening, permissions, timeouts);
             let connection = CodexConnection::new(link, session);
-            Ok(Box::new(Live(connection)) as Box<dyn Connection>)
+            Ok(Box::new(DialogueConnection(connection)) as Box<dyn Connection>)
         })
     }
 }

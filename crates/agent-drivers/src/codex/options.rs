@@ -1,7 +1,7 @@
 //! The options that only this agent has.
 
 use crate::environment::Environment;
-use crate::hidden::{HandedOn, Hidden};
+use crate::redacted::{PassedThrough, Redacted};
 use crate::section::{APPEND, EFFORT, ENV, ENV_ALLOW, OptionKey, OptionKind, SYSTEM};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -28,14 +28,14 @@ pub struct CodexOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub append_system_prompt: Option<String>,
     /// Settings that override `config.toml`, under the agent's own names.
-    #[serde(skip_serializing_if = "Hidden::is_empty")]
-    pub config: Hidden<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Redacted::is_empty")]
+    pub config: Redacted<Map<String, Value>>,
     /// Whether the agent can send analytics to its developers, if its settings enable that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub analytics: bool,
     /// Variables of the agent's environment.
-    #[serde(skip_serializing_if = "Hidden::is_empty")]
-    pub env: Hidden<BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Redacted::is_empty")]
+    pub env: Redacted<BTreeMap<String, String>>,
     /// The only variables of the host that the agent inherits; a name can end with `*`. `None` means all. With a list, the agent also inherits the
     /// variables that it needs: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, those for locale, proxies and certificates, and
     /// names that begin with `XDG_`, `CODEX_` or `OPENAI_`. The key of another model provider is not among them.
@@ -78,9 +78,9 @@ impl CodexOptions {
         ENV_ALLOW,
     ];
 
-    pub(crate) fn hide_values(&mut self) {
-        self.env.hide();
-        self.config.hide();
+    pub(crate) fn redact_values(&mut self) {
+        self.env.redact();
+        self.config.redact();
     }
 
     /// Returns the names of the set options that can restrict the agent.
@@ -90,7 +90,7 @@ impl CodexOptions {
     }
 
     /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or can be secret.
-    pub(crate) fn handed_on(&self) -> HandedOn<'_> {
+    pub(crate) fn passed_through(&self) -> PassedThrough<'_> {
         let Self {
             config,
             env,
@@ -100,7 +100,7 @@ impl CodexOptions {
             analytics: _,
             env_allow: _,
         } = self;
-        HandedOn {
+        PassedThrough {
             env: Some(&env.0),
             settings: Some(&config.0),
             commands: &COMMANDS,

@@ -1,25 +1,25 @@
 //! The protocol of Codex as a state machine without I/O and without a clock: it takes lines, and returns neutral events and lines to write.
 
 mod answers;
-mod asks;
 mod failure;
 mod framing;
 mod item;
 mod limits;
-mod say;
+mod permissions;
+mod send;
 #[cfg(test)]
 mod tests;
 mod turn;
 
 pub(super) use failure::LOG_IN;
 
-use super::opening::Opening;
-use crate::converse::{Heard, Timeouts};
+use super::open_request::OpenRequest;
+use crate::dialogue::{LineOutcome, Timeouts};
 use agent_duplex::{EndReason, Event, ExitStatus, Permissions, TurnEnd};
-use asks::Asks;
-use failure::judge;
+use failure::turn_end_of;
 use framing::{Framing, text};
-use limits::{Limits, Totals};
+use limits::{Limits, UsageTotals};
+use permissions::PermissionRequests;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tokio::time::Instant;
@@ -50,9 +50,9 @@ enum Request {
 
 /// The stage of a message that is in no turn yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
+enum MessageStage {
     /// The message is not written yet.
-    Held,
+    Queued,
     /// A turn begins with the message: the turn with this id, once the id is known.
     Starting(Option<String>),
     /// The message was written for the running turn.
@@ -61,15 +61,15 @@ enum Stage {
 
 /// A message that is in no turn yet. Its text is stored, because the agent loses such messages at an interrupt.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedMessage {
     id: Uuid,
     text: String,
-    stage: Stage,
+    stage: MessageStage,
 }
 
 /// The changed settings that a turn has to include.
 #[derive(Debug, Default)]
-struct News {
+struct ChangedSettings {
     permissions: bool,
     model: Option<String>,
 }
@@ -77,11 +77,11 @@ struct News {
 /// The state of the conversation.
 #[derive(Debug)]
 pub(super) struct Session {
-    opening: Opening,
+    opening: OpenRequest,
     timeouts: Timeouts,
     framing: Framing,
     /// Whether the agent wrote a valid message.
-    spoke: bool,
+    has_output: bool,
     /// The id of the conversation, once it is open.
     thread: Option<String>,
     agent: String,
@@ -89,38 +89,38 @@ pub(super) struct Session {
     last_request: u64,
     /// The driver's requests, each with its deadline once that is set.
     pending: BTreeMap<u64, (Request, Option<Instant>)>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedMessage>,
     turn: Option<Turn>,
     /// The id of the last turn that ended.
     ended: String,
     permissions: Permissions,
     /// The changed settings for the next turn, and those that the last requested turn included.
-    news: News,
-    told: News,
-    asks: Asks,
+    changed_settings: ChangedSettings,
+    sent_settings: ChangedSettings,
+    asks: PermissionRequests,
     /// Whether an interrupt was requested, and whether it drops queued messages.
     interrupt: Option<bool>,
-    totals: Totals,
+    totals: UsageTotals,
     limits: Limits,
     /// Commands that outlived their turn.
     background: BTreeSet<String>,
-    warned: VecDeque<String>,
+    reported_warnings: VecDeque<String>,
     /// Whether the interrupted turn must be cleaned up before the next one can begin.
     paused: bool,
     /// The reason why there is no conversation.
     failure: Option<TurnEnd>,
     /// Whether the driver is ending the agent.
-    leaving: bool,
+    is_ending: bool,
 }
 
 impl Session {
-    pub(super) fn new(opening: Opening, permissions: Permissions, timeouts: Timeouts) -> Self {
+    pub(super) fn new(opening: OpenRequest, permissions: Permissions, timeouts: Timeouts) -> Self {
         Session {
             opening,
             timeouts,
             permissions,
             framing: Framing::default(),
-            spoke: false,
+            has_output: false,
             thread: None,
             agent: String::new(),
             model: String::new(),
@@ -129,22 +129,22 @@ impl Session {
             waiting: VecDeque::new(),
             turn: None,
             ended: String::new(),
-            news: News::default(),
-            told: News::default(),
-            asks: Asks::default(),
+            changed_settings: ChangedSettings::default(),
+            sent_settings: ChangedSettings::default(),
+            asks: PermissionRequests::default(),
             interrupt: None,
-            totals: Totals::default(),
+            totals: UsageTotals::default(),
             limits: Limits::default(),
             background: BTreeSet::new(),
-            warned: VecDeque::new(),
+            reported_warnings: VecDeque::new(),
             paused: false,
             failure: None,
-            leaving: false,
+            is_ending: false,
         }
     }
 
     /// Whether the end of a turn is expected, also of a turn that has not begun.
-    pub(super) fn owes_turn(&self) -> bool {
+    pub(super) fn is_turn_expected(&self) -> bool {
         self.turn.is_some() || !self.waiting.is_empty()
     }
 
@@ -154,7 +154,7 @@ impl Session {
             || self
                 .waiting
                 .iter()
-                .any(|message| message.stage != Stage::Held)
+                .any(|message| message.stage != MessageStage::Queued)
     }
 
     /// Whether an interrupt was requested for a turn that runs or was requested.
@@ -173,16 +173,16 @@ impl Session {
     }
 
     pub(super) fn is_leaving(&self) -> bool {
-        self.leaving
+        self.is_ending
     }
 
     /// Marks the agent as ending.
-    pub(super) fn leave(&mut self) {
-        self.leaving = true;
+    pub(super) fn note_ending(&mut self) {
+        self.is_ending = true;
     }
 
-    pub(super) fn spoke(&self) -> bool {
-        self.spoke
+    pub(super) fn has_output(&self) -> bool {
+        self.has_output
     }
 
     /// Whether the conversation is open or has failed.
@@ -203,22 +203,22 @@ impl Session {
     }
 
     /// Handles a line of standard output.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> Heard {
-        let mut heard = Heard::default();
+    pub(super) fn handle_line(&mut self, bytes: &[u8]) -> LineOutcome {
+        let mut heard = LineOutcome::default();
         let (value, lost) = self.framing.take(bytes);
         if lost {
             let warning = "a broken message of the agent was ignored";
             heard.events.push(Event::Warning(warning.to_owned()));
         }
         if let Some(value) = value {
-            self.spoke = true;
+            self.has_output = true;
             self.take(&value, &mut heard);
-            self.advance(&mut heard);
+            self.write_next(&mut heard);
         }
         heard
     }
 
-    fn take(&mut self, line: &Value, heard: &mut Heard) {
+    fn take(&mut self, line: &Value, heard: &mut LineOutcome) {
         match (line["method"].as_str(), &line["id"]) {
             (None, id) => self.answered(id, line, heard),
             (Some(method), Value::Null) => self.notified(method, &line["params"], heard),
@@ -226,11 +226,11 @@ impl Session {
         }
     }
 
-    fn notified(&mut self, method: &str, params: &Value, heard: &mut Heard) {
+    fn notified(&mut self, method: &str, params: &Value, heard: &mut LineOutcome) {
         let events = &mut heard.events;
         if method == "thread/tokenUsage/updated" {
             let in_turn = self.turn.is_some();
-            events.extend(self.totals.advance(params, in_turn));
+            events.extend(self.totals.write_next(params, in_turn));
             return;
         } else if method == "serverRequest/resolved" {
             events.extend(self.asks.withdraw(&params["requestId"]));
@@ -264,7 +264,7 @@ impl Session {
     }
 
     /// Begins a turn, unless it has begun.
-    fn begin(&mut self, id: &str, heard: &mut Heard) {
+    fn begin(&mut self, id: &str, heard: &mut LineOutcome) {
         let runs = self.turn.as_ref().is_some_and(|turn| turn.id == id);
         if runs || id.is_empty() || id == self.ended {
             return;
@@ -277,8 +277,8 @@ impl Session {
         let mut inputs = Vec::new();
         self.waiting.retain(|message| {
             let is_part = match &message.stage {
-                Stage::Starting(Some(turn)) => turn == id,
-                stage => *stage == Stage::Starting(None),
+                MessageStage::Starting(Some(turn)) => turn == id,
+                stage => *stage == MessageStage::Starting(None),
             };
             if is_part {
                 inputs.push(message.id);
@@ -293,18 +293,18 @@ impl Session {
         }
     }
 
-    fn item(&mut self, method: &str, params: &Value, heard: &mut Heard) {
+    fn item(&mut self, method: &str, params: &Value, heard: &mut LineOutcome) {
         let id = text(&params["turnId"]);
         self.begin_if_starting(id, heard);
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.id == id) else {
-            return self.late(method, params, &mut heard.events);
+            return self.handle_late(method, params, &mut heard.events);
         };
         if turn.interrupt_refused {
             turn.interrupt_refused = false;
             let line = self.interrupt_line();
             heard.lines.extend(line);
         } else if method == "item/started" && params["item"]["type"] == "userMessage" {
-            return self.took(&params["item"], &mut heard.events);
+            return self.message_taken(&params["item"], &mut heard.events);
         }
         if let Some(turn) = &mut self.turn {
             turn.item(method, params, &mut heard.events);
@@ -312,7 +312,7 @@ impl Session {
     }
 
     /// Handles an item of an earlier turn: the end of a command that outlived it.
-    fn late(&mut self, method: &str, params: &Value, events: &mut Vec<Event>) {
+    fn handle_late(&mut self, method: &str, params: &Value, events: &mut Vec<Event>) {
         if method == "item/completed" && self.background.remove(text(&params["item"]["id"])) {
             events.push(self.background_tasks());
         }
@@ -323,18 +323,18 @@ impl Session {
     }
 
     /// Records that a message became part of the running turn.
-    fn took(&mut self, item: &Value, events: &mut Vec<Event>) {
+    fn message_taken(&mut self, item: &Value, events: &mut Vec<Event>) {
         let named: Option<Uuid> = item["clientId"].as_str().and_then(|id| id.parse().ok());
         let parts = item["content"].as_array().into_iter().flatten();
         let words: String = parts.map(|part| text(&part["text"])).collect();
-        let is_it = |message: &Waiting| match named {
+        let is_it = |message: &QueuedMessage| match named {
             Some(id) => message.id == id,
             // Older versions don't return the driver's ids of messages.
-            None => message.stage == Stage::Steering && message.text == words,
+            None => message.stage == MessageStage::Steering && message.text == words,
         };
         let taken = self.waiting.iter().position(is_it);
         if let Some(message) = taken.and_then(|n| self.waiting.remove(n)) {
-            let (id, state) = (message.id, agent_duplex::InputState::Taken);
+            let (id, state) = (message.id, agent_duplex::InputState::InTurn);
             events.push(Event::Input { id, state });
         }
     }
@@ -346,7 +346,7 @@ impl Session {
             .filter(|turn| turn.id == text(&params["turnId"]));
         if !told.is_some_and(|turn| std::mem::replace(&mut turn.compacted, true)) {
             let why = "compacted".to_owned();
-            events.push(Event::ContextReset { why });
+            events.push(Event::ContextReset { reason: why });
         }
     }
 
@@ -360,7 +360,7 @@ impl Session {
         events.push(Event::Identified { agent, model });
     }
 
-    fn failed(&mut self, params: &Value, heard: &mut Heard) {
+    fn failed(&mut self, params: &Value, heard: &mut LineOutcome) {
         self.begin_if_starting(text(&params["turnId"]), heard);
         if params["willRetry"] == true {
             heard.events.push(failure::retrying(&params["error"]));
@@ -369,14 +369,14 @@ impl Session {
         }
     }
 
-    fn begin_if_starting(&mut self, id: &str, heard: &mut Heard) {
-        let starts = Stage::Starting(Some(id.to_owned()));
+    fn begin_if_starting(&mut self, id: &str, heard: &mut LineOutcome) {
+        let starts = MessageStage::Starting(Some(id.to_owned()));
         if self.waiting.iter().any(|message| message.stage == starts) {
             self.begin(id, heard);
         }
     }
 
-    fn completed(&mut self, turn: &Value, heard: &mut Heard) {
+    fn completed(&mut self, turn: &Value, heard: &mut LineOutcome) {
         let id = text(&turn["id"]);
         self.begin_if_starting(id, heard);
         let Some(open) = self.turn.as_ref().filter(|open| open.id == id) else {
@@ -386,7 +386,7 @@ impl Session {
             Value::Null => &open.failure,
             error => error,
         };
-        let end = judge(text(&turn["status"]), error);
+        let end = turn_end_of(text(&turn["status"]), error);
         if end.reason == EndReason::RateLimited {
             heard.events.push(self.limits.rejected(&end.detail));
         }
@@ -402,7 +402,7 @@ impl Session {
     }
 
     /// Ends the turn and everything open in it.
-    fn end(&mut self, end: TurnEnd, heard: &mut Heard) {
+    fn end(&mut self, end: TurnEnd, heard: &mut LineOutcome) {
         self.paused = end.reason == EndReason::Interrupted;
         if let Some(turn) = self.turn.take() {
             self.ended = turn.close(&mut heard.events);
@@ -420,8 +420,8 @@ impl Session {
         for message in &mut self.waiting {
             // The agent forgets the messages that it accepted for this turn but didn't read. If the agent can still refuse a message, its answer
             // decides.
-            if message.stage == Stage::Steering && !asked(message.id) {
-                message.stage = Stage::Held;
+            if message.stage == MessageStage::Steering && !asked(message.id) {
+                message.stage = MessageStage::Queued;
             }
         }
         heard.events.push(Event::TurnCompleted(end));
@@ -429,9 +429,9 @@ impl Session {
 
     /// Handles the end of the process: withdraws open permission requests, and ends the open turn, or reports the exit if there is none.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
-        let mut heard = Heard::default();
-        let interrupted = self.leaving || self.interrupt.is_some();
-        if self.turn.is_none() && self.owes_turn() && !self.leaving {
+        let mut heard = LineOutcome::default();
+        let interrupted = self.is_ending || self.interrupt.is_some();
+        if self.turn.is_none() && self.is_turn_expected() && !self.is_ending {
             let inputs = self.waiting.drain(..).map(|message| message.id).collect();
             self.turn = Some(Turn::new(""));
             heard.events.push(Event::TurnStarted { inputs });
@@ -456,13 +456,13 @@ impl Session {
 
     fn warn(&mut self, warning: &str, events: &mut Vec<Event>) {
         let warning = crate::duplex::one_line(warning, 400);
-        if warning.is_empty() || self.warned.contains(&warning) {
+        if warning.is_empty() || self.reported_warnings.contains(&warning) {
             return;
         }
-        if self.warned.len() == WARNINGS {
-            self.warned.pop_front();
+        if self.reported_warnings.len() == WARNINGS {
+            self.reported_warnings.pop_front();
         }
-        self.warned.push_back(warning.clone());
+        self.reported_warnings.push_back(warning.clone());
         events.push(Event::Warning(warning));
     }
 }

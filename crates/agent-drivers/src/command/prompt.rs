@@ -14,7 +14,7 @@ const FILE: &[u8] = b"{prompt_file}";
 pub(super) struct Prompt {
     pub(super) argv: Vec<OsString>,
     /// Whether an argument or the file has the prompt; else it goes to standard input.
-    pub(super) placed: bool,
+    pub(super) has_prompt_arg: bool,
     pub(super) file: Option<ScratchFile>,
 }
 
@@ -44,7 +44,7 @@ impl Prompt {
             .collect();
         Ok(Prompt {
             argv: filled,
-            placed: file.is_some() || wants(TEXT),
+            has_prompt_arg: file.is_some() || wants(TEXT),
             file,
         })
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::fill;
 
     #[test]
-    fn words_are_filled_in_one_pass() {
+    fn placeholders_are_filled_in_one_pass() {
         let fill = |word: &str| {
             String::from_utf8(fill(word.as_bytes(), b"say {prompt_file}", b"/f"))
                 .expect("valid UTF-8")

@@ -189,7 +189,7 @@ impl McpServer {
         Ok(())
     }
 
-    pub(super) fn hide_values(&mut self) {
+    pub(super) fn redact_values(&mut self) {
         let hide = |text: &mut String| "…".clone_into(text);
         match self {
             Self::Stdio { args, env, .. } => args.iter_mut().chain(env.values_mut()).for_each(hide),

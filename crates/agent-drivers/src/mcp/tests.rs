@@ -22,12 +22,12 @@ const FILE: &str = r#"{"other": 1, "mcpServers": {
 }}"#;
 
 #[test]
-fn l95b_l95c_servers_keep_their_order_and_those_of_the_caller_win() {
+fn l95b_l95c_servers_keep_their_order_and_the_callers_win() {
     let file = McpServers::from_json(FILE).unwrap();
     let mut ours = McpServers::default();
     ours.insert("last", McpServer::stdio("b").arg("x")).unwrap();
     ours.insert("alpha", McpServer::stdio("a")).unwrap();
-    let both = ours.over(file);
+    let both = ours.merged_over(file);
     let names: Vec<&str> = both.names().collect();
     assert_eq!(names, ["zeta", "alpha", "mid", "old", "last"]);
     let json = both.expanded(set).unwrap().to_json().unwrap();
@@ -66,7 +66,7 @@ fn x118c_no_value_is_shown() {
 }
 
 #[test]
-fn x118c_of_an_address_the_host_is_shown() {
+fn x118c_address_shows_only_its_host() {
     for (url, shown) in [
         (
             "https://a:s3cret@host:1/api/s3cret/mcp?k=s3cret",
@@ -92,7 +92,7 @@ fn x118c_of_an_address_the_host_is_shown() {
 }
 
 #[test]
-fn l95h_what_is_wrong_is_named_without_its_value() {
+fn l95h_error_names_the_key_without_its_value() {
     let servers = |text: &str| format!("{{\"mcpServers\": {{{text}}}}}");
     let wrong = [
         "[]".to_owned(),
@@ -138,7 +138,7 @@ fn l95h_what_is_wrong_is_named_without_its_value() {
 }
 
 #[test]
-fn l95h_a_variable_that_is_not_set_is_named() {
+fn l95h_unset_variable_is_named() {
     let mut servers = McpServers::default();
     let server = McpServer::http("http://x").header("Authorization", "Bearer ${NO_SUCH}");
     servers.insert("docs", server).unwrap();
@@ -153,7 +153,7 @@ fn l95h_a_variable_that_is_not_set_is_named() {
 }
 
 #[test]
-fn variables_are_filled_in_in_one_pass() {
+fn variables_are_substituted_in_one_pass() {
     let fill = |text: &str| expand(text, set);
     assert_eq!(fill("a ${TOKEN} b").unwrap(), "a s3cret b");
     assert_eq!(fill("${NESTED}").unwrap(), "${TOKEN}");
@@ -168,7 +168,7 @@ fn variables_are_filled_in_in_one_pass() {
 
 proptest! {
     #[test]
-    fn any_text_is_filled_in_without_a_panic_and_plain_text_stays(text: String, name in "[A-Z_]{1,8}") {
+    fn filling_any_text_does_not_panic_and_plain_text_stays(text: String, name in "[A-Z_]{1,8}") {
         drop(expand(&text, set));
         let plain = text.replace("${", "");
         prop_assert_eq!(expand(&plain, |_| None).unwrap(), plain.clone());

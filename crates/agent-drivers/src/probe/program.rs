@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-use agent_subprocess::{Agent, AgentCommand, Context, Exit, Stdin, StdinMode, StopPolicy, Stream};
+use agent_subprocess::{
+    Agent, AgentCommand, Exit, ProcessContext, Stdin, StdinMode, StopPolicy, Stream,
+};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
@@ -28,7 +30,7 @@ pub(crate) struct Output {
 pub(crate) struct Program<'a> {
     /// The program and the arguments that precede all others.
     pub(crate) argv: &'a [OsString],
-    pub(crate) context: &'a Context,
+    pub(crate) context: &'a ProcessContext,
     /// Variables that this agent needs besides those of the context.
     pub(crate) env: &'a [(&'a str, &'a str)],
     pub(crate) deadline: Instant,

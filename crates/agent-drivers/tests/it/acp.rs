@@ -6,9 +6,9 @@ use agent_drivers::SessionLocks;
 use agent_drivers::acp::AcpDriver;
 use agent_duplex::{
     Connection, Decision, Driver as _, EndReason, Error, Event, ExitStatus, Message, Permissions,
-    Queued, SessionChoice, StopStage, ToolOutcome,
+    QueuedMessages, SessionChoice, StopStage, ToolOutcome,
 };
-use agent_subprocess::{Context, StopPolicy};
+use agent_subprocess::{ProcessContext, StopPolicy};
 use std::ffi::OsString;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -49,8 +49,8 @@ esac; done
 /// An agent whose turns run until they are interrupted.
 const ENDLESS: &str = "on_prompt() { chunk \"half of $$\"; tool in_progress; }";
 
-fn context(scene: &Scene) -> Context {
-    Context {
+fn context(scene: &Scene) -> ProcessContext {
+    ProcessContext {
         cwd: scene.directory.path().to_owned(),
         env: Vec::new(),
         marker: Some(scene.marker.clone()),
@@ -102,7 +102,7 @@ fn said(events: &[Event]) -> Vec<(String, bool)> {
 }
 
 #[tokio::test]
-async fn p27_a_process_carries_many_turns_of_the_session_that_it_names() {
+async fn p27_one_process_runs_many_turns_of_one_session() {
     let scene = Scene::new();
     let mut connection = connect(&scene, "").await;
     let mut answers = Vec::new();
@@ -138,8 +138,8 @@ async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_cont
         // The driver sends one message at a time, because some agents end the first turn for a second one.
         let error = connection.send(Message::new("more")).await.unwrap_err();
         assert!(error.is_unsupported(), "{error}");
-        connection.interrupt(Queued::Keep).await.unwrap();
-        connection.interrupt(Queued::Keep).await.unwrap();
+        connection.interrupt(QueuedMessages::Keep).await.unwrap();
+        connection.interrupt(QueuedMessages::Keep).await.unwrap();
         let (more, end) = turn(&mut *connection).await;
         events.extend(more);
         assert_eq!(end.reason, EndReason::Interrupted);
@@ -147,7 +147,7 @@ async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_cont
             matches!(
                 event,
                 Event::ToolFinished {
-                    outcome: ToolOutcome::Cut,
+                    outcome: ToolOutcome::Interrupted,
                     ..
                 }
             )
@@ -160,14 +160,14 @@ async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_cont
         "the process must be the same: {halves:?}"
     );
     // No turn runs, so the interrupt does nothing.
-    connection.interrupt(Queued::Keep).await.unwrap();
+    connection.interrupt(QueuedMessages::Keep).await.unwrap();
     let report = connection.stop(DEADLINE).await;
     assert!(report.proven && report.survivors.is_empty());
     scene.nobody_is_left();
 }
 
 #[tokio::test]
-async fn p23a_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled() {
+async fn p23a_ignored_interrupt_is_repeated_and_then_signalled() {
     let scene = Scene::new();
     // The agent loses the first interrupt, because it comes too early.
     let second = "asked=0; on_cancel() { asked=$((asked + 1)); [ $asked = 1 ] || say '{\"id\":'$prompt',\"result\":{\"stopReason\":\"end_turn\"}}'; }";
@@ -183,7 +183,7 @@ async fn p23a_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled(
         let mut connection = connect(&scene, &format!("{ENDLESS}\n{functions}")).await;
         connection.send(Message::new("go on")).await.unwrap();
         until(&mut *connection, is_tool).await;
-        connection.interrupt(Queued::Keep).await.unwrap();
+        connection.interrupt(QueuedMessages::Keep).await.unwrap();
         let (_, end) = turn(&mut *connection).await;
         assert_eq!((end.reason, end.exit), (EndReason::Interrupted, exit));
         drop(connection.stop(DEADLINE).await);
@@ -192,7 +192,7 @@ async fn p23a_an_interrupt_that_is_not_obeyed_is_asked_again_and_then_signalled(
 }
 
 #[tokio::test]
-async fn l91a_l91b_l91c_output_that_is_cut_off_with_exit_code_0_is_no_success() {
+async fn l91a_l91b_l91c_truncated_output_with_exit_code_0_is_no_success() {
     let scene = Scene::new();
     let cut = r#"on_prompt() { chunk half; printf '{"jsonrpc":"2.0","id":3,"result":{"stopRea'; echo oh >&2; exit 0; }"#;
     let mut connection = connect(&scene, cut).await;
@@ -232,7 +232,7 @@ async fn p29_l92a_a_session_is_resumed_and_its_history_is_not_reported() {
 }
 
 #[tokio::test]
-async fn p45_a_session_that_is_not_there_is_told_by_the_turn_and_the_agent_ends() {
+async fn p45_missing_session_fails_the_turn_and_ends_the_agent() {
     let scene = Scene::new();
     let cases = [
         (
@@ -262,7 +262,7 @@ async fn p45_a_session_that_is_not_there_is_told_by_the_turn_and_the_agent_ends(
 }
 
 #[tokio::test]
-async fn p48_an_agent_that_can_not_be_used_is_refused_at_its_start() {
+async fn p48_unusable_agent_is_refused_at_its_start() {
     let scene = Scene::new();
     let fresh = || SessionChoice::Fresh;
     let error = refusal(
@@ -271,14 +271,14 @@ async fn p48_an_agent_that_can_not_be_used_is_refused_at_its_start() {
     )
     .await;
     assert!(
-        error.is_start() && error.to_string().contains("unknown option"),
+        error.is_start_failure() && error.to_string().contains("unknown option"),
         "{error}"
     );
     let silent = raw(&scene, "read -r line; read -r line");
     let moment = Duration::from_millis(50);
     let error = refusal(&silent.request_timeouts(moment, moment), fresh()).await;
     assert!(
-        error.is_start() && error.to_string().contains("did not answer"),
+        error.is_start_failure() && error.to_string().contains("did not answer"),
         "{error}"
     );
     let error = refusal(&driver(&scene, ""), SessionChoice::Fork("s1".to_owned())).await;
@@ -291,17 +291,17 @@ async fn p48_an_agent_that_can_not_be_used_is_refused_at_its_start() {
     )
     .await;
     assert!(
-        error.is_start() && error.to_string().contains("disk full"),
+        error.is_start_failure() && error.to_string().contains("disk full"),
         "{error}"
     );
     let gone = AcpDriver::new(vec!["/no/such/agent".into()], context(&scene));
-    assert!(refusal(&gone, fresh()).await.is_start());
+    assert!(refusal(&gone, fresh()).await.is_start_failure());
     let none = AcpDriver::new(Vec::new(), context(&scene));
-    assert!(refusal(&none, fresh()).await.is_start());
+    assert!(refusal(&none, fresh()).await.is_start_failure());
 }
 
 #[tokio::test]
-async fn x124f_what_is_asked_is_answered_by_a_person_or_by_the_policy() {
+async fn x124f_requests_are_answered_by_person_or_policy() {
     let scene = Scene::new();
     let asks = r#"
 on_prompt() { say '{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"t1","title":"make","kind":"execute"},"options":[{"optionId":"yes","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}]}}'; }
@@ -318,7 +318,7 @@ on_other() { case $line in *'"q"'*) chunk "$(printf '%s' "$line" | sed -n 's/.*"
         let mut events = Vec::new();
         if permissions != Permissions::All {
             events = until(&mut *connection, |event| {
-                matches!(event, Event::PermissionAsked(_))
+                matches!(event, Event::PermissionRequested(_))
             })
             .await;
             let message = "no".to_owned();
@@ -339,7 +339,7 @@ on_other() { case $line in *'"q"'*) chunk "$(printf '%s' "$line" | sed -n 's/.*"
 }
 
 #[tokio::test]
-async fn x124f_an_agent_that_can_not_be_restrained_is_told_so() {
+async fn x124f_agent_without_permission_modes_is_reported() {
     let scene = Scene::new();
     let modes = r#"
 on_new() { ok '{"sessionId":"s1","modes":{"currentModeId":"yolo","availableModes":[{"id":"yolo"},{"id":"default"}]}}'; }
@@ -357,7 +357,7 @@ on_other() { case $line in *set_mode*) fail -32603 'not now' ;; esac; }
 }
 
 #[tokio::test]
-async fn l90a_close_asks_first_and_then_uses_the_next_stages() {
+async fn l90a_close_asks_the_agent_first_and_then_escalates() {
     let scene = Scene::new();
     let closes = "on_close() { ok '{}'; : > closed; }";
     let deaf = "trap '' TERM; on_close() { :; }; trap : EXIT";
@@ -405,7 +405,7 @@ async fn l90a_l90e_a_stop_during_a_turn_interrupts_first_and_leaves_no_process()
         matches!(
             event,
             Event::ToolFinished {
-                outcome: ToolOutcome::Cut,
+                outcome: ToolOutcome::Interrupted,
                 ..
             }
         )
@@ -415,7 +415,7 @@ async fn l90a_l90e_a_stop_during_a_turn_interrupts_first_and_leaves_no_process()
 }
 
 #[tokio::test]
-async fn large_lines_go_in_and_out() {
+async fn large_lines_pass_in_both_directions() {
     let scene = Scene::new();
     let echo = r#"on_prompt() { chunk "${#line}"; head -c 10000000 /dev/zero | tr '\0' x > big; chunk "$(cat big)"; ok '{"stopReason":"end_turn"}'; }"#;
     let mut connection = connect(&scene, echo).await;
@@ -437,7 +437,7 @@ async fn p46_a_session_is_written_by_one_agent_at_a_time() {
     let driver = driver(&scene, "").session_locks(locks("locks"));
     let mut first = open(&driver, SessionChoice::Fresh).await.unwrap();
     let error = refusal(&driver, SessionChoice::Resume("s1".to_owned())).await;
-    assert!(error.is_held(), "{error}");
+    assert!(error.is_session_in_use(), "{error}");
     drop(first.stop(DEADLINE).await);
     let mut second = open(&driver, SessionChoice::Resume("s1".to_owned()))
         .await

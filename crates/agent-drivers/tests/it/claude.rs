@@ -10,7 +10,7 @@ use crate::reading::{next, rest, turn, until};
 use crate::scene::{DEADLINE, Scene};
 use agent_drivers::claude::ClaudeDriver;
 use agent_duplex::{Connection, Driver as _, EndReason, Event, Message, SessionChoice};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use std::ffi::OsString;
 use tokio::time::timeout;
 
@@ -44,11 +44,11 @@ while IFS= read -r line; do case $line in
 esac; done
 "#;
 
-fn context(scene: &Scene) -> Context {
-    Context {
+fn context(scene: &Scene) -> ProcessContext {
+    ProcessContext {
         env: vec![("GREETING".into(), "hello".into())],
         marker: Some(scene.marker.clone()),
-        ..Context::new(scene.directory.path(), scene.path("scratch"))
+        ..ProcessContext::new(scene.directory.path(), scene.path("scratch"))
     }
 }
 

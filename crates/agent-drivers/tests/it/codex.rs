@@ -9,7 +9,7 @@ use crate::reading::{next, rest, turn, until};
 use crate::scene::{DEADLINE, Scene};
 use agent_drivers::codex::CodexDriver;
 use agent_duplex::{Connection, Driver as _, EndReason, Event, Message, SessionChoice};
-use agent_subprocess::{Context, StopPolicy};
+use agent_subprocess::{ProcessContext, StopPolicy};
 use std::ffi::OsString;
 use tokio::time::timeout;
 
@@ -52,8 +52,8 @@ esac; done
 on_end
 "#;
 
-fn context(scene: &Scene) -> Context {
-    Context {
+fn context(scene: &Scene) -> ProcessContext {
+    ProcessContext {
         cwd: scene.directory.path().to_owned(),
         env: vec![("GREETING".into(), "hello".into())],
         marker: Some(scene.marker.clone()),

@@ -3,17 +3,18 @@
 use crate::scene::{DEADLINE, Scene, is_gone};
 use agent_drivers::command::CommandDriver;
 use agent_duplex::{
-    Connection, Conversation, ConversationOptions, Driver as _, EndReason, Event, ExitStatus,
-    Input, Message, Mode, Queued, RestartPolicy, SessionChoice, StopStage, TurnEnd, What,
+    Connection, Conversation, ConversationEvent, ConversationOptions, Driver as _, EndReason,
+    Event, ExitStatus, Input, Message, Mode, QueuedMessages, RestartPolicy, SessionChoice,
+    StopStage, TurnEnd,
 };
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use std::time::Duration;
 
 fn driver(scene: &Scene, argv: &[&str]) -> CommandDriver {
-    let context = Context {
+    let context = ProcessContext {
         env: vec![("GREETING".into(), "hello".into())],
         marker: Some(scene.marker.clone()),
-        ..Context::new(scene.directory.path(), scene.path("scratch"))
+        ..ProcessContext::new(scene.directory.path(), scene.path("scratch"))
     };
     CommandDriver::new(argv.iter().map(Into::into).collect(), context)
 }
@@ -52,7 +53,7 @@ async fn turn(connection: &mut dyn Connection) -> (Vec<String>, TurnEnd) {
 }
 
 #[tokio::test]
-async fn p50_the_prompt_comes_on_standard_input() {
+async fn p50_prompt_arrives_on_standard_input() {
     let scene = Scene::new();
     let mut connection = connect(&scene, &["sh", "-c", "echo $GREETING; cat; echo oops >&2"]).await;
     let message = Message::new("the prompt\nof two lines");
@@ -71,7 +72,7 @@ async fn p50_the_prompt_comes_on_standard_input() {
 }
 
 #[tokio::test]
-async fn the_prompt_comes_in_a_private_file_or_in_a_word_where_that_is_asked_for() {
+async fn prompt_arrives_by_private_file_or_argument_on_request() {
     let scene = Scene::new();
     let script = r#"stat -c %a "$1" "$(dirname "$1")"; cat "$1"; echo; echo "$2"; cat"#;
     let mut connection = connect(
@@ -97,7 +98,7 @@ async fn the_prompt_comes_in_a_private_file_or_in_a_word_where_that_is_asked_for
 }
 
 #[tokio::test]
-async fn p43a_the_end_of_a_turn_is_told_by_its_reason() {
+async fn p43a_turn_end_is_reported_with_its_reason() {
     let cases = [
         ("exit 0", EndReason::Completed),
         ("exit 9", EndReason::Failed),
@@ -115,7 +116,7 @@ async fn p43a_the_end_of_a_turn_is_told_by_its_reason() {
 }
 
 #[tokio::test]
-async fn p43c_the_exit_codes_of_gemini_have_their_reason_and_those_of_others_none() {
+async fn p43c_only_gemini_exit_codes_map_to_reasons() {
     let cases = [
         ("gemini", 42, EndReason::Failed, "refused its input"),
         ("gemini", 53, EndReason::MaxTurns, "exit status 53"),
@@ -153,7 +154,7 @@ async fn s5a_s5c_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
         }
     }
     scene.wait_for_program("sleep", "660");
-    connection.interrupt(Queued::Drop).await.unwrap();
+    connection.interrupt(QueuedMessages::Drop).await.unwrap();
     let mut events = Vec::new();
     while let Some(event) = connection.next().await {
         events.push(event);
@@ -208,7 +209,7 @@ async fn a_stopped_turn_is_completed_as_interrupted() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_said() {
+async fn unsupported_calls_return_unsupported() {
     let scene = Scene::new();
     let resume = SessionChoice::Resume("7".to_owned());
     assert!(
@@ -223,7 +224,7 @@ async fn what_cannot_be_done_is_said() {
             .connect(SessionChoice::Fresh)
             .await
             .unwrap_err()
-            .is_start()
+            .is_start_failure()
     );
     let mut connection = connect(&scene, &["./no-such-agent"]).await;
     let error = connection.send(Message::new("")).await.unwrap_err();
@@ -246,7 +247,7 @@ async fn what_cannot_be_done_is_said() {
 }
 
 #[tokio::test]
-async fn a_connection_waits_for_its_message_and_ends_when_it_is_closed_without_one() {
+async fn connection_waits_for_its_message_and_ends_if_closed_without_one() {
     let scene = Scene::new();
     let driver = driver(&scene, &["cat"]);
     let (conversation, mut primary) =
@@ -255,7 +256,7 @@ async fn a_connection_waits_for_its_message_and_ends_when_it_is_closed_without_o
     conversation.send(Input::new("late")).unwrap();
     let completed = async {
         while let Some(published) = primary.next().await {
-            if let What::Completed(completion) = published.what {
+            if let ConversationEvent::Completed(completion) = published.event {
                 return Some(completion.end.reason);
             }
         }
@@ -272,13 +273,13 @@ async fn a_connection_waits_for_its_message_and_ends_when_it_is_closed_without_o
 }
 
 #[tokio::test]
-async fn x123a_an_execution_of_a_program_that_does_not_exist_ends_with_the_cause() {
+async fn x123a_execution_of_a_missing_program_ends_with_the_cause() {
     let scene = Scene::new();
     for options in [
         ConversationOptions::default(),
-        ConversationOptions::default().with_restart(RestartPolicy::default().with_most(1)),
+        ConversationOptions::default().with_restart(RestartPolicy::default().with_max_starts(1)),
         ConversationOptions::default()
-            .with_restart(RestartPolicy::default().with_most(1))
+            .with_restart(RestartPolicy::default().with_max_starts(1))
             .with_mode(Mode::OneShot),
     ] {
         let driver = driver(&scene, &["./no-such-agent"]);
@@ -288,13 +289,13 @@ async fn x123a_an_execution_of_a_program_that_does_not_exist_ends_with_the_cause
         let mut told = String::new();
         let read = async {
             while let Some(published) = execution.next().await {
-                told = format!("{:?}", published.unwrap().what);
+                told = format!("{:?}", published.unwrap().event);
             }
         };
         tokio::time::timeout(DEADLINE, read).await.unwrap();
         assert!(told.contains("`./no-such-agent` does not exist"), "{told}");
         assert!(execution.completion().is_none());
-        let drained = tokio::time::timeout(DEADLINE, conversation.drained());
+        let drained = tokio::time::timeout(DEADLINE, conversation.wait_until_idle());
         drained.await.unwrap().unwrap();
         conversation.stop(DEADLINE).await;
     }

@@ -5,9 +5,9 @@ use agent_drivers::acp::AcpDriver;
 use agent_drivers::claude::ClaudeDriver;
 use agent_drivers::codex::CodexDriver;
 use agent_drivers::command::CommandDriver;
-use agent_duplex::contract::{Cell, Deed, Scenario, Stage, play, table};
+use agent_duplex::contract::{Scenario, ScenarioResult, TestAction, TestAgent, play, table};
 use agent_duplex::{Driver, Permissions};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use std::ffi::OsString;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -23,7 +23,7 @@ enum Agent {
 }
 
 impl Agent {
-    const ALL: [(&str, Self); 4] = [
+    const CLEANUP_TIMEOUT: [(&str, Self); 4] = [
         ("claude", Self::Claude),
         ("codex", Self::Codex),
         ("acp", Self::Acp),
@@ -57,11 +57,11 @@ impl StandIn {
     }
 }
 
-impl Stage for StandIn {
+impl TestAgent for StandIn {
     fn driver(&self) -> Box<dyn Driver> {
-        let context = Context {
+        let context = ProcessContext {
             marker: Some(self.scene.marker.clone()),
-            ..Context::new(self.scene.directory.path(), self.scene.path("scratch"))
+            ..ProcessContext::new(self.scene.directory.path(), self.scene.path("scratch"))
         };
         let program: Vec<OsString> = ["sh", "-c", &self.script, "sh"].map(Into::into).into();
         match self.agent {
@@ -72,25 +72,27 @@ impl Stage for StandIn {
         }
     }
 
-    fn words(&self, deed: &Deed) -> Result<String, String> {
+    fn prompt_for(&self, deed: &TestAction) -> Result<String, String> {
         let no = |why: &str| Err(why.to_owned());
         let deed = match deed {
-            Deed::LimitOnce(_) | Deed::Limit if self.agent == Agent::Command => {
+            TestAction::RateLimitOnce(_) | TestAction::RateLimit
+                if self.agent == Agent::Command =>
+            {
                 return no("the driver of a program knows no service");
             }
-            Deed::CutLine if self.agent == Agent::Command => {
+            TestAction::EndMidLine if self.agent == Agent::Command => {
                 return no("only the exit status shows how the program ended");
             }
-            Deed::Say(word) => format!("say {word}"),
-            Deed::Recall => "recall".to_owned(),
-            Deed::Tool => "tool".to_owned(),
-            Deed::Ask => "ask".to_owned(),
-            Deed::ToolFor { name, time } => format!("hold {name} {}", time.as_secs()),
-            Deed::TalkFor(time) => format!("talk {}", time.as_secs()),
-            Deed::LimitOnce(word) => format!("limit-once {word}"),
-            Deed::Limit => "limit".to_owned(),
-            Deed::CutLine => "cut".to_owned(),
-            Deed::Flood(bytes) => format!("flood {bytes}"),
+            TestAction::Say(word) => format!("say {word}"),
+            TestAction::Recall => "recall".to_owned(),
+            TestAction::CallTool => "tool".to_owned(),
+            TestAction::CallToolWithPermission => "ask".to_owned(),
+            TestAction::RunToolFor { name, time } => format!("hold {name} {}", time.as_secs()),
+            TestAction::TalkFor(time) => format!("talk {}", time.as_secs()),
+            TestAction::RateLimitOnce(word) => format!("limit-once {word}"),
+            TestAction::RateLimit => "limit".to_owned(),
+            TestAction::EndMidLine => "cut".to_owned(),
+            TestAction::Flood(bytes) => format!("flood {bytes}"),
             deed => return Err(format!("the stand-in can't do {deed:?}")),
         };
         Ok(format!("please <{deed}>"))
@@ -108,12 +110,12 @@ impl Stage for StandIn {
         Some(members.any(|member| member.pid == pid))
     }
 
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         DEADLINE
     }
 }
 
-async fn column(agent: Agent) -> Vec<(Scenario, Cell)> {
+async fn column(agent: Agent) -> Vec<(Scenario, ScenarioResult)> {
     let mut plays = JoinSet::new();
     for scenario in Scenario::ALL {
         plays.spawn(async move {
@@ -129,9 +131,9 @@ async fn column(agent: Agent) -> Vec<(Scenario, Cell)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn l84a_l89a_l89b_l91a_l92b_every_driver_keeps_the_contract_or_says_what_it_can_not_do() {
+async fn l84a_l89a_l89b_l91a_l92b_every_driver_passes_or_declares_missing_abilities() {
     let mut columns = Vec::new();
-    for (name, agent) in Agent::ALL {
+    for (name, agent) in Agent::CLEANUP_TIMEOUT {
         columns.push((name, column(agent).await));
     }
     insta::assert_snapshot!(table(&columns));

@@ -1,13 +1,13 @@
 //! Functions that read an agent: to the next event, to the end of a turn, to the exit, and until a change is answered.
 
 use crate::scene::DEADLINE;
-use agent_duplex::{Changing, Connection, Error, Event, Observation, TurnEnd};
+use agent_duplex::{Connection, Error, Event, Observation, PendingChange, TurnEnd};
 use tokio::time::timeout;
 
 /// Reads the agent until a change is answered.
 pub(crate) async fn made(
     connection: &mut dyn Connection,
-    mut changing: Changing,
+    mut changing: PendingChange,
 ) -> Result<(), Error> {
     loop {
         tokio::select! {

@@ -44,7 +44,7 @@ impl Scene {
         self.directory.path().join(name)
     }
 
-    pub fn find(&self) -> Vec<sweep::Found> {
+    pub fn find(&self) -> Vec<sweep::MarkedProcess> {
         sweep::find(VARIABLE, &self.marker.scope)
     }
 

@@ -6,55 +6,56 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::{
-    Changing, Decision, Error, Permissions, ProcessName, Queued, SessionChoice, StopReport,
+    Decision, Error, PendingChange, Permissions, ProcessName, QueuedMessages, SessionChoice,
+    StopReport,
 };
 
-pub(super) type Done<T> = oneshot::Sender<T>;
+pub(super) type ReplySender<T> = oneshot::Sender<T>;
 
 #[derive(Debug)]
 pub(crate) enum Command {
     Start {
         session: SessionChoice,
-        done: Done<Result<(), Error>>,
+        done: ReplySender<Result<(), Error>>,
     },
     Answer {
         ask: String,
         decision: Decision,
-        done: Done<Result<(), Error>>,
+        done: ReplySender<Result<(), Error>>,
     },
     Permissions {
         permissions: Permissions,
-        done: Done<Result<(), Error>>,
+        done: ReplySender<Result<(), Error>>,
     },
     Model {
         model: Option<String>,
-        done: Done<Result<(), Error>>,
+        done: ReplySender<Result<(), Error>>,
     },
     Freeze {
         frozen: bool,
-        done: Done<Result<(), Error>>,
+        done: ReplySender<Result<(), Error>>,
     },
     Hold {
-        held: bool,
-        done: Done<()>,
+        is_delivery_paused: bool,
+        done: ReplySender<()>,
     },
     Close {
-        patience: Duration,
-        done: Done<()>,
+        close_timeout: Duration,
+        done: ReplySender<()>,
     },
     /// Answered when an agent runs.
     Ensure {
-        done: Done<Result<(), Error>>,
+        done: ReplySender<Result<(), Error>>,
     },
     Leftovers {
-        done: Done<Vec<ProcessName>>,
+        done: ReplySender<Vec<ProcessName>>,
     },
 }
 
 #[derive(Debug)]
 pub(crate) struct Interrupt {
-    pub(crate) queued: Queued,
-    pub(crate) done: Done<Result<(), Error>>,
+    pub(crate) queued: QueuedMessages,
+    pub(crate) done: ReplySender<Result<(), Error>>,
 }
 
 /// The time by which everything must have ended. The other side is dropped with the last handle.
@@ -69,19 +70,22 @@ pub(crate) struct Channels {
     pub(crate) report: watch::Sender<Option<StopReport>>,
 }
 
-pub(super) fn answer<T>(done: Done<T>, answer: T) {
+pub(super) fn answer<T>(done: ReplySender<T>, answer: T) {
     // The send fails if the caller has stopped waiting.
     let _nobody = done.send(answer);
 }
 
-pub(super) fn reply<T>(done: Done<T>, answered: Option<T>) {
+pub(super) fn reply<T>(done: ReplySender<T>, answered: Option<T>) {
     if let Some(answered) = answered {
         answer(done, answered);
     }
 }
 
 /// Answers when the result of a change is known. The actor reads the agent and handles commands in the meantime.
-pub(super) fn follow(mut done: Done<Result<(), Error>>, asked: Option<Result<Changing, Error>>) {
+pub(super) fn follow(
+    mut done: ReplySender<Result<(), Error>>,
+    asked: Option<Result<PendingChange, Error>>,
+) {
     match asked {
         Some(Ok(changing)) => drop(tokio::spawn(async move {
             tokio::select! {
@@ -95,7 +99,7 @@ pub(super) fn follow(mut done: Done<Result<(), Error>>, asked: Option<Result<Cha
 }
 
 /// Waits until the conversation must end; returns `None` if it must end because all handles were dropped.
-pub(super) async fn halted(halt: &mut Halt) -> Option<Instant> {
+pub(super) async fn wait_for_halt(halt: &mut Halt) -> Option<Instant> {
     halt.wait_for(Option::is_some)
         .await
         .ok()
@@ -103,7 +107,7 @@ pub(super) async fn halted(halt: &mut Halt) -> Option<Instant> {
 }
 
 /// Waits until the conversation must end before `end_by`; waits forever if no caller requests this.
-pub(super) async fn halted_before(halt: &mut Halt, end_by: Instant) -> Instant {
+pub(super) async fn wait_for_earlier_halt(halt: &mut Halt, end_by: Instant) -> Instant {
     let sooner = halt.wait_for(|halt| halt.is_some_and(|by| by < end_by));
     match sooner.await.ok().and_then(|halt| *halt) {
         Some(sooner) => sooner,
@@ -112,10 +116,13 @@ pub(super) async fn halted_before(halt: &mut Halt, end_by: Instant) -> Instant {
 }
 
 /// Runs a call of the connection; returns `None`, without the result, if the conversation is halted.
-pub(super) async fn unless_halted<T>(halt: &mut Halt, deed: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn run_unless_halted<T>(
+    halt: &mut Halt,
+    deed: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         biased;
-        _ = halted(halt) => None,
+        _ = wait_for_halt(halt) => None,
         done = deed => Some(done),
     }
 }

@@ -4,34 +4,36 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::command::{Command, Done, answer, halted, halted_before, unless_halted};
-use super::end::Room;
-use super::{Actor, until};
-use crate::starts::Next;
+use super::command::{
+    Command, ReplySender, answer, run_unless_halted, wait_for_earlier_halt, wait_for_halt,
+};
+use super::stop::PrimaryRoom;
+use super::{Actor, deadline};
+use crate::restart::NextStart;
 use crate::times;
-use crate::{Connection, Error, Event, Lifecycle, SessionChoice, What};
+use crate::{Connection, ConversationEvent, Error, Event, Lifecycle, SessionChoice};
 
 /// The time to wait for a session that the remaining processes of an ended agent release.
 const RELEASE: Duration = Duration::from_secs(3);
 /// The interval between two tries for a session. A process that only checks whether a lock file can be removed holds the lock for less.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 
 impl Actor {
     /// Starts an agent; returns `None` if the conversation is halted in the meantime.
     pub(super) async fn start(&mut self, session: SessionChoice) -> Option<Result<(), Error>> {
-        if self.reading && !self.closed {
+        if self.may_read && !self.closed {
             return Some(Err(runs_already()));
         }
-        let fault = self.shared.lock().fault.clone();
+        let fault = self.shared.lock().persistence_error.clone();
         if let Some(fault) = fault {
             return Some(Err(fault));
         }
-        self.retire().await?;
+        self.end_dead_connection().await?;
         self.show(Lifecycle::Starting);
         {
             let mut state = self.shared.lock();
-            state.starts.begun();
-            state.ledger.chosen(session.clone());
+            state.starts.started();
+            state.ledger.set_session(session.clone());
         }
         let started = self.try_start(session).await?;
         if let Err(e) = &started {
@@ -43,7 +45,7 @@ impl Actor {
     /// Ends the processes of an agent that could not be started; returns `None` if the conversation is halted in the meantime.
     pub(super) async fn not_started(&mut self, e: &Error) -> Option<()> {
         self.shared.lock().starts.failed(e);
-        self.retire().await?;
+        self.end_dead_connection().await?;
         self.ended().await;
         Some(())
     }
@@ -53,15 +55,15 @@ impl Actor {
             Ok(connection) => Some(connection),
             Err(e) => return Some(Err(e)),
         };
-        self.reading = true;
-        self.refused = false;
-        self.again_at = None;
-        self.leaves_by = None;
+        self.may_read = true;
+        self.is_input_refused = false;
+        self.retry_at = None;
+        self.exit_deadline = None;
         self.closed = false;
         self.finishing = false;
         self.interrupted = false;
-        self.ended_by_interrupt = false;
-        self.dies_by = None;
+        self.was_killed_by_interrupt = false;
+        self.death_deadline = None;
         self.frozen = false;
         self.shared.lock().ledger.connected();
         if let Err(e) = self.ready().await? {
@@ -72,15 +74,15 @@ impl Actor {
 
     /// Starts an agent automatically, if one is needed now.
     pub(super) async fn start_again(&mut self) {
-        if self.next_start() != Next::Now {
-            return self.ensured();
+        if self.next_start() != NextStart::Now {
+            return self.notify_if_running();
         }
         // The last output of the previous agent can count against another start, or name another session.
-        if self.retire().await.is_none() || self.next_start() != Next::Now {
-            return self.ensured();
+        if self.end_dead_connection().await.is_none() || self.next_start() != NextStart::Now {
+            return self.notify_if_running();
         }
         let session = self.shared.lock().ledger.session().clone();
-        let context = self.ended_by_interrupt.then(|| context(&session));
+        let context = self.was_killed_by_interrupt.then(|| context(&session));
         let Some(started) = self.start(session).await else {
             return;
         };
@@ -88,68 +90,71 @@ impl Actor {
             self.warn(context).await;
         }
         // Waiting callers get this error as their answer, and a crash loop publishes its own warning.
-        let told = !self.ensuring.is_empty() || self.shared.lock().starts.refusal().is_some();
+        let told = !self.start_waiters.is_empty() || self.shared.lock().starts.refusal().is_some();
         if let Err(e) = &started
             && !told
         {
             let text = format!("the agent could not be started: {e}");
             self.warn(text).await;
         }
-        self.answer_ensuring(&started);
+        self.notify_start_waiters(&started);
     }
 
     /// Returns when an agent must be started automatically.
-    pub(super) fn next_start(&self) -> Next {
+    pub(super) fn next_start(&self) -> NextStart {
         let state = self.shared.lock();
-        let insists = !self.ensuring.is_empty();
-        let wanted = insists || (state.ledger.has_waiting() && !self.held);
-        if !wanted || self.runs() || self.is_closing() || state.fault.is_some() {
-            return Next::Never;
+        let insists = !self.start_waiters.is_empty();
+        let wanted = insists || (state.ledger.has_waiting() && !self.is_delivery_paused);
+        if !wanted || self.runs() || self.is_closing() || state.persistence_error.is_some() {
+            return NextStart::Never;
         }
         state.starts.next(Instant::now(), insists)
     }
 
     /// Returns whether there is an agent that can accept inputs.
     fn runs(&self) -> bool {
-        self.reading && !self.closed
+        self.may_read && !self.closed
     }
 
     /// Ensures that an agent runs, for a caller that waits for it.
-    pub(super) fn ensure(&mut self, done: Done<Result<(), Error>>) {
+    pub(super) fn ensure_running(&mut self, done: ReplySender<Result<(), Error>>) {
         let refusal = self.shared.lock().refusal();
         if let Some(refusal) = refusal {
             answer(done, Err(refusal));
         } else if self.runs() && !self.is_closing() {
             answer(done, Ok(()));
         } else {
-            self.ensuring.retain(|waiting| !waiting.is_closed());
-            self.ensuring.push(done);
+            self.start_waiters.retain(|waiting| !waiting.is_closed());
+            self.start_waiters.push(done);
         }
     }
 
-    pub(super) fn answer_ensuring(&mut self, started: &Result<(), Error>) {
-        for done in self.ensuring.drain(..) {
+    pub(super) fn notify_start_waiters(&mut self, started: &Result<(), Error>) {
+        for done in self.start_waiters.drain(..) {
             answer(done, started.clone());
         }
     }
 
     /// Answers the callers that wait for an agent if another caller has started one, or if the conversation gives up.
-    fn ensured(&mut self) {
+    fn notify_if_running(&mut self) {
         let refusal = self.shared.lock().starts.refusal();
         if self.runs() && !self.is_closing() {
-            self.answer_ensuring(&Ok(()));
+            self.notify_start_waiters(&Ok(()));
         } else if let Some(refusal) = refusal {
-            self.answer_ensuring(&Err(refusal));
+            self.notify_start_waiters(&Err(refusal));
         }
     }
 
     /// Drops the inputs that an execution follows if no agent will start for them.
-    pub(super) async fn give_up(&mut self) {
-        let waits = self.runs() || self.is_closing() || self.held || !self.ensuring.is_empty();
+    pub(super) async fn drop_followed(&mut self) {
+        let waits = self.runs()
+            || self.is_closing()
+            || self.is_delivery_paused
+            || !self.start_waiters.is_empty();
         let told = {
             let mut state = self.shared.lock();
             let next = state.starts.next(Instant::now(), false);
-            if state.fault.is_none() && (waits || next != Next::Never) {
+            if state.persistence_error.is_none() && (waits || next != NextStart::Never) {
                 return;
             }
             let why = state.refusal().map_or_else(
@@ -179,14 +184,16 @@ impl Actor {
     }
 
     pub(super) async fn warn(&mut self, text: String) {
-        self.tell(vec![What::Observed(Event::Warning(text).into())])
-            .await;
+        self.tell(vec![ConversationEvent::Observed(
+            Event::Warning(text).into(),
+        )])
+        .await;
     }
 
     /// Postpones a start until the agent that is being closed has ended.
-    pub(super) fn succeed(&mut self, start: Command) {
-        if self.successor.is_none() {
-            self.successor = Some(start);
+    pub(super) fn schedule_start(&mut self, start: Command) {
+        if self.next_start.is_none() {
+            self.next_start = Some(start);
         } else if let Command::Start { done, .. } = start {
             answer(done, Err(runs_already()));
         }
@@ -203,25 +210,25 @@ impl Actor {
             let connected = self.connect(session.clone()).await?;
             let limit = match &connected {
                 Err(e) if e.is_releasing() => RELEASE,
-                Err(e) if e.is_held() => GLANCE,
+                Err(e) if e.is_session_in_use() => POLL,
                 _ => return Some(connected),
             };
             if begun.elapsed() >= limit {
                 return Some(connected);
             }
-            self.wait(Instant::now() + GLANCE).await?;
+            self.wait(Instant::now() + POLL).await?;
         }
     }
 
     /// Waits until `at` and handles interrupts in the meantime; returns `None` if the conversation is halted before.
     async fn wait(&mut self, at: Instant) -> Option<()> {
-        let due = until(at);
+        let due = deadline(at);
         tokio::pin!(due);
         loop {
             tokio::select! {
                 biased;
-                _ = halted(&mut self.halt) => return None,
-                Some(interrupt) = self.interrupts.recv() => self.keeps.idle(&mut self.halt, interrupt).await,
+                _ = wait_for_halt(&mut self.halt) => return None,
+                Some(interrupt) = self.interrupts.recv() => self.persistence.idle(&mut self.halt, interrupt).await,
                 () = &mut due => return Some(()),
             }
         }
@@ -237,24 +244,24 @@ impl Actor {
         loop {
             tokio::select! {
                 biased;
-                end_by = halted(&mut self.halt) => {
+                end_by = wait_for_halt(&mut self.halt) => {
                     let mut end_by = end_by?;
                     let connected = loop {
                         let budget = end_by.saturating_duration_since(Instant::now());
                         tokio::select! {
                             biased;
                             connected = timeout(budget / 4, &mut connecting) => break connected,
-                            sooner = halted_before(&mut self.halt, end_by) => end_by = sooner,
+                            sooner = wait_for_earlier_halt(&mut self.halt, end_by) => end_by = sooner,
                         }
                     };
                     match connected {
                         Ok(connected) => self.connection = connected.ok(),
-                        Err(_) => self.earlier.proven = false,
+                        Err(_) => self.earlier_report.proven = false,
                     }
-                    self.reading = self.connection.is_some();
+                    self.may_read = self.connection.is_some();
                     return None;
                 }
-                Some(interrupt) = self.interrupts.recv() => self.keeps.idle(&mut self.halt, interrupt).await,
+                Some(interrupt) = self.interrupts.recv() => self.persistence.idle(&mut self.halt, interrupt).await,
                 connected = &mut connecting => return Some(connected),
             }
         }
@@ -267,21 +274,22 @@ impl Actor {
         loop {
             tokio::select! {
                 biased;
-                _ = halted(&mut self.halt) => return None,
-                Some(interrupt) = self.interrupts.recv() => self.keeps.idle(&mut self.halt, interrupt).await,
+                _ = wait_for_halt(&mut self.halt) => return None,
+                Some(interrupt) = self.interrupts.recv() => self.persistence.idle(&mut self.halt, interrupt).await,
                 ready = &mut ready => return Some(ready),
             }
         }
     }
 
     /// Ends the connection of an agent that is gone, together with its leftovers; returns `None` if the conversation is halted in the meantime.
-    pub(super) async fn retire(&mut self) -> Option<()> {
+    pub(super) async fn end_dead_connection(&mut self) -> Option<()> {
         if let Some(connection) = self.connection.as_mut() {
-            let report = unless_halted(&mut self.halt, connection.stop(times::RETIRE)).await?;
-            self.account(report);
-            self.last_words(Room::Any).await?;
+            let report =
+                run_unless_halted(&mut self.halt, connection.stop(times::LEFTOVER_BUDGET)).await?;
+            self.merge_report(report);
+            self.drain_output(PrimaryRoom::Any).await?;
             self.connection = None;
-            self.close_over();
+            self.finish_close();
         }
         Some(())
     }

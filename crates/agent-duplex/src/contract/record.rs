@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::scripted::Audit;
-use crate::{Assignment, Completion, Event, Published, SessionChoice, TurnId, Usage, What};
+use crate::scripted::ContractChecker;
+use crate::{
+    Assignment, Completion, ConversationEvent, Event, Published, SessionChoice, TurnId, Usage,
+};
 
 /// The number of recorded calls to show if the contract is broken, and the maximum length of each.
 const SHOWN: usize = 12;
@@ -14,33 +16,33 @@ const LINE: usize = 200;
 
 /// The record of one conversation; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Record(Arc<Shared>);
+pub(super) struct ScenarioRecord(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    seen: Mutex<Seen>,
+    seen: Mutex<Recorded>,
     more: Notify,
 }
 
 /// The events so far.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Recorded {
     pub(super) published: Vec<Arc<Published>>,
     pub(super) assignments: Vec<Assignment>,
     pub(super) completions: Vec<Completion>,
-    pub(super) audit: Audit,
+    pub(super) audit: ContractChecker,
     /// The calls and reports of the driver, each with the number of its connection.
-    pub(super) tape: Vec<(usize, Noted)>,
+    pub(super) calls: Vec<(usize, DriverCall)>,
     /// The number of observations of the driver, with or without events.
     pub(super) observations: usize,
-    pub(super) faults: Vec<String>,
+    pub(super) failures: Vec<String>,
     /// Whether the reader of the conversation has ended.
-    pub(super) over: bool,
+    pub(super) is_over: bool,
 }
 
 /// A call or a report between the conversation and the driver.
 #[derive(Clone, Debug)]
-pub(super) enum Noted {
+pub(super) enum DriverCall {
     Connected(SessionChoice),
     /// A message was accepted; `busy` if a turn ran.
     Sent {
@@ -51,20 +53,20 @@ pub(super) enum Noted {
     Ended,
 }
 
-impl Record {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Seen> {
+impl ScenarioRecord {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Recorded> {
         self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the record and wakes the waiting callers.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Seen) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Recorded) -> T) -> T {
         let changed = change(&mut self.lock());
         self.0.more.notify_waiters();
         changed
     }
 
     /// Waits until `find` returns a value. Cancel safe.
-    pub(super) async fn find<T>(&self, mut find: impl FnMut(&Seen) -> Option<T>) -> T {
+    pub(super) async fn find<T>(&self, mut find: impl FnMut(&Recorded) -> Option<T>) -> T {
         loop {
             let more = self.0.more.notified();
             tokio::pin!(more);
@@ -77,21 +79,21 @@ impl Record {
     }
 }
 
-impl Seen {
+impl Recorded {
     pub(super) fn publish(&mut self, published: Arc<Published>) {
         let expected = self.published.last().map_or(1, |last| last.sequence + 1);
         if published.sequence != expected {
             let got = published.sequence;
-            self.faults.push(format!(
+            self.failures.push(format!(
                 "event {got} was published, but event {expected} was expected"
             ));
         }
-        if let Err(broken) = self.audit.check(&published.what) {
-            self.faults.push(broken);
+        if let Err(broken) = self.audit.check(&published.event) {
+            self.failures.push(broken);
         }
-        match &published.what {
-            What::Assigned(assignment) => self.assignments.push(assignment.clone()),
-            What::Completed(completion) => self.completions.push(completion.clone()),
+        match &published.event {
+            ConversationEvent::Assigned(assignment) => self.assignments.push(assignment.clone()),
+            ConversationEvent::Completed(completion) => self.completions.push(completion.clone()),
             _ => {}
         }
         self.published.push(published);
@@ -114,13 +116,15 @@ impl Seen {
     }
 
     /// Returns the events of the conversation about a turn so far.
-    pub(super) fn of_turn(&self, turn: TurnId) -> impl Iterator<Item = &What> {
-        let all = self.published.iter().map(|published| &published.what);
-        let all = all.skip_while(move |what| !matches!(what, What::Assigned(a) if a.turn == turn));
+    pub(super) fn of_turn(&self, turn: TurnId) -> impl Iterator<Item = &ConversationEvent> {
+        let all = self.published.iter().map(|published| &published.event);
+        let all = all.skip_while(
+            move |what| !matches!(what, ConversationEvent::Assigned(a) if a.turn == turn),
+        );
         let mut over = false;
         all.take_while(move |what| {
             let take = !over;
-            over |= matches!(what, What::Completed(c) if c.turn == turn);
+            over |= matches!(what, ConversationEvent::Completed(c) if c.turn == turn);
             take
         })
     }
@@ -129,24 +133,24 @@ impl Seen {
     pub(super) fn events(&self, turn: TurnId) -> impl Iterator<Item = &Event> {
         self.of_turn(turn)
             .filter_map(|what| match what {
-                What::Observed(seen) => Some(&seen.events),
+                ConversationEvent::Observed(seen) => Some(&seen.events),
                 _ => None,
             })
             .flatten()
     }
 
     pub(super) fn sessions(&self) -> Vec<SessionChoice> {
-        let session = |(_, noted): &(usize, Noted)| match noted {
-            Noted::Connected(session) => Some(session.clone()),
+        let session = |(_, noted): &(usize, DriverCall)| match noted {
+            DriverCall::Connected(session) => Some(session.clone()),
             _ => None,
         };
-        self.tape.iter().filter_map(session).collect()
+        self.calls.iter().filter_map(session).collect()
     }
 
     /// Returns the id of the session that the agent named last.
     pub(super) fn session(&self) -> Option<&str> {
-        self.tape.iter().rev().find_map(|(_, noted)| match noted {
-            Noted::Event(Event::Session { id }) => Some(id.as_str()),
+        self.calls.iter().rev().find_map(|(_, noted)| match noted {
+            DriverCall::Event(Event::Session { id }) => Some(id.as_str()),
             _ => None,
         })
     }
@@ -154,8 +158,8 @@ impl Seen {
     /// Returns the total usage, if the driver reported any.
     pub(super) fn used(&self) -> Option<Usage> {
         let mut all = None;
-        for (_, noted) in &self.tape {
-            if let Noted::Event(Event::Used(used)) = noted {
+        for (_, noted) in &self.calls {
+            if let DriverCall::Event(Event::UsageReported(used)) = noted {
                 *all.get_or_insert_default() += *used;
             }
         }
@@ -164,29 +168,30 @@ impl Seen {
 
     /// Returns the pid of the last connection.
     pub(super) fn pid(&self) -> Option<u32> {
-        self.tape.iter().rev().find_map(|(_, noted)| match noted {
-            Noted::Event(Event::Started { pid }) => Some(*pid),
+        self.calls.iter().rev().find_map(|(_, noted)| match noted {
+            DriverCall::Event(Event::Started { pid }) => Some(*pid),
             _ => None,
         })
     }
 
     pub(super) fn last_connection_ended(&self) -> bool {
-        let last =
-            |(_, noted): &&(usize, Noted)| matches!(noted, Noted::Connected(_) | Noted::Ended);
-        let last = self.tape.iter().rev().find(last);
-        matches!(last, Some((_, Noted::Ended)))
+        let last = |(_, noted): &&(usize, DriverCall)| {
+            matches!(noted, DriverCall::Connected(_) | DriverCall::Ended)
+        };
+        let last = self.calls.iter().rev().find(last);
+        matches!(last, Some((_, DriverCall::Ended)))
     }
 
     /// Returns whether the driver reports output of a turn after the last turn that it ended.
-    pub(super) fn talks_on(&self) -> bool {
-        let events = { self.tape.iter().rev() }.map_while(|(_, noted)| match noted {
-            Noted::Event(Event::TurnCompleted(_)) => None,
+    pub(super) fn reports_after_turn_end(&self) -> bool {
+        let events = { self.calls.iter().rev() }.map_while(|(_, noted)| match noted {
+            DriverCall::Event(Event::TurnCompleted(_)) => None,
             noted => Some(noted),
         });
         let mut talk = events.filter(|noted| {
             matches!(
                 noted,
-                Noted::Event(
+                DriverCall::Event(
                     Event::TextDelta(_) | Event::Message { .. } | Event::ToolStarted { .. }
                 )
             )
@@ -196,14 +201,14 @@ impl Seen {
 
     /// Appends to a failure the next fault, and the last calls and reports of the driver.
     pub(super) fn explain(&self, mut what: String) -> String {
-        if let Some(fault) = self.faults.iter().find(|fault| **fault != what) {
+        if let Some(fault) = self.failures.iter().find(|fault| **fault != what) {
             what.push_str("; and ");
             what.push_str(fault);
         }
-        let last = self.tape.len().saturating_sub(SHOWN);
-        for (connection, noted) in &self.tape[last..] {
+        let last = self.calls.len().saturating_sub(SHOWN);
+        for (connection, noted) in &self.calls[last..] {
             let line = match noted {
-                Noted::Event(event) => format!("\n    {connection}: {event:?}"),
+                DriverCall::Event(event) => format!("\n    {connection}: {event:?}"),
                 noted => format!("\n    {connection}: {noted:?}"),
             };
             what.extend(line.chars().take(LINE));

@@ -6,33 +6,33 @@ use crate::{Capabilities, Capability, EndReason, Event, InputPolicy, TurnEnd};
 
 /// A check of one connection against the rules for drivers. Pure.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct DriverRules {
     capabilities: Capabilities,
     policy: InputPolicy,
     sent: Vec<Uuid>,
     /// The number of turns that the agent started by itself.
-    own: usize,
+    agent_turns: usize,
     /// Whether the connection reports the starts of turns.
     announces: bool,
     begun: bool,
     completed: usize,
     /// The bytes of the turn's text, in deltas and whole.
     deltas: usize,
-    whole: usize,
+    complete_bytes: usize,
 }
 
-impl Rules {
+impl DriverRules {
     pub(super) fn new(capabilities: Capabilities, policy: InputPolicy) -> Self {
         Self {
             capabilities,
             policy,
             sent: Vec::new(),
-            own: 0,
+            agent_turns: 0,
             announces: false,
             begun: false,
             completed: 0,
             deltas: 0,
-            whole: 0,
+            complete_bytes: 0,
         }
     }
 
@@ -55,19 +55,19 @@ impl Rules {
 
     /// Returns whether each message is known to be in a turn that has ended.
     pub(super) fn idle(&self) -> bool {
-        self.completed >= self.sent.len() + self.own
+        self.completed >= self.sent.len() + self.agent_turns
     }
 
     /// Checks an event; the error names the rule that it breaks.
-    pub(super) fn see(&mut self, event: &Event) -> Result<(), String> {
+    pub(super) fn check_event(&mut self, event: &Event) -> Result<(), String> {
         match event {
             Event::TextDelta(_) | Event::Message { .. } | Event::ToolStarted { .. }
-                if self.sent.is_empty() && self.own == 0 =>
+                if self.sent.is_empty() && self.agent_turns == 0 =>
             {
                 Err("it reports a turn before it got a message".to_owned())
             }
             Event::TurnStarted { inputs } => {
-                self.own += usize::from(inputs.is_empty());
+                self.agent_turns += usize::from(inputs.is_empty());
                 self.announces = true;
                 self.begun = true;
                 inputs.iter().try_for_each(|id| self.known(*id))
@@ -79,15 +79,15 @@ impl Rules {
                 Ok(())
             }
             Event::Message { text, .. } => {
-                self.whole += text.len();
+                self.complete_bytes += text.len();
                 Ok(())
             }
             Event::ToolStarted { .. } | Event::ToolFinished { .. } => {
-                self.declares(Capability::Tools)
+                self.check_declared(Capability::Tools)
             }
-            Event::Used(_) => self.declares(Capability::Usage),
-            Event::PermissionAsked(_) => self.declares(Capability::Permissions),
-            Event::Polled if self.policy != InputPolicy::Poll => {
+            Event::UsageReported(_) => self.check_declared(Capability::Usage),
+            Event::PermissionRequested(_) => self.check_declared(Capability::Permissions),
+            Event::AcceptsMessages if self.policy != InputPolicy::Poll => {
                 Err("it polls for messages, but its input policy is not poll".to_owned())
             }
             _ => Ok(()),
@@ -97,11 +97,11 @@ impl Rules {
     fn ended(&mut self, end: &TurnEnd) -> Result<(), String> {
         let (deltas, whole) = (
             std::mem::take(&mut self.deltas),
-            std::mem::take(&mut self.whole),
+            std::mem::take(&mut self.complete_bytes),
         );
         let begun = std::mem::take(&mut self.begun);
         self.completed += 1;
-        let given = self.sent.len() + self.own;
+        let given = self.sent.len() + self.agent_turns;
         if self.completed > given {
             let completed = self.completed;
             return Err(format!(
@@ -127,7 +127,7 @@ impl Rules {
         }
     }
 
-    fn declares(&self, capability: Capability) -> Result<(), String> {
+    fn check_declared(&self, capability: Capability) -> Result<(), String> {
         if self.capabilities.has(capability) {
             Ok(())
         } else {

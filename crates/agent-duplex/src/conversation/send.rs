@@ -9,7 +9,7 @@ use super::Conversation;
 use crate::actor::Command;
 use crate::shared::State;
 use crate::subscription::Queue;
-use crate::{Error, Execution, Input, Receipt, Record, Subscription};
+use crate::{Error, Execution, Input, PersistedRecord, Receipt, Subscription};
 
 /// The number of events that an execution may leave unread.
 const UNREAD: usize = 10_000;
@@ -59,7 +59,7 @@ impl Conversation {
                 (None, _) => self.take(&mut state, input, Some(done))?,
             }
         };
-        kept.await.map_err(|_| Error::over())??;
+        kept.await.map_err(|_| Error::conversation_over())??;
         let durable = self.0.keeper.is_some();
         Ok(Receipt { durable, ..receipt })
     }
@@ -92,7 +92,7 @@ impl Conversation {
             state.ledger.inbox().follow_last();
             receipt
         };
-        kept.await.map_err(|_| Error::over())??;
+        kept.await.map_err(|_| Error::conversation_over())??;
         let durable = self.0.keeper.is_some();
         let receipt = Receipt { durable, ..receipt };
         Ok(Execution::new(receipt, subscription))
@@ -101,7 +101,7 @@ impl Conversation {
     /// Waits until nothing is [pending](Self::pending), no turn runs, and the end of the last turn was published: every input is answered or was
     /// dropped.
     ///
-    /// This also waits for inputs without an agent, and for inputs while the delivery is [paused](Self::hold). It does not wait for background tasks;
+    /// This also waits for inputs without an agent, and for inputs while the delivery is [paused](Self::pause_delivery). It does not wait for background tasks;
     /// [`close`](Self::close) does. The conversation sees the ends of turns only as far as the [`Primary`](crate::Primary) is read.
     ///
     /// # Errors
@@ -112,10 +112,10 @@ impl Conversation {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub async fn drained(&self) -> Result<(), Error> {
+    pub async fn wait_until_idle(&self) -> Result<(), Error> {
         loop {
-            let moved = self.0.shared.moved.notified();
-            let drained = self.0.shared.lock().drained();
+            let moved = self.0.shared.idle_notify.notified();
+            let drained = self.0.shared.lock().wait_until_idle();
             match drained {
                 Some(drained) => return drained,
                 None => moved.await,
@@ -156,7 +156,7 @@ impl Conversation {
             durable: true,
             ..receipt.clone()
         };
-        let record = Record::Accepted {
+        let record = PersistedRecord::Accepted {
             receipt: durable,
             input,
         };

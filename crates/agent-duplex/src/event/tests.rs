@@ -32,7 +32,7 @@ fn all() -> Vec<Event> {
             model: "opus".into(),
         },
         input(InputState::Queued),
-        input(InputState::Taken),
+        input(InputState::InTurn),
         input(InputState::Dropped("late".into())),
         Event::TurnStarted { inputs: vec![ID] },
         Event::TextDelta("Do".into()),
@@ -41,18 +41,18 @@ fn all() -> Vec<Event> {
             text: "Done".into(),
             partial: true,
         },
-        Event::Polled,
+        Event::AcceptsMessages,
         Event::ToolStarted {
             id: id(),
             name: "Bash".into(),
             summary: "ls".into(),
         },
         Event::ToolProgress { id: id() },
-        finished(ToolOutcome::Done),
+        finished(ToolOutcome::Succeeded),
         finished(ToolOutcome::Failed),
         finished(ToolOutcome::Denied),
-        finished(ToolOutcome::Cut),
-        Event::PermissionAsked(Ask {
+        finished(ToolOutcome::Interrupted),
+        Event::PermissionRequested(PermissionRequest {
             id: id(),
             tool: "Bash".into(),
             summary: "ls".into(),
@@ -63,7 +63,7 @@ fn all() -> Vec<Event> {
             tool: "Bash".into(),
             message: "no".into(),
         },
-        Event::Used(Usage {
+        Event::UsageReported(Usage {
             input_tokens: 1,
             output_tokens: 2,
             cost_microusd: 3,
@@ -75,16 +75,16 @@ fn all() -> Vec<Event> {
         },
         Event::Retrying {
             attempt: 1,
-            of: 10,
+            max_attempts: 10,
             delay: Duration::from_millis(1500),
             status: Some(529),
             error: "overloaded".into(),
         },
         Event::BackgroundTasks(2),
         Event::ContextReset {
-            why: "compacted".into(),
+            reason: "compacted".into(),
         },
-        Event::InterruptTaken { queued: vec![ID] },
+        Event::InterruptAcknowledged { queued: vec![ID] },
         Event::Warning("odd".into()),
     ];
     let reasons = [

@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 
 use uuid::Uuid;
 
-use crate::inbox::Accepted;
+use crate::inbox::AcceptedInput;
 
-type Message = (Uuid, Vec<Accepted>);
+type Message = (Uuid, Vec<AcceptedInput>);
 
 /// Messages with their inputs, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct SentMessages {
     messages: VecDeque<Message>,
     inputs: usize,
 }
 
-impl Sent {
-    pub(super) fn push(&mut self, id: Uuid, inputs: Vec<Accepted>) {
+impl SentMessages {
+    pub(super) fn push(&mut self, id: Uuid, inputs: Vec<AcceptedInput>) {
         self.inputs += inputs.len();
         self.messages.push_back((id, inputs));
     }
@@ -75,11 +75,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p20a_what_is_named_is_taken_in_order_and_the_rest_stays(
+        fn p20a_named_messages_are_taken_in_order(
             counts in proptest::collection::vec(1usize..4, 0..12),
             names in proptest::collection::vec(proptest::collection::vec(0u128..14, 0..5), 0..12),
         ) {
-            let (mut sent, mut plain) = (Sent::default(), Vec::new());
+            let (mut sent, mut plain) = (SentMessages::default(), Vec::new());
             for (id, count) in counts.iter().enumerate() {
                 let (id, mut inbox) = (Uuid::from_u128(id as u128), Inbox::new(9));
                 for _ in 0..*count {

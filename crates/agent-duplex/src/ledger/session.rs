@@ -29,7 +29,7 @@ impl Sessions {
     }
 
     /// Records that a caller chose the session of the agent that starts now. The choice applies until that agent has answered.
-    pub(super) fn chosen(&mut self, session: SessionChoice) {
+    pub(super) fn set_session(&mut self, session: SessionChoice) {
         self.named = None;
         self.answered = false;
         self.next = session;

@@ -7,17 +7,17 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::{Begun, Ledger, Terms};
-use crate::scripted::Audit;
+use super::{Ledger, LedgerConfig, TurnStart};
+use crate::scripted::ContractChecker;
 use crate::{
-    Ask, EndReason, Event, ExitStatus, Input, InputPolicy, InputState, Line, Message, Observation,
-    Recovered, SessionChoice, Stream, ToolOutcome, What,
+    ConversationEvent, EndReason, Event, ExitStatus, Input, InputPolicy, InputState, Line, Message,
+    Observation, PermissionRequest, RecoveredConversation, SessionChoice, Stream, ToolOutcome,
 };
 
 /// A ledger, its events, and the delivered messages.
 struct Book {
     ledger: Ledger,
-    audit: Audit,
+    audit: ContractChecker,
     messages: Vec<Message>,
     names: Vec<Uuid>,
     lines: usize,
@@ -26,17 +26,17 @@ struct Book {
 
 impl Book {
     fn new() -> Self {
-        let terms = Terms {
+        let terms = LedgerConfig {
             capacity: 8,
             policy: InputPolicy::Push,
-            resumes: true,
-            redelivers: true,
+            can_resume: true,
+            may_redeliver: true,
         };
-        let mut ledger = Ledger::new(terms, Recovered::default());
+        let mut ledger = Ledger::new(terms, RecoveredConversation::default());
         ledger.connected();
         Self {
             ledger,
-            audit: Audit::new(),
+            audit: ContractChecker::new(),
             messages: Vec::new(),
             names: Vec::new(),
             lines: 0,
@@ -59,15 +59,15 @@ impl Book {
     }
 
     fn hand_on(&mut self, taken: bool) {
-        let Some((message, _)) = self.ledger.offer(Uuid::new_v4()) else {
+        let Some((message, _)) = self.ledger.next_message(Uuid::new_v4()) else {
             return;
         };
         if taken {
             self.messages.push(message);
-            let told = self.ledger.handed_on();
+            let told = self.ledger.delivered();
             self.told(&told);
         } else {
-            self.ledger.kept_back();
+            self.ledger.not_delivered();
         }
     }
 
@@ -87,12 +87,12 @@ impl Book {
         assert_eq!(self.audit.running(), 0);
     }
 
-    fn told(&mut self, told: &[What]) {
+    fn told(&mut self, told: &[ConversationEvent]) {
         for what in told {
-            self.audit.see(what);
+            self.audit.observe(what);
             assert!(self.audit.running() <= 2);
             match what {
-                What::Assigned(a) => {
+                ConversationEvent::Assigned(a) => {
                     let inputs = a.inputs.iter().map(|i| self.name(i.receipt));
                     let inputs = inputs.collect::<Vec<_>>().join(",");
                     let injected = if a.injected { " injected" } else { "" };
@@ -100,7 +100,7 @@ impl Book {
                     let turn = a.turn;
                     writeln!(self.text, "turn {turn}{parent}:{injected} [{inputs}]").unwrap();
                 }
-                What::Completed(c) => {
+                ConversationEvent::Completed(c) => {
                     let (turn, end, pending) = (c.turn, &c.end, c.pending);
                     let exit = end.exit.map(|e| format!(" ({e})")).unwrap_or_default();
                     let reason = end.reason;
@@ -110,7 +110,7 @@ impl Book {
                     )
                     .unwrap();
                 }
-                What::Observed(seen) => {
+                ConversationEvent::Observed(seen) => {
                     self.lines += usize::from(seen.raw.is_some());
                     for event in &seen.events {
                         let event = match event {
@@ -120,16 +120,18 @@ impl Book {
                         writeln!(self.text, "  {event}").unwrap();
                     }
                 }
-                What::Lifecycle(_) | What::ReplayTruncated => unreachable!(),
+                ConversationEvent::Lifecycle(_) | ConversationEvent::ReplayTruncated => {
+                    unreachable!()
+                }
             }
         }
         let completed = told.iter().rev().find_map(|what| match what {
-            What::Completed(completion) => Some(completion.pending),
+            ConversationEvent::Completed(completion) => Some(completion.pending),
             _ => None,
         });
         if let Some(pending) = completed {
             let promised = self.ledger.turn.as_ref();
-            let promised = promised.filter(|turn| turn.begun == Begun::No);
+            let promised = promised.filter(|turn| turn.start == TurnStart::No);
             let names = promised.iter().flat_map(|turn| &turn.messages);
             let ahead: usize = names.map(|parcel| parcel.names().len()).sum();
             assert_eq!(pending, self.audit.pending() + ahead);
@@ -166,7 +168,7 @@ fn tool(id: &str) -> Event {
 }
 
 fn ask(id: &str) -> Event {
-    Event::PermissionAsked(Ask {
+    Event::PermissionRequested(PermissionRequest {
         id: id.into(),
         tool: "Bash".into(),
         summary: String::new(),
@@ -175,7 +177,7 @@ fn ask(id: &str) -> Event {
 }
 
 #[test]
-fn l81b_folded_queued_and_merged_inputs_belong_to_the_turn_that_took_them() {
+fn l81b_inputs_belong_to_the_turn_that_took_them() {
     let mut book = Book::new();
     (0..2).for_each(|_| book.accept());
     book.hand_on(true);
@@ -183,7 +185,7 @@ fn l81b_folded_queued_and_merged_inputs_belong_to_the_turn_that_took_them() {
     (0..3).for_each(|_| book.accept());
     (0..3).for_each(|_| book.hand_on(true));
     book.input(1, InputState::Queued);
-    book.input(1, InputState::Taken);
+    book.input(1, InputState::InTurn);
     book.accept();
     book.over();
     book.started(&[2, 3]);
@@ -192,7 +194,7 @@ fn l81b_folded_queued_and_merged_inputs_belong_to_the_turn_that_took_them() {
     turn 1: [i0,i1]
       i2 Queued
     turn 1: injected [i2]
-      i2 Taken
+      i2 InTurn
     turn 1 over: the turn was completed, 3 pending
     turn 2 after 1: [i3,i4]
     turn 2 over: the turn was completed, 1 pending
@@ -200,7 +202,7 @@ fn l81b_folded_queued_and_merged_inputs_belong_to_the_turn_that_took_them() {
 }
 
 #[test]
-fn l81c_a_turn_of_the_agents_own_runs_before_the_one_that_was_promised() {
+fn l81c_turn_started_by_the_agent_precedes_the_promised_turn() {
     let mut book = Book::new();
     book.accept();
     book.hand_on(true);
@@ -217,7 +219,7 @@ fn l81c_a_turn_of_the_agents_own_runs_before_the_one_that_was_promised() {
       ToolStarted { id: "t", name: "Bash", summary: "" }
     turn 2: []
       i0 Queued
-      ToolFinished { id: "t", outcome: Cut, text: "" }
+      ToolFinished { id: "t", outcome: Interrupted, text: "" }
     turn 2 over: the turn was completed, 1 pending
     turn 1 over: the turn was completed, 0 pending
     "#);
@@ -230,21 +232,21 @@ fn l81b_l81c_a_promised_turn_that_was_folded_into_another_ends_with_it() {
     book.hand_on(true);
     book.input(0, InputState::Queued);
     book.say(Event::TurnStarted { inputs: vec![] });
-    book.input(0, InputState::Taken);
+    book.input(0, InputState::InTurn);
     book.over();
     insta::assert_snapshot!(book.text, @r"
     turn 1: [i0]
       i0 Queued
     turn 2: []
     turn 2: injected [i0]
-      i0 Taken
+      i0 InTurn
     turn 2 over: the turn was completed, 0 pending
     turn 1 over: the turn was completed, 0 pending
     ");
 }
 
 #[test]
-fn l81c_nothing_comes_after_a_completion_and_nothing_is_left_open() {
+fn l81c_completion_is_last_and_leaves_nothing_open() {
     let mut book = Book::new();
     book.accept();
     book.hand_on(true);
@@ -266,7 +268,7 @@ fn l81c_nothing_comes_after_a_completion_and_nothing_is_left_open() {
             Event::TurnCompleted(EndReason::Failed.into()),
             Event::ToolFinished {
                 id: "t".into(),
-                outcome: ToolOutcome::Done,
+                outcome: ToolOutcome::Succeeded,
                 text: String::new(),
             },
         ],
@@ -275,27 +277,27 @@ fn l81c_nothing_comes_after_a_completion_and_nothing_is_left_open() {
     insta::assert_snapshot!(book.text, @r#"
     turn 1: [i0]
       ToolStarted { id: "t", name: "Bash", summary: "" }
-      PermissionAsked(Ask { id: "a", tool: "Bash", summary: "", reason: "" })
+      PermissionRequested(PermissionRequest { id: "a", tool: "Bash", summary: "", reason: "" })
       TextDelta("early")
-      ToolFinished { id: "t", outcome: Cut, text: "" }
+      ToolFinished { id: "t", outcome: Interrupted, text: "" }
       PermissionWithdrawn { id: "a" }
     turn 1 over: the turn was completed, 1 pending
     "#);
 }
 
 #[test]
-fn l93b_an_input_on_its_way_is_not_forgotten_for_what_comes_after() {
+fn l93b_input_in_flight_is_not_lost() {
     let mut book = Book::new();
     book.accept();
-    assert!(book.ledger.offer(Uuid::new_v4()).is_some());
+    assert!(book.ledger.next_message(Uuid::new_v4()).is_some());
     book.accept();
-    assert!(book.ledger.offer(Uuid::new_v4()).is_none());
+    assert!(book.ledger.next_message(Uuid::new_v4()).is_none());
     assert_eq!(book.ledger.pending().count(), 2);
     book.end();
 }
 
 #[test]
-fn l91a_l91b_a_death_is_reported_with_its_status_and_inputs_not_taken_wait_again() {
+fn l91a_l91b_death_is_reported_with_status_and_requeues_untaken_inputs() {
     let mut book = Book::new();
     (0..2).for_each(|_| book.accept());
     book.hand_on(true);
@@ -306,7 +308,7 @@ fn l91a_l91b_a_death_is_reported_with_its_status_and_inputs_not_taken_wait_again
     book.end();
     let waiting: Vec<&str> = book.ledger.pending().map(|i| i.text.as_str()).collect();
     assert_eq!(waiting, ["i2", "i3"]);
-    book.ledger.chosen(SessionChoice::Resume("s".into()));
+    book.ledger.set_session(SessionChoice::Resume("s".into()));
     book.ledger.connected();
     book.hand_on(true);
     insta::assert_snapshot!(book.text, @r"
@@ -318,7 +320,7 @@ fn l91a_l91b_a_death_is_reported_with_its_status_and_inputs_not_taken_wait_again
 }
 
 #[test]
-fn a_message_that_was_thrown_away_takes_its_turn_along() {
+fn dropped_message_cancels_its_turn() {
     let mut book = Book::new();
     book.accept();
     book.hand_on(true);
@@ -349,7 +351,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     let id = || (0u8..3).prop_map(|i| i.to_string());
     let state = prop_oneof![
         Just(InputState::Queued),
-        Just(InputState::Taken),
+        Just(InputState::InTurn),
         Just(InputState::Dropped("gone".into())),
     ];
     let reason = prop_oneof![Just(EndReason::Completed), Just(EndReason::Interrupted)];
@@ -360,7 +362,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         id().prop_map(|id| Event::PermissionWithdrawn { id }),
         id().prop_map(|id| Event::ToolFinished {
             id,
-            outcome: ToolOutcome::Done,
+            outcome: ToolOutcome::Succeeded,
             text: String::new(),
         }),
     ];
@@ -380,7 +382,7 @@ proptest! {
     /// For any reports of a driver: each turn starts before it ends and ends once, nothing is open after it, each line comes once, the counts are
     /// right, and every input is in a turn, was dropped by the agent, or waits, in the order of acceptance.
     #[test]
-    fn l81a_l81c_l86a_p20a_the_ledger_keeps_its_promises(ops in proptest::collection::vec(any_op(), 0..60)) {
+    fn l81a_l81c_l86a_p20a_ledger_keeps_its_invariants(ops in proptest::collection::vec(any_op(), 0..60)) {
         let mut book = Book::new();
         let mut lines = 0;
         for op in ops {
@@ -406,7 +408,7 @@ proptest! {
                     } else {
                         SessionChoice::Fresh
                     };
-                    book.ledger.chosen(session);
+                    book.ledger.set_session(session);
                     book.ledger.connected();
                 }
             }

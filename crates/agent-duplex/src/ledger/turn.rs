@@ -2,10 +2,10 @@
 
 use uuid::Uuid;
 
-use super::report::Report;
+use super::event_batch::EventBatch;
 use crate::Event;
-use crate::inbox::Accepted;
-use crate::published::{Assignment, InputRef, TurnId, What};
+use crate::inbox::AcceptedInput;
+use crate::published::{Assignment, ConversationEvent, InputRef, TurnId};
 
 /// A turn that was assigned and is not completed.
 #[derive(Debug)]
@@ -14,15 +14,15 @@ pub(super) struct Turn {
     pub(super) parent: Option<TurnId>,
     /// Whether an input chose the parent.
     pub(super) forked: bool,
-    pub(super) messages: Vec<Parcel>,
-    pub(super) begun: Begun,
+    pub(super) messages: Vec<TurnMessage>,
+    pub(super) start: TurnStart,
     /// Whether the agent reported that it queued a message of this turn.
     pub(super) queued: bool,
 }
 
 /// Whether the agent reported the start of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum TurnStart {
     No,
     /// The agent reported the start of a turn, without naming it.
     Unnamed,
@@ -31,17 +31,17 @@ pub(super) enum Begun {
 
 /// A message of a turn, and its inputs.
 #[derive(Debug)]
-pub(super) struct Parcel {
+pub(super) struct TurnMessage {
     pub(super) id: Uuid,
     names: Vec<InputRef>,
     parents: Vec<TurnId>,
 }
 
-impl Parcel {
-    pub(super) fn new(id: Uuid, inputs: &[Accepted]) -> Self {
+impl TurnMessage {
+    pub(super) fn new(id: Uuid, inputs: &[AcceptedInput]) -> Self {
         Self {
             id,
-            names: inputs.iter().map(Accepted::name).collect(),
+            names: inputs.iter().map(AcceptedInput::name).collect(),
             parents: inputs.iter().filter_map(|a| a.input.parent).collect(),
         }
     }
@@ -72,18 +72,22 @@ impl Turn {
     /// Assigns messages to this turn.
     pub(super) fn assign(
         &mut self,
-        messages: Vec<Parcel>,
+        messages: Vec<TurnMessage>,
         generation: u32,
         injected: bool,
-        report: &mut Report,
+        report: &mut EventBatch,
     ) {
         let other = {
-            let mut parents = messages.iter().flat_map(Parcel::parents);
+            let mut parents = messages.iter().flat_map(TurnMessage::parents);
             parents.find(|parent| Some(*parent) != self.parent)
         };
-        let inputs = messages.iter().flat_map(Parcel::names).cloned().collect();
+        let inputs = messages
+            .iter()
+            .flat_map(TurnMessage::names)
+            .cloned()
+            .collect();
         self.messages.extend(messages);
-        report.say(What::Assigned(Assignment {
+        report.say(ConversationEvent::Assigned(Assignment {
             turn: self.id,
             generation,
             inputs,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
-use super::record::{self, Interrupted, Persistence, Record, Recovered};
+use super::record::{self, InterruptedTurn, PersistedRecord, Persistence, RecoveredConversation};
 use crate::{Error, Input, Receipt, TurnId};
 
 /// Stores a conversation in memory, as long as one of its clones lives.
@@ -14,15 +14,15 @@ use crate::{Error, Input, Receipt, TurnId};
 /// with the conversation.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPersistence {
-    kept: Arc<Mutex<Kept>>,
+    stored: Arc<Mutex<Stored>>,
     /// The number of the recovery that made this clone the writer.
     epoch: u64,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Stored {
     epoch: u64,
-    inputs: Vec<KeptInput>,
+    inputs: Vec<StoredInput>,
     by_receipt: HashMap<Uuid, usize>,
     running: BTreeSet<TurnId>,
     session: Option<String>,
@@ -31,21 +31,21 @@ struct Kept {
 }
 
 #[derive(Debug)]
-struct KeptInput {
+struct StoredInput {
     receipt: Receipt,
     input: Input,
-    place: Place,
+    place: InputState,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum InputState {
     Waiting,
     Handed(Uuid),
     In(TurnId),
     ThrownAway,
 }
 
-impl KeptInput {
+impl StoredInput {
     fn pair(&self) -> (Receipt, Input) {
         (self.receipt.clone(), self.input.clone())
     }
@@ -60,15 +60,15 @@ impl MemoryPersistence {
 }
 
 impl Persistence for MemoryPersistence {
-    fn recover(&mut self) -> Result<Recovered, Error> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    fn recover(&mut self) -> Result<RecoveredConversation, Error> {
+        let mut kept = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         kept.epoch += 1;
         self.epoch = kept.epoch;
         Ok(kept.recover())
     }
 
-    fn append(&mut self, records: &[Record]) -> Result<(), Error> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    fn append(&mut self, records: &[PersistedRecord]) -> Result<(), Error> {
+        let mut kept = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.epoch != self.epoch || self.epoch == 0 {
             return Err(record::fenced("the conversation in memory"));
         }
@@ -78,29 +78,35 @@ impl Persistence for MemoryPersistence {
     }
 }
 
-impl Kept {
-    fn recover(&mut self) -> Recovered {
+impl Stored {
+    fn recover(&mut self) -> RecoveredConversation {
         let mut interrupted = std::mem::take(&mut self.running);
         let mut lost = HashMap::new();
         for input in &mut self.inputs {
-            if let Place::Handed(message) = input.place {
+            if let InputState::Handed(message) = input.place {
                 let turn = lost.entry(message).or_insert_with(|| {
                     self.turns += 1;
                     interrupted.insert(TurnId(self.turns));
                     TurnId(self.turns)
                 });
-                input.place = Place::In(*turn);
+                input.place = InputState::In(*turn);
             }
         }
         let cut = interrupted.into_iter().map(|turn| {
-            let inputs = self.inputs.iter().filter(|i| i.place == Place::In(turn));
-            Interrupted::new(turn, inputs.map(KeptInput::pair).collect())
+            let inputs = self
+                .inputs
+                .iter()
+                .filter(|i| i.place == InputState::In(turn));
+            InterruptedTurn::new(turn, inputs.map(StoredInput::pair).collect())
         });
         let interrupted = cut.collect();
         let older = self.inputs.len().saturating_sub(record::RECEIPTS);
-        let waiting = self.inputs.iter().filter(|i| i.place == Place::Waiting);
-        Recovered {
-            pending: waiting.map(KeptInput::pair).collect(),
+        let waiting = self
+            .inputs
+            .iter()
+            .filter(|i| i.place == InputState::Waiting);
+        RecoveredConversation {
+            pending: waiting.map(StoredInput::pair).collect(),
             accepted: self.inputs[older..]
                 .iter()
                 .map(|i| i.receipt.clone())
@@ -113,69 +119,75 @@ impl Kept {
     }
 
     /// Checks that all of the records can be applied.
-    fn check(&self, records: &[Record]) -> Result<(), Error> {
+    fn check(&self, records: &[PersistedRecord]) -> Result<(), Error> {
         let mut receipts = BTreeSet::new();
         let mut turns = BTreeSet::new();
         let known = |receipts: &BTreeSet<Uuid>, receipt: &Uuid| {
             self.by_receipt.contains_key(receipt) || receipts.contains(receipt)
         };
         let sound = records.iter().all(|record| match record {
-            Record::Accepted { receipt, .. } => {
+            PersistedRecord::Accepted { receipt, .. } => {
                 !self.by_receipt.contains_key(&receipt.id) && receipts.insert(receipt.id)
             }
-            Record::Handed { receipts: of, .. } => of.iter().all(|id| known(&receipts, id)),
-            Record::Assigned(assignment) => {
+            PersistedRecord::Delivered { receipts: of, .. } => {
+                of.iter().all(|id| known(&receipts, id))
+            }
+            PersistedRecord::Assigned(assignment) => {
                 turns.insert(assignment.turn);
                 let mut inputs = assignment.inputs.iter();
                 inputs.all(|input| known(&receipts, &input.receipt))
             }
-            Record::Dropped { receipt } => known(&receipts, receipt),
-            Record::Completed { turn, .. } => turns.remove(turn) || self.running.contains(turn),
-            Record::Returned { .. } | Record::Session { .. } | Record::Message { .. } => true,
+            PersistedRecord::Dropped { receipt } => known(&receipts, receipt),
+            PersistedRecord::Completed { turn, .. } => {
+                turns.remove(turn) || self.running.contains(turn)
+            }
+            PersistedRecord::Returned { .. }
+            | PersistedRecord::Session { .. }
+            | PersistedRecord::Message { .. } => true,
         });
         sound.then_some(()).ok_or_else(record::unsound)
     }
 
-    fn apply(&mut self, record: &Record) {
+    fn apply(&mut self, record: &PersistedRecord) {
         match record {
-            Record::Accepted { receipt, input } => {
+            PersistedRecord::Accepted { receipt, input } => {
                 let at = self.inputs.len();
                 self.by_receipt.insert(receipt.id, at);
-                self.inputs.push(KeptInput {
+                self.inputs.push(StoredInput {
                     receipt: receipt.clone(),
                     input: input.clone(),
-                    place: Place::Waiting,
+                    place: InputState::Waiting,
                 });
             }
-            Record::Handed { message, receipts } => {
+            PersistedRecord::Delivered { message, receipts } => {
                 for receipt in receipts {
-                    self.put(receipt, Place::Handed(*message));
+                    self.put(receipt, InputState::Handed(*message));
                 }
             }
-            Record::Returned { message } => {
+            PersistedRecord::Returned { message } => {
                 for input in &mut self.inputs {
-                    if input.place == Place::Handed(*message) {
-                        input.place = Place::Waiting;
+                    if input.place == InputState::Handed(*message) {
+                        input.place = InputState::Waiting;
                     }
                 }
             }
-            Record::Assigned(assignment) => {
+            PersistedRecord::Assigned(assignment) => {
                 self.turns = self.turns.max(assignment.turn.0);
                 self.running.insert(assignment.turn);
                 for input in &assignment.inputs {
-                    self.put(&input.receipt, Place::In(assignment.turn));
+                    self.put(&input.receipt, InputState::In(assignment.turn));
                 }
             }
-            Record::Dropped { receipt } => self.put(receipt, Place::ThrownAway),
-            Record::Session { id } => self.session.clone_from(id),
-            Record::Message { .. } => self.messages += 1,
-            Record::Completed { turn, .. } => {
+            PersistedRecord::Dropped { receipt } => self.put(receipt, InputState::ThrownAway),
+            PersistedRecord::Session { id } => self.session.clone_from(id),
+            PersistedRecord::Message { .. } => self.messages += 1,
+            PersistedRecord::Completed { turn, .. } => {
                 self.running.remove(turn);
             }
         }
     }
 
-    fn put(&mut self, receipt: &Uuid, place: Place) {
+    fn put(&mut self, receipt: &Uuid, place: InputState) {
         if let Some(at) = self.by_receipt.get(receipt) {
             self.inputs[*at].place = place;
         }

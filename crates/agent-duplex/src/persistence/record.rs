@@ -22,20 +22,20 @@ pub trait Persistence: fmt::Debug + Send + 'static {
     /// # Errors
     ///
     /// [`Error::is_persistence`] if the stored conversation can't be read or marked. An empty result means that nothing is stored.
-    fn recover(&mut self) -> Result<Recovered, Error>;
+    fn recover(&mut self) -> Result<RecoveredConversation, Error>;
 
     /// Stores records in this order, all or none of them. They are durable when this returns.
     ///
     /// # Errors
     ///
     /// [`Error::is_persistence`] if they are not durable, or if another caller has recovered since. Then it is unknown whether they were stored.
-    fn append(&mut self, records: &[Record]) -> Result<(), Error>;
+    fn append(&mut self, records: &[PersistedRecord]) -> Result<(), Error>;
 }
 
 /// One stored record. Later records refer to earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Record {
+pub enum PersistedRecord {
     /// An input was accepted, and waits.
     Accepted {
         /// The receipt that its sender gets.
@@ -44,7 +44,7 @@ pub enum Record {
         input: Input,
     },
     /// Inputs will be delivered to the agent as one message.
-    Handed {
+    Delivered {
         /// The message.
         message: Uuid,
         /// The receipts of its inputs.
@@ -90,13 +90,13 @@ pub enum Record {
 /// A stored conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Recovered {
+pub struct RecoveredConversation {
     /// The inputs that wait, oldest first, with their receipts.
     pub pending: Vec<(Receipt, Input)>,
     /// The receipts of the last 10,000 inputs in any state, oldest first.
     pub accepted: Vec<Receipt>,
     /// The turns that never ended and are now marked as interrupted, oldest first.
-    pub interrupted: Vec<Interrupted>,
+    pub interrupted: Vec<InterruptedTurn>,
     /// The session to continue.
     pub session: Option<String>,
     /// The number of the last turn; 0 when there was none.
@@ -108,14 +108,14 @@ pub struct Recovered {
 /// A turn that the end of its process interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Interrupted {
+pub struct InterruptedTurn {
     /// The turn.
     pub turn: TurnId,
     /// The inputs of the turn, oldest first, with their receipts. They are not delivered again; to do this, send them again.
     pub inputs: Vec<(Receipt, Input)>,
 }
 
-impl Interrupted {
+impl InterruptedTurn {
     /// Creates a value, for implementations of [`Persistence`].
     #[must_use]
     pub const fn new(turn: TurnId, inputs: Vec<(Receipt, Input)>) -> Self {

@@ -9,7 +9,9 @@ use rusqlite::{Connection, Row, Transaction, params};
 use uuid::Uuid;
 
 use self::file::Database;
-use super::record::{self, Interrupted, Persistence, RECEIPTS, Record, Recovered};
+use super::record::{
+    self, InterruptedTurn, PersistedRecord, Persistence, RECEIPTS, RecoveredConversation,
+};
 use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
 
 /// Stores conversations in a SQLite file.
@@ -44,13 +46,13 @@ impl SqlitePersistence {
         })
     }
 
-    /// Reads at most `most` pieces of the agent's answers ([`Record::Message`]), oldest first, each with its number, starting with the first one
+    /// Reads at most `most` pieces of the agent's answers ([`PersistedRecord::Message`]), oldest first, each with its number, starting with the first one
     /// after number `after`; 0 for the beginning.
     ///
     /// # Errors
     ///
     /// [`Error::is_persistence`] if they can't be read.
-    pub fn messages(&self, after: u64, most: usize) -> Result<Vec<(u64, Record)>, Error> {
+    pub fn messages(&self, after: u64, most: usize) -> Result<Vec<(u64, PersistedRecord)>, Error> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let read = || {
             let connection = &self.database.connection;
@@ -60,7 +62,7 @@ impl SqlitePersistence {
                  WHERE c.name = ?1 AND m.sequence > ?2 ORDER BY m.sequence LIMIT ?3",
             )?;
             let rows = statement.query_map(params![self.name, signed(after), most], |row| {
-                let message = Record::Message {
+                let message = PersistedRecord::Message {
                     turn: turn(row, 1)?,
                     text: row.get(2)?,
                     partial: row.get(3)?,
@@ -74,7 +76,7 @@ impl SqlitePersistence {
 }
 
 impl Persistence for SqlitePersistence {
-    fn recover(&mut self) -> Result<Recovered, Error> {
+    fn recover(&mut self) -> Result<RecoveredConversation, Error> {
         let name = &self.name;
         let recovered = self.database.write(|transaction| {
             let (conversation, epoch) = transaction.query_row(
@@ -91,7 +93,7 @@ impl Persistence for SqlitePersistence {
         Ok(recovered)
     }
 
-    fn append(&mut self, records: &[Record]) -> Result<(), Error> {
+    fn append(&mut self, records: &[PersistedRecord]) -> Result<(), Error> {
         // After an error it is unknown what is stored; only another recovery shows it.
         let writer = self.writer.take();
         let Some((conversation, epoch)) = writer else {
@@ -118,8 +120,11 @@ impl Persistence for SqlitePersistence {
 }
 
 /// Marks unfinished turns as interrupted, and reads the waiting inputs.
-fn recover(transaction: &Transaction<'_>, conversation: i64) -> rusqlite::Result<Recovered> {
-    let mut recovered = Recovered::default();
+fn recover(
+    transaction: &Transaction<'_>,
+    conversation: i64,
+) -> rusqlite::Result<RecoveredConversation> {
+    let mut recovered = RecoveredConversation::default();
     let numbers =
         "SELECT number FROM turn WHERE conversation = ?1 AND reason IS NULL ORDER BY number";
     let mut running = transaction.prepare(numbers)?;
@@ -160,7 +165,9 @@ fn recover(transaction: &Transaction<'_>, conversation: i64) -> rusqlite::Result
         let inputs = cut.query_map([conversation, number], input)?;
         let inputs = inputs.collect::<rusqlite::Result<_>>()?;
         let turn = TurnId(number.cast_unsigned());
-        recovered.interrupted.push(Interrupted::new(turn, inputs));
+        recovered
+            .interrupted
+            .push(InterruptedTurn::new(turn, inputs));
     }
     let mut waiting = transaction.prepare(&format!(
         "SELECT {columns}, parent, text FROM input
@@ -183,12 +190,16 @@ fn recover(transaction: &Transaction<'_>, conversation: i64) -> rusqlite::Result
 }
 
 /// Writes a record; returns false if it refers to a row that does not exist.
-fn append(connection: &Connection, conversation: i64, record: &Record) -> rusqlite::Result<bool> {
+fn append(
+    connection: &Connection,
+    conversation: i64,
+    record: &PersistedRecord,
+) -> rusqlite::Result<bool> {
     let run = |sql: &str, params: &[&dyn rusqlite::ToSql]| -> rusqlite::Result<bool> {
         Ok(connection.prepare_cached(sql)?.execute(params)? > 0)
     };
     match record {
-        Record::Accepted { receipt, input } => run(
+        PersistedRecord::Accepted { receipt, input } => run(
             "INSERT INTO input (conversation, receipt, input_id, accepted_ns, duplicate, parent, text)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             params![
@@ -201,27 +212,27 @@ fn append(connection: &Connection, conversation: i64, record: &Record) -> rusqli
                 input.text,
             ],
         ),
-        Record::Handed { message, receipts } => all(receipts, |receipt| {
+        PersistedRecord::Delivered { message, receipts } => all(receipts, |receipt| {
             run(
                 "UPDATE input SET message = ?3 WHERE conversation = ?1 AND receipt = ?2",
                 params![conversation, receipt.into_bytes(), message.into_bytes()],
             )
         }),
-        Record::Returned { message } => {
+        PersistedRecord::Returned { message } => {
             let sql = "UPDATE input SET message = NULL
                        WHERE conversation = ?1 AND message = ?2 AND message IS NOT NULL AND turn IS NULL AND dropped = 0";
             run(sql, params![conversation, message.into_bytes()]).map(|_| true)
         }
-        Record::Assigned(assignment) => assign(connection, conversation, assignment),
-        Record::Dropped { receipt } => run(
+        PersistedRecord::Assigned(assignment) => assign(connection, conversation, assignment),
+        PersistedRecord::Dropped { receipt } => run(
             "UPDATE input SET dropped = 1 WHERE conversation = ?1 AND receipt = ?2",
             params![conversation, receipt.into_bytes()],
         ),
-        Record::Session { id } => run(
+        PersistedRecord::Session { id } => run(
             "UPDATE conversation SET session = ?2 WHERE number = ?1",
             params![conversation, id],
         ),
-        Record::Message {
+        PersistedRecord::Message {
             turn,
             text,
             partial,
@@ -229,7 +240,7 @@ fn append(connection: &Connection, conversation: i64, record: &Record) -> rusqli
             "INSERT INTO message (conversation, turn, text, partial) VALUES (?1, ?2, ?3, ?4)",
             params![conversation, turn.map(|turn| signed(turn.0)), text, partial],
         ),
-        Record::Completed {
+        PersistedRecord::Completed {
             turn,
             reason,
             detail,

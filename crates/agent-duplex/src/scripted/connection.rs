@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::Call;
-use super::script::{Gate, Script, Step};
+use super::ScriptedCall;
+use super::script::{Latch, Script, Step};
 use crate::{
-    BoxFuture, Changing, Connection, Decision, Error, Event, ExitStatus, Message, Observation,
-    Permissions, ProcessName, Queued, StopReport, StopStage,
+    BoxFuture, Connection, Decision, Error, Event, ExitStatus, Message, Observation, PendingChange,
+    Permissions, ProcessName, QueuedMessages, StopReport, StopStage,
 };
 
 #[derive(Debug)]
 pub(super) struct ScriptedConnection {
     script: Script,
-    calls: watch::Sender<Vec<Call>>,
+    calls: watch::Sender<Vec<ScriptedCall>>,
     messages: Vec<Message>,
     interrupts: usize,
     answers: usize,
     /// The number of each that earlier steps waited for.
-    awaited: Awaited,
+    awaited: WaitedFor,
     /// The number of messages whose turn was reported.
     begun: usize,
-    busy: Option<Gate>,
+    busy: Option<Latch>,
     over: bool,
     closing: bool,
     stopping: bool,
@@ -31,21 +31,21 @@ pub(super) struct ScriptedConnection {
 }
 
 #[derive(Debug, Default)]
-struct Awaited {
+struct WaitedFor {
     messages: usize,
     interrupts: usize,
     answers: usize,
 }
 
 impl ScriptedConnection {
-    pub(super) fn new(script: Script, calls: watch::Sender<Vec<Call>>) -> Self {
+    pub(super) fn new(script: Script, calls: watch::Sender<Vec<ScriptedCall>>) -> Self {
         Self {
             script,
             calls,
             messages: Vec::new(),
             interrupts: 0,
             answers: 0,
-            awaited: Awaited::default(),
+            awaited: WaitedFor::default(),
             begun: 0,
             busy: None,
             over: false,
@@ -62,7 +62,7 @@ impl ScriptedConnection {
         self.script.fails.map_or(Ok(()), |fails| Err(fails()))
     }
 
-    fn note(&self, call: Call) {
+    fn note(&self, call: ScriptedCall) {
         self.calls.send_modify(|calls| calls.push(call));
     }
 
@@ -126,9 +126,9 @@ impl Connection for ScriptedConnection {
             if let Some(refuses) = self.script.refuses {
                 return Err(refuses());
             } else if self.over && !self.script.held_open {
-                return Err(Error::gone("its script has ended"));
+                return Err(Error::agent_gone("its script has ended"));
             }
-            self.note(Call::Sent(message.clone()));
+            self.note(ScriptedCall::Sent(message.clone()));
             self.messages.push(message);
             Ok(())
         })
@@ -145,14 +145,14 @@ impl Connection for ScriptedConnection {
         })
     }
 
-    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
-        self.note(Call::Interrupted(queued));
+    fn interrupt(&mut self, queued: QueuedMessages) -> BoxFuture<'_, Result<(), Error>> {
+        self.note(ScriptedCall::Interrupted(queued));
         self.interrupts += 1;
         Box::pin(async { Ok(()) })
     }
 
     fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
-        self.note(Call::Answered(ask.to_owned(), decision));
+        self.note(ScriptedCall::Answered(ask.to_owned(), decision));
         self.answers += 1;
         Box::pin(async { Ok(()) })
     }
@@ -160,13 +160,13 @@ impl Connection for ScriptedConnection {
     fn set_permissions(
         &mut self,
         permissions: Permissions,
-    ) -> BoxFuture<'_, Result<Changing, Error>> {
-        self.note(Call::Permitted(permissions));
-        Box::pin(async { Ok(Box::pin(ready(Ok(()))) as Changing) })
+    ) -> BoxFuture<'_, Result<PendingChange, Error>> {
+        self.note(ScriptedCall::PermissionsSet(permissions));
+        Box::pin(async { Ok(Box::pin(ready(Ok(()))) as PendingChange) })
     }
 
-    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<Changing, Error>> {
-        self.note(Call::Modelled(model));
+    fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<PendingChange, Error>> {
+        self.note(ScriptedCall::ModelSet(model));
         let gate = self.script.modelling.clone();
         Box::pin(async {
             Ok(Box::pin(async {
@@ -174,18 +174,18 @@ impl Connection for ScriptedConnection {
                     gate.opened().await;
                 }
                 Ok(())
-            }) as Changing)
+            }) as PendingChange)
         })
     }
 
     fn freeze(&mut self, frozen: bool) -> BoxFuture<'_, Result<(), Error>> {
-        self.note(Call::Frozen(frozen));
+        self.note(ScriptedCall::Frozen(frozen));
         Box::pin(async { Ok(()) })
     }
 
     fn close(&mut self) -> BoxFuture<'_, ()> {
         if !std::mem::replace(&mut self.closing, true) {
-            self.note(Call::Closed);
+            self.note(ScriptedCall::Closed);
             let exited = Event::Exited(ExitStatus::Code(0));
             self.script.steps = [Step::Emit(exited.into()), Step::Over].into();
             let closing = self.script.closing.clone().map(Step::Gate);
@@ -208,7 +208,7 @@ impl Connection for ScriptedConnection {
 
     fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport> {
         if !std::mem::replace(&mut self.stopping, true) {
-            self.note(Call::Stopped);
+            self.note(ScriptedCall::Stopped);
             self.over = false;
             self.script.steps = self.script.last_words.drain(..).map(Step::Emit).collect();
         }
@@ -235,6 +235,6 @@ impl Connection for ScriptedConnection {
 
 impl Drop for ScriptedConnection {
     fn drop(&mut self) {
-        self.note(Call::Dropped);
+        self.note(ScriptedCall::Dropped);
     }
 }

@@ -10,9 +10,9 @@ use crate::{EndReason, Error, Event, InputState, Message, Observation, ProcessNa
 
 /// A latch that a test opens once.
 #[derive(Clone, Debug, Default)]
-pub struct Gate(watch::Sender<bool>);
+pub struct Latch(watch::Sender<bool>);
 
-impl Gate {
+impl Latch {
     /// Creates a closed latch.
     #[must_use]
     pub fn new() -> Self {
@@ -40,14 +40,14 @@ impl Gate {
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     pub(super) steps: VecDeque<Step>,
-    pub(super) connecting: Option<Gate>,
+    pub(super) connecting: Option<Latch>,
     pub(super) fails: Option<fn() -> Error>,
     pub(super) unready: Option<fn() -> Error>,
     pub(super) refuses: Option<fn() -> Error>,
-    pub(super) closing: Option<Gate>,
-    pub(super) stopping: Option<Gate>,
-    pub(super) modelling: Option<Gate>,
-    pub(super) hangs: Option<Gate>,
+    pub(super) closing: Option<Latch>,
+    pub(super) stopping: Option<Latch>,
+    pub(super) modelling: Option<Latch>,
+    pub(super) hangs: Option<Latch>,
     pub(super) held_open: bool,
     pub(super) last_words: Vec<Observation>,
     pub(super) leftovers: Vec<ProcessName>,
@@ -63,8 +63,8 @@ pub(super) enum Step {
     Message,
     Interrupted,
     Answered,
-    Gate(Gate),
-    Busy(Gate),
+    Gate(Latch),
+    Busy(Latch),
     Refuse(Option<fn() -> Error>),
     Panic,
     Over,
@@ -166,13 +166,13 @@ impl Script {
 
     /// Waits until a latch is open.
     #[must_use]
-    pub fn gate(self, gate: &Gate) -> Self {
+    pub fn gate(self, gate: &Latch) -> Self {
         self.step(Step::Gate(gate.clone()))
     }
 
     /// From here on, accepts a message only when a latch is open; `send` waits for it.
     #[must_use]
-    pub fn busy(self, gate: &Gate) -> Self {
+    pub fn busy(self, gate: &Latch) -> Self {
         self.step(Step::Busy(gate.clone()))
     }
 
@@ -190,20 +190,20 @@ impl Script {
 
     /// Ends the output, like an agent that is gone.
     #[must_use]
-    pub fn over(self) -> Self {
+    pub fn ends(self) -> Self {
         self.step(Step::Over)
     }
 
     /// Accepts messages also after its end, like a pipe that another process keeps open.
     #[must_use]
-    pub fn held_open(mut self) -> Self {
+    pub fn accepts_after_end(mut self) -> Self {
         self.held_open = true;
         self
     }
 
     /// Opens its connection only when a latch is open.
     #[must_use]
-    pub fn connecting(mut self, gate: &Gate) -> Self {
+    pub fn connecting(mut self, gate: &Latch) -> Self {
         self.connecting = Some(gate.clone());
         self
     }
@@ -217,42 +217,42 @@ impl Script {
 
     /// Opens its connection, and then reports that the agent did not start.
     #[must_use]
-    pub fn unready(mut self, with: fn() -> Error) -> Self {
+    pub fn fails_after_connect(mut self, with: fn() -> Error) -> Self {
         self.unready = Some(with);
         self
     }
 
     /// Rejects all messages, from the beginning.
     #[must_use]
-    pub fn deaf(mut self, with: fn() -> Error) -> Self {
+    pub fn refuses_all_messages(mut self, with: fn() -> Error) -> Self {
         self.refuses = Some(with);
         self
     }
 
     /// Finishes a close only when a latch is open.
     #[must_use]
-    pub fn closing(mut self, gate: &Gate) -> Self {
+    pub fn delays_close(mut self, gate: &Latch) -> Self {
         self.closing = Some(gate.clone());
         self
     }
 
     /// Answers a change of its model only when the latch is open.
     #[must_use]
-    pub fn modelling(mut self, gate: &Gate) -> Self {
+    pub fn delays_model_change(mut self, gate: &Latch) -> Self {
         self.modelling = Some(gate.clone());
         self
     }
 
     /// Finishes a stop only when a latch is open, or the budget is used up.
     #[must_use]
-    pub fn stopping(mut self, gate: &Gate) -> Self {
+    pub fn delays_stop(mut self, gate: &Latch) -> Self {
         self.stopping = Some(gate.clone());
         self
     }
 
     /// Finishes a stop only when a latch is open, and ignores the budget.
     #[must_use]
-    pub fn hangs(mut self, gate: &Gate) -> Self {
+    pub fn ignores_stop_budget(mut self, gate: &Latch) -> Self {
         self.hangs = Some(gate.clone());
         self
     }
@@ -266,7 +266,7 @@ impl Script {
 
     /// Lists a leftover process with this pid and name.
     #[must_use]
-    pub fn leaves(mut self, pid: u32, name: &str) -> Self {
+    pub fn leaves_process(mut self, pid: u32, name: &str) -> Self {
         let name = name.to_owned();
         self.leftovers.push(ProcessName { pid, name });
         self

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    Ask, Conversation, Decision, EndReason, Event, ExitStatus, Lifecycle, Permissions, Queued,
-    SessionChoice,
+    Conversation, Decision, EndReason, Event, ExitStatus, Lifecycle, PermissionRequest,
+    Permissions, QueuedMessages, SessionChoice,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -37,14 +37,17 @@ async fn after_its_turn(driver: ScriptedDriver) -> Talk {
 impl Talk {
     fn closes(&self) -> usize {
         let calls = self.driver.calls();
-        calls.iter().filter(|call| **call == Call::Closed).count()
+        calls
+            .iter()
+            .filter(|call| **call == ScriptedCall::Closed)
+            .count()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_does_not_wait_for_ever_for_a_turn() {
+async fn close_waits_for_a_turn_for_bounded_time() {
     let script = Script::new().message().begin().observe(delta("x"));
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -58,15 +61,19 @@ async fn closing_does_not_wait_for_ever_for_a_turn() {
 }
 
 #[tokio::test]
-async fn closing_waits_for_the_turn_and_keeps_what_waits() {
-    let gate = Gate::new();
+async fn close_waits_for_the_turn_and_keeps_queued_inputs() {
+    let gate = Latch::new();
     let script = Script::new()
         .message()
         .gate(&gate)
         .end(EndReason::Completed);
     let again = Script::new().message().end(EndReason::Completed);
     let driver = ScriptedDriver::new(agent_duplex::Capabilities::none());
-    let mut talk = Talk::with(driver.plays(script.leaves(7, "server")).plays(again));
+    let mut talk = Talk::with(
+        driver
+            .with_script(script.leaves_process(7, "server"))
+            .with_script(again),
+    );
     talk.send("go");
     talk.start().await;
     talk.becomes(Lifecycle::InTurn).await;
@@ -77,7 +84,7 @@ async fn closing_waits_for_the_turn_and_keeps_what_waits() {
         soon(talk.conversation.leftovers()).await[0].to_string(),
         "7 (server)"
     );
-    assert!(!talk.driver.calls().contains(&Call::Closed));
+    assert!(!talk.driver.calls().contains(&ScriptedCall::Closed));
     gate.open();
     soon(close).await.unwrap();
     talk.observed(Event::Exited(ExitStatus::Code(0))).await;
@@ -95,17 +102,17 @@ async fn closing_waits_for_the_turn_and_keeps_what_waits() {
 }
 
 #[tokio::test]
-async fn x114b_what_runs_in_the_background_is_waited_for_and_gets_its_answers() {
-    let ask = Event::PermissionAsked(Ask {
+async fn x114b_background_tasks_are_awaited_and_answered() {
+    let ask = Event::PermissionRequested(PermissionRequest {
         id: "a".into(),
         tool: "Bash".into(),
         summary: "make".into(),
         reason: "a task in the background".into(),
     });
-    let (gate, over) = (Gate::new(), Gate::new());
+    let (gate, over) = (Latch::new(), Latch::new());
     let script = with_a_task().gate(&gate).observe(ask.clone()).answered();
     let script = script.gate(&over).observe(Event::BackgroundTasks(0));
-    let driver = ScriptedDriver::new(steered()).plays(script.leaves(7, "server"));
+    let driver = ScriptedDriver::new(steered()).with_script(script.leaves_process(7, "server"));
     let mut talk = after_its_turn(driver).await;
     let close = close(&talk.conversation);
     talk.becomes(Lifecycle::Idle).await;
@@ -119,7 +126,7 @@ async fn x114b_what_runs_in_the_background_is_waited_for_and_gets_its_answers() 
         .await
         .unwrap();
     talk.audit.answered("a");
-    let answered = Call::Answered("a".into(), Decision::Allow);
+    let answered = ScriptedCall::Answered("a".into(), Decision::Allow);
     assert_eq!(talk.driver.calls().last(), Some(&answered));
     assert!(!close.is_finished());
     over.open();
@@ -127,16 +134,16 @@ async fn x114b_what_runs_in_the_background_is_waited_for_and_gets_its_answers() 
     talk.observed(Event::Exited(ExitStatus::Code(0))).await;
     assert_eq!(talk.driver.messages(), ["go"]);
     assert_eq!(talk.conversation.pending()[0].text, "later");
-    assert_eq!(talk.driver.calls().last(), Some(&Call::Closed));
+    assert_eq!(talk.driver.calls().last(), Some(&ScriptedCall::Closed));
 }
 
 #[tokio::test]
-async fn x114b_a_turn_that_the_background_begins_is_waited_for_too() {
-    let (gate, end) = (Gate::new(), Gate::new());
+async fn x114b_turn_started_by_a_background_task_is_awaited() {
+    let (gate, end) = (Latch::new(), Latch::new());
     let script = with_a_task().gate(&gate);
     let script = script.observe(Event::TurnStarted { inputs: vec![] });
     let script = script.observe(Event::BackgroundTasks(0)).gate(&end);
-    let driver = ScriptedDriver::new(steered()).plays(script.end(EndReason::Completed));
+    let driver = ScriptedDriver::new(steered()).with_script(script.end(EndReason::Completed));
     let mut talk = after_its_turn(driver).await;
     let close = close(&talk.conversation);
     gate.open();
@@ -150,8 +157,8 @@ async fn x114b_a_turn_that_the_background_begins_is_waited_for_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x114c_what_runs_in_the_background_is_not_waited_for_for_ever() {
-    let driver = ScriptedDriver::new(steered()).plays(with_a_task());
+async fn x114c_background_tasks_are_awaited_for_bounded_time() {
+    let driver = ScriptedDriver::new(steered()).with_script(with_a_task());
     let mut talk = after_its_turn(driver).await;
     let before = Instant::now();
     talk.conversation.close().await;
@@ -160,8 +167,8 @@ async fn x114c_what_runs_in_the_background_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x114c_who_has_the_least_patience_has_the_agent_closed() {
-    let driver = ScriptedDriver::new(steered()).plays(with_a_task());
+async fn x114c_shortest_close_timeout_wins() {
+    let driver = ScriptedDriver::new(steered()).with_script(with_a_task());
     let mut talk = after_its_turn(driver).await;
     let patient = close(&talk.conversation);
     talk.becomes(Lifecycle::Idle).await;
@@ -173,14 +180,18 @@ async fn x114c_who_has_the_least_patience_has_the_agent_closed() {
 }
 
 #[tokio::test]
-async fn x114b_an_agent_that_is_being_closed_hears_everything() {
-    let gate = Gate::new();
+async fn x114b_closing_agent_still_gets_answers() {
+    let gate = Latch::new();
     let script = Script::new().message().begin().end(EndReason::Completed);
-    let script = script.closing(&gate).leaves(7, "server");
-    let mut talk = after_its_turn(ScriptedDriver::new(steered()).plays(script)).await;
+    let script = script.delays_close(&gate).leaves_process(7, "server");
+    let mut talk = after_its_turn(ScriptedDriver::new(steered()).with_script(script)).await;
     let close = close(&talk.conversation);
-    soon(talk.driver.told(|calls| calls.contains(&Call::Closed))).await;
-    soon(talk.conversation.interrupt(Queued::Keep))
+    soon(
+        talk.driver
+            .wait_for_calls(|calls| calls.contains(&ScriptedCall::Closed)),
+    )
+    .await;
+    soon(talk.conversation.interrupt(QueuedMessages::Keep))
         .await
         .unwrap();
     soon(talk.conversation.freeze(true)).await.unwrap();
@@ -194,17 +205,17 @@ async fn x114b_an_agent_that_is_being_closed_hears_everything() {
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_no_close() {
+async fn stop_does_not_wait_for_a_close() {
     let scripts = [
         with_a_task(),
         Script::new()
             .message()
             .begin()
             .end(EndReason::Completed)
-            .closing(&Gate::new()),
+            .delays_close(&Latch::new()),
     ];
     for script in scripts {
-        let driver = ScriptedDriver::new(steered()).plays(script);
+        let driver = ScriptedDriver::new(steered()).with_script(script);
         let mut talk = after_its_turn(driver).await;
         let close = close(&talk.conversation);
         talk.becomes(Lifecycle::Idle).await;
@@ -215,10 +226,10 @@ async fn a_stop_waits_for_no_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_stands_still_is_closed_when_it_goes_on() {
-    let gate = Gate::new();
+async fn suspended_agent_is_closed_after_it_continues() {
+    let gate = Latch::new();
     let script = with_a_task().gate(&gate).observe(Event::BackgroundTasks(0));
-    let driver = ScriptedDriver::new(steered()).plays(script);
+    let driver = ScriptedDriver::new(steered()).with_script(script);
     let mut talk = after_its_turn(driver).await;
     talk.conversation.freeze(true).await.unwrap();
     let close = close(&talk.conversation);
@@ -237,11 +248,13 @@ async fn an_agent_that_stands_still_is_closed_when_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_start_waits_for_the_agent_that_is_being_closed() {
-    let gate = Gate::new();
+async fn start_waits_for_the_closing_agent() {
+    let gate = Latch::new();
     let script = with_a_task().gate(&gate).observe(Event::BackgroundTasks(0));
     let next = Script::new().message().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(steered()).plays(script).plays(next);
+    let driver = ScriptedDriver::new(steered())
+        .with_script(script)
+        .with_script(next);
     let mut talk = after_its_turn(driver).await;
     let close = close(&talk.conversation);
     talk.becomes(Lifecycle::Idle).await;
@@ -250,7 +263,10 @@ async fn a_start_waits_for_the_agent_that_is_being_closed() {
     let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
     soon(talk.conversation.leftovers()).await;
     let again = soon(talk.conversation.start(SessionChoice::Fresh)).await;
-    assert!(again.unwrap_err().is_start(), "only one start may wait");
+    assert!(
+        again.unwrap_err().is_start_failure(),
+        "only one start may wait"
+    );
     assert_eq!(talk.driver.messages(), ["go"]);
     gate.open();
     soon(close).await.unwrap();

@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    Ask, Capabilities, ConversationOptions, Decision, EndReason, Error, Event, Input, InputState,
-    Lifecycle, MemoryPersistence, Queued, SessionChoice, What,
+    Capabilities, ConversationEvent, ConversationOptions, Decision, EndReason, Error, Event, Input,
+    InputState, Lifecycle, MemoryPersistence, PermissionRequest, QueuedMessages, SessionChoice,
 };
 
 use crate::talk::{Talk, delta, resumable, soon, steered, warning};
 
 #[tokio::test]
-async fn p21a_p21b_an_interrupt_is_done_when_the_turn_is_over() {
-    let gate = Gate::new();
+async fn p21a_p21b_interrupt_completes_when_the_turn_ends() {
+    let gate = Latch::new();
     let script = Script::new().message().begin().observe(delta("x"));
     let script = script.interrupted().observe(delta("y")).gate(&gate);
     let script = script.end(EndReason::Interrupted).message().begin();
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
-    let interrupt = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
-    let twice = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
+    let interrupt = tokio::spawn(talk.conversation.interrupt(QueuedMessages::Keep));
+    let twice = tokio::spawn(talk.conversation.interrupt(QueuedMessages::Keep));
     talk.observed(delta("y")).await;
     // An input that comes now waits for the end of the turn, so that the interrupt does not affect it.
     talk.send("instead");
@@ -39,10 +39,10 @@ async fn p21a_p21b_an_interrupt_is_done_when_the_turn_is_over() {
 }
 
 #[tokio::test]
-async fn p22_an_interrupt_waits_for_nothing_when_no_turn_runs_and_drops_what_waits() {
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
+async fn p22_interrupt_without_a_turn_returns_at_once_and_drops_queue() {
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(Script::new()));
     let receipt = talk.send("never mind");
-    soon(talk.conversation.interrupt(Queued::Drop))
+    soon(talk.conversation.interrupt(QueuedMessages::Drop))
         .await
         .unwrap();
     let why = "the turn was interrupted".to_owned();
@@ -52,17 +52,20 @@ async fn p22_an_interrupt_waits_for_nothing_when_no_turn_runs_and_drops_what_wai
     };
     talk.observed(dropped).await;
     talk.start().await;
-    soon(talk.conversation.interrupt(Queued::Keep))
+    soon(talk.conversation.interrupt(QueuedMessages::Keep))
         .await
         .unwrap();
     assert!(talk.conversation.pending().is_empty());
-    assert_eq!(talk.driver.calls(), [Call::Connected(SessionChoice::Fresh)]);
+    assert_eq!(
+        talk.driver.calls(),
+        [ScriptedCall::Connected(SessionChoice::Fresh)]
+    );
 }
 
 #[tokio::test]
-async fn p47b_an_ask_is_answered_once_and_one_of_a_dead_agent_never() {
+async fn p47b_permission_request_is_answered_once_and_never_for_a_dead_agent() {
     let ask = |id: &str| {
-        Event::PermissionAsked(Ask {
+        Event::PermissionRequested(PermissionRequest {
             id: id.into(),
             tool: "Bash".into(),
             summary: "make".into(),
@@ -70,9 +73,11 @@ async fn p47b_an_ask_is_answered_once_and_one_of_a_dead_agent_never() {
         })
     };
     let script = Script::new().message().begin();
-    let script = script.observe(ask("a")).observe(ask("b")).answered().over();
+    let script = script.observe(ask("a")).observe(ask("b")).answered().ends();
     let next = Script::new();
-    let driver = ScriptedDriver::new(steered()).plays(script).plays(next);
+    let driver = ScriptedDriver::new(steered())
+        .with_script(script)
+        .with_script(next);
     let mut talk = Talk::with(driver);
     talk.send("go");
     talk.start().await;
@@ -95,14 +100,17 @@ async fn p47b_an_ask_is_answered_once_and_one_of_a_dead_agent_never() {
         .driver
         .calls()
         .into_iter()
-        .filter(|call| matches!(call, Call::Answered(..)));
-    let answers: Vec<Call> = answers.collect();
-    assert_eq!(answers, [Call::Answered("a".into(), Decision::Allow)]);
+        .filter(|call| matches!(call, ScriptedCall::Answered(..)));
+    let answers: Vec<ScriptedCall> = answers.collect();
+    assert_eq!(
+        answers,
+        [ScriptedCall::Answered("a".into(), Decision::Allow)]
+    );
 }
 
 #[tokio::test]
-async fn an_ask_that_outlives_its_turn_can_be_answered() {
-    let ask = Event::PermissionAsked(Ask {
+async fn permission_request_that_outlives_its_turn_can_be_answered() {
+    let ask = Event::PermissionRequested(PermissionRequest {
         id: "a".into(),
         tool: "Bash".into(),
         summary: "make".into(),
@@ -114,7 +122,7 @@ async fn an_ask_that_outlives_its_turn_can_be_answered() {
         if again {
             script = script.observe(ask.clone());
         }
-        let driver = ScriptedDriver::new(steered()).plays(script.answered());
+        let driver = ScriptedDriver::new(steered()).with_script(script.answered());
         let mut talk = Talk::with(driver);
         talk.send("go");
         talk.start().await;
@@ -128,13 +136,13 @@ async fn an_ask_that_outlives_its_turn_can_be_answered() {
         let calls = talk.driver.calls();
         assert_eq!(
             calls.last(),
-            Some(&Call::Answered("a".into(), Decision::Allow))
+            Some(&ScriptedCall::Answered("a".into(), Decision::Allow))
         );
     }
 }
 
 #[tokio::test]
-async fn an_agent_that_does_not_read_is_complained_of_and_asked_again() {
+async fn agent_that_does_not_read_is_reported_and_retried() {
     let full: fn() -> Error = || Error::full("the agent");
     let script = Script::new()
         .message()
@@ -147,14 +155,14 @@ async fn an_agent_that_does_not_read_is_complained_of_and_asked_again() {
         .end(EndReason::Interrupted)
         .message();
     let script = script.begin().end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
     talk.send("more");
-    let warned = |what: &What| matches!(what, What::Observed(seen) if matches!(seen.events[..], [Event::Warning(_)]));
+    let warned = |what: &ConversationEvent| matches!(what, ConversationEvent::Observed(seen) if matches!(seen.events[..], [Event::Warning(_)]));
     talk.read_until(warned).await;
-    let interrupt = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
+    let interrupt = tokio::spawn(talk.conversation.interrupt(QueuedMessages::Keep));
     talk.completed().await;
     soon(interrupt).await.unwrap().unwrap();
     talk.completed().await;
@@ -163,17 +171,20 @@ async fn an_agent_that_does_not_read_is_complained_of_and_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_did_not_read_between_turns_is_asked_again_by_itself() {
+async fn agent_that_did_not_read_between_turns_is_retried() {
     let full: fn() -> Error = || Error::full("the agent");
-    let gate = Gate::new();
-    let script = Script::new().deaf(full).gate(&gate).refuses(None);
+    let gate = Latch::new();
+    let script = Script::new()
+        .refuses_all_messages(full)
+        .gate(&gate)
+        .refuses(None);
     let script = script.message().begin();
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.start().await;
     talk.becomes(Lifecycle::Ready).await;
     talk.send("go");
-    let warned = |what: &What| matches!(what, What::Observed(seen) if matches!(seen.events[..], [Event::Warning(_)]));
+    let warned = |what: &ConversationEvent| matches!(what, ConversationEvent::Observed(seen) if matches!(seen.events[..], [Event::Warning(_)]));
     talk.read_until(warned).await;
     tokio::time::advance(Duration::from_secs(3)).await;
     soon(talk.conversation.leftovers()).await;
@@ -184,23 +195,23 @@ async fn an_agent_that_did_not_read_between_turns_is_asked_again_by_itself() {
 }
 
 #[tokio::test]
-async fn an_agent_that_takes_long_to_change_its_model_is_heard_and_interrupted_meanwhile() {
-    let (model, more) = (Gate::new(), Gate::new());
-    let script = Script::new().message().begin().modelling(&model);
+async fn slow_model_change_blocks_neither_output_nor_interrupt() {
+    let (model, more) = (Latch::new(), Latch::new());
+    let script = Script::new().message().begin().delays_model_change(&model);
     let script = script.gate(&more).observe(delta("x")).interrupted();
     let script = script.end(EndReason::Interrupted);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.becomes(Lifecycle::InTurn).await;
     let conversation = talk.conversation.clone();
     let change = tokio::spawn(async move { conversation.set_model(None).await });
-    while talk.driver.calls().last() != Some(&Call::Modelled(None)) {
+    while talk.driver.calls().last() != Some(&ScriptedCall::ModelSet(None)) {
         tokio::task::yield_now().await;
     }
     more.open();
     talk.observed(delta("x")).await;
-    let interrupt = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
+    let interrupt = tokio::spawn(talk.conversation.interrupt(QueuedMessages::Keep));
     assert_eq!(talk.completed().await.end.reason, EndReason::Interrupted);
     soon(interrupt).await.unwrap().unwrap();
     assert!(!change.is_finished());
@@ -221,7 +232,7 @@ async fn give_up<T>(future: impl Future<Output = T>, polls: usize) {
 }
 
 #[tokio::test]
-async fn p42_futures_that_are_dropped_half_way_take_nothing_back_and_break_nothing() {
+async fn p42_dropped_futures_undo_and_break_nothing() {
     for polls in 0..12 {
         let script = Script::new()
             .message()
@@ -233,7 +244,9 @@ async fn p42_futures_that_are_dropped_half_way_take_nothing_back_and_break_nothi
             .message()
             .begin()
             .observe(delta("y"));
-        let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script.leaves(7, "sleep")));
+        let mut talk = Talk::with(
+            ScriptedDriver::new(steered()).with_script(script.leaves_process(7, "sleep")),
+        );
         talk.send("go");
         let conversation = talk.conversation.clone();
         give_up(conversation.start(SessionChoice::Fresh), polls).await;
@@ -241,7 +254,7 @@ async fn p42_futures_that_are_dropped_half_way_take_nothing_back_and_break_nothi
             talk.start().await;
         }
         give_up(async { talk.observed(delta("x")).await }, polls).await;
-        give_up(conversation.interrupt(Queued::Keep), polls).await;
+        give_up(conversation.interrupt(QueuedMessages::Keep), polls).await;
         give_up(conversation.answer("a", Decision::Allow), polls).await;
         give_up(conversation.freeze(true), polls).await;
         give_up(conversation.leftovers(), polls).await;
@@ -259,21 +272,21 @@ async fn p42_futures_that_are_dropped_half_way_take_nothing_back_and_break_nothi
 }
 
 #[tokio::test]
-async fn p42_what_is_kept_is_accepted_once_however_often_it_is_given_up() {
+async fn p42_stored_input_is_accepted_once() {
     for polls in 0..8 {
         let turn = |script: Script| script.message().begin().end(EndReason::Completed);
         let script = turn(turn(turn(Script::new())));
-        let driver = ScriptedDriver::new(Capabilities::none()).plays(script);
+        let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
         let options = ConversationOptions::default();
         let (talk, _) = Talk::kept(driver, options, MemoryPersistence::new()).await;
         let conversation = &talk.conversation;
         let input = Input::new("once");
-        give_up(conversation.hold(true), polls).await;
+        give_up(conversation.pause_delivery(true), polls).await;
         give_up(conversation.accept(input.clone()), polls).await;
         give_up(conversation.accept(input.clone()), polls).await;
         let receipt = soon(conversation.accept(input)).await.unwrap();
         assert!(receipt.durable);
-        soon(conversation.hold(false)).await.unwrap();
+        soon(conversation.pause_delivery(false)).await.unwrap();
         give_up(conversation.execute(Input::new("perhaps")), polls).await;
         let mut execution = soon(conversation.execute(Input::new("last")))
             .await
@@ -289,19 +302,21 @@ async fn p42_what_is_kept_is_accepted_once_however_often_it_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p23b_an_interrupt_that_costs_the_process_costs_no_session() {
+async fn p23b_interrupt_that_ends_the_process_keeps_the_session() {
     let answer = Script::new().session("s").message().begin().say("done");
     let answer = answer.end(EndReason::Completed);
     let ended = answer.message().begin().observe(delta("x")).interrupted();
-    let ended = ended.end(EndReason::Interrupted).over();
+    let ended = ended.end(EndReason::Interrupted).ends();
     let next = Script::new().message().begin().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(resumable()).plays(ended).plays(next);
+    let driver = ScriptedDriver::new(resumable())
+        .with_script(ended)
+        .with_script(next);
     let mut talk = Talk::restarting(driver);
     talk.send("one");
     talk.completed().await;
     talk.send("two");
     talk.observed(delta("x")).await;
-    soon(talk.conversation.interrupt(Queued::Keep))
+    soon(talk.conversation.interrupt(QueuedMessages::Keep))
         .await
         .unwrap();
     assert_eq!(talk.completed().await.end.reason, EndReason::Interrupted);
@@ -313,8 +328,7 @@ async fn p23b_an_interrupt_that_costs_the_process_costs_no_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p23c_the_agent_after_an_interrupt_that_cost_the_process_says_whether_the_context_was_kept()
-{
+async fn p23c_next_agent_after_a_killing_interrupt_reports_context_retention() {
     let cases = [
         (resumable(), "resumes session s: the context is kept"),
         (steered(), "starts a new session: the context is lost"),
@@ -323,15 +337,17 @@ async fn p23c_the_agent_after_an_interrupt_that_cost_the_process_says_whether_th
         let ended = Script::new().session("s").message().begin();
         let ended = ended.end(EndReason::Completed).message().begin();
         let ended = ended.observe(delta("x")).interrupted();
-        let ended = ended.end(EndReason::Interrupted).over();
+        let ended = ended.end(EndReason::Interrupted).ends();
         let next = Script::new().message().begin().end(EndReason::Completed);
-        let driver = ScriptedDriver::new(capabilities).plays(ended).plays(next);
+        let driver = ScriptedDriver::new(capabilities)
+            .with_script(ended)
+            .with_script(next);
         let mut talk = Talk::restarting(driver);
         talk.send("one");
         talk.completed().await;
         talk.send("two");
         talk.observed(delta("x")).await;
-        soon(talk.conversation.interrupt(Queued::Keep))
+        soon(talk.conversation.interrupt(QueuedMessages::Keep))
             .await
             .unwrap();
         talk.completed().await;
@@ -347,16 +363,18 @@ async fn p23c_the_agent_after_an_interrupt_that_cost_the_process_says_whether_th
 
 /// The process stays, and so does its context. The process ends later by itself.
 #[tokio::test(start_paused = true)]
-async fn p23c_nothing_is_said_of_the_context_when_the_interrupt_ended_only_the_turn() {
+async fn p23c_context_retention_is_not_reported_if_the_process_stays() {
     let script = Script::new().message().begin().observe(delta("x"));
     let script = script.interrupted().end(EndReason::Interrupted);
-    let script = script.message().begin().end(EndReason::Completed).over();
+    let script = script.message().begin().end(EndReason::Completed).ends();
     let next = Script::new().message().begin().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(resumable()).plays(script).plays(next);
+    let driver = ScriptedDriver::new(resumable())
+        .with_script(script)
+        .with_script(next);
     let mut talk = Talk::restarting(driver);
     talk.send("one");
     talk.observed(delta("x")).await;
-    soon(talk.conversation.interrupt(Queued::Keep))
+    soon(talk.conversation.interrupt(QueuedMessages::Keep))
         .await
         .unwrap();
     for text in ["two", "three"] {

@@ -4,12 +4,12 @@ mod bent;
 mod faults;
 mod parts;
 
-use agent_duplex::contract::{Cell, Scenario, play, table};
+use agent_duplex::contract::{Scenario, ScenarioResult, play, table};
 use agent_duplex::{Capabilities, Capability};
 use faults::{Part, breaking};
 use parts::{all, keeping};
 
-async fn column(capabilities: Capabilities) -> Vec<(Scenario, Cell)> {
+async fn column(capabilities: Capabilities) -> Vec<(Scenario, ScenarioResult)> {
     let mut cells = Vec::new();
     for scenario in Scenario::ALL {
         let part = keeping(scenario, capabilities);
@@ -19,7 +19,7 @@ async fn column(capabilities: Capabilities) -> Vec<(Scenario, Cell)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_keeps_the_contract_holds_whatever_it_declares() {
+async fn correct_driver_passes_with_any_capabilities() {
     // With no capability at all, an agent counts as opaque, and its output is not checked. So this agent has one capability.
     let little = Capabilities::none().with(Capability::Model);
     let columns = [
@@ -31,7 +31,7 @@ async fn who_keeps_the_contract_holds_whatever_it_declares() {
 
 /// ★ The control experiment: each scenario finds agents that break it.
 #[tokio::test(start_paused = true)]
-async fn each_scenario_tells_who_breaks_it() {
+async fn broken_driver_fails_its_scenario() {
     let mut told = String::new();
     for Part {
         scenario,
@@ -40,7 +40,7 @@ async fn each_scenario_tells_who_breaks_it() {
     } in breaking()
     {
         let cell = play(&stage, scenario).await;
-        let Cell::Broken(why) = &cell else {
+        let ScenarioResult::Failed(why) = &cell else {
             panic!("{scenario}: {fault}: {cell}");
         };
         let why = why.lines().next().unwrap_or_default();
@@ -56,11 +56,14 @@ async fn each_scenario_tells_who_breaks_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_agent_can_not_be_made_to_is_said() {
+async fn unsupported_scenario_states_reason() {
     let part = parts::mute();
     for scenario in Scenario::ALL {
         let cell = play(&part, scenario).await;
-        assert_eq!(cell, Cell::Impossible("it does nothing".to_owned()));
+        assert_eq!(
+            cell,
+            ScenarioResult::NotApplicable("it does nothing".to_owned())
+        );
     }
     assert_eq!(
         part.starts(),
@@ -70,15 +73,15 @@ async fn what_an_agent_can_not_be_made_to_is_said() {
 }
 
 #[test]
-fn plays_may_run_side_by_side() {
+fn scripted_agents_can_run_in_parallel() {
     fn check<T: Send>(_: T) {}
     check(play(&parts::mute(), Scenario::Turn));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_nobody_sees_is_not_taken_for_one() {
+async fn unreported_tool_does_not_count_as_tool() {
     let part = parts::unseen();
     let cell = play(&part, Scenario::InterruptTool).await;
     let why = "neither the test agent nor its driver reports a running tool";
-    assert_eq!(cell, Cell::Impossible(why.to_owned()));
+    assert_eq!(cell, ScenarioResult::NotApplicable(why.to_owned()));
 }

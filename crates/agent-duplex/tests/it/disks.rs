@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::{env, fs};
 
-use agent_duplex::{Error, Persistence, Record, Recovered, SqlitePersistence};
+use agent_duplex::{Error, PersistedRecord, Persistence, RecoveredConversation, SqlitePersistence};
 use tempfile::TempDir;
 
 use crate::keeping::accepted;
@@ -37,7 +37,7 @@ pub(crate) fn words(test: &str) -> [String; 5] {
 }
 
 fn child(around: &[&str], deed: &str, file: &Path) -> Command {
-    let words = words("disks::a_child_does_its_deed");
+    let words = words("disks::child_process_acts");
     let mut words = around
         .iter()
         .copied()
@@ -50,7 +50,7 @@ fn child(around: &[&str], deed: &str, file: &Path) -> Command {
 
 #[test]
 #[ignore = "the action of the children of these tests"]
-fn a_child_does_its_deed() {
+fn child_process_acts() {
     let (Ok(deed), Some(file)) = (env::var(DEED), env::var_os(FILE)) else {
         return;
     };
@@ -80,7 +80,7 @@ fn a_child_does_its_deed() {
     }
 }
 
-fn recover(file: &Path) -> Result<Recovered, Error> {
+fn recover(file: &Path) -> Result<RecoveredConversation, Error> {
     SqlitePersistence::open(file, "talk")?.recover()
 }
 
@@ -90,7 +90,7 @@ fn fill(file: &Path) -> Result<(), Error> {
     kept.recover()?;
     for i in 0..1000 {
         let mut record = accepted(&i.to_string(), None);
-        if let Record::Accepted { input, .. } = &mut record {
+        if let PersistedRecord::Accepted { input, .. } = &mut record {
             input.text = "x".repeat(2000);
         }
         kept.append(&[record])?;
@@ -120,7 +120,7 @@ fn ended(mut child: Child) -> Vec<String> {
 }
 
 #[test]
-fn l100c_where_a_file_may_not_grow_nothing_that_was_kept_is_lost() {
+fn l100c_file_size_limit_loses_no_stored_record() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("talks");
     let script = r#"trap "" XFSZ; ulimit -f 300; exec "$@""#;
@@ -139,7 +139,7 @@ fn l100c_where_a_file_may_not_grow_nothing_that_was_kept_is_lost() {
 }
 
 /// Checks that every acknowledged input is stored. An input with an error can be stored too.
-fn all_kept(recovered: &Recovered, kept: &[&str]) {
+fn all_kept(recovered: &RecoveredConversation, kept: &[&str]) {
     let ids = recovered
         .pending
         .iter()
@@ -149,7 +149,7 @@ fn all_kept(recovered: &Recovered, kept: &[&str]) {
 }
 
 #[test]
-fn l100c_on_a_full_disk_nothing_that_was_kept_is_lost() {
+fn l100c_full_disk_loses_no_stored_record() {
     let directory = TempDir::new().unwrap();
     let mount = directory.path().join("disk");
     fs::create_dir(&mount).unwrap();
@@ -235,7 +235,7 @@ fn l100b_a_file_that_can_not_be_written_is_an_error() {
 }
 
 #[test]
-fn l100d_of_two_processes_with_one_conversation_the_later_one_writes() {
+fn l100d_later_of_two_processes_writes_the_conversation() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("talks");
     let mut first = child(&[], "write when told", &file).spawn().unwrap();

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    BoxFuture, Capabilities, Connection, Conversation, ConversationOptions, Driver, EndReason,
-    Error, Event, ExitStatus, Input, Lifecycle, SessionChoice, StopStage, TurnEnd, What,
+    BoxFuture, Capabilities, Connection, Conversation, ConversationEvent, ConversationOptions,
+    Driver, EndReason, Error, Event, ExitStatus, Input, Lifecycle, SessionChoice, StopStage,
+    TurnEnd,
 };
 
 use tokio::time::Instant;
@@ -22,8 +23,8 @@ async fn l81d_l91a_l91b_l91c_an_agent_that_dies_in_a_turn_completes_it_as_died()
         ..EndReason::Died.into()
     };
     let script = Script::new().message().begin().observe(delta("hal"));
-    let script = script.observe(Event::TurnCompleted(end.clone())).over();
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let script = script.observe(Event::TurnCompleted(end.clone())).ends();
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     assert_eq!(talk.completed().await.end, end);
@@ -31,11 +32,13 @@ async fn l81d_l91a_l91b_l91c_an_agent_that_dies_in_a_turn_completes_it_as_died()
 }
 
 #[tokio::test]
-async fn l91a_l91b_l91c_a_death_that_the_driver_did_not_report_is_none_the_less_one() {
+async fn l91a_l91b_l91c_death_without_driver_report_is_a_death() {
     let script = Script::new().message().begin().message();
-    let script = script.observe(Event::Exited(ExitStatus::Signal(9))).over();
+    let script = script.observe(Event::Exited(ExitStatus::Signal(9))).ends();
     let resumed = Script::new().message().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(steered()).plays(script).plays(resumed);
+    let driver = ScriptedDriver::new(steered())
+        .with_script(script)
+        .with_script(resumed);
     let mut talk = Talk::with(driver);
     talk.send("one");
     talk.start().await;
@@ -52,21 +55,25 @@ async fn l91a_l91b_l91c_a_death_that_the_driver_did_not_report_is_none_the_less_
         .unwrap();
     assert_eq!(talk.completed().await.pending, 0);
     assert_eq!(talk.driver.messages(), ["one", "two", "two"]);
-    assert!(talk.driver.calls().contains(&Call::Connected(session)));
+    assert!(
+        talk.driver
+            .calls()
+            .contains(&ScriptedCall::Connected(session))
+    );
     let generation = talk.read.iter().rev().find_map(|what| match what {
-        What::Assigned(assignment) => Some((assignment.generation, assignment.parent)),
+        ConversationEvent::Assigned(assignment) => Some((assignment.generation, assignment.parent)),
         _ => None,
     });
     assert_eq!(generation, Some((2, Some(completion.turn))));
 }
 
 #[tokio::test]
-async fn l81d_l98a_l98b_l98c_a_stop_ends_all_streams_once_and_all_callers_wait_for_it() {
-    let gate = Gate::new();
+async fn l81d_l98a_l98b_l98c_stop_ends_all_streams_once_and_all_callers_await_it() {
+    let gate = Latch::new();
     let script = Script::new().message().begin().observe(delta("hal"));
-    let script = script.leaves(7, "sleep").stopping(&gate);
+    let script = script.leaves_process(7, "sleep").delays_stop(&gate);
     let script = script.last_words(delta("f")).last_words(delta(" a"));
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     let mut subscription = talk.conversation.subscribe(100);
     talk.send("go");
     talk.start().await;
@@ -77,7 +84,11 @@ async fn l81d_l98a_l98b_l98c_a_stop_ends_all_streams_once_and_all_callers_wait_f
             tokio::spawn(async move { conversation.stop(BUDGET).await })
         })
         .collect();
-    soon(talk.driver.told(|calls| calls.contains(&Call::Stopped))).await;
+    soon(
+        talk.driver
+            .wait_for_calls(|calls| calls.contains(&ScriptedCall::Stopped)),
+    )
+    .await;
     assert_eq!(talk.conversation.lifecycle(), Lifecycle::Stopping);
     assert!(
         talk.conversation
@@ -99,13 +110,16 @@ async fn l81d_l98a_l98b_l98c_a_stop_ends_all_streams_once_and_all_callers_wait_f
     let before = talk
         .read
         .iter()
-        .filter(|what| matches!(what, What::Observed(_)));
+        .filter(|what| matches!(what, ConversationEvent::Observed(_)));
     assert_eq!(before.count(), 3, "{:?}", talk.read);
     while soon(subscription.next()).await.is_some() {}
     assert_eq!(soon(talk.conversation.stop(BUDGET)).await, report);
     let stops = talk.driver.calls();
     assert_eq!(
-        stops.iter().filter(|call| **call == Call::Stopped).count(),
+        stops
+            .iter()
+            .filter(|call| **call == ScriptedCall::Stopped)
+            .count(),
         1
     );
     assert!(
@@ -119,7 +133,7 @@ async fn l81d_l98a_l98b_l98c_a_stop_ends_all_streams_once_and_all_callers_wait_f
 #[tokio::test]
 async fn l98a_l98d_a_driver_that_panics_ends_the_agent_and_all_streams() {
     let script = Script::new().message().begin().panics();
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     let mut subscription = talk.conversation.subscribe(100);
     talk.send("go");
     talk.start().await;
@@ -127,7 +141,7 @@ async fn l98a_l98d_a_driver_that_panics_ends_the_agent_and_all_streams() {
     assert_eq!(completion.end.reason, EndReason::Died);
     talk.read_all().await;
     while soon(subscription.next()).await.is_some() {}
-    assert_eq!(talk.driver.calls().last(), Some(&Call::Dropped));
+    assert_eq!(talk.driver.calls().last(), Some(&ScriptedCall::Dropped));
     assert!(!soon(talk.conversation.stop(BUDGET)).await.proven);
     assert!(
         talk.conversation
@@ -145,7 +159,7 @@ fn l98a_l98d_a_runtime_that_is_shut_down_ends_the_agent_and_all_streams() {
         .unwrap();
     let script = Script::new().message().begin().observe(delta("x"));
     let mut talk = runtime.block_on(async {
-        let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+        let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
         talk.send("go");
         talk.start().await;
         talk.observed(delta("x")).await;
@@ -161,13 +175,13 @@ fn l98a_l98d_a_runtime_that_is_shut_down_ends_the_agent_and_all_streams() {
         talk.read_all().await;
         assert!(!soon(talk.conversation.stop(BUDGET)).await.proven);
     });
-    assert_eq!(talk.driver.calls().last(), Some(&Call::Dropped));
+    assert_eq!(talk.driver.calls().last(), Some(&ScriptedCall::Dropped));
 }
 
 #[tokio::test]
-async fn l98a_l98d_p41a_dropping_the_last_handle_ends_what_it_started() {
+async fn l98a_l98d_p41a_dropping_the_last_handle_ends_its_processes() {
     let script = Script::new().message().begin().observe(delta("x"));
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -181,37 +195,40 @@ async fn l98a_l98d_p41a_dropping_the_last_handle_ends_what_it_started() {
     drop(conversation);
     soon(clone.freeze(false)).await.unwrap();
     // A waiting interrupt keeps nothing alive.
-    let interrupt = clone.interrupt(agent_duplex::Queued::Keep);
+    let interrupt = clone.interrupt(agent_duplex::QueuedMessages::Keep);
     drop(clone);
     let mut last = Vec::new();
     while let Some(published) = soon(primary.next()).await {
-        last.push(published.what);
+        last.push(published.event);
     }
     let [
         ..,
-        What::Completed(completion),
-        What::Lifecycle(Lifecycle::Ended),
+        ConversationEvent::Completed(completion),
+        ConversationEvent::Lifecycle(Lifecycle::Ended),
     ] = &last[..]
     else {
         panic!("{last:?}")
     };
     assert_eq!(completion.end.reason, EndReason::Interrupted);
-    assert_eq!(driver.calls().last(), Some(&Call::Dropped));
+    assert_eq!(driver.calls().last(), Some(&ScriptedCall::Dropped));
     soon(interrupt).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_lets_a_connection_come_about_so_that_it_can_be_reported() {
-    let gate = Gate::new();
-    let script = Script::new().connecting(&gate).leaves(7, "sleep");
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+async fn stop_waits_for_a_connection_in_progress() {
+    let gate = Latch::new();
+    let script = Script::new().connecting(&gate).leaves_process(7, "sleep");
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     let conversation = talk.conversation.clone();
     let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
     talk.becomes(Lifecycle::Starting).await;
     // An interrupt does nothing because no turn runs, and does not wait for the start.
-    soon(talk.conversation.interrupt(agent_duplex::Queued::Keep))
-        .await
-        .unwrap();
+    soon(
+        talk.conversation
+            .interrupt(agent_duplex::QueuedMessages::Keep),
+    )
+    .await
+    .unwrap();
     let conversation = talk.conversation.clone();
     let stop = tokio::spawn(async move { conversation.stop(BUDGET).await });
     for _ in 0..100 {
@@ -232,9 +249,9 @@ async fn a_stop_lets_a_connection_come_about_so_that_it_can_be_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_does_not_wait_for_ever_for_a_connection() {
-    let script = Script::new().connecting(&Gate::new());
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+async fn stop_waits_for_a_connection_for_bounded_time() {
+    let script = Script::new().connecting(&Latch::new());
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     let conversation = talk.conversation.clone();
     let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
     talk.becomes(Lifecycle::Starting).await;
@@ -246,29 +263,32 @@ async fn a_stop_does_not_wait_for_ever_for_a_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_does_not_wait_for_ever_for_a_driver() {
-    let script = Script::new().message().begin().hangs(&Gate::new());
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+async fn stop_waits_for_a_driver_for_bounded_time() {
+    let script = Script::new()
+        .message()
+        .begin()
+        .ignores_stop_budget(&Latch::new());
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     let before = Instant::now();
     assert!(!talk.conversation.stop(BUDGET).await.proven);
     assert!(before.elapsed() <= BUDGET * 3);
     talk.read_all().await;
-    assert_eq!(talk.driver.calls().last(), Some(&Call::Dropped));
+    assert_eq!(talk.driver.calls().last(), Some(&ScriptedCall::Dropped));
 }
 
 /// The first stop would take a day, while the agent starts and while it ends.
 #[tokio::test(start_paused = true)]
-async fn l90g_a_stop_is_hurried_by_another_one_with_less_time() {
+async fn l90g_second_stop_with_less_time_shortens_the_first() {
     let day = Duration::from_secs(24 * 3600);
-    let starting = Script::new().connecting(&Gate::new());
-    let ending = Script::new().message().begin().stopping(&Gate::new());
+    let starting = Script::new().connecting(&Latch::new());
+    let ending = Script::new().message().begin().delays_stop(&Latch::new());
     for (script, stage) in [
         (starting, StopStage::AlreadyEnded),
         (ending, StopStage::Kill),
     ] {
-        let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+        let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
         talk.send("go");
         let starts = talk.conversation.clone();
         tokio::spawn(async move { starts.start(SessionChoice::Fresh).await });
@@ -293,9 +313,9 @@ async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
     let script = Script::new()
         .message()
         .begin()
-        .busy(&Gate::new())
+        .busy(&Latch::new())
         .observe(delta("x"));
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -310,13 +330,13 @@ async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn last_words_are_waited_for_a_bounded_time_and_not_while_nobody_reads() {
+async fn last_output_is_awaited_for_bounded_time_and_only_for_readers() {
     let options = agent_duplex::ConversationOptions::default().with_backlog(1);
     let mut script = Script::new().message().begin().observe(delta("x"));
     for i in 0..100 {
         script = script.last_words(delta(&i.to_string()));
     }
-    let mut talk = Talk::limited(ScriptedDriver::new(steered()).plays(script), options);
+    let mut talk = Talk::limited(ScriptedDriver::new(steered()).with_script(script), options);
     let mut along = talk.conversation.subscribe(10_000);
     talk.send("go");
     talk.start().await;
@@ -332,7 +352,7 @@ async fn last_words_are_waited_for_a_bounded_time_and_not_while_nobody_reads() {
     let words = talk
         .read
         .iter()
-        .filter(|what| matches!(what, What::Observed(_)));
+        .filter(|what| matches!(what, ConversationEvent::Observed(_)));
     assert_eq!(words.count(), 101);
 }
 
@@ -365,7 +385,7 @@ impl Driver for Halts {
 }
 
 #[tokio::test]
-async fn l98c_a_stop_answers_callers_that_wait_for_room_to_ask() {
+async fn l98c_stop_answers_callers_blocked_on_a_full_queue() {
     let driver = Halts::default();
     let options = ConversationOptions::default();
     let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);
@@ -375,7 +395,7 @@ async fn l98c_a_stop_answers_callers_that_wait_for_room_to_ask() {
     let start = tokio::spawn(async move { starts.start(SessionChoice::Fresh).await });
     let asks = (0..200).map(|_| {
         let conversation = conversation.clone();
-        tokio::spawn(async move { conversation.hold(true).await })
+        tokio::spawn(async move { conversation.pause_delivery(true).await })
     });
     let asks: Vec<_> = asks.collect();
     assert!(soon(start).await.unwrap().is_err());

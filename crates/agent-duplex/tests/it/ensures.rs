@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedDriver};
 use agent_duplex::{
     Conversation, EndReason, Error, Execution, Input, Lifecycle, MemoryPersistence, Mode,
     Persistence, SessionChoice,
@@ -23,10 +23,10 @@ fn answers() -> Script {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x123a_an_execution_that_waits_in_a_pause_takes_the_agent_that_somebody_starts() {
-    let crashes = Script::new().deaf(|| Error::gone("it crashed"));
-    let driver = ScriptedDriver::new(resumable()).plays(crashes);
-    let mut talk = Talk::restarting(driver.plays(answers()));
+async fn x123a_execution_waiting_in_a_pause_uses_the_next_started_agent() {
+    let crashes = Script::new().refuses_all_messages(|| Error::agent_gone("it crashed"));
+    let driver = ScriptedDriver::new(resumable()).with_script(crashes);
+    let mut talk = Talk::restarting(driver.with_script(answers()));
     talk.send("one");
     talk.warned().await;
     let execution = execute(&talk.conversation);
@@ -38,10 +38,10 @@ async fn x123a_an_execution_that_waits_in_a_pause_takes_the_agent_that_somebody_
 }
 
 #[tokio::test]
-async fn x123a_an_execution_takes_the_agent_that_follows_the_one_that_is_closed() {
-    let gate = Gate::new();
-    let driver = ScriptedDriver::new(resumable()).plays(answers().closing(&gate));
-    let mut talk = Talk::with(driver.plays(answers()));
+async fn x123a_execution_uses_the_agent_after_the_closing_one() {
+    let gate = Latch::new();
+    let driver = ScriptedDriver::new(resumable()).with_script(answers().delays_close(&gate));
+    let mut talk = Talk::with(driver.with_script(answers()));
     talk.send("one");
     talk.start().await;
     talk.completed().await;
@@ -63,14 +63,14 @@ async fn x123a_an_execution_takes_the_agent_that_follows_the_one_that_is_closed(
 }
 
 #[tokio::test]
-async fn p44c_an_execution_that_waits_is_told_when_agents_are_given_up() {
-    let gate = Gate::new();
+async fn p44c_waiting_execution_fails_when_agents_are_given_up() {
+    let gate = Latch::new();
     let fails = Script::new().message().begin().end(EndReason::Failed);
     let mut options = restarting();
     options.mode = Mode::OneShot;
     let policy = options.restart.as_mut().unwrap();
-    (policy.most, policy.first_wait) = (1, Duration::ZERO);
-    let driver = ScriptedDriver::new(resumable()).plays(fails.closing(&gate));
+    (policy.max_starts, policy.first_wait) = (1, Duration::ZERO);
+    let driver = ScriptedDriver::new(resumable()).with_script(fails.delays_close(&gate));
     let mut talk = Talk::limited(driver, options);
     talk.send("one");
     talk.completed().await;
@@ -83,9 +83,9 @@ async fn p44c_an_execution_that_waits_is_told_when_agents_are_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44b_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
-    let gates = [Gate::new(), Gate::new(), Gate::new()];
-    let fails = |gate: &Gate| {
+async fn p44b_failed_one_shot_agents_restart_after_pauses() {
+    let gates = [Latch::new(), Latch::new(), Latch::new()];
+    let fails = |gate: &Latch| {
         let script = Script::new().message().begin().gate(gate);
         script.end(EndReason::Failed)
     };
@@ -93,7 +93,10 @@ async fn p44b_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
     options.mode = Mode::OneShot;
     options.restart.as_mut().unwrap().first_wait = Duration::from_secs(6);
     let driver = gates.iter().map(fails);
-    let driver = driver.fold(ScriptedDriver::new(resumable()), ScriptedDriver::plays);
+    let driver = driver.fold(
+        ScriptedDriver::new(resumable()),
+        ScriptedDriver::with_script,
+    );
     let mut talk = Talk::limited(driver, options);
     let began = Instant::now();
     let mut started = Vec::new();
@@ -114,10 +117,10 @@ async fn p44b_agents_of_one_shot_that_fail_are_started_again_after_pauses() {
 }
 
 #[tokio::test]
-async fn l92b_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_it() {
-    let dies = Script::new().message().over().held_open();
-    let driver = ScriptedDriver::new(resumable()).plays(dies);
-    let mut talk = Talk::with(driver.plays(answers()));
+async fn l92b_dead_agent_takes_no_input() {
+    let dies = Script::new().message().ends().accepts_after_end();
+    let driver = ScriptedDriver::new(resumable()).with_script(dies);
+    let mut talk = Talk::with(driver.with_script(answers()));
     talk.send("one");
     talk.start().await;
     assert_eq!(talk.completed().await.end.reason, EndReason::Died);
@@ -132,11 +135,11 @@ async fn l92b_an_agent_that_is_gone_is_handed_nothing_even_if_it_seems_to_take_i
 }
 
 #[tokio::test]
-async fn x123a_an_execution_that_is_held_ends_when_nothing_can_be_kept() {
+async fn x123a_held_execution_ends_when_storage_fails() {
     let mut memory = MemoryPersistence::new();
-    let driver = ScriptedDriver::new(resumable()).plays(answers());
+    let driver = ScriptedDriver::new(resumable()).with_script(answers());
     let (talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
-    soon(talk.conversation.hold(true)).await.unwrap();
+    soon(talk.conversation.pause_delivery(true)).await.unwrap();
     let executed = talk.conversation.execute(Input::new("mine"));
     let mut execution = soon(executed).await.unwrap();
     soon(talk.conversation.accept(Input::new("kept")))
@@ -150,12 +153,12 @@ async fn x123a_an_execution_that_is_held_ends_when_nothing_can_be_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44b_a_pause_may_be_longer_than_clocks_count() {
+async fn p44b_pause_beyond_the_clock_range_is_accepted() {
     let mut options = restarting();
     let policy = options.restart.as_mut().unwrap();
-    (policy.first_wait, policy.longest_wait) = (Duration::MAX, Duration::MAX);
-    let crashes = Script::new().deaf(|| Error::gone("it crashed"));
-    let driver = ScriptedDriver::new(resumable()).repeats(crashes);
+    (policy.first_wait, policy.max_wait) = (Duration::MAX, Duration::MAX);
+    let crashes = Script::new().refuses_all_messages(|| Error::agent_gone("it crashed"));
+    let driver = ScriptedDriver::new(resumable()).with_repeating_script(crashes);
     let mut talk = Talk::limited(driver, options);
     talk.send("one");
     talk.warned().await;

@@ -5,6 +5,6 @@
 mod restart;
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_dies_has_a_successor() {
+async fn dead_agent_is_replaced() {
     restart::run().await.unwrap();
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{
-    ConversationOptions, EndReason, Line, Observation, Published, Stream, Subscription, What,
+    ConversationEvent, ConversationOptions, EndReason, Line, Observation, Published, Stream,
+    Subscription,
 };
 use bytes::Bytes;
 
@@ -63,23 +64,23 @@ async fn read(mut subscription: Subscription) -> (u64, usize) {
             .expect("the reader is fast enough");
         assert!(last == 0 || published.sequence == last + 1);
         last = published.sequence;
-        match published.what {
-            What::Observed(_) => lines += 1,
-            What::Completed(_) => return (last, lines),
+        match published.event {
+            ConversationEvent::Observed(_) => lines += 1,
+            ConversationEvent::Completed(_) => return (last, lines),
             _ => {}
         }
     }
 }
 
 #[tokio::test]
-async fn l87a_l87b_l87c_p11a_a_hundred_readers_and_a_stalled_one_leave_memory_flat() {
+async fn l87a_l87b_l87c_p11a_hundred_readers_and_a_stalled_one_keep_memory_flat() {
     let lines = Arc::new(Lines::default());
     let mut script = Script::new().message().begin();
     for _ in 0..LINES {
         let lines = Arc::clone(&lines);
         script = script.make(move |_| lines.line());
     }
-    let driver = ScriptedDriver::new(steered()).plays(script.end(EndReason::Completed));
+    let driver = ScriptedDriver::new(steered()).with_script(script.end(EndReason::Completed));
     let options = ConversationOptions::default().with_backlog(50);
     let mut talk = Talk::limited(driver, options);
     let mut stalled = talk.conversation.subscribe(20);
@@ -95,7 +96,7 @@ async fn l87a_l87b_l87c_p11a_a_hundred_readers_and_a_stalled_one_leave_memory_fl
             .expect("the conversation continues");
         last += 1;
         assert_eq!(published.sequence, last);
-        if matches!(published.what, What::Completed(_)) {
+        if matches!(published.event, ConversationEvent::Completed(_)) {
             break;
         }
     }
@@ -115,9 +116,9 @@ async fn l87a_l87b_l87c_p11a_a_hundred_readers_and_a_stalled_one_leave_memory_fl
 }
 
 #[tokio::test]
-async fn what_readers_get_is_one_and_the_same() {
+async fn all_readers_get_the_same() {
     let script = Script::new().message().begin().say("hello");
-    let driver = ScriptedDriver::new(steered()).plays(script.end(EndReason::Completed));
+    let driver = ScriptedDriver::new(steered()).with_script(script.end(EndReason::Completed));
     let mut talk = Talk::with(driver);
     let mut one = talk.conversation.subscribe(10);
     let mut other = talk.conversation.replay(10);

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use agent_duplex::{
-    Assignment, EndReason, Error, Input, InputRef, MemoryPersistence, Persistence, Receipt, Record,
-    Recovered, SqlitePersistence, TurnId,
+    Assignment, EndReason, Error, Input, InputRef, MemoryPersistence, PersistedRecord, Persistence,
+    Receipt, RecoveredConversation, SqlitePersistence, TurnId,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-pub(crate) fn accepted(id: &str, parent: Option<TurnId>) -> Record {
+pub(crate) fn accepted(id: &str, parent: Option<TurnId>) -> PersistedRecord {
     let mut input = Input::new(format!("{id}\0 says \u{1f980}"));
     input.id = id.to_owned();
     input.parent = parent;
@@ -24,19 +24,19 @@ pub(crate) fn accepted(id: &str, parent: Option<TurnId>) -> Record {
         duplicate: false,
         durable: true,
     };
-    Record::Accepted { receipt, input }
+    PersistedRecord::Accepted { receipt, input }
 }
 
 fn turn(number: u64) -> TurnId {
     number.to_string().parse().expect("the number of a turn")
 }
 
-fn assigned(number: u64, receipts: &[Uuid]) -> Record {
+fn assigned(number: u64, receipts: &[Uuid]) -> PersistedRecord {
     let inputs = receipts.iter().map(|receipt| InputRef {
         receipt: *receipt,
         input_id: String::new(),
     });
-    Record::Assigned(Assignment {
+    PersistedRecord::Assigned(Assignment {
         turn: turn(number),
         generation: 1,
         inputs: inputs.collect(),
@@ -46,14 +46,14 @@ fn assigned(number: u64, receipts: &[Uuid]) -> Record {
     })
 }
 
-fn receipt(record: &Record) -> Uuid {
+fn receipt(record: &PersistedRecord) -> Uuid {
     match record {
-        Record::Accepted { receipt, .. } => receipt.id,
+        PersistedRecord::Accepted { receipt, .. } => receipt.id,
         other => panic!("{other:?} has no receipt"),
     }
 }
 
-fn opened(path: &Path) -> (SqlitePersistence, Recovered) {
+fn opened(path: &Path) -> (SqlitePersistence, RecoveredConversation) {
     let mut kept = SqlitePersistence::open(path, "talk").expect("the file is valid");
     let recovered = kept.recover().expect("the file is valid");
     (kept, recovered)
@@ -95,7 +95,7 @@ struct Talk {
     handed: Vec<(Uuid, Vec<Uuid>)>,
     running: Vec<u64>,
     turns: u64,
-    records: Vec<Record>,
+    records: Vec<PersistedRecord>,
 }
 
 impl Talk {
@@ -113,7 +113,7 @@ impl Talk {
                 let receipts: Vec<Uuid> = self.waiting.drain(..count).collect();
                 let message = Uuid::new_v4();
                 self.handed.push((message, receipts.clone()));
-                Record::Handed { message, receipts }
+                PersistedRecord::Delivered { message, receipts }
             }
             Op::Return(at) => {
                 let Some(at) = pick(self.handed.len(), at) else {
@@ -121,7 +121,7 @@ impl Talk {
                 };
                 let (message, receipts) = self.handed.remove(at);
                 self.waiting.extend(receipts);
-                Record::Returned { message }
+                PersistedRecord::Returned { message }
             }
             Op::Assign(at) => {
                 let receipts = match pick(self.handed.len(), at) {
@@ -139,10 +139,10 @@ impl Talk {
                     return;
                 };
                 let receipt = self.waiting.remove(at);
-                Record::Dropped { receipt }
+                PersistedRecord::Dropped { receipt }
             }
-            Op::Session(id) => Record::Session { id },
-            Op::Message(text) => Record::Message {
+            Op::Session(id) => PersistedRecord::Session { id },
+            Op::Message(text) => PersistedRecord::Message {
                 turn: self.running.last().copied().map(turn),
                 text,
                 partial: false,
@@ -151,7 +151,7 @@ impl Talk {
                 let Some(at) = pick(self.running.len(), at) else {
                     return;
                 };
-                Record::Completed {
+                PersistedRecord::Completed {
                     turn: turn(self.running.remove(at)),
                     reason: EndReason::Completed,
                     detail: String::new(),
@@ -167,7 +167,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     /// After any records and any number of recoveries, the file returns the same as memory does, and that is the state of the conversation.
     #[test]
-    fn l100a_a_file_recovers_what_memory_does(ops in proptest::collection::vec(any_op(), 0..80)) {
+    fn l100a_file_store_recovers_like_memory_store(ops in proptest::collection::vec(any_op(), 0..80)) {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("talks");
         let mut talk = Talk::default();
@@ -207,7 +207,7 @@ fn lost(talk: &Talk) -> usize {
 }
 
 #[test]
-fn the_file_and_its_log_are_their_owners_alone() {
+fn database_and_its_log_are_private() {
     let directory = TempDir::new().unwrap();
     let (mut kept, _) = opened(&directory.path().join("talks"));
     kept.append(&[accepted("a", None)]).unwrap();
@@ -226,7 +226,7 @@ fn the_file_and_its_log_are_their_owners_alone() {
 fn the_answers_are_read_page_by_page_and_by_conversation() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
-    let message = |text: &str| Record::Message {
+    let message = |text: &str| PersistedRecord::Message {
         turn: None,
         text: text.into(),
         partial: true,
@@ -235,7 +235,7 @@ fn the_answers_are_read_page_by_page_and_by_conversation() {
     kept.append(&[message("a"), message("b"), message("c")])
         .unwrap();
     let mut other = SqlitePersistence::open(&path, "other").unwrap();
-    assert_eq!(other.recover().unwrap(), Recovered::default());
+    assert_eq!(other.recover().unwrap(), RecoveredConversation::default());
     other.append(&[message("x")]).unwrap();
     // The other conversation fenced nothing here.
     kept.append(&[message("d")]).unwrap();
@@ -247,7 +247,7 @@ fn the_answers_are_read_page_by_page_and_by_conversation() {
 }
 
 #[test]
-fn of_two_writers_of_a_conversation_the_later_one_writes() {
+fn later_of_two_writers_writes_the_conversation() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let (mut first, _) = opened(&path);
@@ -276,18 +276,18 @@ fn of_two_writers_of_a_conversation_the_later_one_writes() {
 }
 
 #[test]
-fn of_records_that_can_not_all_be_kept_none_is() {
+fn append_stores_all_records_or_none() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let unsound = [
-        Record::Handed {
+        PersistedRecord::Delivered {
             message: Uuid::new_v4(),
             receipts: vec![Uuid::new_v4()],
         },
-        Record::Dropped {
+        PersistedRecord::Dropped {
             receipt: Uuid::new_v4(),
         },
-        Record::Completed {
+        PersistedRecord::Completed {
             turn: turn(7),
             reason: EndReason::Completed,
             detail: String::new(),
@@ -301,8 +301,8 @@ fn of_records_that_can_not_all_be_kept_none_is() {
         let records = [accepted("a", None), record];
         assert!(file.append(&records).unwrap_err().is_persistence());
         assert!(memory.append(&records).unwrap_err().is_persistence());
-        assert_eq!(memory.recover().unwrap(), Recovered::default());
-        assert_eq!(opened(&path).1, Recovered::default());
+        assert_eq!(memory.recover().unwrap(), RecoveredConversation::default());
+        assert_eq!(opened(&path).1, RecoveredConversation::default());
     }
 }
 
@@ -317,7 +317,7 @@ fn told(errors: &[Error], path: &Path) -> String {
 }
 
 #[test]
-fn l100b_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_history() {
+fn l100b_invalid_file_is_an_error_and_never_an_empty_history() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let mut errors = Vec::new();
@@ -386,7 +386,7 @@ fn l100b_a_file_that_is_not_as_it_should_be_is_an_error_and_never_an_empty_histo
 }
 
 #[test]
-fn l100c_nothing_is_called_kept_in_a_file_that_is_not_at_its_place_any_more() {
+fn l100c_replaced_file_acknowledges_nothing() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let aside = directory.path().join("aside");
@@ -418,7 +418,7 @@ fn l100c_nothing_is_called_kept_in_a_file_that_is_not_at_its_place_any_more() {
 }
 
 #[test]
-fn whoever_else_holds_the_file_for_a_moment_is_waited_for() {
+fn busy_database_is_waited_for() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let (mut kept, _) = opened(&path);
@@ -435,7 +435,7 @@ fn whoever_else_holds_the_file_for_a_moment_is_waited_for() {
 }
 
 #[test]
-fn many_may_open_a_new_file_at_once() {
+fn many_threads_can_open_a_new_file_at_once() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     std::thread::scope(|scope| {

@@ -14,8 +14,9 @@ use std::{env, thread};
 
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Conversation, ConversationOptions, Driver,
-    EndReason, Error, Event, Input, Message, Observation, Persistence, ProcessName, Queued, Record,
-    Recovered, SessionChoice, SqlitePersistence, StopReport, StopStage,
+    EndReason, Error, Event, Input, Message, Observation, PersistedRecord, Persistence,
+    ProcessName, QueuedMessages, RecoveredConversation, SessionChoice, SqlitePersistence,
+    StopReport, StopStage,
 };
 use tempfile::TempDir;
 
@@ -98,7 +99,7 @@ impl Connection for Answering {
         })
     }
 
-    fn interrupt(&mut self, _: Queued) -> BoxFuture<'_, Result<(), Error>> {
+    fn interrupt(&mut self, _: QueuedMessages) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -135,19 +136,19 @@ enum Early {
 struct Liar {
     kept: SqlitePersistence,
     early: Early,
-    later: Vec<Record>,
+    later: Vec<PersistedRecord>,
 }
 
 impl Persistence for Liar {
-    fn recover(&mut self) -> Result<Recovered, Error> {
+    fn recover(&mut self) -> Result<RecoveredConversation, Error> {
         self.kept.recover()
     }
 
-    fn append(&mut self, records: &[Record]) -> Result<(), Error> {
-        let now = |record: &Record| match self.early {
+    fn append(&mut self, records: &[PersistedRecord]) -> Result<(), Error> {
+        let now = |record: &PersistedRecord| match self.early {
             Early::None => true,
             Early::All => false,
-            Early::Handed => matches!(record, Record::Accepted { .. }),
+            Early::Handed => matches!(record, PersistedRecord::Accepted { .. }),
         };
         let (mut due, later) = records.iter().cloned().partition::<Vec<_>, _>(now);
         self.later.extend(later);
@@ -384,7 +385,7 @@ fn killed(kills: u64, early: Early) -> Vec<String> {
 }
 
 #[test]
-fn l85b_l100a_after_each_kill_accepted_inputs_are_there_once_and_nothing_is_handed_on_twice() {
+fn l85b_l100a_kill_neither_loses_nor_repeats_accepted_inputs() {
     assert_eq!(killed(KILLS, Early::None), Vec::<String>::new());
 }
 
@@ -396,7 +397,7 @@ fn l85b_control_an_early_acknowledgement_loses_accepted_inputs() {
 
 /// The control experiment: a delivery before its record is stored happens twice.
 #[test]
-fn l85b_control_an_unkept_hand_on_is_repeated() {
+fn l85b_control_unrecorded_delivery_is_repeated() {
     let wrong = killed(10, Early::Handed);
     assert!(
         wrong

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    Capabilities, ConversationOptions, EndReason, Error, Event, Execution, Input, InputState,
-    Lifecycle, Mode, Queued, SessionChoice, What,
+    Capabilities, ConversationEvent, ConversationOptions, EndReason, Error, Event, Execution,
+    Input, InputState, Lifecycle, Mode, QueuedMessages, SessionChoice,
 };
 
 use crate::talk::{Talk, delta, resumable, soon, steered};
@@ -13,10 +13,10 @@ use crate::talk::{Talk, delta, resumable, soon, steered};
 async fn texts(execution: &mut Execution) -> Vec<String> {
     let mut texts = Vec::new();
     while let Some(published) = soon(execution.next()).await {
-        texts.push(match published.expect("the reader is fast enough").what {
-            What::Assigned(assignment) => format!("assigned {}", assignment.turn),
-            What::Completed(completion) => completion.end.reason.to_string(),
-            What::Observed(seen) => format!("{:?}", seen.events),
+        texts.push(match published.expect("the reader is fast enough").event {
+            ConversationEvent::Assigned(assignment) => format!("assigned {}", assignment.turn),
+            ConversationEvent::Completed(completion) => completion.end.reason.to_string(),
+            ConversationEvent::Observed(seen) => format!("{:?}", seen.events),
             what => format!("{what:?}"),
         });
     }
@@ -28,10 +28,10 @@ fn turn(script: Script, text: &str) -> Script {
 }
 
 #[tokio::test]
-async fn x123a_an_execution_is_the_stream_of_its_turn() {
-    let script = turn(turn(Script::new().session("s"), "one"), "two").over();
-    let driver = ScriptedDriver::new(resumable()).plays(script);
-    let talk = Talk::with(driver.plays(turn(Script::new(), "three")));
+async fn x123a_execution_streams_its_turn() {
+    let script = turn(turn(Script::new().session("s"), "one"), "two").ends();
+    let driver = ScriptedDriver::new(resumable()).with_script(script);
+    let talk = Talk::with(driver.with_script(turn(Script::new(), "three")));
     for text in ["one", "two", "three"] {
         let mut execution = soon(talk.conversation.execute(Input::new(text)))
             .await
@@ -56,15 +56,15 @@ async fn x123a_an_execution_is_the_stream_of_its_turn() {
 }
 
 #[tokio::test]
-async fn x123a_an_execution_in_a_turn_that_runs_waits_for_its_own() {
-    let gate = Gate::new();
+async fn x123a_execution_during_a_turn_waits_for_its_own_turn() {
+    let gate = Latch::new();
     let script = Script::new()
         .message()
         .begin()
         .gate(&gate)
         .end(EndReason::Completed);
     let script = turn(script, "mine");
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
     talk.send("go");
     talk.start().await;
     let mut execution = soon(talk.conversation.execute(Input::new("then")))
@@ -77,10 +77,10 @@ async fn x123a_an_execution_in_a_turn_that_runs_waits_for_its_own() {
 }
 
 #[tokio::test]
-async fn x123a_an_execution_ends_whatever_becomes_of_its_agent() {
+async fn x123a_execution_ends_with_any_fate_of_its_agent() {
     // The agent dies in the turn, or before it got the input, or everything is stopped.
-    let died = Script::new().message().begin().over();
-    let talk = Talk::with(ScriptedDriver::new(steered()).plays(died));
+    let died = Script::new().message().begin().ends();
+    let talk = Talk::with(ScriptedDriver::new(steered()).with_script(died));
     let mut execution = soon(talk.conversation.execute(Input::new("go")))
         .await
         .unwrap();
@@ -88,9 +88,9 @@ async fn x123a_an_execution_ends_whatever_becomes_of_its_agent() {
     let completion = execution.completion().expect("the completion was read");
     assert_eq!(completion.end.reason, EndReason::Died);
 
-    let gate = Gate::new();
-    let died = Script::new().message().begin().gate(&gate).over();
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(died));
+    let gate = Latch::new();
+    let died = Script::new().message().begin().gate(&gate).ends();
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(died));
     talk.send("go");
     talk.start().await;
     let mut execution = soon(talk.conversation.execute(Input::new("then")))
@@ -103,8 +103,8 @@ async fn x123a_an_execution_ends_whatever_becomes_of_its_agent() {
     assert!(execution.completion().is_none());
     assert!(talk.conversation.pending().is_empty());
 
-    let talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
-    soon(talk.conversation.hold(true)).await.unwrap();
+    let talk = Talk::with(ScriptedDriver::new(steered()).with_script(Script::new()));
+    soon(talk.conversation.pause_delivery(true)).await.unwrap();
     let mut execution = soon(talk.conversation.execute(Input::new("go")))
         .await
         .unwrap();
@@ -115,11 +115,11 @@ async fn x123a_an_execution_ends_whatever_becomes_of_its_agent() {
 }
 
 #[tokio::test]
-async fn x123b_an_agent_of_one_shot_is_closed_after_its_turn() {
-    let gate = Gate::new();
+async fn x123b_one_shot_agent_is_closed_after_its_turn() {
+    let gate = Latch::new();
     let driver = ScriptedDriver::new(resumable())
-        .plays(turn(Script::new().session("s").gate(&gate), "one"))
-        .plays(turn(Script::new().session("s"), "two"));
+        .with_script(turn(Script::new().session("s").gate(&gate), "one"))
+        .with_script(turn(Script::new().session("s"), "two"));
     let options = ConversationOptions::default().with_mode(Mode::OneShot);
     let mut talk = Talk::limited(driver, options);
     talk.send("one");
@@ -131,8 +131,9 @@ async fn x123b_an_agent_of_one_shot_is_closed_after_its_turn() {
         assert_eq!(talk.completed().await.pending, pending);
     }
     soon(
-        talk.driver
-            .told(|calls| calls.iter().filter(|c| **c == Call::Closed).count() == 2),
+        talk.driver.wait_for_calls(|calls| {
+            calls.iter().filter(|c| **c == ScriptedCall::Closed).count() == 2
+        }),
     )
     .await;
     assert_eq!(talk.driver.messages(), ["one", "two"]);
@@ -141,26 +142,26 @@ async fn x123b_an_agent_of_one_shot_is_closed_after_its_turn() {
 }
 
 #[tokio::test]
-async fn x123c_what_is_held_keeps_its_agent_and_its_session() {
+async fn x123c_paused_delivery_keeps_agent_and_session() {
     let script = Script::new()
         .message()
         .begin()
         .observe(delta("x"))
         .interrupted();
     let script = turn(script.end(EndReason::Interrupted), "then");
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
-    soon(talk.conversation.hold(true)).await.unwrap();
+    soon(talk.conversation.pause_delivery(true)).await.unwrap();
     talk.send("then");
-    let interrupt = tokio::spawn(talk.conversation.interrupt(Queued::Keep));
+    let interrupt = tokio::spawn(talk.conversation.interrupt(QueuedMessages::Keep));
     assert_eq!(talk.completed().await.pending, 1);
     soon(interrupt).await.unwrap().unwrap();
     talk.becomes(Lifecycle::Ready).await;
     soon(talk.conversation.leftovers()).await;
     assert_eq!(talk.driver.messages(), ["go"]);
-    soon(talk.conversation.hold(false)).await.unwrap();
+    soon(talk.conversation.pause_delivery(false)).await.unwrap();
     assert_eq!(talk.completed().await.end.reason, EndReason::Completed);
     assert_eq!(talk.driver.messages(), ["go", "then"]);
     assert_eq!(talk.driver.sessions().len(), 1);
@@ -168,7 +169,7 @@ async fn x123c_what_is_held_keeps_its_agent_and_its_session() {
 
 #[tokio::test]
 async fn x123d_the_model_is_changed_while_the_agent_runs() {
-    let talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
+    let talk = Talk::with(ScriptedDriver::new(steered()).with_script(Script::new()));
     let none = soon(talk.conversation.set_model(None)).await;
     assert!(none.unwrap_err().is_gone());
     talk.start().await;
@@ -176,20 +177,23 @@ async fn x123d_the_model_is_changed_while_the_agent_runs() {
     soon(talk.conversation.set_model(model.clone()))
         .await
         .unwrap();
-    assert_eq!(talk.driver.calls().pop(), Some(Call::Modelled(model)));
+    assert_eq!(
+        talk.driver.calls().pop(),
+        Some(ScriptedCall::ModelSet(model))
+    );
 }
 
 #[tokio::test]
-async fn an_execution_that_is_thrown_away_says_so() {
-    let talk = Talk::with(ScriptedDriver::new(steered()).plays(Script::new()));
-    soon(talk.conversation.hold(true)).await.unwrap();
+async fn dropped_execution_reports_it() {
+    let talk = Talk::with(ScriptedDriver::new(steered()).with_script(Script::new()));
+    soon(talk.conversation.pause_delivery(true)).await.unwrap();
     let mut execution = soon(talk.conversation.execute(Input::new("go")))
         .await
         .unwrap();
-    soon(talk.conversation.interrupt(Queued::Drop))
+    soon(talk.conversation.interrupt(QueuedMessages::Drop))
         .await
         .unwrap();
-    let seen = soon(execution.next()).await.unwrap().unwrap().what;
+    let seen = soon(execution.next()).await.unwrap().unwrap().event;
     let dropped = |event: &Event| {
         matches!(
             event,
@@ -200,7 +204,7 @@ async fn an_execution_that_is_thrown_away_says_so() {
         )
     };
     assert!(
-        matches!(seen, What::Observed(seen) if matches!(&seen.events[..], [event] if dropped(event)))
+        matches!(seen, ConversationEvent::Observed(seen) if matches!(&seen.events[..], [event] if dropped(event)))
     );
     assert!(soon(execution.next()).await.is_none());
 }
@@ -209,8 +213,8 @@ async fn an_execution_that_is_thrown_away_says_so() {
 async fn x123f_a_scripted_driver_plays_its_scripts_in_order() {
     let missing: fn() -> Error = || Error::start("no such agent", None);
     let dies = turn(Script::new().session("s"), "one");
-    let driver = ScriptedDriver::new(resumable()).plays(dies.message().begin().over());
-    let mut talk = Talk::with(driver.plays(Script::new().fails(missing)));
+    let driver = ScriptedDriver::new(resumable()).with_script(dies.message().begin().ends());
+    let mut talk = Talk::with(driver.with_script(Script::new().fails(missing)));
     talk.send("one");
     talk.start().await;
     assert_eq!(talk.completed().await.end.reason, EndReason::Completed);
@@ -218,7 +222,7 @@ async fn x123f_a_scripted_driver_plays_its_scripts_in_order() {
     assert_eq!(talk.completed().await.end.reason, EndReason::Died);
     talk.becomes(Lifecycle::Idle).await;
     let refused = soon(talk.conversation.start(SessionChoice::Fresh)).await;
-    assert!(refused.unwrap_err().is_start());
+    assert!(refused.unwrap_err().is_start_failure());
     assert_eq!(talk.driver.messages(), ["one", "two"]);
     assert_eq!(talk.driver.sessions().len(), 2);
 }

@@ -31,7 +31,7 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn a_set_holds_what_was_put_in(bits in proptest::collection::vec(0usize..6, 0..8)) {
+    fn set_contains_inserted_elements(bits in proptest::collection::vec(0usize..6, 0..8)) {
         use Capability::{Interrupt, Permissions, Resume, Steer, Tools, Usage};
         let all = [Interrupt, Steer, Resume, Tools, Usage, Permissions];
         let set = bits.iter().fold(Capabilities::none(), |set, i| set.with(all[*i]));
@@ -42,7 +42,7 @@ proptest! {
 }
 
 #[test]
-fn texts_tell_what_happened_and_what_to_do() {
+fn errors_state_cause_and_next_step() {
     let process = |pid, name: &str| ProcessName {
         pid,
         name: name.into(),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Audit, Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{ContractChecker, Latch, Script, ScriptedDriver};
 use agent_duplex::{
-    Conversation, ConversationOptions, EndReason, Input, MemoryPersistence, Mode, Queued,
-    RestartPolicy, SessionChoice, What,
+    Conversation, ConversationEvent, ConversationOptions, EndReason, Input, MemoryPersistence,
+    Mode, QueuedMessages, RestartPolicy, SessionChoice,
 };
 use tokio::task::JoinHandle;
 
@@ -27,7 +27,7 @@ impl Dice {
 fn racer(
     talk: &Talk,
     deed: u64,
-    gate: &Gate,
+    gate: &Latch,
     name: String,
 ) -> JoinHandle<Vec<agent_duplex::Receipt>> {
     let (conversation, gate) = (talk.conversation.clone(), gate.clone());
@@ -43,25 +43,25 @@ fn racer(
                 conversation.close().await;
                 drop(conversation.start(SessionChoice::Resume("s".into())).await);
             }
-            4 => drop(conversation.interrupt(Queued::Keep).await),
+            4 => drop(conversation.interrupt(QueuedMessages::Keep).await),
             5 => {
-                drop(conversation.hold(true).await);
+                drop(conversation.pause_delivery(true).await);
                 tokio::task::yield_now().await;
-                drop(conversation.hold(false).await);
+                drop(conversation.pause_delivery(false).await);
             }
             6 => {
                 if let Ok(mut execution) = conversation.execute(Input::new(name)).await {
                     receipts.push(execution.receipt().clone());
                     let mut assigned = false;
                     while let Some(Ok(published)) = execution.next().await {
-                        assigned |= matches!(published.what, What::Assigned(_));
+                        assigned |= matches!(published.event, ConversationEvent::Assigned(_));
                     }
                     assert_eq!(assigned, execution.completion().is_some());
                 }
             }
             7 => {
                 // Requested, but not waited for.
-                drop(conversation.interrupt(Queued::Keep));
+                drop(conversation.interrupt(QueuedMessages::Keep));
                 let asked = tokio::time::timeout(Duration::ZERO, conversation.close());
                 drop(asked.await);
             }
@@ -77,16 +77,16 @@ fn racer(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
+async fn l93a_l93b_p55a_no_race_hangs_or_loses_an_input() {
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
     for round in 0..1000 {
         let answers = || {
             let script = Script::new().session("s").message().begin().say("x");
             script.end(EndReason::Completed).message()
         };
-        let driver = ScriptedDriver::new(resumable()).repeats(match dice.roll(3) {
-            0 => answers().over(),
-            1 => Script::new().message().over(),
+        let driver = ScriptedDriver::new(resumable()).with_repeating_script(match dice.roll(3) {
+            0 => answers().ends(),
+            1 => Script::new().message().ends(),
             _ => answers().begin().end(EndReason::Completed).message(),
         });
         let mut options = ConversationOptions::default();
@@ -107,7 +107,7 @@ async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
         } else {
             Talk::limited(driver, options)
         };
-        let gate = Gate::new();
+        let gate = Latch::new();
         let stops = dice.roll(4) > 0;
         let racers: Vec<_> = (0..6)
             .map(|n| {
@@ -128,7 +128,7 @@ async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
         let reads = tokio::spawn(async move {
             let mut read = Vec::new();
             while let Some(published) = primary.next().await {
-                read.push(published.what);
+                read.push(published.event);
             }
             read
         });
@@ -141,13 +141,13 @@ async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
             }
             soon(conversation.stop(Duration::ZERO)).await;
         }
-        let mut audit = Audit::new();
+        let mut audit = ContractChecker::new();
         for racer in racers {
             let receipts = soon(racer).await.unwrap();
             receipts.iter().for_each(|receipt| audit.accepted(receipt));
         }
         let read = soon(reads).await.unwrap();
-        read.iter().for_each(|what| audit.see(what));
+        read.iter().for_each(|what| audit.observe(what));
         assert_eq!(audit.running(), 0);
         if let Some(conversation) = last {
             assert_eq!(conversation.pending().len(), audit.pending());
@@ -165,7 +165,7 @@ async fn l93a_l93b_p55a_in_any_race_nothing_hangs_or_gets_lost() {
 
 /// A message that is sent while a channel closes can stay in the channel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn l98c_a_caller_that_asks_while_it_ends_is_answered() {
+async fn l98c_call_during_the_end_is_answered() {
     for _ in 0..10_000 {
         let driver = ScriptedDriver::new(resumable());
         let options = ConversationOptions::default();
@@ -175,8 +175,8 @@ async fn l98c_a_caller_that_asks_while_it_ends_is_answered() {
             .map(|_| {
                 let conversation = conversation.clone();
                 tokio::spawn(async move {
-                    while conversation.hold(true).await.is_ok() {
-                        let _over = conversation.interrupt(Queued::Keep).await;
+                    while conversation.pause_delivery(true).await.is_ok() {
+                        let _over = conversation.interrupt(QueuedMessages::Keep).await;
                     }
                 })
             })

@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_duplex::scripted::{Audit, Call, ScriptedDriver};
+use agent_duplex::scripted::{ContractChecker, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    Capabilities, Capability, Conversation, ConversationOptions, Error, Event, Input, InputPolicy,
-    InputState, Lifecycle, MemoryPersistence, Persistence, Primary, Receipt, Record, Recovered,
-    RestartPolicy, What,
+    Capabilities, Capability, Conversation, ConversationEvent, ConversationOptions, Error, Event,
+    Input, InputPolicy, InputState, Lifecycle, MemoryPersistence, PersistedRecord, Persistence,
+    Primary, Receipt, RecoveredConversation, RestartPolicy,
 };
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
 
-use self::any::{Deed, Step, World, any_deed, any_script, any_world, script};
+use self::any::{Step, TestAction, World, any_deed, any_script, any_world, script};
 use crate::talk::soon;
 
 /// A store in memory that fails after some appends.
@@ -26,11 +26,11 @@ struct Failing {
 }
 
 impl Persistence for Failing {
-    fn recover(&mut self) -> Result<Recovered, Error> {
+    fn recover(&mut self) -> Result<RecoveredConversation, Error> {
         self.inner.recover()
     }
 
-    fn append(&mut self, records: &[Record]) -> Result<(), Error> {
+    fn append(&mut self, records: &[PersistedRecord]) -> Result<(), Error> {
         let less = |left: usize| left.checked_sub(1);
         match self
             .left
@@ -50,7 +50,7 @@ struct Play {
     conversation: Conversation,
     primary: Primary,
     driver: ScriptedDriver,
-    read: Vec<What>,
+    read: Vec<ConversationEvent>,
     receipts: Arc<Mutex<Vec<(String, Receipt)>>>,
     texts: usize,
     answers: bool,
@@ -66,16 +66,16 @@ impl Play {
         ];
         let capabilities = capabilities.into_iter().filter(|(_, can)| *can);
         let capabilities = capabilities.fold(Capabilities::none(), |set, (can, _)| set.with(can));
-        let driver = ScriptedDriver::new(capabilities).takes(world.policy);
+        let driver = ScriptedDriver::new(capabilities).with_input_policy(world.policy);
         let driver = scripts
             .into_iter()
-            .fold(driver, |driver, steps| driver.plays(script(steps)));
+            .fold(driver, |driver, steps| driver.with_script(script(steps)));
         let mut options = ConversationOptions::default();
-        options.backlog = world.backlog;
+        options.backlog_capacity = world.backlog;
         options.mode = world.mode;
         options.restart = world.restarts.map(|most| {
             let mut policy = RestartPolicy::default();
-            (policy.most, policy.first_wait) = (most, Duration::from_millis(1));
+            (policy.max_starts, policy.first_wait) = (most, Duration::from_millis(1));
             policy
         });
         let agent = Box::new(driver.clone());
@@ -115,14 +115,14 @@ impl Play {
 
     async fn read(&mut self) -> bool {
         let next = soon(self.primary.next()).await;
-        self.read.extend(next.map(|published| published.what));
+        self.read.extend(next.map(|published| published.event));
         !matches!(
             self.read.last(),
-            None | Some(What::Lifecycle(Lifecycle::Ended))
+            None | Some(ConversationEvent::Lifecycle(Lifecycle::Ended))
         )
     }
 
-    async fn act(&mut self, deed: Deed) {
+    async fn act(&mut self, deed: TestAction) {
         let conversation = self.conversation.clone();
         let receipts = Arc::clone(&self.receipts);
         let took = move |text: String, receipt: Receipt| {
@@ -134,19 +134,19 @@ impl Play {
             }
         };
         match deed {
-            Deed::Send(parent) => {
+            TestAction::Send(parent) => {
                 let parent =
                     [String::new(), parent.to_string()][usize::from(parent.min(1))].clone();
                 let input = self
                     .input()
-                    .from_parent(&parent)
+                    .continuing_turn(&parent)
                     .expect("the parent is a turn number");
                 let text = input.text.clone();
                 if let Ok(receipt) = conversation.send(input) {
                     took(text, receipt);
                 }
             }
-            Deed::Accept(again) => {
+            TestAction::Accept(again) => {
                 let mut input = self.input();
                 if again {
                     // An input that was accepted before, if there is one.
@@ -165,7 +165,7 @@ impl Play {
                     }
                 });
             }
-            Deed::Execute => {
+            TestAction::Execute => {
                 let input = self.input();
                 let text = input.text.clone();
                 self.spawn(async move {
@@ -175,25 +175,25 @@ impl Play {
                     took(text, execution.receipt().clone());
                     let mut assigned = false;
                     while let Some(next) = execution.next().await {
-                        let what = next.expect("the reader has room").what;
-                        assigned |= matches!(what, What::Assigned(_));
+                        let what = next.expect("the reader has room").event;
+                        assigned |= matches!(what, ConversationEvent::Assigned(_));
                     }
                     assert_eq!(assigned, execution.completion().is_some());
                 });
             }
-            Deed::Start(session) => self.spawn(async move {
+            TestAction::Start(session) => self.spawn(async move {
                 let _refused = conversation.start(session).await;
             }),
-            Deed::Interrupt(queued) => {
+            TestAction::Interrupt(queued) => {
                 let interrupt = conversation.interrupt(queued);
                 self.spawn(async move {
                     let _refused = interrupt.await;
                 });
             }
-            Deed::Hold(held) => self.spawn(async move {
-                let _over = conversation.hold(held).await;
+            TestAction::Hold(held) => self.spawn(async move {
+                let _over = conversation.pause_delivery(held).await;
             }),
-            Deed::Read(times) => {
+            TestAction::Read(times) => {
                 for _ in 0..times {
                     let next = tokio::time::timeout(Duration::ZERO, self.read());
                     if !matches!(next.await, Ok(true)) {
@@ -201,26 +201,26 @@ impl Play {
                     }
                 }
             }
-            Deed::Yield(times) => {
+            TestAction::Yield(times) => {
                 for _ in 0..times {
                     tokio::task::yield_now().await;
                 }
             }
-            Deed::Close => self.spawn(async move { conversation.close().await }),
-            Deed::Freeze(frozen) => self.spawn(async move {
+            TestAction::Close => self.spawn(async move { conversation.close().await }),
+            TestAction::Freeze(frozen) => self.spawn(async move {
                 let _refused = conversation.freeze(frozen).await;
             }),
-            Deed::Answer => {
+            TestAction::Answer => {
                 self.answers = true;
                 self.spawn(async move {
                     let allow = agent_duplex::Decision::Allow;
                     let _over = conversation.answer("t", allow).await;
                 });
             }
-            Deed::Leftovers => self.spawn(async move {
+            TestAction::Leftovers => self.spawn(async move {
                 conversation.leftovers().await;
             }),
-            Deed::Stop => self.spawn(async move {
+            TestAction::Stop => self.spawn(async move {
                 conversation.stop(Duration::ZERO).await;
             }),
         }
@@ -236,7 +236,7 @@ impl Play {
             soon(task).await.expect("no task panics");
         }
         let receipts = self.receipts.lock().expect("no task panics with the lock");
-        let mut audit = Audit::new();
+        let mut audit = ContractChecker::new();
         receipts
             .iter()
             .for_each(|(_, receipt)| audit.accepted(receipt));
@@ -250,7 +250,7 @@ impl Play {
             read.iter_mut()
                 .for_each(|what| forget_unknown(what, &receipts));
         }
-        read.iter().for_each(|what| audit.see(what));
+        read.iter().for_each(|what| audit.observe(what));
         assert_eq!(audit.running(), 0);
         // No input is lost or delivered twice: an input was dropped, waits, or was delivered. Only an input that an agent never accepted was
         // delivered again.
@@ -270,32 +270,35 @@ impl Play {
             assert!(waits || times > 0 || dropped || taken, "{text} is lost");
         }
         let calls = self.driver.calls();
-        let dropped = calls.iter().filter(|call| **call == Call::Dropped).count();
+        let dropped = calls
+            .iter()
+            .filter(|call| **call == ScriptedCall::Dropped)
+            .count();
         assert_eq!(connections.min(3), dropped);
     }
 }
 
-fn forget_asks(what: &mut What) {
-    if let What::Observed(seen) = what {
+fn forget_asks(what: &mut ConversationEvent) {
+    if let ConversationEvent::Observed(seen) = what {
         seen.events.retain(|event| {
             !matches!(
                 event,
-                Event::PermissionAsked(_) | Event::PermissionWithdrawn { .. }
+                Event::PermissionRequested(_) | Event::PermissionWithdrawn { .. }
             )
         });
     }
 }
 
-fn forget_unknown(what: &mut What, receipts: &[(String, Receipt)]) {
-    if let What::Observed(seen) = what {
+fn forget_unknown(what: &mut ConversationEvent, receipts: &[(String, Receipt)]) {
+    if let ConversationEvent::Observed(seen) = what {
         let known = |id| receipts.iter().any(|(_, receipt)| receipt.id == id);
         seen.events
             .retain(|event| !matches!(event, Event::Input { id, .. } if !known(*id)));
     }
 }
 
-fn assigns(what: &What, receipt: &Receipt) -> bool {
-    let What::Assigned(assignment) = what else {
+fn assigns(what: &ConversationEvent, receipt: &Receipt) -> bool {
+    let ConversationEvent::Assigned(assignment) = what else {
         return false;
     };
     assignment
@@ -304,8 +307,8 @@ fn assigns(what: &What, receipt: &Receipt) -> bool {
         .any(|input| input.receipt == receipt.id)
 }
 
-fn drops(what: &What, receipt: &Receipt) -> bool {
-    let What::Observed(seen) = what else {
+fn drops(what: &ConversationEvent, receipt: &Receipt) -> bool {
+    let ConversationEvent::Observed(seen) = what else {
         return false;
     };
     seen.events.iter().any(|event| {
@@ -313,7 +316,7 @@ fn drops(what: &What, receipt: &Receipt) -> bool {
     })
 }
 
-async fn play(world: World, scripts: Vec<Vec<Step>>, deeds: Vec<Deed>) {
+async fn play(world: World, scripts: Vec<Vec<Step>>, deeds: Vec<TestAction>) {
     let inner = MemoryPersistence::new();
     let memory = Failing {
         inner: inner.clone(),
@@ -327,7 +330,7 @@ async fn play(world: World, scripts: Vec<Vec<Step>>, deeds: Vec<Deed>) {
     play.end(&world).await;
     let mut along = Vec::new();
     while let Some(published) = soon(subscription.next()).await {
-        along.push(published.expect("the reader has room").what);
+        along.push(published.expect("the reader has room").event);
     }
     assert_eq!(along, play.read);
     if world.kept.is_some() {
@@ -393,7 +396,7 @@ async fn recovers(play: Play, memory: &Failing, mut inner: MemoryPersistence) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn l81a_l81c_l81d_l93a_l93b_p55a_any_agent_and_any_order_of_deeds_keep_the_promises(
+    fn l81a_l81c_l81d_l93a_l93b_p55a_any_agent_and_any_order_keep_the_invariants(
         world in any_world(),
         scripts in proptest::collection::vec(any_script(), 3),
         deeds in proptest::collection::vec(any_deed(), 0..40),
@@ -405,7 +408,7 @@ proptest! {
 
     // The persistence thread is a real thread, so this test can't use paused time.
     #[test]
-    fn l81a_l81c_l100c_acknowledged_inputs_are_kept_and_handed_on_once(
+    fn l81a_l81c_l100c_acknowledged_inputs_are_stored_and_delivered_once(
         mut world in any_world(),
         kept in prop_oneof![Just(1000), 0usize..12],
         scripts in proptest::collection::vec(any_script(), 3),

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Call, Script, ScriptedDriver};
+use agent_duplex::scripted::{Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    ConversationOptions, Dropped, EndReason, Input, Lifecycle, Published, Queued, Subscription,
+    ConversationOptions, EndReason, Input, Lagged, Lifecycle, Published, QueuedMessages,
+    Subscription,
 };
 
 use crate::talk::{Talk, delta, soon, steered};
@@ -17,10 +18,10 @@ fn chatty() -> ScriptedDriver {
     for i in 0..MANY {
         script = script.observe(delta(&i.to_string()));
     }
-    ScriptedDriver::new(steered()).plays(script.end(EndReason::Completed))
+    ScriptedDriver::new(steered()).with_script(script.end(EndReason::Completed))
 }
 
-async fn read_all(subscription: &mut Subscription) -> (Vec<Published>, Option<Dropped>) {
+async fn read_all(subscription: &mut Subscription) -> (Vec<Published>, Option<Lagged>) {
     let mut read = Vec::new();
     while let Some(next) = soon(subscription.next()).await {
         match next {
@@ -35,8 +36,7 @@ async fn read_all(subscription: &mut Subscription) -> (Vec<Published>, Option<Dr
 }
 
 #[tokio::test]
-async fn l87a_l87b_l87c_p10a_p11a_a_stalled_subscriber_is_dropped_with_its_position_and_the_others_are_unhurt()
- {
+async fn l87a_l87b_l87c_p10a_p11a_stalled_subscriber_is_dropped_with_its_position() {
     let mut talk = Talk::with(chatty());
     let mut first = talk.conversation.subscribe(10_000);
     let mut second = talk.conversation.subscribe(10_000);
@@ -49,16 +49,16 @@ async fn l87a_l87b_l87c_p10a_p11a_a_stalled_subscriber_is_dropped_with_its_posit
     let (first, lost) = read_all(&mut first).await;
     assert_eq!(lost, None);
     assert_eq!(first.len(), talk.read.len());
-    let whats: Vec<_> = first.iter().map(|published| &published.what).collect();
+    let whats: Vec<_> = first.iter().map(|published| &published.event).collect();
     assert!(whats.iter().copied().eq(&talk.read));
     assert_eq!(read_all(&mut second).await, (first.clone(), None));
     let (beginning, lost) = read_all(&mut stalled).await;
     assert_eq!(beginning, first[..20]);
-    assert_eq!(lost, Some(Dropped { last: 20 }));
+    assert_eq!(lost, Some(Lagged { last: 20 }));
 }
 
 #[tokio::test]
-async fn l87a_a_subscriber_that_reads_along_is_not_dropped() {
+async fn l87a_reading_subscriber_is_not_dropped() {
     let options = ConversationOptions::default().with_backlog(10);
     let mut talk = Talk::limited(chatty(), options);
     let mut subscription = talk.conversation.subscribe(20);
@@ -76,7 +76,7 @@ async fn l87a_a_subscriber_that_reads_along_is_not_dropped() {
 }
 
 #[tokio::test]
-async fn p11b_a_slow_primary_loses_nothing_and_holds_the_agent_up() {
+async fn p11b_slow_primary_loses_nothing_and_blocks_the_agent() {
     let options = ConversationOptions::default().with_backlog(10);
     let mut talk = Talk::limited(chatty(), options);
     let mut ahead = talk.conversation.subscribe(10_000);
@@ -98,16 +98,20 @@ async fn p11b_a_slow_primary_loses_nothing_and_holds_the_agent_up() {
 }
 
 #[tokio::test]
-async fn p10b_commands_act_while_the_primary_is_not_read() {
+async fn p10b_commands_work_while_the_primary_is_blocked() {
     let options = ConversationOptions::default().with_backlog(1);
     let mut talk = Talk::limited(chatty(), options);
     talk.send("go");
     talk.start().await;
     talk.send("steered");
-    soon(talk.driver.told(|calls| calls.len() == 3)).await;
-    let interrupt = talk.conversation.interrupt(Queued::Keep);
-    let wanted = Call::Interrupted(Queued::Keep);
-    soon(talk.driver.told(|calls| calls.last() == Some(&wanted))).await;
+    soon(talk.driver.wait_for_calls(|calls| calls.len() == 3)).await;
+    let interrupt = talk.conversation.interrupt(QueuedMessages::Keep);
+    let wanted = ScriptedCall::Interrupted(QueuedMessages::Keep);
+    soon(
+        talk.driver
+            .wait_for_calls(|calls| calls.last() == Some(&wanted)),
+    )
+    .await;
     soon(talk.conversation.freeze(true)).await.unwrap();
     assert_eq!(talk.conversation.lifecycle(), Lifecycle::Interrupting);
     soon(talk.conversation.stop(Duration::ZERO)).await;

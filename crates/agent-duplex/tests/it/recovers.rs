@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    Conversation, ConversationOptions, EndReason, Event, Input, Lifecycle, Persistence, Queued,
-    SessionChoice, SqlitePersistence, What,
+    Conversation, ConversationEvent, ConversationOptions, EndReason, Event, Input, Lifecycle,
+    Persistence, QueuedMessages, SessionChoice, SqlitePersistence,
 };
 use tempfile::TempDir;
 
@@ -29,10 +29,10 @@ fn input(id: &str) -> Input {
 }
 
 #[tokio::test]
-async fn l85a_x123e_a_conversation_continues_from_its_file() {
+async fn l85a_x123e_conversation_continues_from_its_file() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
-    let driver = ScriptedDriver::new(resumable()).plays(answers());
+    let driver = ScriptedDriver::new(resumable()).with_script(answers());
     let (mut talk, recovered) = Talk::kept(driver, restarting(), file(&path)).await;
     assert_eq!(recovered, Default::default());
     let mut receipts = Vec::new();
@@ -43,13 +43,13 @@ async fn l85a_x123e_a_conversation_continues_from_its_file() {
         receipts.push(receipt);
         if id == "one" {
             talk.completed().await;
-            soon(talk.conversation.hold(true)).await.unwrap();
+            soon(talk.conversation.pause_delivery(true)).await.unwrap();
         }
     }
     soon(talk.conversation.stop(Duration::ZERO)).await;
     talk.read_all().await;
 
-    let driver = ScriptedDriver::new(resumable()).plays(answers());
+    let driver = ScriptedDriver::new(resumable()).with_script(answers());
     let (mut talk, recovered) = Talk::kept(driver, restarting(), file(&path)).await;
     let waits: Vec<_> = recovered.pending.iter().map(|(r, _)| r.clone()).collect();
     assert_eq!(waits, receipts[1..]);
@@ -59,9 +59,9 @@ async fn l85a_x123e_a_conversation_continues_from_its_file() {
     assert!(recovered.interrupted.is_empty());
     // The waiting inputs start the agent automatically, in its session, as the next turn.
     let what = talk
-        .read_until(|what| matches!(what, What::Assigned(_)))
+        .read_until(|what| matches!(what, ConversationEvent::Assigned(_)))
         .await;
-    let What::Assigned(assignment) = what else {
+    let ConversationEvent::Assigned(assignment) = what else {
         unreachable!()
     };
     assert_eq!(assignment.turn.to_string(), "2");
@@ -80,7 +80,7 @@ async fn l85a_x123e_a_conversation_continues_from_its_file() {
 }
 
 #[tokio::test]
-async fn what_is_acknowledged_or_told_is_in_the_file_before() {
+async fn acknowledged_and_published_is_stored_first() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let mut script = answers();
@@ -91,7 +91,7 @@ async fn what_is_acknowledged_or_told_is_in_the_file_before() {
             .say("done")
             .end(EndReason::Completed);
     }
-    let driver = ScriptedDriver::new(resumable()).plays(script);
+    let driver = ScriptedDriver::new(resumable()).with_script(script);
     let (mut talk, _) = Talk::kept(driver, restarting(), file(&path)).await;
     let reads = rusqlite::Connection::open(&path).unwrap();
     let count = |sql: &str| -> u64 {
@@ -102,7 +102,7 @@ async fn what_is_acknowledged_or_told_is_in_the_file_before() {
         let receipt = soon(talk.conversation.accept(input(&number.to_string()))).await;
         assert_eq!(count("SELECT count(*) FROM input"), number);
         talk.audit.accepted(&receipt.unwrap());
-        talk.read_until(|what| matches!(what, What::Assigned(_)))
+        talk.read_until(|what| matches!(what, ConversationEvent::Assigned(_)))
             .await;
         assert_eq!(count("SELECT count(*) FROM turn"), number);
         talk.completed().await;
@@ -112,13 +112,13 @@ async fn what_is_acknowledged_or_told_is_in_the_file_before() {
 }
 
 #[tokio::test]
-async fn l100a_l100d_a_conversation_that_was_taken_over_stops_and_its_turn_is_interrupted_once() {
+async fn l100a_l100d_fenced_conversation_stops_and_its_turn_is_interrupted_once() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
-    let gate = Gate::new();
+    let gate = Latch::new();
     let script = Script::new().message().begin().observe(delta("x"));
     let script = script.gate(&gate).end(EndReason::Completed);
-    let driver = ScriptedDriver::new(resumable()).plays(script);
+    let driver = ScriptedDriver::new(resumable()).with_script(script);
     let (mut talk, _) = Talk::kept(driver, ConversationOptions::default(), file(&path)).await;
     talk.send("go");
     talk.start().await;
@@ -147,7 +147,7 @@ async fn l100a_l100d_a_conversation_that_was_taken_over_stops_and_its_turn_is_in
 }
 
 #[tokio::test]
-async fn l100b_a_file_that_can_not_be_recovered_is_the_error_of_opening() {
+async fn l100b_unrecoverable_file_fails_the_open() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let mut kept = file(&path);
@@ -165,25 +165,25 @@ async fn l100b_a_file_that_can_not_be_recovered_is_the_error_of_opening() {
 }
 
 #[tokio::test]
-async fn what_is_thrown_away_stays_so() {
+async fn dropped_input_stays_dropped() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
-    let gate = Gate::new();
-    let driver = ScriptedDriver::new(resumable()).plays(Script::new().connecting(&gate));
+    let gate = Latch::new();
+    let driver = ScriptedDriver::new(resumable()).with_script(Script::new().connecting(&gate));
     let (talk, _) = Talk::kept(driver, restarting(), file(&path)).await;
-    soon(talk.conversation.hold(true)).await.unwrap();
+    soon(talk.conversation.pause_delivery(true)).await.unwrap();
     let reads = rusqlite::Connection::open(&path).unwrap();
     for number in 1..=20 {
         if number == 11 {
             // Also while an agent starts.
             let conversation = talk.conversation.clone();
             tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
-            let connects = |calls: &[Call]| !calls.is_empty();
-            soon(talk.driver.told(connects)).await;
+            let connects = |calls: &[ScriptedCall]| !calls.is_empty();
+            soon(talk.driver.wait_for_calls(connects)).await;
         }
         let accepted = talk.conversation.accept(input(&number.to_string()));
         soon(accepted).await.unwrap();
-        soon(talk.conversation.interrupt(Queued::Drop))
+        soon(talk.conversation.interrupt(QueuedMessages::Drop))
             .await
             .unwrap();
         let dropped = "SELECT count(*) FROM input WHERE dropped = 1";
@@ -194,13 +194,13 @@ async fn what_is_thrown_away_stays_so() {
 }
 
 #[tokio::test]
-async fn what_a_stop_reports_is_in_the_file_before() {
+async fn stop_report_is_stored_first() {
     for _ in 0..10 {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("talks");
         let script = Script::new().message().begin().observe(delta("x"));
         let script = script.last_words(Event::TurnCompleted(EndReason::Refused.into()));
-        let driver = ScriptedDriver::new(resumable()).plays(script);
+        let driver = ScriptedDriver::new(resumable()).with_script(script);
         let (mut talk, _) = Talk::kept(driver, restarting(), file(&path)).await;
         let reads = rusqlite::Connection::open(&path).unwrap();
         talk.send("go");
@@ -212,7 +212,7 @@ async fn what_a_stop_reports_is_in_the_file_before() {
 }
 
 #[tokio::test]
-async fn l80c_of_repeated_inputs_the_first_receipt_is_remembered() {
+async fn l80c_repeated_input_returns_the_first_receipt() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let options = ConversationOptions::default;

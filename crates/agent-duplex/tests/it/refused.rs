@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    Capabilities, ConversationOptions, EndReason, Error, Event, Execution, Input, InputState,
-    Lifecycle, RestartPolicy, SessionChoice, What,
+    Capabilities, ConversationEvent, ConversationOptions, EndReason, Error, Event, Execution,
+    Input, InputState, Lifecycle, RestartPolicy, SessionChoice,
 };
 
 use tokio::time::Instant;
@@ -33,7 +33,8 @@ async fn executes(talk: &mut Talk, text: &str) -> Execution {
 async fn dropped(mut execution: Execution) -> String {
     let mut dropped = None;
     while let Some(published) = soon(execution.next()).await {
-        let What::Observed(seen) = published.expect("the reader is fast enough").what else {
+        let ConversationEvent::Observed(seen) = published.expect("the reader is fast enough").event
+        else {
             panic!("the input was in a turn");
         };
         dropped = seen.events.into_iter().find_map(|event| match event {
@@ -49,19 +50,20 @@ async fn dropped(mut execution: Execution) -> String {
 }
 
 #[tokio::test]
-async fn x123a_an_execution_whose_agent_does_not_take_its_input_ends_with_the_cause() {
+async fn x123a_execution_with_refused_input_ends_with_the_cause() {
     let errors: [fn() -> Error; 3] = [
         missing,
-        || Error::held("another process has it", None),
+        || Error::session_in_use("another process has it", None),
         || Error::refused("no"),
     ];
     for error in errors {
-        let driver = ScriptedDriver::new(Capabilities::none()).repeats(Script::new().deaf(error));
+        let driver = ScriptedDriver::new(Capabilities::none())
+            .with_repeating_script(Script::new().refuses_all_messages(error));
         let mut talk = Talk::with(driver);
         for nth in 1..=2 {
             let execution = executes(&mut talk, "go").await;
             assert_eq!(dropped(execution).await, error().to_string());
-            soon(talk.conversation.drained()).await.unwrap();
+            soon(talk.conversation.wait_until_idle()).await.unwrap();
             // An agent that could not start is started again for another input; a running agent only gets another try.
             let starts = if error().is_refused() { 1 } else { nth };
             assert_eq!(talk.driver.sessions().len(), starts);
@@ -70,10 +72,11 @@ async fn x123a_an_execution_whose_agent_does_not_take_its_input_ends_with_the_ca
 }
 
 #[tokio::test]
-async fn p44c_agents_that_can_not_start_for_their_first_input_are_counted() {
+async fn p44c_agents_that_fail_to_start_for_their_first_input_are_counted() {
     let policy = RestartPolicy::default().with_waits(Duration::ZERO, Duration::ZERO);
     let options = ConversationOptions::default().with_restart(policy);
-    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().deaf(missing));
+    let driver = ScriptedDriver::new(resumable())
+        .with_repeating_script(Script::new().refuses_all_messages(missing));
     let mut talk = Talk::limited(driver, options);
     let execution = executes(&mut talk, "go").await;
     let why = dropped(execution).await;
@@ -81,7 +84,7 @@ async fn p44c_agents_that_can_not_start_for_their_first_input_are_counted() {
         why.contains("3 times in a row") && why.contains(&missing().to_string()),
         "{why}"
     );
-    soon(talk.conversation.drained()).await.unwrap();
+    soon(talk.conversation.wait_until_idle()).await.unwrap();
     talk.becomes(Lifecycle::CrashLoop).await;
     assert_eq!(talk.driver.sessions().len(), 3);
     let refused = soon(talk.conversation.execute(Input::new("again"))).await;
@@ -89,28 +92,29 @@ async fn p44c_agents_that_can_not_start_for_their_first_input_are_counted() {
 }
 
 #[tokio::test]
-async fn an_agent_that_can_not_start_for_its_first_input_is_ended_and_the_input_waits() {
+async fn failed_start_for_first_input_ends_the_agent_and_requeues_the_input() {
     let answers = Script::new().message().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(Capabilities::none()).plays(Script::new().deaf(missing));
-    let mut talk = Talk::with(driver.plays(answers));
+    let driver = ScriptedDriver::new(Capabilities::none())
+        .with_script(Script::new().refuses_all_messages(missing));
+    let mut talk = Talk::with(driver.with_script(answers));
     talk.start().await;
     talk.becomes(Lifecycle::Ready).await;
     talk.send("go");
     talk.becomes(Lifecycle::Idle).await;
-    assert!(talk.driver.calls().contains(&Call::Stopped));
+    assert!(talk.driver.calls().contains(&ScriptedCall::Stopped));
     assert_eq!(talk.conversation.pending().len(), 1);
     talk.start().await;
     assert_eq!(talk.completed().await.pending, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn x123a_an_idle_agent_that_can_take_nothing_has_a_while_to_end() {
-    let gate = Gate::new();
+async fn x123a_idle_agent_that_takes_no_input_gets_time_to_exit() {
+    let gate = Latch::new();
     let once = Script::new().message().refuses(Some(cannot)).begin();
     let once = once.end(EndReason::Completed).observe(delta("late"));
     let answers = Script::new().message().begin().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(resumable()).plays(once.gate(&gate).over());
-    let mut talk = Talk::restarting(driver.plays(answers));
+    let driver = ScriptedDriver::new(resumable()).with_script(once.gate(&gate).ends());
+    let mut talk = Talk::restarting(driver.with_script(answers));
     talk.send("one");
     talk.completed().await;
     let mut execution = executes(&mut talk, "two").await;
@@ -123,8 +127,9 @@ async fn x123a_an_idle_agent_that_can_take_nothing_has_a_while_to_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x123a_an_idle_agent_that_can_take_nothing_for_good_is_complained_of() {
-    let driver = ScriptedDriver::new(resumable()).plays(Script::new().deaf(cannot));
+async fn x123a_idle_agent_that_never_takes_input_is_reported() {
+    let driver =
+        ScriptedDriver::new(resumable()).with_script(Script::new().refuses_all_messages(cannot));
     let mut talk = Talk::with(driver);
     let execution = executes(&mut talk, "go").await;
     assert_eq!(dropped(execution).await, cannot().to_string());
@@ -144,27 +149,27 @@ fn releasing() -> Error {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p46_a_session_that_is_about_to_be_released_is_waited_for() {
+async fn p46_session_close_to_release_is_awaited() {
     let fails = |error: fn() -> Error| Script::new().fails(error);
     let driver = ScriptedDriver::new(resumable());
-    let driver = (0..9).fold(driver, |driver, _| driver.plays(fails(releasing)));
-    let talk = Talk::with(driver.plays(Script::new()));
+    let driver = (0..9).fold(driver, |driver, _| driver.with_script(fails(releasing)));
+    let talk = Talk::with(driver.with_script(Script::new()));
     let start = || talk.conversation.start(SessionChoice::Resume("s".into()));
     soon(start()).await.unwrap();
     assert_eq!(talk.driver.sessions().len(), 10);
     drop(soon(talk.conversation.stop(BUDGET)).await);
 
     let waits = |error: fn() -> Error| async move {
-        let driver = ScriptedDriver::new(resumable()).repeats(fails(error));
+        let driver = ScriptedDriver::new(resumable()).with_repeating_script(fails(error));
         let talk = Talk::with(driver);
         let begun = Instant::now();
         let error = soon(talk.conversation.start(SessionChoice::Resume("s".into()))).await;
-        assert!(error.unwrap_err().is_held());
+        assert!(error.unwrap_err().is_session_in_use());
         begun.elapsed().as_millis() / 50
     };
     // A process that only checks a lock holds it for a moment; a running agent holds it for long.
     assert_eq!(
-        waits(|| Error::held("another process has it", None)).await,
+        waits(|| Error::session_in_use("another process has it", None)).await,
         1
     );
     assert_eq!(waits(releasing).await, 60);
@@ -172,7 +177,8 @@ async fn p46_a_session_that_is_about_to_be_released_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn p46_a_stop_ends_the_wait_for_a_session_at_once() {
-    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().fails(releasing));
+    let driver =
+        ScriptedDriver::new(resumable()).with_repeating_script(Script::new().fails(releasing));
     let talk = Talk::with(driver);
     let begun = Instant::now();
     let (started, report) = tokio::join!(

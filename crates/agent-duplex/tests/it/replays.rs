@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedDriver};
 use agent_duplex::{
-    ConversationOptions, EndReason, Event, Line, Observation, Published, Stream, Subscription, What,
+    ConversationEvent, ConversationOptions, EndReason, Event, Line, Observation, Published, Stream,
+    Subscription,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -22,7 +23,7 @@ fn line(bytes: usize) -> Observation {
 }
 
 /// Returns an agent whose turn reports these observations, waits for the latch, and reports one more.
-fn gated(things: impl IntoIterator<Item = Observation>, gate: &Gate) -> ScriptedDriver {
+fn gated(things: impl IntoIterator<Item = Observation>, gate: &Latch) -> ScriptedDriver {
     let mut script = Script::new().message().begin();
     for thing in things {
         script = script.observe(thing);
@@ -33,7 +34,7 @@ fn gated(things: impl IntoIterator<Item = Observation>, gate: &Gate) -> Scripted
         .observe(delta("after"));
     let script = script.end(EndReason::Completed).message().begin();
     let script = script.say("again").end(EndReason::Completed);
-    ScriptedDriver::new(steered()).plays(script)
+    ScriptedDriver::new(steered()).with_script(script)
 }
 
 async fn read_all(mut subscription: Subscription) -> Vec<Published> {
@@ -49,7 +50,7 @@ async fn late(
     things: impl IntoIterator<Item = Observation>,
     capacity: usize,
 ) -> (Vec<Published>, Vec<Published>) {
-    let gate = Gate::new();
+    let gate = Latch::new();
     let options = ConversationOptions::default().with_backlog(100_000);
     let mut talk = Talk::limited(gated(things, &gate), options);
     talk.send("first");
@@ -65,12 +66,15 @@ async fn late(
     talk.read_all().await;
     let all = talk.read.iter().cloned().zip(1..);
     let all: Vec<_> = all
-        .map(|(what, sequence)| Published { sequence, what })
+        .map(|(what, sequence)| Published {
+            sequence,
+            event: what,
+        })
         .collect();
     let after = read_all(after).await;
     let completed = all
         .iter()
-        .position(|p| matches!(p.what, What::Completed(_)))
+        .position(|p| matches!(p.event, ConversationEvent::Completed(_)))
         .expect("the first turn has ended");
     assert!(
         after
@@ -82,32 +86,32 @@ async fn late(
 }
 
 fn begins_with_the_turn(late: &[Published], all: &[Published]) {
-    let assigned = |p: &Published| matches!(p.what, What::Assigned(_));
+    let assigned = |p: &Published| matches!(p.event, ConversationEvent::Assigned(_));
     let begin = all.iter().position(assigned).expect("a turn was assigned");
     assert_eq!(late, &all[begin..]);
 }
 
 #[tokio::test]
-async fn l88a_p12_a_late_reader_gets_the_turn_from_its_beginning_and_then_live_each_thing_once() {
+async fn l88a_p12_late_reader_gets_each_event_of_the_turn_once() {
     // The replay has more events than this reader may leave unread.
     let (read, all) = late((0..50).map(|i| delta(&i.to_string()).into()), 20).await;
     begins_with_the_turn(&read, &all);
 }
 
 #[tokio::test]
-async fn l88b_a_replay_of_too_many_things_is_left_out_and_reported_first() {
+async fn l88b_replay_of_too_many_events_is_skipped_and_reported_first() {
     let most = 10_000;
     // Three of the events are the assignment, the lifecycle, and the event right before the latch.
     let (read, all) = late((0..most - 3).map(|_| line(0)), 100).await;
     let begin = all.len() - read.len();
-    assert!(matches!(all[begin].what, What::Assigned(_)));
+    assert!(matches!(all[begin].event, ConversationEvent::Assigned(_)));
     begins_with_the_turn(&read, &all);
     let (read, all) = late((0..most - 2).map(|_| line(0)), 100).await;
     truncated(&read, &all);
 }
 
 #[tokio::test]
-async fn l88b_a_replay_of_too_many_bytes_is_left_out_and_reported_first() {
+async fn l88b_replay_of_too_many_bytes_is_skipped_and_reported_first() {
     let mib = 1 << 20;
     let (read, all) = late((0..7).map(|_| line(mib)), 100).await;
     begins_with_the_turn(&read, &all);
@@ -126,11 +130,11 @@ async fn l88b_a_replay_of_too_many_bytes_is_left_out_and_reported_first() {
 
 /// The left-out part ends at the reported sequence number, and no later event is missing.
 fn truncated(read: &[Published], all: &[Published]) {
-    assert_eq!(read[0].what, What::ReplayTruncated);
+    assert_eq!(read[0].event, ConversationEvent::ReplayTruncated);
     let left_out = usize::try_from(read[0].sequence).expect("the number is small");
     assert_eq!(
-        all[left_out - 1].what,
-        What::Observed(delta("before").into())
+        all[left_out - 1].event,
+        ConversationEvent::Observed(delta("before").into())
     );
     assert_eq!(read[1..], all[left_out..]);
 }
@@ -139,7 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
     /// At any time a reader comes, its replay and the later events are equal to the events of the primary, from the start of the turn on.
     #[test]
-    fn l88a_whenever_a_reader_comes_nothing_is_missing_or_doubled(
+    fn l88a_late_reader_misses_and_repeats_nothing(
         turns in proptest::collection::vec(0usize..6, 1..5),
         at in 0usize..40,
     ) {
@@ -155,13 +159,13 @@ proptest! {
             }
             // The backlog keeps the agent almost in step with the reader.
             let options = ConversationOptions::default().with_backlog(1);
-            let driver = ScriptedDriver::new(steered()).plays(script);
+            let driver = ScriptedDriver::new(steered()).with_script(script);
             let mut talk = Talk::limited(driver, options);
             talk.start().await;
             let mut late = None;
             for _ in &turns {
                 talk.send("go");
-                while !matches!(talk.read.last(), Some(What::Completed(_))) || talk.audit.pending() > 0 {
+                while !matches!(talk.read.last(), Some(ConversationEvent::Completed(_))) || talk.audit.pending() > 0 {
                     if talk.read.len() == at {
                         late = Some(talk.conversation.replay(1000));
                     }
@@ -173,12 +177,12 @@ proptest! {
             if let Some(late) = late {
                 let read = read_all(late).await;
                 let begin = usize::try_from(read[0].sequence).unwrap() - 1;
-                let whats: Vec<_> = read.iter().map(|p| p.what.clone()).collect();
+                let whats: Vec<_> = read.iter().map(|p| p.event.clone()).collect();
                 assert_eq!(whats, talk.read[begin..]);
                 let earlier = &talk.read[..begin];
-                let count = |what: fn(&What) -> bool| earlier.iter().filter(|w| what(w)).count();
-                let begun = count(|what| matches!(what, What::Assigned(a) if !a.injected));
-                let over = count(|what| matches!(what, What::Completed(_)));
+                let count = |what: fn(&ConversationEvent) -> bool| earlier.iter().filter(|w| what(w)).count();
+                let begun = count(|what| matches!(what, ConversationEvent::Assigned(a) if !a.injected));
+                let over = count(|what| matches!(what, ConversationEvent::Completed(_)));
                 assert_eq!(begun, over, "the replay starts within a turn");
             }
         });

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    Ask, Capabilities, ConversationOptions, Decision, EndReason, Error, Event, Input, InputState,
-    Lifecycle, LostSession, Mode, Queued, RestartPolicy, SessionChoice, What,
+    Capabilities, ConversationEvent, ConversationOptions, Decision, EndReason, Error, Event, Input,
+    InputState, Lifecycle, LostSession, Mode, PermissionRequest, QueuedMessages, RestartPolicy,
+    SessionChoice,
 };
 
 use crate::talk::{Talk, delta, resumable, soon, steered, warning};
@@ -23,7 +24,7 @@ fn answers() -> Script {
 
 /// Returns an agent that ends before it accepts a message.
 fn crashes() -> Script {
-    Script::new().deaf(|| Error::gone("it crashed"))
+    Script::new().refuses_all_messages(|| Error::agent_gone("it crashed"))
 }
 
 fn resumed(id: &str) -> SessionChoice {
@@ -31,11 +32,11 @@ fn resumed(id: &str) -> SessionChoice {
 }
 
 #[tokio::test]
-async fn l92a_l92b_p44a_an_input_to_an_agent_that_is_gone_starts_the_next_in_its_session() {
+async fn l92a_l92b_p44a_input_to_a_dead_agent_starts_the_next_in_its_session() {
     let again = answers().message().begin().end(EndReason::Completed);
     let driver = ScriptedDriver::new(resumable())
-        .plays(answers().over())
-        .plays(again);
+        .with_script(answers().ends())
+        .with_script(again);
     let mut talk = Talk::restarting(driver);
     talk.send("one");
     talk.completed().await;
@@ -50,17 +51,17 @@ async fn l92a_l92b_p44a_an_input_to_an_agent_that_is_gone_starts_the_next_in_its
 }
 
 #[tokio::test]
-async fn l92a_l92b_an_input_after_a_close_starts_the_next_agent_and_a_waiting_one_does_not() {
+async fn l92a_l92b_new_input_after_close_starts_an_agent_and_a_queued_one_does_not() {
     let driver = ScriptedDriver::new(resumable())
-        .plays(answers())
-        .plays(answers());
+        .with_script(answers())
+        .with_script(answers());
     let mut talk = Talk::restarting(driver);
     talk.send("one");
     talk.completed().await;
-    soon(talk.conversation.hold(true)).await.unwrap();
+    soon(talk.conversation.pause_delivery(true)).await.unwrap();
     talk.send("two");
     soon(talk.conversation.close()).await;
-    soon(talk.conversation.hold(false)).await.unwrap();
+    soon(talk.conversation.pause_delivery(false)).await.unwrap();
     talk.becomes(Lifecycle::Idle).await;
     soon(talk.conversation.leftovers()).await;
     assert_eq!(talk.driver.sessions().len(), 1);
@@ -71,13 +72,13 @@ async fn l92a_l92b_an_input_after_a_close_starts_the_next_agent_and_a_waiting_on
 }
 
 #[tokio::test]
-async fn p44a_a_session_that_the_agent_only_named_is_not_resumed() {
-    let named = Script::new().session("s").message().over();
+async fn p44a_session_without_a_turn_is_not_resumed() {
+    let named = Script::new().session("s").message().ends();
     let driver = ScriptedDriver::new(resumable())
-        .plays(named)
-        .plays(answers().over())
-        .plays(Script::new().session("t").message().over())
-        .repeats(answers());
+        .with_script(named)
+        .with_script(answers().ends())
+        .with_script(Script::new().session("t").message().ends())
+        .with_repeating_script(answers());
     let mut talk = Talk::restarting(driver);
     let died = [EndReason::Died, EndReason::Completed, EndReason::Died];
     for reason in died {
@@ -93,11 +94,11 @@ async fn p44a_a_session_that_the_agent_only_named_is_not_resumed() {
 }
 
 #[tokio::test]
-async fn p44d_what_was_handed_on_is_never_handed_on_again() {
-    let script = Script::new().message().begin().message().message().over();
+async fn p44d_delivered_input_is_never_delivered_again() {
+    let script = Script::new().message().begin().message().message().ends();
     let driver = ScriptedDriver::new(steered())
-        .plays(script)
-        .plays(answers());
+        .with_script(script)
+        .with_script(answers());
     let mut talk = Talk::restarting(driver);
     talk.send("one");
     talk.becomes(Lifecycle::InTurn).await;
@@ -117,8 +118,8 @@ async fn p44d_what_was_handed_on_is_never_handed_on_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44c_an_agent_that_only_crashes_is_given_up_until_somebody_starts_it() {
-    let driver = ScriptedDriver::new(resumable()).repeats(crashes());
+async fn p44c_crashing_agent_is_given_up_until_an_explicit_start() {
+    let driver = ScriptedDriver::new(resumable()).with_repeating_script(crashes());
     let mut talk = Talk::restarting(driver);
     talk.send("one");
     talk.warns("3 times in a row").await;
@@ -151,8 +152,9 @@ async fn p44c_an_agent_that_only_crashes_is_given_up_until_somebody_starts_it() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44c_turns_that_end_in_crashes_count_as_well_and_each_has_its_end() {
-    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().message().over());
+async fn p44c_turns_that_crash_are_counted_and_completed() {
+    let driver =
+        ScriptedDriver::new(resumable()).with_repeating_script(Script::new().message().ends());
     let mut talk = Talk::restarting(driver);
     for nth in 1..=3 {
         talk.send("go");
@@ -166,12 +168,13 @@ async fn p44c_turns_that_end_in_crashes_count_as_well_and_each_has_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44c_an_agent_that_can_not_be_started_is_told_and_given_up_as_well() {
+async fn p44c_unstartable_agent_is_reported_and_given_up() {
     let missing: fn() -> Error = || Error::start("the program is missing; install it", None);
-    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().fails(missing));
+    let driver =
+        ScriptedDriver::new(resumable()).with_repeating_script(Script::new().fails(missing));
     let mut talk = Talk::restarting(driver);
     let executed = talk.conversation.execute(Input::new("zero"));
-    assert!(executed.await.unwrap_err().is_start());
+    assert!(executed.await.unwrap_err().is_start_failure());
     talk.send("one");
     let mut warned = Vec::new();
     for _ in 0..2 {
@@ -186,19 +189,19 @@ async fn p44c_an_agent_that_can_not_be_started_is_told_and_given_up_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44b_in_a_pause_everything_is_obeyed() {
+async fn p44b_commands_work_during_a_pause() {
     for deed in 0..4 {
-        let driver = ScriptedDriver::new(resumable()).plays(crashes());
-        let mut talk = Talk::restarting(driver.plays(answers()));
+        let driver = ScriptedDriver::new(resumable()).with_script(crashes());
+        let mut talk = Talk::restarting(driver.with_script(answers()));
         talk.send("one");
         talk.warned().await;
         match deed {
             0 => drop(soon(talk.conversation.stop(BUDGET)).await),
             1 => soon(talk.conversation.close()).await,
-            2 => soon(talk.conversation.interrupt(Queued::Drop))
+            2 => soon(talk.conversation.interrupt(QueuedMessages::Drop))
                 .await
                 .unwrap(),
-            _ => soon(talk.conversation.hold(true)).await.unwrap(),
+            _ => soon(talk.conversation.pause_delivery(true)).await.unwrap(),
         }
         tokio::time::advance(Duration::from_secs(1000)).await;
         for _ in 0..100 {
@@ -206,25 +209,27 @@ async fn p44b_in_a_pause_everything_is_obeyed() {
         }
         assert_eq!(talk.driver.sessions().len(), 1, "after deed {deed}");
         if deed == 3 {
-            soon(talk.conversation.hold(false)).await.unwrap();
+            soon(talk.conversation.pause_delivery(false)).await.unwrap();
             talk.completed().await;
         }
     }
 }
 
 #[tokio::test]
-async fn p45_a_session_that_is_lost_fails_or_is_forgotten() {
+async fn p45_lost_session_fails_or_is_replaced() {
     for lost_session in [LostSession::Fail, LostSession::Fresh] {
         let lost = || {
             Script::new()
                 .message()
                 .end(EndReason::SessionNotFound)
-                .over()
+                .ends()
         };
         let policy = RestartPolicy::default().with_lost_session(lost_session);
         let options = ConversationOptions::default().with_restart(policy);
-        let driver = ScriptedDriver::new(resumable()).plays(lost()).plays(lost());
-        let mut talk = Talk::limited(driver.plays(lost()).plays(lost()), options);
+        let driver = ScriptedDriver::new(resumable())
+            .with_script(lost())
+            .with_script(lost());
+        let mut talk = Talk::limited(driver.with_script(lost()).with_script(lost()), options);
         soon(talk.conversation.start(resumed("s"))).await.unwrap();
         talk.send("one");
         for _ in 0..3 {
@@ -248,18 +253,18 @@ async fn p45_a_session_that_is_lost_fails_or_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44c_who_is_not_logged_in_is_not_started_for_what_waits() {
-    let gate = Gate::new();
+async fn p44c_logged_out_agent_is_not_restarted_for_queued_inputs() {
+    let gate = Latch::new();
     let once: fn() -> Error = || Error::unsupported("scripted", "take more", "start it again");
     let out = Script::new()
         .message()
         .refuses(Some(once))
         .gate(&gate)
         .end(EndReason::NotLoggedIn)
-        .over();
+        .ends();
     let driver = ScriptedDriver::new(Capabilities::none())
-        .plays(out)
-        .plays(answers());
+        .with_script(out)
+        .with_script(answers());
     let mut talk = Talk::restarting(driver);
     talk.send("one");
     talk.becomes(Lifecycle::InTurn).await;
@@ -277,17 +282,17 @@ async fn p44c_who_is_not_logged_in_is_not_started_for_what_waits() {
 }
 
 #[tokio::test]
-async fn p47b_an_answer_to_a_dead_agent_does_not_reach_the_next_one() {
-    let ask = |id: &str| Ask {
+async fn p47b_answer_for_a_dead_agent_does_not_reach_the_next() {
+    let ask = |id: &str| PermissionRequest {
         id: id.into(),
         tool: "Bash".into(),
         summary: "make".into(),
         reason: String::new(),
     };
-    let asked = |id: &str| Event::PermissionAsked(ask(id));
+    let asked = |id: &str| Event::PermissionRequested(ask(id));
     let asks = || Script::new().message().begin().observe(asked("1"));
-    let driver = ScriptedDriver::new(steered()).plays(asks().over());
-    let mut talk = Talk::restarting(driver.plays(asks().answered().observe(delta("x"))));
+    let driver = ScriptedDriver::new(steered()).with_script(asks().ends());
+    let mut talk = Talk::restarting(driver.with_script(asks().answered().observe(delta("x"))));
     talk.send("one");
     talk.observed(asked("1")).await;
     talk.completed().await;
@@ -305,17 +310,17 @@ async fn p47b_an_answer_to_a_dead_agent_does_not_reach_the_next_one() {
     talk.audit.answered("2/1");
     talk.observed(delta("x")).await;
     let calls = talk.driver.calls();
-    let answers: Vec<&Call> = calls
+    let answers: Vec<&ScriptedCall> = calls
         .iter()
-        .filter(|c| matches!(c, Call::Answered(..)))
+        .filter(|c| matches!(c, ScriptedCall::Answered(..)))
         .collect();
-    assert_eq!(answers, [&Call::Answered("1".into(), deny)]);
+    assert_eq!(answers, [&ScriptedCall::Answered("1".into(), deny)]);
 }
 
 #[tokio::test]
-async fn p47a_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one() {
-    let gate = Gate::new();
-    let ask = Event::PermissionAsked(Ask {
+async fn p47a_late_output_of_an_agent_is_not_in_turns_of_the_next() {
+    let gate = Latch::new();
+    let ask = Event::PermissionRequested(PermissionRequest {
         id: "1".into(),
         tool: "Bash".into(),
         summary: "make".into(),
@@ -325,9 +330,9 @@ async fn p47a_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one()
     let first = first.end(EndReason::Completed);
     let first = first.last_words(Event::TurnStarted { inputs: vec![] });
     let first = first.last_words(delta("late")).last_words(ask);
-    let driver = ScriptedDriver::new(resumable()).plays(first);
+    let driver = ScriptedDriver::new(resumable()).with_script(first);
     let options = ConversationOptions::default().with_mode(Mode::OneShot);
-    let mut talk = Talk::limited(driver.plays(answers()), options);
+    let mut talk = Talk::limited(driver.with_script(answers()), options);
     talk.send("one");
     talk.becomes(Lifecycle::InTurn).await;
     talk.send("two");
@@ -336,11 +341,13 @@ async fn p47a_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one()
         talk.completed().await;
     }
     let told = talk.read.iter().filter_map(|what| match what {
-        What::Assigned(a) => Some(format!("turn {} of agent {}", a.turn, a.generation)),
-        What::Completed(c) => Some(c.end.reason.to_string()),
-        What::Observed(seen) => Some(match &seen.events[..] {
+        ConversationEvent::Assigned(a) => {
+            Some(format!("turn {} of agent {}", a.turn, a.generation))
+        }
+        ConversationEvent::Completed(c) => Some(c.end.reason.to_string()),
+        ConversationEvent::Observed(seen) => Some(match &seen.events[..] {
             [Event::TextDelta(text)] => text.clone(),
-            [Event::PermissionAsked(_)] => "asked".into(),
+            [Event::PermissionRequested(_)] => "asked".into(),
             [Event::PermissionWithdrawn { .. }] => "withdrawn".into(),
             _ => return None,
         }),
@@ -360,29 +367,33 @@ async fn p47a_nothing_that_an_agent_still_says_is_in_the_turns_of_the_next_one()
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44c_an_agent_that_is_never_ready_is_given_up_as_well() {
+async fn p44c_agent_that_is_never_ready_is_given_up() {
     let broken: fn() -> Error = || Error::start("it does not speak; update it", None);
-    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().unready(broken));
+    let driver = ScriptedDriver::new(resumable())
+        .with_repeating_script(Script::new().fails_after_connect(broken));
     let mut talk = Talk::restarting(driver);
     talk.send("one");
     talk.warns("3 times in a row").await;
     let calls = talk.driver.calls();
-    let stopped = calls.iter().filter(|call| **call == Call::Stopped);
+    let stopped = calls.iter().filter(|call| **call == ScriptedCall::Stopped);
     assert_eq!((talk.driver.sessions().len(), stopped.count()), (3, 3));
 }
 
 #[tokio::test]
 async fn l84c_an_agent_that_polls_takes_waiting_inputs_as_one_message_of_its_turn() {
-    let gates = [Gate::new(), Gate::new()];
+    let gates = [Latch::new(), Latch::new()];
     let script = Script::new().message().begin().gate(&gates[0]);
-    let script = script.observe(delta("x")).observe(Event::Polled).message();
+    let script = script
+        .observe(delta("x"))
+        .observe(Event::AcceptsMessages)
+        .message();
     let script = script
         .observe(delta("y"))
         .gate(&gates[1])
         .end(EndReason::Completed);
     let script = script.message().begin().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(steered()).plays(script);
-    let mut talk = Talk::with(driver.takes(agent_duplex::InputPolicy::Poll));
+    let driver = ScriptedDriver::new(steered()).with_script(script);
+    let mut talk = Talk::with(driver.with_input_policy(agent_duplex::InputPolicy::Poll));
     talk.send("go");
     talk.start().await;
     talk.becomes(Lifecycle::InTurn).await;
@@ -405,8 +416,7 @@ async fn l84c_an_agent_that_polls_takes_waiting_inputs_as_one_message_of_its_tur
     let turns = [("1", 1, false), ("1", 2, true), ("2", 2, false)];
     let turns = turns.map(|(turn, inputs, injected)| (turn.to_owned(), inputs, injected));
     assert_eq!(talk.assignments(), turns);
-    let polled =
-        |what: &What| matches!(what, What::Observed(seen) if seen.events.contains(&Event::Polled));
+    let polled = |what: &ConversationEvent| matches!(what, ConversationEvent::Observed(seen) if seen.events.contains(&Event::AcceptsMessages));
     assert!(!talk.read.iter().any(polled));
 }
 
@@ -420,35 +430,35 @@ async fn l99b_l99c_an_input_chooses_the_turn_to_continue_from() {
         .message()
         .begin()
         .message()
-        .input(5, InputState::Taken);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+        .input(5, InputState::InTurn);
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.start().await;
     let mut texts = Vec::new();
     for parents in [&[""][..], &[""], &["1"], &["2", "1", ""], &[""]] {
         talk.becomes(Lifecycle::Ready).await;
-        soon(talk.conversation.hold(true)).await.unwrap();
+        soon(talk.conversation.pause_delivery(true)).await.unwrap();
         for parent in parents {
-            let input = Input::new("go").from_parent(parent).unwrap();
+            let input = Input::new("go").continuing_turn(parent).unwrap();
             talk.audit.accepted(&talk.conversation.send(input).unwrap());
         }
-        soon(talk.conversation.hold(false)).await.unwrap();
+        soon(talk.conversation.pause_delivery(false)).await.unwrap();
         let assigned = talk
-            .read_until(|what| matches!(what, What::Assigned(_)))
+            .read_until(|what| matches!(what, ConversationEvent::Assigned(_)))
             .await;
         texts.push(described(&assigned));
     }
     let warnings = talk.read.iter().filter_map(warning).collect::<Vec<_>>();
     assert_eq!(warnings.len(), 1);
     talk.becomes(Lifecycle::InTurn).await;
-    let input = Input::new("go").from_parent("1").unwrap();
+    let input = Input::new("go").continuing_turn("1").unwrap();
     talk.audit.accepted(&talk.conversation.send(input).unwrap());
     let assigned = talk
-        .read_until(|what| matches!(what, What::Assigned(_)))
+        .read_until(|what| matches!(what, ConversationEvent::Assigned(_)))
         .await;
     texts.push(described(&assigned));
     texts.push(warnings[0].clone());
     texts.push(talk.warned().await);
-    let invalid = Input::new("go").from_parent("none").unwrap_err();
+    let invalid = Input::new("go").continuing_turn("none").unwrap_err();
     assert!(invalid.is_invalid());
     texts.push(invalid.to_string());
     insta::assert_snapshot!(texts.join("\n"), @r#"
@@ -464,8 +474,8 @@ async fn l99b_l99c_an_input_chooses_the_turn_to_continue_from() {
     "#);
 }
 
-fn described(what: &What) -> String {
-    let What::Assigned(a) = what else {
+fn described(what: &ConversationEvent) -> String {
+    let ConversationEvent::Assigned(a) = what else {
         unreachable!()
     };
     let parent = a

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedDriver};
 use agent_duplex::{
-    Conversation, ConversationOptions, EndReason, Error, Event, ExitStatus, Input, Lifecycle,
-    MemoryPersistence, Persistence, RestartPolicy, SessionChoice, TurnEnd, What,
+    Conversation, ConversationEvent, ConversationOptions, EndReason, Error, Event, ExitStatus,
+    Input, Lifecycle, MemoryPersistence, Persistence, RestartPolicy, SessionChoice, TurnEnd,
 };
 use tokio::task::JoinHandle;
 
@@ -21,14 +21,14 @@ fn answers() -> Script {
 
 fn drained(conversation: &Conversation) -> JoinHandle<Result<(), Error>> {
     let conversation = conversation.clone();
-    tokio::spawn(async move { conversation.drained().await })
+    tokio::spawn(async move { conversation.wait_until_idle().await })
 }
 
 #[tokio::test]
-async fn l85c_the_inputs_of_a_cut_turn_are_recovered_with_it_once() {
+async fn l85c_inputs_of_an_unfinished_turn_are_recovered_once() {
     let mut memory = MemoryPersistence::new();
     let script = Script::new().message().begin().observe(delta("half"));
-    let driver = ScriptedDriver::new(resumable()).plays(script);
+    let driver = ScriptedDriver::new(resumable()).with_script(script);
     let (mut talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
     let receipt = talk.conversation.accept(Input::new("one"));
     let receipt = soon(receipt).await.unwrap();
@@ -45,11 +45,11 @@ async fn l85c_the_inputs_of_a_cut_turn_are_recovered_with_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l92a_a_session_counts_from_the_first_piece_of_an_answer() {
+async fn l92a_session_is_resumable_from_the_first_output() {
     for piece in [delta("let"), Event::ThinkingDelta("hm".into())] {
         let begun = Script::new().session("s").message().begin().observe(piece);
-        let driver = ScriptedDriver::new(resumable()).plays(begun.over());
-        let mut talk = Talk::restarting(driver.plays(answers()));
+        let driver = ScriptedDriver::new(resumable()).with_script(begun.ends());
+        let mut talk = Talk::restarting(driver.with_script(answers()));
         talk.send("one");
         talk.completed().await;
         talk.send("two");
@@ -60,7 +60,7 @@ async fn l92a_a_session_counts_from_the_first_piece_of_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44c_a_crash_loop_is_a_state_with_a_cause() {
+async fn p44c_crash_loop_state_has_a_cause() {
     let missing: fn() -> Error = || Error::start("no such agent", None);
     let dies: fn(&[agent_duplex::Message]) -> agent_duplex::Observation = |_| {
         let end = TurnEnd {
@@ -73,21 +73,23 @@ async fn p44c_a_crash_loop_is_a_state_with_a_cause() {
     let exits = || Script::new().observe(Event::Exited(ExitStatus::Code(3)));
     let scripts = [
         Script::new().fails(missing),
-        Script::new().message().begin().make(dies).over(),
-        exits().deaf(|| Error::gone("it crashed")).over(),
-        exits().refuses(Some(|| Error::full("its pipe"))).over(),
+        Script::new().message().begin().make(dies).ends(),
+        exits()
+            .refuses_all_messages(|| Error::agent_gone("it crashed"))
+            .ends(),
+        exits().refuses(Some(|| Error::full("its pipe"))).ends(),
         Script::new()
-            .unready(missing)
+            .fails_after_connect(missing)
             .last_words(Event::Exited(ExitStatus::Code(3))),
     ];
     let mut texts = Vec::new();
     for script in scripts {
         let policy = RestartPolicy::default()
-            .with_most(1)
+            .with_max_starts(1)
             .with_waits(Duration::ZERO, Duration::ZERO);
         let options = ConversationOptions::default().with_restart(policy);
-        let driver = ScriptedDriver::new(resumable()).plays(script);
-        let mut talk = Talk::limited(driver.plays(answers()), options);
+        let driver = ScriptedDriver::new(resumable()).with_script(script);
+        let mut talk = Talk::limited(driver.with_script(answers()), options);
         talk.send("one");
         talk.becomes(Lifecycle::CrashLoop).await;
         let refused = talk.conversation.send(Input::new("two")).unwrap_err();
@@ -109,8 +111,9 @@ async fn p44c_a_crash_loop_is_a_state_with_a_cause() {
 #[tokio::test]
 async fn an_agent_that_died_is_not_reported_as_ready() {
     let dies = answers().message().begin().end(EndReason::Died);
-    let gate = Gate::new();
-    let mut talk = Talk::with(ScriptedDriver::new(resumable()).plays(dies.gate(&gate).over()));
+    let gate = Latch::new();
+    let mut talk =
+        Talk::with(ScriptedDriver::new(resumable()).with_script(dies.gate(&gate).ends()));
     talk.start().await;
     talk.send("one");
     talk.completed().await;
@@ -119,17 +122,17 @@ async fn an_agent_that_died_is_not_reported_as_ready() {
     assert_eq!(talk.completed().await.end.reason, EndReason::Died);
     gate.open();
     talk.send("three");
-    let next = talk.read_until(|what| matches!(what, What::Lifecycle(_)));
-    assert_eq!(next.await, What::Lifecycle(Lifecycle::Idle));
+    let next = talk.read_until(|what| matches!(what, ConversationEvent::Lifecycle(_)));
+    assert_eq!(next.await, ConversationEvent::Lifecycle(Lifecycle::Idle));
     soon(talk.conversation.leftovers()).await;
     assert_eq!(talk.driver.messages(), ["one", "two"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_continues_after_a_death_gets_its_inputs_a_little_later() {
+async fn driver_that_continues_after_a_death_gets_its_inputs_later() {
     let goes_on = Script::new().message().begin().end(EndReason::Died);
     let goes_on = goes_on.message().begin().end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(resumable()).plays(goes_on));
+    let mut talk = Talk::with(ScriptedDriver::new(resumable()).with_script(goes_on));
     talk.start().await;
     talk.send("one");
     talk.completed().await;
@@ -138,12 +141,12 @@ async fn a_driver_that_continues_after_a_death_gets_its_inputs_a_little_later() 
 }
 
 #[tokio::test]
-async fn all_that_was_said_can_be_waited_for() {
-    let gate = Gate::new();
+async fn all_inputs_can_be_awaited() {
+    let gate = Latch::new();
     let script = answers().message().begin().gate(&gate);
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(resumable()).plays(script));
-    soon(talk.conversation.drained()).await.unwrap();
+    let mut talk = Talk::with(ScriptedDriver::new(resumable()).with_script(script));
+    soon(talk.conversation.wait_until_idle()).await.unwrap();
     talk.send("one");
     let done = drained(&talk.conversation);
     talk.start().await;
@@ -157,7 +160,7 @@ async fn all_that_was_said_can_be_waited_for() {
     gate.open();
     soon(done).await.unwrap().unwrap();
     talk.completed().await;
-    soon(talk.conversation.hold(true)).await.unwrap();
+    soon(talk.conversation.pause_delivery(true)).await.unwrap();
     talk.send("three");
     let done = drained(&talk.conversation);
     soon(talk.conversation.stop(Duration::ZERO)).await;
@@ -165,19 +168,20 @@ async fn all_that_was_said_can_be_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_crash_loop_leaves_is_not_waited_for() {
+async fn inputs_after_crash_loop_are_not_awaited() {
     let missing: fn() -> Error = || Error::start("no such agent", None);
-    let driver = ScriptedDriver::new(resumable()).repeats(Script::new().fails(missing));
+    let driver =
+        ScriptedDriver::new(resumable()).with_repeating_script(Script::new().fails(missing));
     let mut talk = Talk::restarting(driver);
     talk.send("one");
-    let waited = talk.conversation.drained().await;
+    let waited = talk.conversation.wait_until_idle().await;
     assert!(waited.unwrap_err().is_crash_loop());
 }
 
 #[tokio::test]
-async fn l85c_inputs_executed_in_a_kept_conversation_are_durable() {
+async fn l85c_inputs_executed_in_a_stored_conversation_are_durable() {
     let mut memory = MemoryPersistence::new();
-    let driver = ScriptedDriver::new(resumable()).repeats(answers());
+    let driver = ScriptedDriver::new(resumable()).with_repeating_script(answers());
     let (talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
     let mut execution = soon(talk.conversation.execute(Input::new("one")))
         .await
@@ -194,9 +198,9 @@ async fn l85c_inputs_executed_in_a_kept_conversation_are_durable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p44c_agents_that_say_nothing_more_are_started_again_and_given_up() {
-    let dies = Script::new().message().over().held_open();
-    let driver = ScriptedDriver::new(resumable()).repeats(dies);
+async fn p44c_silent_agents_are_restarted_and_given_up() {
+    let dies = Script::new().message().ends().accepts_after_end();
+    let driver = ScriptedDriver::new(resumable()).with_repeating_script(dies);
     let mut talk = Talk::restarting(driver);
     for nth in 1..=3 {
         talk.send("go");

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use agent_duplex::scripted::{Audit, ScriptedDriver};
+use agent_duplex::scripted::{ContractChecker, ScriptedDriver};
 use agent_duplex::{
-    Capabilities, Capability, Completion, Conversation, ConversationOptions, Event, Input,
-    Lifecycle, Persistence, Primary, Receipt, Recovered, RestartPolicy, SessionChoice, What,
+    Capabilities, Capability, Completion, Conversation, ConversationEvent, ConversationOptions,
+    Event, Input, Lifecycle, Persistence, Primary, Receipt, RecoveredConversation, RestartPolicy,
+    SessionChoice,
 };
 
 /// The time limit for every wait that normally ends immediately.
@@ -43,8 +44,8 @@ pub(crate) struct Talk {
     pub(crate) conversation: Conversation,
     pub(crate) primary: Primary,
     pub(crate) driver: ScriptedDriver,
-    pub(crate) audit: Audit,
-    pub(crate) read: Vec<What>,
+    pub(crate) audit: ContractChecker,
+    pub(crate) read: Vec<ConversationEvent>,
     sequence: u64,
 }
 
@@ -67,7 +68,7 @@ impl Talk {
         driver: ScriptedDriver,
         options: ConversationOptions,
         persistence: impl Persistence,
-    ) -> (Self, Recovered) {
+    ) -> (Self, RecoveredConversation) {
         let opened = Conversation::open(Box::new(driver.clone()), options, Box::new(persistence));
         let (conversation, primary, recovered) = soon(opened).await.expect("the store can be read");
         let mut talk = Self::of(conversation, primary, driver);
@@ -82,7 +83,7 @@ impl Talk {
             conversation,
             primary,
             driver,
-            audit: Audit::new(),
+            audit: ContractChecker::new(),
             read: Vec::new(),
             sequence: 0,
         }
@@ -110,12 +111,15 @@ impl Talk {
         };
         self.sequence += 1;
         assert_eq!(published.sequence, self.sequence);
-        self.audit.see(&published.what);
-        self.read.push(published.what);
+        self.audit.observe(&published.event);
+        self.read.push(published.event);
         true
     }
 
-    pub(crate) async fn read_until(&mut self, wanted: impl Fn(&What) -> bool) -> What {
+    pub(crate) async fn read_until(
+        &mut self,
+        wanted: impl Fn(&ConversationEvent) -> bool,
+    ) -> ConversationEvent {
         loop {
             assert!(
                 self.read().await,
@@ -130,8 +134,8 @@ impl Talk {
     }
 
     pub(crate) async fn completed(&mut self) -> Completion {
-        let what = self.read_until(|what| matches!(what, What::Completed(_)));
-        let What::Completed(completion) = what.await else {
+        let what = self.read_until(|what| matches!(what, ConversationEvent::Completed(_)));
+        let ConversationEvent::Completed(completion) = what.await else {
             unreachable!()
         };
         completion
@@ -139,7 +143,7 @@ impl Talk {
 
     pub(crate) async fn observed(&mut self, event: Event) {
         self.read_until(
-            |what| matches!(what, What::Observed(seen) if seen.events.contains(&event)),
+            |what| matches!(what, ConversationEvent::Observed(seen) if seen.events.contains(&event)),
         )
         .await;
     }
@@ -150,34 +154,40 @@ impl Talk {
     }
 
     pub(crate) async fn warns(&mut self, text: &str) {
-        let says = |what: &What| warning(what).is_some_and(|warning| warning.contains(text));
+        let says =
+            |what: &ConversationEvent| warning(what).is_some_and(|warning| warning.contains(text));
         self.read_until(says).await;
     }
 
     pub(crate) async fn becomes(&mut self, lifecycle: Lifecycle) {
-        self.read_until(|what| *what == What::Lifecycle(lifecycle))
+        self.read_until(|what| *what == ConversationEvent::Lifecycle(lifecycle))
             .await;
     }
 
     pub(crate) async fn read_all(&mut self) {
         while self.read().await {}
         assert_eq!(self.audit.running(), 0);
-        assert_eq!(self.read.last(), Some(&What::Lifecycle(Lifecycle::Ended)));
+        assert_eq!(
+            self.read.last(),
+            Some(&ConversationEvent::Lifecycle(Lifecycle::Ended))
+        );
         assert_eq!(self.conversation.lifecycle(), Lifecycle::Ended);
     }
 
     /// Returns the turns in the order of their assignments, each with the number of its inputs, and whether it was injected.
     pub(crate) fn assignments(&self) -> Vec<(String, usize, bool)> {
         let assigned = self.read.iter().filter_map(|what| match what {
-            What::Assigned(a) => Some((a.turn.to_string(), a.inputs.len(), a.injected)),
+            ConversationEvent::Assigned(a) => {
+                Some((a.turn.to_string(), a.inputs.len(), a.injected))
+            }
             _ => None,
         });
         assigned.collect()
     }
 }
 
-pub(crate) fn warning(what: &What) -> Option<String> {
-    let What::Observed(seen) = what else {
+pub(crate) fn warning(what: &ConversationEvent) -> Option<String> {
+    let ConversationEvent::Observed(seen) = what else {
         return None;
     };
     seen.events.iter().find_map(|event| match event {

@@ -1,9 +1,9 @@
 //! Receipts, assignments, completions: the progress of an input, with any behaviour of the agent during a turn.
 
-use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedDriver};
 use agent_duplex::{
-    Capabilities, Conversation, ConversationOptions, EndReason, Error, Event, Input, InputState,
-    Lifecycle, SessionChoice, What,
+    Capabilities, Conversation, ConversationEvent, ConversationOptions, EndReason, Error, Event,
+    Input, InputState, Lifecycle, SessionChoice,
 };
 
 use crate::talk::{Talk, delta, soon, steered};
@@ -24,13 +24,13 @@ async fn l80a_l80b_l80c_receipts_are_unique_and_report_a_repeated_input() {
 #[tokio::test]
 async fn l82a_l82b_inputs_before_the_start_are_one_turn_in_order() {
     let script = Script::new().message().begin().end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     let receipts = ["one", "two", "three"].map(|text| talk.send(text));
     talk.start().await;
     let completion = talk.completed().await;
     assert_eq!(completion.pending, 0);
     assert_eq!(talk.driver.messages(), ["one\n\ntwo\n\nthree"]);
-    let What::Assigned(assignment) = &talk.read[1] else {
+    let ConversationEvent::Assigned(assignment) = &talk.read[1] else {
         panic!("{:?}", talk.read)
     };
     let assigned: Vec<_> = assignment.inputs.iter().map(|i| i.receipt).collect();
@@ -39,10 +39,10 @@ async fn l82a_l82b_inputs_before_the_start_are_one_turn_in_order() {
 }
 
 #[tokio::test]
-async fn l81a_l81b_each_turn_is_assigned_and_completed_and_follows_the_one_before() {
+async fn l81a_l81b_turns_are_assigned_and_completed_in_order() {
     let turn = |script: Script| script.message().say("done").end(EndReason::Completed);
     let script = turn(turn(Script::new()));
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
     talk.start().await;
     talk.becomes(Lifecycle::Ready).await;
     talk.send("one");
@@ -66,17 +66,17 @@ async fn l81a_l81b_each_turn_is_assigned_and_completed_and_follows_the_one_befor
     ready
     ");
     let parent = talk.read.iter().rev().find_map(|what| match what {
-        What::Assigned(assignment) => assignment.parent,
+        ConversationEvent::Assigned(assignment) => assignment.parent,
         _ => None,
     });
     assert_eq!(parent, Some(first.turn));
 }
 
-fn kind(what: &What) -> String {
+fn kind(what: &ConversationEvent) -> String {
     match what {
-        What::Assigned(assignment) => format!("assigned {}", assignment.turn),
-        What::Completed(completion) => format!("completed {}", completion.turn),
-        What::Lifecycle(lifecycle) => lifecycle.to_string(),
+        ConversationEvent::Assigned(assignment) => format!("assigned {}", assignment.turn),
+        ConversationEvent::Completed(completion) => format!("completed {}", completion.turn),
+        ConversationEvent::Lifecycle(lifecycle) => lifecycle.to_string(),
         _ => "observed".into(),
     }
 }
@@ -84,7 +84,7 @@ fn kind(what: &What) -> String {
 #[tokio::test]
 async fn l83a_l83b_a_full_inbox_takes_nothing_and_records_nothing() {
     let script = Script::new().message().end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     for i in 0..100 {
         talk.send(&i.to_string());
     }
@@ -98,7 +98,7 @@ async fn l83a_l83b_a_full_inbox_takes_nothing_and_records_nothing() {
 }
 
 #[tokio::test]
-async fn l83a_l83b_an_inbox_has_the_room_that_it_was_given() {
+async fn l83a_l83b_inbox_has_the_configured_capacity() {
     let options = ConversationOptions::default().with_inbox(2);
     let mut talk = Talk::limited(ScriptedDriver::new(steered()), options);
     talk.send("one");
@@ -109,16 +109,16 @@ async fn l83a_l83b_an_inbox_has_the_room_that_it_was_given() {
 }
 
 #[tokio::test]
-async fn l84b_inputs_during_a_turn_are_handed_on_at_once_to_an_agent_that_can_be_steered() {
+async fn l84b_inputs_during_a_turn_reach_a_steerable_agent_at_once() {
     let mut script = Script::new().message().begin();
     for _ in 0..50 {
         script = script.message();
     }
     for number in 1..=50 {
-        script = script.input(number, InputState::Taken);
+        script = script.input(number, InputState::InTurn);
     }
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     for i in 0..50 {
@@ -133,12 +133,12 @@ async fn l84b_inputs_during_a_turn_are_handed_on_at_once_to_an_agent_that_can_be
 }
 
 #[tokio::test]
-async fn l84c_l86a_l86b_inputs_wait_for_the_end_of_a_turn_that_can_not_be_steered() {
-    let gate = Gate::new();
+async fn l84c_l86a_l86b_inputs_wait_for_the_end_of_an_unsteerable_turn() {
+    let gate = Latch::new();
     let script = Script::new().message().observe(delta("x")).gate(&gate);
     let script = script.end(EndReason::Completed).message();
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -152,12 +152,12 @@ async fn l84c_l86a_l86b_inputs_wait_for_the_end_of_a_turn_that_can_not_be_steere
 }
 
 #[tokio::test]
-async fn l86a_l86b_what_the_agent_queued_is_pending_until_its_turn_comes() {
+async fn l86a_l86b_queued_input_is_pending_until_its_turn() {
     let script = Script::new().message().begin().message();
     let script = script.input(1, InputState::Queued);
     let script = script.end(EndReason::Completed).begin();
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     let receipt = talk.send("and then");
@@ -175,15 +175,15 @@ async fn l86a_l86b_what_the_agent_queued_is_pending_until_its_turn_comes() {
 }
 
 #[tokio::test]
-async fn an_agent_of_one_turn_leaves_the_rest_pending() {
+async fn one_shot_agent_leaves_other_inputs_pending() {
     let once: fn() -> Error = || Error::unsupported("scripted", "take more", "start it again");
-    let gate = Gate::new();
+    let gate = Latch::new();
     let script = Script::new().message().refuses(Some(once)).gate(&gate);
-    let script = script.end(EndReason::Completed).over();
+    let script = script.end(EndReason::Completed).ends();
     let next = Script::new().message().end(EndReason::Completed);
     let driver = ScriptedDriver::new(Capabilities::none())
-        .plays(script)
-        .plays(next);
+        .with_script(script)
+        .with_script(next);
     let mut talk = Talk::with(driver);
     talk.start().await;
     talk.becomes(Lifecycle::Ready).await;
@@ -197,35 +197,35 @@ async fn an_agent_of_one_turn_leaves_the_rest_pending() {
     assert_eq!(talk.completed().await.pending, 0);
     assert_eq!(talk.driver.messages(), ["one", "two"]);
     let warned = talk.read.iter().any(
-        |what| matches!(what, What::Observed(seen) if matches!(seen.events[..], [Event::Warning(_)])),
+        |what| matches!(what, ConversationEvent::Observed(seen) if matches!(seen.events[..], [Event::Warning(_)])),
     );
     assert!(!warned);
 }
 
 #[tokio::test]
-async fn a_start_fails_when_its_inputs_are_not_taken_and_they_wait_on() {
+async fn start_with_refused_inputs_fails_and_requeues_them() {
     let missing: fn() -> Error = || Error::start("the program is missing; install it", None);
     let driver = ScriptedDriver::new(Capabilities::none())
-        .plays(Script::new().deaf(missing))
-        .plays(Script::new().fails(missing))
-        .plays(Script::new().message().end(EndReason::Completed));
+        .with_script(Script::new().refuses_all_messages(missing))
+        .with_script(Script::new().fails(missing))
+        .with_script(Script::new().message().end(EndReason::Completed));
     let mut talk = Talk::with(driver);
     talk.send("go");
     for _ in 0..2 {
         let started = soon(talk.conversation.start(SessionChoice::Fresh)).await;
-        assert!(started.unwrap_err().is_start());
+        assert!(started.unwrap_err().is_start_failure());
         assert_eq!(talk.conversation.pending().len(), 1);
     }
     talk.start().await;
     assert_eq!(talk.completed().await.pending, 0);
     let again = soon(talk.conversation.start(SessionChoice::Fresh)).await;
-    assert!(again.unwrap_err().is_start());
+    assert!(again.unwrap_err().is_start_failure());
 }
 
 #[tokio::test]
-async fn l85a_inputs_that_wait_at_a_stop_can_be_delivered_by_the_next_conversation() {
+async fn l85a_next_conversation_delivers_inputs_queued_at_a_stop() {
     let script = Script::new().message().observe(delta("x"));
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).plays(script));
+    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -234,7 +234,7 @@ async fn l85a_inputs_that_wait_at_a_stop_can_be_delivered_by_the_next_conversati
     soon(talk.conversation.stop(std::time::Duration::ZERO)).await;
     talk.read_all().await;
     let script = Script::new().message().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(Capabilities::none()).plays(script);
+    let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
     let mut next = Talk::with(driver);
     for input in talk.conversation.pending() {
         next.send(&input.text);
@@ -247,7 +247,7 @@ async fn l85a_inputs_that_wait_at_a_stop_can_be_delivered_by_the_next_conversati
 #[tokio::test]
 async fn a_conversation_needs_no_reader() {
     let script = Script::new().message().end(EndReason::Completed).message();
-    let driver = ScriptedDriver::new(Capabilities::none()).plays(script);
+    let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
     let options = ConversationOptions::default();
     let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);
     drop(primary);
@@ -256,6 +256,6 @@ async fn a_conversation_needs_no_reader() {
         .await
         .unwrap();
     conversation.send(Input::new("two")).unwrap();
-    soon(driver.told(|calls| calls.len() == 3)).await;
+    soon(driver.wait_for_calls(|calls| calls.len() == 3)).await;
     assert_eq!(driver.messages(), ["one", "two"]);
 }

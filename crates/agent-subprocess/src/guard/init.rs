@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x113c_what_the_terminal_sends_to_the_whole_group_is_not_sent_again() {
+    fn x113c_terminal_signal_is_not_forwarded_twice() {
         let (from_kernel, from_process, queued) = (128, 0, -1);
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGWINCH, libc::SIGCONT] {
             assert!(is_for_us_alone(signal, from_process) && is_for_us_alone(signal, queued));

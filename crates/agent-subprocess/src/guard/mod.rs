@@ -6,9 +6,9 @@
 //! A program that can run as the first process of a container also calls [`run_if_init`] directly after that.
 
 #[cfg(target_os = "linux")]
-pub(crate) mod adopt;
-#[cfg(target_os = "linux")]
 mod init;
+#[cfg(target_os = "linux")]
+pub(crate) mod orphans;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
@@ -91,7 +91,7 @@ pub fn run_if_init() {
 ///
 /// **The effect is global for the process** (`PR_SET_CHILD_SUBREAPER`), so only a program should call it, not a library. Every process below that
 /// loses its parent becomes a child of this process, no matter which process started it. A child is ignored if it is in the session of this process,
-/// is older than the lost guard, or started while an [`OwnProgram`] was held. A program must hold an [`OwnProgram`] while it runs another program
+/// is older than the lost guard, or started while an [`OwnProgramGuard`] was held. A program must hold an [`OwnProgramGuard`] while it runs another program
 /// that can start a session of its own; otherwise such a child is ended if it still runs. If such a child has ended, its exit stays for its owner.
 ///
 /// # Errors
@@ -101,7 +101,7 @@ pub fn run_if_init() {
 /// Fails outside Linux.
 pub fn adopt_orphans() -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
-    return adopt::start();
+    return orphans::start();
     #[cfg(not(target_os = "linux"))]
     Err(std::io::ErrorKind::Unsupported.into())
 }
@@ -112,18 +112,18 @@ pub fn adopt_orphans() -> std::io::Result<()> {
 /// Create it before the program starts, and drop it after waiting for the program. Without [`adopt_orphans`] it does nothing.
 #[derive(Debug)]
 #[must_use = "dropping it means that the program has ended"]
-pub struct OwnProgram {
+pub struct OwnProgramGuard {
     #[cfg(target_os = "linux")]
-    _running: Option<adopt::Running>,
+    _running: Option<orphans::Running>,
 }
 
-impl OwnProgram {
+impl OwnProgramGuard {
     /// Begins the time in which such a program runs.
     #[expect(clippy::new_without_default, reason = "creating it has an effect")]
     pub fn new() -> Self {
         Self {
             #[cfg(target_os = "linux")]
-            _running: adopt::is_on().then(adopt::Running::begin),
+            _running: orphans::is_on().then(orphans::Running::begin),
         }
     }
 }

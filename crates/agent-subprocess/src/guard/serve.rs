@@ -14,9 +14,11 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlag
 use rustix::process::Signal;
 
 use super::tree::{Tree, timespec};
-use crate::image::Image;
+use crate::exec_image::ExecImage;
+use crate::guard_protocol::{
+    GuardMessage, HostCommand, Inbox, MAX_HOLD, MAX_NAMES, SignalTarget, SpawnSpec, VERSION, frame,
+};
 use crate::proc_fs::{self, Stat};
-use crate::wire::{Inbox, MAX_HOLD, MAX_NAMES, Notice, Order, Spec, VERSION, Whom, frame};
 use crate::{sweep, sys, times};
 
 /// Runs the guard and does not return if standard input is the control socket.
@@ -70,11 +72,11 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         socket: control,
         inbox: Inbox::default(),
         outbox: Vec::new(),
-        told_exit: false,
+        has_reported_exit: false,
         closed: false,
     };
     let stay = refused.is_none();
-    line.tell(&Notice::Hello {
+    line.send_to_guard(&GuardMessage::Hello {
         version: VERSION,
         start_time,
         refused,
@@ -94,17 +96,17 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         Ok(spawned) => spawned,
         Err((in_directory, error)) => {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            return line.tell(&Notice::SpawnFailed {
+            return line.send_to_guard(&GuardMessage::SpawnFailed {
                 errno,
                 in_directory,
             });
         }
     };
-    line.tell(&Notice::Spawned { pid });
+    line.send_to_guard(&GuardMessage::Spawned { pid });
     let mut tree = Tree::new(pid, children);
-    obey(&mut line, &mut tree);
-    let aftermath = tree.aftermath();
-    line.tell_exit(&tree);
+    serve_orders(&mut line, &mut tree);
+    let aftermath = tree.tree_end();
+    line.report_exit(&tree);
     let found = !(aftermath.ended.is_empty() && aftermath.survivors.is_empty());
     if let Some(path) = survivors_file.filter(|_| line.closed && found) {
         let report = sweep::SweepReport {
@@ -115,15 +117,15 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         let _unwritten = report.append(&path);
     }
     // A host that only dropped its handle still reads.
-    line.tell(&Notice::Ended(aftermath));
+    line.send_to_guard(&GuardMessage::Ended(aftermath));
     line.flush_until(Instant::now() + times::LAST_REPORT);
 }
 
 /// Waits and handles commands until the process tree is empty or the time is over.
-fn obey(line: &mut ControlLine, tree: &mut Tree) {
+fn serve_orders(line: &mut ControlLine, tree: &mut Tree) {
     let mut kill: Option<(Instant, Duration)> = None;
     while tree.reap() {
-        line.tell_exit(tree);
+        line.report_exit(tree);
         let now = Instant::now();
         if let Some((at, rounds)) = kill
             && now >= at
@@ -134,21 +136,24 @@ fn obey(line: &mut ControlLine, tree: &mut Tree) {
         line.wait(tree.child_signals(), kill.map(|(at, _)| at - now));
         while let Some(order) = line.next_order() {
             match order {
-                Order::Note => tree.note_all(),
-                Order::Signal { signal, whom } => {
+                HostCommand::Note => tree.list_all_living(),
+                HostCommand::Signal {
+                    signal,
+                    target: whom,
+                } => {
                     let Some(signal) = Signal::from_named_raw(signal) else {
                         continue;
                     };
                     match whom {
-                        Whom::Group => tree.signal_group(signal),
-                        Whom::Tree => tree.signal_all(signal),
+                        SignalTarget::Group => tree.signal_group(signal),
+                        SignalTarget::Tree => tree.signal_all(signal),
                     }
                 }
-                Order::Stop { grace, rounds } => {
+                HostCommand::Stop { grace, rounds } => {
                     let at = Instant::now() + Duration::from_millis(grace);
                     terminate(tree, &mut kill, at, Duration::from_millis(rounds));
                 }
-                Order::List { sequence } => {
+                HostCommand::List { sequence } => {
                     let others = tree
                         .descendants()
                         .into_iter()
@@ -157,7 +162,7 @@ fn obey(line: &mut ControlLine, tree: &mut Tree) {
                         .map(|stat| proc_fs::name(stat.pid))
                         .take(MAX_NAMES)
                         .collect();
-                    line.tell(&Notice::Listed {
+                    line.send_to_guard(&GuardMessage::Listed {
                         sequence,
                         processes,
                     });
@@ -184,7 +189,7 @@ fn terminate(
 ) {
     // A killed process is recorded when it is killed. A process that ends by itself must be recorded before.
     if kill.is_none() && at > Instant::now() {
-        tree.note_all();
+        tree.list_all_living();
         tree.signal_all(Signal::TERM);
         // A stopped process handles SIGTERM only after SIGCONT.
         tree.signal_all(Signal::CONT);
@@ -194,7 +199,7 @@ fn terminate(
 
 /// Returns the pid and the descriptors to hold. On failure, returns whether the working directory was the reason.
 fn spawn(
-    spec: Spec,
+    spec: SpawnSpec,
     descriptors: Vec<OwnedFd>,
 ) -> Result<(u32, Vec<OwnedFd>), (bool, std::io::Error)> {
     let mut descriptors = descriptors.into_iter();
@@ -206,7 +211,7 @@ fn spawn(
     };
     let stdin = if spec.stdin { next()? } else { Stdio::null() };
     let (stdout, stderr) = (next()?, next()?);
-    let image = Image::new(&spec).map_err(|error| (false, error.into()))?;
+    let image = ExecImage::new(&spec).map_err(|error| (false, error.into()))?;
     let mut command = Command::new("/");
     command.stdin(stdin).stdout(stdout).stderr(stderr);
     // `current_dir` is not used, because its failure would look like a failure of the program.
@@ -222,22 +227,22 @@ struct ControlLine {
     socket: OwnedFd,
     inbox: Inbox,
     outbox: Vec<u8>,
-    told_exit: bool,
+    has_reported_exit: bool,
     closed: bool,
 }
 
 impl ControlLine {
-    fn tell(&mut self, notice: &Notice) {
+    fn send_to_guard(&mut self, notice: &GuardMessage) {
         self.outbox.extend(frame(notice));
         self.flush();
     }
 
     /// Reports the exit of the main process once, as soon as it is known.
-    fn tell_exit(&mut self, tree: &Tree) {
+    fn report_exit(&mut self, tree: &Tree) {
         if let Some(exit) = tree.exit
-            && !std::mem::replace(&mut self.told_exit, true)
+            && !std::mem::replace(&mut self.has_reported_exit, true)
         {
-            self.tell(&Notice::Exited(exit));
+            self.send_to_guard(&GuardMessage::Exited(exit));
         }
     }
 
@@ -286,7 +291,7 @@ impl ControlLine {
     }
 
     /// Returns the next command that has arrived; notices the end of the host.
-    fn next_order(&mut self) -> Option<Order> {
+    fn next_order(&mut self) -> Option<HostCommand> {
         let mut bytes = [0; 4096];
         loop {
             match self.inbox.next() {
@@ -308,7 +313,7 @@ impl ControlLine {
     }
 
     /// Waits for the spec to spawn; returns `None` if the host is gone or sent a message that this guard does not understand.
-    fn receive_spec(&mut self) -> Option<(Spec, Vec<OwnedFd>)> {
+    fn receive_spec(&mut self) -> Option<(SpawnSpec, Vec<OwnedFd>)> {
         let mut descriptors = Vec::new();
         let mut bytes = vec![0; 64 << 10];
         loop {

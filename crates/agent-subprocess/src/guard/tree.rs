@@ -1,8 +1,8 @@
 //! The process tree below the guard: its processes, the record of them for the report, and its end.
 
+use crate::guard_protocol::{MAX_NAMES, TreeEnd};
 use crate::proc_fs::{self, Stat};
 use crate::times;
-use crate::wire::{Aftermath, MAX_NAMES};
 use crate::{Exit, ProcessName, sys};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Replaces the name of a process that `wait` reports and `/proc` hides.
-pub(super) const UNSEEN: &str = "not shown by /proc";
+pub(super) const UNKNOWN_NAME: &str = "not shown by /proc";
 /// The maximum wait between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(1);
 
@@ -22,8 +22,8 @@ pub(super) struct Tree {
     pub(super) exit: Option<Exit>,
     children: OwnedFd,
     /// Whether the names of processes are recorded for the report.
-    noting: bool,
-    met: BTreeMap<u32, String>,
+    is_recording: bool,
+    seen: BTreeMap<u32, String>,
     terminated: bool,
     killed: bool,
 }
@@ -36,8 +36,8 @@ impl Tree {
             main,
             exit: None,
             children,
-            noting: false,
-            met: BTreeMap::new(),
+            is_recording: false,
+            seen: BTreeMap::new(),
             terminated: false,
             killed: false,
         }
@@ -52,16 +52,16 @@ impl Tree {
     }
 
     /// Records every living process, and from now on every process that is found.
-    pub(super) fn note_all(&mut self) {
-        self.noting = true;
+    pub(super) fn list_all_living(&mut self) {
+        self.is_recording = true;
         for stat in self.descendants() {
-            self.note(stat.pid);
+            self.list_living(stat.pid);
         }
     }
 
-    fn note(&mut self, pid: u32) {
-        if self.noting {
-            self.met
+    fn list_living(&mut self, pid: u32) {
+        if self.is_recording {
+            self.seen
                 .entry(pid)
                 .or_insert_with(|| proc_fs::name(pid).name);
         }
@@ -76,7 +76,7 @@ impl Tree {
                 Err(_) => return false,
                 Ok(Some(pid)) => {
                     let number = pid.as_raw_nonzero().get().unsigned_abs();
-                    self.note(number);
+                    self.list_living(number);
                     let status = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG)
                         .ok()
                         .flatten();
@@ -96,7 +96,7 @@ impl Tree {
     /// Sends one signal to every descendant, after a check that it is still the process that was found.
     pub(super) fn signal_all(&mut self, signal: Signal) {
         for stat in self.descendants() {
-            self.note(stat.pid);
+            self.list_living(stat.pid);
             self.terminated |= signal == Signal::TERM;
             let _gone_or_refused = self.signal_one(&stat, signal);
         }
@@ -116,7 +116,7 @@ impl Tree {
                 .into_iter()
                 .filter(|stat| stat.group == self.main)
             {
-                self.met
+                self.seen
                     .entry(stat.pid)
                     .or_insert_with(|| proc_fs::name(stat.pid).name);
             }
@@ -129,11 +129,11 @@ impl Tree {
     pub(super) fn kill_rounds(&mut self, bound: Duration) {
         let start = Instant::now();
         let mut first_kill: HashMap<u32, Instant> = HashMap::new();
-        self.noting = true;
+        self.is_recording = true;
         while self.reap() && start.elapsed() < bound {
             self.killed = true;
             for child in self.direct_children() {
-                self.note(child);
+                self.list_living(child);
                 let Some(pid) = pid_of(child) else { continue };
                 // Only this thread reaps, so the pid of a child can't have been reused.
                 let refused = rustix::process::kill_process(pid, Signal::KILL) == Err(Errno::PERM);
@@ -142,10 +142,10 @@ impl Tree {
                         .entry(child)
                         .or_insert_with(Instant::now)
                         .elapsed()
-                        > times::STUCK
+                        > times::STUCK_AFTER
                 {
                     for below in proc_fs::descendants(child) {
-                        self.note(below.pid);
+                        self.list_living(below.pid);
                         let _gone_or_refused = self.signal_one(&below, Signal::KILL);
                     }
                 }
@@ -178,7 +178,7 @@ impl Tree {
         let hidden = hidden.filter(|pid| proc_fs::stat(*pid).is_none());
         let unseen = |pid| ProcessName {
             pid,
-            name: UNSEEN.to_owned(),
+            name: UNKNOWN_NAME.to_owned(),
         };
         let named = shown.iter().map(|stat| proc_fs::name(stat.pid));
         let mut survivors: Vec<_> = named.chain(hidden.map(unseen)).take(MAX_NAMES).collect();
@@ -189,12 +189,12 @@ impl Tree {
         survivors
     }
 
-    pub(super) fn aftermath(&mut self) -> Aftermath {
+    pub(super) fn tree_end(&mut self) -> TreeEnd {
         let alive = match self.reap() {
             true => self.survivors(),
             false => Vec::new(),
         };
-        let met = std::mem::take(&mut self.met)
+        let met = std::mem::take(&mut self.seen)
             .into_iter()
             .map(|(pid, name)| ProcessName { pid, name });
         let mut ended: Vec<ProcessName> = met
@@ -203,7 +203,7 @@ impl Tree {
         let unlisted = ended.len().saturating_sub(MAX_NAMES) as u64;
         ended.truncate(MAX_NAMES);
         let (terminated, killed) = (self.terminated, self.killed);
-        Aftermath {
+        TreeEnd {
             ended,
             unlisted,
             survivors: alive,

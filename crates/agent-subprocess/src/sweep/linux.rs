@@ -1,6 +1,6 @@
 //! The sweep by `/proc`, where the environment of a process contains its marker.
 
-use super::{Found, SweepReport};
+use super::{MarkedProcess, SweepReport};
 use crate::{ProcessName, marker, proc_fs};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -14,7 +14,7 @@ const MAX_ENVIRONMENT: u64 = 8 << 20;
 /// The size that is enough for most environments.
 const ROOM: usize = 8 << 10;
 /// The maximum number of reads of a process in the middle of an exec.
-const LOOKS: u32 = 10;
+const MAX_TRIES: u32 = 10;
 
 fn own_line() -> BTreeSet<u32> {
     let mut line = BTreeSet::new();
@@ -45,7 +45,7 @@ enum Kind {
 
 /// Returns the role of a process. In the middle of an exec it has neither arguments nor environment, so this function reads it again.
 fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
-    for look in 0..LOOKS {
+    for look in 0..MAX_TRIES {
         let environment = read(pid, "environ");
         if is_marked(&environment, variable.as_bytes(), scope.as_bytes()) {
             return Kind::Member;
@@ -99,7 +99,7 @@ fn timespec(time: Duration) -> Timespec {
     }
 }
 
-pub(super) fn find(variable: &str, scope: &str) -> Vec<Found> {
+pub(super) fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
     if scope.is_empty() || !proc_fs::is_ours() {
         return Vec::new();
     }
@@ -115,7 +115,7 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<Found> {
             kind => kind == Kind::Guard,
         };
         let (variable, scope) = (variable.to_owned(), scope.to_owned());
-        Some(Found {
+        Some(MarkedProcess {
             process: stat.id(),
             name: proc_fs::name(pid).name,
             is_guard,
@@ -123,7 +123,7 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<Found> {
             scope,
         })
     };
-    let mut found: Vec<Found> = proc_fs::pids()
+    let mut found: Vec<MarkedProcess> = proc_fs::pids()
         .filter(|pid| !own.contains(pid))
         .filter_map(look)
         .collect();
@@ -132,11 +132,11 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<Found> {
 }
 
 /// Sorts guards first: otherwise a stopped guard would continue after its process tree has changed.
-fn order(found: &Found) -> (bool, u32) {
+fn order(found: &MarkedProcess) -> (bool, u32) {
     (!found.is_guard, found.process.pid)
 }
 
-pub(super) fn end(mut found: Vec<Found>, budget: Duration) -> SweepReport {
+pub(super) fn end(mut found: Vec<MarkedProcess>, budget: Duration) -> SweepReport {
     let start = Instant::now();
     let scopes: BTreeSet<_> = found
         .iter()
@@ -182,8 +182,8 @@ pub(super) fn end(mut found: Vec<Found>, budget: Duration) -> SweepReport {
 }
 
 /// Waits until one of the processes has ended, or the time is over.
-fn wait_for_any(found: &[Found], time: Duration) {
-    let open = |found: &Found| {
+fn wait_for_any(found: &[MarkedProcess], time: Duration) {
+    let open = |found: &MarkedProcess| {
         let pid = i32::try_from(found.process.pid)
             .ok()
             .and_then(Pid::from_raw)?;

@@ -41,7 +41,7 @@ async fn x101e_x101k_p35_p36_a_stop_ends_every_kind_of_descendant_and_counts_the
             "{report:?}"
         );
         assert_eq!(
-            (report.stage, report.drained),
+            (report.stage, report.outputs_ended),
             (Stage::Kill, true),
             "{report:?}"
         );
@@ -69,11 +69,14 @@ async fn x101h_control_killpg_leaves_at_least_two_kinds() {
         left >= 2 && scene.members().len() >= 2,
         "{left} left; {report}"
     );
-    assert!(!report.drained, "one of them keeps standard output open");
+    assert!(
+        !report.outputs_ended,
+        "one of them keeps standard output open"
+    );
 }
 
 #[tokio::test]
-async fn p39_p40_who_holds_the_pipes_neither_delays_the_exit_nor_ends_the_output_early() {
+async fn p39_p40_held_pipes_delay_neither_exit_nor_output() {
     let scene = Scene::new();
     let script = "echo before; (sleep 620) & head -c 3000000 /dev/zero; echo; echo last; exit 4";
     let mut agent = scene.agent(script).spawn().await.unwrap();
@@ -91,14 +94,14 @@ async fn p39_p40_who_holds_the_pipes_neither_delays_the_exit_nor_ends_the_output
     let report = agent.stop(&quick()).await;
     assert_eq!(report.ended.len(), leftovers.len(), "{report:?}");
     assert!(
-        !report.drained,
+        !report.outputs_ended,
         "the stop did not wait for the end of the output"
     );
     scene.nobody_is_left();
 }
 
 #[tokio::test]
-async fn a_server_left_running_may_go_on_writing() {
+async fn leftover_server_can_continue_to_write() {
     let scene = Scene::new();
     // It writes for longer than its output is returned, and more than fits into a pipe.
     let script = "(for n in $(seq 60); do head -c 50000 /dev/zero || exit; sleep 0.02; done; echo alive >alive; sleep 600) & exit 0";
@@ -118,7 +121,7 @@ async fn a_server_left_running_may_go_on_writing() {
 }
 
 #[tokio::test]
-async fn p34a_lineages_that_fork_and_die_are_ended() {
+async fn p34a_processes_that_fork_and_exit_are_ended() {
     let scene = Scene::new();
     // Bounded: each lineage ends by itself after 600 generations. The last arguments start one fork and one exec for each generation.
     let script = r#"
@@ -166,7 +169,7 @@ async fn a_stopped_child_is_ended_too() {
 }
 
 #[tokio::test]
-async fn an_agent_that_runs_agents_under_guards_of_its_own_is_ended_whole() {
+async fn agent_with_nested_guards_is_ended_completely() {
     let scene = Scene::new();
     let inner = Scene::new();
     let host = crate::lost::helper(&inner);
@@ -207,7 +210,7 @@ async fn wait_for_tree_of(scene: &Scene, agent: &mut agent_subprocess::Agent) ->
 
 /// The fallback can't know of such a process; the guard doesn't need to know of it.
 #[tokio::test]
-async fn p34b_who_left_group_parent_and_environment_escapes_the_fallback_only() {
+async fn p34b_fallback_loses_process_without_group_parent_and_environment() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         let escape = "env -i setsid sh -c 'echo $$ >pid.new; mv pid.new pid; exec sleep 634'";
@@ -234,7 +237,7 @@ async fn p34b_who_left_group_parent_and_environment_escapes_the_fallback_only() 
 
 /// An interrupt alone ends the main process, and the walk can't find a process in a session of its own after that.
 #[tokio::test]
-async fn w21_without_a_guard_or_a_marker_nobody_alive_is_reported_as_ended() {
+async fn w21_live_process_is_never_reported_as_ended() {
     let scene = Scene::new();
     let mut agent = agent_subprocess::AgentCommand::new("bash")
         .args(["-c", "setsid sleep 641 & echo ready; exec sleep 642"])

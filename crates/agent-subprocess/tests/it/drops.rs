@@ -48,9 +48,9 @@ async fn cycle(scene: &Scene, n: usize) {
 }
 
 #[tokio::test]
-async fn p41a_p55b_a_thousand_cycles_leave_no_zombie_no_descriptor_and_no_thread() {
+async fn p41a_p55b_thousand_cycles_leak_no_zombie_descriptor_or_thread() {
     // Other tests of this binary open descriptors too when they share its process.
-    if !alone("drops::p41a_p55b_a_thousand_cycles_leave_no_zombie_no_descriptor_and_no_thread") {
+    if !alone("drops::p41a_p55b_thousand_cycles_leak_no_zombie_descriptor_or_thread") {
         return;
     }
     let scene = Scene::new();
@@ -126,7 +126,7 @@ fn p41b_an_agent_that_outlives_its_runtime_is_ended_when_it_is_dropped() {
 }
 
 #[test]
-fn p41b_a_stop_after_the_end_of_its_runtime_does_not_spin_and_says_so() {
+fn p41b_stop_after_its_runtime_ended_does_not_spin_and_reports_it() {
     for containment in BOTH {
         let scene = Scene::new();
         let command = scene.agent("sleep 635 & echo ready; wait");
@@ -176,7 +176,7 @@ fn p41b_a_panic_ends_the_agent_too() {
 }
 
 #[tokio::test]
-async fn p41a_a_drop_after_the_end_of_the_agent_ends_whom_it_left() {
+async fn p41a_drop_after_exit_ends_leftovers() {
     for containment in BOTH {
         let scene = Scene::new();
         let command = scene.agent("sleep 634 >/dev/null 2>&1 & exit 0");

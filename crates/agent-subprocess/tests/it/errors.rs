@@ -27,7 +27,7 @@ fn without_loader() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn p48_errors_say_what_to_do() {
+async fn p48_errors_have_hints() {
     let scene = Scene::new();
     let folder = scene.directory.path();
     std::fs::write(folder.join("plain"), "not a program").unwrap();
@@ -105,7 +105,7 @@ async fn p48_errors_say_what_to_do() {
 
 /// A sweep can't find some of these markers. A sweep for another scope would find the others, and would end the wrong process tree.
 #[tokio::test]
-async fn p48_a_marker_that_would_not_work_is_refused() {
+async fn p48_invalid_marker_is_refused() {
     let cases = [("", "a"), ("X=Y", "a"), ("X", ""), ("X", "a.b")];
     let mut texts = Vec::new();
     for (variable, scope) in cases {
@@ -126,7 +126,7 @@ async fn p48_a_marker_that_would_not_work_is_refused() {
 }
 
 #[tokio::test]
-async fn p48_a_survivors_file_that_can_not_be_written_is_refused_before_anything_runs() {
+async fn p48_unwritable_survivors_file_is_refused_before_the_start() {
     let scene = Scene::new();
     let folder = scene.directory.path();
     std::fs::write(folder.join("plain"), "").unwrap();
@@ -171,9 +171,7 @@ async fn p48_a_survivors_file_that_can_not_be_written_is_refused_before_anything
         "there was nothing to report"
     );
     if everything_is_open {
-        as_nobody(
-            "errors::p48_a_survivors_file_that_can_not_be_written_is_refused_before_anything_runs",
-        );
+        as_nobody("errors::p48_unwritable_survivors_file_is_refused_before_the_start");
     }
 }
 
@@ -192,7 +190,7 @@ fn as_nobody(test: &str) {
 }
 
 #[tokio::test]
-async fn a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without() {
+async fn inaccessible_directory_is_named_with_and_without_guard() {
     let scene = Scene::new();
     let closed = scene.path("closed");
     std::fs::create_dir(&closed).unwrap();
@@ -200,9 +198,7 @@ async fn a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without()
     std::fs::set_permissions(&closed, mode).unwrap();
     if std::fs::metadata(closed.join(".")).is_ok() {
         // Root can enter every directory, so root has to become another user for this test.
-        return as_nobody(
-            "errors::a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without",
-        );
+        return as_nobody("errors::inaccessible_directory_is_named_with_and_without_guard");
     }
     for containment in BOTH {
         let command = AgentCommand::new("true").containment(containment);
@@ -212,9 +208,9 @@ async fn a_directory_that_may_not_be_entered_is_named_with_a_guard_and_without()
 }
 
 #[tokio::test]
-async fn p48_a_host_without_descriptors_says_so() {
+async fn p48_host_without_free_descriptors_reports_it() {
     // The limit applies to the whole process.
-    if !alone("errors::p48_a_host_without_descriptors_says_so") {
+    if !alone("errors::p48_host_without_free_descriptors_reports_it") {
         return;
     }
     let scene = Scene::new();
@@ -246,7 +242,7 @@ async fn p48_a_host_without_descriptors_says_so() {
 }
 
 #[tokio::test]
-async fn a_program_is_looked_for_as_a_shell_does() {
+async fn program_lookup_matches_a_shell() {
     let scene = Scene::new();
     let [first, second] = ["first", "second"].map(|name| scene.path(name));
     for folder in [&first, &second] {

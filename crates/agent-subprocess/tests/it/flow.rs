@@ -20,9 +20,9 @@ fn forget_peak() {
 }
 
 #[tokio::test]
-async fn p3_memory_stays_flat_however_much_is_written() {
+async fn p3_memory_stays_flat_for_any_amount_of_output() {
     // The measured memory is that of the whole process.
-    if !alone("flow::p3_memory_stays_flat_however_much_is_written") {
+    if !alone("flow::p3_memory_stays_flat_for_any_amount_of_output") {
         return;
     }
     let scene = Scene::new();
@@ -49,7 +49,7 @@ async fn p3_memory_stays_flat_however_much_is_written() {
 }
 
 #[tokio::test]
-async fn p1a_p1b_p2a_p5_x115c_an_over_long_line_is_an_item_and_the_stream_goes_on() {
+async fn p1a_p1b_p2a_p5_x115c_overlong_line_is_an_item_and_the_stream_continues() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         // 40 MB in one line, of which 1000 bytes are kept; then bytes that are not text; then an unterminated line.
@@ -85,7 +85,7 @@ async fn p1a_p1b_p2a_p5_x115c_an_over_long_line_is_an_item_and_the_stream_goes_o
 }
 
 #[tokio::test]
-async fn p6a_p6b_p6c_a_flood_of_standard_error_that_nobody_takes_delays_nobody() {
+async fn p6a_p6b_p6c_unread_flood_of_standard_error_delays_nothing() {
     let scene = Scene::new();
     let script = "yes complaint | head -c 16000000 >&2; echo done >&2; echo out";
     let mut agent = scene.agent(script).spawn().await.unwrap();
@@ -114,7 +114,7 @@ async fn p6a_p6b_p6c_a_flood_of_standard_error_that_nobody_takes_delays_nobody()
 }
 
 #[tokio::test]
-async fn an_agent_that_closes_its_streams_early_is_waited_for() {
+async fn agent_that_closes_its_streams_early_is_awaited() {
     let scene = Scene::new();
     let script = "echo all; exec >&- 2>&-; while [ ! -e go ]; do sleep 0.02; done; exit 9";
     let mut agent = scene.agent(script).spawn().await.unwrap();
@@ -136,7 +136,7 @@ fn written(pid: u32) -> u64 {
 }
 
 #[tokio::test]
-async fn l90c_an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped() {
+async fn l90c_agent_with_unread_output_blocks_and_can_be_stopped() {
     let scene = Scene::new();
     let mut agent = scene.agent("yes; echo never").spawn().await.unwrap();
     let first = agent.next_output().await.unwrap();
@@ -151,7 +151,10 @@ async fn l90c_an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped(
     };
     timeout(DEADLINE, enough).await.unwrap();
     let report = agent.stop(&StopPolicy::kill()).await;
-    assert!(report.survivors.is_empty() && !report.drained, "{report:?}");
+    assert!(
+        report.survivors.is_empty() && !report.outputs_ended,
+        "{report:?}"
+    );
     // The lines that were read ahead can still be taken, and their number is bounded.
     let ahead = stdout(&mut agent).await.len();
     assert!(ahead < 8 << 20, "{ahead}");
@@ -159,7 +162,7 @@ async fn l90c_an_agent_whose_output_nobody_takes_has_to_wait_and_can_be_stopped(
 }
 
 #[tokio::test]
-async fn l90c_the_output_ends_with_the_agent_though_a_leftover_never_stops_writing() {
+async fn l90c_output_ends_with_the_agent_despite_a_writing_leftover() {
     for stream in ["", ">&2"] {
         let scene = Scene::new();
         let script = format!("setsid yes {stream} & echo mine; exit 3");
@@ -174,7 +177,7 @@ async fn l90c_the_output_ends_with_the_agent_though_a_leftover_never_stops_writi
         assert_eq!(timeout(DEADLINE, all).await, Ok(1), "{stream}");
         assert_eq!(agent.wait().await.code, Some(3));
         let report = agent.stop(&StopPolicy::kill()).await;
-        assert!(report.is_proven() && !report.drained, "{report:?}");
+        assert!(report.is_proven() && !report.outputs_ended, "{report:?}");
     }
 }
 

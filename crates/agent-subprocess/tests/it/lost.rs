@@ -69,7 +69,7 @@ pub fn host(scene: &Scene) -> (Child, ProcessId, Vec<ProcessId>) {
 }
 
 #[test]
-fn x102a_x102d_p37_nothing_outlives_a_killed_host_and_the_guard_leaves_word() {
+fn x102a_x102d_p37_nothing_outlives_a_killed_host_and_the_guard_reports() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
     assert!(guard.is_alive() && members.iter().all(ProcessId::is_alive));
@@ -99,7 +99,7 @@ fn x102a_x102d_p37_nothing_outlives_a_killed_host_and_the_guard_leaves_word() {
 }
 
 #[test]
-fn a_line_that_was_cut_off_costs_no_other_report() {
+fn truncated_line_loses_no_other_report() {
     let scene = Scene::new();
     let path = scene.path("survivors");
     let whole = br#"{"ended":[{"pid":7,"name":"earlier"}],"survivors":[]}"#;
@@ -125,7 +125,7 @@ fn a_line_that_was_cut_off_costs_no_other_report() {
 
 /// At each moment the host does something else: nothing, starting a guard, spawning, or running.
 #[test]
-fn x102a_a_host_killed_at_any_moment_leaves_nothing() {
+fn x102a_host_killed_at_any_moment_leaves_no_process() {
     let scenes: Vec<Scene> = (0..12).map(|_| Scene::new()).collect();
     for (scene, n) in scenes.iter().zip(0..) {
         let mut host = helper(scene).spawn().unwrap();
@@ -147,7 +147,7 @@ fn x102a_a_host_killed_at_any_moment_leaves_nothing() {
 }
 
 #[test]
-fn x102b_after_host_and_guard_were_killed_a_sweep_finds_and_ends_what_is_left() {
+fn x102b_sweep_ends_the_rest_after_a_kill_of_host_and_guard() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
     // The host is stopped first, so that it can't sweep by itself.
@@ -181,7 +181,7 @@ fn x102b_after_host_and_guard_were_killed_a_sweep_finds_and_ends_what_is_left() 
 }
 
 #[test]
-fn a_sweep_ends_a_stopped_guard_first() {
+fn sweep_ends_a_suspended_guard_first() {
     let scene = Scene::new();
     let (mut host, guard, _) = host(&scene);
     kill(guard.pid, Signal::STOP);
@@ -200,7 +200,7 @@ fn a_sweep_ends_a_stopped_guard_first() {
 }
 
 #[test]
-fn x102a_a_stopped_guard_goes_on_when_its_host_is_killed() {
+fn x102a_suspended_guard_continues_when_its_host_is_killed() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
     kill(guard.pid, Signal::STOP);
@@ -212,7 +212,7 @@ fn x102a_a_stopped_guard_goes_on_when_its_host_is_killed() {
 }
 
 #[tokio::test]
-async fn a_host_sweeps_by_itself_as_soon_as_its_guard_is_killed() {
+async fn host_sweeps_as_soon_as_its_guard_is_killed() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
     says(&mut agent, "ready").await;
@@ -226,7 +226,7 @@ async fn a_host_sweeps_by_itself_as_soon_as_its_guard_is_killed() {
 }
 
 #[tokio::test]
-async fn a_stop_lets_a_stopped_guard_go_on() {
+async fn stop_continues_a_suspended_guard() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
     says(&mut agent, "ready").await;
@@ -286,9 +286,9 @@ fn a_program_is_its_own_guard() {
 }
 
 #[tokio::test]
-async fn a_guard_that_ends_before_it_answers_is_tried_three_times() {
+async fn guard_that_exits_before_it_answers_is_started_three_times() {
     // The guard program is a setting of the whole process.
-    if !alone("lost::a_guard_that_ends_before_it_answers_is_tried_three_times") {
+    if !alone("lost::guard_that_exits_before_it_answers_is_started_three_times") {
         return;
     }
     let scene = Scene::new();
@@ -322,7 +322,7 @@ async fn a_guard_that_ends_before_it_answers_is_tried_three_times() {
 }
 
 #[tokio::test]
-async fn p41a_a_dropped_agent_takes_its_tree_along() {
+async fn p41a_dropping_an_agent_ends_its_tree() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
     says(&mut agent, "ready").await;
@@ -333,7 +333,7 @@ async fn p41a_a_dropped_agent_takes_its_tree_along() {
 }
 
 #[tokio::test]
-async fn a_dropped_agent_takes_its_tree_along_when_its_guard_was_stopped() {
+async fn dropping_an_agent_ends_its_tree_with_a_suspended_guard() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
     says(&mut agent, "ready").await;

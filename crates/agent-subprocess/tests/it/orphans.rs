@@ -1,7 +1,7 @@
 //! The orphans of a killed guard become children of a host that is a child subreaper: the host ends them, and ignores its own children.
 
 use crate::scene::{Scene, alone, kill, wait_for};
-use agent_subprocess::guard::{OwnProgram, adopt_orphans};
+use agent_subprocess::guard::{OwnProgramGuard, adopt_orphans};
 use agent_subprocess::{Agent, StopPolicy, StopReport};
 use rustix::process::Signal;
 use std::path::Path;
@@ -55,7 +55,7 @@ async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
     let mut agent = scene.agent(script).spawn().await.unwrap();
     let pid = pid_in(&scene, "pid");
     // A process in a session of its own, as an editor can leave it behind.
-    let own = OwnProgram::new();
+    let own = OwnProgramGuard::new();
     let mut daemon = in_own_session("exec sleep 654");
     drop(own);
     let report = kill_guard_and_stop(&mut agent).await;
@@ -74,19 +74,19 @@ async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
 
 /// Each child in this test is ignored for exactly one reason.
 #[tokio::test]
-async fn w3_each_own_child_of_the_host_is_left_alone() {
-    if !alone("orphans::w3_each_own_child_of_the_host_is_left_alone") {
+async fn w3_sweep_spares_each_own_child_of_the_host() {
+    if !alone("orphans::w3_sweep_spares_each_own_child_of_the_host") {
         return;
     }
     adopt_orphans().unwrap();
     let scene = Scene::new();
     let older = in_own_session("exec sleep 661");
     // Waits for the next clock tick, in which the guard starts.
-    drop(OwnProgram::new());
+    drop(OwnProgramGuard::new());
     let mut agent = scene.agent("exec sleep 662").spawn().await.unwrap();
-    drop(OwnProgram::new());
+    drop(OwnProgramGuard::new());
     let in_the_session = Command::new("sleep").arg("663").spawn().unwrap();
-    let own = OwnProgram::new();
+    let own = OwnProgramGuard::new();
     let in_a_span = in_own_session("exec sleep 664");
     drop(own);
     // The guard of this agent is also a child of the host in a session of its own.
@@ -107,8 +107,8 @@ async fn w3_each_own_child_of_the_host_is_left_alone() {
 
 /// A dead child in a session of its own looks like a process of the agent. Its owner still gets its exit.
 #[tokio::test]
-async fn w3_the_exit_of_an_own_child_stays_for_its_owner() {
-    if !alone("orphans::w3_the_exit_of_an_own_child_stays_for_its_owner") {
+async fn w3_sweep_does_not_reap_an_own_child_of_the_host() {
+    if !alone("orphans::w3_sweep_does_not_reap_an_own_child_of_the_host") {
         return;
     }
     adopt_orphans().unwrap();
@@ -129,8 +129,8 @@ async fn w3_the_exit_of_an_own_child_stays_for_its_owner() {
 
 /// The host reaps the processes of the agent's tree that were already dead, so that none stays a zombie.
 #[tokio::test]
-async fn w3_the_dead_of_a_lost_tree_are_reaped() {
-    if !alone("orphans::w3_the_dead_of_a_lost_tree_are_reaped") {
+async fn w3_dead_processes_of_a_lost_tree_are_reaped() {
+    if !alone("orphans::w3_dead_processes_of_a_lost_tree_are_reaped") {
         return;
     }
     adopt_orphans().unwrap();
@@ -147,13 +147,13 @@ async fn w3_the_dead_of_a_lost_tree_are_reaped() {
 
 /// While an editor is open, only the marker distinguishes an orphan of the agent from an orphan of the editor.
 #[tokio::test]
-async fn w3_an_orphan_that_began_beside_an_own_program_is_known_by_its_marker() {
-    if !alone("orphans::w3_an_orphan_that_began_beside_an_own_program_is_known_by_its_marker") {
+async fn w3_orphan_started_beside_an_own_program_is_recognised_by_its_marker() {
+    if !alone("orphans::w3_orphan_started_beside_an_own_program_is_recognised_by_its_marker") {
         return;
     }
     adopt_orphans().unwrap();
     let scene = Scene::new();
-    let own = OwnProgram::new();
+    let own = OwnProgramGuard::new();
     let script = "setsid sh -c 'echo $$ >new; mv new pid; exec sleep 691' & sleep 692";
     let mut agent = scene.agent(script).spawn().await.unwrap();
     let pid = pid_in(&scene, "pid");

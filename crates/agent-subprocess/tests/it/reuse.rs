@@ -86,12 +86,12 @@ async fn helper_takes_the_pid_of_an_agent() {
 }
 
 #[test]
-fn p51_a_sweep_spares_a_stranger_that_has_the_pid_by_now() {
+fn p51_sweep_spares_a_process_that_reuses_the_pid() {
     spares("reuse::helper_takes_a_pid");
 }
 
 #[test]
-fn p51_a_stop_of_a_group_spares_a_stranger_that_has_the_pid_by_now() {
+fn p51_group_stop_spares_a_process_that_reuses_the_pid() {
     spares("reuse::helper_takes_the_pid_of_an_agent");
 }
 

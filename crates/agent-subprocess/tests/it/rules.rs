@@ -88,7 +88,7 @@ fn status(pid: u32, field: &str) -> String {
 }
 
 #[test]
-fn a_guard_needs_the_word_and_the_socket() {
+fn guard_needs_its_argument_and_the_socket() {
     for word in ["--agent-guard", "--help"] {
         let run = Command::new(GUARD)
             .arg(word)
@@ -110,9 +110,9 @@ fn a_guard_needs_the_word_and_the_socket() {
 }
 
 #[tokio::test]
-async fn a_guard_is_deaf_nameless_and_holds_only_its_own() {
+async fn guard_ignores_signals_and_holds_only_its_own_descriptors() {
     // Every child of this process would inherit the descriptor that is leaked on purpose.
-    if !alone("rules::a_guard_is_deaf_nameless_and_holds_only_its_own") {
+    if !alone("rules::guard_ignores_signals_and_holds_only_its_own_descriptors") {
         return;
     }
     let scene = Scene::new();
@@ -187,7 +187,7 @@ async fn a_guard_is_deaf_nameless_and_holds_only_its_own() {
 }
 
 #[test]
-fn a_stopped_host_is_not_a_dead_one() {
+fn suspended_host_is_not_treated_as_dead() {
     let scene = Scene::new();
     let (mut host, guard, members) = host(&scene);
     kill(host.id(), Signal::STOP);
@@ -204,7 +204,7 @@ fn a_stopped_host_is_not_a_dead_one() {
 }
 
 #[test]
-fn a_process_that_became_another_user_is_named_and_stops_nobody() {
+fn process_of_another_user_is_named_and_does_not_block_a_stop() {
     if !geteuid().is_root() || !works("setpriv", &["--version"]) {
         return println!("skipped: only root can start as another user");
     }
@@ -276,7 +276,7 @@ fn ends(mut tracer: std::process::Child) {
 }
 
 #[tokio::test]
-async fn a_traced_process_is_ended_and_one_whose_tracer_is_stopped_is_named() {
+async fn traced_process_is_ended_and_one_with_suspended_tracer_is_named() {
     if !works("strace", &["-qo", "/dev/null", "true"]) {
         return;
     }
@@ -326,7 +326,7 @@ async fn a_tracer_that_belongs_to_the_tree_is_ended_with_its_victim() {
 }
 
 #[tokio::test]
-async fn an_agent_with_a_pid_namespace_of_its_own_is_ended_whole() {
+async fn agent_with_its_own_pid_namespace_is_ended_completely() {
     let own = ["--pid", "--fork", "--mount-proc"];
     if !works("unshare", &[&own[..], &["true"]].concat()) {
         return;
@@ -356,7 +356,7 @@ async fn an_agent_with_a_pid_namespace_of_its_own_is_ended_whole() {
 }
 
 #[test]
-fn under_a_foreign_proc_there_is_no_guard_and_nobody_else_is_hit() {
+fn foreign_proc_disables_the_guard_and_spares_other_processes() {
     if !works("unshare", &["--pid", "--fork", "true"]) {
         return;
     }
@@ -387,7 +387,7 @@ fn under_a_foreign_proc_there_is_no_guard_and_nobody_else_is_hit() {
 }
 
 #[test]
-fn a_guard_works_on_a_kernel_that_does_not_have_close_range() {
+fn guard_works_without_close_range() {
     let old = [
         "-fqqo",
         "/dev/null",
@@ -423,7 +423,7 @@ async fn p34a_an_agent_that_forks_as_it_is_stopped_is_ended() {
 }
 
 #[tokio::test]
-async fn a_guard_does_not_start_what_was_given_up_meanwhile() {
+async fn guard_does_not_start_a_cancelled_agent() {
     let scene = Scene::new();
     // Dropped at every stage of a start: before the guard, during its hello, during the spawn.
     for polls in 0..12 {

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 const BOTH: [Containment; 2] = [Containment::Guard, Containment::Group];
 
 #[tokio::test]
-async fn p43a_exit_codes_and_signals_come_through() {
+async fn p43a_exit_codes_and_signals_are_reported() {
     for containment in BOTH {
         let scene = Scene::new();
         for (script, expected) in [
@@ -30,8 +30,8 @@ async fn p43a_exit_codes_and_signals_come_through() {
             );
             let report = agent.stop(&StopPolicy::default()).await;
             assert_eq!(
-                (report.stage, report.drained),
-                (Stage::Gone, true),
+                (report.stage, report.outputs_ended),
+                (Stage::AlreadyGone, true),
                 "{report}"
             );
         }
@@ -40,7 +40,7 @@ async fn p43a_exit_codes_and_signals_come_through() {
 }
 
 #[tokio::test]
-async fn both_streams_come_as_lines_and_any_bytes_pass() {
+async fn both_streams_arrive_as_lines_with_any_bytes() {
     let scene = Scene::new();
     let mut agent = scene
         .agent(r"printf 'a\n\377\n\nlast'; echo oops >&2")
@@ -54,7 +54,7 @@ async fn both_streams_come_as_lines_and_any_bytes_pass() {
 }
 
 #[tokio::test]
-async fn l96d_ten_megabytes_in_and_out_in_one_line() {
+async fn l96d_line_of_ten_megabytes_passes_in_both_directions() {
     let scene = Scene::new();
     let mut input = vec![b'x'; 10 << 20];
     input.push(b'\n');
@@ -115,7 +115,7 @@ async fn stdin_is_written_closed_and_closed_from_the_other_side() {
 }
 
 #[tokio::test]
-async fn a_big_prompt_that_is_never_read_stops_nobody() {
+async fn large_unread_prompt_blocks_nothing() {
     let scene = Scene::new();
     let mut agent = scene
         .agent("echo hi; exit 3")
@@ -169,8 +169,8 @@ async fn x123d_arguments_environment_and_directory_arrive_whole() {
 }
 
 #[tokio::test]
-async fn j46_the_agent_has_a_session_of_its_own_and_no_inherited_disposition() {
-    const TEST: &str = "spawn::j46_the_agent_has_a_session_of_its_own_and_no_inherited_disposition";
+async fn j46_agent_has_its_own_session_and_default_signal_dispositions() {
+    const TEST: &str = "spawn::j46_agent_has_its_own_session_and_default_signal_dispositions";
     const IGNORING: &str = "AGENT_SUBPROCESS_TEST_IGNORING";
     if std::env::var_os(IGNORING).is_none() {
         // As under nohup, or in the background of a script: the host itself was started with signals ignored.
@@ -213,9 +213,9 @@ async fn j46_the_agent_has_a_session_of_its_own_and_no_inherited_disposition() {
 }
 
 #[tokio::test]
-async fn the_agent_gets_neither_what_is_held_nor_what_the_host_leaks() {
+async fn agent_inherits_no_descriptors_of_the_host() {
     // Every child of this process would inherit the descriptor that is leaked on purpose.
-    if !alone("spawn::the_agent_gets_neither_what_is_held_nor_what_the_host_leaks") {
+    if !alone("spawn::agent_inherits_no_descriptors_of_the_host") {
         return;
     }
     let scene = Scene::new();

@@ -16,7 +16,7 @@ fn short() -> StopPolicy {
 }
 
 #[tokio::test]
-async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_the_ones_before() {
+async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_earlier_ones() {
     let cases = [
         (
             "trap 'echo INT; exit 5' INT; echo ready; while :; do read x || sleep 0.1; done",
@@ -64,7 +64,7 @@ async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_the_ones
                 "{report}"
             );
             assert!(
-                report.survivors.is_empty() && !report.ended.is_empty() && report.drained,
+                report.survivors.is_empty() && !report.ended.is_empty() && report.outputs_ended,
                 "{report:?}"
             );
             assert_eq!(
@@ -78,7 +78,7 @@ async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_the_ones
 }
 
 #[tokio::test]
-async fn p40_p38b_what_was_written_until_the_end_can_be_read_after_a_stop() {
+async fn p40_p38b_output_before_exit_is_readable_after_stop() {
     let scene = Scene::new();
     let mut agent = scene
         .agent("trap 'echo partial; exit 0' INT; echo ready; while :; do sleep 0.05; done")
@@ -92,7 +92,7 @@ async fn p40_p38b_what_was_written_until_the_end_can_be_read_after_a_stop() {
 }
 
 #[tokio::test]
-async fn p35_p38b_whoever_was_alive_when_the_stop_began_counts_however_gently_it_ended() {
+async fn p35_p38b_processes_alive_at_stop_are_counted() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         let command = scene.agent("echo ready; cat | cat");
@@ -118,7 +118,7 @@ async fn p35_p38b_whoever_was_alive_when_the_stop_began_counts_however_gently_it
 }
 
 #[tokio::test]
-async fn an_interrupt_reaches_the_group_and_the_agent_may_stay() {
+async fn interrupt_reaches_the_group_and_the_agent_can_stay() {
     let scene = Scene::new();
     let mut agent = scene
         .agent("trap 'echo INT' INT; echo ready; while :; do read x || sleep 0.05; done")
@@ -164,7 +164,7 @@ async fn x127b_leftovers_are_listed_after_a_normal_exit_and_a_stop_ends_and_name
 }
 
 #[tokio::test]
-async fn a_suspended_tree_goes_on_and_can_be_stopped_while_suspended() {
+async fn suspended_tree_can_be_continued_and_stopped() {
     let scene = Scene::new();
     let mut agent = scene
         .agent("echo ready; while :; do echo tick; sleep 0.02; done")
@@ -197,7 +197,7 @@ async fn a_suspended_tree_goes_on_and_can_be_stopped_while_suspended() {
 
 /// Without the thaw, the agent would sleep through the gentle stages and lose the state that it saves in them.
 #[tokio::test]
-async fn a_suspended_agent_hears_the_gentle_stages_of_a_stop() {
+async fn suspended_agent_gets_the_gentle_stages_of_a_stop() {
     let cases = [
         (
             "trap 'exit 5' INT; echo ready; while :; do sleep 0.1; done",
@@ -231,7 +231,7 @@ async fn a_suspended_agent_hears_the_gentle_stages_of_a_stop() {
 }
 
 #[tokio::test]
-async fn a_dropped_stop_goes_on_where_it_was() {
+async fn dropped_stop_continues_at_the_same_stage() {
     let scene = Scene::new();
     let mut agent = scene
         .agent("trap '' INT TERM; echo ready; while :; do sleep 0.1; done")
@@ -255,7 +255,7 @@ async fn a_dropped_stop_goes_on_where_it_was() {
 
 /// With the first policy alone, this would take a day.
 #[tokio::test]
-async fn l90g_a_second_stop_with_less_time_shortens_the_one_under_way() {
+async fn l90g_second_stop_with_less_time_shortens_the_first() {
     let day = Duration::from_secs(24 * 3600);
     let (zero, second) = (Duration::ZERO, Duration::from_secs(1));
     let policy = |interrupt, terminate| StopPolicy {
@@ -300,7 +300,7 @@ async fn l90g_a_second_stop_with_less_time_shortens_the_one_under_way() {
 }
 
 #[tokio::test]
-async fn a_stop_without_time_kills_all_the_same() {
+async fn stop_without_time_kills() {
     for containment in [Containment::Guard, Containment::Group] {
         let scene = Scene::new();
         let command = scene.agent(TREE).containment(containment);
@@ -345,7 +345,7 @@ async fn a_stop_without_a_bound_waits_for_the_agent() {
 }
 
 #[tokio::test]
-async fn p33a_p33b_an_agent_has_a_group_of_its_own_and_ours_hears_nothing() {
+async fn p33a_p33b_agent_has_its_own_group_and_signals_stay_in_it() {
     for containment in [Containment::Guard, Containment::Group] {
         let mut neighbour = std::process::Command::new("sleep")
             .arg("640")

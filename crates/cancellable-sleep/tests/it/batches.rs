@@ -27,7 +27,7 @@ fn ten(gate: &SleepGate) -> (Vec<Pin<Box<Sleep>>>, Arc<Count>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c55a_a_shutdown_in_batches_is_sticky_at_once_and_wakes_everybody() {
+async fn c55a_batched_shutdown_is_sticky_at_once_and_wakes_all_sleepers() {
     let gate = SleepGate::new();
     let (mut sleeps, woken) = ten(&gate);
     let mut shutdown = pin!(gate.shutdown_in_batches(THREE));
@@ -49,7 +49,7 @@ async fn c55a_a_shutdown_in_batches_is_sticky_at_once_and_wakes_everybody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_in_batches_that_is_dropped_leaves_nobody_asleep() {
+async fn dropped_batched_shutdown_wakes_all_sleepers() {
     for polls in [0, 2] {
         let gate = SleepGate::new();
         let (_sleeps, woken) = ten(&gate);
@@ -65,7 +65,7 @@ async fn a_shutdown_in_batches_that_is_dropped_leaves_nobody_asleep() {
 
 /// The batches contain only the wakers of this call on this thread. Gates that other calls or threads shut down wake their own sleeps.
 #[tokio::test(start_paused = true)]
-async fn other_gates_are_shut_down_as_ever() {
+async fn other_gates_shut_down_unbatched() {
     let (slow, quick, elsewhere) = (SleepGate::new(), SleepGate::new(), SleepGate::new());
     let (_a, slow_woken) = ten(&slow);
     let (_b, quick_woken) = ten(&quick);
@@ -84,7 +84,7 @@ async fn other_gates_are_shut_down_as_ever() {
 
 /// On a runtime with one thread, other tasks run between any two batches. The control uses one batch for all.
 #[tokio::test(start_paused = true)]
-async fn others_run_between_the_batches() {
+async fn other_tasks_run_between_the_batches() {
     let mut turns = [0, 0];
     for (n, batch) in [20, 1_000].into_iter().enumerate() {
         let gate = SleepGate::new();
@@ -111,7 +111,7 @@ async fn others_run_between_the_batches() {
 /// The token's own waiters are foreign code within the call. When one panics, all sleeps are woken, and the gate still works.
 #[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
-async fn a_panic_within_the_call_leaves_nobody_asleep() {
+async fn panic_during_shutdown_wakes_all_sleepers() {
     use std::{panic::AssertUnwindSafe, task::Context};
     struct Bad;
     impl std::task::Wake for Bad {

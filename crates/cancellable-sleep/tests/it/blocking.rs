@@ -27,7 +27,7 @@ fn kick(gate: &SleepGate, count: usize) {
 }
 
 #[test]
-fn c54a_c54b_c54c_a_thread_sleeps_and_hears_why_it_woke() {
+fn c54a_c54b_c54c_thread_sleep_returns_its_wake_reason() {
     let gate = SleepGate::new();
     let (short, began) = (Duration::from_millis(2), Instant::now());
     assert_eq!(gate.blocking_sleep(Duration::ZERO), Wake::Elapsed);
@@ -38,7 +38,7 @@ fn c54a_c54b_c54c_a_thread_sleeps_and_hears_why_it_woke() {
     let kicked = [blocked(&gate, LONG), blocked(&gate, Duration::MAX)];
     kick(&gate, 2);
     for thread in kicked {
-        assert_eq!(thread.join().unwrap(), Wake::Kicked);
+        assert_eq!(thread.join().unwrap(), Wake::Woken);
     }
 
     let run = gate.child();
@@ -52,12 +52,12 @@ fn c54a_c54b_c54c_a_thread_sleeps_and_hears_why_it_woke() {
 
 #[cfg(feature = "tokio-util")]
 #[test]
-fn c55a_a_token_that_is_cancelled_elsewhere_wakes_threads() {
+fn c55a_token_cancelled_elsewhere_wakes_threads() {
     let token = tokio_util::sync::CancellationToken::new();
     let gate = SleepGate::from_token(token.clone());
     let thread = blocked(&gate, LONG);
     kick(&gate, 1); // the sleep has begun
-    assert_eq!(thread.join().unwrap(), Wake::Kicked);
+    assert_eq!(thread.join().unwrap(), Wake::Woken);
     let threads = [0; 4].map(|_| blocked(&gate, LONG));
     token.cancel();
     for thread in threads {

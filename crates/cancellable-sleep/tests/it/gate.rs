@@ -12,7 +12,7 @@ use tokio::time::{Instant, advance};
 use crate::{TEN, now, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
-async fn c54a_c54b_c54c_c54d_sleep_says_elapsed_or_shutdown() {
+async fn c54a_c54b_c54c_c54d_sleep_returns_elapsed_or_shutdown() {
     let gate = SleepGate::new();
     let start = Instant::now();
     assert_eq!(gate.sleep(TEN).await, Wake::Elapsed);
@@ -61,14 +61,14 @@ async fn a_loop_of_ready_sleeps_lets_others_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c55a_c55b_everybody_wakes_and_the_loops_continue() {
+async fn c55a_c55b_all_sleepers_wake_and_the_loops_continue() {
     let gate = SleepGate::new();
     let loops: Vec<_> = (0..100)
         .map(|_| {
             let gate = gate.clone();
             tokio::spawn(async move {
                 let mut kicks = 0;
-                while gate.sleep(TEN * 100).await == Wake::Kicked {
+                while gate.sleep(TEN * 100).await == Wake::Woken {
                     kicks += 1;
                 }
                 kicks
@@ -119,7 +119,7 @@ async fn shutdown_beats_a_kick_and_a_kick_beats_the_time() {
     assert!(poll_once(second.as_mut()).is_pending());
     advance(TEN).await;
     assert_eq!(gate.wake_all(), 2);
-    assert_eq!(poll_once(first), Poll::Ready(Wake::Kicked));
+    assert_eq!(poll_once(first), Poll::Ready(Wake::Woken));
     gate.shutdown();
     assert_eq!(poll_once(second), Poll::Ready(Wake::Shutdown));
 }
@@ -145,7 +145,7 @@ async fn zero_and_past_yield_once_and_max_never_elapses() {
     advance(Duration::from_secs(60 * 60 * 24 * 365 * 50)).await;
     assert!(poll_once(long.as_mut()).is_pending());
     assert_eq!(gate.wake_all(), 1);
-    assert_eq!(poll_once(long), Poll::Ready(Wake::Kicked));
+    assert_eq!(poll_once(long), Poll::Ready(Wake::Woken));
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +174,7 @@ async fn x131b_wait_or_shutdown_returns_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_shares_the_token_it_was_made_from() {
+async fn gate_shares_the_token_it_was_created_from() {
     let token = tokio_util::sync::CancellationToken::new();
     let gate = SleepGate::from_token(token.child_token());
     let mut sleeps = Vec::from_iter([gate.clone(), gate.child()].map(|g| Box::pin(g.sleep(TEN))));
@@ -195,14 +195,14 @@ async fn a_gate_shares_the_token_it_was_made_from() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kicked_sleep_may_go_on_to_its_deadline() {
+async fn kicked_sleep_can_continue_to_its_deadline() {
     let (gate, start) = (SleepGate::new(), Instant::now());
     let mut sleep = pin!(gate.sleep(TEN));
     for _ in 0..3 {
         assert!(poll_once(sleep.as_mut()).is_pending());
         advance(TEN / 5).await;
         assert_eq!(gate.wake_all(), 1);
-        assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(Wake::Kicked));
+        assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(Wake::Woken));
     }
     assert_eq!(gate.wake_all(), 0);
     assert_eq!(sleep.await, Wake::Elapsed);
@@ -211,7 +211,7 @@ async fn a_kicked_sleep_may_go_on_to_its_deadline() {
 
 /// A wait that doesn't end on shutdown would return `Elapsed` an hour later.
 #[tokio::test(start_paused = true)]
-async fn c56b_every_kind_of_wait_ends_on_shutdown() {
+async fn c56b_every_kind_of_wait_ends_at_shutdown() {
     let (gate, start) = (SleepGate::new(), Instant::now());
     let hour = TEN * 360;
     let mut beat = gate.interval(hour);

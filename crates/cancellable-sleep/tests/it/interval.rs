@@ -8,7 +8,7 @@ use tokio::time::{Instant, advance};
 use crate::{TEN, poll_once};
 
 #[tokio::test(start_paused = true)]
-async fn the_first_tick_comes_after_one_period_and_slow_work_keeps_the_beat() {
+async fn first_tick_follows_one_period_and_slow_work_keeps_the_schedule() {
     let (gate, start) = (SleepGate::new(), Instant::now());
     let mut beat = gate.interval(TEN);
     for n in 1..5 {
@@ -35,7 +35,7 @@ async fn a_missed_tick_delays_the_later_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_period_is_too_late_to_keep_the_beat_and_a_little_less_is_not() {
+async fn tick_late_by_half_a_period_shifts_the_schedule() {
     let little = Duration::from_millis(1);
     for (late, next) in [(TEN / 2 - little, 2 * TEN), (TEN / 2, 2 * TEN + TEN / 2)] {
         let (gate, start) = (SleepGate::new(), Instant::now());
@@ -57,7 +57,7 @@ async fn a_kick_or_a_drop_loses_no_tick() {
         assert!(poll_once(tick.as_mut()).is_pending());
         advance(TEN / 2).await;
         assert_eq!(gate.wake_all(), 1);
-        assert_eq!(tick.await, Wake::Kicked);
+        assert_eq!(tick.await, Wake::Woken);
     }
     {
         let mut dropped = pin!(beat.tick());

@@ -6,12 +6,12 @@ mod blocking;
 mod examples;
 mod gate;
 mod interval;
-mod kicks;
 mod model;
 #[cfg(feature = "backon")]
 mod retry;
 mod trace;
 mod wakers;
+mod wakes;
 mod wall;
 
 use std::{

@@ -137,7 +137,7 @@ async fn check(steps: Vec<Step>) {
             }
             Step::Kick(child) => {
                 let counted = gates[usize::from(child)].wake_all();
-                let woken = model.wake(Wake::Kicked, |sleeper| sleeper.child == child);
+                let woken = model.wake(Wake::Woken, |sleeper| sleeper.child == child);
                 assert_eq!(counted, woken, "wake_all {id}");
             }
             Step::Drop(n) => {

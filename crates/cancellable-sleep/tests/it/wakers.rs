@@ -26,7 +26,7 @@ impl<F: Fn() + Send + Sync> Wakes for Waking<F> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waker_that_panics_keeps_nobody_asleep_and_poisons_nothing() {
+async fn panicking_waker_does_not_block_others_or_poison() {
     let process = SleepGate::new();
     let gate = process.child();
     let bad = Waking::waker(|| panic!("a waker that panics"));
@@ -47,7 +47,7 @@ async fn a_waker_that_panics_keeps_nobody_asleep_and_poisons_nothing() {
             Wake::Shutdown
         } else {
             assert_eq!((gate.wake_all(), process.wake_all()), (4, 1));
-            Wake::Kicked
+            Wake::Woken
         };
         assert_eq!(woken.get(), 4);
         for sleep in &mut sleeps {
@@ -60,7 +60,7 @@ async fn a_waker_that_panics_keeps_nobody_asleep_and_poisons_nothing() {
 /// A foreign task waits for the token before the gate does. Its panic keeps the token from waking the gate.
 #[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
-async fn a_waiter_of_the_token_that_panics_keeps_no_sleeper_of_the_gate_asleep() {
+async fn panicking_waiter_of_the_token_does_not_block_sleepers_of_the_gate() {
     use std::num::NonZeroUsize;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     for in_batches in [false, true] {
@@ -88,7 +88,7 @@ async fn a_waiter_of_the_token_that_panics_keeps_no_sleeper_of_the_gate_asleep()
 
 /// This test would hang if a waker was called or dropped under a lock.
 #[tokio::test(start_paused = true)]
-async fn a_waker_may_use_the_gate() {
+async fn waker_can_use_the_gate() {
     struct OnDrop(SleepGate);
     impl Drop for OnDrop {
         fn drop(&mut self) {
@@ -129,7 +129,7 @@ async fn a_waker_may_use_the_gate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_waker_is_the_one_that_is_woken() {
+async fn last_waker_is_woken() {
     let gate = SleepGate::new();
     let (before, after) = (Arc::new(Count::default()), Arc::new(Count::default()));
     let mut sleep = pin!(gate.sleep(TEN));
@@ -143,7 +143,7 @@ async fn the_last_waker_is_the_one_that_is_woken() {
 /// A foreign waker that was registered before the gate's polls the sleeps after the token is cancelled and before the gate is woken.
 #[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
-async fn shutdown_beats_the_time_also_in_the_midst_of_it() {
+async fn shutdown_during_expiry_beats_the_time() {
     use std::sync::Mutex;
     let token = tokio_util::sync::CancellationToken::new();
     let (said, sleeps) = (

@@ -101,7 +101,7 @@ async fn without_a_jump_the_wait_is_exact() {
 
 /// The sleep stays at the gate between two checks of the clock, so `wake_all` always reaches it.
 #[tokio::test(start_paused = true)]
-async fn a_look_at_the_clock_does_not_leave_the_gate() {
+async fn clock_check_does_not_leave_the_gate() {
     let day = Day::new();
     let gate = day.gate();
     let mut sleep = pin!(gate.sleep_until_wall(day.now() + TEN));
@@ -110,7 +110,7 @@ async fn a_look_at_the_clock_does_not_leave_the_gate() {
         advance(SECOND).await;
     }
     assert_eq!(gate.wake_all(), 1);
-    assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(Wake::Kicked));
+    assert_eq!(poll_once(sleep.as_mut()), Poll::Ready(Wake::Woken));
     assert_eq!(sleep.await, Wake::Elapsed);
     assert_eq!(
         SleepGate::new()

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::{AHEAD, Directory, Handle, Open, Stat};
+use super::{Directory, FileHandle, MAX_PREALLOCATED, OpenMode, Stat};
 
 const ENTER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -38,7 +38,7 @@ impl UnixDirectory {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         // `reopen` must find the directory even if the program changed its working directory.
         let absolute = std::path::absolute(path)?;
-        let is_plain = descend(&absolute, false).is_ok();
+        let is_plain = open_components(&absolute, false).is_ok();
         Self::open_at(CWD, path, absolute, is_plain)
     }
 
@@ -89,11 +89,11 @@ impl Directory for UnixDirectory {
         })
     }
 
-    fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn Handle>> {
+    fn open(&self, name: &str, how: OpenMode) -> io::Result<Box<dyn FileHandle>> {
         let flags = match how {
-            Open::Read => OFlags::RDONLY,
-            Open::Make => OFlags::RDWR | OFlags::CREATE,
-            Open::MakeNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            OpenMode::Read => OFlags::RDONLY,
+            OpenMode::Make => OFlags::RDWR | OFlags::CREATE,
+            OpenMode::MakeNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         };
         // Without NONBLOCK, opening a pipe in the place of a file would block for ever.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -144,7 +144,7 @@ impl Directory for UnixDirectory {
     fn reopen(&self, make: bool) -> io::Result<Box<dyn Directory>> {
         if self.is_plain {
             return Ok(Box::new(Self {
-                file: descend(&self.path, make)?,
+                file: open_components(&self.path, make)?,
                 path: self.path.clone(),
                 is_plain: true,
             }));
@@ -160,7 +160,7 @@ impl Directory for UnixDirectory {
             return false;
         }
         let id = |file: &File| file.metadata().map(|meta| (meta.dev(), meta.ino()));
-        match descend(&self.path, false) {
+        match open_components(&self.path, false) {
             Ok(there) => id(&there).ok() != id(&self.file).ok(),
             // A link, or no directory. A missing path is not a replacement: somebody may have moved the directory together with its parents, and the
             // writer continues to write to it.
@@ -175,7 +175,7 @@ impl Directory for UnixDirectory {
         const BCACHEFS: u32 = 0xca45_1a4e;
         match rustix::fs::fstatfs(&self.file) {
             // The type of this field differs between architectures.
-            Ok(stat) if ![BTRFS, ZFS, BCACHEFS].contains(&(stat.f_type as u32)) => AHEAD,
+            Ok(stat) if ![BTRFS, ZFS, BCACHEFS].contains(&(stat.f_type as u32)) => MAX_PREALLOCATED,
             _ => 0,
         }
     }
@@ -186,7 +186,7 @@ impl Directory for UnixDirectory {
         if cfg!(target_vendor = "apple") {
             0
         } else {
-            AHEAD
+            MAX_PREALLOCATED
         }
     }
 }
@@ -197,7 +197,7 @@ fn is_link(err: &io::Error) -> bool {
 
 /// Opens the directory at an absolute path, component by component, without following a link. With `make` it makes each missing component, private
 /// from the start and with a durable name.
-fn descend(path: &Path, make: bool) -> io::Result<File> {
+fn open_components(path: &Path, make: bool) -> io::Result<File> {
     let mut at = rustix::fs::openat(CWD, "/", PASS, Mode::empty())?;
     let sync =
         |at: &OwnedFd| File::from(rustix::fs::openat(at, ".", ENTER, Mode::empty())?).sync_all();
@@ -257,7 +257,7 @@ pub(crate) fn make_all(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 struct UnixHandle(File);
 
-impl Handle for UnixHandle {
+impl FileHandle for UnixHandle {
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         self.0.read_at(buf, at)
     }
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(id(&relative), id(&*again));
     }
     #[test]
-    fn h2_a_directory_is_not_found_again_through_a_link_that_took_its_place() {
+    fn h2_directory_replaced_by_a_link_is_not_found_again() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs_err::canonicalize(dir.path()).unwrap();
         let (state, other) = (top.join("state"), top.join("other"));

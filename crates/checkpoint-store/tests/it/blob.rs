@@ -35,7 +35,7 @@ fn blobs_never_change() {
 }
 
 #[test]
-fn x117c_blob_names_stay_inside() {
+fn x117c_blob_names_stay_inside_the_directory() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     for name in ["../LOCK", "a/b", "", ".hidden", "a\nb"] {

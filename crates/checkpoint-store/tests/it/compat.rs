@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use checkpoint_store::{Meta, Options, Writer, reader};
+use checkpoint_store::{Options, PhaseMeta, Writer, reader};
 
 use crate::support::{Dir, Log, files};
 
@@ -15,11 +15,11 @@ fn options(schema: &str, schema_version: u32) -> Options {
 }
 
 #[test]
-fn c64a_c64c_a_newer_schema_is_an_error_that_names_both_versions() {
+fn c64a_c64c_newer_schema_error_names_both_versions() {
     let dir = Dir::new();
     let (mut writer, _) = Log::open(&dir.path, options("loop", 7)).unwrap();
     writer.append(&1, &[1]).unwrap();
-    writer.save_phase("p", &2, Meta::default()).unwrap();
+    writer.save_phase("p", &2, PhaseMeta::default()).unwrap();
     drop(writer);
     let before: Vec<_> = files(&dir.path).into_keys().collect();
 
@@ -43,10 +43,10 @@ fn c64a_c64c_a_newer_schema_is_an_error_that_names_both_versions() {
 }
 
 #[test]
-fn c64a_a_newer_container_is_an_error_and_never_passed_over() {
+fn c64a_newer_container_is_an_error_and_never_skipped() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
-    writer.save_phase("old", &1, Meta::default()).unwrap();
+    writer.save_phase("old", &1, PhaseMeta::default()).unwrap();
     writer.append(&2, &[]).unwrap();
     drop(writer);
     let newest = dir.only("progress-");
@@ -67,7 +67,7 @@ fn c64a_a_newer_container_is_an_error_and_never_passed_over() {
 }
 
 #[test]
-fn new_fields_may_come_and_go() {
+fn fields_can_be_added_and_removed() {
     #[derive(serde::Serialize, serde::Deserialize)]
     struct Old {
         a: u8,
@@ -103,7 +103,7 @@ fn write_golden(dir: &Path) {
     let (mut writer, _) = Writer::<u64, String>::open(dir, options).unwrap();
     writer.append(&1, &["one".into()]).unwrap();
     writer.append(&2, &["two".repeat(300)]).unwrap();
-    let meta = Meta {
+    let meta = PhaseMeta {
         git_commit: Some("0".repeat(40)),
         git_dirty: Some(false),
         errors: vec!["a gate failed".into()],
@@ -167,7 +167,7 @@ fn d10_golden_files_of_every_format_load() {
         assert_eq!(info.meta.errors, ["a gate failed"]);
         insta::assert_snapshot!("golden_files_load", loaded.report);
         let verified = checkpoint_store::verify::verify(&dir.path).unwrap();
-        let whole = checkpoint_store::verify::Condition::Whole;
+        let whole = checkpoint_store::verify::FileCondition::Valid;
         assert!(verified.files.len() > 2, "{:?}", verified.files);
         assert!(verified.files.iter().all(|file| file.condition == whole));
         for (seq, head) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 4), (7, 6)] {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use checkpoint_store::{Error, Loaded, Meta, Options, Seq, reader};
+use checkpoint_store::{Error, Loaded, Options, PhaseMeta, Seq, reader};
 
 use crate::support::{Dir, Log, cut_room, files, torn_len, without_room};
 
@@ -42,7 +42,7 @@ fn check(what: &str, loaded: Result<Loaded<u64, u64>, Error>, states: &[State]) 
                 panic!("{what}: {state:?} was never saved")
             };
             // A cut exactly between two saves leaves no trace; any other loss must be reported.
-            if !what.starts_with("cut") && report.is_sound() && report.repaired_tail.is_none() {
+            if !what.starts_with("cut") && report.is_undamaged() && report.repaired_tail.is_none() {
                 assert_eq!(
                     index,
                     states.len() - 1,
@@ -118,11 +118,11 @@ fn every_bit_flip_in_a_journal_gives_an_exact_state_or_an_error() {
 }
 
 #[test]
-fn every_bit_flip_in_a_phase_falls_back_to_the_state_before_it() {
+fn every_bit_flip_in_a_phase_falls_back_to_the_previous_state() {
     let dir = Dir::new();
     let mut states = history(&dir);
     let (mut writer, _) = dir.open();
-    writer.save_phase("p", &5, Meta::default()).unwrap();
+    writer.save_phase("p", &5, PhaseMeta::default()).unwrap();
     drop(writer);
     states.push((Some(5), vec![10, 11, 20, 40]));
     let path = dir.only("phase-");
@@ -134,7 +134,7 @@ fn every_bit_flip_in_a_phase_falls_back_to_the_state_before_it() {
 
 /// A writer that opens a damaged store loads an exact state and can continue from it.
 #[test]
-fn c63a_c63b_c63c_writers_continue_from_the_good_state_before_the_damage() {
+fn c63a_c63b_c63c_writers_continue_from_the_last_valid_state() {
     let source = Dir::new();
     let states = history(&source);
     let original = files(&source.path);
@@ -170,15 +170,15 @@ fn c63a_c63b_c63c_writers_continue_from_the_good_state_before_the_damage() {
         events.push(99);
         let (_, again) = dir.open();
         assert_eq!((again.head, again.events), (Some(99), events));
-        assert!(again.report.is_sound() && again.report.repaired_tail.is_none());
+        assert!(again.report.is_undamaged() && again.report.repaired_tail.is_none());
     }
 }
 
 #[test]
-fn c63a_c63d_nothing_valid_is_an_error_and_not_an_empty_store() {
+fn c63a_c63d_store_without_valid_save_is_an_error_and_not_empty() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
-    writer.save_phase("p", &1, Meta::default()).unwrap();
+    writer.save_phase("p", &1, PhaseMeta::default()).unwrap();
     drop(writer);
     std::fs::write(dir.only("phase-"), "nonsense").unwrap();
     assert!(
@@ -208,7 +208,7 @@ fn flip_in_frame(path: &Path, n: usize) {
 }
 
 #[test]
-fn c63a_c63d_saves_that_are_all_lost_are_an_error_and_not_an_empty_store() {
+fn c63a_c63d_loss_of_all_saves_is_an_error_and_not_an_empty_store() {
     let dir = Dir::new();
     history(&dir);
     flip_in_frame(&dir.only("progress-"), 1);
@@ -227,7 +227,7 @@ fn c63a_c63d_saves_that_are_all_lost_are_an_error_and_not_an_empty_store() {
 
 /// If the copied journal is damaged, the generation before it is used.
 #[test]
-fn c63c_a_damaged_copy_falls_back_to_what_it_was_copied_from() {
+fn c63c_damaged_copy_falls_back_to_its_original() {
     let dir = Dir::new();
     history(&dir);
     let (writer, loaded) = dir.open();
@@ -241,11 +241,11 @@ fn c63c_a_damaged_copy_falls_back_to_what_it_was_copied_from() {
 
 /// The report has the facts that a person needs. The names are the same in every run.
 #[test]
-fn reports_are_lines_for_people() {
+fn reports_are_readable_lines() {
     let dir = Dir::new();
     history(&dir);
     let (mut writer, _) = dir.open();
-    writer.save_phase("plan", &5, Meta::default()).unwrap();
+    writer.save_phase("plan", &5, PhaseMeta::default()).unwrap();
     drop(writer);
     let mut bytes = std::fs::read(dir.only("phase-")).unwrap();
     bytes[0] = 0;
@@ -281,7 +281,7 @@ fn c60_control_a_writer_that_appends_after_a_torn_tail_loses_its_save() {
         Some(1),
         "no load finds the second save after the torn one"
     );
-    assert!(!loaded.report.is_sound(), "the load reports the loss");
+    assert!(!loaded.report.is_undamaged(), "the load reports the loss");
 
     // With the same tail, the real writer loses nothing.
     std::fs::write(&path, [&before[..], &frame[..20]].concat()).unwrap();

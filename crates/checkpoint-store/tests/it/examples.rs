@@ -5,7 +5,7 @@
 mod diary;
 
 #[test]
-fn a_diary_goes_on_where_it_was() {
+fn diary_continues_where_it_ended() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         diary::run(dir.path(), 3).unwrap();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use checkpoint_store::{Error, Meta, Store};
+use checkpoint_store::{Error, PhaseMeta, Store};
 
 use crate::support::{self, Dir, Log, child_dir, spawn, tell};
 
@@ -28,7 +28,7 @@ fn appender() {
     }
     tell(&format!(
         "phase {}",
-        describe(writer.save_phase("p", &6, Meta::default()).map(drop))
+        describe(writer.save_phase("p", &6, PhaseMeta::default()).map(drop))
     ));
 }
 
@@ -49,7 +49,7 @@ fn injected(fault: &str, name: &str, dir: &Dir) -> Vec<String> {
 }
 
 #[test]
-fn a_failed_write_or_sync_costs_no_save_and_no_file_is_synced_again() {
+fn failed_write_or_sync_loses_no_save_and_is_not_retried_on_the_file() {
     if !crate::order::can_trace() {
         return;
     }
@@ -61,12 +61,12 @@ fn a_failed_write_or_sync_costs_no_save_and_no_file_is_synced_again() {
         assert_eq!(told, expected, "{fault}");
         let (_, loaded) = dir.open();
         assert_eq!(loaded.report.epoch, 2, "the writer wrote a new generation");
-        assert!(loaded.head == Some(6) && loaded.report.is_sound());
+        assert!(loaded.head == Some(6) && loaded.report.is_undamaged());
     }
 }
 
 #[test]
-fn a_disk_that_stays_broken_ends_the_writer() {
+fn permanent_disk_error_ends_the_writer() {
     if !crate::order::can_trace() {
         return;
     }
@@ -81,7 +81,7 @@ fn a_disk_that_stays_broken_ends_the_writer() {
             assert!(expected.ends_with(word), "{fault}: {told:?}");
         }
         let (_, loaded) = dir.open();
-        assert!(loaded.head >= Some(2) && loaded.report.is_sound());
+        assert!(loaded.head >= Some(2) && loaded.report.is_undamaged());
     }
 }
 
@@ -115,7 +115,7 @@ fn a_failed_inode_is_never_synced_again() {
 }
 
 #[test]
-fn c62a_c62b_c62c_a_full_disk_leaves_the_old_value_and_no_temporary_file() {
+fn c62a_c62b_c62c_full_disk_keeps_the_old_value_and_no_temporary_file() {
     if !crate::order::can_trace() {
         return;
     }
@@ -130,5 +130,5 @@ fn c62a_c62b_c62c_a_full_disk_leaves_the_old_value_and_no_temporary_file() {
     let store = Store::open(&dir.path).unwrap();
     assert_eq!(store.load::<i32>().unwrap(), Some(1));
     assert_eq!(store.report().removed_temps, 0);
-    assert!(store.report().is_sound());
+    assert!(store.report().is_undamaged());
 }

@@ -2,12 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use checkpoint_store::{Healed, Meta, Options};
+use checkpoint_store::{Options, PhaseMeta, Repaired};
 
 use crate::support::{Dir, Log, files};
 
-fn healed(writer: &Log) -> &Healed {
-    writer.last_heal().expect("the writer repaired its store")
+fn healed(writer: &Log) -> &Repaired {
+    writer.last_repair().expect("the writer repaired its store")
 }
 
 /// Makes two phases, a blob and progress, with an ignore file beside them.
@@ -18,7 +18,7 @@ fn filled(dir: &Dir) -> Log {
     (writer, _) = dir.open();
     for n in 1..=2 {
         writer.append(&n, &[n]).unwrap();
-        writer.save_phase("p", &n, Meta::default()).unwrap();
+        writer.save_phase("p", &n, PhaseMeta::default()).unwrap();
     }
     writer.put_blob("prompt", b"text").unwrap();
     writer.append(&3, &[3]).unwrap();
@@ -26,10 +26,10 @@ fn filled(dir: &Dir) -> Log {
 }
 
 #[test]
-fn x128b_x128c_x128d_a_store_that_is_removed_whole_is_written_again_and_what_is_gone_is_named() {
+fn x128b_x128c_x128d_removed_store_is_rewritten_and_losses_are_named() {
     let dir = Dir::new();
     let mut writer = filled(&dir);
-    assert!(writer.last_heal().is_none());
+    assert!(writer.last_repair().is_none());
     std::fs::remove_dir_all(&dir.path).unwrap();
 
     writer.append(&4, &[4]).unwrap();
@@ -49,21 +49,21 @@ fn x128b_x128c_x128d_a_store_that_is_removed_whole_is_written_again_and_what_is_
     );
     let loaded = dir.load();
     assert_eq!((loaded.head, loaded.events), (Some(4), vec![1, 2, 3, 4]));
-    assert!(loaded.report.is_sound(), "{}", loaded.report);
+    assert!(loaded.report.is_undamaged(), "{}", loaded.report);
 
-    writer.save_phase("p", &5, Meta::default()).unwrap();
+    writer.save_phase("p", &5, PhaseMeta::default()).unwrap();
     drop(writer);
     let (writer, loaded) = dir.open();
     assert_eq!((loaded.head, loaded.events), (Some(5), vec![1, 2, 3, 4]));
     assert!(
-        writer.last_heal().is_none(),
+        writer.last_repair().is_none(),
         "the repair belongs to another writer"
     );
 }
 
 /// Removes all files, but not the directory, as `git clean -fdx` does if the directory holds files of others.
 #[test]
-fn x128b_x128d_a_store_that_is_emptied_is_filled_again() {
+fn x128b_x128d_emptied_store_is_rewritten() {
     let dir = Dir::new();
     let mut writer = filled(&dir);
     for name in files(&dir.path).into_keys() {
@@ -81,7 +81,7 @@ fn x128b_x128d_a_store_that_is_emptied_is_filled_again() {
 
 #[cfg(feature = "test-util")]
 #[test]
-fn x128f_control_without_the_look_at_the_names_the_save_is_lost() {
+fn x128f_control_without_the_name_check_the_save_is_lost() {
     use checkpoint_store::sabotage::{self, Sabotage};
 
     let dir = Dir::new();
@@ -95,14 +95,14 @@ fn x128f_control_without_the_look_at_the_names_the_save_is_lost() {
 
 /// Any single file is removed, before each of the calls that save.
 #[test]
-fn x128b_x128d_any_file_that_is_removed_is_noticed_before_the_next_acknowledgement() {
+fn x128b_x128d_removed_file_is_detected_before_the_next_acknowledgement() {
     type Save = fn(&mut Log);
     let saves: [Save; 3] = [
         |writer| {
             writer.append(&4, &[4]).unwrap();
         },
         |writer| {
-            writer.save_phase("q", &4, Meta::default()).unwrap();
+            writer.save_phase("q", &4, PhaseMeta::default()).unwrap();
         },
         |writer| {
             writer.put_blob("other", b"x").unwrap();
@@ -128,19 +128,19 @@ fn x128b_x128d_any_file_that_is_removed_is_noticed_before_the_next_acknowledgeme
             // A phase replaces the journal and its base.
             let needed = name.starts_with("epoch-")
                 || index != 1 && (name.ends_with("4.ckj") || name.ends_with("4.ckpt"));
-            assert_eq!(writer.last_heal().is_some(), needed, "{what}");
+            assert_eq!(writer.last_repair().is_some(), needed, "{what}");
             drop(writer);
             let loaded = dir.load();
             assert_eq!(loaded.head, Some(4), "{what}");
             assert!(loaded.events.starts_with(&[1, 2, 3]), "{what}");
-            assert!(loaded.report.is_sound(), "{what}: {}", loaded.report);
+            assert!(loaded.report.is_undamaged(), "{what}: {}", loaded.report);
         }
     }
 }
 
 /// A program that removes a directory does it file by file, and may be only half done.
 #[test]
-fn x128d_a_removal_that_is_still_going_on_is_outlived() {
+fn x128d_repair_outlasts_a_removal_in_progress() {
     let dir = Dir::new();
     let mut writer = filled(&dir);
     let path = dir.path.clone();
@@ -165,7 +165,7 @@ fn x128d_a_removal_that_is_still_going_on_is_outlived() {
 
 /// The path belongs to another store now, and that store stays unchanged.
 #[test]
-fn x128e_a_store_that_was_replaced_by_another_fences_the_writer() {
+fn x128e_replaced_store_fences_the_writer() {
     for ended in [true, false] {
         let dir = Dir::new();
         let mut writer = filled(&dir);
@@ -188,7 +188,7 @@ fn x128e_a_store_that_was_replaced_by_another_fences_the_writer() {
 
 /// The path is not safe for writing: nothing is acknowledged.
 #[test]
-fn a_store_that_cannot_be_put_back_is_lost_for_its_writer() {
+fn unrepairable_store_ends_its_writer() {
     let dir = Dir::new();
     let mut writer = filled(&dir);
     std::fs::remove_dir_all(&dir.path).unwrap();
@@ -200,7 +200,7 @@ fn a_store_that_cannot_be_put_back_is_lost_for_its_writer() {
 
 /// The other store also numbers its epochs from one on.
 #[test]
-fn x128e_a_store_that_was_replaced_by_one_of_the_same_epoch_fences_the_writer() {
+fn x128e_replaced_store_of_the_same_epoch_fences_the_writer() {
     type Removal = fn(&std::path::Path);
     let removals: [Removal; 2] = [
         |dir| std::fs::remove_dir_all(dir).unwrap(),
@@ -225,7 +225,7 @@ fn x128e_a_store_that_was_replaced_by_one_of_the_same_epoch_fences_the_writer() 
         removals[removal](&dir.path);
         let (mut other, _) = dir.open();
         assert_eq!(other.epoch(), writer.epoch());
-        other.save_phase("p", &9, Meta::default()).unwrap();
+        other.save_phase("p", &9, PhaseMeta::default()).unwrap();
         let other = (!ended).then_some(other);
         let before = files(&dir.path);
         let err = writer.append(&2, &[2]).unwrap_err();
@@ -238,7 +238,7 @@ fn x128e_a_store_that_was_replaced_by_one_of_the_same_epoch_fences_the_writer() 
 
 /// The file still exists under another name, where no load searches for it.
 #[test]
-fn x128b_x128d_a_file_that_was_moved_away_or_is_in_a_backup_only_is_noticed() {
+fn x128b_x128d_moved_or_backed_up_file_is_detected() {
     for prefix in [
         "progress-00000002-0000000000000004",
         "phase-0000000000000004",
@@ -249,9 +249,9 @@ fn x128b_x128d_a_file_that_was_moved_away_or_is_in_a_backup_only_is_noticed() {
         let name = found.keys().find(|name| name.starts_with(prefix)).unwrap();
         std::fs::rename(dir.path.join(name), dir.path.with_extension("away")).unwrap();
         writer.append(&4, &[4]).unwrap();
-        assert!(writer.last_heal().is_some(), "{name}");
+        assert!(writer.last_repair().is_some(), "{name}");
         let loaded = dir.load();
         assert_eq!((loaded.head, loaded.events), (Some(4), vec![1, 2, 3, 4]));
-        assert!(loaded.report.is_sound(), "{}", loaded.report);
+        assert!(loaded.report.is_undamaged(), "{}", loaded.report);
     }
 }

@@ -1,6 +1,6 @@
 //! Returns to older saves, forks, migrations and compactions.
 
-use checkpoint_store::{Meta, Migrations, Options, Seq, Writer, fork, reader};
+use checkpoint_store::{Migrations, Options, PhaseMeta, Seq, Writer, fork, reader};
 
 use crate::support::{Dir, Log, Random, files};
 
@@ -15,7 +15,7 @@ fn at(dir: &Dir, seq: u64) -> Option<(Option<u64>, Vec<u64>)> {
 }
 
 #[test]
-fn every_save_can_be_loaded_again_also_undone_ones_and_those_before_a_phase() {
+fn every_save_can_be_loaded_even_undone_and_older_phase_saves() {
     let dir = Dir::new();
     let _writer = dir.with_history();
     let expected = [
@@ -34,7 +34,7 @@ fn every_save_can_be_loaded_again_also_undone_ones_and_those_before_a_phase() {
 }
 
 #[test]
-fn a_fork_begins_with_an_old_state_and_knows_where_it_comes_from() {
+fn fork_begins_with_an_old_state_and_records_its_origin() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
@@ -92,11 +92,11 @@ fn version(version: u32) -> Options {
 type New = Writer<Vec<String>, u64>;
 
 #[test]
-fn c64a_c64b_older_versions_are_migrated_in_memory_and_their_files_stay_as_they_are() {
+fn c64a_c64b_older_versions_are_migrated_only_in_memory() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
-    writer.save_phase("p", &2, Meta::default()).unwrap();
+    writer.save_phase("p", &2, PhaseMeta::default()).unwrap();
     writer.append(&3, &[3]).unwrap();
     drop(writer);
     let before = files(&dir.path);
@@ -126,7 +126,7 @@ fn c64a_c64b_older_versions_are_migrated_in_memory_and_their_files_stay_as_they_
         (loaded.head, loaded.events),
         (Some(four.clone()), vec![101, 103, 4])
     );
-    writer.save_phase("p", &four, Meta::default()).unwrap();
+    writer.save_phase("p", &four, PhaseMeta::default()).unwrap();
     drop(writer);
     let (_, loaded) = New::open(&dir.path, options).unwrap();
     assert_eq!(
@@ -158,7 +158,7 @@ fn c64c_a_migration_that_fails_names_its_version_and_touches_nothing() {
 }
 
 #[test]
-fn c64d_a_newer_version_may_let_older_programs_read_but_never_write() {
+fn c64d_newer_version_can_allow_reads_but_no_writes_by_older_programs() {
     let dir = Dir::new();
     let newer = Options {
         schema_version: 5,
@@ -185,7 +185,7 @@ fn c64d_a_newer_version_may_let_older_programs_read_but_never_write() {
 
 /// With large heads and few events, most of the journal is heads that nothing can return to.
 #[test]
-fn old_heads_are_dropped_when_they_outweigh_the_rest_and_the_newest_saves_are_not() {
+fn compaction_drops_old_heads_and_keeps_the_newest_saves() {
     let dir = Dir::new();
     let mut random = Random(7);
     let mut head =
@@ -201,7 +201,7 @@ fn old_heads_are_dropped_when_they_outweigh_the_rest_and_the_newest_saves_are_no
         size < 8 << 20,
         "two generations take at most 3 MiB, but these take {size} bytes"
     );
-    assert!(writer.last_heal().is_none());
+    assert!(writer.last_repair().is_none());
     let load = |seq| {
         reader::load_at::<(u64, Vec<u64>), u64>(&dir.path, Seq::new(seq), &Options::default())
     };
@@ -215,14 +215,14 @@ fn old_heads_are_dropped_when_they_outweigh_the_rest_and_the_newest_saves_are_no
     writer.truncate_to(Seq::new(95)).unwrap();
     drop(writer);
     let (_, loaded) = Heavy::open(&dir.path, Options::default()).unwrap();
-    assert!(loaded.report.is_sound());
+    assert!(loaded.report.is_undamaged());
     assert_eq!(loaded.head.as_ref(), Some(&heads[94]));
     assert_eq!(loaded.events, (1..=95).collect::<Vec<_>>());
 }
 
 /// An undo at the moment when old heads are due to be dropped still finds its save.
 #[test]
-fn an_undo_is_never_to_a_save_whose_head_was_dropped() {
+fn undo_never_returns_to_a_save_without_head() {
     let mut random = Random(7);
     let mut undone = 0;
     for saves in 20..30 {
@@ -242,7 +242,7 @@ fn an_undo_is_never_to_a_save_whose_head_was_dropped() {
             continue;
         }
         undone += 1;
-        assert!(loaded.report.is_sound(), "{saves}: {}", loaded.report);
+        assert!(loaded.report.is_undamaged(), "{saves}: {}", loaded.report);
         assert_eq!(
             (loaded.head.unwrap().0, loaded.events),
             (1, vec![1]),
@@ -257,7 +257,7 @@ fn strict_programs_get_an_error_instead_of_an_older_state() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
-    writer.save_phase("p", &2, Meta::default()).unwrap();
+    writer.save_phase("p", &2, PhaseMeta::default()).unwrap();
     drop(writer);
     let path = dir.only("phase-");
     let mut bytes = std::fs::read(&path).unwrap();

@@ -32,7 +32,7 @@ fn old_files_are_read_and_never_touched() {
 }
 
 #[test]
-fn old_files_that_are_cut_or_changed_are_an_error() {
+fn truncated_or_changed_old_files_are_an_error() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("old.json.gz");
     let read = |bytes: &[u8]| {

@@ -1,6 +1,6 @@
 //! Writers that SIGKILL ends at random points.
 
-use checkpoint_store::{Meta, Options, Store, reader};
+use checkpoint_store::{Options, PhaseMeta, Store, reader};
 
 use crate::effort::Effort;
 use crate::support::{self, Dir, Log, Random, child_dir, spawn, tell};
@@ -16,7 +16,7 @@ const C60_KILLS: Effort = Effort {
 fn writer() {
     let Some(dir) = child_dir() else { return };
     let (mut writer, loaded) = Log::open(dir, Options::default()).unwrap();
-    assert!(loaded.report.is_sound(), "{}", loaded.report);
+    assert!(loaded.report.is_undamaged(), "{}", loaded.report);
     for n in loaded.head.unwrap_or(0) + 1.. {
         if n % 7 == 0 {
             let before = writer.seq();
@@ -25,7 +25,7 @@ fn writer() {
         }
         writer.append(&n, &[n]).unwrap();
         if n % 5 == 0 {
-            writer.save_phase("p", &n, Meta::default()).unwrap();
+            writer.save_phase("p", &n, PhaseMeta::default()).unwrap();
         }
         tell(&n.to_string());
     }
@@ -79,7 +79,7 @@ fn killed(name: &str, dir: &Dir, random: &mut Random) -> u64 {
 }
 
 #[test]
-fn c60_after_a_kill_at_any_point_every_acknowledged_save_is_there() {
+fn c60_kill_at_any_point_loses_no_acknowledged_save() {
     let dir = Dir::new();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut acknowledged = 0;
@@ -91,7 +91,11 @@ fn c60_after_a_kill_at_any_point_every_acknowledged_save_is_there() {
             Err(err) if err.is_not_found() && acknowledged == 0 => continue,
             Err(err) => panic!("round {round}: {err}"),
         };
-        assert!(loaded.report.is_sound(), "round {round}: {}", loaded.report);
+        assert!(
+            loaded.report.is_undamaged(),
+            "round {round}: {}",
+            loaded.report
+        );
         let head = loaded.head.unwrap_or(0);
         assert!(
             head >= acknowledged,
@@ -106,7 +110,7 @@ fn c60_after_a_kill_at_any_point_every_acknowledged_save_is_there() {
 }
 
 #[test]
-fn c60_after_a_kill_at_any_point_the_old_or_the_new_value_is_there() {
+fn c60_kill_at_any_point_leaves_the_old_or_the_new_value() {
     let dir = Dir::new();
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut acknowledged = 0;
@@ -114,7 +118,7 @@ fn c60_after_a_kill_at_any_point_the_old_or_the_new_value_is_there() {
         acknowledged = killed("kill::value_writer", &dir, &mut random).max(acknowledged);
         let store = Store::open(&dir.path).unwrap();
         assert!(
-            store.report().is_sound(),
+            store.report().is_undamaged(),
             "round {round}: {}",
             store.report()
         );
@@ -148,7 +152,7 @@ fn c60_control_a_writer_that_acknowledges_first_loses_saves() {
 
 /// While a writer saves, writes phases and reopens the store, a reader always finds a valid state.
 #[test]
-fn readers_beside_a_writer_see_whole_states_only() {
+fn concurrent_readers_see_only_complete_states() {
     let dir = Dir::new();
     drop(dir.open());
     std::thread::scope(|scope| {
@@ -161,7 +165,7 @@ fn readers_beside_a_writer_see_whole_states_only() {
                     n += 1;
                     writer.append(&n, &[n]).unwrap();
                 }
-                writer.save_phase("p", &n, Meta::default()).unwrap();
+                writer.save_phase("p", &n, PhaseMeta::default()).unwrap();
                 n += 1;
                 writer.append(&n, &[n]).unwrap();
             }
@@ -170,7 +174,7 @@ fn readers_beside_a_writer_see_whole_states_only() {
         while !writing.is_finished() {
             let loaded = dir.load();
             let head = loaded.head.unwrap_or(0);
-            assert!(loaded.report.is_sound(), "{}", loaded.report);
+            assert!(loaded.report.is_undamaged(), "{}", loaded.report);
             assert_eq!(loaded.events, (1..=head).collect::<Vec<_>>());
             assert!(head >= seen, "a later load has no older state");
             seen = head;

@@ -5,7 +5,7 @@ use checkpoint_store::{Seq, reader, reader::Health};
 use crate::support::{Dir, Log};
 
 #[test]
-fn every_store_is_listed_also_those_that_cannot_be_read() {
+fn unreadable_stores_are_listed_too() {
     let root = Dir::new();
     let path = |name: &str| root.path.join(name);
     let open = |name: &str| Log::open(path(name), Default::default()).unwrap().0;
@@ -48,7 +48,7 @@ fn every_store_is_listed_also_those_that_cannot_be_read() {
                 }
                 Health::Damaged => "damaged",
                 Health::Empty => "empty",
-                Health::Sound => "sound",
+                Health::Valid => "sound",
                 other => panic!("{other:?}"),
             };
             (entry.name, health, entry.locked, entry.seq.get())

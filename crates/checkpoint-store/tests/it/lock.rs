@@ -47,7 +47,7 @@ fn child_processes_do_not_inherit_the_lock() {
 }
 
 #[test]
-fn asking_for_the_lock_never_keeps_a_writer_out() {
+fn lock_query_never_blocks_a_writer() {
     let dir = Dir::new();
     dir.open();
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -82,7 +82,7 @@ fn racer() {
 }
 
 #[test]
-fn c61a_c61b_c65b_of_processes_that_race_one_wins_and_the_others_get_an_error() {
+fn c61a_c61b_c65b_one_racing_process_wins_and_the_others_get_an_error() {
     for _ in 0..5 {
         let dir = Dir::new();
         let mut racers: Vec<_> = (0..4)
@@ -110,7 +110,7 @@ fn c61a_c61b_c65b_of_processes_that_race_one_wins_and_the_others_get_an_error() 
 }
 
 #[test]
-fn a_missing_directory_is_not_made_unless_asked() {
+fn missing_directory_is_created_only_on_request() {
     let dir = Dir::new();
     let options = Options {
         create: false,

@@ -1,6 +1,6 @@
 //! Random histories, compared with a simple model.
 
-use checkpoint_store::{Loaded, Meta, Options, Seq, Writer, reader};
+use checkpoint_store::{Loaded, Options, PhaseMeta, Seq, Writer, reader};
 use proptest::prelude::*;
 
 use crate::support::{Dir, torn_len, without_room};
@@ -48,7 +48,7 @@ impl Model {
     }
 
     fn check(&self, loaded: Loaded<Head, String>) -> Result<(), TestCaseError> {
-        prop_assert!(loaded.report.is_sound(), "{}", loaded.report);
+        prop_assert!(loaded.report.is_undamaged(), "{}", loaded.report);
         let state = State {
             head: loaded.head,
             events: loaded.events,
@@ -94,7 +94,7 @@ fn run(ops: Vec<Op>) -> Result<(), TestCaseError> {
             Op::Phase => {
                 let mut state = model.now().1.clone();
                 let head = (number, String::new());
-                writer.save_phase("p", &head, Meta::default()).unwrap();
+                writer.save_phase("p", &head, PhaseMeta::default()).unwrap();
                 state.head = Some(head);
                 model.0 = vec![(writer.seq(), state)];
             }
@@ -147,7 +147,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_loads_as_it_was_acknowledged(ops in proptest::collection::vec(op(), 1..24)) {
+    fn any_history_loads_as_acknowledged(ops in proptest::collection::vec(op(), 1..24)) {
         run(ops)?;
     }
 }

@@ -56,7 +56,7 @@ fn assert_order(trace: &[String], needles: &[&[&str]]) {
 }
 
 #[test]
-fn c59a_c59b_contents_are_durable_before_the_name_and_the_name_before_the_acknowledgement() {
+fn c59a_c59b_contents_then_name_are_durable_before_the_acknowledgement() {
     if !can_trace() {
         return;
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use checkpoint_store::{Meta, Seq, reader};
+use checkpoint_store::{PhaseMeta, Seq, reader};
 
 use crate::support::{Dir, files};
 
 #[test]
-fn c66_a_phase_of_another_name_is_told_from_an_absent_one() {
+fn c66_phase_of_another_name_is_distinguished_from_a_missing_one() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     let load = |phase| reader::load_phase::<u64, u64>(&dir.path, phase);
@@ -16,26 +16,30 @@ fn c66_a_phase_of_another_name_is_told_from_an_absent_one() {
         absent.is_not_found() && !absent.is_other_phase(),
         "{absent}"
     );
-    writer.save_phase("plan", &2, Meta::default()).unwrap();
-    writer.save_phase("implement", &4, Meta::default()).unwrap();
+    writer.save_phase("plan", &2, PhaseMeta::default()).unwrap();
+    writer
+        .save_phase("implement", &4, PhaseMeta::default())
+        .unwrap();
     let other = load("verify").unwrap_err();
     assert!(other.is_other_phase() && !other.is_not_found(), "{other}");
     assert!(other.to_string().contains("implement, plan"), "{other}");
 }
 
 #[test]
-fn c65a_phases_are_kept_apart() {
+fn c65a_phases_are_separate() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
-    let meta = Meta {
+    let meta = PhaseMeta {
         git_commit: Some("abc".into()),
         git_dirty: Some(true),
-        ..Meta::default()
+        ..PhaseMeta::default()
     };
     let plan = writer.save_phase("plan", &2, meta.clone()).unwrap();
     writer.append(&3, &[3]).unwrap();
-    writer.save_phase("implement", &4, Meta::default()).unwrap();
+    writer
+        .save_phase("implement", &4, PhaseMeta::default())
+        .unwrap();
 
     let loaded = reader::load_phase::<u64, u64>(&dir.path, "plan").unwrap();
     assert_eq!((loaded.head, loaded.events), (Some(2), vec![1]));
@@ -56,14 +60,14 @@ fn c65a_phases_are_kept_apart() {
 }
 
 #[test]
-fn s21a_checkpoints_of_the_same_phase_have_names_of_their_own() {
+fn s21a_checkpoints_of_the_same_phase_have_different_names() {
     let dir = Dir::new();
     let mut ids = BTreeSet::new();
     for n in 0..6 {
         // Every second checkpoint is saved by another writer.
         let (mut writer, _) = dir.open();
         for _ in 0..2 {
-            assert!(ids.insert(writer.save_phase("p", &n, Meta::default()).unwrap()));
+            assert!(ids.insert(writer.save_phase("p", &n, PhaseMeta::default()).unwrap()));
         }
     }
     let names = files(&dir.path).into_keys();
@@ -72,17 +76,17 @@ fn s21a_checkpoints_of_the_same_phase_have_names_of_their_own() {
 }
 
 #[test]
-fn events_are_kept_over_phases_and_progress_before_a_phase_is_stale() {
+fn events_survive_phases_and_older_progress_is_stale() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     for n in 1..=3 {
         writer.append(&n, &[n]).unwrap();
     }
-    writer.save_phase("a", &10, Meta::default()).unwrap();
+    writer.save_phase("a", &10, PhaseMeta::default()).unwrap();
     let loaded = dir.load();
     assert_eq!((loaded.head, loaded.events), (Some(10), vec![1, 2, 3]));
     writer.append(&11, &[4]).unwrap();
-    writer.save_phase("a", &12, Meta::default()).unwrap();
+    writer.save_phase("a", &12, PhaseMeta::default()).unwrap();
     writer.append(&13, &[5, 6]).unwrap();
     drop(writer);
     let (writer, loaded) = dir.open();
@@ -95,7 +99,7 @@ fn events_are_kept_over_phases_and_progress_before_a_phase_is_stale() {
 }
 
 #[test]
-fn undo_reaches_to_the_last_phase_and_no_further() {
+fn undo_stops_at_the_last_phase() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     let one = writer.append(&1, &[1]).unwrap();
@@ -113,7 +117,7 @@ fn undo_reaches_to_the_last_phase_and_no_further() {
     writer.truncate_to(Seq::ZERO).unwrap();
     assert_eq!((dir.load().head, dir.load().events), (None, vec![]));
     writer.append(&4, &[4]).unwrap();
-    writer.save_phase("p", &5, Meta::default()).unwrap();
+    writer.save_phase("p", &5, PhaseMeta::default()).unwrap();
     assert!(writer.truncate_to(Seq::ZERO).is_err());
     let phase = writer.seq();
     writer.append(&6, &[6]).unwrap();
@@ -124,23 +128,25 @@ fn undo_reaches_to_the_last_phase_and_no_further() {
 }
 
 #[test]
-fn x117c_phase_names_that_are_no_names_are_refused() {
+fn x117c_invalid_phase_names_are_refused() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     for name in ["", "..", "a/b", "a\u{7}"] {
-        let err = writer.save_phase(name, &1, Meta::default()).unwrap_err();
+        let err = writer
+            .save_phase(name, &1, PhaseMeta::default())
+            .unwrap_err();
         assert!(
             err.to_string().contains("is not a valid phase name"),
             "{err}"
         );
     }
-    writer.save_phase("ok", &1, Meta::default()).unwrap();
+    writer.save_phase("ok", &1, PhaseMeta::default()).unwrap();
 }
 
 /// Something like a transcript: pieces of this crate's own sources, as a tool prints them.
 #[cfg(feature = "zstd")]
 #[test]
-fn c69_a_sealed_transcript_is_no_larger_than_gzip_makes_it() {
+fn c69_compressed_transcript_is_no_larger_than_gzip() {
     use std::io::Write;
 
     let src = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
@@ -168,7 +174,7 @@ fn c69_a_sealed_transcript_is_no_larger_than_gzip_makes_it() {
     )
     .unwrap();
     writer.append(&1, &events).unwrap();
-    writer.save_phase("p", &2, Meta::default()).unwrap();
+    writer.save_phase("p", &2, PhaseMeta::default()).unwrap();
     let sealed = std::fs::metadata(dir.only("phase-")).unwrap().len();
 
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));

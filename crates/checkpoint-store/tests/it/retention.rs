@@ -2,15 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use checkpoint_store::retention::{Plan, Policy, plan};
-use checkpoint_store::verify::{Condition, Next, verify};
-use checkpoint_store::{Meta, reader};
+use checkpoint_store::retention::{RetentionPlan, RetentionPolicy, plan};
+use checkpoint_store::verify::{FileCondition, NextAction, verify};
+use checkpoint_store::{PhaseMeta, reader};
 
 use crate::support::{Dir, Log, files};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-fn names(plan: &Plan) -> Vec<&str> {
+fn names(plan: &RetentionPlan) -> Vec<&str> {
     plan.remove.iter().map(|item| item.name.as_str()).collect()
 }
 
@@ -19,21 +19,21 @@ fn phases(dir: &Dir) -> Log {
     let (mut writer, _) = dir.open();
     for n in 1..=4 {
         writer.append(&n, &[n]).unwrap();
-        writer.save_phase("p", &n, Meta::default()).unwrap();
+        writer.save_phase("p", &n, PhaseMeta::default()).unwrap();
     }
     writer.append(&5, &[5]).unwrap();
     writer
 }
 
 #[test]
-fn s20b_s20f_the_newest_phases_stay_and_what_the_state_needs_always_does() {
+fn s20b_s20f_newest_and_required_phases_are_kept() {
     let dir = Dir::new();
     drop(phases(&dir));
     let before = files(&dir.path);
     for (keep, removed) in [(9, 0), (5, 0), (4, 1), (3, 3), (1, 7), (0, 7)] {
-        let policy = Policy {
+        let policy = RetentionPolicy {
             keep,
-            ..Policy::default()
+            ..RetentionPolicy::default()
         };
         let plan = plan(&dir.path, policy).unwrap();
         assert_eq!(plan.remove.len(), removed, "keep {keep}\n{plan}");
@@ -43,9 +43,9 @@ fn s20b_s20f_the_newest_phases_stay_and_what_the_state_needs_always_does() {
         );
         assert_eq!(files(&dir.path), before, "planning must remove nothing");
     }
-    let policy = Policy {
+    let policy = RetentionPolicy {
         keep: 0,
-        ..Policy::default()
+        ..RetentionPolicy::default()
     };
     let removed = plan(&dir.path, policy.clone()).unwrap().apply().unwrap();
     assert_eq!(removed.len(), 7);
@@ -56,13 +56,13 @@ fn s20b_s20f_the_newest_phases_stay_and_what_the_state_needs_always_does() {
 
 /// The same by age. A clock that runs ahead makes nothing old, whatever the time zone.
 #[test]
-fn s20a_s21c_age_is_counted_in_utc_and_the_future_is_new() {
+fn s20a_s21c_age_is_in_utc_and_future_times_count_as_new() {
     let dir = Dir::new();
     drop(phases(&dir));
-    let at = |now| Policy {
+    let at = |now| RetentionPolicy {
         keep: 9,
         now,
-        ..Policy::default()
+        ..RetentionPolicy::default()
     };
     let now = SystemTime::now();
     for now in [now, now + 29 * DAY, now - 400 * DAY] {
@@ -81,23 +81,23 @@ fn s20a_s21c_age_is_counted_in_utc_and_the_future_is_new() {
 fn a_store_in_use_is_cleaned_by_its_writer_only() {
     let dir = Dir::new();
     let mut writer = phases(&dir);
-    let policy = Policy {
+    let policy = RetentionPolicy {
         keep: 1,
-        ..Policy::default()
+        ..RetentionPolicy::default()
     };
     let plan = plan(&dir.path, policy.clone()).unwrap();
     assert!(plan.apply().unwrap_err().is_locked());
     assert_eq!(writer.clean(policy).unwrap().len(), 7);
     writer.append(&6, &[6]).unwrap();
     assert!(
-        writer.last_heal().is_none(),
+        writer.last_repair().is_none(),
         "a cleaned file is not a missing file"
     );
     assert_eq!(dir.load().events, [1, 2, 3, 4, 5, 6]);
 }
 
 #[test]
-fn what_was_set_aside_is_kept_up_to_a_size_and_an_age() {
+fn quarantine_is_bounded_by_size_and_age() {
     let dir = Dir::new();
     drop(phases(&dir));
     let aside = dir.path.join("quarantine");
@@ -105,9 +105,9 @@ fn what_was_set_aside_is_kept_up_to_a_size_and_an_age() {
     for name in ["a", "b", "c"] {
         std::fs::write(aside.join(name), [1; 100]).unwrap();
     }
-    let policy = Policy {
+    let policy = RetentionPolicy {
         quarantine_bytes: 250,
-        ..Policy::default()
+        ..RetentionPolicy::default()
     };
     assert_eq!(verify(&dir.path).unwrap().set_aside, 3);
     assert_eq!(
@@ -118,7 +118,7 @@ fn what_was_set_aside_is_kept_up_to_a_size_and_an_age() {
             .len(),
         1
     );
-    let late = Policy {
+    let late = RetentionPolicy {
         keep: 99,
         now: policy.now + 31 * DAY,
         ..policy
@@ -135,16 +135,16 @@ fn what_was_set_aside_is_kept_up_to_a_size_and_an_age() {
 }
 
 #[test]
-fn s20f_a_listed_store_says_whether_it_can_be_resumed() {
+fn s20f_listed_store_shows_whether_it_is_resumable() {
     let root = tempfile::tempdir().unwrap();
     let open = |name: &str| {
         Log::open(root.path().join(name), Default::default())
             .unwrap()
             .0
     };
-    let finished = Meta {
+    let finished = PhaseMeta {
         finished: true,
-        ..Meta::default()
+        ..PhaseMeta::default()
     };
     open("done").save_phase("p", &1, finished.clone()).unwrap();
     open("open").append(&1, &[1]).unwrap();
@@ -171,24 +171,24 @@ fn s20f_a_listed_store_says_whether_it_can_be_resumed() {
 
 /// Each condition of a store, with the next step that is safe for it.
 #[test]
-fn a_verified_store_says_what_is_safe_to_do_next() {
+fn verify_states_the_safe_next_step() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
-    assert_eq!(verify(&dir.path).unwrap().next, Next::Wait);
+    assert_eq!(verify(&dir.path).unwrap().next, NextAction::Wait);
     drop(writer);
-    assert_eq!(verify(&dir.path).unwrap().next, Next::Start);
+    assert_eq!(verify(&dir.path).unwrap().next, NextAction::Start);
     (writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
-    writer.save_phase("p", &2, Meta::default()).unwrap();
+    writer.save_phase("p", &2, PhaseMeta::default()).unwrap();
     writer.append(&3, &[3]).unwrap();
     drop(writer);
     let found = verify(&dir.path).unwrap();
-    assert!(matches!(found.next, Next::Resume { seq } if seq.get() == 3));
+    assert!(matches!(found.next, NextAction::Resume { seq } if seq.get() == 3));
     assert!(
         found
             .files
             .iter()
-            .all(|file| file.condition == Condition::Whole)
+            .all(|file| file.condition == FileCondition::Valid)
     );
 
     let journal = dir.path.join("progress-00000002-0000000000000002.ckj");
@@ -198,7 +198,7 @@ fn a_verified_store_says_what_is_safe_to_do_next() {
     let torn = [&whole[..used], b"CKF1 half a frame"].concat();
     std::fs::write(&journal, torn).unwrap();
     let found = verify(&dir.path).unwrap();
-    assert!(matches!(found.next, Next::Resume { seq } if seq.get() == 3));
+    assert!(matches!(found.next, NextAction::Resume { seq } if seq.get() == 3));
 
     let mut bytes = std::fs::read(&phase).unwrap();
     bytes[40] ^= 1;
@@ -206,12 +206,15 @@ fn a_verified_store_says_what_is_safe_to_do_next() {
     let before = files(&dir.path);
     let found = verify(&dir.path).unwrap();
     assert!(
-        matches!(found.next, Next::ResumeOlder { seq } if seq.get() == 1),
+        matches!(found.next, NextAction::ResumeOlder { seq } if seq.get() == 1),
         "{found}"
     );
     insta::assert_snapshot!(found);
     std::fs::write(dir.path.join("progress-00000002-0000000000000000.ckj"), "").unwrap();
-    assert!(matches!(verify(&dir.path).unwrap().next, Next::Restore(_)));
+    assert!(matches!(
+        verify(&dir.path).unwrap().next,
+        NextAction::Restore(_)
+    ));
     assert_eq!(
         files(&dir.path).len(),
         before.len(),

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use checkpoint_store::retention::Policy;
+use checkpoint_store::retention::RetentionPolicy;
 use checkpoint_store::{Options, Store, reader};
 
 use crate::support::{Dir, Log, files, pipe};
@@ -14,7 +14,7 @@ fn mode(path: &std::path::Path) -> u32 {
 }
 
 #[test]
-fn everything_is_private_from_the_start() {
+fn files_are_private_from_their_creation() {
     let dir = Dir::new();
     let path = dir.path.join("deep/store");
     let (mut writer, _) = Log::open(&path, Options::default()).unwrap();
@@ -38,7 +38,7 @@ fn everything_is_private_from_the_start() {
 }
 
 #[test]
-fn places_that_others_can_change_are_refused() {
+fn directories_writable_by_others_are_refused() {
     let dir = Dir::new();
     dir.open();
     for open_to in [0o720, 0o702, 0o777] {
@@ -85,7 +85,7 @@ fn links_are_not_followed() {
 
 /// Foreign entries, under names that the store could use for its files.
 #[test]
-fn c63b_c63c_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
+fn c63b_c63c_non_files_are_skipped_and_set_aside() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
@@ -128,16 +128,16 @@ fn c63b_c63c_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
     let aside = loaded.report.set_aside;
     assert_eq!(aside.len(), 3);
     writer.save_phase("q", &4, Default::default()).unwrap();
-    let clean = Policy {
+    let clean = RetentionPolicy {
         keep: 0,
         max_age: Duration::ZERO,
         quarantine_bytes: 0,
-        ..Policy::default()
+        ..RetentionPolicy::default()
     };
     writer.clean(clean).unwrap();
     drop(writer);
     let loaded = dir.load();
-    assert!(loaded.report.is_sound(), "{}", loaded.report);
+    assert!(loaded.report.is_undamaged(), "{}", loaded.report);
     assert_eq!((loaded.head, loaded.events), (Some(4), vec![1, 3]));
     for name in &aside {
         assert!(dir.path.join(name).exists(), "{name} is never deleted");
@@ -151,7 +151,7 @@ fn c63b_c63c_what_is_no_file_is_skipped_and_set_aside_and_the_rest_is_loaded() {
 
 /// An epoch that no writer can have reached.
 #[test]
-fn a_store_whose_last_number_is_taken_says_what_to_do() {
+fn store_with_exhausted_numbers_gives_a_hint() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();

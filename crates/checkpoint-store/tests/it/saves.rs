@@ -1,6 +1,6 @@
 //! Every save to which a caller can return, in one pass.
 
-use checkpoint_store::verify::{Condition, verify};
+use checkpoint_store::verify::{FileCondition, verify};
 use checkpoint_store::{Options, Seq, reader};
 
 use crate::support::{Dir, pipe};
@@ -13,7 +13,7 @@ fn heads(dir: &Dir) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn history_shows_each_save_once_over_phases_and_writers_without_what_was_undone() {
+fn history_shows_each_save_once_without_undone_ones() {
     let dir = Dir::new();
     let _writer = dir.with_history();
     let expected = [(1, 1), (3, 1), (4, 4), (6, 6), (7, 7)];
@@ -26,7 +26,7 @@ fn history_shows_each_save_once_over_phases_and_writers_without_what_was_undone(
 }
 
 #[test]
-fn history_of_a_damaged_journal_is_what_stands_before_the_damage() {
+fn history_of_a_damaged_journal_ends_before_the_damage() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     for number in 1..=9 {
@@ -50,7 +50,7 @@ fn history_of_a_damaged_journal_is_what_stands_before_the_damage() {
 }
 
 #[test]
-fn verify_says_of_a_pipe_what_it_is_and_of_the_other_files_how_they_are() {
+fn verify_names_a_pipe_and_checks_the_other_files() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
@@ -61,8 +61,8 @@ fn verify_says_of_a_pipe_what_it_is_and_of_the_other_files_how_they_are() {
         panic!("{found}");
     };
     assert!(
-        matches!(&bad.condition, Condition::Unreadable(why) if why.contains("not a regular file")),
+        matches!(&bad.condition, FileCondition::Unreadable(why) if why.contains("not a regular file")),
         "{found}"
     );
-    assert_eq!(good.condition, Condition::Whole);
+    assert_eq!(good.condition, FileCondition::Valid);
 }

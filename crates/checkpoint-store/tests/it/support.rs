@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use checkpoint_store::{Loaded, Meta, Options, Seq, Writer};
+use checkpoint_store::{Loaded, Options, PhaseMeta, Seq, Writer};
 use rustix::fs::{CWD, FileType, Mode};
 
 /// The types of most tests: the n-th save has head n and events that end in n.
@@ -34,7 +34,7 @@ impl Dir {
         writer.append(&2, &[2]).unwrap();
         writer.truncate_to(Seq::new(1)).unwrap();
         writer.append(&4, &[4]).unwrap();
-        writer.save_phase("p", &5, Meta::default()).unwrap();
+        writer.save_phase("p", &5, PhaseMeta::default()).unwrap();
         writer.append(&6, &[6]).unwrap();
         drop(writer);
         let (mut writer, _) = self.open();

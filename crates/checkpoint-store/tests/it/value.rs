@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::support::{Dir, files};
 
 #[test]
-fn a_value_is_there_after_reopening() {
+fn value_survives_reopening() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
     assert_eq!(store.load::<String>().unwrap(), None);
@@ -17,11 +17,11 @@ fn a_value_is_there_after_reopening() {
     drop(store);
     let store = Store::open(&dir.path).unwrap();
     assert_eq!(store.load::<String>().unwrap().unwrap(), "value 4");
-    assert!(store.report().is_sound());
+    assert!(store.report().is_undamaged());
 }
 
 #[test]
-fn saving_for_ever_keeps_two_values_on_disk() {
+fn endless_saving_keeps_two_values_on_disk() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
     for n in 0..20 {
@@ -35,7 +35,7 @@ fn saving_for_ever_keeps_two_values_on_disk() {
 }
 
 #[test]
-fn c63b_c63c_the_value_before_is_offered_when_the_newest_is_damaged() {
+fn c63b_c63c_previous_value_is_offered_if_the_newest_is_damaged() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
     store.save(&"old").unwrap();
@@ -107,7 +107,7 @@ fn c79_a_value_that_cannot_be_encoded_is_an_error_at_write() {
 }
 
 #[test]
-fn another_type_is_an_error_and_not_an_older_value() {
+fn value_of_another_type_is_an_error_and_not_an_older_value() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
     store.save(&1u32).unwrap();
@@ -124,7 +124,7 @@ enum Deep {
 }
 
 #[test]
-fn nesting_that_is_accepted_can_be_read_as_its_type() {
+fn accepted_nesting_can_be_read_as_its_type() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
     let mut refused = 0;
@@ -139,7 +139,7 @@ fn nesting_that_is_accepted_can_be_read_as_its_type() {
 }
 
 #[test]
-fn large_and_repetitive_values_come_back() {
+fn large_and_repetitive_values_round_trip() {
     let dir = Dir::new();
     let mut store = Store::open(&dir.path).unwrap();
     // This compresses by more than the reader allows, so it must be stored uncompressed.

@@ -91,7 +91,7 @@ async fn j27a_press_without_handlers_begins_shutdown() {
 }
 
 #[tokio::test]
-async fn j28a_j28b_press_goes_to_the_innermost_handler() {
+async fn j28a_j28b_innermost_handler_gets_the_press() {
     let rig = Rig::new();
     let mut outer = rig.interrupts.push("run");
     let mut inner = rig.interrupts.push("menu");
@@ -142,7 +142,7 @@ fn j29_handlers_leave_in_any_order_even_unwinding() {
 }
 
 #[test]
-fn j30a_j30b_second_press_passes_the_handlers() {
+fn j30a_j30b_second_press_skips_the_handlers() {
     let rig = Rig::new();
     let mut menu = rig.interrupts.push("menu");
     rig.press();
@@ -193,7 +193,7 @@ fn j33a_press_after_shutdown_began_is_a_hard_exit() {
 }
 
 #[test]
-fn j34a_j34b_declines_reach_every_level_once() {
+fn j34a_j34b_declined_press_reaches_every_handler_once() {
     let rig = Rig::new();
     let mut stack: Vec<_> = ["process", "run", "turn", "menu"]
         .map(|name| rig.interrupts.push(name))
@@ -233,7 +233,7 @@ fn j34c_every_answer_consumes_the_notice() {
 }
 
 #[test]
-fn j35_decline_after_the_guard_is_gone() {
+fn j35_decline_works_after_the_guard_was_dropped() {
     let rig = Rig::new();
     let mut run = rig.interrupts.push("run");
     let mut menu = rig.interrupts.push("menu");
@@ -282,7 +282,7 @@ async fn j37a_j37d_j37e_untaken_notice_wakes_the_handler_below() {
 #[test]
 fn j37b_untaken_press_is_reported_at_each_handler_and_a_taken_one_is_not() {
     let (sender, reports) = mpsc::channel();
-    let rig = Rig::with(|builder| builder.on_untaken(move || sender.send(()).unwrap()));
+    let rig = Rig::with(|builder| builder.on_notice_timeout(move || sender.send(()).unwrap()));
     let mut run = rig.interrupts.push("run");
     let busy = rig.interrupts.push("busy");
     let second = Duration::from_secs(1);
@@ -329,7 +329,7 @@ fn j37a_take_timeout_needs_no_further_event() {
 }
 
 #[tokio::test]
-async fn j38a_j38b_notice_of_a_dropped_handler_goes_down() {
+async fn j38a_j38b_notice_of_a_dropped_handler_goes_to_the_next() {
     let rig = Rig::new();
     let mut run = rig.interrupts.push("run");
     let menu = rig.interrupts.push("menu");
@@ -369,7 +369,7 @@ fn j50_clock_source_and_exit_are_injected() {
 }
 
 #[test]
-fn w20_cooldown_and_deadline_are_set_anew_after_the_start() {
+fn w20_cooldown_and_deadline_can_be_changed_after_the_start() {
     let rig = Rig::new();
     rig.interrupts.set_cooldown(Duration::ZERO);
     let deadline = Duration::from_secs(8);
@@ -387,7 +387,7 @@ fn w20_cooldown_and_deadline_are_set_anew_after_the_start() {
 }
 
 #[test]
-fn a_clock_that_is_moved_too_far_stands_still_and_goes_on() {
+fn clock_saturates_and_continues() {
     let rig = Rig::new();
     for too_far in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {
         let advance = AssertUnwindSafe(|| rig.clock.advance(too_far));
@@ -482,7 +482,7 @@ impl Wake for Count {
 }
 
 #[test]
-fn causes_stand_for_their_signals() {
+fn causes_map_to_their_signals() {
     for cause in [Cause::Press, Cause::Terminate, Cause::Hangup, Cause::Quit] {
         assert_eq!(
             cause.signal().map(|signal| 128 + signal),

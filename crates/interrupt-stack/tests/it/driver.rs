@@ -30,7 +30,7 @@ fn driver_wakes_handlers_and_announces_shutdown() {
 }
 
 #[test]
-fn driver_minds_the_deadlines() {
+fn driver_enforces_the_deadlines() {
     let mut probe = Probe::start("driven, hung, with deadline");
     probe.press();
     assert_eq!(probe.line(), "run: press 1", "the handler below got it");
@@ -40,7 +40,7 @@ fn driver_minds_the_deadlines() {
 }
 
 #[test]
-fn driver_climbs_the_same_ladder() {
+fn driver_follows_the_same_ladder() {
     let mut probe = Probe::start("driven, hung");
     probe.press();
     probe.kill(Signal::INT);
@@ -52,7 +52,7 @@ fn driver_climbs_the_same_ladder() {
 }
 
 #[test]
-fn press_without_its_driver_is_found_by_the_next_look() {
+fn press_without_its_driver_is_found_by_the_next_check() {
     let mut probe = Probe::start("driver dropped");
     probe.press();
     probe.go_on();
@@ -66,7 +66,7 @@ fn press_without_its_driver_is_found_by_the_next_look() {
 
 /// Two presses that are decided late are still two, because each has its own time.
 #[test]
-fn presses_that_are_decided_late_are_not_taken_for_one() {
+fn late_decided_presses_stay_separate() {
     let mut probe = Probe::start("driver dropped");
     for _ in 0..2 {
         probe.press();
@@ -76,14 +76,14 @@ fn presses_that_are_decided_late_are_not_taken_for_one() {
 }
 
 #[test]
-fn driver_ends_with_the_last_handle_and_gives_the_signals_back() {
+fn driver_ends_with_the_last_handle_and_restores_the_signals() {
     let mut probe = Probe::start("driver over");
     probe.kill(Signal::INT);
     assert_eq!(probe.end().signal(), Some(2));
 }
 
 #[test]
-fn press_that_nobody_read_counts_when_the_signals_are_let_go() {
+fn unread_press_counts_when_the_signals_are_released() {
     let mut probe = Probe::start("driver unread");
     probe.press();
     probe.go_on();
@@ -92,7 +92,7 @@ fn press_that_nobody_read_counts_when_the_signals_are_let_go() {
 
 /// A full wake pipe must not block the threads that decide events.
 #[test]
-fn driver_that_never_runs_holds_nobody_up() {
+fn driver_that_never_runs_blocks_nothing() {
     let mut probe = Probe::start("driver idle");
     assert_eq!(probe.line(), "70000 presses");
     for _ in 0..3 {
@@ -102,7 +102,7 @@ fn driver_that_never_runs_holds_nobody_up() {
 }
 
 #[test]
-fn driver_runs_the_hooks_of_a_stop() {
+fn driver_runs_the_suspend_hooks() {
     let mut seat = Seat::take(Place::Foreground, "driven, suspendable", "");
     for press in 1..=2 {
         seat.send(b"\x1a");

@@ -12,7 +12,7 @@ mod menu;
 
 /// The presses are further apart than the debounce, and the step is polled in between.
 #[test]
-fn a_step_handles_one_press_and_the_next_walks_down_to_the_job() {
+fn step_handles_one_press_and_the_next_reaches_the_job() {
     let interrupts = Interrupts::builder().detached();
     let mut job = interrupts.push("job");
     let press = || interrupts.injector().press(PressSource::Injected);
@@ -42,7 +42,7 @@ fn a_step_handles_one_press_and_the_next_walks_down_to_the_job() {
 }
 
 #[test]
-fn a_menu_that_is_pressed_twice_stops_and_saves() {
+fn second_press_on_a_menu_saves_and_stops() {
     let (exit, exits) = mpsc::channel();
     let interrupts = Interrupts::builder()
         .hard_exit(HardExit::Callback(Box::new(move |cause| {

@@ -17,7 +17,7 @@ use std::{
 use facts::Facts;
 use interrupt_stack::{
     Cause, PressSource,
-    ladder::{Resolution, Rules},
+    ladder::{LadderTimes, Resolution},
 };
 use invariants::{INVARIANTS, Moment};
 use sabotage::{Machine, SABOTAGES, Sabotage};
@@ -42,8 +42,8 @@ struct Found {
     way: Vec<Step>,
 }
 
-fn rules() -> Rules {
-    let mut rules = Rules::default();
+fn rules() -> LadderTimes {
+    let mut rules = LadderTimes::default();
     rules.shutdown_deadline = Some(Duration::from_millis(facts::SHUTDOWN));
     rules
 }

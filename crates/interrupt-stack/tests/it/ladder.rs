@@ -7,7 +7,7 @@ use std::{
 
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
-    ladder::{Effect, Ladder, Press, Resolution, Rules},
+    ladder::{Ladder, LadderEffect, LadderTimes, Press, Resolution},
 };
 
 const ANSWERS: [Resolution; 4] = [
@@ -29,10 +29,10 @@ struct Script {
 
 impl Script {
     fn new(handlers: &[&'static str]) -> Self {
-        Self::with(Rules::default(), handlers)
+        Self::with(LadderTimes::default(), handlers)
     }
 
-    fn with(rules: Rules, handlers: &[&'static str]) -> Self {
+    fn with(rules: LadderTimes, handlers: &[&'static str]) -> Self {
         let start = Instant::now();
         let mut script = Self {
             ladder: Ladder::new(rules),
@@ -57,10 +57,10 @@ impl Script {
         self.names.iter().find(|(n, _)| *n == name).unwrap().1
     }
 
-    fn note(&mut self, what: &str, effect: Option<Effect>) -> String {
+    fn note(&mut self, what: &str, effect: Option<LadderEffect>) -> String {
         let effect = match effect {
             None => "-".to_owned(),
-            Some(Effect::Notify(id)) => format!(
+            Some(LadderEffect::Notify(id)) => format!(
                 "notify {}",
                 self.names.iter().find(|(_, i)| *i == id).unwrap().0
             ),
@@ -124,8 +124,8 @@ impl Script {
     }
 }
 
-fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
-    let mut rules = Rules::default();
+fn rules(change: impl FnOnce(&mut LadderTimes)) -> LadderTimes {
+    let mut rules = LadderTimes::default();
     change(&mut rules);
     rules
 }
@@ -191,7 +191,7 @@ fn j32b_j32c_j32d_dropped_notice_counts_for_the_cooldown_and_an_open_one_always(
 }
 
 #[test]
-fn j33a_j33b_any_press_in_shutdown_ends_whatever_began_it() {
+fn j33a_j33b_any_press_during_shutdown_exits() {
     for cause in [
         Cause::Press,
         Cause::Terminate,
@@ -209,7 +209,7 @@ fn j33a_j33b_any_press_in_shutdown_ends_whatever_began_it() {
 }
 
 #[test]
-fn j34a_j34b_declines_walk_down_and_the_last_shuts_down() {
+fn j34a_j34b_declined_press_walks_the_handlers_and_then_shuts_down() {
     let mut s = Script::new(&["process", "run", "turn", "menu"]);
     assert_eq!(s.press(), "notify menu");
     for (name, next) in [
@@ -229,7 +229,7 @@ fn j34a_j34b_declines_walk_down_and_the_last_shuts_down() {
 }
 
 #[test]
-fn j35_decline_of_a_handler_that_is_gone_goes_below_it() {
+fn j35_decline_of_a_dropped_handler_reaches_the_next() {
     let mut s = Script::new(&["run", "turn", "menu"]);
     s.press();
     s.take("menu");
@@ -299,7 +299,7 @@ fn j38a_j38b_dropped_handler_passes_its_untaken_notice_down() {
 }
 
 #[test]
-fn j42a_j42b_j42c_terminate_and_hangup_pass_the_stack_and_quit_is_immediate() {
+fn j42a_j42b_j42c_terminate_and_hangup_skip_handlers_and_quit_is_immediate() {
     for cause in [Cause::Terminate, Cause::Hangup] {
         let mut s = Script::new(&["menu"]);
         s.press();
@@ -316,7 +316,7 @@ fn j42a_j42b_j42c_terminate_and_hangup_pass_the_stack_and_quit_is_immediate() {
 }
 
 #[test]
-fn shutdown_that_outlasts_its_deadline_ends_by_its_cause() {
+fn shutdown_beyond_its_deadline_ends_with_its_cause() {
     let mut s = Script::with(
         rules(|r| r.shutdown_deadline = Some(Duration::from_secs(8))),
         &["menu"],
@@ -331,7 +331,7 @@ fn shutdown_that_outlasts_its_deadline_ends_by_its_cause() {
     assert_eq!(s.press(), "BeginShutdown(Press)");
     assert_eq!(
         s.ladder.on_deadline(s.now),
-        Some(Effect::HardExit(Cause::Press))
+        Some(LadderEffect::HardExit(Cause::Press))
     );
     assert_eq!(s.ladder.on_deadline(s.now), None);
     let mut s = Script::with(rules(|r| r.shutdown_deadline = Some(Duration::MAX)), &[]);
@@ -351,12 +351,12 @@ fn debounce_is_counted_from_the_accepted_press() {
     // With a clock that runs backwards, the ladder neither panics nor accepts every press.
     assert_eq!(
         s.ladder.press(PressSource::Signal, s.start),
-        Effect::Debounced
+        LadderEffect::Debounced
     );
 }
 
 #[test]
-fn request_is_no_press_and_waits_for_its_turn() {
+fn request_is_no_press_and_is_queued() {
     let mut s = Script::new(&["run", "turn", "menu"]);
     assert_eq!(s.request("turn"), "notify turn");
     assert_eq!(s.request("turn"), "-", "its request is open already");
@@ -400,7 +400,7 @@ fn press_on_a_request_begins_shutdown() {
 }
 
 #[test]
-fn stop_of_the_process_is_held_against_nobody() {
+fn suspended_time_does_not_count() {
     let mut s = Script::with(
         rules(|r| r.shutdown_deadline = Some(Duration::from_secs(8))),
         &["run", "menu"],

@@ -7,7 +7,7 @@ use std::{
 
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
-    ladder::{Effect, Ladder, Resolution, Rules},
+    ladder::{Ladder, LadderEffect, LadderTimes, Resolution},
 };
 use proptest::{prelude::*, sample::select};
 
@@ -227,7 +227,7 @@ impl Model {
 }
 
 fn check(steps: Vec<Step>) {
-    let mut rules = Rules::default();
+    let mut rules = LadderTimes::default();
     rules.shutdown_deadline = Some(Duration::from_secs(8));
     let (mut ladder, mut model, start) = (Ladder::new(rules), Model::default(), Instant::now());
     let mut ids: Vec<HandlerId> = Vec::new();
@@ -235,13 +235,13 @@ fn check(steps: Vec<Step>) {
     let mut was_stopping = false;
     for step in steps {
         let now = start + Duration::from_millis(model.now);
-        let said = |effect: Option<Effect>, ids: &[HandlerId]| match effect {
-            None | Some(Effect::Debounced) => None,
-            Some(Effect::Notify(id)) => Some(Said::Notify(
+        let said = |effect: Option<LadderEffect>, ids: &[HandlerId]| match effect {
+            None | Some(LadderEffect::Debounced) => None,
+            Some(LadderEffect::Notify(id)) => Some(Said::Notify(
                 ids.iter().position(|i| *i == id).expect("a known id"),
             )),
-            Some(Effect::BeginShutdown(cause)) => Some(Said::Shutdown(cause)),
-            Some(Effect::HardExit(cause)) => Some(Said::Exit(cause)),
+            Some(LadderEffect::BeginShutdown(cause)) => Some(Said::Shutdown(cause)),
+            Some(LadderEffect::HardExit(cause)) => Some(Said::Exit(cause)),
             Some(other) => panic!("unknown effect {other:?}"),
         };
         let (is, should) = match step {
@@ -329,7 +329,11 @@ fn check(steps: Vec<Step>) {
         let effects: Vec<_> = (1..=3)
             .map(|n| ends.press(PressSource::Signal, now + n * Duration::from_secs(60)))
             .collect();
-        assert_eq!(effects[2], Effect::HardExit(Cause::Press), "{effects:?}");
+        assert_eq!(
+            effects[2],
+            LadderEffect::HardExit(Cause::Press),
+            "{effects:?}"
+        );
     }
 }
 
@@ -342,11 +346,11 @@ proptest! {
 
     /// Any number of signals raises the stage by at most one per debounce window.
     #[test]
-    fn storm_climbs_one_rung_a_window(gaps in prop::collection::vec(0..20_u64, 1..300)) {
-        let (mut ladder, mut now) = (Ladder::new(Rules::default()), Instant::now());
+    fn storm_advances_one_stage_per_window(gaps in prop::collection::vec(0..20_u64, 1..300)) {
+        let (mut ladder, mut now) = (Ladder::new(LadderTimes::default()), Instant::now());
         for gap in &gaps {
             now += Duration::from_millis(*gap);
-            let _: Effect = ladder.press(PressSource::Signal, now);
+            let _: LadderEffect = ladder.press(PressSource::Signal, now);
         }
         let total: u64 = gaps[1..].iter().sum();
         prop_assert!(ladder.presses() >= 1 && ladder.presses() <= 1 + total / 30);

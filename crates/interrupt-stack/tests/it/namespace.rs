@@ -62,7 +62,7 @@ fn pid_1_exits_with_the_code_of_the_signal() {
 
 /// The process group has no id in the namespace, but the process is still in the foreground.
 #[test]
-fn hard_exit_puts_the_terminal_back_for_a_group_from_outside() {
+fn hard_exit_restores_the_terminal_for_another_process_group() {
     if is_refused() {
         return;
     }

@@ -50,7 +50,7 @@ fn j33a_three_presses_end_a_process_that_cannot_act() {
 }
 
 #[test]
-fn j33a_j33b_terminate_again_is_not_a_press_but_a_press_is() {
+fn j33a_j33b_second_terminate_is_no_press() {
     let mut probe = Probe::start("hung");
     probe.kill(Signal::TERM);
     assert_eq!(probe.line(), "shutdown Terminate");
@@ -63,7 +63,7 @@ fn j33a_j33b_terminate_again_is_not_a_press_but_a_press_is() {
 }
 
 #[test]
-fn hung_shutdown_ends_at_its_deadline_by_its_cause() {
+fn hung_shutdown_ends_at_its_deadline_with_its_cause() {
     let mut probe = Probe::start("hung, with deadline");
     probe.kill(Signal::TERM);
     assert_eq!(probe.end().signal(), Some(15));
@@ -111,7 +111,7 @@ fn j43_press_during_a_slow_start_is_graceful() {
 
 /// Also C58: each install in a process catches its own signals.
 #[test]
-fn x122a_x122b_dropped_install_gives_the_signals_back() {
+fn x122a_x122b_dropped_install_restores_the_signals() {
     let mut probe = Probe::start("installed twice");
     for _ in 0..2 {
         // The first ladder is still alive; if it got the signals, the third press would end the process.
@@ -141,7 +141,7 @@ fn inherited_mask_does_not_silence_signals() {
 /// A program that closes all descriptors closes the wake pipe too. The ladder still works, and its threads don't use the processor.
 #[cfg(target_os = "linux")]
 #[test]
-fn presses_are_heard_without_descriptors() {
+fn presses_work_without_free_descriptors() {
     let mut probe = Probe::start("hung, without descriptors");
     let busy = probe.processor_ticks();
     probe.press();
@@ -181,7 +181,7 @@ fn j43_press_before_the_install_waits_for_it() {
 
 /// Between `fork` and `exec` a child has the parent's handler, but a signal to the child doesn't count for the parent.
 #[test]
-fn signal_to_a_forked_child_ends_the_child_alone() {
+fn signal_to_a_forked_child_ends_only_the_child() {
     let mut probe = Probe::start_by("ulimit -c 0; exec \"$@\"", "forking");
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         probe.go_on();
@@ -203,7 +203,7 @@ fn signal_to_a_forked_child_ends_the_child_alone() {
 }
 
 #[test]
-fn stop_without_hooks_is_the_default_and_forgives_a_dropped_notice() {
+fn suspend_without_hooks_is_the_default_and_forgives_a_dropped_notice() {
     let mut probe = Probe::start("unsuspendable");
     for press in 1..=3 {
         probe.kill(Signal::INT);
@@ -228,7 +228,7 @@ fn stop_without_hooks_is_the_default_and_forgives_a_dropped_notice() {
 
 /// `SIGCONT` cancels a pending suspension, as in the kernel, even while the suspend hook runs.
 #[test]
-fn stop_that_is_called_off_while_its_hook_runs_does_not_come() {
+fn suspend_that_is_cancelled_by_its_hook_does_not_happen() {
     let mut probe = Probe::start("slowly suspendable");
     for _ in 0..2 {
         probe.kill(Signal::TSTP);
@@ -249,7 +249,7 @@ fn stop_that_is_called_off_while_its_hook_runs_does_not_come() {
 }
 
 #[test]
-fn suspend_does_nothing_once_the_signals_are_given_back() {
+fn suspend_does_nothing_after_the_signals_are_restored() {
     let probe = Probe::start("suspended when let go");
     assert_eq!(probe.line(), "continues");
 }
@@ -277,7 +277,7 @@ fn press_that_is_both_signal_and_injected_counts_once() {
 
 /// The signal handler must know of an injected press. Otherwise it would treat the signal of the same press as the last one.
 #[test]
-fn signal_of_an_injected_press_is_not_the_last_rung() {
+fn signal_of_an_injected_press_is_not_the_last_stage() {
     let mut probe = Probe::start("long debounce, nobody answers");
     probe.go_on();
     assert_eq!(probe.line(), "1 presses", "shutdown has begun");
@@ -288,7 +288,7 @@ fn signal_of_an_injected_press_is_not_the_last_rung() {
 }
 
 #[test]
-fn hard_exit_may_be_left_to_a_thread() {
+fn hard_exit_can_run_on_a_thread() {
     let mut probe = Probe::start("hung by thread");
     for _ in 0..3 {
         assert!(probe.is_alive());
@@ -298,7 +298,7 @@ fn hard_exit_may_be_left_to_a_thread() {
 }
 
 #[test]
-fn hard_exit_may_be_left_to_the_program() {
+fn hard_exit_can_be_left_to_the_program() {
     let mut probe = Probe::start("hung by callback");
     let (mut presses, mut exits) = (0, 0);
     while exits < 3 {
@@ -314,7 +314,7 @@ fn hard_exit_may_be_left_to_the_program() {
 
 /// The time of a stop doesn't count: the deadline starts again, and then it takes effect.
 #[test]
-fn watchdog_acts_after_a_stop() {
+fn watchdog_works_after_a_suspend() {
     let mut probe = Probe::start("hung, with deadline");
     probe.kill(Signal::STOP);
     probe.kill(Signal::TERM);
@@ -327,7 +327,7 @@ fn watchdog_acts_after_a_stop() {
 
 /// A hook that hangs delays the exit by one press or by two seconds, but never prevents it.
 #[test]
-fn hook_before_the_exit_that_hangs_costs_a_press_or_a_moment() {
+fn hanging_exit_hook_is_ended_by_a_press_or_a_timeout() {
     for presses in [3, 4] {
         let mut probe = Probe::start("hung, hung exit hook");
         let mut heard = Vec::new();
@@ -346,7 +346,7 @@ fn hook_before_the_exit_that_hangs_costs_a_press_or_a_moment() {
 }
 
 #[test]
-fn hook_before_the_exit_that_hangs_costs_a_raw_press() {
+fn hanging_exit_hook_is_ended_by_a_raw_press() {
     let mut probe = Probe::start("raw, hung exit hook");
     for _ in 0..3 {
         probe.go_on();
@@ -362,7 +362,7 @@ fn hook_before_the_exit_that_hangs_costs_a_raw_press() {
 
 /// The control: with a hook that returns, three presses are enough.
 #[test]
-fn hook_before_the_exit_that_returns_costs_nothing() {
+fn returning_exit_hook_delays_nothing() {
     let mut probe = Probe::start("hung, exit hook");
     for _ in 0..3 {
         assert!(probe.is_alive());

@@ -96,7 +96,7 @@ fn j47e_hard_exit_in_the_background_leaves_the_terminal_alone() {
 
 /// The shutdown deadline, which a thread keeps, restores the terminal too.
 #[test]
-fn watchdog_puts_the_terminal_back() {
+fn watchdog_restores_the_terminal() {
     let mut seat = Seat::take(Place::Foreground, "hung, with deadline", "raw");
     assert_ne!(seat.settings(), seat.before);
     seat.kill(Signal::TERM);
@@ -105,7 +105,7 @@ fn watchdog_puts_the_terminal_back() {
 }
 
 #[test]
-fn hard_exit_by_a_thread_puts_the_terminal_back_and_one_that_shall_not_does_not() {
+fn hard_exit_by_a_thread_restores_the_terminal_unless_disabled() {
     for (state, is_restored) in [("hung by thread", true), ("hung unrestored", false)] {
         let mut seat = Seat::take(Place::Foreground, state, "raw");
         seat.press();
@@ -117,7 +117,7 @@ fn hard_exit_by_a_thread_puts_the_terminal_back_and_one_that_shall_not_does_not(
 }
 
 #[test]
-fn suspend_runs_the_hooks_around_the_stop() {
+fn suspend_runs_its_hooks_before_and_after() {
     for (mode, raw) in [("keys", false), ("raw", true)] {
         let mut seat = Seat::take(Place::Foreground, "terminal", mode);
         for press in 1..=2 {
@@ -135,7 +135,7 @@ fn suspend_runs_the_hooks_around_the_stop() {
 }
 
 #[test]
-fn suspend_and_fg_under_the_job_control_of_bash() {
+fn suspend_and_fg_work_under_bash_job_control() {
     let mut seat = Seat::shell(&["-i"], "suspendable", "");
     wait_for("the prompt", || seat.text().ends_with("$ "));
     seat.send("eval \"$JOB\"\n");
@@ -167,7 +167,7 @@ fn suspend_and_fg_under_the_job_control_of_bash() {
 
 /// In an orphaned process group no shell could continue the process, so neither the kernel nor this crate stops it.
 #[test]
-fn suspend_is_no_trap_in_an_orphaned_group() {
+fn suspend_in_an_orphaned_group_does_not_hang() {
     for orphan in ["terminal", "driven, suspendable"] {
         if orphan.starts_with("driven") && cfg!(not(feature = "driver")) {
             continue;
@@ -186,7 +186,7 @@ fn suspend_is_no_trap_in_an_orphaned_group() {
 
 /// A shell's loop ends after a program that dies by the signal, and continues after a program that exits with 130.
 #[test]
-fn j27c_loop_of_a_shell_stops_with_the_program() {
+fn j27c_shell_loop_stops_with_the_program() {
     let mut seat = Seat::take(Place::Foreground, "loop", "graceful");
     seat.let_the_parent_wait();
     seat.send(b"\x03");

@@ -3,7 +3,7 @@
 use crate::child::Probe;
 
 #[test]
-fn events_tell_the_way_to_the_exit() {
+fn events_report_each_stage_until_the_exit() {
     let probe = Probe::start("traced");
     for said in [
         "press, notice",
@@ -19,7 +19,7 @@ fn events_tell_the_way_to_the_exit() {
 
 /// The crate never waits for a subscriber.
 #[test]
-fn subscriber_that_hangs_keeps_nothing_from_anybody() {
+fn hanging_subscriber_does_not_block_others() {
     let mut probe = Probe::start("traced for ever");
     probe.press();
     assert_eq!(probe.line(), "event press");

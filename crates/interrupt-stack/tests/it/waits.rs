@@ -40,7 +40,7 @@ fn request_reaches_the_innermost_handler_of_its_name() {
 }
 
 #[test]
-fn request_waits_for_an_open_notice_and_ends_with_its_handler() {
+fn request_waits_for_an_open_notice_and_is_dropped_with_its_handler() {
     let interrupts = detached();
     let injector = interrupts.injector();
     let mut turn = interrupts.push("turn");
@@ -62,7 +62,7 @@ fn request_waits_for_an_open_notice_and_ends_with_its_handler() {
 }
 
 #[test]
-fn press_on_a_request_begins_shutdown_and_escalate_does() {
+fn press_and_escalate_on_a_request_begin_shutdown() {
     for escalate in [false, true] {
         let interrupts = detached();
         let mut turn = interrupts.push("turn");
@@ -153,7 +153,7 @@ async fn notified_stays_pending_in_shutdown() {
 }
 
 #[test]
-fn cause_is_named_as_people_name_it() {
+fn cause_has_a_readable_name() {
     let causes = [
         Cause::Press,
         Cause::Terminate,

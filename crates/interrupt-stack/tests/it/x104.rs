@@ -48,7 +48,7 @@ fn x104a_control_forward_after_the_window_is_a_press() {
 
 /// Each of three typed presses is one stage, although six signals come.
 #[test]
-fn x104a_forwarded_presses_climb_one_rung_each() {
+fn x104a_forwarded_presses_advance_one_stage_each() {
     let mut seat = forwarded("hung");
     for press in ["press 1", "press 2"] {
         seat.send(b"\x03");
@@ -63,7 +63,7 @@ fn x104a_forwarded_presses_climb_one_rung_each() {
 
 /// Only an ancestor forwards a press; a signal from another process is a press.
 #[test]
-fn x104a_signal_of_a_stranger_is_a_press() {
+fn x104a_signal_of_another_process_is_a_press() {
     let mut seat = Seat::take(Place::Foreground, "counting", "");
     seat.send(b"\x03");
     assert_eq!(seat.line(), "press 1 by Signal");
@@ -106,7 +106,7 @@ fn storm(probe: &mut Probe) -> Duration {
 }
 
 #[test]
-fn x104b_storm_is_a_press_a_window() {
+fn x104b_storm_is_one_press_per_window() {
     let mut probe = Probe::start("counting for ever");
     let start = Instant::now();
     storm(&mut probe);
@@ -123,7 +123,7 @@ fn x104b_storm_is_a_press_a_window() {
 
 /// Three stages take at least two debounce windows, for any number of signals.
 #[test]
-fn x104b_storm_climbs_one_rung_a_window() {
+fn x104b_storm_advances_one_stage_per_window() {
     let mut probe = Probe::start("hung");
     let took = storm(&mut probe);
     assert_eq!(probe.end().signal(), Some(2));

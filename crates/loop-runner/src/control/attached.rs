@@ -14,21 +14,21 @@ use loop_state::Timestamp;
 use tokio::sync::watch;
 
 use crate::control::client;
-use crate::control::protocol::Told;
-use crate::control::protocol::{self, Answer, Ended, MAX_LINE, Query};
-use crate::feed::{self, NewsReceiver};
+use crate::control::protocol::AttachMessage;
+use crate::control::protocol::{self, ControlQuery, EndReport, MAX_LINE, Response};
+use crate::event_channel::{self, RunEventReceiver};
 use crate::{Error, View};
 
 /// The time limit for the first view.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The connection to a run of another process. Dropping it detaches, which does not affect the run.
 #[derive(Debug)]
-pub struct Attached {
+pub struct AttachedRun {
     view: watch::Receiver<Arc<View>>,
-    news: Option<NewsReceiver>,
+    events: Option<RunEventReceiver>,
     stream: UnixStream,
-    reader: Option<JoinHandle<Option<Ended>>>,
+    reader: Option<JoinHandle<Option<EndReport>>>,
     /// The time of the first event.
     first: mpsc::Receiver<Timestamp>,
     /// The time of the last event so far.
@@ -43,8 +43,8 @@ pub struct Attached {
 ///
 /// # Errors
 ///
-/// [`Error::is_nobody`] when no process works on the run, [`Error::is_silent`] when the process doesn't respond.
-pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
+/// [`Error::is_not_running`] when no process works on the run, [`Error::is_unresponsive`] when the process doesn't respond.
+pub fn attach(run_dir: &Path, attended: bool) -> Result<AttachedRun, Error> {
     attach_after(run_dir, attended, Timestamp::default())
 }
 
@@ -53,38 +53,38 @@ pub fn attach(run_dir: &Path, attended: bool) -> Result<Attached, Error> {
 /// # Errors
 ///
 /// As [`attach`].
-pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<Attached, Error> {
-    let answers = client::ask(run_dir, Query::Attach { attended })?;
+pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<AttachedRun, Error> {
+    let answers = client::ask(run_dir, ControlQuery::Attach { attended })?;
     let (path, mut from) = answers.into_parts();
     let failed = |e| rlm_store::Error::io("can't communicate with", &path, e);
     from.get_ref()
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .map_err(failed)?;
     let first = line(&mut from).map_err(|e| match e.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(path.clone()),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::unresponsive(path.clone()),
         _ => failed(e).into(),
     })?;
-    let first = first.ok_or_else(|| Error::nobody(path.clone()))?;
-    let Ok(Told::View(view)) = serde_json::from_slice(&first) else {
+    let first = first.ok_or_else(|| Error::not_running(path.clone()))?;
+    let Ok(AttachMessage::View(view)) = serde_json::from_slice(&first) else {
         let why = match protocol::answer(&first) {
-            Ok(Answer::Refused { why }) => {
+            Ok(Response::Refused { reason: why }) => {
                 return Err(Error::refused(format!(
                     "the run refused the request: {why}"
                 )));
             }
-            Ok(Answer::Busy) => "too many viewers are attached".to_owned(),
-            Ok(Answer::Ended(_)) => return Err(Error::nobody(path)),
-            Ok(Answer::Unsupported { what } | Answer::Malformed { why: what }) => {
+            Ok(Response::Busy) => "too many viewers are attached".to_owned(),
+            Ok(Response::RunEnded(_)) => return Err(Error::not_running(path)),
+            Ok(Response::Unsupported { what } | Response::Malformed { reason: what }) => {
                 format!("the process of the run has another version of rlm: {what}")
             }
             other => format!("unexpected response: {other:?}"),
         };
-        return Err(Error::babble(path, why));
+        return Err(Error::bad_response(path, why));
     };
     from.get_ref().set_read_timeout(None).map_err(failed)?;
     let stream = from.get_ref().try_clone().map_err(failed)?;
     let (to_view, view) = watch::channel(Arc::from(view));
-    let (mut to_news, news) = feed::channel();
+    let (mut to_news, news) = event_channel::channel();
     let (to_first, first) = mpsc::sync_channel(1);
     let last = Arc::new(AtomicU64::new(seen.0));
     let newest = Arc::clone(&last);
@@ -92,25 +92,25 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
         loop {
             let line = line(&mut from).ok().flatten()?;
             match serde_json::from_slice(&line) {
-                Ok(Told::View(view)) => drop(to_view.send_replace(Arc::from(view))),
-                Ok(Told::News { at, .. }) if at <= seen => {}
-                Ok(Told::News { at, news }) => {
+                Ok(AttachMessage::View(view)) => drop(to_view.send_replace(Arc::from(view))),
+                Ok(AttachMessage::News { at, .. }) if at <= seen => {}
+                Ok(AttachMessage::News { at, news }) => {
                     // The receiver takes only the first time; later sends fail.
                     let _later = to_first.try_send(at);
                     newest.fetch_max(at.0, Ordering::Relaxed);
                     to_news.send(at, *news);
                 }
                 Err(_) => {
-                    if let Ok(Answer::Ended(ended)) = protocol::answer(&line) {
+                    if let Ok(Response::RunEnded(ended)) = protocol::answer(&line) {
                         return Some(ended);
                     }
                 }
             }
         }
     });
-    Ok(Attached {
+    Ok(AttachedRun {
         view,
-        news: Some(news),
+        events: Some(news),
         stream,
         reader: Some(reader),
         first,
@@ -118,7 +118,7 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
     })
 }
 
-impl Attached {
+impl AttachedRun {
     /// Returns a view of the run that stays up to date.
     #[must_use]
     pub fn view(&self) -> watch::Receiver<Arc<View>> {
@@ -126,38 +126,38 @@ impl Attached {
     }
 
     /// Returns the events; `None` after the first call.
-    pub fn news(&mut self) -> Option<NewsReceiver> {
-        self.news.take()
+    pub fn events(&mut self) -> Option<RunEventReceiver> {
+        self.events.take()
     }
 
     /// Returns the time of the first event; `None` if none arrived within `patience`.
     #[must_use]
-    pub fn tells_from(&self, patience: Duration) -> Option<Timestamp> {
+    pub fn first_event_at(&self, patience: Duration) -> Option<Timestamp> {
         self.first.recv_timeout(patience).ok()
     }
 
     /// Returns the time of the newest event that arrived.
     #[must_use]
-    pub fn seen(&self) -> Timestamp {
+    pub fn last_event_at(&self) -> Timestamp {
         Timestamp(self.last.load(Ordering::Relaxed))
     }
 
     /// Waits for the end, and returns the report of the run's process; `None` if the process sent none, or dropped this viewer.
     #[must_use]
-    pub fn ended(mut self) -> Option<Ended> {
+    pub fn wait_for_end(mut self) -> Option<EndReport> {
         self.reader.take()?.join().ok().flatten()
     }
 
     /// Detaches: the events end, and the run continues.
-    pub fn leave(&self) {
+    pub fn detach(&self) {
         // The connection may be closed already.
         let _gone = self.stream.shutdown(Shutdown::Both);
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachedRun {
     fn drop(&mut self) {
-        self.leave();
+        self.detach();
     }
 }
 

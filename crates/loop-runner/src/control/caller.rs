@@ -11,15 +11,15 @@ use rlm_store::locks;
 
 /// Why a process may not control the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ControlRefusal {
     /// The process, if it is known.
     pub(crate) by: Option<ProcessName>,
     pub(crate) why: String,
 }
 
-impl Refusal {
+impl ControlRefusal {
     /// Returns the event for the run: the refused request, the process and the reason.
-    pub(crate) fn report(&self, request: &str) -> String {
+    pub(crate) fn refusal_report(&self, request: &str) -> String {
         let why = &self.why;
         match &self.by {
             Some(by) => format!("refused `{request}` from {}: it {why}", Named(by)),
@@ -49,11 +49,11 @@ impl std::fmt::Display for Named<'_> {
 /// Checks whether the process that connected may control the run of the process `owner`.
 ///
 /// Outside Linux, ancestors are not known, and every process of the user may.
-pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(), Refusal> {
+pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(), ControlRefusal> {
     if !cfg!(target_os = "linux") {
         return Ok(());
     }
-    let peer = peer.map_err(|e| Refusal {
+    let peer = peer.map_err(|e| ControlRefusal {
         by: None,
         why: unproven(&e),
     })?;
@@ -61,12 +61,12 @@ pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(),
         pid: peer.process().pid,
         name: peer.name().to_owned(),
     };
-    let refused = |why: String| Refusal {
+    let refused = |why: String| ControlRefusal {
         by: Some(by.clone()),
         why,
     };
     let line = peer.line().map_err(|e| refused(unproven(&e)))?;
-    judge(&line, owner).map_err(refused)
+    check_ancestors(&line, owner).map_err(refused)
 }
 
 /// Checks whether this process may end the process `owner` of a run. If its ancestors can't be verified, it may: a person can always stop a run.
@@ -75,7 +75,7 @@ pub(crate) fn check_own(owner: ProcessId) -> Result<(), String> {
         return Ok(());
     }
     match ancestry::line(ProcessId::current()) {
-        Ok(own) => judge(&own, owner),
+        Ok(own) => check_ancestors(&own, owner),
         Err(_) => Ok(()),
     }
 }
@@ -85,9 +85,9 @@ fn unproven(why: &std::io::Error) -> String {
 }
 
 /// Returns why the first process of this line may not control the run of the process `owner`.
-fn judge(line: &[Ancestor], owner: ProcessId) -> Result<(), String> {
-    let holders = locks::holders_of_directories(line.iter().map(|it| it.process.pid));
-    let Some(keeper) = keeper(line, owner, &holders) else {
+fn check_ancestors(line: &[Ancestor], owner: ProcessId) -> Result<(), String> {
+    let holders = locks::directory_lock_holders(line.iter().map(|it| it.process.pid));
+    let Some(keeper) = nearest_owner(line, owner, &holders) else {
         return Ok(());
     };
     let owners = ancestry::line(owner).map_err(|e| unproven(&e))?;
@@ -106,7 +106,7 @@ fn judge(line: &[Ancestor], owner: ProcessId) -> Result<(), String> {
 }
 
 /// Returns the nearest guard, or owner of a run, above the first process of a line.
-fn keeper<'a>(
+fn nearest_owner<'a>(
     line: &'a [Ancestor],
     owner: ProcessId,
     holders: &BTreeSet<u32>,
@@ -130,7 +130,7 @@ mod tests {
 
     /// The guard of this process is gone, so only the owner of the run is left above it.
     #[test]
-    fn h13b_an_orphan_that_the_owner_of_a_run_adopted_is_refused() {
+    fn h13b_orphan_adopted_by_the_owner_of_a_run_is_refused() {
         agent_subprocess::guard::adopt_orphans().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");

@@ -13,8 +13,8 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::Error;
-use crate::control::place;
-use crate::control::protocol::{self, Answer, MAX_LINE, Message};
+use crate::control::protocol::{self, ControlMessage, MAX_LINE, Response};
+use crate::control::socket_path;
 
 /// The most bytes of all responses to one request.
 const MOST: usize = 2 * MAX_LINE;
@@ -25,19 +25,21 @@ const MOST: usize = 2 * MAX_LINE;
 ///
 /// # Errors
 ///
-/// [`Error::is_nobody`] when no process listens there.
-pub fn ask(run_dir: &Path, message: impl Into<Message>) -> Result<Answers, Error> {
-    let path = place::socket(run_dir);
-    let checked = place::check(run_dir);
-    let stream = checked.and_then(|()| place::with_short_path(run_dir, reach));
+/// [`Error::is_not_running`] when no process listens there.
+pub fn ask(run_dir: &Path, message: impl Into<ControlMessage>) -> Result<Responses, Error> {
+    let path = socket_path::socket(run_dir);
+    let checked = socket_path::check(run_dir);
+    let stream = checked.and_then(|()| socket_path::with_short_path(run_dir, connect_unix));
     let stream = stream.map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::nobody(path.clone()),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(path.clone()),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            Error::not_running(path.clone())
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::unresponsive(path.clone()),
         _ => rlm_store::Error::io("can't connect to", path.clone(), e).into(),
     })?;
     // Look up the process at once: if it ends, it can't be found later.
     let peer = ancestry::Peer::of(stream.as_fd()).ok();
-    let mut answers = Answers {
+    let mut answers = Responses {
         path,
         peer: peer.map(|peer| peer.process()),
         from: BufReader::new(stream),
@@ -63,7 +65,7 @@ const AT_ONCE: SocketFlags = SocketFlags::CLOEXEC;
 const AT_ONCE: SocketFlags = SocketFlags::empty();
 
 /// Connects without waiting: the queue of a hanging owner may be full.
-fn reach(path: &Path) -> io::Result<UnixStream> {
+fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, AT_ONCE, None)?;
     fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
@@ -74,7 +76,7 @@ fn reach(path: &Path) -> io::Result<UnixStream> {
 
 /// The responses to a request. Dropping them stops listening, and does not cancel the request.
 #[derive(Debug)]
-pub struct Answers {
+pub struct Responses {
     path: PathBuf,
     /// The process that listens there, if the system reports it.
     peer: Option<ProcessId>,
@@ -85,7 +87,7 @@ pub struct Answers {
     read: usize,
 }
 
-impl Answers {
+impl Responses {
     /// Returns the path of the socket, and the connection, from which nothing was read yet.
     pub(super) fn into_parts(self) -> (PathBuf, BufReader<UnixStream>) {
         (self.path, self.from)
@@ -105,9 +107,9 @@ impl Answers {
     ///
     /// # Errors
     ///
-    /// [`Error::is_silent`] when `wait` has passed; another call continues to wait. Another error for an invalid response, or more than 2 MiB of
+    /// [`Error::is_unresponsive`] when `wait` has passed; another call continues to wait. Another error for an invalid response, or more than 2 MiB of
     /// responses.
-    pub fn next(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
+    pub fn next(&mut self, wait: Duration) -> Result<Option<Response>, Error> {
         let by = Instant::now() + wait;
         loop {
             let left = by.saturating_duration_since(Instant::now());
@@ -126,22 +128,31 @@ impl Answers {
                 Ok(_) if self.line.ends_with(b"\n") => {
                     self.read += self.line.len();
                     if self.read > MOST {
-                        return Err(Error::babble(self.path.clone(), "too many responses"));
+                        return Err(Error::bad_response(self.path.clone(), "too many responses"));
                     }
                     let answer = protocol::answer(&std::mem::take(&mut self.line));
                     let path = &self.path;
-                    return answer.map(Some).map_err(|e| Error::babble(path.clone(), e));
+                    return answer
+                        .map(Some)
+                        .map_err(|e| Error::bad_response(path.clone(), e));
                 }
                 Ok(0) if self.line.len() < MAX_LINE => return Ok(None),
                 Ok(_) if self.line.len() < MAX_LINE => {}
-                Ok(_) => return Err(Error::babble(self.path.clone(), "a line that is too long")),
+                Ok(_) => {
+                    return Err(Error::bad_response(
+                        self.path.clone(),
+                        "a line that is too long",
+                    ));
+                }
             }
         }
     }
 
     fn failed(&self, e: io::Error) -> Error {
         match e.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::silent(self.path.clone()),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                Error::unresponsive(self.path.clone())
+            }
             _ => rlm_store::Error::io("can't communicate with", self.path.clone(), e).into(),
         }
     }

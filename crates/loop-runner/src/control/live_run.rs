@@ -8,10 +8,10 @@ use loop_state::{Request, Timestamp, times};
 use rlm_store::{Holder, Project, RunId};
 
 use crate::Error;
-use crate::control::attached::{Attached, attach_after};
-use crate::control::client::{Answers, ask};
-use crate::control::force::wait_until;
-use crate::control::protocol::{Answer, Ended};
+use crate::control::attached::{AttachedRun, attach_after};
+use crate::control::client::{Responses, ask};
+use crate::control::force_stop::poll_until;
+use crate::control::protocol::{EndReport, Response};
 
 /// The time limit of the first response, for a client that waits for no other: the run may be busy saving.
 const FIRST: Duration = Duration::from_secs(5);
@@ -69,9 +69,9 @@ impl Patience {
     }
 
     /// Returns how much longer the client waits after this response.
-    fn longer(&self, answer: &Answer) -> Option<Duration> {
+    fn longer(&self, answer: &Response) -> Option<Duration> {
         match answer {
-            Answer::Recorded { budget_ms, .. } if self.or_budget => {
+            Response::Recorded { budget_ms, .. } if self.or_budget => {
                 let budget = Duration::from_millis((*budget_ms)?) + times::STOP_MARGIN;
                 Some(budget.min(LONGEST))
             }
@@ -83,11 +83,11 @@ impl Patience {
 /// The result of [`LiveRun::ask`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Asked {
+pub enum ReceivedRequest {
     /// The last response.
-    Told(Answer),
+    Told(Response),
     /// The time limit is reached; the last response, if there was one.
-    SoFar(Option<Answer>),
+    SoFar(Option<Response>),
     /// The process closed the connection and did not report its end.
     Gone,
     /// No process works on the run.
@@ -152,36 +152,36 @@ impl LiveRun {
     ///
     /// # Errors
     ///
-    /// Those of [`ask`] and [`Answers::next`], except for a process that is unresponsive or absent.
+    /// Those of [`ask`] and [`Responses::next`], except for a process that is unresponsive or absent.
     pub fn ask(
         &self,
         request: &Request,
         patience: Patience,
-        mut on_answer: impl FnMut(&Answer),
-    ) -> Result<Asked, Error> {
+        mut on_answer: impl FnMut(&Response),
+    ) -> Result<ReceivedRequest, Error> {
         let begun = Instant::now();
         let (first_by, mut by) = (begun + patience.first, begun + patience.first);
         let mut answers = match self.connect(request, first_by)? {
             Reached::Yes(answers) => answers,
-            Reached::Silent => return Ok(Asked::SoFar(None)),
-            Reached::NotLive => return Ok(Asked::NotLive),
+            Reached::Silent => return Ok(ReceivedRequest::SoFar(None)),
+            Reached::NotLive => return Ok(ReceivedRequest::NotLive),
         };
         let (mut last, mut told, mut is_longer) = (None, Vec::new(), false);
         loop {
             let left = by.saturating_duration_since(Instant::now());
             match answers.next(left) {
-                Ok(Some(Answer::Unknown)) => {}
+                Ok(Some(Response::Unknown)) => {}
                 // Another connection may end and free a place.
-                Ok(Some(Answer::Busy)) if last.is_none() && !left.is_zero() => {
+                Ok(Some(Response::Busy)) if last.is_none() && !left.is_zero() => {
                     std::thread::park_timeout(POLL.min(left));
                     match self.connect(request, first_by)? {
                         Reached::Yes(again) => answers = again,
-                        Reached::Silent => return Ok(Asked::SoFar(None)),
-                        Reached::NotLive => return Ok(Asked::NotLive),
+                        Reached::Silent => return Ok(ReceivedRequest::SoFar(None)),
+                        Reached::NotLive => return Ok(ReceivedRequest::NotLive),
                     }
                 }
                 Ok(Some(mut answer)) => {
-                    if let Answer::Ended(ended) = &mut answer {
+                    if let Response::RunEnded(ended) = &mut answer {
                         ended.proven &= self.is_owner(&answers);
                     }
                     match patience.longer(&answer).filter(|_| !is_longer) {
@@ -193,7 +193,7 @@ impl LiveRun {
                         None => by = begun + patience.all,
                     }
                     if answer.is_last() {
-                        return Ok(Asked::Told(answer));
+                        return Ok(ReceivedRequest::Told(answer));
                     }
                     let kind = std::mem::discriminant(&answer);
                     if !told.contains(&kind) {
@@ -202,12 +202,12 @@ impl LiveRun {
                     }
                     last = Some(answer);
                 }
-                Ok(None) => return Ok(Asked::Gone),
-                Err(e) if e.is_silent() => return Ok(Asked::SoFar(last)),
+                Ok(None) => return Ok(ReceivedRequest::Gone),
+                Err(e) if e.is_unresponsive() => return Ok(ReceivedRequest::SoFar(last)),
                 Err(e) => return Err(e),
             }
             if Instant::now() >= by && last.is_some() {
-                return Ok(Asked::SoFar(last));
+                return Ok(ReceivedRequest::SoFar(last));
             }
         }
     }
@@ -217,13 +217,13 @@ impl LiveRun {
     /// # Errors
     ///
     /// Those of [`attach_after`], except for a process that is unresponsive or absent.
-    pub fn attach(&self, attended: bool, seen: Timestamp) -> Result<Reached<Attached>, Error> {
+    pub fn attach(&self, attended: bool, seen: Timestamp) -> Result<Reached<AttachedRun>, Error> {
         let run_dir = self.project.run_dir(&self.run);
         let by = Instant::now() + FIRST;
         self.reach(by, || attach_after(&run_dir, attended, seen))
     }
 
-    fn connect(&self, request: &Request, by: Instant) -> Result<Reached<Answers>, Error> {
+    fn connect(&self, request: &Request, by: Instant) -> Result<Reached<Responses>, Error> {
         let run_dir = self.project.run_dir(&self.run);
         self.reach(by, || ask(&run_dir, request.clone()))
     }
@@ -237,8 +237,8 @@ impl LiveRun {
         loop {
             match connect() {
                 Ok(reached) => return Ok(Reached::Yes(reached)),
-                Err(e) if e.is_silent() => return Ok(Reached::Silent),
-                Err(e) if !e.is_nobody() => return Err(e),
+                Err(e) if e.is_unresponsive() => return Ok(Reached::Silent),
+                Err(e) if !e.is_not_running() => return Err(e),
                 Err(_) if !self.project.run(&self.run)?.is_live() => return Ok(Reached::NotLive),
                 Err(_) if Instant::now() < by => std::thread::park_timeout(POLL),
                 Err(_) => return Ok(Reached::Silent),
@@ -247,7 +247,7 @@ impl LiveRun {
     }
 
     /// Returns whether the process that works on the run responds: responses of another process prove nothing.
-    fn is_owner(&self, answers: &Answers) -> bool {
+    fn is_owner(&self, answers: &Responses) -> bool {
         let is_it = |holder: &Holder| answers.is_from(holder.process);
         !cfg!(target_os = "linux") || self.holder.as_ref().is_some_and(is_it)
     }
@@ -256,20 +256,20 @@ impl LiveRun {
     /// process itself is still alive after 10 seconds. Doesn't wait for a process that took over the run meanwhile: guards hold the working tree
     /// until nothing is left of the previous process.
     #[must_use]
-    pub fn await_end(&self, ended: Option<&Ended>) -> Option<Vec<ProcessName>> {
+    pub fn await_end(&self, ended: Option<&EndReport>) -> Option<Vec<ProcessName>> {
         let by = Instant::now() + times::PROCESS_EXIT;
         let is_alive = || {
             let process = self.holder.as_ref().map(|holder| holder.process);
             process.is_some_and(|it| it.is_alive()) || self.is_live()
         };
         let is_taken_up = || self.successor().is_some();
-        if !wait_until(by, || !is_alive() || is_taken_up()) {
+        if !poll_until(by, || !is_alive() || is_taken_up()) {
             return None;
         }
         // The guards are still ending the rest, except for the processes that the run could not end.
         let is_hopeless = ended.is_some_and(|ended| !ended.survivors.is_empty());
-        let left = || self.project.left_of(&self.run);
-        wait_until(by, || is_hopeless || left().is_empty() || is_taken_up());
+        let left = || self.project.processes_of(&self.run);
+        poll_until(by, || is_hopeless || left().is_empty() || is_taken_up());
         match is_taken_up() {
             // The processes with the marker of the run belong to the successor.
             true => Some(Vec::new()),
@@ -280,7 +280,7 @@ impl LiveRun {
     /// Waits until no process works on the run, until `by` and at least a second; returns whether that is so.
     pub(super) fn is_gone(&self, by: Instant) -> bool {
         let by = by.max(Instant::now() + times::FORCE_LEAST);
-        wait_until(by, || !self.project.is_owned(&self.run) && !self.is_live())
+        poll_until(by, || !self.project.is_owned(&self.run) && !self.is_live())
     }
 }
 
@@ -288,15 +288,15 @@ impl LiveRun {
 mod tests {
     use super::*;
 
-    fn recorded(budget_ms: Option<u64>) -> Answer {
-        Answer::Recorded {
+    fn recorded(budget_ms: Option<u64>) -> Response {
+        Response::Recorded {
             steer: None,
             budget_ms,
         }
     }
 
     #[test]
-    fn client_waits_for_first_answer_even_if_it_waits_for_nothing_more() {
+    fn client_always_waits_for_the_first_response() {
         let first = |seconds| Patience::new(Duration::from_millis(seconds)).first();
         assert_eq!(
             [0, 1, 2000].map(first),
@@ -309,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bounded_budget_of_a_recorded_stop_extends_the_wait() {
+    fn only_the_limited_budget_of_a_recorded_stop_extends_the_wait() {
         let patience = Patience::new(Duration::from_secs(1));
         assert_eq!(patience.longer(&recorded(Some(1000))), None);
         let patience = patience.or_budget();
         let longer = [None, Some(1000), Some(u64::MAX)].map(|it| patience.longer(&recorded(it)));
         let second = Duration::from_secs(1) + times::STOP_MARGIN;
         assert_eq!(longer, [None, Some(second), Some(LONGEST)]);
-        assert_eq!(patience.longer(&Answer::Busy), None);
+        assert_eq!(patience.longer(&Response::Busy), None);
     }
 }

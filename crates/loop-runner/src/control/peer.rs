@@ -11,14 +11,14 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::control::protocol::{self, Answer, Ended, MAX_LINE};
-use rlm_store::deadline::until;
+use crate::control::protocol::{self, EndReport, MAX_LINE, Response};
+use rlm_store::deadline::sleep_until;
 
 /// The interval at which the run checks whether a peer that sends nothing is still connected.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_secs(1);
 
 /// The end of the run, once it has ended.
-pub(super) type Over = watch::Receiver<Option<Ended>>;
+pub(super) type RunEndWatch = watch::Receiver<Option<EndReport>>;
 
 /// A connected client.
 pub(super) struct Peer<'a>(&'a mut OwnedWriteHalf);
@@ -28,34 +28,34 @@ impl<'a> Peer<'a> {
         Self(to)
     }
 
-    pub(super) async fn tell(&mut self, answer: &Answer) -> io::Result<()> {
-        self.say(&protocol::line(answer)).await
+    pub(super) async fn send(&mut self, answer: &Response) -> io::Result<()> {
+        self.send_line(&protocol::line(answer)).await
     }
 
-    pub(super) async fn say(&mut self, line: &[u8]) -> io::Result<()> {
+    pub(super) async fn send_line(&mut self, line: &[u8]) -> io::Result<()> {
         timeout(times::CONTROL_PEER, self.0.write_all(line)).await?
     }
 
     /// Waits for the end of the run and sends it. The end may have happened before the first call.
-    pub(super) async fn tell_end(&mut self, over: &mut Over) -> io::Result<()> {
+    pub(super) async fn send_end(&mut self, over: &mut RunEndWatch) -> io::Result<()> {
         let ended = over.wait_for(Option::is_some).await;
         let ended = ended.ok().and_then(|ended| ended.clone());
         match ended {
-            Some(ended) => self.tell(&Answer::Ended(ended)).await,
+            Some(ended) => self.send(&Response::RunEnded(ended)).await,
             None => Ok(()),
         }
     }
 }
 
 /// Waits until a peer sends more or closes the connection. A peer that closed only its sending half still listens.
-pub(super) async fn left(from: &mut BufReader<OwnedReadHalf>) {
+pub(super) async fn wait_until_closed(from: &mut BufReader<OwnedReadHalf>) {
     let mut more = [0];
     if !matches!(from.read(&mut more).await, Ok(0)) {
         return;
     }
     let stream: &UnixStream = from.get_ref().as_ref();
     while !has_hung_up(stream) {
-        until(Instant::now() + LOOK).await;
+        sleep_until(Instant::now() + POLL).await;
     }
 }
 
@@ -75,21 +75,21 @@ pub(super) async fn read_line(from: &mut BufReader<OwnedReadHalf>) -> io::Result
 
 /// Returns whether a peer with this user id may send requests. The socket is private; this check is for a descriptor or a directory with too wide
 /// permissions. Root may kill the run, so root may also send requests.
-pub(super) fn may_ask(peer: u32, own: u32) -> bool {
+pub(super) fn is_same_user(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
 
-pub(super) fn own_uid() -> u32 {
+pub(super) fn current_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::may_ask;
+    use super::is_same_user;
 
     #[test]
-    fn x118f_only_its_user_and_root_may_ask() {
-        assert!(may_ask(1000, 1000) && may_ask(0, 1000));
-        assert!(!may_ask(1001, 1000) && !may_ask(1000, 0));
+    fn x118f_socket_accepts_only_its_user_and_root() {
+        assert!(is_same_user(1000, 1000) && is_same_user(0, 1000));
+        assert!(!is_same_user(1001, 1000) && !is_same_user(1000, 0));
     }
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use agent_subprocess::{ProcessId, ProcessName};
-use loop_state::{Head, Request, Step, Then, Timestamp, Verdict};
+use loop_state::{AfterLeftovers, Head, IterationStep, Request, ReviewDecision, Timestamp};
 use rlm_store::{RunId, RunState};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::Shutdown;
-use crate::news::News;
+use crate::StopProgress;
+use crate::run_event::RunEvent;
 use crate::view::View;
 
 /// The version of the protocol: the value of `v` in each line.
@@ -25,9 +25,9 @@ const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
 /// The one line that a client sends on a connection: a query or a person's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Message {
+pub enum ControlMessage {
     /// A query.
-    Query(Query),
+    Query(ControlQuery),
     /// A request.
     Request(Request),
 }
@@ -36,8 +36,8 @@ pub enum Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Query {
-    /// The status. The response is [`Answer::Status`].
+pub enum ControlQuery {
+    /// The status. The response is [`Response::Status`].
     Status,
     /// The events and the view, until the run ends; see [`attach`](super::attach).
     Attach {
@@ -46,13 +46,13 @@ pub enum Query {
     },
 }
 
-impl From<Query> for Message {
-    fn from(query: Query) -> Self {
+impl From<ControlQuery> for ControlMessage {
+    fn from(query: ControlQuery) -> Self {
         Self::Query(query)
     }
 }
 
-impl From<Request> for Message {
+impl From<Request> for ControlMessage {
     fn from(request: Request) -> Self {
         Self::Request(request)
     }
@@ -60,9 +60,9 @@ impl From<Request> for Message {
 
 /// A response to a request. Each one reports further progress; the one that [`is_last`](Self::is_last) is the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
+#[serde(tag = "response", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Answer {
+pub enum Response {
     /// The request is on disk, and survives a crash of either side.
     Recorded {
         /// The number of the steer, if the request is a steer.
@@ -77,16 +77,16 @@ pub enum Answer {
     /// The agent can't take the steer now: the steer is on disk, and the agent gets it with its next turn or prompt.
     NextPrompt,
     /// The request has its effect. For a steer: the agent has seen it.
-    InEffect,
+    Applied,
     /// The request is not possible now.
     Rejected {
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// The requesting process may not control the run: it belongs to an agent, or may belong to one.
     Refused {
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// The process of the run does not support the request.
     Unsupported {
@@ -96,14 +96,14 @@ pub enum Answer {
     /// The request is not valid.
     Malformed {
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// Too many clients are connected; the client can try again.
     Busy,
     /// The status of the run.
-    Status(Box<Standing>),
+    Status(Box<Status>),
     /// The process of the run ends now.
-    Ended(Ended),
+    RunEnded(EndReport),
     /// A response that only a newer version knows.
     #[serde(other)]
     Unknown,
@@ -112,7 +112,7 @@ pub enum Answer {
 /// The status of a live run; the fields have the names of `rlm status --json` where it has the same values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Standing {
+pub struct Status {
     /// The run id.
     pub run: RunId,
     /// Running or paused.
@@ -142,29 +142,29 @@ pub struct Standing {
     /// The agent's session, if it is known.
     pub session: Option<String>,
     /// The time since the last turn of the loop, in milliseconds. The loop turns each 5 s at least, unless it hangs.
-    pub turned_ms: u64,
+    pub last_tick_ms: u64,
     /// The current activity, which may be newer than the saved state; `None` if the run waits.
     #[serde(
         default,
         deserialize_with = "known",
         skip_serializing_if = "Option::is_none"
     )]
-    pub doing: Option<Doing>,
+    pub activity: Option<Activity>,
     /// The current stop, if there is one.
     #[serde(
         default,
         deserialize_with = "known",
         skip_serializing_if = "Option::is_none"
     )]
-    pub shutdown: Option<Shutdown>,
+    pub shutdown: Option<StopProgress>,
     /// Whether an agent runs.
     pub agent_alive: bool,
     /// The number of background tasks that the run waits for after the agent's turn.
-    pub held_for: Option<u32>,
+    pub awaited_tasks: Option<u32>,
     /// The running tools: the first few, shortened. The texts come from the model and may contain anything.
     pub tools: Vec<String>,
     /// The permission requests without an answer: the first few, shortened.
-    pub asks: Vec<String>,
+    pub permission_requests: Vec<String>,
 }
 
 /// Skips values that only a newer version knows.
@@ -176,18 +176,18 @@ fn known<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<Opti
 /// How the process of a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct EndReport {
     /// The stop reason, as text.
     pub reason: String,
     /// The number of processes that the last stop ended.
-    pub ended: usize,
+    pub ended_processes: usize,
     /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
     /// Whether containment proved that no other process is left; false if only a search found none.
     pub proven: bool,
 }
 
-impl Message {
+impl ControlMessage {
     /// Returns the name of the request in its line.
     pub(crate) fn name(&self) -> String {
         let value = serde_json::to_value(self).unwrap_or_default();
@@ -195,7 +195,7 @@ impl Message {
     }
 }
 
-impl Answer {
+impl Response {
     /// Returns whether this is the last response.
     #[must_use]
     pub fn is_last(&self) -> bool {
@@ -207,7 +207,7 @@ impl Answer {
 }
 
 #[derive(Serialize)]
-struct Versioned<'a, T> {
+struct VersionedMessage<'a, T> {
     v: u64,
     #[serde(flatten)]
     message: &'a T,
@@ -216,15 +216,15 @@ struct Versioned<'a, T> {
 /// Returns the line of a message, with its end.
 pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
     let v = VERSION;
-    let line = serde_json::to_vec(&Versioned { v, message });
+    let line = serde_json::to_vec(&VersionedMessage { v, message });
     let mut line = line.expect("messages are plain data");
     line.push(b'\n');
     line
 }
 
 /// Parses a line; the error is the response to an invalid one.
-pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
-    let malformed = |why: String| Answer::Malformed { why };
+pub(crate) fn message(line: &[u8]) -> Result<ControlMessage, Response> {
+    let malformed = |why: String| Response::Malformed { reason: why };
     if line.len() >= MAX_LINE {
         return Err(malformed(format!(
             "a request must be shorter than {MAX_LINE} bytes"
@@ -232,7 +232,7 @@ pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
     }
     let value: Value = serde_json::from_slice(line)
         .map_err(|e| malformed(format!("a request is one JSON object on one line: {e}")))?;
-    let unsupported = |what: String| Err(Answer::Unsupported { what });
+    let unsupported = |what: String| Err(Response::Unsupported { what });
     match &value["v"] {
         v if v.as_u64() == Some(VERSION) => {}
         Value::Null => return Err(malformed("a request has a version: \"v\": 1".into())),
@@ -250,8 +250,8 @@ pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
     };
     let name: String = name.chars().take(40).collect();
     let read = match name.as_str() {
-        "status" | "attach" => serde_json::from_value(value).map(Message::Query),
-        _ => serde_json::from_value(value).map(Message::Request),
+        "status" | "attach" => serde_json::from_value(value).map(ControlMessage::Query),
+        _ => serde_json::from_value(value).map(ControlMessage::Request),
     };
     let message = match read {
         Ok(message) => message,
@@ -264,7 +264,7 @@ pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
         }
         Err(e) => return Err(malformed(e.to_string())),
     };
-    if let Message::Request(request) = &message {
+    if let ControlMessage::Request(request) = &message {
         check(request).map_err(malformed)?;
     }
     Ok(message)
@@ -274,7 +274,7 @@ pub(crate) fn message(line: &[u8]) -> Result<Message, Answer> {
 fn check(request: &Request) -> Result<(), String> {
     let wrong = match request {
         Request::Steer { text, .. } if text.trim().is_empty() => "the steer is empty".into(),
-        Request::Review(Verdict::Revise(text)) if text.trim().is_empty() => {
+        Request::Review(ReviewDecision::Revise(text)) if text.trim().is_empty() => {
             "the revision is empty".into()
         }
         Request::Pause {
@@ -290,7 +290,7 @@ fn check(request: &Request) -> Result<(), String> {
 }
 
 /// Parses a response; the error is a text.
-pub(crate) fn answer(line: &[u8]) -> Result<Answer, String> {
+pub(crate) fn answer(line: &[u8]) -> Result<Response, String> {
     let value: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
     match value["v"].as_u64() {
         Some(VERSION) => serde_json::from_value(value).map_err(|e| e.to_string()),
@@ -307,50 +307,52 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Doing {
+pub enum Activity {
     /// Something starts.
-    Begin,
+    Starting,
     /// The agent works on its turn.
     Turn,
     /// A required check runs.
-    Gate(u32),
+    RequiredCheck(u32),
     /// The check runs.
     Check,
     /// The leftovers of an attempt are being ended.
-    End,
+    EndingLeftovers,
     /// The leftovers of a complete iteration are being ended, and its work is committed if the settings require it.
-    Finish,
+    Finishing,
 }
 
-impl Doing {
+impl Activity {
     /// Returns the activity of a run in this state.
     #[must_use]
     pub fn of(head: &Head) -> Option<Self> {
         Some(match head.step {
-            Step::Turn { .. } => Self::Turn,
-            Step::Gate { index } => Self::Gate(index),
-            Step::Recheck { gate } if gate < head.phase_rules().gates => Self::Gate(gate),
-            Step::Recheck { .. } | Step::Check => Self::Check,
-            Step::Settling {
-                then: Then::Next | Then::Done(_),
-            } => Self::Finish,
-            Step::Settling { .. } => Self::End,
-            Step::Sleeping { .. }
-            | Step::Waiting { .. }
-            | Step::Interrupted { .. }
-            | Step::Paused { .. }
-            | Step::Review { .. } => return None,
-            _ => Self::Begin,
+            IterationStep::Turn { .. } => Self::Turn,
+            IterationStep::RequiredCheck { index } => Self::RequiredCheck(index),
+            IterationStep::Recheck { gate } if gate < head.phase_rules().required_checks => {
+                Self::RequiredCheck(gate)
+            }
+            IterationStep::Recheck { .. } | IterationStep::Check => Self::Check,
+            IterationStep::EndingLeftovers {
+                then: AfterLeftovers::NextIteration | AfterLeftovers::PhaseDone(_),
+            } => Self::Finishing,
+            IterationStep::EndingLeftovers { .. } => Self::EndingLeftovers,
+            IterationStep::Sleeping { .. }
+            | IterationStep::Waiting { .. }
+            | IterationStep::Interrupted { .. }
+            | IterationStep::Paused { .. }
+            | IterationStep::Review { .. } => return None,
+            _ => Self::Starting,
         })
     }
 }
 
 /// A line for an attached viewer. A viewer of another version skips lines that it does not know.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub(crate) enum Told {
+#[serde(tag = "response", rename_all = "snake_case")]
+pub(crate) enum AttachMessage {
     /// The view of the run. The first line, and again at each change.
     View(Box<View>),
     /// A run event.
-    News { at: Timestamp, news: Box<News> },
+    News { at: Timestamp, news: Box<RunEvent> },
 }

@@ -9,25 +9,25 @@ use std::time::Duration;
 
 use agent_subprocess::ProcessId;
 use loop_state::times;
-use rlm_store::deadline::until;
+use rlm_store::deadline::sleep_until;
 use rlm_store::{RunId, state_dir};
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle, yield_now};
 use tokio::time::{Instant, timeout};
 
-use crate::control::desk::{Asked, Desk};
-use crate::control::place::{self, Identity};
-use crate::control::protocol::{Answer, Ended};
-use crate::control::wishes::Wish;
-use crate::heartbeat::Pulse;
-use crate::recent::Recent;
-use crate::{Options, View};
+use crate::control::connection::{ControlConnection, ReceivedRequest};
+use crate::control::protocol::{EndReport, Response};
+use crate::control::request_queue::QueuedRequest;
+use crate::control::socket_path::{self, Identity};
+use crate::heartbeat::LastTick;
+use crate::recent_events::RecentEvents;
+use crate::{RunnerOptions, View};
 
 /// The most connections that are served at once.
 const MOST: u32 = 32;
 /// The most connections without a request. One more replaces the oldest, so silent clients don't lock others out.
-const UNREAD: usize = 32;
+const MAX_WITHOUT_REQUEST: usize = 32;
 /// The most attached viewers at once.
 const WATCHERS: usize = 8;
 /// The most requests that wait while the run is saving.
@@ -37,42 +37,42 @@ const RECOVERY: Duration = Duration::from_millis(200);
 
 /// The control socket of a run that this process works on. Dropping it removes the socket and closes its connections without a response.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct ControlSocket {
     run_dir: PathBuf,
-    desk: Arc<Desk>,
-    over: watch::Sender<Option<Ended>>,
+    desk: Arc<ControlConnection>,
+    over: watch::Sender<Option<EndReport>>,
     bound: Option<(Identity, JoinHandle<()>)>,
     /// Whether a failure to create the socket was reported.
     told: bool,
     refusals: mpsc::Receiver<String>,
 }
 
-impl Socket {
+impl ControlSocket {
     /// Prepares a socket; [`ensure`](Self::ensure) creates it.
     pub(crate) fn new(
         run: RunId,
         run_dir: PathBuf,
-        options: &Options,
+        options: &RunnerOptions,
         view: watch::Receiver<Arc<View>>,
-        pulse: Pulse,
-        recent: Arc<Recent>,
-    ) -> (Self, mpsc::Receiver<Wish>) {
+        pulse: LastTick,
+        recent: Arc<RecentEvents>,
+    ) -> (Self, mpsc::Receiver<QueuedRequest>) {
         let (to_run, wishes) = mpsc::channel(WAITING);
         let (over, is_over) = watch::channel(None);
         let (to_refusals, refusals) = mpsc::channel(WAITING);
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(ControlConnection {
             run,
             process: ProcessId::current(),
             stop_budget: options.stop_budget,
             to_run,
             view,
-            pulse,
+            last_tick: pulse,
             recent,
-            over: is_over,
+            end: is_over,
             slots: Arc::new(Semaphore::new(MOST as usize)),
-            watchers: Semaphore::new(WATCHERS),
+            viewers: Semaphore::new(WATCHERS),
             interactive: options.interactive,
-            persons: AtomicUsize::new(0),
+            attended_viewers: AtomicUsize::new(0),
             to_refusals,
             refused: AtomicUsize::new(0),
         });
@@ -91,11 +91,13 @@ impl Socket {
     ///
     /// Returns an error once: the run continues without a socket, and each call tries again.
     pub(crate) fn ensure(&mut self) -> io::Result<()> {
-        if self.bound.is_some() && !self.was_removed() {
+        if self.bound.is_some() && !self.is_missing() {
             return Ok(());
         }
         self.unbind();
-        match place::bind(&self.run_dir).and_then(|(l, id)| Ok((UnixListener::from_std(l)?, id))) {
+        match socket_path::bind_socket(&self.run_dir)
+            .and_then(|(l, id)| Ok((UnixListener::from_std(l)?, id)))
+        {
             Ok((listener, identity)) => {
                 let accepting = tokio::spawn(accept(listener, Arc::clone(&self.desk)));
                 self.bound = Some((identity, accepting));
@@ -119,23 +121,23 @@ impl Socket {
     }
 
     /// Returns whether the socket was created and is missing now.
-    pub(crate) fn was_removed(&self) -> bool {
-        let there = place::identity(&self.run_dir).ok();
+    pub(crate) fn is_missing(&self) -> bool {
+        let there = socket_path::identity(&self.run_dir).ok();
         { self.bound.as_ref() }.is_some_and(|(identity, _)| there != Some(*identity))
     }
 
     fn unbind(&mut self) {
         if let Some((identity, accepting)) = self.bound.take() {
             accepting.abort();
-            if place::identity(&self.run_dir).is_ok_and(|there| there == identity) {
+            if socket_path::identity(&self.run_dir).is_ok_and(|there| there == identity) {
                 // If the file stays, it looks like the socket of a dead process, as after a crash.
-                let _stays = state_dir::remove_file(&place::socket(&self.run_dir));
+                let _stays = state_dir::remove_file(&socket_path::socket(&self.run_dir));
             }
         }
     }
 
     /// Removes the socket and sends the end of the run to the waiting clients, with a short time limit.
-    pub(crate) async fn close(mut self, ended: Ended) {
+    pub(crate) async fn close(mut self, ended: EndReport) {
         self.unbind();
         self.over.send_replace(Some(ended));
         // All slots are free when every client has the end.
@@ -143,19 +145,19 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.unbind();
     }
 }
 
-async fn accept(listener: UnixListener, desk: Arc<Desk>) {
+async fn accept(listener: UnixListener, desk: Arc<ControlConnection>) {
     let mut unread = VecDeque::<AbortHandle>::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 unread.retain(|it| !it.is_finished());
-                if unread.len() >= UNREAD
+                if unread.len() >= MAX_WITHOUT_REQUEST
                     && let Some(oldest) = unread.pop_front()
                 {
                     oldest.abort();
@@ -171,19 +173,19 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
                 // Yield, so that each connection can be read during a flood of connections.
                 yield_now().await;
             }
-            Err(_) => until(Instant::now() + RECOVERY).await,
+            Err(_) => sleep_until(Instant::now() + RECOVERY).await,
         }
     }
 }
 
 /// Serves a request, if there is a free slot.
-async fn serve(desk: Arc<Desk>, asked: Asked) {
+async fn serve(desk: Arc<ControlConnection>, asked: ReceivedRequest) {
     match Arc::clone(&desk.slots).try_acquire_owned() {
         Ok(slot) => {
             // Serving fails if the peer is gone, which is fine.
             let _gone = desk.serve(asked).await;
             drop(slot);
         }
-        Err(_) => asked.refuse(&Answer::Busy).await,
+        Err(_) => asked.reject(&Response::Busy).await,
     }
 }

@@ -5,32 +5,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_subprocess::ProcessId;
-use loop_state::{Step, Timestamp};
-use rlm_store::deadline::until;
+use loop_state::{IterationStep, Timestamp};
+use rlm_store::deadline::sleep_until;
 use rlm_store::{RunId, RunState};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::View;
-use crate::control::peer::{Over, Peer};
-use crate::control::protocol::Told;
-use crate::control::protocol::{Answer, MAX_LINE};
-use crate::control::{Doing, Standing, protocol};
-use crate::news::News;
-use crate::recent::Recent;
+use crate::control::peer::{Peer, RunEndWatch};
+use crate::control::protocol::AttachMessage;
+use crate::control::protocol::{MAX_LINE, Response};
+use crate::control::{Activity, Status, protocol};
+use crate::recent_events::RecentEvents;
+use crate::run_event::RunEvent;
 
 /// The most tools and permission requests in a status, and the most characters of each.
 const NAMED: usize = 16;
 const SHORT: usize = 200;
 
 /// Returns the status of a run; `turned` is the time since the last turn of its loop.
-pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Duration) -> Standing {
+pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Duration) -> Status {
     let (head, agent) = (&view.head, &view.agent);
     let short = |text: &String| text.chars().take(SHORT).collect();
-    Standing {
+    Status {
         run: run.clone(),
-        state: match head.is_waiting() {
+        state: match head.awaits_person() {
             true => RunState::Paused,
             false => RunState::Running,
         },
@@ -39,7 +39,7 @@ pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Dur
         phase_number: head.phase + 1,
         phases: u32::try_from(head.rules.phases.len()).unwrap_or(u32::MAX),
         review: match head.step {
-            Step::Review { of, .. } => Some(of.to_string()),
+            IterationStep::Review { point: of, .. } => Some(of.to_string()),
             _ => None,
         },
         iteration: head.iteration,
@@ -49,14 +49,14 @@ pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Dur
         stopping: head.stopping.is_some(),
         steers_waiting: head.unseen_steers().count(),
         session: head.session.as_ref().map(short),
-        turned_ms: u64::try_from(turned.as_millis()).unwrap_or(u64::MAX),
-        doing: Doing::of(head),
+        last_tick_ms: u64::try_from(turned.as_millis()).unwrap_or(u64::MAX),
+        activity: Activity::of(head),
         shutdown: view.shutdown,
         agent_alive: agent.alive,
-        held_for: agent.held_for,
+        awaited_tasks: agent.awaited_tasks,
         tools: agent.tools.iter().take(NAMED).map(short).collect(),
-        asks: agent
-            .asks
+        permission_requests: agent
+            .permission_requests
             .iter()
             .take(NAMED)
             .map(|ask| short(&format!("{}: {}", ask.tool, ask.summary)))
@@ -74,14 +74,14 @@ const LONGEST_ID: usize = 256;
 
 /// Returns the line of a view. If it is too long, removes the middle of texts, from the longer ones first.
 pub(super) fn line(view: &View) -> Vec<u8> {
-    let mut told = Told::View(Box::new(view.clone()));
+    let mut told = AttachMessage::View(Box::new(view.clone()));
     let mut line = protocol::line(&told);
     if line.len() < MAX_LINE {
         return line;
     }
-    if let Told::View(view) = &mut told {
+    if let AttachMessage::View(view) = &mut told {
         view.agent.tools.truncate(MOST);
-        view.agent.asks.truncate(MOST);
+        view.agent.permission_requests.truncate(MOST);
     }
     let mut value = serde_json::to_value(&told).expect("a view serializes");
     for most in SHORTENED {
@@ -123,74 +123,74 @@ fn shorten_text(text: &mut String, most: usize) {
 }
 
 /// The shortest interval between two views.
-const VIEW_EVERY: Duration = Duration::from_millis(100);
+const VIEW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shows the run to a peer until it ends. A slow peer misses events and gets their number; a peer that reads nothing any more is dropped.
 pub(super) async fn show(
     mut view: watch::Receiver<Arc<View>>,
-    mut over: Over,
-    recent: &Recent,
+    mut over: RunEndWatch,
+    recent: &RecentEvents,
     peer: &mut Peer<'_>,
 ) -> io::Result<()> {
     let mut more = recent.subscribe();
     let mut viewed = Instant::now();
-    tell_view(&mut view, peer).await?;
-    let (mut batch, mut next) = recent.replay();
+    send_view(&mut view, peer).await?;
+    let (mut batch, mut next) = recent.snapshot();
     loop {
         // Read this first: then the events before the end are already in the queue.
         let ended = over.borrow_and_update().clone();
         more.borrow_and_update();
         loop {
             for (at, news) in batch {
-                tell_news(at, news, peer).await?;
+                send_events(at, news, peer).await?;
             }
             batch = recent.since(&mut next);
             if batch.is_empty() {
                 break;
             }
         }
-        let is_due = viewed.elapsed() >= VIEW_EVERY || ended.is_some();
+        let is_due = viewed.elapsed() >= VIEW_INTERVAL || ended.is_some();
         if is_due && view.has_changed().unwrap_or(true) {
-            tell_view(&mut view, peer).await?;
+            send_view(&mut view, peer).await?;
             viewed = Instant::now();
         }
         if let Some(ended) = ended {
-            return peer.tell(&Answer::Ended(ended)).await;
+            return peer.send(&Response::RunEnded(ended)).await;
         }
-        let due = viewed + VIEW_EVERY;
+        let due = viewed + VIEW_INTERVAL;
         tokio::select! {
             _ = more.changed() => {}
             changed = over.changed() => if changed.is_err() {
                 return Ok(());
             },
             // The sender of the view lives as long as the run.
-            _ = async { until(due).await; view.changed().await } => view.mark_changed(),
+            _ = async { sleep_until(due).await; view.changed().await } => view.mark_changed(),
         }
     }
 }
 
-async fn tell_view(view: &mut watch::Receiver<Arc<View>>, peer: &mut Peer<'_>) -> io::Result<()> {
+async fn send_view(view: &mut watch::Receiver<Arc<View>>, peer: &mut Peer<'_>) -> io::Result<()> {
     let now = Arc::clone(&view.borrow_and_update());
-    peer.say(&line(&now)).await
+    peer.send_line(&line(&now)).await
 }
 
-async fn tell_news(at: Timestamp, news: News, peer: &mut Peer<'_>) -> io::Result<()> {
+async fn send_events(at: Timestamp, news: RunEvent, peer: &mut Peer<'_>) -> io::Result<()> {
     let news = Box::new(news);
-    let mut line = protocol::line(&Told::News { at, news });
+    let mut line = protocol::line(&AttachMessage::News { at, news });
     if line.len() >= MAX_LINE {
-        let news = Box::new(News::Missed(1));
-        line = protocol::line(&Told::News { at, news });
+        let news = Box::new(RunEvent::EventsMissed(1));
+        line = protocol::line(&AttachMessage::News { at, news });
     }
-    peer.say(&line).await
+    peer.send_line(&line).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_duplex::Ask;
+    use agent_duplex::PermissionRequest;
     use loop_state::{
-        Command, Failure, Feedback, Finished, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES,
-        MAX_STEERS, MAX_TEXT, PhaseRules, Rules, Steer, Timestamp,
+        Feedback, FinishedPhase, Head, IterationFailure, LoopCommand, MAX_ERRORS, MAX_PHASES,
+        MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, PhaseRules, Rules, Steer, Timestamp,
     };
     use proptest::prelude::*;
 
@@ -201,7 +201,7 @@ mod tests {
         let text = |bytes: usize| String::from(letter).repeat(bytes / letter.len_utf8());
         let phases = (0..MAX_PHASES).map(|n| PhaseRules {
             name: format!("{n}"),
-            until: true,
+            has_check: true,
             ..PhaseRules::default()
         });
         let rules = Rules {
@@ -210,7 +210,7 @@ mod tests {
         };
         let mut head = Head::new(rules).unwrap();
         let at = Timestamp(7);
-        let error = |iteration| Failure {
+        let error = |iteration| IterationFailure {
             iteration,
             at,
             what: text(MAX_TEXT),
@@ -225,13 +225,13 @@ mod tests {
             })
             .collect();
         head.failure = Some(text(MAX_TEXT));
-        head.said = Some(text(MAX_TEXT));
+        head.last_message = Some(text(MAX_TEXT));
         head.feedback = Some(Feedback {
-            source: Command::Check,
+            source: LoopCommand::Check,
             text: text(MAX_TEXT),
         });
         head.errors = errors();
-        let finished = |n: usize| Finished {
+        let finished = |n: usize| FinishedPhase {
             name: n.to_string(),
             at,
             iterations: 3,
@@ -240,8 +240,8 @@ mod tests {
             usage: Default::default(),
             errors: errors(),
         };
-        head.finished = (0..MAX_PHASES).map(finished).collect();
-        let ask = |n: usize| Ask {
+        head.finished_phases = (0..MAX_PHASES).map(finished).collect();
+        let ask = |n: usize| PermissionRequest {
             id: format!("{n:0>200}"),
             tool: text(MAX_TEXT),
             summary: text(MAX_TEXT),
@@ -249,7 +249,7 @@ mod tests {
         };
         let agent = AgentView {
             tools: vec![text(MAX_TEXT); tools],
-            asks: (0..tools).map(ask).collect(),
+            permission_requests: (0..tools).map(ask).collect(),
             ..AgentView::default()
         };
         View {
@@ -262,13 +262,13 @@ mod tests {
     fn read(line: &[u8]) -> View {
         assert!(line.len() < MAX_LINE, "{} bytes", line.len());
         match serde_json::from_slice(line).unwrap() {
-            Told::View(view) => *view,
+            AttachMessage::View(view) => *view,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn the_largest_view_fits_and_is_still_one() {
+    fn largest_view_fits_one_line() {
         for letter in ['…', '\u{1}'] {
             for tools in [0, 100] {
                 let whole = largest(letter, tools);
@@ -276,17 +276,20 @@ mod tests {
                 assert_eq!(shown.head.rules, whole.head.rules);
                 let ids = |view: &View| view.head.steers.iter().map(|it| it.id).collect::<Vec<_>>();
                 assert_eq!(ids(&shown), ids(&whole));
-                assert_eq!(shown.head.finished.len(), MAX_PHASES);
-                let ask = shown.agent.asks.first().map(|it| &it.id);
-                assert_eq!(ask, whole.agent.asks.first().map(|it| &it.id));
+                assert_eq!(shown.head.finished_phases.len(), MAX_PHASES);
+                let ask = shown.agent.permission_requests.first().map(|it| &it.id);
+                assert_eq!(
+                    ask,
+                    whole.agent.permission_requests.first().map(|it| &it.id)
+                );
             }
         }
     }
 
     #[test]
-    fn what_fits_is_told_as_it_is() {
+    fn text_that_fits_is_unchanged() {
         let mut small = largest('x', 3);
-        small.head.finished.clear();
+        small.head.finished_phases.clear();
         small.head.steers.truncate(5);
         assert_eq!(read(&line(&small)).head, small.head);
     }

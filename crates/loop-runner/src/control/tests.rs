@@ -6,20 +6,22 @@ use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use loop_state::{
-    Effect, Event, Happening, Head, Machine, Notice, PauseAfter, PhaseRules, Request, Rules,
-    SteerState, Timestamp,
+    Effect, Head, Machine, MachineInput, PauseAfter, PhaseRules, Request, Rules, RunUpdate,
+    SteerState, TimedInput, Timestamp,
 };
-use loop_state::{RuleChange, Tree, TurnOutcome, When};
+use loop_state::{ProcessTreeOutcome, RuleChange, StopTiming, TurnOutcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
-use super::protocol::{self, Message, Query};
-use super::{Answer, Answers, Control, Ended, Mark, Socket, Wish};
-use super::{ask, place};
-use crate::recent::Recent;
-use crate::{AgentView, News, Options, View};
+use super::protocol::{self, ControlMessage, ControlQuery};
+use super::{
+    ControlSocket, EndReport, QueuedRequest, Response, Responses, RunControl, RunPosition,
+};
+use super::{ask, socket_path};
+use crate::recent_events::RecentEvents;
+use crate::{AgentView, RunEvent, RunnerOptions, View};
 
 mod looking_on;
 
@@ -30,9 +32,9 @@ struct Run {
     dir: tempfile::TempDir,
     machine: Machine,
     view: watch::Sender<Arc<View>>,
-    wishes: mpsc::Receiver<Wish>,
-    socket: Socket,
-    recent: Arc<Recent>,
+    wishes: mpsc::Receiver<QueuedRequest>,
+    socket: ControlSocket,
+    recent: Arc<RecentEvents>,
     steerable: bool,
 }
 
@@ -40,7 +42,7 @@ impl Run {
     fn new(steerable: bool) -> Self {
         let phase = PhaseRules {
             name: "main".into(),
-            until: true,
+            has_check: true,
             ..PhaseRules::default()
         };
         let rules = Rules {
@@ -59,14 +61,14 @@ impl Run {
         };
         let (view, watched) = watch::channel(look(machine.head()));
         let run = "r1".parse().unwrap();
-        let options = Options::new(SleepGate::new());
-        let recent = Arc::new(Recent::default());
-        let (mut socket, wishes) = Socket::new(
+        let options = RunnerOptions::new(SleepGate::new());
+        let recent = Arc::new(RecentEvents::default());
+        let (mut socket, wishes) = ControlSocket::new(
             run,
             dir.path().into(),
             &options,
             watched,
-            crate::heartbeat::Pulse::default(),
+            crate::heartbeat::LastTick::default(),
             Arc::clone(&recent),
         );
         socket.ensure().unwrap();
@@ -79,16 +81,18 @@ impl Run {
             recent,
             steerable,
         };
-        run.happens(Happening::Started);
+        run.happens(MachineInput::Started);
         run
     }
 
     /// Steps the machine; returns whether the input changed anything.
-    fn happens(&mut self, what: Happening) -> bool {
+    fn happens(&mut self, what: MachineInput) -> bool {
         let at = Timestamp(7);
-        let effects = self.machine.step(Event { at, what });
-        let changed =
-            !effects.is_empty() && !effects.iter().any(|it| matches!(it, Effect::Refuse(_)));
+        let effects = self.machine.step(TimedInput { at, what });
+        let changed = !effects.is_empty()
+            && !effects
+                .iter()
+                .any(|it| matches!(it, Effect::RejectRequest(_)));
         self.view.send_replace(Arc::new(View {
             head: self.machine.head().clone(),
             agent: AgentView {
@@ -103,55 +107,58 @@ impl Run {
 
     /// Takes the next request as the runner does.
     async fn hears(&mut self) {
-        let Wish { what, reply } = self.wishes.recv().await.unwrap();
+        let QueuedRequest {
+            control: what,
+            reply,
+        } = self.wishes.recv().await.unwrap();
         let what = match what {
-            Control::Request(request) => Happening::Requested(request),
+            RunControl::Request(request) => MachineInput::Requested(request),
             other => panic!("unexpected message: {other:?}"),
         };
         let changed = self.happens(what);
-        let mark = Mark::from(&self.machine);
+        let mark = RunPosition::from(&self.machine);
         reply.send(changed.then_some(mark).ok_or("not possible".into()));
     }
 
     fn complete_iteration(&mut self) {
-        self.happens(Happening::TurnEnded(TurnOutcome::Completed));
+        self.happens(MachineInput::TurnEnded(TurnOutcome::Completed));
         let failed = loop_state::CheckResult::Failed("no".into());
-        self.happens(Happening::CheckEnded(failed));
-        self.happens(Happening::Settled(Tree::default()));
+        self.happens(MachineInput::CheckEnded(failed));
+        self.happens(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     }
 
-    async fn connects(&self, message: impl Into<Message>) -> Answers {
-        let (dir, message): (_, Message) = (self.dir.path().to_owned(), message.into());
+    async fn connects(&self, message: impl Into<ControlMessage>) -> Responses {
+        let (dir, message): (_, ControlMessage) = (self.dir.path().to_owned(), message.into());
         let peer = spawn_blocking(move || ask(&dir, message).unwrap());
         peer.await.unwrap()
     }
 
-    fn asks(&self, request: Request) -> tokio::task::JoinHandle<Vec<Answer>> {
+    fn asks(&self, request: Request) -> tokio::task::JoinHandle<Vec<Response>> {
         let dir = self.dir.path().to_owned();
         spawn_blocking(move || all(&dir, request))
     }
 }
 
 /// Waits for one response.
-async fn next(mut peer: Answers) -> (Option<Answer>, Answers) {
+async fn next(mut peer: Responses) -> (Option<Response>, Responses) {
     let next = spawn_blocking(move || (peer.next(LONG).unwrap(), peer));
     next.await.unwrap()
 }
 
 /// Sends a request, and returns all responses.
-fn all(dir: &Path, request: Request) -> Vec<Answer> {
+fn all(dir: &Path, request: Request) -> Vec<Response> {
     let mut answers = ask(dir, request).unwrap();
     std::iter::from_fn(|| answers.next(LONG).unwrap()).collect()
 }
 
-fn recorded(steer: Option<u32>, budget_ms: Option<u64>) -> Answer {
-    Answer::Recorded { steer, budget_ms }
+fn recorded(steer: Option<u32>, budget_ms: Option<u64>) -> Response {
+    Response::Recorded { steer, budget_ms }
 }
 
-fn over() -> Ended {
-    Ended {
+fn over() -> EndReport {
+    EndReport {
         reason: "stopped by a person".into(),
-        ended: 2,
+        ended_processes: 2,
         survivors: Vec::new(),
         proven: true,
     }
@@ -165,7 +172,7 @@ fn pause() -> Request {
 }
 
 #[tokio::test]
-async fn c75a_c75c_c75e_a_pause_is_followed_to_the_boundary_and_taken_back() {
+async fn c75a_c75c_c75e_pause_is_reported_until_the_boundary_and_cancelled() {
     let mut run = Run::new(false);
     let (first, second) = (run.connects(pause()).await, run.connects(pause()).await);
     run.hears().await;
@@ -178,37 +185,37 @@ async fn c75a_c75c_c75e_a_pause_is_followed_to_the_boundary_and_taken_back() {
     run.complete_iteration();
     for (first, peer) in told {
         assert_eq!(first, Some(recorded(None, None)));
-        assert_eq!(next(peer).await.0, Some(Answer::InEffect));
+        assert_eq!(next(peer).await.0, Some(Response::Applied));
     }
     let again = run.asks(pause());
     run.hears().await;
     assert_eq!(
         again.await.unwrap(),
-        [Answer::InEffect],
+        [Response::Applied],
         "the run is paused"
     );
     let woken = run.asks(Request::Continue);
     run.hears().await;
-    assert_eq!(woken.await.unwrap(), [Answer::InEffect]);
+    assert_eq!(woken.await.unwrap(), [Response::Applied]);
 
     let peer = run.connects(pause()).await;
     run.hears().await;
     let (first, peer) = next(peer).await;
     assert_eq!(first, Some(recorded(None, None)));
-    run.happens(Happening::Requested(Request::Continue));
+    run.happens(MachineInput::Requested(Request::Continue));
     let last = next(peer).await.0;
-    assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("cancelled")));
+    assert!(matches!(last, Some(Response::Rejected { reason: why }) if why.contains("cancelled")));
 }
 
 #[tokio::test]
-async fn a_rule_that_is_set_is_recorded_and_then_in_effect() {
+async fn set_rule_is_recorded_and_then_in_effect() {
     let mut run = Run::new(false);
     let set = |max| Request::Set(RuleChange::MaxIterations(max));
     let told = run.asks(set(Some(9)));
     run.hears().await;
     assert_eq!(
         told.await.unwrap(),
-        [recorded(None, None), Answer::InEffect]
+        [recorded(None, None), Response::Applied]
     );
     assert_eq!(
         run.machine.head().rules.phases[0].limits.max_iterations,
@@ -216,23 +223,26 @@ async fn a_rule_that_is_set_is_recorded_and_then_in_effect() {
     );
     let told = run.asks(set(Some(0)));
     run.hears().await;
-    assert!(matches!(told.await.unwrap()[..], [Answer::Rejected { .. }]));
+    assert!(matches!(
+        told.await.unwrap()[..],
+        [Response::Rejected { .. }]
+    ));
 }
 
 #[tokio::test]
-async fn j49c_a_turn_that_ended_by_itself_is_not_reported_as_interrupted() {
+async fn j49c_turn_that_ended_normally_is_not_reported_as_interrupted() {
     let mut run = Run::new(true);
     let peer = run.connects(Request::Interrupt).await;
     run.hears().await;
     let (first, peer) = next(peer).await;
-    assert_eq!(first, Some(Answer::Delivered));
-    run.happens(Happening::TurnEnded(TurnOutcome::Completed));
+    assert_eq!(first, Some(Response::Delivered));
+    run.happens(MachineInput::TurnEnded(TurnOutcome::Completed));
     let last = next(peer).await.0;
-    assert!(matches!(last, Some(Answer::Rejected { why }) if why.contains("turn ended")));
+    assert!(matches!(last, Some(Response::Rejected { reason: why }) if why.contains("turn ended")));
 }
 
 #[tokio::test]
-async fn j49c_an_interrupt_is_for_the_turn_that_it_meets() {
+async fn j49c_interrupt_applies_to_the_running_turn() {
     let mut run = Run::new(true);
     let peer = run.connects(Request::Interrupt).await;
     while run.wishes.is_empty() {
@@ -240,19 +250,19 @@ async fn j49c_an_interrupt_is_for_the_turn_that_it_meets() {
     }
     // The request waits while the run begins the next iteration.
     run.complete_iteration();
-    run.happens(Happening::Requested(Request::Skip));
+    run.happens(MachineInput::Requested(Request::Skip));
     run.hears().await;
     let (first, peer) = next(peer).await;
-    assert_eq!(first, Some(Answer::Delivered));
-    run.happens(Happening::TurnEnded(TurnOutcome::Interrupted));
+    assert_eq!(first, Some(Response::Delivered));
+    run.happens(MachineInput::TurnEnded(TurnOutcome::Interrupted));
     let (last, peer) = next(peer).await;
-    assert_eq!(last, Some(Answer::InEffect));
+    assert_eq!(last, Some(Response::Applied));
     assert_eq!(next(peer).await.0, None);
     assert_eq!(run.machine.head().iteration, 2);
 }
 
 #[tokio::test]
-async fn x109a_a_steer_is_followed_until_it_is_seen() {
+async fn x109a_steer_is_reported_until_it_is_seen() {
     let steer = || Request::Steer {
         text: "use tabs".into(),
         now: false,
@@ -262,31 +272,33 @@ async fn x109a_a_steer_is_followed_until_it_is_seen() {
     run.hears().await;
     for state in [SteerState::Delivered, SteerState::Seen] {
         // Even in a fast sequence of steps, no response reports less progress than an earlier one.
-        run.happens(Happening::SteerMoved { id: 1, state });
+        run.happens(MachineInput::SteerAdvanced { id: 1, state });
         tokio::task::yield_now().await;
     }
     let told = told.await.unwrap();
     assert_eq!(told.first(), Some(&recorded(Some(1), None)));
-    assert_eq!(told.last(), Some(&Answer::InEffect));
+    assert_eq!(told.last(), Some(&Response::Applied));
 
     let mut plain = Run::new(false);
     let told = plain.asks(steer());
     plain.hears().await;
     assert_eq!(
         told.await.unwrap(),
-        [recorded(Some(1), None), Answer::NextPrompt]
+        [recorded(Some(1), None), Response::NextPrompt]
     );
 }
 
 #[tokio::test]
-async fn a_stop_is_told_its_time_and_its_end_and_nobody_is_kept_waiting() {
+async fn stop_reports_its_budget_and_end() {
     let mut run = Run::new(false);
-    let stop = Request::Stop { after: When::Now };
+    let stop = Request::Stop {
+        when: StopTiming::Now,
+    };
     let told = run.asks(stop.clone());
     run.hears().await;
     // One more request that the run never takes, and a client that never sends one.
     let late = run.asks(stop);
-    let path = place::socket(run.dir.path());
+    let path = socket_path::socket(run.dir.path());
     let _silent = UnixStream::connect(&path).await.unwrap();
     while run.wishes.is_empty() {
         tokio::task::yield_now().await;
@@ -295,23 +307,23 @@ async fn a_stop_is_told_its_time_and_its_end_and_nobody_is_kept_waiting() {
     run.socket.close(over()).await;
     assert_eq!(
         told.await.unwrap(),
-        [recorded(None, Some(8000)), Answer::Ended(over())]
+        [recorded(None, Some(8000)), Response::RunEnded(over())]
     );
-    assert_eq!(late.await.unwrap(), [Answer::Ended(over())]);
+    assert_eq!(late.await.unwrap(), [Response::RunEnded(over())]);
     assert!(!path.exists());
-    let nobody = spawn_blocking(move || ask(run.dir.path(), Query::Status).unwrap_err());
-    assert!(nobody.await.unwrap().is_nobody());
+    let nobody = spawn_blocking(move || ask(run.dir.path(), ControlQuery::Status).unwrap_err());
+    assert!(nobody.await.unwrap().is_not_running());
 }
 
 #[tokio::test]
-async fn a_stop_after_the_iteration_tells_its_time_where_it_ends_an_interrupted_turn() {
+async fn stop_after_iteration_reports_its_budget_for_an_interrupted_turn() {
     for interrupted in [false, true] {
         let mut run = Run::new(true);
         if interrupted {
-            run.happens(Happening::TurnEnded(TurnOutcome::Interrupted));
+            run.happens(MachineInput::TurnEnded(TurnOutcome::Interrupted));
         }
-        let after = When::AfterIteration;
-        let peer = run.connects(Request::Stop { after }).await;
+        let after = StopTiming::AfterIteration;
+        let peer = run.connects(Request::Stop { when: after }).await;
         run.hears().await;
         let budget = interrupted.then_some(8000);
         assert_eq!(next(peer).await.0, Some(recorded(None, budget)));
@@ -319,7 +331,7 @@ async fn a_stop_after_the_iteration_tells_its_time_where_it_ends_an_interrupted_
 }
 
 #[tokio::test]
-async fn who_dies_with_the_run_tells_nothing_and_who_hangs_is_silent() {
+async fn dead_run_sends_nothing_and_stuck_run_is_unresponsive() {
     let mut run = Run::new(false);
     let told = run.asks(pause());
     run.hears().await;
@@ -327,14 +339,16 @@ async fn who_dies_with_the_run_tells_nothing_and_who_hangs_is_silent() {
     drop((run.socket, run.view, run.wishes));
     assert_eq!(told.await.unwrap(), [recorded(None, None)]);
     spawn_blocking(move || {
-        let (listener, _) = place::bind(&dir).unwrap();
-        let mut waiting = ask(&dir, Query::Status).unwrap();
+        let (listener, _) = socket_path::bind_socket(&dir).unwrap();
+        let mut waiting = ask(&dir, ControlQuery::Status).unwrap();
         let wait = Duration::from_millis(20);
-        assert!(waiting.next(wait).unwrap_err().is_silent());
-        assert!(waiting.next(wait).unwrap_err().is_silent());
+        assert!(waiting.next(wait).unwrap_err().is_unresponsive());
+        assert!(waiting.next(wait).unwrap_err().is_unresponsive());
         drop(listener);
         assert!(
-            ask(&dir, Query::Status).unwrap_err().is_nobody(),
+            ask(&dir, ControlQuery::Status)
+                .unwrap_err()
+                .is_not_running(),
             "the socket is stale"
         );
     })
@@ -343,9 +357,9 @@ async fn who_dies_with_the_run_tells_nothing_and_who_hangs_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_come_to_its_point_is_dropped() {
+async fn peer_without_complete_request_is_dropped() {
     let run = Run::new(false);
-    let path = place::socket(run.dir.path());
+    let path = socket_path::socket(run.dir.path());
     for half in [&b""[..], b"{\"v\":1,\"request\"", &[b'x'; 100_000]] {
         let mut peer = UnixStream::connect(&path).await.unwrap();
         peer.write_all(half).await.unwrap();
@@ -356,36 +370,36 @@ async fn a_peer_that_does_not_come_to_its_point_is_dropped() {
     }
     // A peer that reads late still gets the response.
     let mut peer = UnixStream::connect(&path).await.unwrap();
-    peer.write_all(&protocol::line(&Query::Status))
+    peer.write_all(&protocol::line(&ControlQuery::Status))
         .await
         .unwrap();
     let mut text = String::new();
     peer.read_to_string(&mut text).await.unwrap();
     let told = protocol::answer(text.as_bytes()).unwrap();
-    assert!(matches!(told, Answer::Status(it) if it.run.as_str() == "r1" && it.phase == "main"));
+    assert!(matches!(told, Response::Status(it) if it.run.as_str() == "r1" && it.phase == "main"));
 }
 
 #[tokio::test]
-async fn a_peer_that_has_said_all_is_told_all() {
+async fn half_closed_peer_gets_all_responses() {
     let mut run = Run::new(true);
-    let path = place::socket(run.dir.path());
+    let path = socket_path::socket(run.dir.path());
     let mut peer = UnixStream::connect(&path).await.unwrap();
     let asked = protocol::line(&Request::Interrupt);
     peer.write_all(&asked).await.unwrap();
     peer.shutdown().await.unwrap();
     run.hears().await;
-    let mut first = vec![0; protocol::line(&Answer::Delivered).len()];
+    let mut first = vec![0; protocol::line(&Response::Delivered).len()];
     peer.read_exact(&mut first).await.unwrap();
-    run.happens(Happening::TurnEnded(TurnOutcome::Interrupted));
+    run.happens(MachineInput::TurnEnded(TurnOutcome::Interrupted));
     let mut rest = Vec::new();
     peer.read_to_end(&mut rest).await.unwrap();
-    assert_eq!(protocol::answer(&rest), Ok(Answer::InEffect));
+    assert_eq!(protocol::answer(&rest), Ok(Response::Applied));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_has_said_all_and_goes_leaves_its_place_to_another() {
+async fn half_closed_peer_frees_its_slot() {
     let mut run = Run::new(true);
-    let path = place::socket(run.dir.path());
+    let path = socket_path::socket(run.dir.path());
     for _ in 0..40 {
         let mut peer = UnixStream::connect(&path).await.unwrap();
         peer.write_all(&protocol::line(&pause())).await.unwrap();
@@ -400,7 +414,7 @@ async fn a_peer_that_has_said_all_and_goes_leaves_its_place_to_another() {
 }
 
 #[tokio::test]
-async fn a_peer_that_hangs_up_takes_nothing_back() {
+async fn peer_disconnect_cancels_nothing() {
     let mut run = Run::new(false);
     let dir = run.dir.path().to_owned();
     spawn_blocking(move || drop(ask(&dir, pause()).unwrap()))

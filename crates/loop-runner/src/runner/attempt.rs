@@ -4,17 +4,17 @@ use std::io;
 use std::time::Duration;
 
 use agent_duplex::{
-    Assignment, Completion, EndReason, Event, InputState, Observation, Published, Queued, Stream,
-    What,
+    Assignment, Completion, ConversationEvent, EndReason, Event, InputState, Observation,
+    Published, QueuedMessages, Stream,
 };
 use loop_state::{
-    AttemptEffect, AttemptInput, AttemptMachine, Happening, Moment, SteerState, TurnEndKind,
-    TurnOutcome, Usage, times,
+    AgentTurnEnd, AttemptEffect, AttemptInput, AttemptMachine, MachineInput, SteerState,
+    StepContext, TurnOutcome, UsageTotal, times,
 };
 use rlm_store::transcript::Transcript;
 use tokio::time::Instant;
 
-use crate::news::News;
+use crate::run_event::RunEvent;
 use crate::runner::Runner;
 use crate::runner::stopping::{describe, failure, timestamp};
 
@@ -23,71 +23,74 @@ impl Runner {
     pub(super) fn agent_started(
         &mut self,
         started: Result<(), agent_duplex::Error>,
-    ) -> Vec<Happening> {
+    ) -> Vec<MachineInput> {
         let Err(e) = started else {
             return self.step_attempt(AttemptInput::Started);
         };
         let why = e.to_string();
-        let happenings = self.step_attempt(AttemptInput::NotStarted(match e.is_held() {
-            true => TurnOutcome::SessionHeld(why),
+        let happenings = self.step_attempt(AttemptInput::NotStarted(match e.is_session_in_use() {
+            true => TurnOutcome::SessionInUse(why),
             false => TurnOutcome::NotStarted(why),
         }));
         if !happenings.is_empty() {
-            self.agent_io.attempt = None;
+            self.processes.attempt = None;
             self.refresh_view();
         }
         happenings
     }
 
     /// Handles an event of the agent; `None` means that its conversation ended.
-    pub(super) async fn agent_did(&mut self, published: Option<Published>) -> Vec<Happening> {
-        let Some(attempt) = &mut self.agent_io.attempt else {
+    pub(super) async fn handle_agent_event(
+        &mut self,
+        published: Option<Published>,
+    ) -> Vec<MachineInput> {
+        let Some(attempt) = &mut self.processes.attempt else {
             return Vec::new();
         };
         let Some(published) = published else {
             attempt.primary = None;
-            let happenings = self.step_attempt(AttemptInput::Silent);
+            let happenings = self.step_attempt(AttemptInput::ConversationEnded);
             self.refresh_view();
             return happenings;
         };
-        if attempt.machine.awaits_answer() && is_answer(&published.what) {
+        if attempt.machine.awaits_answer() && is_answer(&published.event) {
             // Save before reporting the first answer: if the agent visibly answered a prompt, a resume doesn't send it again.
-            attempt.first_words = Some(published);
+            attempt.first_answer = Some(published);
             return self.step_attempt(AttemptInput::Answered);
         }
-        match published.what {
-            What::Assigned(assignment) => self.assigned(&assignment),
-            What::Observed(seen) => self.observed(seen).await,
-            What::Completed(completion) => self.completed(completion).await,
+        match published.event {
+            ConversationEvent::Assigned(assignment) => self.handle_assignment(&assignment),
+            ConversationEvent::Observed(seen) => self.handle_observation(seen).await,
+            ConversationEvent::Completed(completion) => self.completed(completion).await,
             _ => Vec::new(),
         }
     }
 
-    fn assigned(&mut self, assignment: &Assignment) -> Vec<Happening> {
-        let Some(attempt) = &mut self.agent_io.attempt else {
+    fn handle_assignment(&mut self, assignment: &Assignment) -> Vec<MachineInput> {
+        let Some(attempt) = &mut self.processes.attempt else {
             return Vec::new();
         };
         let steers = assignment.inputs.iter();
         let steers = steers.filter_map(|input| attempt.receipts.remove(&input.receipt));
         let input = AttemptInput::TurnBegan {
-            injected: assignment.injected,
+            is_injected: assignment.injected,
             has_inputs: !assignment.inputs.is_empty(),
             steers: steers.collect(),
         };
         let happenings = self.step_attempt(input);
-        self.sign(Happening::Alive);
-        self.note_busy();
+        self.update_activity(MachineInput::AgentActive);
+        self.update_busy();
         self.refresh_view();
         happenings
     }
 
-    async fn observed(&mut self, seen: Observation) -> Vec<Happening> {
+    async fn handle_observation(&mut self, seen: Observation) -> Vec<MachineInput> {
         let at = self.clock.now();
-        self.sign(Happening::Alive);
-        let Some(attempt) = &mut self.agent_io.attempt else {
+        self.update_activity(MachineInput::AgentActive);
+        let Some(attempt) = &mut self.processes.attempt else {
             return Vec::new();
         };
-        let understands = attempt.machine.options().understands;
+        let understands = attempt.machine.options().parses_output;
         self.write_transcript(|transcript| match (&seen.raw, understands) {
             (Some((stream, line)), false) => transcript.output(at, *stream, line),
             _ => transcript.observed(at, &seen),
@@ -99,41 +102,41 @@ impl Runner {
                 let line = AttemptInput::Line(line.bytes.to_vec());
                 let _none = self.step_attempt(line);
             }
-            self.tell(News::Output { stream, line });
+            self.tell(RunEvent::Output { stream, line });
         }
         let mut happenings = Vec::new();
         for event in seen.events {
             happenings.extend(self.event(event).await);
         }
-        self.note_busy();
-        happenings.extend(self.step_attempt(AttemptInput::Heard));
+        self.update_busy();
+        happenings.extend(self.step_attempt(AttemptInput::BatchProcessed));
         happenings
     }
 
     /// Tells the run's machine whether the agent waits for something.
-    pub(super) fn note_busy(&mut self) {
-        let Some(attempt) = &self.agent_io.attempt else {
+    pub(super) fn update_busy(&mut self) {
+        let Some(attempt) = &self.processes.attempt else {
             return;
         };
         let busy = attempt.machine.is_busy();
-        self.sign(Happening::Busy(busy));
+        self.update_activity(MachineInput::AgentBusy(busy));
     }
 
     /// Passes an input to the run's machine that concerns only the live agent. Such an input is not saved and has no effects.
-    pub(super) fn sign(&mut self, what: Happening) {
+    pub(super) fn update_activity(&mut self, what: MachineInput) {
         let at = self.clock.now();
-        let _none = self.machine.step(loop_state::Event { at, what });
+        let _none = self.machine.step(loop_state::TimedInput { at, what });
     }
 
-    async fn event(&mut self, event: Event) -> Vec<Happening> {
-        let Some(attempt) = self.agent_io.attempt.as_mut() else {
+    async fn event(&mut self, event: Event) -> Vec<MachineInput> {
+        let Some(attempt) = self.processes.attempt.as_mut() else {
             return Vec::new();
         };
         let mut happenings = Vec::new();
         match &event {
             Event::Started { pid } => {
-                attempt.heard.pid = Some(*pid);
-                self.tell(News::AgentStarted { pid: *pid });
+                attempt.reports.pid = Some(*pid);
+                self.tell(RunEvent::AgentStarted { pid: *pid });
                 self.refresh_view();
                 return happenings;
             }
@@ -146,9 +149,9 @@ impl Runner {
                 return happenings;
             }
             Event::Identified { .. } => self.told.identified = Some(event.clone()),
-            Event::Session { id } => return vec![Happening::SessionKnown(id.clone())],
-            Event::Used(used) => {
-                return vec![Happening::Used(Usage {
+            Event::Session { id } => return vec![MachineInput::SessionKnown(id.clone())],
+            Event::UsageReported(used) => {
+                return vec![MachineInput::UsageReported(UsageTotal {
                     input_tokens: used.input_tokens,
                     output_tokens: used.output_tokens,
                     cost_microusd: used.cost_microusd,
@@ -183,28 +186,30 @@ impl Runner {
                 happenings = self.step_attempt(AttemptInput::Limited(until));
             }
             // This wait may be longer than the idle timeout.
-            Event::Retrying { delay, .. } => self.sign(Happening::Retrying(*delay)),
-            Event::PermissionAsked(ask) => {
-                attempt.heard.asks.push(ask.clone());
+            Event::Retrying { delay, .. } => {
+                self.update_activity(MachineInput::AgentRetrying(*delay))
+            }
+            Event::PermissionRequested(ask) => {
+                attempt.reports.asks.push(ask.clone());
                 let effects = self.decide(AttemptInput::Asked(ask.id.clone()));
                 return self.carry_out_asks(effects).await;
             }
             Event::PermissionWithdrawn { id } => {
-                attempt.heard.asks.retain(|ask| ask.id != *id);
+                attempt.reports.asks.retain(|ask| ask.id != *id);
                 happenings = self.step_attempt(AttemptInput::AskWithdrawn(id.clone()));
             }
             Event::PermissionDenied { .. } => {
-                self.tell(News::Agent(event));
-                return vec![Happening::Denied];
+                self.tell(RunEvent::Agent(event));
+                return vec![MachineInput::PermissionDenied];
             }
             Event::TextDelta(_) | Event::ThinkingDelta(_) => {
-                self.tell(News::Agent(event));
+                self.tell(RunEvent::Agent(event));
                 return happenings;
             }
             _ => {}
         }
-        self.tell(News::Agent(event));
-        self.note_busy();
+        self.tell(RunEvent::Agent(event));
+        self.update_busy();
         self.refresh_view();
         happenings
     }
@@ -215,17 +220,17 @@ impl Runner {
         write: impl FnOnce(&mut Transcript) -> io::Result<()>,
     ) {
         let transcript = self
-            .agent_io
+            .processes
             .attempt
             .as_mut()
             .and_then(|attempt| attempt.transcript.as_mut());
         let Some(Err(e)) = transcript.map(write) else {
             return;
         };
-        if let Some(attempt) = &mut self.agent_io.attempt {
+        if let Some(attempt) = &mut self.processes.attempt {
             attempt.transcript = None;
         }
-        self.tell(News::Warning(format!(
+        self.tell(RunEvent::Warning(format!(
             "can't write the rest of this attempt's transcript: {e}"
         )));
     }
@@ -233,36 +238,36 @@ impl Runner {
     /// Passes an input to the attempt machine and returns its effects.
     pub(super) fn decide(&mut self, input: AttemptInput) -> Vec<AttemptEffect> {
         let (at, budget) = (self.clock.now(), self.budget());
-        let moment = Moment {
+        let moment = StepContext {
             head: self.machine.head(),
             now: Instant::now().into_std(),
             at,
             budget,
             frozen: self.machine.is_frozen(),
         };
-        match &mut self.agent_io.attempt {
+        match &mut self.processes.attempt {
             Some(attempt) => attempt.machine.step(moment, input),
             None => AttemptMachine::absent(&input),
         }
     }
 
     /// Passes an input to the attempt machine and carries out its effects.
-    pub(super) fn step_attempt(&mut self, input: AttemptInput) -> Vec<Happening> {
+    pub(super) fn step_attempt(&mut self, input: AttemptInput) -> Vec<MachineInput> {
         let effects = self.decide(input).into_iter();
         effects.flat_map(|effect| self.carry_out(effect)).collect()
     }
 
     /// Carries out one effect, and returns the resulting machine inputs.
-    pub(super) fn carry_out(&mut self, effect: AttemptEffect) -> Vec<Happening> {
+    pub(super) fn carry_out(&mut self, effect: AttemptEffect) -> Vec<MachineInput> {
         match effect {
-            AttemptEffect::Prompted => return vec![Happening::Prompted],
-            AttemptEffect::NothingDone => return vec![Happening::NothingDone],
-            AttemptEffect::Said(result) => return vec![Happening::Said(result)],
+            AttemptEffect::ReportPrompted => return vec![MachineInput::PromptReceived],
+            AttemptEffect::NothingDone => return vec![MachineInput::NoProgress],
+            AttemptEffect::Said(result) => return vec![MachineInput::ResultReported(result)],
             AttemptEffect::SteerDelivered(id) => {
                 let state = SteerState::Delivered;
-                return vec![Happening::SteerMoved { id, state }];
+                return vec![MachineInput::SteerAdvanced { id, state }];
             }
-            AttemptEffect::NextPrompt(steer) => self.tell(News::NextPrompt(steer)),
+            AttemptEffect::NextPrompt(steer) => self.tell(RunEvent::SteerNextTurn(steer)),
             AttemptEffect::Send {
                 steer,
                 again: false,
@@ -276,36 +281,36 @@ impl Runner {
                 };
                 return self.step_attempt(input);
             }
-            AttemptEffect::SteersSeen(steers) => {
+            AttemptEffect::ReportSteersSeen(steers) => {
                 let state = SteerState::Seen;
-                let moved = |id| Happening::SteerMoved { id, state };
+                let moved = |id| MachineInput::SteerAdvanced { id, state };
                 return steers.into_iter().map(moved).collect();
             }
-            AttemptEffect::Report(outcome) => return vec![Happening::TurnEnded(outcome)],
+            AttemptEffect::Report(outcome) => return vec![MachineInput::TurnEnded(outcome)],
             AttemptEffect::Interrupt { drop_queued } => {
                 let queued = match drop_queued {
-                    true => Queued::Drop,
-                    false => Queued::Keep,
+                    true => QueuedMessages::Drop,
+                    false => QueuedMessages::Keep,
                 };
-                if let Some(attempt) = &self.agent_io.attempt {
+                if let Some(attempt) = &self.processes.attempt {
                     drop(attempt.conversation.interrupt(queued));
                 }
             }
-            AttemptEffect::Release => self.release(),
+            AttemptEffect::CloseWhenIdle => self.release(),
             AttemptEffect::Close { tasks } => self.give_up_tasks(tasks),
-            AttemptEffect::End { by } => self.begin_ending(Instant::from_std(by)),
-            AttemptEffect::InterruptOverdue => {
+            AttemptEffect::End { by } => self.start_stopping_tree(Instant::from_std(by)),
+            AttemptEffect::ReportInterruptOverdue => {
                 let limit = times::INTERRUPTED_TURN;
-                self.tell(News::Warning(format!(
+                self.tell(RunEvent::Warning(format!(
                     "the agent did not end its turn within {limit:?} after the interrupt; ending the agent; its session can be continued"
                 )));
             }
-            AttemptEffect::GoesOn => self.tell(News::GoesOn),
-            AttemptEffect::Holding { tasks } => {
-                let patience = self.phase().background_wait;
-                self.tell(News::Holding { tasks, patience });
+            AttemptEffect::ReportContinued => self.tell(RunEvent::TurnContinued),
+            AttemptEffect::AwaitingTasks { tasks } => {
+                let patience = self.phase().background_task_timeout;
+                self.tell(RunEvent::AwaitingTasks { tasks, patience });
             }
-            AttemptEffect::TurnOver { outcome, own, .. } => self.note_end(&outcome, own),
+            AttemptEffect::RecordTurnEnd { outcome, own, .. } => self.note_end(&outcome, own),
             // The code that continues a turn, ends a turn or answers permission requests carries these out itself, because it waits for them.
             AttemptEffect::Start { .. }
             | AttemptEffect::Send { again: true, .. }
@@ -320,8 +325,8 @@ impl Runner {
 
     /// Closes the agent, because it is not needed any more. Its leftovers are handled after the required checks and the check.
     fn release(&self) {
-        let patience = self.phase().background_wait;
-        if let Some(attempt) = &self.agent_io.attempt {
+        let patience = self.phase().background_task_timeout;
+        if let Some(attempt) = &self.processes.attempt {
             let conversation = attempt.conversation.clone();
             tokio::spawn(async move { conversation.close_within(patience).await });
         }
@@ -330,8 +335,8 @@ impl Runner {
     /// Closes an agent whose background tasks reported nothing. Unfinished work is no evidence, so the required checks and the check wait for its
     /// end.
     fn give_up_tasks(&mut self, tasks: u32) {
-        let patience = self.phase().background_wait;
-        let Some(attempt) = &mut self.agent_io.attempt else {
+        let patience = self.phase().background_task_timeout;
+        let Some(attempt) = &mut self.processes.attempt else {
             return;
         };
         let tasks = match tasks {
@@ -341,26 +346,26 @@ impl Runner {
         let conversation = attempt.conversation.clone();
         let close = async move { conversation.close_within(Duration::ZERO).await };
         attempt.tasks.closing = Some(tokio::spawn(close));
-        self.tell(News::Warning(format!(
+        self.tell(RunEvent::Warning(format!(
             "no report from {tasks} in the background for {patience:?}; ending the agent"
         )));
         self.refresh_view();
     }
 
     /// Begins to end the process tree of the attempt, in parallel.
-    fn begin_ending(&mut self, by: Instant) {
-        if let Some(attempt) = &mut self.agent_io.attempt {
+    fn start_stopping_tree(&mut self, by: Instant) {
+        if let Some(attempt) = &mut self.processes.attempt {
             let conversation = attempt.conversation.clone();
-            let mut hurried = attempt.hurry.hurried();
+            let mut hurried = attempt.deadline.subscribe();
             attempt.tasks.ending = Some(tokio::spawn(async move {
-                crate::hurry::stop(&mut hurried, &conversation, by).await
+                crate::deadline::stop(&mut hurried, &conversation, by).await
             }));
         }
     }
 
     fn note_end(&mut self, outcome: &TurnOutcome, own: bool) {
         let text = match outcome {
-            TurnOutcome::Completed | TurnOutcome::Claimed => "completed",
+            TurnOutcome::Completed | TurnOutcome::PromiseMade => "completed",
             TurnOutcome::Interrupted => "interrupted",
             outcome => failure(outcome).unwrap_or("stopped"),
         };
@@ -370,13 +375,13 @@ impl Runner {
             transcript.flush()
         });
         if let (true, Some(why)) = (own, failure(outcome)) {
-            self.tell(News::Warning(format!(
+            self.tell(RunEvent::Warning(format!(
                 "a turn that the agent started by itself failed ({why}); the result of the previous turn still counts"
             )));
         }
     }
 
-    pub(super) async fn completed(&mut self, completion: Completion) -> Vec<Happening> {
+    pub(super) async fn completed(&mut self, completion: Completion) -> Vec<MachineInput> {
         let end = completion.end;
         let input = AttemptInput::TurnEnded {
             how: kind(end.reason),
@@ -388,20 +393,20 @@ impl Runner {
         let mut happenings = Vec::new();
         for effect in self.decide(input) {
             if effect == AttemptEffect::Look {
-                let footprint = self.footprint().await;
-                let hurried = self.requests.is_end_wanted();
+                let footprint = self.fingerprint().await;
+                let hurried = self.requests.is_stop_requested();
                 happenings.extend(self.step_attempt(AttemptInput::Looked { footprint, hurried }));
             }
             happenings.extend(self.carry_out(effect));
         }
-        self.note_busy();
+        self.update_busy();
         self.refresh_view();
         happenings
     }
 }
 
-fn is_answer(what: &What) -> bool {
-    let What::Observed(seen) = what else {
+fn is_answer(what: &ConversationEvent) -> bool {
+    let ConversationEvent::Observed(seen) = what else {
         return false;
     };
     seen.events.iter().any(|event| {
@@ -416,16 +421,16 @@ fn is_answer(what: &What) -> bool {
 }
 
 /// Returns how a turn ended, as the rules need it: they don't distinguish most kinds of failure.
-fn kind(reason: EndReason) -> TurnEndKind {
+fn kind(reason: EndReason) -> AgentTurnEnd {
     match reason {
-        EndReason::Completed => TurnEndKind::Completed,
-        EndReason::Interrupted => TurnEndKind::Interrupted,
-        EndReason::Died => TurnEndKind::Died,
-        EndReason::NotLoggedIn => TurnEndKind::NotLoggedIn,
-        EndReason::SessionNotFound => TurnEndKind::SessionNotFound,
-        EndReason::RateLimited => TurnEndKind::RateLimited,
-        EndReason::ServiceFailed => TurnEndKind::ServiceFailed,
-        EndReason::ProtocolError => TurnEndKind::ProtocolError,
-        _ => TurnEndKind::Failed,
+        EndReason::Completed => AgentTurnEnd::Completed,
+        EndReason::Interrupted => AgentTurnEnd::Interrupted,
+        EndReason::Died => AgentTurnEnd::Died,
+        EndReason::NotLoggedIn => AgentTurnEnd::NotLoggedIn,
+        EndReason::SessionNotFound => AgentTurnEnd::SessionNotFound,
+        EndReason::RateLimited => AgentTurnEnd::RateLimited,
+        EndReason::ServiceFailed => AgentTurnEnd::ServiceFailed,
+        EndReason::ProtocolError => AgentTurnEnd::ProtocolError,
+        _ => AgentTurnEnd::Failed,
     }
 }

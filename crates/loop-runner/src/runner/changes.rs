@@ -1,14 +1,14 @@
 //! Changes from outside during a run: the prompts, the configuration, and the control socket.
 
-use loop_state::Happening;
+use loop_state::MachineInput;
 use rlm_store::{PromptSource, processes};
 use tokio::sync::mpsc;
 
-use crate::control::{Ended, Socket, Wish};
-use crate::news::News;
+use crate::control::{ControlSocket, EndReport, QueuedRequest};
+use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::runner::parts::beginning::{Reload, Reloaded, keep_prompt};
-use crate::{Error, Outcome};
+use crate::runner::parts::first_input::{Reload, Reloaded, keep_prompt};
+use crate::{Error, RunOutcome};
 
 impl Runner {
     /// Returns the index of the current phase.
@@ -25,7 +25,9 @@ impl Runner {
             Ok(text) if text == self.prompts[self.phase_index()] => Ok(()),
             Ok(text) => self.keep_prompt(self.phase_index(), text).await,
             Err(e) => {
-                self.tell(News::Warning(format!("{e}; continuing with the last text")));
+                self.tell(RunEvent::Warning(format!(
+                    "{e}; continuing with the last text"
+                )));
                 Ok(())
             }
         }
@@ -38,7 +40,7 @@ impl Runner {
         text: String,
     ) -> Result<Result<(), &'static str>, Error> {
         let phase = self.saved.settings.phases.get(index);
-        let is_kept = phase.is_some_and(|it| matches!(it.prompt, PromptSource::Kept(_)));
+        let is_kept = phase.is_some_and(|it| matches!(it.prompt, PromptSource::Stored(_)));
         if !is_kept || text.trim().is_empty() {
             return Ok(Err(
                 "the prompt comes from a file, or the new text is empty",
@@ -50,15 +52,15 @@ impl Runner {
     /// Stores a new text of a phase's prompt.
     async fn keep_prompt(&mut self, index: usize, text: String) -> Result<(), Error> {
         let phase = &mut self.saved.settings.phases[index];
-        let is_kept = matches!(phase.prompt, PromptSource::Kept(_));
+        let is_kept = matches!(phase.prompt, PromptSource::Stored(_));
         let blob = keep_prompt(&mut self.journal, phase, &text).await?;
         if is_kept {
-            phase.prompt = PromptSource::Kept(blob.clone());
+            phase.prompt = PromptSource::Stored(blob.clone());
         }
         self.saved.prompts[index] = blob;
         self.prompts[index] = text;
         self.journal.save(&self.saved).await?;
-        self.heal().await
+        self.repair().await
     }
 
     /// Calls `look` after each turn, before the checks, and after each wait. Applies its changes like [`Request::Set`](loop_state::Request::Set),
@@ -71,7 +73,7 @@ impl Runner {
     }
 
     /// Returns the machine inputs for changes of the configuration.
-    pub(super) fn reloaded(&mut self) -> Vec<Happening> {
+    pub(super) fn reloaded(&mut self) -> Vec<MachineInput> {
         let Some(look) = &mut self.reload.0 else {
             return Vec::new();
         };
@@ -80,57 +82,57 @@ impl Runner {
         let changes = changes.map(|(phase, rule)| (u32::try_from(phase).unwrap_or(u32::MAX), rule));
         let (taken, refusals) = self.machine.reloaded(changes.collect());
         for warning in refusals.into_iter().chain(warnings) {
-            self.tell(News::Warning(warning));
+            self.tell(RunEvent::Warning(warning));
         }
         taken
     }
 
     /// Creates the control socket; if that fails, the run works without it.
-    pub(super) fn open_socket(&mut self) -> mpsc::Receiver<Wish> {
+    pub(super) fn open_socket(&mut self) -> mpsc::Receiver<QueuedRequest> {
         let run = self.saved.run.clone();
         let run_dir = self.work_tree.project().run_dir(&run);
-        let (socket, wishes) = Socket::new(
+        let (socket, wishes) = ControlSocket::new(
             run,
             run_dir,
             &self.options,
             self.control.view.subscribe(),
-            self.control.pulse.clone(),
+            self.control.last_tick.clone(),
             self.news.keep(),
         );
         self.control.socket = Some(socket);
-        self.ensure_socket();
+        self.restore_socket();
         wishes
     }
 
     /// Creates the socket again if somebody removed it.
-    pub(super) fn ensure_socket(&mut self) {
-        if let Some(Err(e)) = self.control.socket.as_mut().map(Socket::ensure) {
-            self.tell(News::Warning(format!(
+    pub(super) fn restore_socket(&mut self) {
+        if let Some(Err(e)) = self.control.socket.as_mut().map(ControlSocket::ensure) {
+            self.tell(RunEvent::Warning(format!(
                 "other terminals can't control this run: {e}"
             )));
         }
     }
 
     /// Reports a refused request, also in the transcript of the running attempt.
-    pub(super) fn tell_refused(&mut self, what: String) {
+    pub(super) fn report_refused(&mut self, what: String) {
         let at = self.clock.now();
         self.write_transcript(|transcript| transcript.note(at, "note", &what));
-        self.tell(News::Warning(what));
+        self.tell(RunEvent::Warning(what));
     }
 
     /// Sends the end of the run to all waiting clients.
-    pub(super) async fn close_socket(&mut self, result: &Result<Outcome, Error>) {
+    pub(super) async fn close_socket(&mut self, result: &Result<RunOutcome, Error>) {
         let Some(socket) = self.control.socket.take() else {
             return;
         };
-        let ended = Ended {
+        let ended = EndReport {
             reason: match result {
                 Ok(outcome) => outcome.reason.to_string(),
                 Err(e) => e.to_string(),
             },
-            ended: self.ends.ended.len(),
-            survivors: processes::told(&self.ends.survivors),
-            proven: self.ends.proven,
+            ended_processes: self.ended_processes.ended.len(),
+            survivors: processes::to_subprocess_names(&self.ended_processes.survivors),
+            proven: self.ended_processes.proven,
         };
         socket.close(ended).await;
     }

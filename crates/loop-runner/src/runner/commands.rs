@@ -1,16 +1,16 @@
 //! The user's commands: the required checks, the check, and the notify command.
 
 use agent_duplex::BoxFuture;
-use agent_subprocess::Context;
-use loop_state::{CheckResult, Command, Event, Happening, Timestamp, Warning, times};
-use rlm_store::deadline::until;
+use agent_subprocess::ProcessContext;
+use loop_state::{CheckResult, LoopCommand, MachineInput, TimedInput, Timestamp, Warning, times};
+use rlm_store::deadline::sleep_until;
 use tokio::time::Instant;
 
-use crate::check::{CheckEnd, Commands, RunningCheck};
-use crate::hook::{Happened, Hook, Hooks, Moment};
-use crate::news::News;
+use crate::check::{CheckOutcome, FakeCommands, RunningCheck};
+use crate::hook::{Hook, HookEvent, HookEventKind, HookQueue};
+use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::{Awaited, Error, Outcome};
+use crate::{Awaited, Error, RunOutcome};
 
 impl Runner {
     /// Replaces the required checks and the check by `play`, which returns their results: for a test that simulates hours in a second, without
@@ -18,42 +18,45 @@ impl Runner {
     #[must_use]
     pub fn with_commands(
         mut self,
-        play: impl Fn(Command, Context) -> BoxFuture<'static, CheckResult> + Send + Sync + 'static,
+        play: impl Fn(LoopCommand, ProcessContext) -> BoxFuture<'static, CheckResult>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
-        self.agent_io.commands = Some(Commands(Box::new(play)));
+        self.processes.commands = Some(FakeCommands(Box::new(play)));
         self
     }
 
-    pub(super) fn run_command(&mut self, command: Command, text: String) {
+    pub(super) fn run_command(&mut self, command: LoopCommand, text: String) {
         let context = self.context("-check");
-        self.agent_io.check = Some(match &self.agent_io.commands {
-            Some(Commands(play)) => RunningCheck::play(command, play(command, context)),
+        self.processes.check = Some(match &self.processes.commands {
+            Some(FakeCommands(play)) => RunningCheck::play(command, play(command, context)),
             None => RunningCheck::start(command, text.clone(), context),
         });
-        self.tell(News::CommandStarted { command, text });
+        self.tell(RunEvent::CommandStarted { command, text });
     }
 
-    pub(super) fn check_ended(&mut self, end: CheckEnd) -> Happening {
-        let check = self.agent_io.check.take().expect("a check runs");
-        self.tell(News::CommandEnded {
+    pub(super) fn check_ended(&mut self, end: CheckOutcome) -> MachineInput {
+        let check = self.processes.check.take().expect("a check runs");
+        self.tell(RunEvent::CommandEnded {
             command: check.command,
             result: end.result.clone(),
             took: end.took,
         });
         if !end.leftovers.is_empty() {
-            self.tell(News::Ended {
+            self.tell(RunEvent::ProcessesEnded {
                 why: "left running by the command".into(),
                 processes: end.leftovers,
             });
         }
         if end.result == CheckResult::Stopped {
-            self.ends.ended.extend(end.ended);
+            self.ended_processes.ended.extend(end.ended);
         }
-        self.ends.proven &= end.proven;
+        self.ended_processes.proven &= end.proven;
         self.note_survivors(end.survivors);
         match check.command {
-            Command::Gate(_) => Happening::GateEnded(end.result),
-            Command::Check => Happening::CheckEnded(end.result),
+            LoopCommand::RequiredCheck(_) => MachineInput::RequiredCheckEnded(end.result),
+            LoopCommand::Check => MachineInput::CheckEnded(end.result),
         }
     }
 
@@ -73,14 +76,16 @@ impl Runner {
             }
             _ => return,
         };
-        self.tell(News::Warning(text));
+        self.tell(RunEvent::Warning(text));
     }
 
-    fn describe_slip(&self, command: Command, said: &str, stuck_after: Option<u32>) -> String {
+    fn describe_slip(&self, command: LoopCommand, said: &str, stuck_after: Option<u32>) -> String {
         let phase = self.phase();
         let (option, text) = match command {
-            Command::Gate(index) => ("--gate", phase.gates[index as usize].clone()),
-            Command::Check => ("--until", phase.until.clone().unwrap_or_default()),
+            LoopCommand::RequiredCheck(index) => {
+                ("--gate", phase.required_checks[index as usize].clone())
+            }
+            LoopCommand::Check => ("--until", phase.check.clone().unwrap_or_default()),
         };
         let ends = stuck_after.map_or_else(String::new, |max| {
             format!("; after {max} times in a row the run stops as stuck")
@@ -97,20 +102,20 @@ impl Runner {
     /// At the end of the run, the last calls have 10 s; after a stop, 3 s within the stop budget; after an abort, no time.
     #[must_use]
     pub fn with_hook(mut self, hook: Hook) -> Self {
-        self.hooks = Some(Hooks::new(hook));
+        self.hooks = Some(HookQueue::new(hook));
         self
     }
 
     /// Queues a call for this event, if the hook reports it.
-    pub(super) fn notify(&mut self, at: Timestamp, what: Happened<'_>) {
+    pub(super) fn notify(&mut self, at: Timestamp, what: HookEventKind<'_>) {
         let Some(hooks) = &self.hooks else {
             return;
         };
-        let moment = Moment {
+        let moment = HookEvent {
             run: &self.saved.run,
             head: self.machine.head(),
             at,
-            what,
+            kind: what,
             missed: 0,
         };
         let Some(telling) = hooks.telling(moment) else {
@@ -125,30 +130,30 @@ impl Runner {
     /// Queues a call for the start or resume of the run, after it is saved.
     pub(super) fn notify_begun(&mut self) {
         if self.machine.has_begun() && !std::mem::replace(&mut self.told.begun, true) {
-            let again = matches!(self.first, loop_state::Happening::Resumed(_));
+            let again = matches!(self.first, loop_state::MachineInput::Resumed(_));
             let at = self.clock.now();
-            self.notify(at, Happened::Began { again });
+            self.notify(at, HookEventKind::Started { again });
         }
     }
 
     /// Handles the end of a call.
-    pub(super) fn notified(&mut self, end: CheckEnd) {
-        let complaint = self.hooks.as_mut().and_then(|it| it.complaint(&end));
+    pub(super) fn notified(&mut self, end: CheckOutcome) {
+        let complaint = self.hooks.as_mut().and_then(|it| it.failure_warning(&end));
         if let Some(complaint) = complaint {
-            self.tell(News::Warning(complaint));
+            self.tell(RunEvent::Warning(complaint));
         }
         if !end.leftovers.is_empty() {
-            self.tell(News::Ended {
+            self.tell(RunEvent::ProcessesEnded {
                 why: "left running by the notify command".into(),
                 processes: end.leftovers,
             });
         }
-        self.ends.proven &= end.proven;
+        self.ended_processes.proven &= end.proven;
         self.note_survivors(end.survivors);
     }
 
     /// Queues a call for the end of the run, and waits for it with a time limit. A request to stop ends the wait.
-    pub(super) async fn notify_end(&mut self, result: Result<&Outcome, &Error>) {
+    pub(super) async fn notify_end(&mut self, result: Result<&RunOutcome, &Error>) {
         let now = self.clock.now();
         let left = self.machine.deadline().last_call(now, times::NOTIFY_CALL);
         let Some(hooks) = &mut self.hooks else {
@@ -159,23 +164,23 @@ impl Runner {
         }
         if !left.is_zero() {
             let at = self.clock.now();
-            self.notify(at, Happened::Ended(result));
+            self.notify(at, HookEventKind::Ended(result));
         }
-        self.show_awaited(Some(Awaited::Notify));
+        self.note_awaited(Some(Awaited::Notify));
         let by = Instant::now() + left;
         let mut is_late = false;
         while let Some(hooks) = self.hooks.as_mut().filter(|it| it.is_running()) {
             tokio::select! {
                 biased;
                 // The dropped reply means that the run ended.
-                wish = self.requests.next(), if !is_late => {
-                    let effects = wish.what.while_ending().map(|what| {
+                request = self.requests.next(), if !is_late => {
+                    let effects = request.control.while_ending().map(|what| {
                         let at = self.clock.now();
-                        self.machine.step(Event { at, what })
+                        self.machine.step(TimedInput { at, what })
                     });
                     is_late = effects.is_some_and(|it| !it.is_empty());
                 }
-                () = until(by), if !is_late => is_late = true,
+                () = sleep_until(by), if !is_late => is_late = true,
                 end = hooks.ended() => {
                     self.notified(end);
                     continue;

@@ -9,15 +9,15 @@ use std::hash::{Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-use loop_state::{CheckResult, Event, Happening};
+use loop_state::{CheckResult, MachineInput, TimedInput};
 use rlm_store::git::Git;
-use rlm_store::git::commit::{About, entry_path};
+use rlm_store::git::commit::{CommitMessage, entry_path};
 use rlm_store::{Committed, Project, RunHead, Settings, Uncommitted};
 
 use crate::Error;
-use crate::news::News;
+use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::runner::parts::commit::{Commit, CommitEnd, Made};
+use crate::runner::parts::commit::{Commit, CommitOutcome, CreatedCommit};
 
 /// The most characters of the reason why a commit failed.
 const MAX_WHY: usize = 500;
@@ -34,7 +34,7 @@ const STATUS: &[&str] = &[
 
 impl Runner {
     /// Returns the commit to create when the process tree of the current attempt is gone.
-    pub(super) fn due_commit(&self) -> Option<Commit> {
+    pub(super) fn pending_commit(&self) -> Option<Commit> {
         let (head, settings) = (self.machine.head(), &self.saved.settings);
         if !settings.commit || !self.machine.commits() {
             return None;
@@ -42,7 +42,7 @@ impl Runner {
         let project = self.work_tree.project();
         let committed = self.saved.committed.as_ref();
         let committed = committed.filter(|it| it.phase == head.phase);
-        let about = About {
+        let about = CommitMessage {
             run: self.saved.run.to_string(),
             phase: self.phase().name.clone(),
             is_pipeline: settings.phases.len() > 1,
@@ -66,8 +66,8 @@ impl Runner {
     }
 
     /// Handles the result of a commit, and reports it. `settled` shows whether another commit follows.
-    pub(super) fn committed(&mut self, end: CommitEnd, settled: &Happening) {
-        let CommitEnd {
+    pub(super) fn committed(&mut self, end: CommitOutcome, settled: &MachineInput) {
+        let CommitOutcome {
             about,
             phase,
             made,
@@ -76,21 +76,21 @@ impl Runner {
         } = end;
         if let Some(ran) = ran {
             if !ran.leftovers.is_empty() {
-                self.tell(News::Ended {
+                self.tell(RunEvent::ProcessesEnded {
                     why: "left running by the commit's hooks".into(),
                     processes: ran.leftovers,
                 });
             }
             if ran.result == CheckResult::Stopped {
-                self.ends.ended.extend(ran.ended);
+                self.ended_processes.ended.extend(ran.ended);
             }
-            self.ends.proven &= ran.proven;
+            self.ended_processes.proven &= ran.proven;
             self.note_survivors(ran.survivors);
         }
         let iteration = about.iteration;
         let before = self.saved.uncommitted.take();
         match made {
-            Ok(Some(Made { commit, is_new })) => {
+            Ok(Some(CreatedCommit { commit, is_new })) => {
                 self.saved.committed = Some(Committed {
                     phase,
                     iteration,
@@ -98,40 +98,40 @@ impl Runner {
                     commit: commit.clone(),
                 });
                 if is_new {
-                    self.tell(News::Committed {
+                    self.tell(RunEvent::IterationCommitted {
                         iteration,
                         commit,
                         left_out,
                     });
                 } else if !left_out.is_empty() {
                     let left_out = left_out.join(", ");
-                    self.tell(News::Warning(format!(
+                    self.tell(RunEvent::Warning(format!(
                         "iteration {iteration} is not committed: it changed only {left_out}"
                     )));
                 }
             }
             Ok(None) => {}
             Err(why) => {
-                let follows = self.what_follows(settled);
-                self.tell(News::Warning(format!(
+                let follows = self.consequence(settled);
+                self.tell(RunEvent::Warning(format!(
                     "iteration {iteration} is not committed: {why}; {follows}"
                 )));
                 self.saved.uncommitted = Some(Uncommitted {
                     iterations: before.map_or(0, |it| it.iterations) + 1,
-                    why: why.chars().take(MAX_WHY).collect(),
+                    reason: why.chars().take(MAX_WHY).collect(),
                 });
             }
         }
     }
 
     /// Returns what happens to the uncommitted work, as text.
-    fn what_follows(&mut self, settled: &Happening) -> String {
+    fn consequence(&mut self, settled: &MachineInput) -> String {
         let tree = self.work_tree.project().tree().to_owned();
         if !tree.is_dir() {
             return format!("its working tree {} is missing", tree.display());
         }
         let mut machine = self.machine.clone();
-        machine.step(Event {
+        machine.step(TimedInput {
             at: self.clock.now(),
             what: settled.clone(),
         });
@@ -150,7 +150,10 @@ impl Runner {
     }
 
     /// Returns an error if a new run could not commit with its settings.
-    pub(super) async fn refuse_unfit(project: &Project, settings: &Settings) -> Result<(), Error> {
+    pub(super) async fn refuse_uncommittable(
+        project: &Project,
+        settings: &Settings,
+    ) -> Result<(), Error> {
         if !settings.commit {
             return Ok(());
         }
@@ -162,7 +165,7 @@ impl Runner {
 
     /// Returns an error if a resumed run could not commit with its new settings. Work that the run itself left uncommitted is not an error; it is
     /// returned, to be reported.
-    pub(super) async fn refuse_unfit_again(
+    pub(super) async fn refuse_uncommittable_resume(
         project: &Project,
         saved: &mut RunHead,
         settings: Option<&Settings>,
@@ -173,11 +176,11 @@ impl Runner {
             let looked = tokio::task::spawn_blocking(move || git.uncommitted()).await;
             return Ok(looked.expect("git status does not panic"));
         }
-        Self::refuse_unfit(project, settings).await?;
+        Self::refuse_uncommittable(project, settings).await?;
         if settings.commit {
             // All its work so far is in the current commit, no matter who made that commit.
             let commit = project.git().head_commit().await;
-            let (at, _) = saved.machine.resumes_at();
+            let (at, _) = saved.machine.resume_point();
             saved.committed = commit.map(|commit| Committed {
                 phase: saved.machine.phase,
                 iteration: at.saturating_sub(1),
@@ -189,21 +192,21 @@ impl Runner {
     }
 
     /// Returns a fingerprint of the commit and of all differences from it; `None` if git fails or a press comes first.
-    pub(super) async fn footprint(&mut self) -> Option<u64> {
+    pub(super) async fn fingerprint(&mut self) -> Option<u64> {
         let git = self.work_tree.project().git().clone();
         // If the file system hangs, leave the thread behind.
-        let look = tokio::task::spawn_blocking(move || footprint(&git));
+        let look = tokio::task::spawn_blocking(move || fingerprint(&git));
         tokio::select! {
             biased;
             seen = look => seen.ok()?,
-            () = self.requests.end_wanted() => None,
+            () = self.requests.stop_requested() => None,
         }
     }
 }
 
 /// Blocks.
-fn footprint(git: &Git) -> Option<u64> {
-    let (top, status) = (git.top()?, git.ask(STATUS)?);
+fn fingerprint(git: &Git) -> Option<u64> {
+    let (top, status) = (git.top()?, git.query(STATUS)?);
     let mut hash = DefaultHasher::new();
     status.hash(&mut hash);
     let mut due: Vec<PathBuf> = status
@@ -236,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_stands_behind_what_git_says_of_it() {
+    fn path_follows_the_status_letters_of_git() {
         for (entry, is) in [
             ("# branch.oid 01ab", None),
             ("1 .M N... 100644 100644 100644 a b a file", Some("a file")),

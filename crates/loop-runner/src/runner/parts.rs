@@ -6,9 +6,9 @@
 //   settling     the cleanup after an attempt, and the retained leftovers
 //   beginning    the first machine input of a run, its prompts, and the source of configuration changes
 pub(crate) mod attempt;
-pub(crate) mod beginning;
+pub(crate) mod cleanup;
 pub(crate) mod commit;
-pub(crate) mod settling;
+pub(crate) mod first_input;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,53 +17,53 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent_duplex::{Driver, Event, ProcessName};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use rlm_store::PhaseSettings;
-use rlm_store::git::looks::OwnLooks;
-use rlm_store::transcript::{Room, Tended};
+use rlm_store::git::processes::OwnedGitProcesses;
+use rlm_store::transcript::{PruneResult, TranscriptQuota};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::check::{Commands, RunningCheck};
-use crate::control::Socket;
-use crate::heartbeat::Pulse;
-use crate::shutdown::Shutdown;
+use crate::check::{FakeCommands, RunningCheck};
+use crate::control::ControlSocket;
+use crate::heartbeat::LastTick;
+use crate::stop_progress::StopProgress;
 use crate::view::View;
-use attempt::Attempt;
-use settling::{Kept, Settling};
+use attempt::RetainedAttempt;
+use cleanup::{AttemptCleanup, RetainedLeftovers};
 
 /// The processes of the run: the agent, the commands of the loop, and their leftovers.
 #[derive(Debug)]
-pub(super) struct AgentIo {
+pub(super) struct RunProcesses {
     pub(super) drivers: Drivers,
-    pub(super) attempt: Option<Attempt>,
+    pub(super) attempt: Option<RetainedAttempt>,
     /// Whether the agent of the current attempt was not started because a stop is coming.
     pub(super) withheld: bool,
     pub(super) check: Option<RunningCheck>,
     /// A stand-in for the required checks and the check, in a test.
-    pub(super) commands: Option<Commands>,
-    pub(super) settling: Option<Settling>,
-    pub(super) kept: Kept,
-    pub(super) looks: OwnLooks,
+    pub(super) commands: Option<FakeCommands>,
+    pub(super) cleanup: Option<AttemptCleanup>,
+    pub(super) retained: RetainedLeftovers,
+    pub(super) git_processes: OwnedGitProcesses,
     /// The time of the last git status, if nothing of the run has worked in the working tree since.
-    pub(super) idle_look: Option<Instant>,
+    pub(super) unchanged_since: Option<Instant>,
 }
 
 /// The live view of the run.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct LiveView {
     pub(super) view: watch::Sender<Arc<View>>,
     /// The progress of the stop, for viewers.
-    pub(super) shutdown: watch::Sender<Option<Shutdown>>,
-    pub(super) socket: Option<Socket>,
-    pub(super) pulse: Pulse,
+    pub(super) shutdown: watch::Sender<Option<StopProgress>>,
+    pub(super) socket: Option<ControlSocket>,
+    pub(super) last_tick: LastTick,
 }
 
 /// Reports that must not be repeated.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     /// The index of the last reported phase.
     pub(super) phase: Option<u32>,
     /// The last agent's own description of itself.
@@ -74,7 +74,7 @@ pub(super) struct Told {
 
 /// The ends of the processes that the run started.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(super) struct EndedProcesses {
     /// The processes that the last stop ended.
     pub(super) ended: Vec<ProcessName>,
     pub(super) survivors: Vec<ProcessName>,
@@ -83,7 +83,7 @@ pub(super) struct Ends {
 
 /// Creates the driver of an attempt: the command, and the context that its processes must carry.
 pub type DriverFactory =
-    Box<dyn Fn(&PhaseSettings, Context) -> Result<Box<dyn Driver>, Error> + Send + Sync>;
+    Box<dyn Fn(&PhaseSettings, ProcessContext) -> Result<Box<dyn Driver>, Error> + Send + Sync>;
 
 /// The factory of a run's drivers; `None` before the run starts, when no attempt can begin.
 #[derive(Default)]
@@ -98,7 +98,7 @@ impl Drivers {
     pub(crate) fn make(
         &self,
         phase: &PhaseSettings,
-        context: Context,
+        context: ProcessContext,
     ) -> Result<Box<dyn Driver>, Error> {
         let factory = self.0.as_ref().expect("a started run has a factory");
         factory(phase, context)
@@ -113,30 +113,30 @@ impl fmt::Debug for Drivers {
 
 /// The pruning of older transcripts, at most one at a time. Dropping it stops the pruning at the next piece.
 #[derive(Debug)]
-pub(crate) struct Tidying {
+pub(crate) struct TranscriptPruning {
     /// `None` during a pruning.
-    pub(crate) room: Option<Room>,
-    pub(crate) work: Option<JoinHandle<(Room, Tended)>>,
+    pub(crate) room: Option<TranscriptQuota>,
+    pub(crate) work: Option<JoinHandle<(TranscriptQuota, PruneResult)>>,
     pub(crate) stop: Arc<AtomicBool>,
     /// The attempts that began meanwhile.
     pub(crate) begun: VecDeque<(u32, u32)>,
     /// Whether a failure, and a reduction of transcripts, were reported; each is reported once.
-    pub(crate) told: [bool; 2],
+    pub(crate) reported: [bool; 2],
 }
 
-impl Tidying {
+impl TranscriptPruning {
     pub(crate) fn new(run_dir: PathBuf, most: u64, resumed: bool) -> Self {
         Self {
-            room: Some(Room::new(run_dir, most, resumed)),
+            room: Some(TranscriptQuota::new(run_dir, most, resumed)),
             work: None,
             stop: Arc::default(),
             begun: VecDeque::new(),
-            told: [false; 2],
+            reported: [false; 2],
         }
     }
 }
 
-impl Drop for Tidying {
+impl Drop for TranscriptPruning {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }

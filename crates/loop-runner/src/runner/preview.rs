@@ -1,26 +1,26 @@
 //! Shows how a run would begin or resume: its state, and the prompt of its next attempt.
 
-use loop_state::{Brief, Command, Head, NoAttempt, Notice};
-use rlm_store::{Loss, Place, Project, PromptSource, RunHead, RunId, Settings, runs};
+use loop_state::{Head, LoopCommand, NoAttempt, PromptContext, RunUpdate};
+use rlm_store::{DataLoss, Project, PromptSource, RunHead, RunId, Settings, StateSelector, runs};
 
 use crate::clock::Clock;
 use crate::runner::Runner;
-use crate::runner::parts::beginning;
+use crate::runner::parts::first_input;
 use crate::{Error, prompt};
 
 /// The text in a prompt in place of the output of a command that didn't run.
-const NOT_RUN_YET: &str = "(the output is not known before it runs)";
+const OUTPUT_PLACEHOLDER: &str = "(the output is not known before it runs)";
 
 /// How a resume would begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Resumption {
+pub struct ResumePreview {
     /// The saved state, with the settings that would apply.
     pub head: RunHead,
     /// The number of the save from which the run would continue.
     pub save: u64,
     /// The run updates of the first step, in order: why an attempt begins, what the run waits for, or why it ends at once.
-    pub notices: Vec<Notice>,
+    pub notices: Vec<RunUpdate>,
     /// The index of the phase that would continue, and the number of the iteration.
     pub phase: u32,
     /// See [`phase`](Self::phase).
@@ -62,23 +62,23 @@ impl Runner {
         if runs::exists(project, &run) {
             return Err(rlm_store::Error::run_exists(run).into());
         }
-        Self::refuse_unfit(project, &settings).await?;
-        let texts = beginning::first_prompts(&run, &settings)?;
+        Self::refuse_uncommittable(project, &settings).await?;
+        let texts = first_input::first_prompts(&run, &settings)?;
         let mut told = Vec::new();
         for (phase, text) in settings.phases.iter().zip(texts) {
-            let brief = Brief {
+            let brief = PromptContext {
                 phase: 0,
                 iteration: 1,
                 attempt: 1,
-                cut: None,
+                unfinished: None,
                 feedback: None,
                 steers: Vec::new(),
                 result: None,
-                predecessor: None,
+                previous_agent: None,
                 session: None,
-                prompted: false,
+                has_prompt: false,
             };
-            told.push(prompt::compose(&brief, phase, None, &text, None));
+            told.push(prompt::build_prompt(&brief, phase, None, &text, None));
         }
         Ok((RunHead::new(run, machine, settings), told))
     }
@@ -94,25 +94,26 @@ impl Runner {
     /// # Cancel safety
     ///
     /// Cancel safe: dropping the future leaves nothing behind.
-    pub async fn rehearse(
+    pub async fn preview_resume(
         project: &Project,
         run: &RunId,
         settings: Option<Settings>,
         from: Option<u32>,
         feedback: Option<String>,
         attended: bool,
-    ) -> Result<Resumption, Error> {
-        let state = project.state_at(run, Place::Newest)?;
+    ) -> Result<ResumePreview, Error> {
+        let state = project.state_at(run, StateSelector::Newest)?;
         let mut saved = state.head;
-        let unsaid = Self::refuse_unfit_again(project, &mut saved, settings.as_ref()).await?;
-        let mut first = beginning::first(project, &mut saved, settings, from, attended)?;
+        let unsaid =
+            Self::refuse_uncommittable_resume(project, &mut saved, settings.as_ref()).await?;
+        let mut first = first_input::first(project, &mut saved, settings, from, attended)?;
         if let Some(text) = feedback {
-            beginning::with_feedback(&mut first, &saved.machine, text)?;
+            first_input::with_feedback(&mut first, &saved.machine, text)?;
         }
         let run_dir = project.run_dir(run);
-        let lost = Loss::of(&run_dir, &saved.machine, state.save, &state.report);
+        let lost = DataLoss::detect(&run_dir, &saved.machine, state.save, &state.report);
         let lost = lost.map(|loss| format!("the state is damaged: {loss}"));
-        let mut found = Resumption {
+        let mut found = ResumePreview {
             save: state.save.get(),
             notices: Vec::new(),
             phase: 0,
@@ -126,22 +127,22 @@ impl Runner {
             head: saved,
         };
         let head = &found.head.machine;
-        let rehearsed = head.rehearse(first, NOT_RUN_YET, Clock::default().now());
+        let rehearsed = head.rehearse(first, OUTPUT_PLACEHOLDER, Clock::default().now());
         found.notices = rehearsed.notices;
         (found.phase, found.iteration) = (rehearsed.phase, rehearsed.iteration);
         let assumed = rehearsed.command.map(|command| match command {
-            Command::Gate(index) => format!("required check {} fails", index + 1),
-            Command::Check => "the check fails".to_owned(),
+            LoopCommand::RequiredCheck(index) => format!("required check {} fails", index + 1),
+            LoopCommand::Check => "the check fails".to_owned(),
         });
         match rehearsed.command {
-            Some(Command::Gate(index)) => found.gate = Some(index),
-            Some(Command::Check) => found.check = true,
+            Some(LoopCommand::RequiredCheck(index)) => found.gate = Some(index),
+            Some(LoopCommand::Check) => found.check = true,
             None => {}
         }
         let brief = match rehearsed.next {
             Ok(brief) => brief,
             Err(why) => {
-                found.unknown = Some(no_prompt(&why, assumed));
+                found.unknown = Some(why_no_prompt(&why, assumed));
                 return Ok(found);
             }
         };
@@ -150,11 +151,11 @@ impl Runner {
         let phases = &found.head.settings.phases;
         let before = at.checked_sub(1).map(|it| phases[it].name.as_str());
         let text = text(project, &found.head, at)?;
-        let changed = match brief.cut {
+        let changed = match brief.unfinished {
             Some(_) => project.git().changed().await,
             None => None,
         };
-        let told = prompt::compose(&brief, &phases[at], before, &text, changed.as_deref());
+        let told = prompt::build_prompt(&brief, &phases[at], before, &text, changed.as_deref());
         found.prompt = Some(told);
         found.prompt_iteration = brief.iteration;
         Ok(found)
@@ -162,7 +163,7 @@ impl Runner {
 }
 
 /// Returns why the next prompt is not known.
-fn no_prompt(why: &NoAttempt, assumed: Option<String>) -> String {
+fn why_no_prompt(why: &NoAttempt, assumed: Option<String>) -> String {
     let why = match why {
         NoAttempt::Ends(reason) => format!("the run ends: {reason}"),
         NoAttempt::Review => "the run waits for your review".to_owned(),
@@ -181,7 +182,7 @@ fn text(project: &Project, saved: &RunHead, at: usize) -> Result<String, Error> 
     let now = match &saved.settings.phases[at].prompt {
         PromptSource::Text(text) => return Ok(text.clone()),
         PromptSource::File(path) => rlm_store::read_prompt(path).ok(),
-        PromptSource::Kept(_) => None,
+        PromptSource::Stored(_) => None,
     };
     match now {
         Some(text) => Ok(text),

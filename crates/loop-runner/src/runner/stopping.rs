@@ -4,50 +4,58 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use agent_duplex::{EndReason, StopReport, TurnEnd};
-use loop_state::{AgentState, AttemptInput, Event, Happening, Timestamp, Tree, TurnOutcome};
+use loop_state::{
+    AgentState, AttemptInput, MachineInput, ProcessTreeOutcome, TimedInput, Timestamp, TurnOutcome,
+};
 use rlm_store::Leftovers;
-use rlm_store::processes::gone;
+use rlm_store::processes::without_survivors;
 use rlm_store::transcript::Transcript;
 use tokio::sync::watch;
 
-use crate::news::News;
+use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::runner::parts::attempt::Attempt;
-use crate::runner::parts::settling::{Settled, Settling};
-use crate::{Awaited, Error, Shutdown, View};
+use crate::runner::parts::attempt::RetainedAttempt;
+use crate::runner::parts::cleanup::{AttemptCleanup, CleanupOutcome};
+use crate::{Awaited, Error, StopProgress, View};
 
 impl Runner {
     /// Flushes due records, and reports the passed time to the attempt machine.
-    pub(super) fn time_passed(&mut self) -> Vec<Happening> {
+    pub(super) fn time_passed(&mut self) -> Vec<MachineInput> {
         let now = self.clock.now();
-        let flush_at = self.agent_io.attempt.as_ref().and_then(Attempt::flush_at);
+        let flush_at = self
+            .processes
+            .attempt
+            .as_ref()
+            .and_then(RetainedAttempt::flush_at);
         if flush_at.is_some_and(|at| at <= now) {
             self.write_transcript(Transcript::flush);
         }
-        self.step_attempt(AttemptInput::Time)
+        self.step_attempt(AttemptInput::TimePassed)
     }
 
     /// Interrupts the turn for a person; the session stays open.
     ///
     /// If only background tasks run, ends the wait for them, unless an input is queued that begins a turn.
-    pub(super) fn interrupt_turn(&mut self) -> Vec<Happening> {
+    pub(super) fn interrupt_turn(&mut self) -> Vec<MachineInput> {
         self.step_attempt(AttemptInput::Interrupt)
     }
 
     /// Asks the agent to end its turn.
-    pub(super) fn halt_turn(&mut self, why: Option<String>, at_once: bool) -> Vec<Happening> {
-        if std::mem::take(&mut self.agent_io.withheld) {
-            return vec![Happening::TurnEnded(TurnOutcome::Stopped)];
+    pub(super) fn halt_turn(&mut self, why: Option<String>, at_once: bool) -> Vec<MachineInput> {
+        if std::mem::take(&mut self.processes.withheld) {
+            return vec![MachineInput::TurnEnded(TurnOutcome::Stopped)];
         }
         let budget = self.budget();
         if let Some(why) = why {
-            self.tell(News::EndingTurn { why, budget });
+            self.tell(RunEvent::EndingTurn { why, budget });
         }
-        self.step_attempt(AttemptInput::Stop { at_once })
+        self.step_attempt(AttemptInput::Stop {
+            skip_interrupt: at_once,
+        })
     }
 
     /// Handles the end of the attempt's process tree.
-    pub(super) fn tree_ended(&mut self, report: Option<StopReport>) -> Vec<Happening> {
+    pub(super) fn process_tree_ended(&mut self, report: Option<StopReport>) -> Vec<MachineInput> {
         self.count_ended(report);
         let happenings = self.step_attempt(AttemptInput::TreeGone);
         self.refresh_view();
@@ -55,54 +63,54 @@ impl Runner {
     }
 
     /// Ends the process tree of the attempt, and waits for it.
-    pub(super) async fn stop_tree(&mut self) {
+    pub(super) async fn stop_process_tree(&mut self) {
         // No turn is awaited any more.
         let _unheard = self.step_attempt(AttemptInput::End);
-        let attempt = self.agent_io.attempt.as_mut();
+        let attempt = self.processes.attempt.as_mut();
         if let Some(ending) = attempt.and_then(|attempt| attempt.tasks.ending.take()) {
             let report = ending.await.ok();
-            let _unheard = self.tree_ended(report);
+            let _unheard = self.process_tree_ended(report);
         }
     }
 
     fn count_ended(&mut self, report: Option<StopReport>) {
         let Some(report) = report else {
-            self.ends.proven = false;
+            self.ended_processes.proven = false;
             return;
         };
-        self.ends.ended.extend(report.ended);
-        self.ends.proven &= report.proven;
+        self.ended_processes.ended.extend(report.ended);
+        self.ended_processes.proven &= report.proven;
         self.note_survivors(report.survivors);
     }
 
     /// Returns the part that a stop of the run waits for.
     pub(super) fn awaited(&self) -> Option<Awaited> {
         let check = self
-            .agent_io
+            .processes
             .check
             .as_ref()
             .map(|check| check.command.into());
         let settling = || {
-            self.agent_io
-                .settling
+            self.processes
+                .cleanup
                 .as_ref()
                 .map(|settling| settling.awaited())
         };
         let attempt = self
-            .agent_io
+            .processes
             .attempt
             .as_ref()
             .filter(|it| it.machine.agent() != AgentState::Gone);
         let agent = || {
             attempt.map(|attempt| Awaited::Agent {
-                pid: attempt.heard.pid,
+                pid: attempt.reports.pid,
             })
         };
         check.or_else(settling).or_else(agent)
     }
 
     /// Publishes the awaited part, if the run is stopping.
-    pub(super) fn show_awaited(&mut self, awaited: Option<Awaited>) {
+    pub(super) fn note_awaited(&mut self, awaited: Option<Awaited>) {
         if let Some(by) = self.machine.deadline().by() {
             let now = self.clock.now();
             note(&self.control.shutdown, &self.control.view, by, awaited, now);
@@ -118,82 +126,85 @@ impl Runner {
 
     /// Saves the run. A stop that is requested meanwhile begins at once, so that its countdown does not wait for the save.
     pub(super) async fn save_now(&mut self) -> Result<(), Error> {
-        self.show_awaited(Some(Awaited::Save));
+        self.note_awaited(Some(Awaited::Save));
         let saved = {
             let save = self.journal.save(&self.saved);
             tokio::pin!(save);
             tokio::select! {
                 biased;
                 saved = &mut save => saved,
-                () = self.requests.end_wanted() => {
+                () = self.requests.stop_requested() => {
                     let at = self.clock.now();
                     let what = self.requests.foreseen();
                     // The effects are carried out when the request is processed.
-                    let _later = self.machine.step(Event { at, what });
+                    let _later = self.machine.step(TimedInput { at, what });
                     let by = self.machine.deadline().by().unwrap_or(at);
                     note(&self.control.shutdown, &self.control.view, by, Some(Awaited::Save), at);
                     save.await
                 }
             }
         };
-        self.show_awaited(self.awaited());
+        self.note_awaited(self.awaited());
         Ok(saved?)
     }
 
     /// Begins to end the attempt's leftovers, or to retain them. Returns the machine input if there is nothing to end.
-    pub(super) fn begin_settling(&mut self) -> Option<Happening> {
+    pub(super) fn start_cleanup(&mut self) -> Option<MachineInput> {
         let budget = self.budget();
-        let commit = self.due_commit();
-        let attempt = self.agent_io.attempt.take();
+        let commit = self.pending_commit();
+        let attempt = self.processes.attempt.take();
         if attempt.is_none() && commit.is_none() {
-            return Some(Happening::Settled(Tree::default()));
+            return Some(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
         }
-        self.agent_io.idle_look = None;
+        self.processes.unchanged_since = None;
         let keep =
-            self.saved.settings.leftovers == Leftovers::Keep && self.machine.keeps_leftovers();
-        let settling = Settling::begin(attempt, commit, keep, budget);
+            self.saved.settings.leftovers == Leftovers::Retain && self.machine.keeps_leftovers();
+        let settling = AttemptCleanup::begin(attempt, commit, keep, budget);
         if let Some(left) = self.machine.ends_within(self.clock.now()) {
-            settling.hurry().within(left);
+            settling.deadline().tighten_to(left);
         }
-        self.agent_io.settling = Some(settling);
+        self.processes.cleanup = Some(settling);
         None
     }
 
-    pub(super) async fn settled(&mut self, settled: Option<Box<Settled>>) -> Happening {
-        self.agent_io.settling = None;
-        let before = self.ends.survivors.len();
+    pub(super) async fn cleanup_ended(
+        &mut self,
+        settled: Option<Box<CleanupOutcome>>,
+    ) -> MachineInput {
+        self.processes.cleanup = None;
+        let before = self.ended_processes.survivors.len();
         let mut ended = 0;
         let (tree, commit) = settled.map_or((None, None), |it| (it.tree, it.commit));
         if let Some(settled) = tree {
             match settled.report {
                 None => {
                     let budget = self.budget();
-                    let oldest = self.agent_io.kept.keep(settled.attempt, budget).await;
+                    let oldest = self.processes.retained.keep(settled.attempt, budget).await;
                     for end in oldest {
-                        ended += self.tell_kept_ended(end);
+                        ended += self.report_retained_ended(end);
                     }
                 }
                 Some(report) => {
-                    let processes = gone(settled.leftovers, &report.survivors);
+                    let processes = without_survivors(settled.leftovers, &report.survivors);
                     ended = processes.len();
                     if !processes.is_empty() {
-                        self.tell(News::Ended {
+                        self.tell(RunEvent::ProcessesEnded {
                             why: "left running by the agent".into(),
                             processes,
                         });
                     }
                     if settled.attempt.machine.agent() != AgentState::Gone {
-                        self.ends.ended.extend(report.ended);
-                        self.ends.proven &= report.proven;
+                        self.ended_processes.ended.extend(report.ended);
+                        self.ended_processes.proven &= report.proven;
                     }
                     self.note_survivors(report.survivors);
                 }
             }
         }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let settled = Happening::Settled(Tree {
+        let settled = MachineInput::LeftoversEnded(ProcessTreeOutcome {
             ended: count(ended),
-            survivors: count(self.ends.survivors.len() - before),
+            survivors: count(self.ended_processes.survivors.len() - before),
         });
         if let Some(commit) = commit {
             self.committed(commit, &settled);
@@ -209,8 +220,8 @@ pub(super) fn failure(outcome: &TurnOutcome) -> Option<&str> {
         TurnOutcome::Failed(why)
         | TurnOutcome::Transient(why)
         | TurnOutcome::RateLimited { why, .. }
-        | TurnOutcome::Hopeless(why)
-        | TurnOutcome::SessionHeld(why)
+        | TurnOutcome::AgentUnusable(why)
+        | TurnOutcome::SessionInUse(why)
         | TurnOutcome::NotStarted(why) => Some(why),
         _ => None,
     }
@@ -246,14 +257,14 @@ pub(super) fn describe(end: &TurnEnd) -> String {
 
 /// Publishes the progress of the stop to the countdown and the viewers. The view of the saved state does not change.
 fn note(
-    shutdown: &watch::Sender<Option<Shutdown>>,
+    shutdown: &watch::Sender<Option<StopProgress>>,
     view: &watch::Sender<Arc<View>>,
     by: Timestamp,
     awaited: Option<Awaited>,
     now: Timestamp,
 ) {
     let before = *shutdown.borrow();
-    let stop = Some(Shutdown::now(before, by, awaited, now));
+    let stop = Some(StopProgress::now(before, by, awaited, now));
     if stop != before {
         shutdown.send_replace(stop);
         view.send_modify(|view| Arc::make_mut(view).shutdown = stop);

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use cancellable_sleep::SleepGate;
 use loop_state::{
-    Event, Happening, Request, Resume, StopCause, StopReason, StopRequest, Tree, TurnOutcome, When,
+    MachineInput, ProcessTreeOutcome, Request, ResumeOptions, StopCause, StopReason, StopRequest,
+    StopTiming, TimedInput, TurnOutcome,
 };
-use rlm_store::{PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkTree};
+use rlm_store::{PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkingTreeLock};
 use tokio::sync::mpsc;
 
 use super::{DriverFactory, Runner};
 use crate::check::RunningCheck;
-use crate::control::{self, Answer, Query};
-use crate::{Control, Error, News, Options, Outcome};
+use crate::control::{self, ControlQuery, Response};
+use crate::{Error, RunControl, RunEvent, RunOutcome, RunnerOptions};
 use agent_drivers::AgentConfig;
 
 fn settings() -> Settings {
@@ -27,7 +28,7 @@ fn settings() -> Settings {
 }
 
 /// Runs with these messages, which arrive before the run begins. No agent is ever started.
-async fn carry_out(runner: Runner, told: Vec<Control>) -> Outcome {
+async fn carry_out(runner: Runner, told: Vec<RunControl>) -> RunOutcome {
     let (control, wishes) = mpsc::channel(8);
     for what in told {
         control.send(what).await.unwrap();
@@ -36,13 +37,13 @@ async fn carry_out(runner: Runner, told: Vec<Control>) -> Outcome {
     runner.run(drivers, wishes).await.unwrap()
 }
 
-fn stop(by: StopCause) -> Control {
-    let when = When::Now;
-    Control::Stop(StopRequest { by, when })
+fn stop(by: StopCause) -> RunControl {
+    let when = StopTiming::Now;
+    RunControl::Stop(StopRequest { by, when })
 }
 
 #[tokio::test]
-async fn x110b_a_stop_before_the_run_begins_is_known_by_who_said_it() {
+async fn x110b_stop_before_start_names_its_cause() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();
@@ -51,59 +52,60 @@ async fn x110b_a_stop_before_the_run_begins_is_known_by_who_said_it() {
         now: false,
     };
     let gate = SleepGate::new();
-    let work_tree = WorkTree::take(&project, &run, &gate).await.unwrap();
-    let made = Runner::create(work_tree, settings(), Options::new(SleepGate::new()));
+    let work_tree = WorkingTreeLock::take(&project, &run, &gate).await.unwrap();
+    let made = Runner::create(work_tree, settings(), RunnerOptions::new(SleepGate::new()));
     let (runner, _news) = made.await.unwrap();
     // A stop by the program is not a stop by a person.
     let outcome = carry_out(runner, vec![steer.into(), stop(StopCause::Terminated)]).await;
     assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Terminated));
     let entry = project.run(&run).unwrap();
     assert_eq!(entry.state, RunState::Stopped);
-    assert!(!entry.was_stopped_by_a_person());
+    assert!(!entry.is_stopped_by_person());
 
-    let work_tree = WorkTree::take(&project, &run, &gate).await.unwrap();
+    let work_tree = WorkingTreeLock::take(&project, &run, &gate).await.unwrap();
     let (runner, _news) =
-        { Runner::open(work_tree, None, None, Options::new(SleepGate::new())).await }.unwrap();
+        { Runner::open(work_tree, None, None, RunnerOptions::new(SleepGate::new())).await }
+            .unwrap();
     carry_out(runner, vec![stop(StopCause::Person)]).await;
     let entry = project.run(&run).unwrap();
     assert_eq!(entry.state, RunState::Stopped);
-    assert!(entry.was_stopped_by_a_person());
+    assert!(entry.is_stopped_by_person());
     let head = entry.head.unwrap().machine;
-    assert_eq!((head.counts.attempts, head.resumes_at()), (0, (1, false)));
+    assert_eq!((head.counts.attempts, head.resume_point()), (0, (1, false)));
 }
 
 #[tokio::test]
-async fn a_stop_before_a_run_is_taken_up_reports_the_end_that_the_run_has() {
+async fn stop_before_resume_reports_the_existing_end_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();
-    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await;
-    let options = Options::new(SleepGate::new());
+    let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await;
+    let options = RunnerOptions::new(SleepGate::new());
     let made = Runner::create(work_tree.unwrap(), settings(), options).await;
     let (mut runner, _news) = made.unwrap();
     let mut happens = |what| {
         let at = runner.clock.now();
-        drop(runner.machine.step(Event { at, what }));
+        drop(runner.machine.step(TimedInput { at, what }));
     };
-    happens(Happening::Started);
+    happens(MachineInput::Started);
     for _ in 0..5 {
-        happens(Happening::TurnEnded(TurnOutcome::Completed));
-        happens(Happening::Settled(Tree::default()));
+        happens(MachineInput::TurnEnded(TurnOutcome::Completed));
+        happens(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     }
-    runner.first = Happening::Resumed(Resume::default());
+    runner.first = MachineInput::Resumed(ResumeOptions::default());
     let outcome = carry_out(runner, vec![stop(StopCause::Person)]).await;
-    assert_eq!(outcome.reason, StopReason::Planned);
+    assert_eq!(outcome.reason, StopReason::AllIterationsRan);
     let saved = project.run(&run).unwrap().head.unwrap().machine;
     assert_eq!(saved.stop_reason(), Some(outcome.reason));
 }
 
 /// The errors of `open` and `create` must not each suggest the other.
 #[tokio::test]
-async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
+async fn run_without_state_is_neither_resumed_nor_restarted() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();
-    let work_tree = WorkTree::take(&project, &run, &SleepGate::new())
+    let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new())
         .await
         .unwrap();
     let open = || {
@@ -111,14 +113,14 @@ async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
             work_tree.clone(),
             None,
             None,
-            Options::new(SleepGate::new()),
+            RunnerOptions::new(SleepGate::new()),
         )
     };
     let create = || {
         Runner::create(
             work_tree.clone(),
             settings(),
-            Options::new(SleepGate::new()),
+            RunnerOptions::new(SleepGate::new()),
         )
     };
     assert!(open().await.unwrap_err().is_not_found());
@@ -146,15 +148,15 @@ async fn a_run_whose_state_is_gone_is_neither_gone_on_with_nor_begun_anew() {
 
 /// Without a guard, the marker shows which command started a process.
 #[tokio::test]
-async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
+async fn x127d_end_of_a_check_is_not_reported_as_end_of_the_agent() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let gate = SleepGate::new();
-    let work_tree = WorkTree::take(&project, &"r1".parse().unwrap(), &gate).await;
+    let work_tree = WorkingTreeLock::take(&project, &"r1".parse().unwrap(), &gate).await;
     let made = Runner::create(
         work_tree.unwrap(),
         settings(),
-        Options::new(SleepGate::new()),
+        RunnerOptions::new(SleepGate::new()),
     );
     let (runner, _news) = made.await.unwrap();
     let (agent, check) = (runner.context(""), runner.context("-check"));
@@ -169,7 +171,7 @@ async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
         .unwrap();
     let up = dir.path().join("up");
     let text = format!("sleep 600 & sleep 600 & echo >{}; wait", up.display());
-    let mut check = RunningCheck::start(loop_state::Command::Check, text, check);
+    let mut check = RunningCheck::start(loop_state::LoopCommand::Check, text, check);
     let up = async {
         while !up.exists() {
             tokio::task::yield_now().await;
@@ -193,23 +195,23 @@ async fn x127d_the_end_of_a_check_is_none_of_the_agents() {
 
 /// Returns the time since the last turn of the loop, as the run reports it.
 fn turned(run_dir: &Path) -> Option<u64> {
-    let mut answers = control::ask(run_dir, Query::Status).ok()?;
+    let mut answers = control::ask(run_dir, ControlQuery::Status).ok()?;
     match answers.next(Duration::from_secs(2)).ok()?? {
-        Answer::Status(standing) => Some(standing.turned_ms),
+        Response::Status(standing) => Some(standing.last_tick_ms),
         _ => None,
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn x113d_a_loop_that_hangs_is_seen_though_its_process_answers() {
+async fn x113d_hanging_loop_is_detected_although_its_process_answers() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();
-    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await;
+    let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await;
     let made = Runner::create(
         work_tree.unwrap(),
         settings(),
-        Options::new(SleepGate::new()),
+        RunnerOptions::new(SleepGate::new()),
     );
     let (runner, _news) = made.await.unwrap();
     let beat = dir.path().join("beat");
@@ -247,23 +249,23 @@ async fn x113d_a_loop_that_hangs_is_seen_though_its_process_answers() {
 }
 
 #[tokio::test]
-async fn what_a_guard_wrote_and_nobody_can_read_is_told() {
+async fn unreadable_guard_report_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let run: RunId = "r1".parse().unwrap();
-    let work_tree = WorkTree::take(&project, &run, &SleepGate::new()).await;
+    let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await;
     let made = Runner::create(
         work_tree.unwrap(),
         settings(),
-        Options::new(SleepGate::new()),
+        RunnerOptions::new(SleepGate::new()),
     );
     let (mut runner, mut news) = made.await.unwrap();
-    fs_err::create_dir(project.run_dir(&run).join(rlm_store::survivors::REPORT)).unwrap();
-    runner.sweep_before().await;
+    fs_err::create_dir(project.run_dir(&run).join(rlm_store::sweep::REPORT)).unwrap();
+    runner.sweep_earlier_processes().await;
     drop(runner);
     let mut warnings = Vec::new();
     while let Some((_, news)) = news.recv().await {
-        if let News::Warning(what) = news {
+        if let RunEvent::Warning(what) = news {
             warnings.push(what);
         }
     }

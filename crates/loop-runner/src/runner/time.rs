@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use loop_state::{Happening, Timestamp};
-use rlm_store::deadline::left;
+use loop_state::{MachineInput, Timestamp};
+use rlm_store::deadline::remaining;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::heartbeat::{Beat, Heartbeat};
-use crate::news::News;
+use crate::heartbeat::{Heartbeat, HeartbeatContext};
+use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::runner::parts::attempt::Attempt;
+use crate::runner::parts::attempt::RetainedAttempt;
 
 /// The longest single wait. After it, the runner checks the wall clock for a suspend or a change, and whether the saved state still exists. Shorter
 /// than the timeout of clients of the control socket.
@@ -23,17 +23,17 @@ impl Runner {
     /// Every wait of the run uses tokio's clock, which such a test pauses.
     #[must_use]
     pub fn with_wall_clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
-        self.clock = Clock::given(now);
+        self.clock = Clock::from_source(now);
         self
     }
 
     /// Returns the time since the last call in which nothing could run, as a machine input.
-    pub(super) fn jumped(&mut self) -> Option<Happening> {
+    pub(super) fn clock_jump(&mut self) -> Option<MachineInput> {
         self.clock.now();
         let jumped = self.clock.take_jump();
         // After a freeze, the thaw reports this time.
         let told = !jumped.is_zero() && !self.machine.is_frozen();
-        told.then_some(Happening::Thawed(jumped))
+        told.then_some(MachineInput::Thawed(jumped))
     }
 
     /// Returns the time until the next action if nothing comes from outside.
@@ -41,15 +41,15 @@ impl Runner {
         let deadline = self.machine.next_deadline();
         let deadline = deadline.map(|at| at.since(now));
         let flush = self
-            .agent_io
+            .processes
             .attempt
             .as_ref()
-            .and_then(Attempt::flush_at)
+            .and_then(RetainedAttempt::flush_at)
             .map(|at| at.since(now));
         let frozen = self.machine.is_frozen();
-        let attempt = self.agent_io.attempt.as_ref();
+        let attempt = self.processes.attempt.as_ref();
         let halt = { attempt.and_then(|it| it.machine.deadline(frozen)) }
-            .map(|at| left(Instant::from_std(at)));
+            .map(|at| remaining(Instant::from_std(at)));
         let reminder = self.machine.next_reminder().map(|at| at.since(now));
         let beat = self.heartbeat.as_ref().and_then(Heartbeat::due_in);
         [deadline, flush, halt, reminder, beat]
@@ -65,7 +65,7 @@ impl Runner {
     pub fn with_heartbeat(
         mut self,
         path: PathBuf,
-        text: impl Fn(&Beat<'_>) -> String + Send + Sync + 'static,
+        text: impl Fn(&HeartbeatContext<'_>) -> String + Send + Sync + 'static,
     ) -> Self {
         self.heartbeat = Some(Heartbeat::new(path, Box::new(text)));
         self
@@ -73,30 +73,38 @@ impl Runner {
 
     /// Writes the heartbeat.
     pub(super) async fn beat(&mut self) {
-        self.control.pulse.turn();
+        self.control.last_tick.turn();
         let Some(mut heartbeat) = self.heartbeat.take() else {
             return;
         };
         let at = self.clock.now();
-        let told = heartbeat.beat(&self.a_beat(at, None)).await;
+        let told = heartbeat
+            .write_heartbeat(&self.heartbeat_context(at, None))
+            .await;
         self.heartbeat = Some(heartbeat);
         told.into_iter()
-            .for_each(|why| self.tell(News::Warning(why)));
+            .for_each(|why| self.tell(RunEvent::Warning(why)));
     }
 
     /// Writes the last heartbeat, with the reason for the end.
-    pub(super) async fn last_beat(&mut self, reason: &str) {
+    pub(super) async fn write_last_heartbeat(&mut self, reason: &str) {
         let Some(heartbeat) = self.heartbeat.take() else {
             return;
         };
         let at = self.clock.now();
-        let told = heartbeat.end(&self.a_beat(at, Some(reason))).await;
+        let told = heartbeat
+            .end(&self.heartbeat_context(at, Some(reason)))
+            .await;
         told.into_iter()
-            .for_each(|why| self.tell(News::Warning(why)));
+            .for_each(|why| self.tell(RunEvent::Warning(why)));
     }
 
-    fn a_beat<'a>(&'a self, at: Timestamp, ended: Option<&'a str>) -> Beat<'a> {
-        Beat {
+    fn heartbeat_context<'a>(
+        &'a self,
+        at: Timestamp,
+        ended: Option<&'a str>,
+    ) -> HeartbeatContext<'a> {
+        HeartbeatContext {
             run: &self.saved.run,
             head: self.machine.head(),
             at,

@@ -4,30 +4,30 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use agent_duplex::ProcessName;
-use checkpoint_store::Healed;
+use checkpoint_store::Repaired;
 use loop_state::times;
-use rlm_store::git::looks::{Looks, OwnLooks};
-use rlm_store::survivors::{self, Swept};
-use rlm_store::transcript::{self, Tended, removed_transcripts, transcripts};
-use rlm_store::{RunHead, WorkTree, state_dir};
+use rlm_store::git::processes::{GitProcesses, OwnedGitProcesses};
+use rlm_store::sweep::{self, SweepResult};
+use rlm_store::transcript::{self, PruneResult, removed_transcripts, transcripts};
+use rlm_store::{RunHead, WorkingTreeLock, state_dir};
 use tokio::time::timeout;
 
 use crate::Error;
-use crate::control::Socket;
-use crate::news::News;
+use crate::control::ControlSocket;
+use crate::run_event::RunEvent;
 use crate::runner::Runner;
 
 /// Why the processes of a dead process of a run are ended.
-const LEFT: &str = "left alive by an earlier process";
+const LEFTOVER_REASON: &str = "left alive by an earlier process";
 
 /// The most missing files that a message names; the others are counted.
 const NAMED: usize = 4;
 
 impl Runner {
     /// Ends the processes that earlier processes of unfinished runs left alive in this working tree, before anything is started.
-    pub(super) async fn sweep_before(&mut self) {
-        let swept = self.work_tree.take_swept();
-        self.tell_swept(LEFT, swept);
+    pub(super) async fn sweep_earlier_processes(&mut self) {
+        let swept = self.work_tree.take_sweep_result();
+        self.report_swept(LEFTOVER_REASON, swept);
         let unfinished = self.work_tree.project().runs().unwrap_or_default();
         let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
         let heads: Vec<RunHead> = heads
@@ -38,20 +38,20 @@ impl Runner {
             })
             .collect();
         for head in heads {
-            match survivors::take_report(self.work_tree.project(), &head.run) {
-                Ok(reported) => self.tell_swept(
+            match sweep::take_guard_report(self.work_tree.project(), &head.run) {
+                Ok(reported) => self.report_swept(
                     "by their guard, after the last process of the run died",
                     reported,
                 ),
-                Err(e) => self.tell(News::Warning(format!(
+                Err(e) => self.tell(RunEvent::Warning(format!(
                     "can't read which processes the guard ended after the last process of run {} died: {e}",
                     head.run
                 ))),
             }
-            let scope = survivors::scope_in(self.work_tree.project().tree(), &head.scope);
-            let swept = survivors::sweep(scope).await;
-            survivors::remove_scratch(self.work_tree.project(), &head.run);
-            self.tell_swept(LEFT, swept);
+            let scope = sweep::scope_in(self.work_tree.project().tree(), &head.scope);
+            let swept = sweep::sweep(scope).await;
+            sweep::remove_scratch(self.work_tree.project(), &head.run);
+            self.report_swept(LEFTOVER_REASON, swept);
         }
     }
 
@@ -70,44 +70,52 @@ impl Runner {
             1 => "1 temporary file".to_owned(),
             many => format!("{many} temporary files"),
         };
-        self.tell(News::Warning(format!(
+        self.tell(RunEvent::Warning(format!(
             "removed {files} of earlier processes from .rlm"
         )));
     }
 
     /// Registers the git processes of the run, and gives them the run's marker.
-    pub(super) fn own_looks(work_tree: &mut WorkTree, scope: &str) -> OwnLooks {
-        let looks = Looks::of_run(marker(work_tree, scope));
-        work_tree.project_mut().git_mut().known_to(looks.clone());
-        OwnLooks(looks)
+    pub(super) fn own_git_processes(
+        work_tree: &mut WorkingTreeLock,
+        scope: &str,
+    ) -> OwnedGitProcesses {
+        let looks = GitProcesses::of_run(marker(work_tree, scope));
+        work_tree
+            .project_mut()
+            .git_mut()
+            .track_processes_in(looks.clone());
+        OwnedGitProcesses(looks)
     }
 
     /// Ends the git processes of the run, and their leftovers if they had to be ended.
-    pub(super) async fn end_looks(&mut self, budget: Duration) {
-        let looks = self.agent_io.looks.0.clone();
+    pub(super) async fn stop_git_processes(&mut self, budget: Duration) {
+        let looks = self.processes.git_processes.0.clone();
         let end = tokio::task::spawn_blocking(move || looks.end(budget)).await;
         let end = end.expect("stopping git does not panic");
-        self.ends.ended.extend(end.ended);
-        if !end.left.is_empty() {
-            self.ends.ended.extend(end.left.iter().cloned());
-            self.tell(News::Ended {
+        self.ended_processes.ended.extend(end.ended);
+        if !end.leftovers.is_empty() {
+            self.ended_processes
+                .ended
+                .extend(end.leftovers.iter().cloned());
+            self.tell(RunEvent::ProcessesEnded {
                 why: "left running by git, its filters or its hooks".into(),
-                processes: end.left,
+                processes: end.leftovers,
             });
         }
-        if end.unproven {
+        if end.is_unverified {
             // A process group and a marker prove nothing.
-            self.ends.proven = false;
-            let swept = survivors::sweep(marker(&self.work_tree, &self.saved.scope)).await;
-            self.ends.ended.extend(swept.ended);
+            self.ended_processes.proven = false;
+            let swept = sweep::sweep(marker(&self.work_tree, &self.saved.scope)).await;
+            self.ended_processes.ended.extend(swept.ended);
             self.note_survivors(swept.survivors);
         }
         self.note_survivors(end.survivors);
     }
 
-    fn tell_swept(&mut self, why: &'static str, swept: Swept) {
+    fn report_swept(&mut self, why: &'static str, swept: SweepResult) {
         if !swept.ended.is_empty() {
-            self.tell(News::Ended {
+            self.tell(RunEvent::ProcessesEnded {
                 why: why.into(),
                 processes: swept.ended,
             });
@@ -118,27 +126,27 @@ impl Runner {
     pub(super) fn note_survivors(&mut self, survivors: Vec<ProcessName>) {
         let new: Vec<_> = survivors
             .into_iter()
-            .filter(|s| !self.ends.survivors.contains(s))
+            .filter(|s| !self.ended_processes.survivors.contains(s))
             .collect();
         if !new.is_empty() {
-            self.ends.survivors.extend(new.iter().cloned());
-            self.tell(News::Survivors(new));
+            self.ended_processes.survivors.extend(new.iter().cloned());
+            self.tell(RunEvent::Survivors(new));
         }
     }
 
     /// Saves once more if the control socket was removed, because everything beside it was probably removed too, and no other save may be due.
-    pub(super) async fn notice_removal(&mut self) -> Result<(), Error> {
+    pub(super) async fn save_after_removal(&mut self) -> Result<(), Error> {
         if self
             .control
             .socket
             .as_ref()
-            .is_some_and(Socket::was_removed)
+            .is_some_and(ControlSocket::is_missing)
         {
             self.saved.advance(self.machine.head());
-            self.work_tree.keep_state(&self.saved.run)?;
+            self.work_tree.check_state_dir(&self.saved.run)?;
             self.journal.save(&self.saved).await?;
-            self.heal().await?;
-            self.ensure_socket();
+            self.repair().await?;
+            self.restore_socket();
         }
         Ok(())
     }
@@ -147,13 +155,13 @@ impl Runner {
     /// the working tree itself.
     ///
     /// Only a file that a resume needs is an error if it can't be restored.
-    pub(super) async fn heal(&mut self) -> Result<(), Error> {
-        let Some(mut healed) = self.journal.take_healed() else {
+    pub(super) async fn repair(&mut self) -> Result<(), Error> {
+        let Some(mut healed) = self.journal.take_repaired() else {
             return Ok(());
         };
         let restored = self.work_tree.restore();
         if let Err(e) = restored {
-            self.tell(News::Warning(e.to_string()));
+            self.tell(RunEvent::Warning(e.to_string()));
         }
         for (blob, text) in self.saved.prompts.iter().zip(&self.prompts) {
             let is_prompt = |file: &String| file.strip_prefix("blobs/") == Some(blob);
@@ -163,7 +171,7 @@ impl Runner {
             }
         }
         self.write_transcript(|transcript| transcript.restore().map(drop));
-        let lost = self.lost(&healed);
+        let lost = self.describe_loss(&healed);
         let gone = match lost.len() {
             0 => String::new(),
             1..=NAMED => format!("; lost: {}", lost.join(", ")),
@@ -173,14 +181,14 @@ impl Runner {
                 all - NAMED
             ),
         };
-        self.tell(News::Warning(format!(
+        self.tell(RunEvent::Warning(format!(
             "{}; the saves since the last phase are on disk again, in a new file{gone}",
             healed.what
         )));
         Ok(())
     }
 
-    fn lost(&self, healed: &Healed) -> Vec<String> {
+    fn describe_loss(&self, healed: &Repaired) -> Vec<String> {
         let run_dir = self.work_tree.project().run_dir(&self.saved.run);
         let removed = removed_transcripts(&run_dir).map_or(0, |it| it.attempts.len());
         let there = transcripts(&run_dir).unwrap_or_default().len() + removed;
@@ -195,17 +203,17 @@ impl Runner {
     }
 
     /// Records that an attempt has a transcript, and prunes the older ones if that is due. Waits for nothing.
-    pub(super) async fn tidy(&mut self, iteration: u32, attempt: u32) {
-        let tidying = &mut self.tidying;
+    pub(super) async fn prune_transcripts(&mut self, iteration: u32, attempt: u32) {
+        let tidying = &mut self.transcript_pruning;
         tidying.begun.push_back((iteration, attempt));
         if let Some(work) = { &mut tidying.work }.take_if(|work| work.is_finished()) {
             // A pruning that panicked is not repeated in this process.
             if let Ok((room, tended)) = work.await {
-                self.tidying.room = Some(room);
-                self.tell_tended(tended);
+                self.transcript_pruning.room = Some(room);
+                self.report_pruned(tended);
             }
         }
-        let tidying = &mut self.tidying;
+        let tidying = &mut self.transcript_pruning;
         let Some(mut room) = tidying.room.take() else {
             // Limit the memory, even if some transcripts stay uncompressed.
             tidying.begun.truncate(usize::from(u16::MAX));
@@ -213,7 +221,7 @@ impl Runner {
         };
         let begun = tidying.begun.drain(..);
         let due = begun.fold(false, |_, (iteration, attempt)| {
-            room.begun(iteration, attempt)
+            room.register(iteration, attempt)
         });
         if !due {
             tidying.room = Some(room);
@@ -221,12 +229,12 @@ impl Runner {
         }
         let stop = tidying.stop.clone();
         tidying.work = Some(tokio::task::spawn_blocking(move || {
-            let tended = room.tend(&stop);
+            let tended = room.prune(&stop);
             (room, tended)
         }));
     }
 
-    fn tell_tended(&mut self, tended: Tended) {
+    fn report_pruned(&mut self, tended: PruneResult) {
         let error = tended
             .error
             .map(|e| format!("can't prune an older transcript: {e}"));
@@ -234,25 +242,25 @@ impl Runner {
             "the transcripts exceed max-transcripts: the oldest ones first lose their raw protocol lines, then everything except their beginning and end".to_owned()
         });
         for (told, what) in [error, reduced].into_iter().enumerate() {
-            if let Some(what) = what.filter(|_| !self.tidying.told[told]) {
-                self.tidying.told[told] = true;
-                self.tell(News::Warning(what));
+            if let Some(what) = what.filter(|_| !self.transcript_pruning.reported[told]) {
+                self.transcript_pruning.reported[told] = true;
+                self.tell(RunEvent::Warning(what));
             }
         }
     }
 
     /// Stops the pruning at the next piece.
-    pub(super) async fn end_tidying(&mut self) {
-        self.tidying.stop.store(true, Ordering::Relaxed);
-        if let Some(work) = self.tidying.work.take() {
+    pub(super) async fn stop_pruning(&mut self) {
+        self.transcript_pruning.stop.store(true, Ordering::Relaxed);
+        if let Some(work) = self.transcript_pruning.work.take() {
             // The next process prunes the rest.
-            let _late = timeout(times::TRANSCRIPTS_END, work).await;
+            let _late = timeout(times::TRANSCRIPT_FINISH, work).await;
         }
     }
 }
 
 /// Returns the marker of the run's git processes.
-fn marker(work_tree: &WorkTree, scope: &str) -> String {
-    let scope = survivors::scope_in(work_tree.project().tree(), scope);
+fn marker(work_tree: &WorkingTreeLock, scope: &str) -> String {
+    let scope = sweep::scope_in(work_tree.project().tree(), scope);
     format!("{scope}.git")
 }

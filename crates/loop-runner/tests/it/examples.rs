@@ -5,6 +5,6 @@
 mod resume;
 
 #[tokio::test]
-async fn a_run_is_stopped_and_taken_up_again() {
+async fn run_is_stopped_and_resumed() {
     resume::run().await.unwrap();
 }

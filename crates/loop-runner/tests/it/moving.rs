@@ -4,21 +4,21 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use cancellable_sleep::SleepGate;
-use rlm_store::moving::{ExportOptions, Exported, Meter, To};
-use rlm_store::{Error, Mend, Project, RunId};
+use rlm_store::transfer::{ExportOptions, ExportTarget, Exported, TransferProgress};
+use rlm_store::{Error, Hint, Project, RunId};
 
 use crate::phases::{Agents, carry_out, texts};
 
-async fn export(dir: &Path, to: To, again: bool) -> Result<Exported, Error> {
+async fn export(dir: &Path, to: ExportTarget, again: bool) -> Result<Exported, Error> {
     let project = Project::find(dir).unwrap();
     let how = ExportOptions {
         state_only: true,
-        again,
+        repeat: again,
         ..ExportOptions::default()
     };
     let run: RunId = "r1".parse().unwrap();
     let gate = SleepGate::new();
-    let exported = project.export(&run, to, how, &gate, Meter::default());
+    let exported = project.export(&run, to, how, &gate, TransferProgress::default());
     exported.await
 }
 
@@ -26,7 +26,7 @@ async fn export(dir: &Path, to: To, again: bool) -> Result<Exported, Error> {
 fn moved(dir: &Path) -> (Option<String>, u32) {
     let project = Project::find(dir).unwrap();
     let head = project.run(&"r1".parse().unwrap()).unwrap().head.unwrap();
-    (head.moved.map(|moved| moved.to), head.moves)
+    (head.transfer.map(|moved| moved.to), head.transfers)
 }
 
 /// A pipe that fails once the run is marked as transferred.
@@ -50,32 +50,32 @@ impl Write for Breaks {
 }
 
 #[tokio::test]
-async fn x112f_an_export_that_fails_behind_its_seal_leaves_the_one_before() {
+async fn x112f_failed_repeated_export_keeps_the_previous_transfer() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
-    let broken = || To::Stream(Box::new(Breaks::default()));
+    let broken = || ExportTarget::Stream(Box::new(Breaks::default()));
     export(dir.path(), broken(), false).await.unwrap_err();
     assert_eq!(moved(dir.path()), (None, 0));
     let first = dir.path().join("first");
-    export(dir.path(), To::File(first.clone()), false)
+    export(dir.path(), ExportTarget::File(first.clone()), false)
         .await
         .unwrap();
     let sealed = moved(dir.path());
     assert_eq!(sealed, (Some(first.display().to_string()), 1));
     let refused = export(dir.path(), broken(), false).await.unwrap_err();
-    assert!(refused.is_moved(), "{refused}");
+    assert!(refused.is_transferred(), "{refused}");
     export(dir.path(), broken(), true).await.unwrap_err();
     assert_eq!(moved(dir.path()), sealed);
     // A second export is the same transfer.
     let second = dir.path().join("second");
-    export(dir.path(), To::File(second.clone()), true)
+    export(dir.path(), ExportTarget::File(second.clone()), true)
         .await
         .unwrap();
     assert_eq!(moved(dir.path()), (Some(second.display().to_string()), 1));
 }
 
 #[tokio::test]
-async fn x112g_what_is_damaged_beside_the_newest_state_is_not_sealed() {
+async fn x112g_damaged_store_is_not_exported() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
     let files = fs_err::read_dir(dir.path().join(".rlm/runs/r1")).unwrap();
@@ -93,14 +93,14 @@ async fn x112g_what_is_damaged_beside_the_newest_state_is_not_sealed() {
     let entry = project.run(&"r1".parse().unwrap()).unwrap();
     assert!(entry.loss.is_none() && entry.head.is_ok(), "{entry:?}");
     let file = dir.path().join("file");
-    let refused = export(dir.path(), To::File(file.clone()), false)
+    let refused = export(dir.path(), ExportTarget::File(file.clone()), false)
         .await
         .unwrap_err();
     let said = refused.to_string();
     for words in ["is damaged", "progress-", "see the safe next steps"] {
         assert!(said.contains(words), "{said}");
     }
-    assert_eq!(refused.mend(), Some(Mend::Verify("r1".parse().unwrap())));
+    assert_eq!(refused.hint(), Some(Hint::Verify("r1".parse().unwrap())));
     assert!(!file.exists());
     assert_eq!(moved(dir.path()), (None, 0));
 }

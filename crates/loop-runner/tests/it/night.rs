@@ -20,15 +20,15 @@ use std::time::Duration;
 
 use agent_duplex::{Capabilities, Capability};
 use cancellable_sleep::SleepGate;
-use loop_runner::{Control, DriverFactory, Error, Options, Outcome, Runner};
-use loop_state::{Step, StopReason};
-use rlm_store::{Project, RunId, RunState, Settings, WorkTree, transcripts};
+use loop_runner::{DriverFactory, Error, RunControl, RunOutcome, Runner, RunnerOptions};
+use loop_state::{IterationStep, StopReason};
+use rlm_store::{Project, RunId, RunState, Settings, WorkingTreeLock, transcripts};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use agent::NightDriver;
 use bent::{Bent, Copy};
-use commands::Commands;
+use commands::FakeCommands;
 use dice::Dice;
 use judge::{Judge, Seen};
 use person::Person;
@@ -46,7 +46,7 @@ const STOP: Duration = Duration::from_secs(12);
 /// How a process of the loop ended.
 #[derive(Debug)]
 enum End {
-    Ended(Outcome),
+    Ended(RunOutcome),
     Failed(String),
     Crashed,
 }
@@ -81,7 +81,7 @@ impl Night {
                 .with(Capability::Steer),
         };
         let world = Arc::new(Mutex::new(World::new(seed)));
-        lock(&world).commands = Commands::of(&settings.rules());
+        lock(&world).commands = FakeCommands::of(&settings.rules());
         Self {
             judge: Judge::new(&world, settings.rules()),
             project: Project::find(dir).unwrap(),
@@ -166,8 +166,8 @@ impl Night {
     fn process(
         &self,
         show: oneshot::Sender<Watching>,
-        controls: mpsc::Receiver<Control>,
-    ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
+        controls: mpsc::Receiver<RunControl>,
+    ) -> impl Future<Output = Result<RunOutcome, Error>> + use<> {
         let (project, run, settings) = (
             self.project.clone(),
             self.run.clone(),
@@ -179,7 +179,7 @@ impl Night {
         async move {
             let mut tries = 0;
             let work_tree = loop {
-                match WorkTree::take(&project, &run, &SleepGate::new()).await {
+                match WorkingTreeLock::take(&project, &run, &SleepGate::new()).await {
                     // Another night in this test process may be starting a program, which holds a copy of our lock until its exec.
                     Err(e) if e.is_held() && tries < 1000 => tries += 1,
                     taken => break taken?,
@@ -187,9 +187,9 @@ impl Night {
                 std::thread::park_timeout(Duration::from_millis(1));
             };
             let is_there = { project.run(&run) }.is_ok_and(|it| it.state != RunState::Empty);
-            let options = Options {
+            let options = RunnerOptions {
                 interactive,
-                ..Options::new(SleepGate::new())
+                ..RunnerOptions::new(SleepGate::new())
             };
             let (runner, news) = if is_there {
                 let forgotten = (bent == Bent::Rules).then_some(settings);
@@ -234,7 +234,7 @@ impl Night {
             .compare(&entry, made, matches!(end, End::Crashed));
         let by_person = self.dice.hits(700).then_some(soon * 4);
         let resumed = match end {
-            _ if entry.was_stopped_by_a_person() => by_person,
+            _ if entry.is_stopped_by_person() => by_person,
             End::Crashed => Some(soon),
             End::Failed(_) => None,
             End::Ended(outcome) => match &outcome.reason {
@@ -253,7 +253,9 @@ impl Night {
             self.dice.below(1000)
         );
         self.feedback = (fits && self.dice.hits(150)).then_some(said);
-        if self.feedback.is_some() && head.is_ok_and(|it| matches!(it.step, Step::Review { .. })) {
+        if self.feedback.is_some()
+            && head.is_ok_and(|it| matches!(it.step, IterationStep::Review { .. }))
+        {
             lock(&self.world).goes_back();
         }
         resumed.filter(|_| !is_over)
@@ -370,7 +372,7 @@ fn play_all(first: u64, count: u64, bent: Bent) -> Vec<(u64, Result<Summary, Str
 }
 
 #[test]
-fn x108g_a_night_keeps_every_promise() {
+fn x108g_simulated_night_keeps_every_invariant() {
     let (first, count) = match number("RLM_NIGHT_SEED") {
         Some(seed) => (seed, 1),
         None => (0, number("RLM_NIGHT_SEEDS").unwrap_or(SEEDS)),
@@ -435,18 +437,18 @@ fn found_out(bent: Bent, wanted: usize, words: &[&str]) -> bool {
 }
 
 #[test]
-fn c73b_control_a_store_that_forgets_is_found_out() {
+fn c73b_control_forgetful_store_is_detected() {
     let words = ["not saved", "state is missing", "reported and"];
     assert!(found_out(Bent::Store, 5, &words));
 }
 
 #[test]
-fn x107b_control_a_clock_that_stands_still_over_a_suspend_is_found_out() {
+fn x107b_control_clock_that_stops_during_suspend_is_detected() {
     assert!(found_out(Bent::Clock, 1, &["too late"]));
 }
 
 #[test]
-fn x108g_control_a_gate_that_is_not_heeded_is_found_out() {
+fn x108g_control_ignored_required_check_is_detected() {
     assert!(found_out(
         Bent::Gates,
         5,
@@ -455,6 +457,6 @@ fn x108g_control_a_gate_that_is_not_heeded_is_found_out() {
 }
 
 #[test]
-fn x108g_control_a_rule_that_a_resume_forgets_is_found_out() {
+fn x108g_control_rule_forgotten_by_resume_is_detected() {
     assert!(found_out(Bent::Rules, 1, &["is none of"]));
 }

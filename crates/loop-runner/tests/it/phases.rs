@@ -7,9 +7,9 @@ use agent_drivers::AgentConfig;
 use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{Capabilities, EndReason};
 use cancellable_sleep::SleepGate;
-use loop_runner::{Control, News, Options, Outcome, Runner};
-use loop_state::{Evidence, Notice, Request, StopReason, Verdict};
-use rlm_store::{PhaseSettings, Project, RunHead, Settings, WorkTree};
+use loop_runner::{RunControl, RunEvent, RunOutcome, Runner, RunnerOptions};
+use loop_state::{Evidence, Request, ReviewDecision, RunUpdate, StopReason};
+use rlm_store::{PhaseSettings, Project, RunHead, Settings, WorkingTreeLock};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -24,7 +24,7 @@ impl Agents {
             let script = script.end(EndReason::Completed);
             (
                 name,
-                ScriptedDriver::new(Capabilities::none()).repeats(script),
+                ScriptedDriver::new(Capabilities::none()).with_repeating_script(script),
             )
         };
         Self(["plan", "build", "check"].map(agent).into())
@@ -65,16 +65,16 @@ pub(crate) async fn carry_out(
     settings: Option<Settings>,
     interactive: bool,
     agents: &Agents,
-    mut answers: Vec<Control>,
-) -> (Outcome, RunHead) {
+    mut answers: Vec<RunControl>,
+) -> (RunOutcome, RunHead) {
     let project = Project::find(dir).unwrap();
     let run = "r1".parse().unwrap();
-    let work_tree = WorkTree::take(&project, &run, &SleepGate::new())
+    let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new())
         .await
         .unwrap();
-    let options = Options {
+    let options = RunnerOptions {
         interactive,
-        ..Options::new(SleepGate::new())
+        ..RunnerOptions::new(SleepGate::new())
     };
     let (runner, mut news) = match settings {
         Some(settings) => Runner::create(work_tree, settings, options).await.unwrap(),
@@ -91,7 +91,7 @@ pub(crate) async fn carry_out(
     let running = tokio::spawn(runner.run(factory, wishes));
     answers.reverse();
     while let Some((_, news)) = news.recv().await {
-        if let News::Run(Notice::Review(_)) = news {
+        if let RunEvent::Update(RunUpdate::Review(_)) = news {
             let answer = answers.pop().expect("an answer");
             control.send(answer).await.unwrap();
         }
@@ -103,27 +103,27 @@ pub(crate) async fn carry_out(
 }
 
 #[tokio::test]
-async fn x119c_a_resume_lands_in_its_phase_with_the_text_that_was_kept() {
+async fn x119c_resume_continues_its_phase_with_the_saved_text() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
     let file = |name: &str| dir.path().join(format!("{name}.md"));
     for name in ["plan", "build", "check"] {
         fs_err::write(file(name), format!("Do the {name}.")).unwrap();
     }
     let settings = settings(|name| json!({"File": file(name)}));
-    let exit = vec![Request::Review(Verdict::Exit).into()];
+    let exit = vec![Request::Review(ReviewDecision::Exit).into()];
     carry_out(dir.path(), Some(settings), true, &agents, exit).await;
     fs_err::remove_file(file("check")).unwrap();
     fs_err::write(file("build"), "Do the build well.").unwrap();
     let (outcome, head) = carry_out(dir.path(), None, false, &agents, vec![]).await;
-    assert_eq!(outcome.reason, StopReason::Planned);
+    assert_eq!(outcome.reason, StopReason::AllIterationsRan);
     assert_eq!(agents.told("plan").len(), 1);
     assert!(agents.told("build")[0].ends_with("\n\nDo the build well."));
     assert!(agents.told("check")[0].ends_with("\n\nDo the check."));
-    assert_eq!(head.machine.finished[0].evidence, None::<Evidence>);
+    assert_eq!(head.machine.finished_phases[0].evidence, None::<Evidence>);
 }
 
 #[tokio::test]
-async fn x117c_names_that_phases_can_not_have_are_refused() {
+async fn x117c_invalid_phase_names_are_refused() {
     for name in ["build", "../plan", ""] {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
@@ -131,9 +131,14 @@ async fn x117c_names_that_phases_can_not_have_are_refused() {
         settings.phases[0].name = name.into();
         let refused = settings.validate().unwrap_err();
         assert!(refused.is_usage(), "{refused}");
-        let work_tree = WorkTree::take(&project, &"r1".parse().unwrap(), &SleepGate::new()).await;
-        let made =
-            Runner::create(work_tree.unwrap(), settings, Options::new(SleepGate::new())).await;
+        let work_tree =
+            WorkingTreeLock::take(&project, &"r1".parse().unwrap(), &SleepGate::new()).await;
+        let made = Runner::create(
+            work_tree.unwrap(),
+            settings,
+            RunnerOptions::new(SleepGate::new()),
+        )
+        .await;
         assert_eq!(made.unwrap_err().to_string(), refused.to_string());
     }
 }

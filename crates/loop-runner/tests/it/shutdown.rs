@@ -7,11 +7,14 @@ use agent_drivers::AgentConfig;
 use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{Capabilities, Capability, EndReason};
 use cancellable_sleep::SleepGate;
-use loop_runner::{Control, News, NewsReceiver, Options, Outcome, Runner, View};
-use loop_state::{
-    PauseAfter, Request, Step, StopCause, StopReason, StopRequest, Wait, When, times,
+use loop_runner::{
+    RunControl, RunEvent, RunEventReceiver, RunOutcome, Runner, RunnerOptions, View,
 };
-use rlm_store::{PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkTree};
+use loop_state::{
+    IterationStep, PauseAfter, Request, StopCause, StopReason, StopRequest, StopTiming, WaitCause,
+    times,
+};
+use rlm_store::{PhaseSettings, Project, PromptSource, RunId, RunState, Settings, WorkingTreeLock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -32,11 +35,11 @@ struct Waits {
     dir: tempfile::TempDir,
     root: SleepGate,
     driver: ScriptedDriver,
-    control: mpsc::Sender<Control>,
+    control: mpsc::Sender<RunControl>,
     view: watch::Receiver<Arc<View>>,
-    running: JoinHandle<Result<Outcome, loop_runner::Error>>,
+    running: JoinHandle<Result<RunOutcome, loop_runner::Error>>,
     began: Instant,
-    news: NewsReceiver,
+    news: RunEventReceiver,
 }
 
 fn run() -> RunId {
@@ -54,14 +57,14 @@ impl Waits {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         let root = SleepGate::new();
-        let work_tree = { WorkTree::take(&project, &run(), &root.child()).await }.unwrap();
-        let options = Options::new(root.child());
+        let work_tree = { WorkingTreeLock::take(&project, &run(), &root.child()).await }.unwrap();
+        let options = RunnerOptions::new(root.child());
         let made = Runner::create(work_tree, settings(), options).await;
         let (runner, news) = made.unwrap();
         let began = Instant::now();
         let wall = SystemTime::now();
         let runner = runner.with_wall_clock(move || wall + began.elapsed());
-        let driver = ScriptedDriver::new(capabilities).repeats(script);
+        let driver = ScriptedDriver::new(capabilities).with_repeating_script(script);
         let drivers = driver.clone();
         let factory =
             Box::new(
@@ -84,7 +87,7 @@ impl Waits {
     }
 
     /// Waits for this step of the run, and returns the time since the beginning.
-    async fn until(&mut self, step: impl Fn(&Step) -> bool) -> Duration {
+    async fn until(&mut self, step: impl Fn(&IterationStep) -> bool) -> Duration {
         let found = self.view.wait_for(|view| step(&view.head.step)).await;
         let is_found = found.map(drop);
         if is_found.is_err() {
@@ -109,34 +112,34 @@ impl Waits {
     }
 }
 
-fn sleeps(step: &Step) -> bool {
-    matches!(step, Step::Sleeping { .. })
+fn sleeps(step: &IterationStep) -> bool {
+    matches!(step, IterationStep::Sleeping { .. })
 }
 
-fn waits_for(what: Wait) -> impl Fn(&Step) -> bool {
-    move |step| matches!(step, Step::Waiting { why, .. } if *why == what)
+fn waits_for(what: WaitCause) -> impl Fn(&IterationStep) -> bool {
+    move |step| matches!(step, IterationStep::Waiting { why, .. } if *why == what)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_each_wait_for_work_and_the_run_before_a_stop_is_heard() {
+async fn shutdown_ends_each_wait_and_the_run_before_a_stop_arrives() {
     let pause = Request::Pause {
         reason: None,
         after: PauseAfter::Iteration,
     };
-    let paused = |step: &Step| matches!(step, Step::Paused { .. });
-    type IsIt = Box<dyn Fn(&Step) -> bool>;
+    let paused = |step: &IterationStep| matches!(step, IterationStep::Paused { .. });
+    type IsIt = Box<dyn Fn(&IterationStep) -> bool>;
     let cases: [(EndReason, Option<Request>, IsIt); 4] = [
         (EndReason::Completed, None, Box::new(sleeps)),
         (EndReason::Completed, Some(pause), Box::new(paused)),
         (
             EndReason::RateLimited,
             None,
-            Box::new(waits_for(Wait::Limit)),
+            Box::new(waits_for(WaitCause::RateLimit)),
         ),
         (
             EndReason::ServiceFailed,
             None,
-            Box::new(waits_for(Wait::Retry)),
+            Box::new(waits_for(WaitCause::Retry)),
         ),
     ];
     for (turn, told, is_it) in cases {
@@ -153,13 +156,13 @@ async fn a_shutdown_ends_each_wait_for_work_and_the_run_before_a_stop_is_heard()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_reason_of_a_shutdown_is_that_of_the_stop_that_follows() {
+async fn shutdown_has_the_reason_of_the_following_stop() {
     let mut waits = Waits::begin(EndReason::Completed, None).await;
     waits.until(sleeps).await;
     waits.root.shutdown();
     tokio::time::advance(Duration::from_millis(500)).await;
-    let (by, when) = (StopCause::HungUp, When::Now);
-    let stop = Control::Stop(StopRequest { by, when });
+    let (by, when) = (StopCause::HungUp, StopTiming::Now);
+    let stop = RunControl::Stop(StopRequest { by, when });
     waits.control.send(stop).await.unwrap();
     let (reason, ..) = waits.ended().await;
     assert_eq!(reason, StopReason::Stopped(StopCause::HungUp));
@@ -167,7 +170,7 @@ async fn the_reason_of_a_shutdown_is_that_of_the_stop_that_follows() {
 
 /// The shutdown is only a moment earlier than the next iteration.
 #[tokio::test(start_paused = true)]
-async fn an_iteration_that_is_due_as_the_program_shuts_down_does_not_begin() {
+async fn no_iteration_begins_during_shutdown() {
     let mut waits = Waits::begin(EndReason::Completed, None).await;
     waits.until(sleeps).await;
     waits.root.shutdown();
@@ -179,7 +182,7 @@ async fn an_iteration_that_is_due_as_the_program_shuts_down_does_not_begin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_program_has_shut_down_does_not_begin() {
+async fn run_does_not_begin_after_shutdown() {
     let waits = Waits::begin(EndReason::Completed, None).await;
     waits.root.shutdown();
     let (reason, state, turns) = waits.ended().await;
@@ -197,18 +200,18 @@ async fn a_stop_after_the_iteration_ends_an_interrupted_turn_as_a_stop_does() {
     let works = |view: &Arc<View>| view.agent.alive;
     waits.view.wait_for(works).await.unwrap();
     waits.control.send(Request::Interrupt.into()).await.unwrap();
-    let is_interrupted = |step: &Step| matches!(step, Step::Interrupted { .. });
+    let is_interrupted = |step: &IterationStep| matches!(step, IterationStep::Interrupted { .. });
     waits.until(is_interrupted).await;
-    let after = When::AfterIteration;
-    let stop = Request::Stop { after };
+    let after = StopTiming::AfterIteration;
+    let stop = Request::Stop { when: after };
     waits.control.send(stop.into()).await.unwrap();
     let outcome = (&mut waits.running).await.unwrap().unwrap();
     assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Person));
     let mut budgets = Vec::new();
     while let Some((_, news)) = waits.news.recv().await {
         match news {
-            News::Stopping { budget, .. } => budgets.push(budget),
-            News::EndingTurn { why, .. } => panic!("a stop has its own event: {why}"),
+            RunEvent::Stopping { budget, .. } => budgets.push(budget),
+            RunEvent::EndingTurn { why, .. } => panic!("a stop has its own event: {why}"),
             _ => {}
         }
     }

@@ -2,91 +2,93 @@
 
 use std::time::Duration;
 
-use super::wait::TRIES;
-use super::{Effects, Machine, once_saved};
-use crate::text::{error, tail};
+use super::wait::MAX_TRIES;
+use super::{Effects, Machine, after_save};
+use crate::text::{error, last_text_bytes};
 use crate::{
-    Again, CheckOutcome, CheckResult, Command, Cut, CutCause, Effect, Evidence, Failure, Feedback,
-    Last, LastCheck, MAX_ERRORS, Notice, SessionPolicy, SteerState, Step, StopReason, StopRequest,
-    Streak, Then, Timestamp, Tree, TurnOutcome, Warning, When,
+    AfterLeftovers, CheckOutcome, CheckResult, Effect, Evidence, Feedback, IterationFailure,
+    IterationStep, LastCheck, LastIteration, LoopCommand, MAX_ERRORS, ProcessTreeOutcome,
+    RedoScope, RunUpdate, SessionPolicy, SteerState, StopReason, StopRequest, StopTiming, Streak,
+    Timestamp, TurnOutcome, UnfinishedAttempt, UnfinishedCause, Warning,
 };
 
 impl Machine {
     pub(super) fn turn_ended(&mut self, outcome: TurnOutcome, at: Timestamp) -> Effects {
-        let halted = std::mem::take(&mut self.head.halting);
+        let halted = std::mem::take(&mut self.head.is_stopping_step);
         let timed_out = self.head.failure.is_some();
         let started = !matches!(
             outcome,
-            TurnOutcome::NotStarted(_) | TurnOutcome::SessionHeld(_)
+            TurnOutcome::NotStarted(_) | TurnOutcome::SessionInUse(_)
         );
         let is_first = self.head.counts.attempts == self.head.taken_attempts + 1;
         let failure = match outcome {
             // In the first attempt of a process this is a mistake in the settings. Later it may be temporary, for example during an update of the
             // agent.
             TurnOutcome::NotStarted(why) if is_first => {
-                return self.not_begun(StopReason::Failed(tail(why)), at);
+                return self.end_before_start(StopReason::Failed(last_text_bytes(why)), at);
             }
-            TurnOutcome::SessionHeld(why) if is_first => {
-                return self.not_begun(StopReason::Held(tail(why)), at);
+            TurnOutcome::SessionInUse(why) if is_first => {
+                return self.end_before_start(StopReason::InUse(last_text_bytes(why)), at);
             }
-            TurnOutcome::Hopeless(why) if !self.must_stop_now() => {
-                return self.turn_hopeless(tail(why), at);
+            TurnOutcome::AgentUnusable(why) if !self.is_stop_due() => {
+                return self.agent_unusable(last_text_bytes(why), at);
             }
-            TurnOutcome::SessionLost if !halted && self.head.continues => {
+            TurnOutcome::SessionLost if !halted && self.head.continues_session => {
                 return self.session_lost(at);
             }
             TurnOutcome::RateLimited { reset, why } if self.may_wait(halted && !timed_out) => {
                 return self.rate_limited(reset, why, at);
             }
             TurnOutcome::Transient(why)
-                if self.may_wait(halted) && self.head.waits.tries + 1 < TRIES =>
+                if self.may_wait(halted)
+                    && self.head.retries.transient_failures + 1 < MAX_TRIES =>
             {
                 return self.transient(why, at);
             }
             // A stop or a limit ended the turn, or a person requested a redo.
-            TurnOutcome::RateLimited { .. } => return self.turn_halted(at),
+            TurnOutcome::RateLimited { .. } => return self.turn_stopped(at),
             TurnOutcome::Interrupted if !halted => return self.turn_interrupted(at),
             TurnOutcome::Stopped | TurnOutcome::Interrupted if halted && !timed_out => {
-                return self.turn_halted(at);
+                return self.turn_stopped(at);
             }
             TurnOutcome::Interrupted => Some("it was interrupted".into()),
             TurnOutcome::SessionLost => Some("its session does not exist any more".into()),
             TurnOutcome::Stopped => Some("it was stopped from outside".into()),
             TurnOutcome::Failed(why)
             | TurnOutcome::Transient(why)
-            | TurnOutcome::SessionHeld(why)
+            | TurnOutcome::SessionInUse(why)
             | TurnOutcome::NotStarted(why)
-            | TurnOutcome::Hopeless(why) => Some(tail(why)),
-            TurnOutcome::Claimed => {
-                self.head.claimed = true;
+            | TurnOutcome::AgentUnusable(why) => Some(last_text_bytes(why)),
+            TurnOutcome::PromiseMade => {
+                self.head.promised = true;
                 None
             }
             TurnOutcome::Completed => None,
         };
         if let Some(again) = self.again() {
-            return self.turn_again(again, at);
+            return self.redo_turn(again, at);
         }
         let head = &mut self.head;
         head.failure = head.failure.take().or(failure);
         head.streaks.crashes = 0;
-        head.waits = Default::default();
+        head.retries = Default::default();
         // An agent that failed before its first answer may not have read its prompt, so the next prompt repeats everything.
-        let has_read = head.failure.is_none() || head.prompted;
+        let has_read = head.failure.is_none() || head.has_prompt;
         if head.failure.is_some() {
-            head.recall_steers();
+            head.unmark_prompt_steers();
         }
-        head.briefed.clear();
+        head.prompt_steers.clear();
         if started && has_read {
             head.feedback = None;
             if let Some(handover) = &mut head.handover {
-                handover.told = true;
+                handover.reported = true;
             }
         }
         if started {
-            head.cut = None;
+            head.unfinished = None;
             head.steers.retain(|steer| steer.state != SteerState::Seen);
         }
-        self.unsay();
+        self.unmark_given_steers();
         let head = &mut self.head;
         if head.failure.is_some() {
             head.counts.failed += 1;
@@ -94,25 +96,25 @@ impl Machine {
         } else {
             head.streaks.failures = 0;
         }
-        head.streaks.idle = if head.idled && head.failure.is_none() {
-            head.streaks.idle + 1
+        head.streaks.no_progress = if head.made_no_progress && head.failure.is_none() {
+            head.streaks.no_progress + 1
         } else {
             0
         };
-        let in_a_row = head.streaks.idle;
+        let in_a_row = head.streaks.no_progress;
         // Save first: the checks and the end of the leftovers can take long, and a crash there must not lose the turn.
         let mut effects = vec![Effect::Save];
         if in_a_row > 0 {
-            effects.push(Effect::Announce(Notice::NothingDone { in_a_row }));
+            effects.push(Effect::Emit(RunUpdate::NoProgress { in_a_row }));
         }
-        effects.extend(self.judge());
+        effects.extend(self.start_checks());
         effects
     }
 
     /// Ends the run before this process did anything.
-    fn not_begun(&mut self, reason: StopReason, at: Timestamp) -> Effects {
-        self.head.step = Step::Ready;
-        self.unsay();
+    fn end_before_start(&mut self, reason: StopReason, at: Timestamp) -> Effects {
+        self.head.step = IterationStep::Ready;
+        self.unmark_given_steers();
         self.end(reason, at)
     }
 
@@ -122,64 +124,64 @@ impl Machine {
     }
 
     /// Marks all steers as not delivered.
-    fn unsay(&mut self) {
+    fn unmark_given_steers(&mut self) {
         for steer in &mut self.head.steers {
             steer.state = SteerState::Recorded;
         }
     }
 
     /// Handles a turn that ended because of a stop, a limit or a redo.
-    fn turn_halted(&mut self, at: Timestamp) -> Effects {
+    fn turn_stopped(&mut self, at: Timestamp) -> Effects {
         if let Some(again) = self.again() {
-            return self.turn_again(again, at);
+            return self.redo_turn(again, at);
         }
-        match self.why_halted(at) {
+        match self.stop_cause(at) {
             Some((cause, reason)) => {
-                self.cut(cause);
+                self.mark_unfinished(cause);
                 self.end(reason, at)
             }
             None => {
                 // The limit that ended the turn was raised meanwhile.
-                self.cut(CutCause::Budget);
+                self.mark_unfinished(UnfinishedCause::Budget);
                 self.begin_attempt(at)
             }
         }
     }
 
     /// Returns the scope of the requested redo, unless the run has to stop first.
-    fn again(&self) -> Option<Again> {
-        self.head.again.filter(|_| !self.must_stop_now())
+    fn again(&self) -> Option<RedoScope> {
+        self.head.redo.filter(|_| !self.is_stop_due())
     }
 
     /// Returns why the run has to end; `None` if the limit that ended the turn was raised meanwhile.
-    fn why_halted(&self, at: Timestamp) -> Option<(CutCause, StopReason)> {
+    fn stop_cause(&self, at: Timestamp) -> Option<(UnfinishedCause, StopReason)> {
         if let Some(StopRequest {
             by,
-            when: When::Now,
+            when: StopTiming::Now,
         }) = self.head.stopping
         {
-            return Some((CutCause::Stop, StopReason::Stopped(by)));
+            return Some((UnfinishedCause::Stop, StopReason::Stopped(by)));
         }
-        let spent = self.head.spent().map(StopReason::Budget);
-        let spent = spent.map(|reason| (CutCause::Budget, reason));
-        let time = || Some((CutCause::TimeLimit, self.time_limit(at)?));
+        let spent = self.head.spent_budget().map(StopReason::BudgetSpent);
+        let spent = spent.map(|reason| (UnfinishedCause::Budget, reason));
+        let time = || Some((UnfinishedCause::TimeLimit, self.time_limit(at)?));
         spent.or_else(time)
     }
 
-    pub(super) fn cut(&mut self, cause: CutCause) {
+    pub(super) fn mark_unfinished(&mut self, cause: UnfinishedCause) {
         let head = &mut self.head;
-        head.cut = Some(Cut {
+        head.unfinished = Some(UnfinishedAttempt {
             attempt: head.attempt,
             cause,
         });
-        head.counts.cuts += 1;
+        head.counts.unfinished_attempts += 1;
         head.failure = None;
-        head.step = Step::Ready;
+        head.step = IterationStep::Ready;
         // A session that continues has the steers that it read.
         let remembers = head.phase_rules().session == SessionPolicy::Continue
             && head.session.is_some()
-            && head.prompted
-            && !head.fresh;
+            && head.has_prompt
+            && !head.fresh_session;
         for steer in &mut head.steers {
             if !(remembers && steer.state == SteerState::Seen) {
                 steer.state = SteerState::Recorded;
@@ -188,37 +190,39 @@ impl Machine {
     }
 
     /// Starts the required checks and the check of a finished turn.
-    pub(super) fn judge(&mut self) -> Effects {
+    pub(super) fn start_checks(&mut self) -> Effects {
         if let Some(StopRequest {
             by,
-            when: When::Now,
+            when: StopTiming::Now,
         }) = self.head.stopping
         {
-            return self.settle(Then::End(StopReason::Stopped(by)));
+            return self.end_leftovers(AfterLeftovers::EndRun(StopReason::Stopped(by)));
         }
-        if self.head.phase_rules().gates > 0 {
-            self.head.step = Step::Gate { index: 0 };
-            vec![Effect::RunGate(0)]
+        if self.head.phase_rules().required_checks > 0 {
+            self.head.step = IterationStep::RequiredCheck { index: 0 };
+            vec![Effect::RunRequiredCheck(0)]
         } else {
-            self.ask_check()
+            self.start_check()
         }
     }
 
-    fn ask_check(&mut self) -> Effects {
+    fn start_check(&mut self) -> Effects {
         let rules = self.head.phase_rules();
-        match (rules.until, !rules.promise || self.head.claimed) {
+        match (rules.has_check, !rules.has_promise || self.head.promised) {
             (true, true) => {
-                self.head.step = Step::Check;
+                self.head.step = IterationStep::Check;
                 vec![Effect::RunCheck]
             }
-            (false, true) if rules.promise => self.settle(Then::Done(Evidence::Claim)),
-            _ => self.settle(Then::Next),
+            (false, true) if rules.has_promise => {
+                self.end_leftovers(AfterLeftovers::PhaseDone(Evidence::Promise))
+            }
+            _ => self.end_leftovers(AfterLeftovers::NextIteration),
         }
     }
 
     pub(super) fn command_ended(
         &mut self,
-        source: Command,
+        source: LoopCommand,
         result: CheckResult,
         at: Timestamp,
     ) -> Effects {
@@ -229,13 +233,13 @@ impl Machine {
     }
 
     /// Returns a warning about a command that can't run, only for the first such failure in a row.
-    fn warn_of_a_slip(&self, command: Command, result: &CheckResult) -> Option<Warning> {
+    fn warn_of_a_slip(&self, command: LoopCommand, result: &CheckResult) -> Option<Warning> {
         let CheckResult::NotRun(said) = result else {
             return None;
         };
         let in_a_row = match command {
-            Command::Gate(_) => self.head.streaks.gates,
-            Command::Check => self.head.streaks.unrun,
+            LoopCommand::RequiredCheck(_) => self.head.streaks.required_checks,
+            LoopCommand::Check => self.head.streaks.checks_not_run,
         };
         let max = self.head.rules.limits.max_failures;
         (in_a_row == 0).then(|| Warning::CommandNotRun {
@@ -245,25 +249,30 @@ impl Machine {
         })
     }
 
-    fn after_command(&mut self, source: Command, result: CheckResult, at: Timestamp) -> Effects {
-        let recheck = matches!(self.head.step, Step::Recheck { .. });
-        if std::mem::take(&mut self.head.halting) {
+    fn after_command(
+        &mut self,
+        source: LoopCommand,
+        result: CheckResult,
+        at: Timestamp,
+    ) -> Effects {
+        let recheck = matches!(self.head.step, IterationStep::Recheck { .. });
+        if std::mem::take(&mut self.head.is_stopping_step) {
             if let Some(again) = self.again() {
-                return self.command_again(again);
+                return self.redo_after_command(again);
             }
-            let Some((_, reason)) = self.why_halted(at) else {
+            let Some((_, reason)) = self.stop_cause(at) else {
                 return match recheck {
-                    true => self.recheck_from(0),
-                    false => self.judge(),
+                    true => self.recheck(0),
+                    false => self.start_checks(),
                 };
             };
             if recheck {
-                self.head.step = Step::Ready;
+                self.head.step = IterationStep::Ready;
                 return self.end(reason, at);
             }
-            return self.settle(Then::End(reason));
+            return self.end_leftovers(AfterLeftovers::EndRun(reason));
         }
-        if source == Command::Check {
+        if source == LoopCommand::Check {
             self.checked(&result);
         }
         let text = match result {
@@ -271,16 +280,16 @@ impl Machine {
             CheckResult::Failed(text) | CheckResult::NotRun(text) => text,
             CheckResult::Stopped => "it was stopped from outside".into(),
         };
-        let text = tail(text);
+        let text = last_text_bytes(text);
         self.head.feedback = Some(Feedback { source, text });
         if recheck {
             return self.begin_attempt(at);
         }
-        if let (Command::Gate(index), None) = (source, &self.head.failure) {
-            self.head.streaks.gates += 1;
+        if let (LoopCommand::RequiredCheck(index), None) = (source, &self.head.failure) {
+            self.head.streaks.required_checks += 1;
             self.head.failure = Some(format!("required check {} failed", index + 1));
         }
-        self.settle(Then::Next)
+        self.end_leftovers(AfterLeftovers::NextIteration)
     }
 
     /// Records how the check ended, and whether it could run. A check that something else stopped shows neither.
@@ -293,10 +302,10 @@ impl Machine {
             CheckResult::Stopped => return,
         };
         if outcome == CheckOutcome::NotRun {
-            head.streaks.unrun += 1;
+            head.streaks.checks_not_run += 1;
         } else {
-            head.streaks.unrun = 0;
-            head.checked = true;
+            head.streaks.checks_not_run = 0;
+            head.check_has_run = true;
         }
         let (phase, iteration) = (head.phase, head.iteration);
         head.last_check = Some(LastCheck {
@@ -306,67 +315,74 @@ impl Machine {
         });
     }
 
-    fn command_passed(&mut self, source: Command, recheck: bool) -> Effects {
+    fn command_passed(&mut self, source: LoopCommand, recheck: bool) -> Effects {
         // The agent has not read the earlier output of this command, which is now out of date.
         let feedback = self.head.feedback.take();
         self.head.feedback = feedback.filter(|it| it.source != source);
         match source {
-            Command::Check => self.settle(Then::Done(Evidence::Check)),
-            Command::Gate(index) if recheck => self.recheck_from(index + 1),
-            Command::Gate(index) if index + 1 < self.head.phase_rules().gates => {
-                self.head.step = Step::Gate { index: index + 1 };
-                vec![Effect::RunGate(index + 1)]
+            LoopCommand::Check => self.end_leftovers(AfterLeftovers::PhaseDone(Evidence::Check)),
+            LoopCommand::RequiredCheck(index) if recheck => self.recheck(index + 1),
+            LoopCommand::RequiredCheck(index)
+                if index + 1 < self.head.phase_rules().required_checks =>
+            {
+                self.head.step = IterationStep::RequiredCheck { index: index + 1 };
+                vec![Effect::RunRequiredCheck(index + 1)]
             }
-            Command::Gate(_) => {
-                self.head.streaks.gates = 0;
-                self.ask_check()
+            LoopCommand::RequiredCheck(_) => {
+                self.head.streaks.required_checks = 0;
+                self.start_check()
             }
         }
     }
 
-    pub(super) fn settle(&mut self, then: Then) -> Effects {
-        self.head.step = Step::Settling { then };
+    pub(super) fn end_leftovers(&mut self, then: AfterLeftovers) -> Effects {
+        self.head.step = IterationStep::EndingLeftovers { then };
         vec![Effect::EndLeftovers]
     }
 
-    pub(super) fn settled(&mut self, then: Then, leftovers: Tree, at: Timestamp) -> Effects {
+    pub(super) fn leftovers_ended(
+        &mut self,
+        then: AfterLeftovers,
+        leftovers: ProcessTreeOutcome,
+        at: Timestamp,
+    ) -> Effects {
         let done = match then {
-            Then::End(reason) => return self.end(reason, at),
-            Then::Again(again) => {
+            AfterLeftovers::EndRun(reason) => return self.end(reason, at),
+            AfterLeftovers::Redo(again) => {
                 return match self.head.stopping {
                     // The redo stays in the step, where a resume finds it.
-                    Some(request) if self.must_stop_now() => {
+                    Some(request) if self.is_stop_due() => {
                         self.end(StopReason::Stopped(request.by), at)
                     }
-                    _ => self.begin_again(again, at),
+                    _ => self.begin_redo(again, at),
                 };
             }
-            Then::Done(evidence) => Some(evidence),
-            Then::Next => None,
+            AfterLeftovers::PhaseDone(evidence) => Some(evidence),
+            AfterLeftovers::NextIteration => None,
         };
         let head = &mut self.head;
-        head.cut = None;
+        head.unfinished = None;
         head.counts.iterations += 1;
-        head.unreviewed += 1;
-        head.step = Step::Sleeping { until: at };
+        head.iterations_since_review += 1;
+        head.step = IterationStep::Sleeping { until: at };
         let failure = head.failure.take();
         if let Some(what) = failure.clone().map(error) {
             let iteration = head.iteration;
             let surplus = (head.errors.len() + 1).saturating_sub(MAX_ERRORS);
             head.errors.drain(..surplus);
-            head.errors.push(Failure {
+            head.errors.push(IterationFailure {
                 iteration,
                 at,
                 what,
             });
         }
-        head.last = Some(Last {
+        head.last_iteration = Some(LastIteration {
             iteration: head.iteration,
             at,
             failure: failure.clone(),
             usage: head.iteration_usage,
         });
-        let news = Notice::IterationEnded {
+        let news = RunUpdate::IterationEnded {
             iteration: head.iteration,
             failure,
             leftovers,
@@ -376,44 +392,48 @@ impl Machine {
             return self.phase_over(done, Some(news), at);
         }
         if let Some(request) = self.head.stopping {
-            return once_saved(news, self.stop_here(request, false, at));
+            return after_save(news, self.stop_here(request, false, at));
         }
         let reason = { self.stuck() }.or_else(|| self.limit(at));
-        if let Some(reason) = reason.or_else(|| self.stuck_idle()) {
-            return once_saved(news, self.end(reason, at));
+        if let Some(reason) = reason.or_else(|| self.stuck_without_progress()) {
+            return after_save(news, self.end(reason, at));
         }
-        if let Some(effects) = self.hold_up(false, at) {
-            return once_saved(news, effects);
+        if let Some(effects) = self.pause_or_review(false, at) {
+            return after_save(news, effects);
         }
         if self.head.rules.limits.sleep.is_zero() {
-            return once_saved(news, self.begin_iteration(self.head.iteration + 1, at));
+            return after_save(news, self.begin_iteration(self.head.iteration + 1, at));
         }
         let until = at + self.head.rules.limits.sleep;
-        self.head.step = Step::Sleeping { until };
+        self.head.step = IterationStep::Sleeping { until };
         vec![
             Effect::Save,
-            Effect::Announce(news),
-            Effect::Announce(Notice::Sleeping { until }),
+            Effect::Emit(news),
+            Effect::Emit(RunUpdate::Sleeping { until }),
         ]
     }
 
     /// Returns how a phase ends after its last planned iteration, which decides between success and failure.
-    pub(super) fn plan_end(&self) -> StopReason {
-        let last = self.head.last.as_ref();
+    pub(super) fn planned_end(&self) -> StopReason {
+        let last = self.head.last_iteration.as_ref();
         match last.and_then(|last| last.failure.clone().map(|why| (last.iteration, why))) {
-            Some((last, why)) => StopReason::LastFailed(last, why),
-            None => StopReason::Planned,
+            Some((last, why)) => StopReason::LastIterationFailed(last, why),
+            None => StopReason::AllIterationsRan,
         }
     }
 
     pub(super) fn stuck(&self) -> Option<StopReason> {
         let (max, streaks) = (self.head.rules.limits.max_failures, self.head.streaks);
         // A check that ran before may run again once the agent has fixed what it broke.
-        let unrun = if self.head.checked { 0 } else { streaks.unrun };
+        let unrun = if self.head.check_has_run {
+            0
+        } else {
+            streaks.checks_not_run
+        };
         [
             (Streak::Failures, streaks.failures),
-            (Streak::Gates, streaks.gates),
-            (Streak::Unrun, unrun),
+            (Streak::RequiredChecks, streaks.required_checks),
+            (Streak::CheckNotRun, unrun),
         ]
         .into_iter()
         .find(|(_, count)| max > 0 && *count >= max)
@@ -421,22 +441,25 @@ impl Machine {
     }
 
     /// Returns a stop reason after too many turns in a row without progress. The caller asks for limits first, because they are more specific.
-    pub(super) fn stuck_idle(&self) -> Option<StopReason> {
-        let (max, idle) = (self.head.rules.limits.max_failures, self.head.streaks.idle);
-        (max > 0 && idle >= max).then_some(StopReason::Stuck(Streak::Idle, idle))
+    pub(super) fn stuck_without_progress(&self) -> Option<StopReason> {
+        let (max, idle) = (
+            self.head.rules.limits.max_failures,
+            self.head.streaks.no_progress,
+        );
+        (max > 0 && idle >= max).then_some(StopReason::Stuck(Streak::NoProgress, idle))
     }
 
     /// Returns the limit that forbids another iteration.
     pub(super) fn limit(&self, at: Timestamp) -> Option<StopReason> {
         let rules = self.head.phase_rules();
-        if let Some(budget) = self.head.spent() {
-            return Some(StopReason::Budget(budget));
+        if let Some(budget) = self.head.spent_budget() {
+            return Some(StopReason::BudgetSpent(budget));
         }
         match rules.limits.max_iterations {
-            Some(max) if self.head.iteration >= max && (rules.until || rules.promise) => {
+            Some(max) if self.head.iteration >= max && (rules.has_check || rules.has_promise) => {
                 Some(StopReason::IterationLimit(max))
             }
-            Some(max) if self.head.iteration >= max => Some(self.plan_end()),
+            Some(max) if self.head.iteration >= max => Some(self.planned_end()),
             _ => self.time_limit(at),
         }
     }

@@ -1,18 +1,18 @@
 //! The changes of a run's configuration that the live run accepts. They come from files that an agent can write.
 
 use super::Machine;
-use crate::{Happening, RuleChange};
+use crate::{MachineInput, RuleChange};
 
 impl Machine {
     /// Returns the accepted configuration changes, as inputs for [`step`](Self::step), and the reason for each refused change.
     ///
     /// Each change comes with the index of its phase. Changes of a finished phase and changes without an effect are in neither list.
     #[must_use]
-    pub fn reloaded(&self, changes: Vec<(u32, RuleChange)>) -> (Vec<Happening>, Vec<String>) {
+    pub fn reloaded(&self, changes: Vec<(u32, RuleChange)>) -> (Vec<MachineInput>, Vec<String>) {
         let (mut taken, mut refused) = (Vec::new(), Vec::new());
         let (rules, present) = (&self.head.rules, self.head.phase);
         for (phase, change) in changes {
-            let phase = match change.is_of_phase() {
+            let phase = match change.is_phase_rule() {
                 true => phase,
                 false => present,
             };
@@ -21,11 +21,11 @@ impl Machine {
             }
             let why = match rules.with(phase, &change) {
                 Ok(with) if with == *rules => continue,
-                Ok(_) if rules.are_raised_by(phase, &change) => {
+                Ok(_) if rules.is_raised_by(phase, &change) => {
                     "a file that the agent can write can only lower a limit; to raise it, use rlm set".to_owned()
                 }
                 Ok(_) => {
-                    taken.push(Happening::PhaseRuleSet { phase, change });
+                    taken.push(MachineInput::PhaseRuleChanged { phase, change });
                     continue;
                 }
                 Err(e) => e.to_string(),
@@ -42,10 +42,10 @@ mod tests {
     use crate::{Head, PhaseRules, Rules};
 
     #[test]
-    fn a_change_is_taken_unless_it_raises_a_bound_or_its_phase_is_over() {
+    fn change_is_accepted_unless_it_raises_a_limit_or_its_phase_is_finished() {
         let phase = |name: &str| {
             let mut phase = PhaseRules::default();
-            (phase.name, phase.until) = (name.into(), true);
+            (phase.name, phase.has_check) = (name.into(), true);
             phase.limits.max_iterations = Some(5);
             phase
         };
@@ -69,7 +69,7 @@ mod tests {
             (0, fewer),
             (9, lower),
         ]);
-        let set = |phase, change| Happening::PhaseRuleSet { phase, change };
+        let set = |phase, change| MachineInput::PhaseRuleChanged { phase, change };
         assert_eq!(taken, [set(1, lower), set(2, lower), set(1, fewer)]);
         assert_eq!(refused.len(), 2, "{refused:?}");
         assert!(refused[0].contains("only lower"), "{refused:?}");

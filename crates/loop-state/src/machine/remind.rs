@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Effects, Machine};
-use crate::{Effect, Happening, Reminder, Silence, Step, Timestamp, Wait};
+use crate::{AgentSilence, Effect, IterationStep, MachineInput, Reminder, Timestamp, WaitCause};
 
 /// The time between two reports of a wait.
 const WAITING: Duration = Duration::from_secs(600);
@@ -20,9 +20,9 @@ impl Machine {
 
     /// Returns the input that triggers the reminders due at `now`; the caller passes it to [`step`](Self::step).
     #[must_use]
-    pub fn reminder_due(&self, now: Timestamp) -> Option<Happening> {
+    pub fn reminder_due(&self, now: Timestamp) -> Option<MachineInput> {
         let is_due = self.next_reminder().is_some_and(|at| at <= now);
-        is_due.then_some(Happening::ReminderDue)
+        is_due.then_some(MachineInput::ReminderDue)
     }
 
     /// Returns the reminders that are due.
@@ -48,7 +48,7 @@ impl Machine {
     }
 
     /// Returns the current idle time and when to report it: once, after two thirds of the idle timeout.
-    fn silence_to_report(&self) -> Option<(Timestamp, Silence)> {
+    fn silence_to_report(&self) -> Option<(Timestamp, AgentSilence)> {
         let silence = self.silence()?;
         let allowed = silence.until.since(silence.since);
         let is_new = self.silence_reported != Some(silence.since);
@@ -58,10 +58,10 @@ impl Machine {
     /// Returns when to report the current wait, and when the wait ends. Time before this process began doesn't count.
     fn wait_to_report(&self) -> Option<(Timestamp, Timestamp)> {
         let head = &self.head;
-        let Step::Waiting {
+        let IterationStep::Waiting {
             since,
             until,
-            why: Wait::Limit,
+            why: WaitCause::RateLimit,
         } = head.step
         else {
             return None;
@@ -75,12 +75,12 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Event, Head, PhaseRules, Rules};
+    use crate::{Head, PhaseRules, Rules, TimedInput};
 
     #[test]
-    fn x107c_a_wait_is_told_of_each_ten_minutes_and_not_when_it_is_over() {
+    fn x107c_wait_is_reported_every_ten_minutes() {
         let phase = PhaseRules {
-            until: true,
+            has_check: true,
             ..PhaseRules::default()
         };
         let rules = Rules {
@@ -91,27 +91,27 @@ mod tests {
         let minute = |n: u64| Timestamp(n * 60_000);
         head.taken_at = minute(12);
         head.counts.processes = 1;
-        head.step = Step::Waiting {
+        head.step = IterationStep::Waiting {
             since: minute(5),
             until: minute(50),
-            why: Wait::Limit,
+            why: WaitCause::RateLimit,
         };
         let mut machine = Machine::from(head.clone());
         let mut told = Vec::new();
         for now in 12..50 {
             let at = minute(now);
             if let Some(what) = machine.reminder_due(at) {
-                assert_eq!(what, Happening::ReminderDue);
+                assert_eq!(what, MachineInput::ReminderDue);
                 let left = minute(50).since(at);
                 let until = minute(50);
                 let reminder = Effect::Remind(Reminder::Waiting { until, left });
-                assert_eq!(machine.step(Event { at, what }), [reminder]);
+                assert_eq!(machine.step(TimedInput { at, what }), [reminder]);
                 assert_eq!(machine.reminder_due(at), None);
                 told.push(now);
             }
         }
         assert_eq!(told, [22, 32, 42]);
-        head.step = Step::Sleeping { until: minute(900) };
+        head.step = IterationStep::Sleeping { until: minute(900) };
         assert_eq!(Machine::from(head).reminder_due(minute(100)), None);
     }
 }

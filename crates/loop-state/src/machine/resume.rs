@@ -1,16 +1,21 @@
 //! The transition of a saved run into a new process.
 
-use super::person::recorded;
-use super::{Effects, Machine, once_saved};
+use super::requests::recorded;
+use super::{Effects, Machine, after_save};
 use crate::head::MAX_NUMBER;
-use crate::{Again, CutCause, Effect, Head, Resume, Step, StopReason, Streak, Then, Timestamp};
+use crate::{
+    AfterLeftovers, Effect, Head, IterationStep, RedoScope, ResumeOptions, StopReason, Streak,
+    Timestamp, UnfinishedCause,
+};
 
 impl Machine {
-    pub(super) fn resumed(&mut self, resume: Resume, at: Timestamp) -> Effects {
+    pub(super) fn resumed(&mut self, resume: ResumeOptions, at: Timestamp) -> Effects {
         self.begin_process();
-        let allowed = self
-            .head
-            .may_resume(resume.from, resume.reached, resume.rules.as_ref());
+        let allowed = self.head.may_resume(
+            resume.from_iteration,
+            resume.last_begun_iteration,
+            resume.rules.as_ref(),
+        );
         let head = &mut self.head;
         match &head.end {
             Some(end) if allowed.is_err() && end.reason.is_final() => {
@@ -19,7 +24,7 @@ impl Machine {
             // The person who resumes a run that gave up knows why it did.
             Some(end) if !end.reason.is_stopped() => {
                 head.streaks = Default::default();
-                head.waits = Default::default();
+                head.retries = Default::default();
             }
             _ => {}
         }
@@ -31,20 +36,20 @@ impl Machine {
         head.taken_attempts = head.counts.attempts;
         head.attended = resume.attended;
         // A resume can bring another check.
-        head.checked = false;
+        head.check_has_run = false;
         head.end = None;
-        head.halting = false;
+        head.is_stopping_step = false;
         head.pausing = false;
-        if let Some(from) = resume.predecessor {
+        if let Some(from) = resume.previous_agent {
             head.hand_over(from);
         }
         let settling = match &head.step {
-            Step::Settling {
-                then: Then::Again(again),
+            IterationStep::EndingLeftovers {
+                then: AfterLeftovers::Redo(again),
             } => Some(*again),
             _ => None,
         };
-        let again = head.again.take().or(settling);
+        let again = head.redo.take().or(settling);
         let asked_to_stop = head.stopping.take().is_some();
         if let Some(rules) = resume.rules
             && rules.validate().is_ok()
@@ -56,39 +61,44 @@ impl Machine {
             }
             head.rules = rules;
         }
-        let waited = matches!(head.step, Step::Interrupted { .. });
-        if waited || matches!(head.step, Step::Turn { .. }) {
+        let waited = matches!(head.step, IterationStep::Interrupted { .. });
+        if waited || matches!(head.step, IterationStep::Turn { .. }) {
             let cause = match again {
-                Some(_) => CutCause::Restart,
-                None if asked_to_stop => CutCause::Stop,
-                None => CutCause::Crash,
+                Some(_) => UnfinishedCause::Redo,
+                None if asked_to_stop => UnfinishedCause::Stop,
+                None => UnfinishedCause::ProcessDied,
             };
             // An interrupted turn that waited for a message is not a crash, and neither is a turn that a redo was ending.
-            let crashed = cause == CutCause::Crash && !waited;
+            let crashed = cause == UnfinishedCause::ProcessDied && !waited;
             head.streaks.crashes += u32::from(crashed);
-            self.cut(cause);
+            self.mark_unfinished(cause);
         }
-        if let Some(used) = resume.used_attempts {
+        if let Some(used) = resume.highest_used_attempt {
             let used = used.min(MAX_NUMBER / 2);
             self.head.highest_attempt = self.head.highest_attempt.max(used);
             self.head.first_attempt = self.head.highest_attempt + 1;
         }
-        let from = resume.from.filter(|_| allowed.is_ok());
-        if let Some(from) = from.or((again == Some(Again::Phase)).then_some(1)) {
-            let reached = resume.reached.unwrap_or(0).min(MAX_NUMBER / 2);
-            self.begin_from(from, self.head.resumes_at().0.max(reached));
+        let from = resume.from_iteration.filter(|_| allowed.is_ok());
+        if let Some(from) = from.or((again == Some(RedoScope::Phase)).then_some(1)) {
+            let reached = resume.last_begun_iteration.unwrap_or(0).min(MAX_NUMBER / 2);
+            self.begin_from(from, self.head.resume_point().0.max(reached));
         }
         let said = resume.feedback;
         let said = said.and_then(|text| self.record_steer(text, at));
-        let effects = self.taken_up(again, said.is_some(), at);
+        let effects = self.continue_from_saved(again, said.is_some(), at);
         match said {
-            Some(id) => once_saved(recorded(id), effects),
+            Some(id) => after_save(recorded(id), effects),
             None => effects,
         }
     }
 
     /// Continues the run at its current step, unless a limit forbids it.
-    fn taken_up(&mut self, again: Option<Again>, is_revised: bool, at: Timestamp) -> Effects {
+    fn continue_from_saved(
+        &mut self,
+        again: Option<RedoScope>,
+        is_revised: bool,
+        at: Timestamp,
+    ) -> Effects {
         let head = &self.head;
         if head.rules.limits.max_failures > 0
             && head.streaks.crashes >= head.rules.limits.max_failures
@@ -100,25 +110,31 @@ impl Machine {
             return self.end(reason, at);
         }
         match head.step {
-            Step::Sleeping { .. } | Step::Paused { .. } => self.proceed(at),
-            Step::Review { .. } if is_revised => self.revise(at),
-            Step::Review { of, .. } => self.review_again(of, at),
-            Step::Waiting { .. } => self.wait_on(at),
-            Step::Gate { .. } | Step::Check | Step::Settling { .. } if again.is_some() => {
-                self.begin_again(Again::Iteration, at)
+            IterationStep::Sleeping { .. } | IterationStep::Paused { .. } => self.begin_next(at),
+            IterationStep::Review { .. } if is_revised => self.revise(at),
+            IterationStep::Review { point: of, .. } => self.resume_review(of, at),
+            IterationStep::Waiting { .. } => self.resume_wait(at),
+            IterationStep::RequiredCheck { .. }
+            | IterationStep::Check
+            | IterationStep::EndingLeftovers { .. }
+                if again.is_some() =>
+            {
+                self.begin_redo(RedoScope::Iteration, at)
             }
-            Step::Gate { .. } | Step::Check | Step::Settling { .. } => {
+            IterationStep::RequiredCheck { .. }
+            | IterationStep::Check
+            | IterationStep::EndingLeftovers { .. } => {
                 let mut effects = vec![Effect::Save];
-                effects.extend(self.judge());
+                effects.extend(self.start_checks());
                 effects
             }
-            _ if head.cut.is_some()
-                && head.phase_rules().until
-                && !head.phase_rules().promise
+            _ if head.unfinished.is_some()
+                && head.phase_rules().has_check
+                && !head.phase_rules().has_promise
                 && again.is_none() =>
             {
                 let mut effects = vec![Effect::Save];
-                effects.extend(self.recheck_from(0));
+                effects.extend(self.recheck(0));
                 effects
             }
             _ => {
@@ -129,8 +145,8 @@ impl Machine {
     }
 
     /// Numbers the iterations again from `from` on and discards the records of the replaced ones.
-    pub(super) fn go_back_to(&mut self, from: u32) {
-        self.begin_from(from, self.head.resumes_at().0);
+    pub(super) fn renumber_from(&mut self, from: u32) {
+        self.begin_from(from, self.head.resume_point().0);
     }
 
     /// Goes back to iteration `from`, at most to iteration `most`.
@@ -140,24 +156,24 @@ impl Machine {
         head.iteration = from.clamp(1, most);
         head.first_attempt = head.highest_attempt + 1;
         head.attempt = 0;
-        head.cut = None;
+        head.unfinished = None;
         // The session contains iterations that are discarded.
         head.session = None;
-        head.prompted = false;
+        head.has_prompt = false;
         head.feedback = None;
-        head.claimed = false;
+        head.promised = false;
         head.failure = None;
-        head.waits = Default::default();
+        head.retries = Default::default();
         head.iteration_usage = Default::default();
         head.discard_from(head.iteration);
-        head.step = Step::Ready;
+        head.step = IterationStep::Ready;
     }
 
     /// Runs the required checks from `gate` on, then the check, to find out whether an unfinished iteration is already complete.
-    pub(super) fn recheck_from(&mut self, gate: u32) -> Effects {
-        self.head.step = Step::Recheck { gate };
-        let command = if gate < self.head.phase_rules().gates {
-            Effect::RunGate(gate)
+    pub(super) fn recheck(&mut self, gate: u32) -> Effects {
+        self.head.step = IterationStep::Recheck { gate };
+        let command = if gate < self.head.phase_rules().required_checks {
+            Effect::RunRequiredCheck(gate)
         } else {
             Effect::RunCheck
         };
@@ -168,8 +184,8 @@ impl Machine {
 impl Head {
     /// Discards the result and the failures of the iterations of this phase that will be redone: `from` and later ones.
     pub(super) fn discard_from(&mut self, from: u32) {
-        self.said = None;
+        self.last_message = None;
         self.errors.retain(|error| error.iteration < from);
-        self.last.take_if(|last| last.iteration >= from);
+        self.last_iteration.take_if(|last| last.iteration >= from);
     }
 }

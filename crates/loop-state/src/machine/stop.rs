@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Effects, Machine};
 use crate::times::SHUTDOWN_REASON;
 use crate::{
-    Effect, Happening, Notice, Request, Step, StopDeadline, StopReason, StopRequest, Then,
-    Timestamp, When,
+    AfterLeftovers, Effect, IterationStep, MachineInput, Request, RunUpdate, StopDeadline,
+    StopReason, StopRequest, StopTiming, Timestamp,
 };
 
 /// How a save asks for the git status of the working tree.
@@ -65,7 +65,7 @@ impl Machine {
         !self.is_stopping()
     }
 
-    /// Returns how a save, which [finishes a phase](Effect::SealPhase) or doesn't, asks for the git status. A stop saves without it. The last save of
+    /// Returns how a save, which [finishes a phase](Effect::SavePhase) or doesn't, asks for the git status. A stop saves without it. The last save of
     /// a phase or a run needs it.
     #[must_use]
     pub fn glance(&self, seals: bool) -> Glance {
@@ -81,8 +81,8 @@ impl Machine {
     pub fn commits(&self) -> bool {
         let is_complete = matches!(
             self.head.step,
-            Step::Settling {
-                then: Then::Next | Then::Done(_)
+            IterationStep::EndingLeftovers {
+                then: AfterLeftovers::NextIteration | AfterLeftovers::PhaseDone(_)
             }
         );
         is_complete && !self.is_stopping()
@@ -93,7 +93,7 @@ impl Machine {
     pub fn is_held(&self) -> bool {
         let rests = matches!(
             self.head.step,
-            Step::Paused { .. } | Step::Interrupted { .. }
+            IterationStep::Paused { .. } | IterationStep::Interrupted { .. }
         );
         (self.head.pausing || rests) && self.head.end.is_none()
     }
@@ -101,8 +101,11 @@ impl Machine {
     /// Returns whether a steer that is recorded now waits for the next prompt, because no turn can still get it.
     #[must_use]
     pub fn keeps_steers(&self) -> bool {
-        let hears = matches!(self.head.step, Step::Turn { .. } | Step::Interrupted { .. });
-        !hears || self.head.halting
+        let hears = matches!(
+            self.head.step,
+            IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
+        );
+        !hears || self.head.is_stopping_step
     }
 
     /// Returns whether this process has started or resumed the run.
@@ -113,7 +116,7 @@ impl Machine {
 
     /// Resets the stop state: a stop of another process doesn't apply to this one.
     pub(super) fn begin_process(&mut self) {
-        self.deadline = StopDeadline::Open;
+        self.deadline = StopDeadline::Unset;
         self.has_begun = true;
         self.is_shut = false;
         self.is_ending = false;
@@ -147,7 +150,7 @@ impl Machine {
             Some(_) => {}
         }
         self.is_ending = true;
-        vec![self.begin_stop(false, at), Effect::Save, Effect::Finish]
+        vec![self.begin_stop(false, at), Effect::Save, Effect::EndRun]
     }
 
     /// Stops the run, now or when the iteration is complete.
@@ -159,49 +162,57 @@ impl Machine {
     ) -> Effects {
         let step = self.head.step.clone();
         // An interrupted turn waits for a person, so its iteration is never complete.
-        let is_now = request.when == When::Now || matches!(step, Step::Interrupted { .. });
+        let is_now =
+            request.when == StopTiming::Now || matches!(step, IterationStep::Interrupted { .. });
         let mut effects = Effects::new();
         if is_now {
             effects.push(self.begin_stop(is_abort, at));
         }
-        if self.must_stop_now() || (self.head.stopping.is_some() && !is_now) {
+        if self.is_stop_due() || (self.head.stopping.is_some() && !is_now) {
             return effects;
         }
         self.head.stopping = Some(request);
         effects.extend(match is_now {
-            _ if step.is_rest() => self.end(StopReason::Stopped(request.by), at),
-            false => vec![Effect::Save, Effect::Announce(Notice::StoppingLater)],
+            _ if step.is_resting() => self.end(StopReason::Stopped(request.by), at),
+            false => vec![
+                Effect::Save,
+                Effect::Emit(RunUpdate::StoppingAfterIteration),
+            ],
             true => self.stop_now(request, &step),
         });
         effects
     }
 
-    fn stop_now(&mut self, request: StopRequest, step: &Step) -> Effects {
+    fn stop_now(&mut self, request: StopRequest, step: &IterationStep) -> Effects {
         self.head.stopping = Some(StopRequest {
-            when: When::Now,
+            when: StopTiming::Now,
             ..request
         });
         // If the current work is already being ended for another reason, it now ends for the stop.
-        let already = self.head.halting;
-        let halt = self.halt(step);
+        let already = self.head.is_stopping_step;
+        let halt = self.stop_step(step);
         let failure = self.head.failure.take();
-        self.head.failure = failure.filter(|_| !matches!(step, Step::Turn { .. }));
-        let mut effects = vec![Effect::Save, Effect::Announce(Notice::Stopping)];
+        self.head.failure = failure.filter(|_| !matches!(step, IterationStep::Turn { .. }));
+        let mut effects = vec![Effect::Save, Effect::Emit(RunUpdate::Stopping)];
         effects.extend(halt.into_iter().filter(|_| !already));
         effects
     }
 
     /// Moves the deadline for a request that comes while the run ends.
-    pub(super) fn stop_while_ending(&mut self, what: &Happening, at: Timestamp) -> Option<Effects> {
+    pub(super) fn stop_while_ending(
+        &mut self,
+        what: &MachineInput,
+        at: Timestamp,
+    ) -> Option<Effects> {
         let is_over = self.is_ending || self.head.end.is_some();
         what.stop().filter(|_| is_over)?;
-        let is_abort = matches!(what, Happening::Requested(Request::Abort));
+        let is_abort = matches!(what, MachineInput::Requested(Request::Abort));
         Some(vec![self.begin_stop(is_abort, at)])
     }
 
-    pub(super) fn must_stop_now(&self) -> bool {
+    pub(super) fn is_stop_due(&self) -> bool {
         self.head
             .stopping
-            .is_some_and(|request| request.when == When::Now)
+            .is_some_and(|request| request.when == StopTiming::Now)
     }
 }

@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use super::{Effects, Machine, once_saved};
-use crate::text::tail;
+use super::{Effects, Machine, after_save};
+use crate::text::last_text_bytes;
 use crate::{
-    CutCause, Effect, Head, Notice, RuleChange, RulesError, Step, StopReason, Timestamp, Wait,
-    Waits,
+    Effect, Head, IterationStep, Retries, RuleChange, RulesError, RunUpdate, StopReason, Timestamp,
+    UnfinishedCause, WaitCause,
 };
 
 /// The number of tries of an iteration before a transient failure counts as a failure.
-pub(super) const TRIES: u32 = 4;
+pub(super) const MAX_TRIES: u32 = 4;
 /// The wait before the second try; each later one is four times as long.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The extra wait after the time that an agent names: its clock may differ from ours.
-const MARGIN: Duration = Duration::from_secs(10);
+const RATE_LIMIT_MARGIN: Duration = Duration::from_secs(10);
 /// The first wait for a rate limit without a known end; each later one in the iteration is twice as long.
-const FIRST_LIMIT: Duration = Duration::from_secs(30);
+const FIRST_RATE_LIMIT_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait for a rate limit without a known end.
-const LONGEST_LIMIT: Duration = Duration::from_secs(15 * 60);
+const LONGEST_RATE_LIMIT_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// The longest random extra wait.
-const MOST_JITTER: Duration = Duration::from_secs(60);
+const MAX_JITTER: Duration = Duration::from_secs(60);
 
 impl Machine {
     /// Waits for the end of a rate limit.
@@ -31,10 +31,11 @@ impl Machine {
         why: String,
         at: Timestamp,
     ) -> Effects {
-        let nth = self.head.waits.limits;
-        self.head.waits.limits = nth.saturating_add(1);
-        let step = |nth: u32| (FIRST_LIMIT * 2u32.pow(nth.min(8))).min(LONGEST_LIMIT);
-        let base = match reset.map(|reset| reset + MARGIN) {
+        let nth = self.head.retries.rate_limits;
+        self.head.retries.rate_limits = nth.saturating_add(1);
+        let step =
+            |nth: u32| (FIRST_RATE_LIMIT_WAIT * 2u32.pow(nth.min(8))).min(LONGEST_RATE_LIMIT_WAIT);
+        let base = match reset.map(|reset| reset + RATE_LIMIT_MARGIN) {
             // If the agent names a time again and again, the machine waits at least as long as without a time.
             Some(until) if until > at => nth
                 .checked_sub(1)
@@ -42,78 +43,84 @@ impl Machine {
             // A time in the past says nothing about the limit, and must not cause an immediate retry.
             _ => step(nth),
         };
-        self.wait(CutCause::RateLimit, Wait::Limit, base, why, at)
+        self.wait(
+            UnfinishedCause::RateLimit,
+            WaitCause::RateLimit,
+            base,
+            why,
+            at,
+        )
     }
 
     /// Waits before the retry after a transient failure.
     pub(super) fn transient(&mut self, why: String, at: Timestamp) -> Effects {
-        let nth = self.head.waits.tries;
-        self.head.waits.tries += 1;
-        let base = FIRST_RETRY * 4u32.pow(nth.min(TRIES));
-        self.wait(CutCause::Transient, Wait::Retry, base, why, at)
+        let nth = self.head.retries.transient_failures;
+        self.head.retries.transient_failures += 1;
+        let base = FIRST_RETRY * 4u32.pow(nth.min(MAX_TRIES));
+        self.wait(UnfinishedCause::Transient, WaitCause::Retry, base, why, at)
     }
 
     fn wait(
         &mut self,
-        cause: CutCause,
-        why: Wait,
+        cause: UnfinishedCause,
+        why: WaitCause,
         base: Duration,
         what: String,
         at: Timestamp,
     ) -> Effects {
-        self.cut(cause);
+        self.mark_unfinished(cause);
         self.head.streaks.crashes = 0;
         // The random part alone must not make the wait exceed its limit.
-        let waited = Duration::from_millis(self.head.waits.limit_ms);
+        let waited = Duration::from_millis(self.head.retries.rate_limit_wait_ms);
         let left =
             { self.head.rules.limits.wait_on_limit.saturating_sub(waited) }.saturating_sub(base);
         let jitter = match why {
-            Wait::Limit => self.head.jitter(base).min(left),
-            Wait::Retry => self.head.jitter(base),
+            WaitCause::RateLimit => self.head.jitter(base).min(left),
+            WaitCause::Retry => self.head.jitter(base),
         };
         let until = at + base + jitter;
-        self.head.step = Step::Waiting {
+        self.head.step = IterationStep::Waiting {
             since: at,
             until,
             why,
         };
-        let what = Some(tail(what));
-        match self.wait_in_vain(at) {
+        let what = Some(last_text_bytes(what));
+        match self.pointless_wait(at) {
             Some(reason) => self.end(reason, at),
             None => vec![
                 Effect::Save,
-                Effect::Announce(Notice::Waiting { why, until, what }),
+                Effect::Emit(RunUpdate::Waiting { why, until, what }),
             ],
         }
     }
 
     /// Returns why the run must not wait, or must not wait that long; then the wait ends.
-    fn wait_in_vain(&mut self, at: Timestamp) -> Option<StopReason> {
+    fn pointless_wait(&mut self, at: Timestamp) -> Option<StopReason> {
         let asked = self.head.stopping.map(|by| StopReason::Stopped(by.by));
-        let spent = self.head.spent().map(StopReason::Budget);
+        let spent = self.head.spent_budget().map(StopReason::BudgetSpent);
         let reason = asked
             .or(spent)
             .or_else(|| self.time_limit(at))
-            .or_else(|| self.head.beyond_cap())?;
+            .or_else(|| self.head.exceeds_wait_limit())?;
         // A resume must try again at once.
-        self.head.leave_wait(at);
+        self.head.end_wait(at);
         Some(reason)
     }
 
     /// Begins the next attempt after a wait that is over or that a person ended.
     pub(super) fn wait_over(&mut self, at: Timestamp) -> Effects {
-        self.head.leave_wait(at);
+        self.head.end_wait(at);
         self.begin_attempt(at)
     }
 
     /// Continues a wait in another process.
-    pub(super) fn wait_on(&mut self, at: Timestamp) -> Effects {
-        match (self.head.step.clone(), self.wait_in_vain(at)) {
+    pub(super) fn resume_wait(&mut self, at: Timestamp) -> Effects {
+        match (self.head.step.clone(), self.pointless_wait(at)) {
             (_, Some(reason)) => self.end(reason, at),
-            (Step::Waiting { until, why, .. }, None) if until > at => {
+            (IterationStep::Waiting { until, why, .. }, None) if until > at => {
                 let what = None;
-                let news = Notice::Waiting { why, until, what };
-                vec![Effect::Save, Effect::Announce(news)]
+                let news = RunUpdate::Waiting { why, until, what };
+                vec![Effect::Save, Effect::Emit(news)]
             }
             _ => self.wait_over(at),
         }
@@ -124,15 +131,15 @@ impl Machine {
         &mut self,
         phase: u32,
         change: RuleChange,
-        step: &Step,
+        step: &IterationStep,
         at: Timestamp,
     ) -> Result<Effects, RulesError> {
         self.head.rules = self.head.rules.with(phase, &change)?;
         let reason = match (step, change) {
-            (Step::Waiting { .. }, _) => self.wait_in_vain(at),
+            (IterationStep::Waiting { .. }, _) => self.pointless_wait(at),
             // Apply the limit now: otherwise the run would pay for another iteration first.
-            (step, RuleChange::MaxFailures(_)) if step.is_rest() => {
-                { self.stuck() }.or_else(|| self.stuck_idle())
+            (step, RuleChange::MaxFailures(_)) if step.is_resting() => {
+                { self.stuck() }.or_else(|| self.stuck_without_progress())
             }
             _ => None,
         };
@@ -140,19 +147,19 @@ impl Machine {
             Some(reason) => self.end(reason, at),
             None => {
                 let mut effects = vec![Effect::Save];
-                effects.extend(self.hold_budget(step));
+                effects.extend(self.enforce_budget(step));
                 effects
             }
         };
         let phases = &self.head.rules.phases;
-        let notice = match phases.len() > 1 && change.is_of_phase() {
-            true => Notice::PhaseRuleSet {
+        let notice = match phases.len() > 1 && change.is_phase_rule() {
+            true => RunUpdate::PhaseRuleChanged {
                 phase: phases[phase as usize].name.clone(),
                 change,
             },
-            false => Notice::RuleSet(change),
+            false => RunUpdate::RuleChanged(change),
         };
-        Ok(once_saved(notice, effects))
+        Ok(after_save(notice, effects))
     }
 }
 
@@ -161,39 +168,43 @@ impl Head {
     /// the same for the same state and differs for each attempt of each run.
     fn jitter(&self, base: Duration) -> Duration {
         let seed = self.started_at.0 ^ u64::from(self.counts.attempts).rotate_left(40);
-        let most = (base / 5).min(MOST_JITTER).as_millis() as u64;
+        let most = (base / 5).min(MAX_JITTER).as_millis() as u64;
         Duration::from_millis(spread(seed) % (most + 1))
     }
 
     /// Returns a stop reason if the current wait for a rate limit is longer than the run may wait.
-    fn beyond_cap(&self) -> Option<StopReason> {
-        let Step::Waiting {
+    fn exceeds_wait_limit(&self) -> Option<StopReason> {
+        let IterationStep::Waiting {
             since,
             until,
-            why: Wait::Limit,
+            why: WaitCause::RateLimit,
         } = self.step
         else {
             return None;
         };
         let cap = self.rules.limits.wait_on_limit;
-        let all = Duration::from_millis(self.waits.limit_ms).saturating_add(until.since(since));
+        let all = Duration::from_millis(self.retries.rate_limit_wait_ms)
+            .saturating_add(until.since(since));
         (all > cap).then_some(StopReason::RateLimit { until, cap })
     }
 
     /// Ends the current wait and counts the time spent waiting for a rate limit.
-    pub(super) fn leave_wait(&mut self, at: Timestamp) {
-        if let Step::Waiting {
+    pub(super) fn end_wait(&mut self, at: Timestamp) {
+        if let IterationStep::Waiting {
             since,
             until,
-            why: Wait::Limit,
+            why: WaitCause::RateLimit,
         } = self.step
         {
             let waited = at.min(until).since(since).as_millis() as u64;
-            let Waits { limit_ms, .. } = &mut self.waits;
+            let Retries {
+                rate_limit_wait_ms: limit_ms,
+                ..
+            } = &mut self.retries;
             *limit_ms = limit_ms.saturating_add(waited);
         }
-        if matches!(self.step, Step::Waiting { .. }) {
-            self.step = Step::Ready;
+        if matches!(self.step, IterationStep::Waiting { .. }) {
+            self.step = IterationStep::Ready;
         }
     }
 }

@@ -68,7 +68,7 @@ fn each_input_in_each_state_has_this_result() {
 }
 
 #[test]
-fn only_two_states_have_no_process_and_two_are_ended() {
+fn two_states_have_no_process_and_two_are_ended() {
     let alive = STATES.map(|state| (!state.is_alive()).then_some(state));
     let without: Vec<_> = alive.into_iter().flatten().collect();
     assert_eq!(without, [AgentState::None, AgentState::Gone]);

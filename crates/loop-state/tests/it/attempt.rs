@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use loop_state::times::{INTERRUPTED_TURN, POLITE_STOP};
+use loop_state::times::{INTERRUPTED_TURN, TURN_END_AFTER_INTERRUPT};
 use loop_state::{
-    AgentState, AskAnswer, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions,
-    Denial, Head, Machine, Moment, PauseAfter, Request, Timestamp, TurnEndKind, TurnOutcome,
+    AgentState, AgentTurnEnd, AskAnswer, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine,
+    AttemptOptions, Denial, Head, Machine, PauseAfter, Request, StepContext, Timestamp,
+    TurnOutcome,
 };
 
 use crate::{at, rules};
@@ -21,10 +22,10 @@ struct Trace {
 
 fn options() -> AttemptOptions {
     AttemptOptions {
-        understands: true,
+        parses_output: true,
         interruptible: true,
         steerable: true,
-        patience: HOUR,
+        task_timeout: HOUR,
         promise: Some("DONE".into()),
         footprint: None,
         asks: AskPolicy::Person,
@@ -52,7 +53,7 @@ impl Trace {
     }
 
     fn then(&mut self, input: AttemptInput) -> Vec<AttemptEffect> {
-        let moment = Moment {
+        let moment = StepContext {
             head: &self.head,
             now: self.now,
             at: Timestamp(0),
@@ -64,13 +65,13 @@ impl Trace {
 
     fn at_deadline(&mut self) -> Vec<AttemptEffect> {
         self.now = self.machine.deadline(false).unwrap();
-        self.then(AttemptInput::Time)
+        self.then(AttemptInput::TimePassed)
     }
 }
 
 fn turn_began(has_inputs: bool) -> AttemptInput {
     AttemptInput::TurnBegan {
-        injected: false,
+        is_injected: false,
         has_inputs,
         steers: Vec::new(),
     }
@@ -85,7 +86,7 @@ fn tool_finished() -> AttemptInput {
     AttemptInput::ToolFinished("1".into())
 }
 
-fn turn_ended(how: TurnEndKind) -> AttemptInput {
+fn turn_ended(how: AgentTurnEnd) -> AttemptInput {
     AttemptInput::TurnEnded {
         how,
         detail: String::new(),
@@ -98,7 +99,7 @@ fn turn_ended(how: TurnEndKind) -> AttemptInput {
 /// Returns the end of an interrupted turn after which a message waits.
 fn interrupted_for_another() -> AttemptInput {
     AttemptInput::TurnEnded {
-        how: TurnEndKind::Interrupted,
+        how: AgentTurnEnd::Interrupted,
         detail: String::new(),
         why: "why".into(),
         pending: true,
@@ -107,7 +108,7 @@ fn interrupted_for_another() -> AttemptInput {
 }
 
 fn completed() -> AttemptInput {
-    turn_ended(TurnEndKind::Completed)
+    turn_ended(AgentTurnEnd::Completed)
 }
 
 fn message(text: &str) -> AttemptInput {
@@ -125,12 +126,12 @@ fn reports(effects: &[AttemptEffect]) -> Vec<&TurnOutcome> {
 }
 
 #[test]
-fn x114c_a_task_that_ends_gives_the_others_time() {
+fn x114c_ended_task_extends_the_wait_for_the_others() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(2));
-    assert_eq!(trace.machine.held_for(), None, "the turn is not over");
+    assert_eq!(trace.machine.awaited_tasks(), None, "the turn is not over");
     let effects = trace.then(completed());
-    assert!(effects.contains(&AttemptEffect::Holding { tasks: 2 }));
+    assert!(effects.contains(&AttemptEffect::AwaitingTasks { tasks: 2 }));
     let first = trace.machine.deadline(false);
     trace.now += Duration::from_secs(60);
     trace.then(AttemptInput::BackgroundTasks(3));
@@ -142,17 +143,21 @@ fn x114c_a_task_that_ends_gives_the_others_time() {
     trace.then(AttemptInput::BackgroundTasks(2));
     assert_eq!(trace.machine.deadline(false), Some(trace.now + HOUR));
     assert_eq!(trace.machine.deadline(true), None, "the run is suspended");
-    assert_eq!(trace.machine.held_for(), Some(2));
+    assert_eq!(trace.machine.awaited_tasks(), Some(2));
     trace.then(turn_began(false));
-    assert_eq!(trace.machine.held_for(), None, "a turn of the agent runs");
+    assert_eq!(
+        trace.machine.awaited_tasks(),
+        None,
+        "a turn of the agent runs"
+    );
     assert_eq!(reports(&trace.then(completed())), [] as [&TurnOutcome; 0]);
     trace.then(AttemptInput::BackgroundTasks(0));
-    let effects = trace.then(AttemptInput::Heard);
+    let effects = trace.then(AttemptInput::BatchProcessed);
     assert_eq!(reports(&effects), [&TurnOutcome::Completed]);
 }
 
 #[test]
-fn tasks_of_which_nothing_comes_are_given_up_and_their_end_is_awaited() {
+fn silent_tasks_are_given_up_and_their_end_is_awaited() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(1));
     trace.then(completed());
@@ -163,21 +168,21 @@ fn tasks_of_which_nothing_comes_are_given_up_and_their_end_is_awaited() {
 }
 
 #[test]
-fn an_agent_that_is_gone_holds_nothing() {
+fn dead_agent_blocks_nothing() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(1));
     trace.then(completed());
     trace.then(AttemptInput::Exited);
-    assert_eq!(trace.machine.held_for(), None);
-    let effects = trace.then(AttemptInput::Heard);
+    assert_eq!(trace.machine.awaited_tasks(), None);
+    let effects = trace.then(AttemptInput::BatchProcessed);
     assert_eq!(reports(&effects), [&TurnOutcome::Completed]);
 }
 
 #[test]
-fn the_turn_before_one_that_the_agent_began_by_itself_counts() {
+fn turn_before_one_started_by_the_agent_counts() {
     let own = [
-        (TurnEndKind::Failed, "", TurnOutcome::Completed),
-        (TurnEndKind::Completed, "DONE", TurnOutcome::Claimed),
+        (AgentTurnEnd::Failed, "", TurnOutcome::Completed),
+        (AgentTurnEnd::Completed, "DONE", TurnOutcome::PromiseMade),
     ];
     for (how, text, expected) in own {
         let mut trace = Trace::new();
@@ -192,23 +197,30 @@ fn the_turn_before_one_that_the_agent_began_by_itself_counts() {
 }
 
 #[test]
-fn a_stopped_agent_has_its_time_and_then_its_tree_is_ended() {
+fn stopped_agent_gets_its_time_before_its_tree_is_ended() {
     let mut trace = Trace::new();
     let began = trace.now;
-    let effects = trace.then(AttemptInput::Stop { at_once: false });
+    let effects = trace.then(AttemptInput::Stop {
+        skip_interrupt: false,
+    });
     assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);
-    assert_eq!(trace.machine.deadline(false), Some(began + POLITE_STOP));
+    assert_eq!(
+        trace.machine.deadline(false),
+        Some(began + TURN_END_AFTER_INTERRUPT)
+    );
     let by = began + BUDGET;
     assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
     assert_eq!(trace.then(AttemptInput::TreeGone), []);
-    let died = turn_ended(TurnEndKind::Died);
+    let died = turn_ended(AgentTurnEnd::Died);
     assert_eq!(reports(&trace.then(died)), [&TurnOutcome::Stopped]);
 }
 
 #[test]
 fn an_abort_leaves_the_agent_no_time() {
     let mut trace = Trace::new();
-    trace.then(AttemptInput::Stop { at_once: false });
+    trace.then(AttemptInput::Stop {
+        skip_interrupt: false,
+    });
     let by = trace.now + Duration::from_secs(1);
     trace.then(AttemptInput::Abort { by });
     assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
@@ -231,8 +243,8 @@ fn a_turn_that_ignores_an_interrupt_is_ended_and_its_session_continues() {
         Some(began + INTERRUPTED_TURN)
     );
     let effects = trace.at_deadline();
-    assert_eq!(effects[0], AttemptEffect::InterruptOverdue);
-    trace.then(turn_ended(TurnEndKind::Died));
+    assert_eq!(effects[0], AttemptEffect::ReportInterruptOverdue);
+    trace.then(turn_ended(AgentTurnEnd::Died));
     let effects = trace.then(AttemptInput::TreeGone);
     assert_eq!(reports(&effects), [&TurnOutcome::Interrupted]);
     let replace = true;
@@ -249,7 +261,7 @@ fn a_turn_that_ignores_an_interrupt_is_ended_and_its_session_continues() {
 }
 
 #[test]
-fn an_interrupt_before_the_agent_runs_is_made_when_it_does() {
+fn interrupt_before_the_agent_runs_is_sent_when_it_runs() {
     let mut trace = Trace::new();
     trace.machine = AttemptMachine::new(options());
     assert_eq!(trace.then(AttemptInput::Interrupt), []);
@@ -277,7 +289,7 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
 }
 
 #[test]
-fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
+fn pause_at_a_tool_survives_an_interrupt_for_a_message() {
     let pause = AttemptInput::PauseAt(PauseAfter::Tool);
     let interrupt = AttemptInput::Interrupt;
     for requests in [[pause.clone(), interrupt.clone()], [interrupt, pause]] {
@@ -304,7 +316,7 @@ fn a_pause_at_a_tool_outlives_an_interrupt_for_a_message() {
 }
 
 #[test]
-fn a_pause_at_a_tool_outlives_the_turn_of_a_message_that_waited() {
+fn pause_at_a_tool_survives_the_turn_of_a_queued_message() {
     let mut trace = Trace::new();
     trace.head.pausing = true;
     trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
@@ -318,7 +330,7 @@ fn a_pause_at_a_tool_outlives_the_turn_of_a_message_that_waited() {
 }
 
 #[test]
-fn a_pause_at_a_tool_that_was_withdrawn_stays_withdrawn() {
+fn withdrawn_pause_at_a_tool_stays_withdrawn() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
     for pausing in [false, true] {
@@ -332,10 +344,14 @@ fn a_pause_at_a_tool_that_was_withdrawn_stays_withdrawn() {
 fn a_second_stop_gives_no_more_time() {
     let mut trace = Trace::new();
     let by = trace.now + BUDGET;
-    trace.then(AttemptInput::Stop { at_once: false });
+    trace.then(AttemptInput::Stop {
+        skip_interrupt: false,
+    });
     let until = trace.machine.deadline(false);
     trace.now += Duration::from_secs(1);
-    trace.then(AttemptInput::Stop { at_once: false });
+    trace.then(AttemptInput::Stop {
+        skip_interrupt: false,
+    });
     assert_eq!(trace.machine.deadline(false), until);
     assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
 }
@@ -344,7 +360,7 @@ fn a_second_stop_gives_no_more_time() {
 fn the_tree_of_a_turn_is_ended_before_a_long_wait() {
     let mut trace = Trace::new();
     let outcome = TurnOutcome::Transient("why".into());
-    let effects = trace.then(turn_ended(TurnEndKind::ProtocolError));
+    let effects = trace.then(turn_ended(AgentTurnEnd::ProtocolError));
     let by = trace.now + BUDGET;
     assert!(effects.contains(&AttemptEffect::End { by }));
     let effects = trace.then(AttemptInput::TreeGone);
@@ -354,21 +370,23 @@ fn the_tree_of_a_turn_is_ended_before_a_long_wait() {
 #[test]
 fn a_stopped_agent_is_not_interrupted_for_a_person() {
     let mut trace = Trace::new();
-    trace.then(AttemptInput::Stop { at_once: false });
+    trace.then(AttemptInput::Stop {
+        skip_interrupt: false,
+    });
     let until = trace.machine.deadline(false);
     assert_eq!(trace.then(AttemptInput::Interrupt), []);
     assert_eq!(trace.machine.deadline(false), until);
 }
 
 #[test]
-fn a_new_process_has_nothing_of_the_one_before_it() {
+fn new_process_starts_without_state_of_the_previous() {
     let mut trace = Trace::new();
     trace.head.pausing = true;
     trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
     trace.then(AttemptInput::BackgroundTasks(1));
     trace.then(AttemptInput::Interrupt);
     trace.then(tool_started());
-    let died = turn_ended(TurnEndKind::Died);
+    let died = turn_ended(AgentTurnEnd::Died);
     trace.then(AttemptInput::Exited);
     assert_eq!(reports(&trace.then(died)), [&TurnOutcome::Interrupted]);
     assert!(!trace.machine.is_busy(), "the tool has ended");
@@ -380,15 +398,17 @@ fn a_new_process_has_nothing_of_the_one_before_it() {
 }
 
 #[test]
-fn a_stop_reports_a_turn_that_could_not_begin_whether_its_tree_ended_before_or_after() {
+fn stop_reports_a_turn_that_could_not_begin() {
     let not_started =
         || AttemptInput::NotStarted(TurnOutcome::Failed("the conversation is over".into()));
     for tree_first in [true, false] {
         let mut trace = Trace::new();
         trace.then(AttemptInput::Interrupt);
-        trace.then(turn_ended(TurnEndKind::Interrupted));
+        trace.then(turn_ended(AgentTurnEnd::Interrupted));
         trace.then(AttemptInput::Continue);
-        trace.then(AttemptInput::Stop { at_once: true });
+        trace.then(AttemptInput::Stop {
+            skip_interrupt: true,
+        });
         let (first, second) = match tree_first {
             true => (AttemptInput::TreeGone, not_started()),
             false => (not_started(), AttemptInput::TreeGone),
@@ -400,7 +420,7 @@ fn a_stop_reports_a_turn_that_could_not_begin_whether_its_tree_ended_before_or_a
 }
 
 #[test]
-fn a_session_that_is_being_closed_continues_nothing() {
+fn closing_session_continues_nothing() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::BackgroundTasks(1));
     trace.then(completed());
@@ -413,7 +433,9 @@ fn a_session_that_is_being_closed_continues_nothing() {
 #[test]
 fn suspended_time_moves_every_deadline() {
     let mut trace = Trace::new();
-    trace.then(AttemptInput::Stop { at_once: false });
+    trace.then(AttemptInput::Stop {
+        skip_interrupt: false,
+    });
     let before = trace.machine.deadline(false).unwrap();
     trace.then(AttemptInput::Thawed(HOUR));
     assert_eq!(trace.machine.deadline(false), Some(before + HOUR));
@@ -425,7 +447,7 @@ fn suspended_time_moves_every_deadline() {
 fn steers_count_as_read_when_the_agent_answers() {
     let mut trace = Trace::new();
     let began = AttemptInput::TurnBegan {
-        injected: false,
+        is_injected: false,
         has_inputs: true,
         steers: vec![3, 4],
     };
@@ -433,73 +455,73 @@ fn steers_count_as_read_when_the_agent_answers() {
     assert_eq!(
         trace.then(AttemptInput::Answered),
         [
-            AttemptEffect::Prompted,
-            AttemptEffect::SteersSeen(vec![3, 4])
+            AttemptEffect::ReportPrompted,
+            AttemptEffect::ReportSteersSeen(vec![3, 4])
         ]
     );
     assert_eq!(trace.then(AttemptInput::Answered), []);
 }
 
 /// Returns the outcome of the turn.
-fn outcome(trace: &mut Trace, how: TurnEndKind) -> TurnOutcome {
+fn outcome(trace: &mut Trace, how: AgentTurnEnd) -> TurnOutcome {
     let effects = trace.then(turn_ended(how));
     let outcome = effects.into_iter().find_map(|effect| match effect {
-        AttemptEffect::TurnOver { outcome, .. } => Some(outcome),
+        AttemptEffect::RecordTurnEnd { outcome, .. } => Some(outcome),
         _ => None,
     });
     outcome.unwrap()
 }
 
 #[test]
-fn a_promise_of_an_earlier_turn_does_not_count() {
+fn completion_promise_of_an_earlier_turn_does_not_count() {
     for (injected, expected) in [
-        (true, TurnOutcome::Claimed),
+        (true, TurnOutcome::PromiseMade),
         (false, TurnOutcome::Completed),
     ] {
         let mut trace = Trace::new();
         trace.then(message("DONE"));
         trace.then(AttemptInput::TurnBegan {
-            injected,
+            is_injected: injected,
             has_inputs: true,
             steers: Vec::new(),
         });
-        assert_eq!(outcome(&mut trace, TurnEndKind::Completed), expected);
+        assert_eq!(outcome(&mut trace, AgentTurnEnd::Completed), expected);
     }
 }
 
 #[test]
-fn output_counts_as_the_answer_only_of_an_agent_whose_output_is_not_parsed() {
+fn output_is_the_answer_only_for_command_agents() {
     for (understands, expected) in [
         (true, TurnOutcome::Completed),
-        (false, TurnOutcome::Claimed),
+        (false, TurnOutcome::PromiseMade),
     ] {
         let mut trace = Trace::with(AttemptOptions {
-            understands,
+            parses_output: understands,
             ..options()
         });
         trace.then(AttemptInput::Started);
         trace.then(AttemptInput::Line(b"DONE".to_vec()));
-        assert_eq!(outcome(&mut trace, TurnEndKind::Completed), expected);
+        assert_eq!(outcome(&mut trace, AgentTurnEnd::Completed), expected);
     }
 }
 
 #[test]
-fn a_limit_that_the_agent_reported_is_the_one_that_its_turn_waits_for() {
+fn turn_waits_for_the_reported_rate_limit() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::Limited(Some(Timestamp(5))));
     let expected = TurnOutcome::RateLimited {
         reset: Some(Timestamp(5)),
         why: "why".into(),
     };
-    assert_eq!(outcome(&mut trace, TurnEndKind::RateLimited), expected);
+    assert_eq!(outcome(&mut trace, AgentTurnEnd::RateLimited), expected);
 }
 
 #[test]
-fn a_result_is_reported_of_a_completed_turn_before_another_phase() {
+fn result_of_a_completed_turn_is_reported_before_the_next_phase() {
     for (phases, how, is_said) in [
-        (1, TurnEndKind::Completed, false),
-        (2, TurnEndKind::Completed, true),
-        (2, TurnEndKind::Failed, false),
+        (1, AgentTurnEnd::Completed, false),
+        (2, AgentTurnEnd::Completed, true),
+        (2, AgentTurnEnd::Failed, false),
     ] {
         let mut trace = Trace::new();
         let first = trace.head.rules.phases[0].clone();
@@ -517,7 +539,7 @@ fn a_result_is_reported_of_a_completed_turn_before_another_phase() {
 }
 
 #[test]
-fn a_turn_did_nothing_if_it_left_no_trace_and_nobody_is_in_a_hurry() {
+fn turn_without_trace_makes_no_progress_unless_it_was_stopped() {
     for (footprint, hurried, expected) in [
         (Some(1), false, vec![AttemptEffect::NothingDone]),
         (Some(1), true, vec![]),
@@ -542,7 +564,7 @@ fn a_turn_did_nothing_if_it_left_no_trace_and_nobody_is_in_a_hurry() {
 }
 
 #[test]
-fn a_steer_goes_to_the_turn_that_runs_by_what_the_agent_can() {
+fn steer_delivery_depends_on_the_abilities_of_the_agent() {
     let send = AttemptEffect::Send {
         steer: 7,
         again: false,
@@ -583,11 +605,11 @@ fn a_steer_goes_to_the_turn_that_runs_by_what_the_agent_can() {
 /// Returns a run whose agent works and that has recorded these steers.
 fn run_with_steers(texts: &[&str]) -> Head {
     let mut machine = Machine::new(rules(|_| {})).unwrap();
-    machine.step(at(0, loop_state::Happening::Started));
+    machine.step(at(0, loop_state::MachineInput::Started));
     for text in texts {
         let (text, now) = ((*text).to_owned(), false);
         let request = Request::Steer { text, now };
-        machine.step(at(1, loop_state::Happening::Requested(request)));
+        machine.step(at(1, loop_state::MachineInput::Requested(request)));
     }
     let mut head = machine.head().clone();
     head.session = Some("s".into());
@@ -595,7 +617,7 @@ fn run_with_steers(texts: &[&str]) -> Head {
 }
 
 #[test]
-fn an_interrupted_session_continues_with_the_messages_that_were_not_sent() {
+fn interrupted_session_continues_with_unsent_messages() {
     let again = true;
     let send = |steer| AttemptEffect::Send { steer, again };
     for (sent, expected) in [
@@ -611,7 +633,7 @@ fn an_interrupted_session_continues_with_the_messages_that_were_not_sent() {
             trace.then(AttemptInput::Sent { steer, again });
         }
         trace.then(AttemptInput::Interrupt);
-        trace.then(turn_ended(TurnEndKind::Interrupted));
+        trace.then(turn_ended(AgentTurnEnd::Interrupted));
         assert_eq!(trace.then(AttemptInput::Continue), expected, "{sent:?}");
         // A steer that continues the session is delivered with any agent.
         let report = AttemptInput::Sent { steer: 2, again };
@@ -619,20 +641,20 @@ fn an_interrupted_session_continues_with_the_messages_that_were_not_sent() {
     }
     let mut trace = Trace::new();
     trace.then(AttemptInput::Interrupt);
-    trace.then(turn_ended(TurnEndKind::Interrupted));
+    trace.then(turn_ended(AgentTurnEnd::Interrupted));
     let effects = trace.then(AttemptInput::Continue);
     assert_eq!(effects, [AttemptEffect::SendContinue]);
 }
 
 #[test]
-fn a_conversation_that_is_replaced_has_nothing_of_what_was_sent() {
+fn replaced_conversation_has_no_sent_messages() {
     let mut trace = Trace::new();
     trace.head = run_with_steers(&["one"]);
     let (steer, again) = (1, false);
     trace.then(AttemptInput::Sent { steer, again });
     trace.then(AttemptInput::Interrupt);
     trace.at_deadline();
-    trace.then(turn_ended(TurnEndKind::Died));
+    trace.then(turn_ended(AgentTurnEnd::Died));
     trace.then(AttemptInput::TreeGone);
     let effects = trace.then(AttemptInput::Continue);
     let again = true;
@@ -640,11 +662,11 @@ fn a_conversation_that_is_replaced_has_nothing_of_what_was_sent() {
 }
 
 #[test]
-fn a_session_without_a_name_fails_where_its_agent_is_gone() {
+fn session_without_id_fails_if_its_agent_is_gone() {
     let mut trace = Trace::new();
     trace.head.session = None;
     trace.then(AttemptInput::Interrupt);
-    trace.then(turn_ended(TurnEndKind::Interrupted));
+    trace.then(turn_ended(AgentTurnEnd::Interrupted));
     trace.then(AttemptInput::Exited);
     let effects = trace.then(AttemptInput::Continue);
     let why = "the agent has exited, and its session id is unknown";
@@ -658,7 +680,7 @@ fn a_session_without_a_name_fails_where_its_agent_is_gone() {
 }
 
 #[test]
-fn a_message_that_was_sent_outlives_an_interrupt_of_a_turn_that_waits_for_tasks() {
+fn sent_message_survives_an_interrupt_of_a_background_wait() {
     for is_sent in [false, true] {
         let mut trace = Trace::new();
         trace.then(AttemptInput::BackgroundTasks(1));
@@ -689,7 +711,7 @@ fn answer_of(effects: &[AttemptEffect]) -> &AskAnswer {
 }
 
 #[test]
-fn a_request_for_permission_waits_only_for_a_person_who_can_be_asked() {
+fn permission_request_waits_only_if_the_run_is_attended() {
     for (asks, terminal, attended, expected) in [
         (AskPolicy::Person, false, true, None),
         (AskPolicy::Person, true, false, None),
@@ -725,7 +747,7 @@ fn a_request_for_permission_waits_only_for_a_person_who_can_be_asked() {
 }
 
 #[test]
-fn a_person_who_leaves_denies_what_waits_unless_they_return_to_the_terminal() {
+fn last_detach_denies_open_requests_unless_the_terminal_is_attended() {
     for terminal in [false, true] {
         let mut trace = Trace::with(AttemptOptions {
             terminal,

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use loop_state::{
-    AgentState, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Head,
-    Moment, PauseAfter, Timestamp, TurnEndKind, TurnOutcome,
+    AgentState, AgentTurnEnd, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine,
+    AttemptOptions, Head, PauseAfter, StepContext, Timestamp, TurnOutcome,
 };
 
 use crate::rules;
@@ -26,7 +26,7 @@ struct World {
     process: bool,
     turn: bool,
     silent: bool,
-    tree: Tree,
+    tree: ProcessTreeOutcome,
     closing: bool,
     task: bool,
     ask: bool,
@@ -65,7 +65,7 @@ struct World {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Tree {
+enum ProcessTreeOutcome {
     Runs,
     Ends { by: Duration },
     Gone,
@@ -82,10 +82,10 @@ type Sabotage = fn(&AttemptInput, &mut Vec<AttemptEffect>);
 fn first() -> State {
     State {
         machine: AttemptMachine::new(AttemptOptions {
-            understands: true,
+            parses_output: true,
             interruptible: true,
             steerable: true,
-            patience: PATIENCE,
+            task_timeout: PATIENCE,
             asks: AskPolicy::Person,
             terminal: true,
             ..AttemptOptions::default()
@@ -96,7 +96,7 @@ fn first() -> State {
             process: false,
             turn: false,
             silent: false,
-            tree: Tree::Runs,
+            tree: ProcessTreeOutcome::Runs,
             closing: false,
             task: false,
             ask: false,
@@ -152,8 +152,8 @@ fn first_with_rare(change: impl FnOnce(&mut AttemptOptions)) -> State {
 fn all_with_rare() -> [State; 3] {
     [
         first_with_rare(|_| {}),
-        first_with_rare(|options| options.patience = Duration::ZERO),
-        first_with_rare(|options| (options.understands, options.steerable) = (false, false)),
+        first_with_rare(|options| options.task_timeout = Duration::ZERO),
+        first_with_rare(|options| (options.parses_output, options.steerable) = (false, false)),
     ]
 }
 
@@ -173,7 +173,7 @@ fn rare(world: &World) -> Vec<AttemptInput> {
     }
     if may {
         all.push(AttemptInput::Deliver(1));
-        if world.tree == Tree::Runs {
+        if world.tree == ProcessTreeOutcome::Runs {
             all.push(AttemptInput::End);
         }
     }
@@ -194,7 +194,7 @@ fn rare(world: &World) -> Vec<AttemptInput> {
     let speaks = world.process && world.turn && !world.silent && !world.frozen;
     if may && speaks {
         all.push(AttemptInput::TurnBegan {
-            injected: true,
+            is_injected: true,
             has_inputs: true,
             steers: vec![1],
         });
@@ -203,9 +203,9 @@ fn rare(world: &World) -> Vec<AttemptInput> {
         all.push(AttemptInput::Line(b"done".to_vec()));
         all.push(AttemptInput::Limited(Some(Timestamp(1))));
         for how in [
-            TurnEndKind::RateLimited,
-            TurnEndKind::SessionNotFound,
-            TurnEndKind::NotLoggedIn,
+            AgentTurnEnd::RateLimited,
+            AgentTurnEnd::SessionNotFound,
+            AgentTurnEnd::NotLoggedIn,
         ] {
             all.push(turn_ended(how, false, false));
         }
@@ -239,7 +239,10 @@ fn happen_rare(world: &mut World, understands: bool, input: &AttemptInput) {
             (world.sending, world.taken) = (false, false);
             false
         }
-        AttemptInput::TurnBegan { injected, .. } => {
+        AttemptInput::TurnBegan {
+            is_injected: injected,
+            ..
+        } => {
             world.claimed &= *injected;
             world.taken = false;
             *injected
@@ -259,14 +262,14 @@ fn happen_rare(world: &mut World, understands: bool, input: &AttemptInput) {
         AttemptInput::Limited(_) => true,
         AttemptInput::TurnEnded { how, .. } => matches!(
             how,
-            TurnEndKind::RateLimited | TurnEndKind::SessionNotFound | TurnEndKind::NotLoggedIn
+            AgentTurnEnd::RateLimited | AgentTurnEnd::SessionNotFound | AgentTurnEnd::NotLoggedIn
         ),
         _ => false,
     };
     world.rare_left -= u8::from(is_rare);
 }
 
-fn turn_ended(how: TurnEndKind, pending: bool, exited: bool) -> AttemptInput {
+fn turn_ended(how: AgentTurnEnd, pending: bool, exited: bool) -> AttemptInput {
     let (detail, why) = (String::new(), "why".into());
     AttemptInput::TurnEnded {
         how,
@@ -297,10 +300,10 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         )));
     }
     let speaks = world.process && !world.silent && !world.frozen;
-    if speaks && !world.turn && world.turns_left > 0 && world.tree != Tree::Gone {
+    if speaks && !world.turn && world.turns_left > 0 && world.tree != ProcessTreeOutcome::Gone {
         for has_inputs in [true, false] {
             add(AttemptInput::TurnBegan {
-                injected: false,
+                is_injected: false,
                 has_inputs,
                 steers: vec![1],
             });
@@ -309,9 +312,9 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     if speaks && world.turn {
         add(AttemptInput::Answered);
         for how in [
-            TurnEndKind::Completed,
-            TurnEndKind::Interrupted,
-            TurnEndKind::ProtocolError,
+            AgentTurnEnd::Completed,
+            AgentTurnEnd::Interrupted,
+            AgentTurnEnd::ProtocolError,
         ] {
             for pending in [false, true] {
                 add(turn_ended(how, pending, false));
@@ -340,29 +343,32 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         add(AttemptInput::Exited);
     }
     if !world.silent && !world.starting {
-        add(AttemptInput::Heard);
+        add(AttemptInput::BatchProcessed);
     }
     if !world.process && world.turn && !world.silent && !world.starting {
-        add(turn_ended(TurnEndKind::Died, false, true));
+        add(turn_ended(AgentTurnEnd::Died, false, true));
     }
     if world.closing {
         add(AttemptInput::Closed);
     }
-    if let Tree::Ends { .. } = world.tree {
+    if let ProcessTreeOutcome::Ends { .. } = world.tree {
         add(AttemptInput::TreeGone);
     }
-    if world.tree == Tree::Gone && !world.silent {
+    if world.tree == ProcessTreeOutcome::Gone && !world.silent {
         if world.turn {
-            add(turn_ended(TurnEndKind::Interrupted, false, true));
+            add(turn_ended(AgentTurnEnd::Interrupted, false, true));
         } else {
-            add(AttemptInput::Silent);
+            add(AttemptInput::ConversationEnded);
         }
     }
     // Without its process, a conversation starts no turn for a waiting message.
     let is_lost = !world.process && !world.turn && world.owed > 0;
-    if (world.may_break || is_lost) && !world.silent && !world.starting && world.tree != Tree::Gone
+    if (world.may_break || is_lost)
+        && !world.silent
+        && !world.starting
+        && world.tree != ProcessTreeOutcome::Gone
     {
-        add(AttemptInput::Silent);
+        add(AttemptInput::ConversationEnded);
     }
     if world.pauses_left > 0 && world.owed > 0 && world.stop_by.is_none() {
         add(AttemptInput::PauseAt(PauseAfter::Tool));
@@ -371,7 +377,9 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         if world.stop_by.is_none() {
             add(AttemptInput::Interrupt);
             for at_once in [false, true] {
-                add(AttemptInput::Stop { at_once });
+                add(AttemptInput::Stop {
+                    skip_interrupt: at_once,
+                });
             }
             if (world.owed == 0 || world.closing) && !world.awaits_tree {
                 add(AttemptInput::Continue);
@@ -386,10 +394,10 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         let before = at.saturating_sub(MILLI);
         if world.waits_left > 0 {
             for when in [before, at, at + MILLI] {
-                all.push((when.max(world.now), AttemptInput::Time));
+                all.push((when.max(world.now), AttemptInput::TimePassed));
             }
         } else {
-            all.push((at.max(world.now), AttemptInput::Time));
+            all.push((at.max(world.now), AttemptInput::TimePassed));
         }
     }
     all
@@ -405,7 +413,9 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             world.turn = world.owed > 0;
         }
         AttemptInput::NotStarted(_) => world.starting = false,
-        AttemptInput::TurnBegan { injected: true, .. } => {}
+        AttemptInput::TurnBegan {
+            is_injected: true, ..
+        } => {}
         AttemptInput::TurnBegan { .. } => {
             world.turn = true;
             world.turns_left -= 1;
@@ -431,13 +441,13 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             world.tasks_left = 0;
         }
         AttemptInput::Exited => (world.process, world.task) = (false, false),
-        AttemptInput::Silent => {
+        AttemptInput::ConversationEnded => {
             world.silent = true;
             (world.process, world.turn, world.tool, world.task) = (false, false, false, false);
         }
         AttemptInput::Closed => (world.closing, world.process) = (false, false),
         AttemptInput::TreeGone => {
-            (world.tree, world.awaits_tree) = (Tree::Gone, false);
+            (world.tree, world.awaits_tree) = (ProcessTreeOutcome::Gone, false);
             // If the conversation is over, the start still reports its failure.
             world.starting &= world.silent;
             (world.process, world.closing) = (false, false);
@@ -447,7 +457,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             world.presses_left -= 1;
             world.pausing = false;
             world.owed = world.owed.max(1);
-            world.turn = world.process && world.tree == Tree::Runs && !world.closing;
+            world.turn = world.process && world.tree == ProcessTreeOutcome::Runs && !world.closing;
         }
         AttemptInput::Stop { .. } => {
             world.presses_left -= 1;
@@ -460,7 +470,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             let sooner = at + Duration::from_secs(1);
             world.stop_by = world.stop_by.map(|by| by.min(sooner));
         }
-        AttemptInput::Time => world.waits_left = world.waits_left.saturating_sub(1),
+        AttemptInput::TimePassed => world.waits_left = world.waits_left.saturating_sub(1),
         _ => {}
     }
 }
@@ -479,15 +489,15 @@ fn carry_out(
     match effect {
         AttemptEffect::Report(_) => {
             world.pausing = false;
-            if matches!(world.tree, Tree::Ends { .. }) || world.closing {
+            if matches!(world.tree, ProcessTreeOutcome::Ends { .. }) || world.closing {
                 return Err("an outcome waits until the processes have ended");
             }
-            if world.stop_by.is_some() && world.tree != Tree::Gone {
+            if world.stop_by.is_some() && world.tree != ProcessTreeOutcome::Gone {
                 return Err("a stopped turn is reported after its process tree ended");
             }
             world.owed = { world.owed.checked_sub(1) }.ok_or("a turn is reported once")?;
         }
-        AttemptEffect::Prompted => {
+        AttemptEffect::ReportPrompted => {
             let is_first = !std::mem::replace(&mut world.prompted, true);
             keeps(is_first, "a prompt is answered once")?;
         }
@@ -495,11 +505,11 @@ fn carry_out(
             if world.process || world.starting {
                 return Err("an agent is started only if none runs");
             }
-            if *replace != (world.tree == Tree::Gone) {
+            if *replace != (world.tree == ProcessTreeOutcome::Gone) {
                 return Err("a conversation is replaced only after its end");
             }
             if *replace {
-                (world.tree, world.silent) = (Tree::Runs, false);
+                (world.tree, world.silent) = (ProcessTreeOutcome::Runs, false);
                 (world.task, world.ask, world.prompted) = (false, false, false);
             }
             (world.starting, world.process, world.tool) = (true, false, false);
@@ -515,14 +525,14 @@ fn carry_out(
             world.closing = true;
         }
         AttemptEffect::End { by } => {
-            if world.tree != Tree::Runs {
+            if world.tree != ProcessTreeOutcome::Runs {
                 return Err("a process tree is ended once");
             }
             let by = by.duration_since(epoch);
             if by > world.now + BUDGET || world.stop_by.is_some_and(|stop| by > stop) {
                 return Err("a process tree is ended within the budget");
             }
-            world.tree = Tree::Ends { by };
+            world.tree = ProcessTreeOutcome::Ends { by };
         }
         AttemptEffect::Send { .. } => {
             keeps(world.messages > 0, "only a message is sent")?;
@@ -532,8 +542,8 @@ fn carry_out(
             let left = world.messages.checked_sub(1);
             world.messages = left.ok_or("a message is answered once")?;
         }
-        AttemptEffect::TurnOver {
-            outcome: TurnOutcome::Claimed,
+        AttemptEffect::RecordTurnEnd {
+            outcome: TurnOutcome::PromiseMade,
             ..
         } => keeps(world.claimed, "only a promise of this turn counts")?,
         AttemptEffect::Look => world.looking = world.rare,
@@ -541,7 +551,7 @@ fn carry_out(
             let is_answer = std::mem::take(&mut world.looking);
             keeps(is_answer, "only an examination finds no progress")?;
         }
-        AttemptEffect::Release => {
+        AttemptEffect::CloseWhenIdle => {
             keeps(!agent.is_ended(), "an ended agent is not closed politely")?;
         }
         _ => {}
@@ -569,12 +579,12 @@ fn rare_promises(
         "background tasks don't time out during a suspend",
     )?;
     let is_limited = { effects.iter() }.any(|it| match it {
-        AttemptEffect::TurnOver { outcome, own } => {
+        AttemptEffect::RecordTurnEnd { outcome, own } => {
             matches!(outcome, TurnOutcome::RateLimited { .. }) && !own
         }
         _ => false,
     });
-    let is_left = is_limited && after.world.tree == Tree::Runs;
+    let is_left = is_limited && after.world.tree == ProcessTreeOutcome::Runs;
     keeps(!is_left, "a process tree ends before a long wait")
 }
 
@@ -596,7 +606,7 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
             return Some("a press leaves half of its budget for the end of the process tree");
         }
     }
-    if agent == AgentState::Ending && !matches!(world.tree, Tree::Ends { .. }) {
+    if agent == AgentState::Ending && !matches!(world.tree, ProcessTreeOutcome::Ends { .. }) {
         return Some("a process tree that should end is being ended");
     }
     if agent == AgentState::Gone && world.silent && !world.starting && world.owed > 0 {
@@ -605,10 +615,10 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
     if agent == AgentState::Interrupting && machine.in_turn() && deadline.is_none() {
         return Some("an interrupt has a deadline");
     }
-    if machine.held_for().is_some() && deadline.is_none() {
+    if machine.awaited_tasks().is_some() && deadline.is_none() {
         return Some("a wait for background tasks has a deadline");
     }
-    if machine.held_for().is_some() && machine.options().patience.is_zero() {
+    if machine.awaited_tasks().is_some() && machine.options().task_timeout.is_zero() {
         return Some("without a task timeout, a turn doesn't wait for tasks");
     }
     if world.messages > 0 && !world.sending {
@@ -625,10 +635,10 @@ fn comes_anyway(world: &World, input: &AttemptInput) -> bool {
         | AttemptInput::Abort { .. }
         | AttemptInput::Continue
         | AttemptInput::PauseAt(_) => false,
-        AttemptInput::Time
+        AttemptInput::TimePassed
         | AttemptInput::Closed
         | AttemptInput::TreeGone
-        | AttemptInput::Silent
+        | AttemptInput::ConversationEnded
         | AttemptInput::Thawed(FROZEN)
         | AttemptInput::Started
         | AttemptInput::NotStarted(_) => true,
@@ -687,9 +697,9 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
         for (when, input) in inputs(&state, epoch) {
             let mut after = state.clone();
             happen(&mut after.world, when, &input);
-            let understands = state.machine.options().understands;
+            let understands = state.machine.options().parses_output;
             happen_rare(&mut after.world, understands, &input);
-            let moment = Moment {
+            let moment = StepContext {
                 head: &heads[usize::from(after.world.pausing)],
                 at: Timestamp(0),
                 now: epoch + when,
@@ -754,7 +764,7 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
 }
 
 #[test]
-fn every_history_of_an_attempt_keeps_its_promises() {
+fn every_history_of_an_attempt_keeps_the_invariants() {
     let both = [first(), first_with_tools()];
     for state in both.into_iter().chain(all_with_rare()) {
         match explore(state, |_, _| {}) {
@@ -769,7 +779,7 @@ fn every_history_of_an_attempt_keeps_its_promises() {
 
 /// Checks that the exploration finds a machine that breaks each promise.
 #[test]
-fn a_sabotaged_attempt_is_found() {
+fn sabotaged_attempt_is_detected() {
     let sabotages: [(&str, Sabotage); 6] = [
         ("a turn is reported once", |input, effects| {
             if let AttemptInput::TurnEnded { .. } = input {
@@ -782,7 +792,7 @@ fn a_sabotaged_attempt_is_found() {
         (
             "a turn is reported after its agent has exited",
             |input, effects| {
-                if let AttemptInput::Silent | AttemptInput::TreeGone = input {
+                if let AttemptInput::ConversationEnded | AttemptInput::TreeGone = input {
                     effects.retain(|it| !matches!(it, AttemptEffect::Report(_)));
                 }
             },
@@ -797,18 +807,18 @@ fn a_sabotaged_attempt_is_found() {
         (
             "a process tree that should end is being ended",
             |input, effects| {
-                if let AttemptInput::Time = input {
+                if let AttemptInput::TimePassed = input {
                     effects.clear();
                 }
             },
         ),
         ("a prompt is answered once", |input, effects| {
-            if let AttemptInput::Heard = input {
-                effects.push(AttemptEffect::Prompted);
+            if let AttemptInput::BatchProcessed = input {
+                effects.push(AttemptEffect::ReportPrompted);
             }
         }),
         ("only a turn is interrupted", |input, effects| {
-            if let AttemptInput::Heard = input {
+            if let AttemptInput::BatchProcessed = input {
                 effects.push(AttemptEffect::Interrupt { drop_queued: false });
             }
         }),
@@ -830,8 +840,8 @@ fn a_sabotaged_attempt_is_found() {
         }),
         ("only a promise of this turn counts", |input, effects| {
             if let AttemptInput::TurnEnded { .. } = input {
-                let (outcome, own) = (TurnOutcome::Claimed, false);
-                effects.push(AttemptEffect::TurnOver { outcome, own });
+                let (outcome, own) = (TurnOutcome::PromiseMade, false);
+                effects.push(AttemptEffect::RecordTurnEnd { outcome, own });
             }
         }),
         ("only an examination finds no progress", |input, effects| {
@@ -841,7 +851,7 @@ fn a_sabotaged_attempt_is_found() {
         }),
         ("a suspend needs no action", |input, effects| {
             if let AttemptInput::Thawed(_) = input {
-                effects.push(AttemptEffect::Release);
+                effects.push(AttemptEffect::CloseWhenIdle);
             }
         }),
         (
@@ -851,7 +861,7 @@ fn a_sabotaged_attempt_is_found() {
                     let is_limited = |it: &AttemptEffect| {
                         matches!(
                             it,
-                            AttemptEffect::TurnOver {
+                            AttemptEffect::RecordTurnEnd {
                                 outcome: TurnOutcome::RateLimited { .. },
                                 ..
                             }

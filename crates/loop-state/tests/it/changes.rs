@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Autonomy, Effect, Happening, Limits, MAX_PHASES, Notice, PauseAfter, Request, RuleChange,
-    RulesError, StopReason, Streak, Timer, Timestamp, Tree, TurnOutcome,
+    Autonomy, Effect, MAX_PHASES, MachineInput, PauseAfter, PhaseLimits, ProcessTreeOutcome,
+    Request, RuleChange, RulesError, RunUpdate, StopReason, Streak, Timer, Timestamp, TurnOutcome,
 };
 
 use crate::limits::{HOUR, limited, metered, used};
@@ -14,17 +14,17 @@ use crate::rules;
 use crate::traces::{Trace, failed, halt, in_vain};
 
 #[test]
-fn a_rule_that_changes_is_in_effect_at_once() {
+fn changed_rule_is_in_effect_at_once() {
     let mut trace = metered(|_| {});
     trace.then(used(3_000_000, 10));
     let change = RuleChange::MaxCost(Some(3_500_000));
-    let told = Effect::Announce(Notice::RuleSet(change));
+    let told = Effect::Emit(RunUpdate::RuleChanged(change));
     assert_eq!(
-        trace.then(Happening::Requested(Request::Set(change))),
+        trace.then(MachineInput::Requested(Request::Set(change))),
         [Effect::Save, told]
     );
     let change = RuleChange::MaxCost(Some(2_000_000));
-    let effects = trace.then(Happening::Requested(Request::Set(change)));
+    let effects = trace.then(MachineInput::Requested(Request::Set(change)));
     assert_eq!(effects.last(), Some(&halt(Some("3.00 of 2.00 USD used"))));
     assert_eq!(
         trace.machine.head().rules.limits.max_cost_microusd,
@@ -33,17 +33,17 @@ fn a_rule_that_changes_is_in_effect_at_once() {
 
     let mut trace = Trace::new(rules(|_| {}));
     let change = RuleChange::IterationTimeout(Some(Duration::from_secs(5)));
-    trace.then(Happening::Requested(Request::Set(change)));
+    trace.then(MachineInput::Requested(Request::Set(change)));
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(5_100)));
     trace.then(limited(Some(HOUR)));
-    trace.then(Happening::Requested(Request::Set(RuleChange::WaitOnLimit(
-        Duration::from_secs(60),
-    ))));
+    trace.then(MachineInput::Requested(Request::Set(
+        RuleChange::WaitOnLimit(Duration::from_secs(60)),
+    )));
     assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
 }
 
 #[test]
-fn what_is_a_rule_of_the_run_is_told_without_a_phase() {
+fn run_rule_change_is_reported_without_phase() {
     let mut trace = metered(|rules| {
         let next = rules.phases[0].clone();
         rules.phases.push(next);
@@ -63,23 +63,23 @@ fn what_is_a_rule_of_the_run_is_told_without_a_phase() {
         (RuleChange::MaxTokens(Some(9)), false),
         (RuleChange::WaitOnLimit(minute), false),
     ] {
-        assert_eq!(change.is_of_phase(), is_of_phase, "{change}");
+        assert_eq!(change.is_phase_rule(), is_of_phase, "{change}");
         let phase = trace.machine.head().rules.phases[0].name.clone();
         let told = match is_of_phase {
-            true => Notice::PhaseRuleSet { phase, change },
-            false => Notice::RuleSet(change),
+            true => RunUpdate::PhaseRuleChanged { phase, change },
+            false => RunUpdate::RuleChanged(change),
         };
-        let effects = trace.then(Happening::Requested(Request::Set(change)));
-        assert_eq!(effects, [Effect::Save, Effect::Announce(told)]);
+        let effects = trace.then(MachineInput::Requested(Request::Set(change)));
+        assert_eq!(effects, [Effect::Save, Effect::Emit(told)]);
         // With only one phase, the update doesn't name the phase.
-        let effects = alone.then(Happening::Requested(Request::Set(change)));
-        let told = Notice::RuleSet(change);
-        assert_eq!(effects, [Effect::Save, Effect::Announce(told)]);
+        let effects = alone.then(MachineInput::Requested(Request::Set(change)));
+        let told = RunUpdate::RuleChanged(change);
+        assert_eq!(effects, [Effect::Save, Effect::Emit(told)]);
     }
 }
 
 #[test]
-fn as_many_phases_as_fit_make_a_run_and_no_more() {
+fn number_of_phases_is_limited() {
     for (count, wrong) in [
         (0, Some(RulesError::NoPhase)),
         (MAX_PHASES, None),
@@ -94,18 +94,18 @@ fn as_many_phases_as_fit_make_a_run_and_no_more() {
 }
 
 #[test]
-fn what_bounds_a_run_is_raised_by_more_of_it_or_by_no_limit() {
+fn limit_is_raised_by_larger_value_or_none() {
     let mut rules = rules(|rules| rules.limits.max_tokens = Some(5));
     rules.phases[0].limits.max_iterations = None;
     rules.phases.push(rules.phases[0].clone());
     rules.phases[1].limits.max_iterations = Some(5);
-    let raises = |change| rules.are_raised_by(1, &change);
+    let raises = |change| rules.is_raised_by(1, &change);
     assert!(raises(RuleChange::MaxTokens(Some(6))) && raises(RuleChange::MaxTokens(None)));
     assert!(!raises(RuleChange::MaxTokens(Some(5))) && !raises(RuleChange::MaxCost(Some(4))));
     let iterations = RuleChange::MaxIterations;
     assert!(raises(iterations(None)) && raises(iterations(Some(6))));
     assert!(!raises(iterations(Some(4))));
-    assert!(!rules.are_raised_by(0, &iterations(Some(9))));
+    assert!(!rules.is_raised_by(0, &iterations(Some(9))));
     assert!(raises(RuleChange::MaxFailures(0)) && !raises(RuleChange::MaxFailures(2)));
     assert!(raises(RuleChange::WaitOnLimit(Duration::MAX)));
     assert!(!raises(RuleChange::WaitOnLimit(rules.limits.wait_on_limit)));
@@ -113,7 +113,7 @@ fn what_bounds_a_run_is_raised_by_more_of_it_or_by_no_limit() {
 }
 
 #[test]
-fn a_changed_rule_is_told_in_words() {
+fn changed_rule_is_described_in_text() {
     let changes = [
         RuleChange::MaxIterations(Some(9)),
         RuleChange::MaxFailures(0),
@@ -133,7 +133,7 @@ fn a_changed_rule_is_told_in_words() {
 }
 
 #[test]
-fn a_rule_that_makes_no_run_is_not_taken() {
+fn rule_without_valid_run_is_refused() {
     let mut trace = Trace::new(rules(|_| {}));
     let before = trace.machine.head().rules.clone();
     for change in [
@@ -142,7 +142,7 @@ fn a_rule_that_makes_no_run_is_not_taken() {
         RuleChange::Autonomy(Autonomy::Batch(0)),
     ] {
         assert!(
-            in_vain(&trace.then(Happening::Requested(Request::Set(change)))),
+            in_vain(&trace.then(MachineInput::Requested(Request::Set(change)))),
             "{change:?}"
         );
     }
@@ -150,61 +150,61 @@ fn a_rule_that_makes_no_run_is_not_taken() {
 }
 
 #[test]
-fn a_plan_that_becomes_shorter_ends_its_phase_and_not_the_run() {
+fn shortened_plan_ends_its_phase_and_not_the_run() {
     let mut trace = Trace::new(rules(|rules| {
         rules.limits.sleep = Duration::from_secs(10);
         let mut plan = rules.phases[0].clone();
-        plan.until = false;
+        plan.has_check = false;
         plan.limits.max_iterations = Some(5);
         rules.phases.insert(0, plan);
     }));
-    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    trace.then(Happening::Settled(Tree::default()));
-    trace.then(Happening::Requested(Request::Set(
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
+    trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
+    trace.then(MachineInput::Requested(Request::Set(
         RuleChange::MaxIterations(Some(1)),
     )));
-    let effects = trace.then(Happening::Requested(Request::Skip));
+    let effects = trace.then(MachineInput::Requested(Request::Skip));
     assert!(
-        matches!(effects[0], Effect::SealPhase { .. }),
+        matches!(effects[0], Effect::SavePhase { .. }),
         "{effects:?}"
     );
-    let effects = trace.then(Happening::TimeUp(Timer::Sleep));
+    let effects = trace.then(MachineInput::TimerExpired(Timer::Sleep));
     assert_eq!(started(&effects).phase, 1);
 }
 
 #[test]
-fn a_plan_of_the_last_phase_that_becomes_shorter_is_sealed_when_it_ends() {
+fn shortened_plan_of_the_last_phase_is_saved_at_its_end() {
     let mut trace = Trace::new(rules(|rules| {
         rules.limits.sleep = Duration::from_secs(10);
-        rules.phases[0].until = false;
+        rules.phases[0].has_check = false;
         rules.phases[0].limits.max_iterations = Some(5);
     }));
-    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    trace.then(Happening::Settled(Tree::default()));
-    trace.then(Happening::Requested(Request::Set(
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
+    trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
+    trace.then(MachineInput::Requested(Request::Set(
         RuleChange::MaxIterations(Some(1)),
     )));
-    let effects = trace.then(Happening::TimeUp(Timer::Sleep));
+    let effects = trace.then(MachineInput::TimerExpired(Timer::Sleep));
     assert!(
-        matches!(effects[0], Effect::SealPhase { .. }),
+        matches!(effects[0], Effect::SavePhase { .. }),
         "{effects:?}"
     );
-    assert_eq!(trace.reason(), StopReason::Planned);
-    assert_eq!(trace.machine.head().finished.len(), 1);
+    assert_eq!(trace.reason(), StopReason::AllIterationsRan);
+    assert_eq!(trace.machine.head().finished_phases.len(), 1);
     // The phase finishes only once: a resume finds it finished.
     let effects = trace.crash_and_resume();
-    let ended = Notice::Ended(StopReason::Planned);
-    assert_eq!(effects[0], Effect::Announce(ended));
-    assert_eq!(trace.machine.head().finished.len(), 1);
+    let ended = RunUpdate::Ended(StopReason::AllIterationsRan);
+    assert_eq!(effects[0], Effect::Emit(ended));
+    assert_eq!(trace.machine.head().finished_phases.len(), 1);
 }
 
 #[test]
-fn failures_that_are_too_many_by_a_new_rule_begin_no_other_iteration() {
+fn lowered_failure_limit_prevents_the_next_iteration() {
     let rests = [
         (Autonomy::Full, None),
         (
             Autonomy::Full,
-            Some(Happening::Requested(Request::Pause {
+            Some(MachineInput::Requested(Request::Pause {
                 reason: None,
                 after: PauseAfter::Iteration,
             })),
@@ -216,12 +216,12 @@ fn failures_that_are_too_many_by_a_new_rule_begin_no_other_iteration() {
             rules.limits.sleep = Duration::from_secs(10);
             rules.autonomy = autonomy;
         }));
-        trace.then(Happening::Attended(true));
-        trace.then(Happening::TurnEnded(TurnOutcome::Failed("died".into())));
-        trace.then(Happening::CheckEnded(failed("red")));
-        trace.then(Happening::Settled(Tree::default()));
+        trace.then(MachineInput::Attended(true));
+        trace.then(MachineInput::TurnEnded(TurnOutcome::Failed("died".into())));
+        trace.then(MachineInput::CheckEnded(failed("red")));
+        trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
         wish.map(|wish| trace.then(wish));
-        let change = |max| Happening::Requested(Request::Set(RuleChange::MaxFailures(max)));
+        let change = |max| MachineInput::Requested(Request::Set(RuleChange::MaxFailures(max)));
         trace.then(change(2));
         assert_eq!(trace.machine.head().end, None);
         trace.then(change(1));
@@ -233,23 +233,23 @@ fn failures_that_are_too_many_by_a_new_rule_begin_no_other_iteration() {
 }
 
 #[test]
-fn a_lower_limit_of_failures_leaves_a_turn_its_chance() {
+fn lowered_failure_limit_does_not_end_the_running_turn() {
     let mut trace = Trace::new(rules(|_| {}));
-    trace.then(Happening::TurnEnded(TurnOutcome::Failed("no".into())));
-    trace.then(Happening::CheckEnded(failed("red")));
-    trace.then(Happening::Settled(Tree::default()));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Failed("no".into())));
+    trace.then(MachineInput::CheckEnded(failed("red")));
+    trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     assert_eq!(trace.machine.head().streaks.failures, 1);
     let change = RuleChange::MaxFailures(1);
-    let told = Effect::Announce(Notice::RuleSet(change));
+    let told = Effect::Emit(RunUpdate::RuleChanged(change));
     assert_eq!(
-        trace.then(Happening::Requested(Request::Set(change))),
+        trace.then(MachineInput::Requested(Request::Set(change))),
         [Effect::Save, told]
     );
     assert_eq!(trace.machine.head().end, None);
 }
 
 #[test]
-fn a_rule_of_a_phase_that_is_still_to_come_is_named_with_it_and_saved() {
+fn rule_of_a_later_phase_is_named_with_it_and_saved() {
     let mut trace = Trace::new(rules(|rules| {
         let mut build = rules.phases[0].clone();
         build.name = "build".into();
@@ -260,29 +260,29 @@ fn a_rule_of_a_phase_that_is_still_to_come_is_named_with_it_and_saved() {
         let phase = phase.to_owned();
         [
             Effect::Save,
-            Effect::Announce(Notice::PhaseRuleSet { phase, change }),
+            Effect::Emit(RunUpdate::PhaseRuleChanged { phase, change }),
         ]
     };
     let first = trace.machine.head().rules.phases[0].name.clone();
-    let effects = trace.then(Happening::PhaseRuleSet { phase: 1, change });
+    let effects = trace.then(MachineInput::PhaseRuleChanged { phase: 1, change });
     assert_eq!(effects, told("build"));
     let time =
         |trace: &Trace, at: usize| trace.machine.head().rules.phases[at].limits.check_timeout;
     assert_eq!(
         (time(&trace, 0), time(&trace, 1)),
-        (Limits::CHECK_TIMEOUT, Duration::from_secs(7))
+        (PhaseLimits::CHECK_TIMEOUT, Duration::from_secs(7))
     );
     let head = serde_json::to_string(trace.machine.head()).unwrap();
     let read: loop_state::Head = serde_json::from_str(&head).unwrap();
     assert_eq!(read, *trace.machine.head());
     assert_eq!(
-        trace.then(Happening::Requested(Request::Set(change))),
+        trace.then(MachineInput::Requested(Request::Set(change))),
         told(&first)
     );
-    let nowhere = Happening::PhaseRuleSet { phase: 2, change };
+    let nowhere = MachineInput::PhaseRuleChanged { phase: 2, change };
     assert!(trace.then(nowhere).is_empty());
     let nothing = RuleChange::CheckTimeout(Duration::ZERO);
     assert!(in_vain(
-        &trace.then(Happening::Requested(Request::Set(nothing)))
+        &trace.then(MachineInput::Requested(Request::Set(nothing)))
     ));
 }

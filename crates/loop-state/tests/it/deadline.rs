@@ -6,7 +6,7 @@ use loop_state::times::{ABORT, STOP_BUDGET};
 use loop_state::{StopDeadline, Timestamp};
 
 #[test]
-fn no_sequence_of_requests_moves_a_deadline_later() {
+fn requests_never_move_a_deadline_later() {
     // Each bit is a request, one second after the other: a stop or an abort.
     for requests in 0..64_u32 {
         let (mut deadline, mut aborted) = (StopDeadline::default(), false);
@@ -39,16 +39,16 @@ fn no_sequence_of_requests_moves_a_deadline_later() {
 #[test]
 fn a_run_that_is_not_stopped_has_the_usual_budget() {
     let now = Timestamp(7);
-    assert_eq!(StopDeadline::Open.budget(now, STOP_BUDGET), STOP_BUDGET);
+    assert_eq!(StopDeadline::Unset.budget(now, STOP_BUDGET), STOP_BUDGET);
 }
 
 #[test]
-fn a_suspended_run_loses_none_of_its_deadline() {
+fn suspended_time_does_not_use_up_the_deadline() {
     let mut deadline = StopDeadline::default();
-    deadline.thawed(ABORT);
-    assert_eq!(deadline, StopDeadline::Open);
+    deadline.resumed_after_freeze(ABORT);
+    assert_eq!(deadline, StopDeadline::Unset);
     deadline.stop(Timestamp(0), STOP_BUDGET);
-    deadline.thawed(Duration::from_secs(60));
+    deadline.resumed_after_freeze(Duration::from_secs(60));
     assert_eq!(
         deadline.by(),
         Some(Timestamp(0) + STOP_BUDGET + Duration::from_secs(60))

@@ -4,6 +4,6 @@
 mod shell;
 
 #[test]
-fn the_smallest_shell_is_killed_and_goes_on_to_its_end() {
+fn smallest_runner_survives_kills_and_finishes() {
     shell::main().unwrap();
 }

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use loop_state::{
-    Again, Autonomy, CheckResult, Event, Happening, Head, Limits, Machine, PauseAfter, PhaseRules,
-    Request, Resume, RuleChange, Rules, RunLimits, SessionPolicy, StopCause, StopRequest,
-    Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
+    Autonomy, CheckResult, Head, Machine, MachineInput, PauseAfter, PhaseLimits, PhaseRules,
+    ProcessTreeOutcome, RedoScope, Request, ResumeOptions, ReviewDecision, RuleChange, Rules,
+    RunLimits, SessionPolicy, StopCause, StopRequest, StopTiming, TimedInput, Timestamp,
+    TurnOutcome, UsageTotal,
 };
 
 use crate::promises::{PROMISES, Seen, broken};
@@ -15,12 +16,12 @@ use crate::promises::{PROMISES, Seen, broken};
 fn world(autonomy: Autonomy) -> Rules {
     let phase = |name: &str, until, session, max| PhaseRules {
         name: name.into(),
-        until,
+        has_check: until,
         session,
-        limits: Limits {
+        limits: PhaseLimits {
             max_iterations: Some(max),
             iteration_timeout: Some(Duration::from_secs(9)),
-            ..Limits::default()
+            ..PhaseLimits::default()
         },
         reports_cost: true,
         ..PhaseRules::default()
@@ -52,15 +53,15 @@ fn longer() -> Rules {
     rules
 }
 
-fn alphabet(at: Timestamp) -> Vec<Happening> {
-    let turn = Happening::TurnEnded;
+fn alphabet(at: Timestamp) -> Vec<MachineInput> {
+    let turn = MachineInput::TurnEnded;
     let stop = |when| {
         let by = StopCause::Person;
-        Happening::StopRequested(StopRequest { by, when })
+        MachineInput::StopRequested(StopRequest { by, when })
     };
-    let attended = Resume {
+    let attended = ResumeOptions {
         attended: true,
-        ..Resume::default()
+        ..ResumeOptions::default()
     };
     vec![
         turn(TurnOutcome::Completed),
@@ -73,68 +74,70 @@ fn alphabet(at: Timestamp) -> Vec<Happening> {
             reset: Some(at + Duration::from_secs(30)),
             why: "limit".into(),
         }),
-        Happening::CheckEnded(CheckResult::Passed),
-        Happening::CheckEnded(CheckResult::Failed("red".into())),
-        Happening::CheckEnded(CheckResult::NotRun("no such command".into())),
-        Happening::Settled(Tree::default()),
-        Happening::Used(Usage {
+        MachineInput::CheckEnded(CheckResult::Passed),
+        MachineInput::CheckEnded(CheckResult::Failed("red".into())),
+        MachineInput::CheckEnded(CheckResult::NotRun("no such command".into())),
+        MachineInput::LeftoversEnded(ProcessTreeOutcome::default()),
+        MachineInput::UsageReported(UsageTotal {
             cost_microusd: 1,
-            ..Usage::default()
+            ..UsageTotal::default()
         }),
-        stop(When::Now),
-        stop(When::AfterIteration),
-        Happening::Requested(Request::Steer {
+        stop(StopTiming::Now),
+        stop(StopTiming::AfterIteration),
+        MachineInput::Requested(Request::Steer {
             text: "mind".into(),
             now: true,
         }),
-        Happening::Requested(Request::Continue),
-        Happening::Requested(Request::Pause {
+        MachineInput::Requested(Request::Continue),
+        MachineInput::Requested(Request::Pause {
             reason: None,
             after: PauseAfter::Iteration,
         }),
-        Happening::Requested(Request::Pause {
+        MachineInput::Requested(Request::Pause {
             reason: None,
             after: PauseAfter::Tool,
         }),
-        Happening::Requested(Request::Interrupt),
-        Happening::Requested(Request::Abort),
-        Happening::Requested(Request::Fresh),
-        Happening::Thawed(Duration::from_secs(2)),
-        Happening::Requested(Request::Skip),
-        Happening::Requested(Request::Again {
-            what: Again::Iteration,
+        MachineInput::Requested(Request::Interrupt),
+        MachineInput::Requested(Request::Abort),
+        MachineInput::Requested(Request::FreshSession),
+        MachineInput::Thawed(Duration::from_secs(2)),
+        MachineInput::Requested(Request::Skip),
+        MachineInput::Requested(Request::Redo {
+            what: RedoScope::Iteration,
         }),
-        Happening::Requested(Request::Again { what: Again::Phase }),
-        Happening::Attended(false),
-        Happening::Requested(Request::Review(Verdict::Continue)),
-        Happening::Requested(Request::Review(Verdict::Revise("smaller".into()))),
-        Happening::Requested(Request::Review(Verdict::Exit)),
-        Happening::Requested(Request::Set(RuleChange::MaxCost(Some(1)))),
-        Happening::Requested(Request::Set(RuleChange::WaitOnLimit(Duration::ZERO))),
-        Happening::SessionKnown("s".into()),
-        Happening::Resumed(Resume::default()),
-        Happening::Resumed(attended),
-        Happening::Resumed(Resume {
+        MachineInput::Requested(Request::Redo {
+            what: RedoScope::Phase,
+        }),
+        MachineInput::Attended(false),
+        MachineInput::Requested(Request::Review(ReviewDecision::Continue)),
+        MachineInput::Requested(Request::Review(ReviewDecision::Revise("smaller".into()))),
+        MachineInput::Requested(Request::Review(ReviewDecision::Exit)),
+        MachineInput::Requested(Request::Set(RuleChange::MaxCost(Some(1)))),
+        MachineInput::Requested(Request::Set(RuleChange::WaitOnLimit(Duration::ZERO))),
+        MachineInput::SessionKnown("s".into()),
+        MachineInput::Resumed(ResumeOptions::default()),
+        MachineInput::Resumed(attended),
+        MachineInput::Resumed(ResumeOptions {
             rules: Some(longer()),
-            ..Resume::default()
+            ..ResumeOptions::default()
         }),
-        Happening::Resumed(Resume {
-            from: Some(1),
-            ..Resume::default()
+        MachineInput::Resumed(ResumeOptions {
+            from_iteration: Some(1),
+            ..ResumeOptions::default()
         }),
     ]
 }
 
 /// Returns the starting points of the exploration, with the inputs that lead to each.
-fn places() -> Vec<(&'static str, Vec<Happening>)> {
-    let turn = Happening::TurnEnded;
+fn places() -> Vec<(&'static str, Vec<MachineInput>)> {
+    let turn = MachineInput::TurnEnded;
     let done = || turn(TurnOutcome::Completed);
-    let settled = || Happening::Settled(Tree::default());
+    let settled = || MachineInput::LeftoversEnded(ProcessTreeOutcome::default());
     let limited = || {
         let (reset, why) = (None, "limit".into());
         turn(TurnOutcome::RateLimited { reset, why })
     };
-    let next = || Happening::Requested(Request::Review(Verdict::Continue));
+    let next = || MachineInput::Requested(Request::Review(ReviewDecision::Continue));
     vec![
         ("the first turn", vec![]),
         ("the boundary", vec![done(), settled()]),
@@ -148,7 +151,7 @@ fn places() -> Vec<(&'static str, Vec<Happening>)> {
         (
             "a pause",
             vec![
-                Happening::Requested(Request::Pause {
+                MachineInput::Requested(Request::Pause {
                     reason: None,
                     after: PauseAfter::Iteration,
                 }),
@@ -163,7 +166,7 @@ fn places() -> Vec<(&'static str, Vec<Happening>)> {
                 settled(),
                 next(),
                 turn(TurnOutcome::Failed("exit status 1".into())),
-                Happening::CheckEnded(CheckResult::Passed),
+                MachineInput::CheckEnded(CheckResult::Passed),
                 settled(),
             ],
         ),
@@ -175,12 +178,12 @@ type Spoil = fn(Head) -> Head;
 /// Explores all histories of `depth` steps from a starting point; returns the number of states and steps, or the first step that broke a promise.
 fn explore(
     autonomy: Autonomy,
-    place: &[Happening],
+    place: &[MachineInput],
     depth: u64,
     spoil: Spoil,
 ) -> Result<(usize, usize), String> {
     let mut first = Machine::new(world(autonomy)).unwrap();
-    for what in [Happening::Started, Happening::Attended(true)] {
+    for what in [MachineInput::Started, MachineInput::Attended(true)] {
         first.step(crate::at(0, what));
     }
     for what in place {
@@ -193,9 +196,9 @@ fn explore(
         let mut next = Vec::new();
         for machine in &level {
             let at = Timestamp(nth * 20_000);
-            for what in alphabet(at).into_iter().chain(machine.due(at)) {
+            for what in alphabet(at).into_iter().chain(machine.due_input(at)) {
                 let mut after = machine.clone();
-                let event = Event { at, what };
+                let event = TimedInput { at, what };
                 let effects = after.step(event.clone());
                 steps += 1;
                 let head = spoil(after.head().clone());
@@ -226,7 +229,7 @@ fn explore(
 }
 
 #[test]
-fn all_short_histories_keep_the_promises() {
+fn all_short_histories_keep_the_invariants() {
     let kinds = [Autonomy::Checkpoint, Autonomy::Batch(1), Autonomy::Full];
     for ((place, way), autonomy) in places().iter().zip(kinds.into_iter().cycle()) {
         match explore(autonomy, way, 4, |head| head) {
@@ -241,22 +244,22 @@ fn all_short_histories_keep_the_promises() {
 
 /// Checks that the exploration finds a head that breaks each promise.
 #[test]
-fn the_search_finds_what_is_broken() {
+fn search_finds_injected_faults() {
     let spoils: [(&str, Spoil); 7] = [
         ("totals only grow", |mut head| {
             head.counts.attempts = 0;
             head
         }),
         ("a used-up budget is always noticed", |mut head| {
-            head.halting = false;
+            head.is_stopping_step = false;
             head
         }),
         ("no rate-limit wait exceeds its limit", |mut head| {
-            head.waits.limit_ms += 100_000;
+            head.retries.rate_limit_wait_ms += 100_000;
             head
         }),
         ("waits and retries don't count as failures", |mut head| {
-            head.streaks.failures += u32::from(head.waits.limits > 0);
+            head.streaks.failures += u32::from(head.retries.rate_limits > 0);
             head
         }),
         (
@@ -271,7 +274,7 @@ fn the_search_finds_what_is_broken() {
             head
         }),
         ("phases finish in order and are recorded", |mut head| {
-            head.finished.clear();
+            head.finished_phases.clear();
             head
         }),
     ];

@@ -1,8 +1,8 @@
 //! Another agent continues the work of a run.
 
 use loop_state::{
-    Brief, Effect, Event, Handover, Happening, Head, Machine, Request, Resume, Rules,
-    SessionPolicy, SteerState, Timestamp, TurnOutcome, When,
+    Effect, Handover, Head, Machine, MachineInput, PromptContext, Request, ResumeOptions, Rules,
+    SessionPolicy, SteerState, StopTiming, TimedInput, Timestamp, TurnOutcome,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -15,14 +15,14 @@ fn one_session() -> Rules {
     rules(|rules| rules.phases[0].session = SessionPolicy::Continue)
 }
 
-fn after(agent: &str) -> Happening {
-    Happening::Resumed(Resume {
-        predecessor: Some(agent.into()),
-        ..Resume::default()
+fn after(agent: &str) -> MachineInput {
+    MachineInput::Resumed(ResumeOptions {
+        previous_agent: Some(agent.into()),
+        ..ResumeOptions::default()
     })
 }
 
-fn brief(effects: &[Effect]) -> &Brief {
+fn brief(effects: &[Effect]) -> &PromptContext {
     match effects.last() {
         Some(Effect::StartAttempt(brief)) => brief,
         _ => panic!("{effects:?}"),
@@ -32,78 +32,78 @@ fn brief(effects: &[Effect]) -> &Brief {
 /// Returns a run that was stopped in a turn of its only session, in which the agent had read a steer.
 fn stopped() -> Trace {
     let mut trace = Trace::new(one_session());
-    trace.then(Happening::SessionKnown("mine".into()));
-    trace.then(Happening::Prompted);
+    trace.then(MachineInput::SessionKnown("mine".into()));
+    trace.then(MachineInput::PromptReceived);
     let (text, now) = ("mind the docs".into(), false);
-    trace.then(Happening::Requested(Request::Steer { text, now }));
+    trace.then(MachineInput::Requested(Request::Steer { text, now }));
     let state = SteerState::Seen;
-    trace.then(Happening::SteerMoved { id: 1, state });
-    trace.then(stop(When::Now));
-    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    trace.then(MachineInput::SteerAdvanced { id: 1, state });
+    trace.then(stop(StopTiming::Now));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     trace
 }
 
 /// Without another agent, the same session would continue, and the steer would not be sent again.
 #[test]
-fn an_agent_never_gets_the_session_of_another_one_and_is_told_all_that_was_said() {
+fn other_agent_gets_all_steers_and_never_the_old_session() {
     for other in [false, true] {
         let mut trace = stopped();
         trace.then(match other {
             true => after("claude"),
-            false => Happening::Resumed(Resume::default()),
+            false => MachineInput::Resumed(ResumeOptions::default()),
         });
-        let effects = trace.then(Happening::CheckEnded(failed("no")));
+        let effects = trace.then(MachineInput::CheckEnded(failed("no")));
         let brief = brief(&effects);
         assert_eq!(brief.session.is_none(), other);
-        assert_eq!(brief.prompted, !other);
+        assert_eq!(brief.has_prompt, !other);
         assert_eq!(brief.steers.len(), usize::from(other));
-        assert_eq!(brief.predecessor.as_deref(), other.then_some("claude"));
+        assert_eq!(brief.previous_agent.as_deref(), other.then_some("claude"));
     }
 }
 
 #[test]
-fn the_agent_before_is_named_until_a_turn_is_over_that_was_told() {
+fn previous_agent_is_named_until_a_turn_with_that_notice_ends() {
     let mut trace = stopped();
     trace.then(after("claude"));
-    trace.then(Happening::CheckEnded(failed("no")));
-    trace.then(Happening::SessionKnown("yours".into()));
+    trace.then(MachineInput::CheckEnded(failed("no")));
+    trace.then(MachineInput::SessionKnown("yours".into()));
     trace.crash_and_resume();
-    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    let effects = trace.then(MachineInput::CheckEnded(failed("no")));
     let cut = brief(&effects);
-    let (session, predecessor) = (cut.session.as_deref(), cut.predecessor.as_deref());
+    let (session, predecessor) = (cut.session.as_deref(), cut.previous_agent.as_deref());
     assert_eq!((session, predecessor), (Some("yours"), Some("claude")));
     let effects = trace.iteration(failed("no"));
-    assert_eq!(brief(&effects).predecessor, None);
+    assert_eq!(brief(&effects).previous_agent, None);
     let told = Handover {
         from: "claude".into(),
         attempt: 1,
-        told: true,
+        reported: true,
     };
     assert_eq!(trace.machine.head().handover, Some(told));
 }
 
 #[test]
-fn an_agent_that_did_nothing_is_not_named() {
+fn agent_without_work_is_not_named() {
     let mut trace = stopped();
     trace.then(after("claude"));
-    trace.then(stop(When::Now));
-    trace.then(Happening::CheckEnded(failed("no")));
+    trace.then(stop(StopTiming::Now));
+    trace.then(MachineInput::CheckEnded(failed("no")));
     trace.then(after("codex"));
-    let effects = trace.then(Happening::CheckEnded(failed("no")));
-    assert_eq!(brief(&effects).predecessor.as_deref(), Some("claude"));
+    let effects = trace.then(MachineInput::CheckEnded(failed("no")));
+    assert_eq!(brief(&effects).previous_agent.as_deref(), Some("claude"));
 }
 
 /// Each iteration numbers its attempts from 1, so these numbers don't show whether there was an attempt since.
 #[test]
-fn the_agent_that_is_named_is_the_last_one_that_worked() {
+fn prompt_names_the_last_agent_that_worked() {
     let mut trace = Trace::new(one_session());
     for agent in ["claude", "codex"] {
-        trace.then(stop(When::AfterIteration));
+        trace.then(stop(StopTiming::AfterIteration));
         trace.iteration(failed("no"));
         let effects = trace.then(after(agent));
         let brief = brief(&effects);
         assert_eq!(
-            (brief.attempt, brief.predecessor.as_deref()),
+            (brief.attempt, brief.previous_agent.as_deref()),
             (1, Some(agent))
         );
     }
@@ -116,7 +116,7 @@ fn a_handover_is_saved() {
     assert_eq!(before.get("handover"), None);
     trace.then(after("claude"));
     let saved = serde_json::to_value(trace.machine.head()).unwrap();
-    let handover = json!({"from": "claude", "attempt": 1, "told": false});
+    let handover = json!({"from": "claude", "attempt": 1, "reported": false});
     assert_eq!(saved["handover"], handover);
     let head: Head = serde_json::from_value(saved).unwrap();
     assert_eq!(&head, trace.machine.head());
@@ -125,7 +125,7 @@ fn a_handover_is_saved() {
 proptest! {
     /// After any history and in any step, the next attempt doesn't continue the session of the previous agent.
     #[test]
-    fn no_history_hands_a_session_over((rules, events) in any_history()) {
+    fn no_history_passes_a_session_to_another_agent((rules, events) in any_history()) {
         let mut machine = Machine::new(rules).unwrap();
         let mut last = Timestamp(0);
         for event in events {
@@ -133,14 +133,14 @@ proptest! {
             machine.step(event);
         }
         let begun = machine.head().counts.attempts > 0;
-        let effects = machine.step(Event { at: last, what: after("before") });
+        let effects = machine.step(TimedInput { at: last, what: after("before") });
         let head = machine.head();
-        prop_assume!(effects.iter().any(|e| !matches!(e, Effect::Announce(_))) && head.end.is_none());
+        prop_assume!(effects.iter().any(|e| !matches!(e, Effect::Emit(_))) && head.end.is_none());
         prop_assert_eq!(&head.session, &None);
         prop_assert_eq!(head.handover.is_some(), begun);
         if let Some(Effect::StartAttempt(brief)) = effects.last() {
-            prop_assert_eq!((&brief.session, brief.prompted), (&None, false));
-            prop_assert_eq!(brief.predecessor.is_some(), begun);
+            prop_assert_eq!((&brief.session, brief.has_prompt), (&None, false));
+            prop_assert_eq!(brief.previous_agent.is_some(), begun);
         }
     }
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use loop_state::{
-    Again, Autonomy, Budget, CheckResult, CutCause, Effect, Happening, Notice, PhaseRules, Request,
-    Resume, RuleChange, Rules, RulesError, Step, StopCause, StopReason, Streak, Timer, Timestamp,
-    Tree, TurnOutcome, Usage, Wait, Waits, When,
+    Autonomy, CheckResult, Effect, IterationStep, MachineInput, PhaseRules, ProcessTreeOutcome,
+    RedoScope, Request, ResumeOptions, Retries, RuleChange, Rules, RulesError, RunUpdate,
+    SpentBudget, StopCause, StopReason, StopTiming, Streak, Timer, Timestamp, TurnOutcome,
+    UnfinishedCause, UsageTotal, WaitCause,
 };
 
 use crate::person::started;
@@ -15,8 +16,8 @@ use crate::traces::{Trace, failed, halt, in_vain, stop};
 
 pub(crate) const HOUR: u64 = 3_600_000;
 
-pub(crate) fn used(cost_microusd: u64, tokens: u64) -> Happening {
-    Happening::Used(Usage {
+pub(crate) fn used(cost_microusd: u64, tokens: u64) -> MachineInput {
+    MachineInput::UsageReported(UsageTotal {
         input_tokens: tokens / 2,
         output_tokens: tokens - tokens / 2,
         cost_microusd,
@@ -35,20 +36,20 @@ fn costly() -> Trace {
     metered(|rules| rules.limits.max_cost_microusd = Some(2_000_000))
 }
 
-pub(crate) fn limited(reset: Option<u64>) -> Happening {
-    Happening::TurnEnded(TurnOutcome::RateLimited {
+pub(crate) fn limited(reset: Option<u64>) -> MachineInput {
+    MachineInput::TurnEnded(TurnOutcome::RateLimited {
         reset: reset.map(Timestamp),
         why: "usage limit reached".into(),
     })
 }
 
-pub(crate) fn garbled() -> Happening {
-    Happening::TurnEnded(TurnOutcome::Transient("line 3 is no JSON".into()))
+pub(crate) fn garbled() -> MachineInput {
+    MachineInput::TurnEnded(TurnOutcome::Transient("line 3 is no JSON".into()))
 }
 
 fn waits_until(trace: &Trace) -> u64 {
     match trace.machine.head().step {
-        Step::Waiting { until, .. } => until.0,
+        IterationStep::Waiting { until, .. } => until.0,
         ref step => panic!("{step:?}"),
     }
 }
@@ -62,14 +63,14 @@ fn assert_about(wait: u64, meant: u64) {
 /// Lets the current wait end.
 pub(crate) fn wait(trace: &mut Trace) -> Vec<Effect> {
     let deadline = trace.machine.next_deadline().unwrap();
-    assert_eq!(trace.machine.due(Timestamp(deadline.0 - 1)), None);
+    assert_eq!(trace.machine.due_input(Timestamp(deadline.0 - 1)), None);
     trace.now = deadline.0 - 100;
-    let due = trace.machine.due(deadline).unwrap();
+    let due = trace.machine.due_input(deadline).unwrap();
     trace.then(due)
 }
 
 #[test]
-fn x108a_a_turn_that_passes_the_budget_is_interrupted_and_not_awaited() {
+fn x108a_turn_beyond_the_budget_is_interrupted_and_not_awaited() {
     let mut trace = costly();
     assert_eq!(trace.then(used(1_999_999, 10)), [Effect::Save]);
     assert_eq!(
@@ -77,24 +78,24 @@ fn x108a_a_turn_that_passes_the_budget_is_interrupted_and_not_awaited() {
         [Effect::Save, halt(Some("2.000001 of 2.00 USD used"))]
     );
     assert_eq!(trace.then(used(2, 10)), [Effect::Save], "reported once");
-    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     let head = trace.machine.head();
-    assert_eq!(head.cut.unwrap().cause, CutCause::Budget);
+    assert_eq!(head.unfinished.unwrap().cause, UnfinishedCause::Budget);
     assert_eq!(head.streaks.failures, 0, "a spent budget is no failure");
     assert_snapshot!(trace.text);
 }
 
 #[test]
-fn x108a_tokens_are_a_budget_too_and_both_name_what_was_used() {
+fn x108a_token_and_cost_budgets_name_the_usage() {
     let mut trace = metered(|rules| rules.limits.max_tokens = Some(1000));
     trace.then(used(0, 1500));
-    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     let (limit, used) = (1000, 1500);
-    let tokens = StopReason::Budget(Budget::Tokens { limit, used });
+    let tokens = StopReason::BudgetSpent(SpentBudget::Tokens { limit, used });
     assert_eq!(trace.reason(), tokens);
     let cost = |used| {
         let limit = 2_000_000;
-        StopReason::Budget(Budget::Cost { limit, used }).to_string()
+        StopReason::BudgetSpent(SpentBudget::Cost { limit, used }).to_string()
     };
     assert_snapshot!([tokens.to_string(), cost(2_000_001), cost(12_345_600)].join("\n"), @"
     budget: 1500 of 1000 tokens used
@@ -104,63 +105,63 @@ fn x108a_tokens_are_a_budget_too_and_both_name_what_was_used() {
 }
 
 #[test]
-fn x108c_budgets_survive_a_crash_and_a_resume_with_more_goes_on() {
+fn x108c_budget_survives_a_crash_and_a_higher_one_continues() {
     let mut trace = costly();
     trace.then(used(1_500_000, 10));
     trace.crash_and_resume();
-    trace.then(Happening::CheckEnded(failed("no")));
+    trace.then(MachineInput::CheckEnded(failed("no")));
     trace.then(used(500_000, 10));
-    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
-    assert!(matches!(trace.reason(), StopReason::Budget(_)));
-    assert_eq!(trace.machine.head().resumes_at(), (1, true));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
+    assert!(matches!(trace.reason(), StopReason::BudgetSpent(_)));
+    assert_eq!(trace.machine.head().resume_point(), (1, true));
     // Another resume with the same budget starts nothing.
-    trace.then(Happening::Resumed(Resume::default()));
-    let effects = trace.then(Happening::CheckEnded(failed("no")));
-    assert!(effects.contains(&Effect::Finish), "{effects:?}");
+    trace.then(MachineInput::Resumed(ResumeOptions::default()));
+    let effects = trace.then(MachineInput::CheckEnded(failed("no")));
+    assert!(effects.contains(&Effect::EndRun), "{effects:?}");
     let mut rules = trace.machine.head().rules.clone();
     rules.limits.max_cost_microusd = Some(3_000_000);
-    trace.then(Happening::Resumed(Resume {
+    trace.then(MachineInput::Resumed(ResumeOptions {
         rules: Some(rules),
-        ..Resume::default()
+        ..ResumeOptions::default()
     }));
-    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    let effects = trace.then(MachineInput::CheckEnded(failed("no")));
     let brief = started(&effects);
     assert_eq!((brief.iteration, brief.attempt), (1, 3));
 }
 
 #[test]
-fn x108a_what_comes_late_starts_no_other_iteration() {
+fn x108a_late_usage_starts_no_iteration() {
     let mut trace = metered(|rules| {
         rules.limits.max_cost_microusd = Some(2_000_000);
         rules.limits.sleep = Duration::from_secs(10);
     });
-    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
     assert_eq!(trace.then(used(9_000_000, 1)), [Effect::Save]);
-    trace.then(Happening::CheckEnded(failed("no")));
-    trace.then(Happening::Settled(Tree::default()));
-    assert!(matches!(trace.reason(), StopReason::Budget(_)));
+    trace.then(MachineInput::CheckEnded(failed("no")));
+    trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
+    assert!(matches!(trace.reason(), StopReason::BudgetSpent(_)));
     assert_eq!(trace.machine.head().counts.iterations, 1);
     // Work that is done counts as done, even above the budget.
     let mut trace = costly();
-    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
     trace.then(used(9_000_000, 1));
-    trace.then(Happening::CheckEnded(loop_state::CheckResult::Passed));
-    trace.then(Happening::Settled(Tree::default()));
+    trace.then(MachineInput::CheckEnded(loop_state::CheckResult::Passed));
+    trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     assert!(trace.reason().is_final());
 }
 
 #[test]
-fn x108a_a_session_that_waits_for_a_word_is_ended_too() {
+fn x108a_session_that_waits_for_a_message_is_ended_too() {
     let mut trace = costly();
-    trace.then(Happening::Requested(Request::Interrupt));
-    trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
+    trace.then(MachineInput::Requested(Request::Interrupt));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Interrupted));
     let effects = trace.then(used(2_000_000, 1));
     assert_eq!(effects, [Effect::Save, halt(Some("2.00 of 2.00 USD used"))]);
     assert!(in_vain(
-        &trace.then(Happening::Requested(Request::Continue))
+        &trace.then(MachineInput::Requested(Request::Continue))
     ));
-    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
-    assert!(matches!(trace.reason(), StopReason::Budget(_)));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
+    assert!(matches!(trace.reason(), StopReason::BudgetSpent(_)));
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn x129a_x129b_a_budget_that_no_agent_reports_is_an_error() {
 }
 
 #[test]
-fn c77a_c77c_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_failure() {
+fn c77a_c77c_rate_limit_wait_lasts_until_reset_plus_margin_and_is_no_failure() {
     let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 1));
     trace.iteration(failed("no"));
     trace.then(limited(Some(2 * HOUR)));
@@ -212,7 +213,7 @@ fn c77a_c77c_a_rate_limit_is_waited_for_until_its_reset_and_a_margin_and_is_no_f
         (2, 2),
         "another attempt of the same iteration"
     );
-    assert_eq!(brief.cut.unwrap().cause, CutCause::RateLimit);
+    assert_eq!(brief.unfinished.unwrap().cause, UnfinishedCause::RateLimit);
     assert_eq!(brief.feedback.as_ref().unwrap().text, "no", "repeated");
     let head = trace.machine.head();
     assert_eq!((head.counts.iterations, head.counts.failed), (1, 0));
@@ -234,7 +235,14 @@ fn x107f_the_iteration_is_refunded_exactly() {
     trace.iteration(failed("no"));
     assert_eq!(trace.reason(), StopReason::IterationLimit(2));
     let counts = trace.machine.head().counts;
-    assert_eq!((counts.iterations, counts.attempts, counts.cuts), (2, 8, 6));
+    assert_eq!(
+        (
+            counts.iterations,
+            counts.attempts,
+            counts.unfinished_attempts
+        ),
+        (2, 8, 6)
+    );
 }
 
 #[test]
@@ -248,8 +256,8 @@ fn c77d_a_wait_beyond_the_cap_ends_the_run_at_once() {
     assert_about(until.0, 7 * HOUR + 10_000);
     assert_eq!(told, cap);
     // A resume tries again at once.
-    trace.then(Happening::Resumed(Resume::default()));
-    let effects = trace.then(Happening::CheckEnded(failed("no")));
+    trace.then(MachineInput::Resumed(ResumeOptions::default()));
+    let effects = trace.then(MachineInput::CheckEnded(failed("no")));
     assert_eq!(started(&effects).attempt, 2);
 
     let mut trace = Trace::new(rules(|rules| rules.limits.wait_on_limit = Duration::ZERO));
@@ -264,11 +272,11 @@ fn c77d_waits_in_a_row_share_the_cap() {
         trace.then(limited(Some(trace.now + 5 * HOUR / 2)));
         wait(&mut trace);
     }
-    let mut another = Trace::resumed(trace.machine.head().clone(), Resume::default());
+    let mut another = Trace::resumed(trace.machine.head().clone(), ResumeOptions::default());
     trace.then(limited(Some(trace.now + 5 * HOUR / 2)));
     assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
     // After a crash the waits still count together; after a completed turn they start again.
-    another.then(Happening::CheckEnded(failed("no")));
+    another.then(MachineInput::CheckEnded(failed("no")));
     another.then(limited(Some(another.now + 5 * HOUR / 2)));
     assert!(matches!(another.reason(), StopReason::RateLimit { .. }));
     let mut trace = Trace::new(rules(|_| {}));
@@ -277,11 +285,11 @@ fn c77d_waits_in_a_row_share_the_cap() {
         wait(&mut trace);
         trace.iteration(failed("no"));
     }
-    assert_eq!(trace.machine.head().waits, Waits::default());
+    assert_eq!(trace.machine.head().retries, Retries::default());
 }
 
 #[test]
-fn c77d_c77e_without_a_time_the_waits_grow_and_come_to_an_end() {
+fn c77d_c77e_waits_without_reset_time_grow_and_end() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.now = HOUR;
     let mut steps = Vec::new();
@@ -303,7 +311,7 @@ fn c77d_c77e_without_a_time_the_waits_grow_and_come_to_an_end() {
 }
 
 #[test]
-fn an_agent_that_is_always_about_to_be_free_is_not_asked_all_the_time() {
+fn repeated_short_resets_do_not_cause_constant_retries() {
     let mut trace = Trace::new(rules(|_| {}));
     for _ in 0..40 {
         trace.then(limited(Some(trace.now + 1000)));
@@ -315,33 +323,36 @@ fn an_agent_that_is_always_about_to_be_free_is_not_asked_all_the_time() {
 }
 
 #[test]
-fn x107d_a_person_can_cut_the_wait_short_stop_in_it_or_begin_again() {
+fn x107d_person_can_end_the_wait_stop_or_redo() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(limited(Some(HOUR)));
     let mut other = trace.machine.clone();
-    let effects = trace.then(Happening::Requested(Request::Skip));
+    let effects = trace.then(MachineInput::Requested(Request::Skip));
     assert_eq!(started(&effects).attempt, 2);
     assert_eq!(
-        trace.machine.head().waits.limit_ms,
+        trace.machine.head().retries.rate_limit_wait_ms,
         100,
         "only the time spent waiting counts"
     );
-    let again = Happening::Requested(Request::Again {
-        what: Again::Iteration,
+    let again = MachineInput::Requested(Request::Redo {
+        what: RedoScope::Iteration,
     });
     assert_eq!(
         started(&other.clone().step(crate::at(HOUR, again))).attempt,
         2
     );
-    let effects = other.step(crate::at(300, stop(When::AfterIteration)));
-    assert!(effects.contains(&Effect::Finish));
+    let effects = other.step(crate::at(300, stop(StopTiming::AfterIteration)));
+    assert!(effects.contains(&Effect::EndRun));
     // A resume continues the wait; if the time has passed, it doesn't wait.
     let head = other.head().clone();
-    let waiting = Trace::resumed(head.clone(), Resume::default());
+    let waiting = Trace::resumed(head.clone(), ResumeOptions::default());
     assert_about(waits_until(&waiting), HOUR + 10_000);
     assert!(waiting.text.contains("Waiting"), "{}", waiting.text);
     let mut late = loop_state::Machine::from(head);
-    let effects = late.step(crate::at(9 * HOUR, Happening::Resumed(Resume::default())));
+    let effects = late.step(crate::at(
+        9 * HOUR,
+        MachineInput::Resumed(ResumeOptions::default()),
+    ));
     assert_eq!(
         (started(&effects).iteration, started(&effects).attempt),
         (1, 2)
@@ -349,35 +360,40 @@ fn x107d_a_person_can_cut_the_wait_short_stop_in_it_or_begin_again() {
 }
 
 #[test]
-fn a_limit_that_comes_with_a_stop_or_too_late_for_the_run_is_not_waited_for() {
+fn rate_limit_at_a_stop_or_beyond_the_run_limit_is_not_awaited() {
     let mut trace = Trace::new(rules(|_| {}));
-    trace.then(stop(When::AfterIteration));
+    trace.then(stop(StopTiming::AfterIteration));
     trace.then(limited(Some(HOUR)));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
     let mut trace = Trace::new(rules(|_| {}));
-    trace.then(stop(When::Now));
+    trace.then(stop(StopTiming::Now));
     trace.then(limited(Some(HOUR)));
-    assert_eq!(trace.machine.head().cut.unwrap().cause, CutCause::Stop);
+    assert_eq!(
+        trace.machine.head().unfinished.unwrap().cause,
+        UnfinishedCause::Stop
+    );
     let mut trace = Trace::new(rules(|rules| {
         rules.limits.max_duration = Some(Duration::from_secs(60));
     }));
     trace.then(limited(Some(HOUR)));
     assert_eq!(
-        trace.machine.due(Timestamp(60_100)),
-        Some(Happening::TimeUp(Timer::Run))
+        trace.machine.due_input(Timestamp(60_100)),
+        Some(MachineInput::TimerExpired(Timer::MaxDuration))
     );
-    trace.then(Happening::TimeUp(Timer::Run));
+    trace.then(MachineInput::TimerExpired(Timer::MaxDuration));
     assert!(matches!(trace.reason(), StopReason::TimeLimit(_)));
     let mut trace = costly();
     trace.then(limited(Some(HOUR)));
     assert!(
-        trace.then(Happening::TimeUp(Timer::Retry)).is_empty(),
+        trace
+            .then(MachineInput::TimerExpired(Timer::Retry))
+            .is_empty(),
         "a different timer"
     );
 }
 
 #[test]
-fn c78a_c78b_a_transient_failure_is_tried_four_times_and_is_one_failure() {
+fn c78a_c78b_transient_failure_has_four_tries_and_counts_once() {
     let mut trace = Trace::new(rules(|_| {}));
     let mut waits = Vec::new();
     for attempt in 2..=4 {
@@ -386,22 +402,22 @@ fn c78a_c78b_a_transient_failure_is_tried_four_times_and_is_one_failure() {
         let effects = wait(&mut trace);
         let brief = started(&effects);
         assert_eq!((brief.iteration, brief.attempt), (1, attempt));
-        assert_eq!(brief.cut.unwrap().cause, CutCause::Transient);
+        assert_eq!(brief.unfinished.unwrap().cause, UnfinishedCause::Transient);
         assert_eq!(trace.machine.head().counts.failed, 0);
     }
     { waits.iter().zip([1000, 4000, 16_000]) }.for_each(|(wait, meant)| assert_about(*wait, meant));
     trace.then(garbled());
     assert_eq!(trace.machine.head().streaks.failures, 1, "exhausted");
-    assert_eq!(trace.machine.head().step, Step::Check);
-    trace.then(Happening::CheckEnded(failed("no")));
-    let effects = trace.then(Happening::Settled(Tree::default()));
+    assert_eq!(trace.machine.head().step, IterationStep::Check);
+    trace.then(MachineInput::CheckEnded(failed("no")));
+    let effects = trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     assert_eq!(
         (started(&effects).iteration, started(&effects).attempt),
         (2, 1)
     );
     assert_eq!(
-        trace.machine.head().waits,
-        Waits::default(),
+        trace.machine.head().retries,
+        Retries::default(),
         "the next iteration has four tries again"
     );
 }
@@ -416,7 +432,7 @@ fn c78a_c78b_tries_survive_a_crash_and_rate_limits_between_them() {
     wait(&mut trace);
     trace.then(garbled());
     wait(&mut trace);
-    assert_eq!(trace.machine.head().waits.tries, 2);
+    assert_eq!(trace.machine.head().retries.transient_failures, 2);
     trace.then(garbled());
     wait(&mut trace);
     trace.then(garbled());
@@ -433,32 +449,32 @@ fn c78b_three_iterations_of_transient_failures_are_stuck() {
             wait(&mut trace);
         }
         trace.then(garbled());
-        trace.then(Happening::CheckEnded(failed("no")));
-        trace.then(Happening::Settled(Tree::default()));
+        trace.then(MachineInput::CheckEnded(failed("no")));
+        trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     }
     assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 3));
     assert_eq!(trace.machine.head().counts.attempts, 12);
 }
 
 #[test]
-fn a_wait_says_what_for() {
+fn wait_names_its_reason() {
     let mut trace = Trace::new(rules(|_| {}));
     let effects = trace.then(garbled());
-    let Effect::Announce(Notice::Waiting { why, until, what }) = &effects[1] else {
+    let Effect::Emit(RunUpdate::Waiting { why, until, what }) = &effects[1] else {
         panic!("{effects:?}")
     };
-    assert_eq!(*why, Wait::Retry);
+    assert_eq!(*why, WaitCause::Retry);
     assert_about(until.0 - trace.now, 1000);
     assert_eq!(what.as_deref(), Some("line 3 is no JSON"));
 }
 
 #[test]
-fn a_clock_that_was_ahead_for_a_while_does_not_cost_time_again_with_each_resume() {
+fn clock_that_was_ahead_costs_time_only_once() {
     let mut trace = Trace::new(rules(|rules| {
         rules.limits.max_duration = Some(Duration::from_secs(200 * 3600))
     }));
     trace.now += 24 * HOUR;
-    trace.then(Happening::Denied);
+    trace.then(MachineInput::PermissionDenied);
     trace.now -= 24 * HOUR;
     for _ in 0..9 {
         trace.crash_and_resume();
@@ -468,16 +484,16 @@ fn a_clock_that_was_ahead_for_a_while_does_not_cost_time_again_with_each_resume(
 }
 
 #[test]
-fn x126c_time_that_everything_stood_still_is_no_time_of_the_run() {
+fn x126c_suspended_time_does_not_count_as_run_time() {
     let hours = |hours: u64| Duration::from_secs(hours * 3600);
     let mut trace = Trace::new(rules(|rules| {
         rules.limits.max_duration = Some(hours(2));
         rules.phases[0].limits.iteration_timeout = Some(hours(1));
     }));
     trace.now += 8 * HOUR;
-    trace.then(Happening::Thawed(hours(8)));
+    trace.then(MachineInput::Thawed(hours(8)));
     let now = Timestamp(trace.now);
-    assert!(trace.machine.due(now).is_none());
+    assert!(trace.machine.due_input(now).is_none());
     trace.iteration(CheckResult::Failed("red".into()));
     assert!(trace.machine.head().end.is_none(), "{}", trace.text);
 }
@@ -501,48 +517,49 @@ fn checking() -> Trace {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.check_timeout = Duration::from_secs(2);
     }));
-    let effects = trace
-        .machine
-        .step(crate::at(100, Happening::TurnEnded(TurnOutcome::Completed)));
+    let effects = trace.machine.step(crate::at(
+        100,
+        MachineInput::TurnEnded(TurnOutcome::Completed),
+    ));
     assert!(effects.contains(&Effect::RunCheck));
     trace
 }
 
 #[test]
-fn a_check_that_takes_too_long_is_ended_once_and_fails() {
+fn check_that_times_out_is_ended_once_and_fails() {
     let mut trace = checking();
     let machine = &mut trace.machine;
-    assert_eq!(machine.due(Timestamp(2_099)), None);
-    let due = Happening::TimeUp(Timer::Check);
-    assert_eq!(machine.due(Timestamp(2_100)), Some(due.clone()));
+    assert_eq!(machine.due_input(Timestamp(2_099)), None);
+    let due = MachineInput::TimerExpired(Timer::Check);
+    assert_eq!(machine.due_input(Timestamp(2_100)), Some(due.clone()));
     let limit = Duration::from_secs(2);
     let effects = machine.step(crate::at(2_100, due.clone()));
     assert_eq!(effects, [Effect::TimeOutCheck(limit)]);
     assert_eq!(
-        machine.due(Timestamp(9_000)),
+        machine.due_input(Timestamp(9_000)),
         None,
         "the check is being ended"
     );
     assert_eq!(machine.step(crate::at(9_000, due)), []);
     let failed = CheckResult::Failed("it took longer than 2s".into());
-    machine.step(crate::at(9_100, Happening::CheckEnded(failed)));
+    machine.step(crate::at(9_100, MachineInput::CheckEnded(failed)));
     let feedback = machine.head().feedback.as_ref().unwrap();
     assert_eq!(feedback.text, "it took longer than 2s");
 }
 
 #[test]
-fn a_changed_time_of_a_check_applies_to_the_one_that_runs() {
+fn changed_check_timeout_applies_to_the_running_check() {
     let mut trace = checking();
     let machine = &mut trace.machine;
     for seconds in [5, 1] {
         let change = RuleChange::CheckTimeout(Duration::from_secs(seconds));
-        let request = Happening::Requested(Request::Set(change));
+        let request = MachineInput::Requested(Request::Set(change));
         machine.step(crate::at(200, request));
         let due = Timestamp(100 + seconds * 1_000);
         assert_eq!(machine.next_deadline(), Some(due));
     }
     // Suspended time doesn't count.
-    let thawed = Happening::Thawed(Duration::from_secs(3));
+    let thawed = MachineInput::Thawed(Duration::from_secs(3));
     machine.step(crate::at(3_500, thawed));
     assert_eq!(machine.next_deadline(), Some(Timestamp(4_100)));
 }

@@ -29,7 +29,7 @@ mod times;
 mod told;
 mod traces;
 
-use loop_state::{Event, Happening, PhaseRules, Rules, RunLimits, Timestamp};
+use loop_state::{MachineInput, PhaseRules, Rules, RunLimits, TimedInput, Timestamp};
 use std::time::Duration;
 
 /// Returns rules with one phase that has a check, a limit of three failures, and no sleep.
@@ -37,7 +37,7 @@ fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
     let mut rules = Rules {
         phases: vec![PhaseRules {
             name: "main".into(),
-            until: true,
+            has_check: true,
             ..PhaseRules::default()
         }],
         limits: RunLimits {
@@ -50,18 +50,18 @@ fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
     rules
 }
 
-fn at(millis: u64, what: Happening) -> Event {
-    Event {
+fn at(millis: u64, what: MachineInput) -> TimedInput {
+    TimedInput {
         at: Timestamp(millis),
         what,
     }
 }
 
 #[test]
-fn a_machine_and_what_goes_in_and_out_can_go_to_another_thread() {
+fn machine_inputs_and_effects_are_send() {
     fn check<T: Send + Sync + Clone + std::fmt::Debug + 'static>() {}
     check::<loop_state::Machine>();
-    check::<loop_state::Event>();
+    check::<loop_state::TimedInput>();
     check::<loop_state::Effect>();
     check::<loop_state::Head>();
     check::<loop_state::HeadError>();

@@ -1,14 +1,14 @@
 //! The promises that hold after each step of any machine, for any input. Each promise is a separate function, so that a failing test names it.
 
 use loop_state::{
-    Autonomy, Effect, Event, Happening, Head, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS,
-    MAX_TEXT, Notice, Step, TurnOutcome, Wait, When,
+    Autonomy, Effect, Head, IterationStep, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS,
+    MAX_TEXT, MachineInput, RunUpdate, StopTiming, TimedInput, TurnOutcome, WaitCause,
 };
 
 /// One step of a machine.
 pub(crate) struct Seen<'a> {
     pub(crate) before: &'a Head,
-    pub(crate) event: &'a Event,
+    pub(crate) event: &'a TimedInput,
     pub(crate) effects: &'a [Effect],
     pub(crate) after: &'a Head,
 }
@@ -61,7 +61,7 @@ pub(crate) fn broken(seen: &Seen<'_>) -> Vec<&'static str> {
 }
 
 fn is_resumed(seen: &Seen<'_>) -> bool {
-    matches!(seen.event.what, Happening::Resumed(_))
+    matches!(seen.event.what, MachineInput::Resumed(_))
 }
 
 fn starts(seen: &Seen<'_>) -> Option<(u32, u32, u32)> {
@@ -72,7 +72,7 @@ fn starts(seen: &Seen<'_>) -> Option<(u32, u32, u32)> {
 }
 
 fn stopping_begins_nothing(seen: &Seen<'_>) -> bool {
-    let stops = { seen.before.stopping }.is_some_and(|request| request.when == When::Now);
+    let stops = { seen.before.stopping }.is_some_and(|request| request.when == StopTiming::Now);
     !stops || is_resumed(seen) || starts(seen).is_none()
 }
 
@@ -84,7 +84,7 @@ fn totals_only_grow(seen: &Seen<'_>) -> bool {
             c.iterations,
             c.attempts,
             c.failed,
-            c.cuts,
+            c.unfinished_attempts,
             c.steers,
             c.denied,
         ];
@@ -120,7 +120,7 @@ fn attempts_are_never_reused(seen: &Seen<'_>) -> bool {
 fn does_nothing(seen: &Seen<'_>) -> bool {
     seen.effects
         .iter()
-        .all(|it| matches!(it, Effect::Refuse(_) | Effect::StopBy(_)))
+        .all(|it| matches!(it, Effect::RejectRequest(_) | Effect::StopBy(_)))
 }
 
 fn over_is_over(seen: &Seen<'_>) -> bool {
@@ -132,19 +132,21 @@ fn saved_first(seen: &Seen<'_>) -> bool {
     // If the run had already ended, its end is reported from the saved state.
     let mut saved = is_resumed(seen) && seen.before.end.is_some();
     seen.effects.iter().all(|effect| match effect {
-        Effect::Save | Effect::SealPhase { .. } => {
+        Effect::Save | Effect::SavePhase { .. } => {
             saved = true;
             true
         }
-        Effect::StartAttempt(_) | Effect::GoOn | Effect::Deliver(_) | Effect::Announce(_) => saved,
+        Effect::StartAttempt(_) | Effect::ContinueTurn | Effect::Deliver(_) | Effect::Emit(_) => {
+            saved
+        }
         _ => true,
     })
 }
 
 fn finish_is_the_end(seen: &Seen<'_>) -> bool {
-    let finishes = seen.effects.contains(&Effect::Finish);
+    let finishes = seen.effects.contains(&Effect::EndRun);
     let told = seen.effects.iter().any(|effect| match effect {
-        Effect::Announce(Notice::Ended(reason)) => seen
+        Effect::Emit(RunUpdate::Ended(reason)) => seen
             .after
             .end
             .as_ref()
@@ -152,46 +154,48 @@ fn finish_is_the_end(seen: &Seen<'_>) -> bool {
         _ => false,
     });
     let over = seen.after.end.is_some() && !does_nothing(seen);
-    finishes == over && told == finishes && !(over && seen.after.halting)
+    finishes == over && told == finishes && !(over && seen.after.is_stopping_step)
 }
 
 fn work_is_a_turn(seen: &Seen<'_>) -> bool {
-    let works = starts(seen).is_some() || seen.effects.contains(&Effect::GoOn);
-    !works || (matches!(seen.after.step, Step::Turn { .. }) && seen.after.end.is_none())
+    let works = starts(seen).is_some() || seen.effects.contains(&Effect::ContinueTurn);
+    !works || (matches!(seen.after.step, IterationStep::Turn { .. }) && seen.after.end.is_none())
 }
 
 fn spent_begins_nothing(seen: &Seen<'_>) -> bool {
-    let works = starts(seen).is_some() || seen.effects.contains(&Effect::GoOn);
-    !works || seen.after.spent().is_none()
+    let works = starts(seen).is_some() || seen.effects.contains(&Effect::ContinueTurn);
+    !works || seen.after.spent_budget().is_none()
 }
 
 fn spent_is_noticed(seen: &Seen<'_>) -> bool {
     let works = matches!(
         seen.after.step,
-        Step::Turn { .. } | Step::Interrupted { .. }
+        IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
     );
     let live = seen.after.end.is_none() && seen.after.counts.processes > 0;
-    !(live && works && seen.after.spent().is_some()) || seen.after.halting
+    !(live && works && seen.after.spent_budget().is_some()) || seen.after.is_stopping_step
 }
 
 fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
-    let Step::Waiting { since, until, why } = seen.after.step else {
+    let IterationStep::Waiting { since, until, why } = seen.after.step else {
         return true;
     };
     let cap = seen.after.rules.limits.wait_on_limit.as_millis() as u64;
     let wait = until.since(since).as_millis() as u64;
     match why {
-        Wait::Limit => seen.after.end.is_some() || seen.after.waits.limit_ms + wait <= cap,
+        WaitCause::RateLimit => {
+            seen.after.end.is_some() || seen.after.retries.rate_limit_wait_ms + wait <= cap
+        }
         // The random part adds at most a fifth.
-        _ => wait <= 19_200 && seen.after.waits.tries < 4,
+        _ => wait <= 19_200 && seen.after.retries.transient_failures < 4,
     }
 }
 
 /// After as many checks in a row that could not run as failures are allowed, no iteration begins, if no check of this phase ever ran.
 fn unrun_ends(seen: &Seen<'_>) -> bool {
     let (max, before) = (seen.before.rules.limits.max_failures, seen.before);
-    let is_stuck = max > 0 && before.streaks.unrun >= max && !before.checked;
-    let settled = matches!(seen.event.what, Happening::Settled(_));
+    let is_stuck = max > 0 && before.streaks.checks_not_run >= max && !before.check_has_run;
+    let settled = matches!(seen.event.what, MachineInput::LeftoversEnded(_));
     let goes_on = seen.after.phase == before.phase && seen.after.iteration > before.iteration;
     !(is_stuck && settled && goes_on)
 }
@@ -199,17 +203,27 @@ fn unrun_ends(seen: &Seen<'_>) -> bool {
 fn refund_is_exact(seen: &Seen<'_>) -> bool {
     let mends = matches!(
         seen.event.what,
-        Happening::TurnEnded(TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_))
+        MachineInput::TurnEnded(TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_))
     );
-    let waits =
-        matches!(seen.after.step, Step::Waiting { .. }) && seen.before.step != seen.after.step;
+    let waits = matches!(seen.after.step, IterationStep::Waiting { .. })
+        && seen.before.step != seen.after.step;
     if !mends || !waits {
         return true;
     }
     let same = |head: &Head| {
         let (c, s) = (head.counts, head.streaks);
-        let counts = [c.iterations, c.failed, c.attempts, head.unreviewed];
-        let streaks = [s.failures, s.gates, s.idle, s.unrun];
+        let counts = [
+            c.iterations,
+            c.failed,
+            c.attempts,
+            head.iterations_since_review,
+        ];
+        let streaks = [
+            s.failures,
+            s.required_checks,
+            s.no_progress,
+            s.checks_not_run,
+        ];
         (
             head.phase,
             head.iteration,
@@ -219,25 +233,25 @@ fn refund_is_exact(seen: &Seen<'_>) -> bool {
             head.feedback.clone(),
         )
     };
-    let cut = seen.after.cut.map(|cut| cut.attempt);
+    let cut = seen.after.unfinished.map(|cut| cut.attempt);
     same(seen.before) == same(seen.after)
-        && seen.after.counts.cuts == seen.before.counts.cuts + 1
+        && seen.after.counts.unfinished_attempts == seen.before.counts.unfinished_attempts + 1
         && cut == Some(seen.before.attempt)
         && seen.after.steers.len() == seen.before.steers.len()
 }
 
 fn asked_somebody(seen: &Seen<'_>) -> bool {
-    let open = matches!(seen.after.step, Step::Review { .. }) && seen.after.end.is_none();
+    let open = matches!(seen.after.step, IterationStep::Review { .. }) && seen.after.end.is_none();
     !open || seen.after.attended
 }
 
 fn full_asks_nobody(seen: &Seen<'_>) -> bool {
-    let asks = |effect: &Effect| matches!(effect, Effect::Announce(Notice::Review(_)));
+    let asks = |effect: &Effect| matches!(effect, Effect::Emit(RunUpdate::Review(_)));
     seen.after.rules.autonomy != Autonomy::Full || !seen.effects.iter().any(asks)
 }
 
 fn seals_are_boundaries(seen: &Seen<'_>) -> bool {
-    let is_seal = |effect: &Effect| matches!(effect, Effect::SealPhase { .. });
+    let is_seal = |effect: &Effect| matches!(effect, Effect::SavePhase { .. });
     let seals = seen.effects.iter().filter(|effect| is_seal(effect)).count();
     let first = seen.effects.first().is_some_and(is_seal);
     let boundary = seen.after.iteration == 0 || seen.after.end.is_some();
@@ -245,9 +259,9 @@ fn seals_are_boundaries(seen: &Seen<'_>) -> bool {
 }
 
 fn phases_leave_traces(seen: &Seen<'_>) -> bool {
-    let (phase, finished) = (seen.after.phase as usize, seen.after.finished.len());
+    let (phase, finished) = (seen.after.phase as usize, seen.after.finished_phases.len());
     let grown = seen.after.phase > seen.before.phase;
-    let sealed = matches!(seen.effects.first(), Some(Effect::SealPhase { .. }));
+    let sealed = matches!(seen.effects.first(), Some(Effect::SavePhase { .. }));
     // The current phase is only known to be finished if the run has ended.
     let is_over = seen.after.end.is_some() && finished == phase + 1;
     phase < seen.after.rules.phases.len()
@@ -258,19 +272,26 @@ fn phases_leave_traces(seen: &Seen<'_>) -> bool {
 fn all_is_bounded(seen: &Seen<'_>) -> bool {
     let head = seen.after;
     let said: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
-    let last = head.last.as_ref().and_then(|last| last.failure.as_ref());
-    let one = [&head.session, &head.failure, &head.said];
+    let last = head
+        .last_iteration
+        .as_ref()
+        .and_then(|last| last.failure.as_ref());
+    let one = [&head.session, &head.failure, &head.last_message];
     let texts = { one.into_iter().flatten() }
         .chain(last)
         .chain(head.feedback.as_ref().map(|it| &it.text))
         .chain(head.handover.as_ref().map(|it| &it.from))
         .chain(head.errors.iter().map(|it| &it.what))
-        .chain(head.finished.iter().filter_map(|it| it.result.as_ref()))
+        .chain(
+            head.finished_phases
+                .iter()
+                .filter_map(|it| it.result.as_ref()),
+        )
         .map(String::len);
     head.steers.len() <= MAX_STEERS
         && said <= MAX_STEER_BYTES
         && head.errors.len() <= MAX_ERRORS
-        && head.finished.len() <= MAX_PHASES
+        && head.finished_phases.len() <= MAX_PHASES
         && texts.max().unwrap_or_default() <= MAX_TEXT
         && seen.effects.len() <= 8
 }

@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use loop_state::{
-    Again, Autonomy, CheckResult, Effect, Event, Happening, Head, Limits, MAX_TEXT, Machine,
-    Notice, PauseAfter, PhaseRules, Request, Resume, RuleChange, Rules, RunLimits, SessionPolicy,
-    SteerState, StopCause, StopRequest, Timer, Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
+    Autonomy, CheckResult, Effect, Head, MAX_TEXT, Machine, MachineInput, PauseAfter, PhaseLimits,
+    PhaseRules, ProcessTreeOutcome, RedoScope, Request, ResumeOptions, ReviewDecision, RuleChange,
+    Rules, RunLimits, RunUpdate, SessionPolicy, SteerState, StopCause, StopRequest, StopTiming,
+    TimedInput, Timer, Timestamp, TurnOutcome, UsageTotal,
 };
 use proptest::prelude::*;
 use serde::Serialize;
@@ -21,18 +22,18 @@ fn any_rules() -> impl Strategy<Value = Rules> {
         proptest::option::of(1u64..50),
         proptest::option::of(1u64..50),
     )
-        .prop_map(|(max_iterations, turn, idle)| Limits {
+        .prop_map(|(max_iterations, turn, idle)| PhaseLimits {
             max_iterations,
             iteration_timeout: turn.map(Duration::from_millis),
             idle_timeout: idle.map(Duration::from_millis),
-            ..Limits::default()
+            ..PhaseLimits::default()
         });
     let phase = (limits, any::<[bool; 3]>(), 0u32..3).prop_map(
         |(limits, [until, promise, keep], gates)| PhaseRules {
             name: "p".into(),
-            gates,
-            until: until || limits.max_iterations.is_none(),
-            promise,
+            required_checks: gates,
+            has_check: until || limits.max_iterations.is_none(),
+            has_promise: promise,
             session: if keep {
                 SessionPolicy::Continue
             } else {
@@ -79,12 +80,12 @@ fn any_autonomy() -> impl Strategy<Value = Autonomy> {
     ]
 }
 
-fn any_verdict() -> impl Strategy<Value = Verdict> {
+fn any_verdict() -> impl Strategy<Value = ReviewDecision> {
     prop_oneof![
-        3 => Just(Verdict::Continue),
-        1 => Just(Verdict::Revise("smaller".into())),
-        1 => Just(Verdict::StartOver),
-        1 => Just(Verdict::Exit),
+        3 => Just(ReviewDecision::Continue),
+        1 => Just(ReviewDecision::Revise("smaller".into())),
+        1 => Just(ReviewDecision::StartOver),
+        1 => Just(ReviewDecision::Exit),
     ]
 }
 
@@ -99,11 +100,13 @@ fn any_change() -> impl Strategy<Value = RuleChange> {
     ]
 }
 
-fn any_use() -> impl Strategy<Value = Usage> {
-    (0u64..4, 0u64..4, 0u64..4).prop_map(|(input_tokens, output_tokens, cost_microusd)| Usage {
-        input_tokens,
-        output_tokens,
-        cost_microusd,
+fn any_use() -> impl Strategy<Value = UsageTotal> {
+    (0u64..4, 0u64..4, 0u64..4).prop_map(|(input_tokens, output_tokens, cost_microusd)| {
+        UsageTotal {
+            input_tokens,
+            output_tokens,
+            cost_microusd,
+        }
     })
 }
 
@@ -130,7 +133,7 @@ fn any_outcome() -> impl Strategy<Value = TurnOutcome> {
         2 => any_text().prop_map(TurnOutcome::Failed),
         1 => Just(TurnOutcome::Stopped),
         1 => any_text().prop_map(TurnOutcome::NotStarted),
-        2 => Just(TurnOutcome::Claimed),
+        2 => Just(TurnOutcome::PromiseMade),
         2 => Just(TurnOutcome::Interrupted),
         2 => any_text().prop_map(TurnOutcome::Transient),
         2 => (proptest::option::of(0u64..100_000), any_text()).prop_map(|(reset, why)| TurnOutcome::RateLimited {
@@ -138,14 +141,14 @@ fn any_outcome() -> impl Strategy<Value = TurnOutcome> {
             why,
         }),
         1 => Just(TurnOutcome::SessionLost),
-        1 => any_text().prop_map(TurnOutcome::SessionHeld),
-        1 => any_text().prop_map(TurnOutcome::Hopeless),
+        1 => any_text().prop_map(TurnOutcome::SessionInUse),
+        1 => any_text().prop_map(TurnOutcome::AgentUnusable),
     ]
 }
 
 fn any_request() -> impl Strategy<Value = StopRequest> {
     let by = prop_oneof![Just(StopCause::Person), Just(StopCause::Terminated)];
-    let when = prop_oneof![Just(When::Now), Just(When::AfterIteration)];
+    let when = prop_oneof![Just(StopTiming::Now), Just(StopTiming::AfterIteration)];
     (by, when).prop_map(|(by, when)| StopRequest { by, when })
 }
 
@@ -154,40 +157,40 @@ fn any_timer() -> impl Strategy<Value = Timer> {
         Just(Timer::Iteration),
         Just(Timer::Idle),
         Just(Timer::Sleep),
-        Just(Timer::Limit),
+        Just(Timer::RateLimit),
         Just(Timer::Retry),
-        Just(Timer::Run),
+        Just(Timer::MaxDuration),
         Just(Timer::Shutdown)
     ]
 }
 
-fn any_happening() -> impl Strategy<Value = Happening> {
+fn any_happening() -> impl Strategy<Value = MachineInput> {
     prop_oneof![
-        1 => Just(Happening::Started),
+        1 => Just(MachineInput::Started),
         2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>(), any_agent(), any_agent())
-            .prop_map(|(from, rules, used_attempts, attended, predecessor, feedback)| {
+            .prop_map(|(from_iteration, rules, highest_used_attempt, attended, previous_agent, feedback)| {
                 // A caller that knows of unsaved attempts also knows their iterations.
-                let reached = used_attempts;
-                Happening::Resumed(Resume { rules, from, used_attempts, reached, attended, predecessor, feedback })
+                let last_begun_iteration = highest_used_attempt;
+                MachineInput::Resumed(ResumeOptions { rules, from_iteration, highest_used_attempt, last_begun_iteration, attended, previous_agent, feedback })
             }),
-        2 => any_use().prop_map(Happening::Used),
-        2 => any_verdict().prop_map(|it| Happening::Requested(Request::Review(it))),
-        1 => any::<bool>().prop_map(Happening::Attended),
-        1 => any_change().prop_map(|it| Happening::Requested(Request::Set(it))),
-        1 => (0u32..4, any_change()).prop_map(|(phase, change)| Happening::PhaseRuleSet { phase, change }),
-        1 => any_text().prop_map(Happening::Said),
-        6 => any_outcome().prop_map(Happening::TurnEnded),
-        4 => any_result().prop_map(Happening::GateEnded),
-        4 => any_result().prop_map(Happening::CheckEnded),
-        6 => (0u32..3).prop_map(|ended| Happening::Settled(Tree { ended, survivors: 0 })),
-        3 => any_timer().prop_map(Happening::TimeUp),
-        1 => any_request().prop_map(Happening::StopRequested),
-        1 => any::<bool>().prop_map(|now| Happening::Requested(Request::Steer { text: "say".into(), now })),
-        1 => (0u32..4, any_state()).prop_map(|(id, state)| Happening::SteerMoved { id, state }),
+        2 => any_use().prop_map(MachineInput::UsageReported),
+        2 => any_verdict().prop_map(|it| MachineInput::Requested(Request::Review(it))),
+        1 => any::<bool>().prop_map(MachineInput::Attended),
+        1 => any_change().prop_map(|it| MachineInput::Requested(Request::Set(it))),
+        1 => (0u32..4, any_change()).prop_map(|(phase, change)| MachineInput::PhaseRuleChanged { phase, change }),
+        1 => any_text().prop_map(MachineInput::ResultReported),
+        6 => any_outcome().prop_map(MachineInput::TurnEnded),
+        4 => any_result().prop_map(MachineInput::RequiredCheckEnded),
+        4 => any_result().prop_map(MachineInput::CheckEnded),
+        6 => (0u32..3).prop_map(|ended| MachineInput::LeftoversEnded(ProcessTreeOutcome { ended, survivors: 0 })),
+        3 => any_timer().prop_map(MachineInput::TimerExpired),
+        1 => any_request().prop_map(MachineInput::StopRequested),
+        1 => any::<bool>().prop_map(|now| MachineInput::Requested(Request::Steer { text: "say".into(), now })),
+        1 => (0u32..4, any_state()).prop_map(|(id, state)| MachineInput::SteerAdvanced { id, state }),
         1 => any_wish(),
-        1 => any_text().prop_map(Happening::SessionKnown),
-        1 => Just(Happening::NothingDone),
-        1 => Just(Happening::Thawed(Duration::from_millis(30))),
+        1 => any_text().prop_map(MachineInput::SessionKnown),
+        1 => Just(MachineInput::NoProgress),
+        1 => Just(MachineInput::Thawed(Duration::from_millis(30))),
     ]
 }
 
@@ -207,22 +210,24 @@ fn any_state() -> impl Strategy<Value = SteerState> {
     ]
 }
 
-fn any_wish() -> impl Strategy<Value = Happening> {
+fn any_wish() -> impl Strategy<Value = MachineInput> {
     prop_oneof![
-        Just(Happening::Requested(Request::Interrupt)),
-        Just(Happening::Requested(Request::Pause {
+        Just(MachineInput::Requested(Request::Interrupt)),
+        Just(MachineInput::Requested(Request::Pause {
             reason: None,
             after: PauseAfter::Iteration
         })),
-        Just(Happening::Requested(Request::Continue)),
-        Just(Happening::Requested(Request::Skip)),
-        Just(Happening::Requested(Request::Again {
-            what: Again::Iteration
+        Just(MachineInput::Requested(Request::Continue)),
+        Just(MachineInput::Requested(Request::Skip)),
+        Just(MachineInput::Requested(Request::Redo {
+            what: RedoScope::Iteration
         })),
-        Just(Happening::Requested(Request::Again { what: Again::Phase })),
-        Just(Happening::Requested(Request::Fresh)),
-        Just(Happening::Requested(Request::Abort)),
-        Just(Happening::Requested(Request::Pause {
+        Just(MachineInput::Requested(Request::Redo {
+            what: RedoScope::Phase
+        })),
+        Just(MachineInput::Requested(Request::FreshSession)),
+        Just(MachineInput::Requested(Request::Abort)),
+        Just(MachineInput::Requested(Request::Pause {
             reason: Some("lunch".into()),
             after: PauseAfter::Tool
         })),
@@ -230,32 +235,32 @@ fn any_wish() -> impl Strategy<Value = Happening> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Wait {
+enum WaitCause {
     Some(u64),
     Back,
 }
 
-pub(crate) fn any_history() -> impl Strategy<Value = (Rules, Vec<Event>)> {
+pub(crate) fn any_history() -> impl Strategy<Value = (Rules, Vec<TimedInput>)> {
     // Clocks stop, jump and go back.
     let wait = prop_oneof![
-        30 => (0u64..40).prop_map(Wait::Some),
-        3 => (0u64..30_000_000).prop_map(Wait::Some),
-        1 => Just(Wait::Some(u64::MAX)),
-        1 => Just(Wait::Back),
+        30 => (0u64..40).prop_map(WaitCause::Some),
+        3 => (0u64..30_000_000).prop_map(WaitCause::Some),
+        1 => Just(WaitCause::Some(u64::MAX)),
+        1 => Just(WaitCause::Back),
     ];
     let events = proptest::collection::vec((wait, any_happening()), 0..60);
     (any_rules(), events).prop_map(|(rules, steps)| {
         let mut now = 0u64;
-        let begin = Event {
+        let begin = TimedInput {
             at: Timestamp(0),
-            what: Happening::Started,
+            what: MachineInput::Started,
         };
         let later = steps.into_iter().map(|(wait, what)| {
             now = match wait {
-                Wait::Some(wait) => now.saturating_add(wait),
-                Wait::Back => now / 2,
+                WaitCause::Some(wait) => now.saturating_add(wait),
+                WaitCause::Back => now / 2,
             };
-            Event {
+            TimedInput {
                 at: Timestamp(now),
                 what,
             }
@@ -324,7 +329,7 @@ proptest! {
 
     /// For any inputs in any state there is no panic, every promise holds, and no attempt number occurs twice in a run.
     #[test]
-    fn any_history_keeps_the_promises((rules, events) in any_history()) {
+    fn any_history_keeps_the_invariants((rules, events) in any_history()) {
         let mut machine = Machine::new(rules).unwrap();
         let mut seen = HashSet::new();
         for event in events {
@@ -344,7 +349,7 @@ proptest! {
     /// If `may_resume` refuses a resume, a run that has ended ends again, and any other run ignores `from`. If it allows the resume, the run begins
     /// where requested.
     #[test]
-    fn a_resume_does_what_may_resume_says(
+    fn resume_agrees_with_may_resume(
         (rules, events) in any_history(),
         from in proptest::option::of(1u32..5),
         reached in proptest::option::of(1u32..5),
@@ -357,9 +362,9 @@ proptest! {
         let head = machine.head().clone();
         let at = head.last_at;
         let resumed = |from| {
-            let resume = Resume { from, reached, rules: rules_now.clone(), ..Resume::default() };
+            let resume = ResumeOptions { from_iteration: from, last_begun_iteration: reached, rules: rules_now.clone(), ..ResumeOptions::default() };
             let mut machine = Machine::from(head.clone());
-            machine.step(Event { at, what: Happening::Resumed(resume) });
+            machine.step(TimedInput { at, what: MachineInput::Resumed(resume) });
             machine.head().clone()
         };
         let is_over = head.end.as_ref().is_some_and(|end| end.reason.is_final());
@@ -374,7 +379,7 @@ proptest! {
 
     /// The machine refuses a state that another program wrote, or handles all inputs on it without a panic.
     #[test]
-    fn a_saved_state_of_a_stranger_is_refused_or_answers(
+    fn foreign_saved_state_is_refused_or_runs(
         (rules, before) in any_history(),
         lies in proptest::collection::vec(
             (any::<prop::sample::Index>(), prop_oneof![Just(0), Just(1), Just(1 << 30), Just(u64::from(u32::MAX)), Just(u64::MAX)]),
@@ -403,12 +408,12 @@ proptest! {
         }
         if let Ok(head) = serde_json::from_value::<Head>(saved) {
             let (mut machine, mut now) = (Machine::from(head), 0);
-            let resumed = Happening::Resumed(Resume { from, ..Resume::default() });
+            let resumed = MachineInput::Resumed(ResumeOptions { from_iteration: from, ..ResumeOptions::default() });
             for (wait, what) in [(0, resumed)].into_iter().chain(after) {
                 now += wait;
-                let due = machine.due(Timestamp(now));
+                let due = machine.due_input(Timestamp(now));
                 for what in due.into_iter().chain([what]) {
-                    machine.step(Event { at: Timestamp(now), what });
+                    machine.step(TimedInput { at: Timestamp(now), what });
                 }
             }
         }
@@ -451,34 +456,34 @@ proptest! {
         let mut machine = Machine::new(rules).unwrap();
         let (mut outcomes, mut results) = (outcomes.into_iter().cycle(), results.into_iter().cycle());
         // A person who always requests a redo would also prevent an end.
-        let mut verdicts = verdicts.into_iter().chain(std::iter::repeat(Verdict::Continue));
+        let mut verdicts = verdicts.into_iter().chain(std::iter::repeat(ReviewDecision::Continue));
         let mut uses = uses.into_iter().cycle();
-        let mut todo = vec![Happening::Attended(true), Happening::Started];
+        let mut todo = vec![MachineInput::Attended(true), MachineInput::Started];
         for step in 0..2000u64 {
             // Some steps take long, so that long waits end.
             let now = Timestamp(step * if step % 7 == 0 { 100_000 } else { 1 });
-            let what = match (crashes.contains(&(step as usize)), todo.pop(), machine.due(now)) {
+            let what = match (crashes.contains(&(step as usize)), todo.pop(), machine.due_input(now)) {
                 (true, ..) if step > 0 => {
                     todo.clear();
                     machine = Machine::from(through_disk(machine.head()));
-                    Happening::Resumed(Resume { attended: true, ..Resume::default() })
+                    MachineInput::Resumed(ResumeOptions { attended: true, ..ResumeOptions::default() })
                 }
                 (_, Some(what), _) | (_, None, Some(what)) => what,
                 (_, None, None) => continue,
             };
-            for effect in machine.step(Event { at: now, what }) {
+            for effect in machine.step(TimedInput { at: now, what }) {
                 match effect {
                     Effect::StartAttempt(_) => {
-                        todo.push(Happening::TurnEnded(outcomes.next().unwrap()));
-                        todo.push(Happening::Used(uses.next().unwrap()));
+                        todo.push(MachineInput::TurnEnded(outcomes.next().unwrap()));
+                        todo.push(MachineInput::UsageReported(uses.next().unwrap()));
                     }
-                    Effect::Announce(Notice::Review(_)) => todo.push(Happening::Requested(Request::Review(verdicts.next().unwrap()))),
-                    Effect::Announce(Notice::Interrupted) => todo.push(Happening::Requested(Request::Continue)),
-                    Effect::GoOn => todo.push(Happening::TurnEnded(TurnOutcome::Completed)),
-                    Effect::StopAttempt { .. } => todo = vec![Happening::TurnEnded(TurnOutcome::Stopped)],
-                    Effect::RunGate(_) => todo.push(Happening::GateEnded(results.next().unwrap())),
-                    Effect::RunCheck => todo.push(Happening::CheckEnded(results.next().unwrap())),
-                    Effect::EndLeftovers => todo.push(Happening::Settled(Tree::default())),
+                    Effect::Emit(RunUpdate::Review(_)) => todo.push(MachineInput::Requested(Request::Review(verdicts.next().unwrap()))),
+                    Effect::Emit(RunUpdate::Interrupted) => todo.push(MachineInput::Requested(Request::Continue)),
+                    Effect::ContinueTurn => todo.push(MachineInput::TurnEnded(TurnOutcome::Completed)),
+                    Effect::StopAttempt { .. } => todo = vec![MachineInput::TurnEnded(TurnOutcome::Stopped)],
+                    Effect::RunRequiredCheck(_) => todo.push(MachineInput::RequiredCheckEnded(results.next().unwrap())),
+                    Effect::RunCheck => todo.push(MachineInput::CheckEnded(results.next().unwrap())),
+                    Effect::EndLeftovers => todo.push(MachineInput::LeftoversEnded(ProcessTreeOutcome::default())),
                     _ => {}
                 }
             }
@@ -488,7 +493,7 @@ proptest! {
 
     /// If agents answer and end their turns, each steer reaches an agent exactly once: in a prompt or within a turn.
     #[test]
-    fn a_steer_is_told_once(
+    fn steer_is_reported_once(
         rules in any_rules(),
         outcomes in proptest::collection::vec(prop_oneof![Just(TurnOutcome::Completed), Just(TurnOutcome::Failed("no".into()))], 40),
         heard in proptest::collection::vec(0u8..3, 40),
@@ -497,41 +502,41 @@ proptest! {
         // No limit ends these runs before all steers are sent.
         let limits = RunLimits { max_failures: 0, max_duration: None, ..rules.limits };
         let rules = Rules { limits, ..rules };
-        let phases = rules.phases.into_iter().map(|phase| PhaseRules { until: true, limits: Limits::default(), ..phase });
+        let phases = rules.phases.into_iter().map(|phase| PhaseRules { has_check: true, limits: PhaseLimits::default(), ..phase });
         let rules = Rules { phases: phases.collect(), ..rules };
         let mut machine = Machine::new(rules).unwrap();
         let mut told: HashMap<u32, u32> = HashMap::new();
         let (mut outcomes, mut heard) = (outcomes.into_iter().cycle(), heard.into_iter().cycle());
-        let mut todo = vec![Happening::Started];
+        let mut todo = vec![MachineInput::Started];
         for step in 0..200usize {
             let now = Timestamp(step as u64);
-            let what = match (said.contains(&step), todo.pop(), machine.due(now)) {
+            let what = match (said.contains(&step), todo.pop(), machine.due_input(now)) {
                 (true, next, _) => {
                     todo.extend(next);
-                    Happening::Requested(Request::Steer { text: "mind".into(), now: false })
+                    MachineInput::Requested(Request::Steer { text: "mind".into(), now: false })
                 }
                 (_, Some(what), _) | (_, None, Some(what)) => what,
                 _ => continue,
             };
-            for effect in machine.step(Event { at: now, what }) {
+            for effect in machine.step(TimedInput { at: now, what }) {
                 match effect {
                     Effect::StartAttempt(brief) => {
-                        todo.extend([Happening::TurnEnded(outcomes.next().unwrap()), Happening::Prompted]);
+                        todo.extend([MachineInput::TurnEnded(outcomes.next().unwrap()), MachineInput::PromptReceived]);
                         brief.steers.iter().for_each(|steer| *told.entry(steer.id).or_default() += 1);
                     }
                     // The agent accepts the steer, accepts it too late, or can't accept it.
                     Effect::Deliver(id) => match heard.next().unwrap() {
                         0 => {
                             *told.entry(id).or_default() += 1;
-                            todo.push(Happening::SteerMoved { id, state: SteerState::Seen });
+                            todo.push(MachineInput::SteerAdvanced { id, state: SteerState::Seen });
                         }
-                        1 => todo.push(Happening::SteerMoved { id, state: SteerState::Delivered }),
+                        1 => todo.push(MachineInput::SteerAdvanced { id, state: SteerState::Delivered }),
                         _ => {}
                     },
-                    Effect::StopAttempt { .. } => todo = vec![Happening::TurnEnded(outcomes.next().unwrap())],
-                    Effect::RunGate(_) => todo.push(Happening::GateEnded(CheckResult::Failed("no".into()))),
-                    Effect::RunCheck => todo.push(Happening::CheckEnded(CheckResult::Failed("no".into()))),
-                    Effect::EndLeftovers => todo.push(Happening::Settled(Tree::default())),
+                    Effect::StopAttempt { .. } => todo = vec![MachineInput::TurnEnded(outcomes.next().unwrap())],
+                    Effect::RunRequiredCheck(_) => todo.push(MachineInput::RequiredCheckEnded(CheckResult::Failed("no".into()))),
+                    Effect::RunCheck => todo.push(MachineInput::CheckEnded(CheckResult::Failed("no".into()))),
+                    Effect::EndLeftovers => todo.push(MachineInput::LeftoversEnded(ProcessTreeOutcome::default())),
                     _ => {}
                 }
             }

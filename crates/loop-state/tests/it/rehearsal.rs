@@ -1,8 +1,8 @@
 //! The preview of how a process would take over a run.
 
 use loop_state::{
-    CheckResult, Command, FeedbackRefusal, Happening, MAX_STEER_BYTES, NoAttempt, Notice, Resume,
-    StopReason, Timestamp, TurnOutcome, When,
+    CheckResult, FeedbackRefusal, LoopCommand, MAX_STEER_BYTES, MachineInput, NoAttempt,
+    ResumeOptions, RunUpdate, StopReason, StopTiming, Timestamp, TurnOutcome,
 };
 
 use crate::person::steer;
@@ -12,10 +12,10 @@ use crate::traces::{Trace, failed, stop};
 const UNKNOWN: &str = "(not run)";
 
 #[test]
-fn a_run_that_no_process_has_begun_is_started() {
+fn run_without_a_process_is_started() {
     let head = loop_state::Head::new(rules(|_| {})).unwrap();
-    let mut first = head.first_event(Resume::default());
-    assert_eq!(first, Happening::Started);
+    let mut first = head.first_event(ResumeOptions::default());
+    assert_eq!(first, MachineInput::Started);
     let refused = head.add_feedback(&mut first, "mind the docs".into());
     assert_eq!(refused, Err(FeedbackRefusal::NotBegun));
     let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(0));
@@ -28,7 +28,7 @@ fn feedback_of_a_resume_is_in_the_next_prompt_and_its_length_is_limited() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(steer("one", false));
     let head = trace.machine.head();
-    let mut first = head.first_event(Resume::default());
+    let mut first = head.first_event(ResumeOptions::default());
     let long = "x".repeat(MAX_STEER_BYTES - 2);
     let refused = |text: &str, mut first| head.add_feedback(&mut first, text.into());
     assert_eq!(refused(" \n", first.clone()), Err(FeedbackRefusal::Empty));
@@ -40,20 +40,22 @@ fn feedback_of_a_resume_is_in_the_next_prompt_and_its_length_is_limited() {
 }
 
 #[test]
-fn a_rehearsal_assumes_that_the_check_fails_and_changes_nothing() {
+fn dry_run_assumes_a_failing_check_and_changes_nothing() {
     let mut trace = Trace::new(rules(|rules| {
         rules.limits.sleep = std::time::Duration::from_secs(60);
     }));
-    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    trace.then(stop(When::Now));
-    trace.then(Happening::CheckEnded(CheckResult::Stopped));
-    trace.then(Happening::Settled(loop_state::Tree::default()));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
+    trace.then(stop(StopTiming::Now));
+    trace.then(MachineInput::CheckEnded(CheckResult::Stopped));
+    trace.then(MachineInput::LeftoversEnded(
+        loop_state::ProcessTreeOutcome::default(),
+    ));
     let head = trace.machine.head().clone();
-    let first = head.first_event(Resume::default());
+    let first = head.first_event(ResumeOptions::default());
     let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
-    assert_eq!(rehearsed.command, Some(Command::Check));
+    assert_eq!(rehearsed.command, Some(LoopCommand::Check));
     assert_eq!(rehearsed.iteration, 1);
-    let slept = |notice: &Notice| matches!(notice, Notice::Sleeping { .. });
+    let slept = |notice: &RunUpdate| matches!(notice, RunUpdate::Sleeping { .. });
     assert!(
         !rehearsed.notices.iter().any(slept),
         "the sleep is only assumed"
@@ -64,12 +66,12 @@ fn a_rehearsal_assumes_that_the_check_fails_and_changes_nothing() {
 }
 
 #[test]
-fn a_rehearsal_names_why_no_attempt_begins() {
+fn dry_run_names_why_no_attempt_begins() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(failed("red"));
     trace.iteration(CheckResult::Passed);
     let head = trace.machine.head();
-    let first = head.first_event(Resume::default());
+    let first = head.first_event(ResumeOptions::default());
     let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
     let NoAttempt::Ends(StopReason::Done(_)) = rehearsed.next.unwrap_err() else {
         panic!("the run has ended");

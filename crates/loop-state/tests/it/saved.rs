@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 fn rules() -> Rules {
     let phase = |name: &str, session, limits| PhaseRules {
         name: name.into(),
-        gates: 2,
-        until: true,
-        promise: true,
+        required_checks: 2,
+        has_check: true,
+        has_promise: true,
         session,
         limits,
         reports_cost: true,
@@ -24,7 +24,7 @@ fn rules() -> Rules {
             phase(
                 "plan",
                 SessionPolicy::Continue,
-                Limits {
+                PhaseLimits {
                     max_iterations: Some(3),
                     iteration_timeout: Some(Duration::from_millis(3_600_500)),
                     idle_timeout: None,
@@ -34,11 +34,11 @@ fn rules() -> Rules {
             phase(
                 "implement",
                 SessionPolicy::Fresh,
-                Limits {
+                PhaseLimits {
                     max_iterations: Some(100),
                     iteration_timeout: Some(Duration::from_secs(3600)),
                     idle_timeout: Some(Duration::from_secs(900)),
-                    ..Limits::default()
+                    ..PhaseLimits::default()
                 },
             ),
         ],
@@ -63,14 +63,14 @@ fn full() -> Head {
     h.attempt = 12;
     h.highest_attempt = 12;
     h.first_attempt = 11;
-    h.step = Step::Turn { since: t(500) };
+    h.step = IterationStep::Turn { since: t(500) };
     h.failure = Some("the turn took longer than 3600s".into());
-    h.cut = Some(Cut {
+    h.unfinished = Some(UnfinishedAttempt {
         attempt: 11,
-        cause: CutCause::Crash,
+        cause: UnfinishedCause::ProcessDied,
     });
     h.feedback = Some(Feedback {
-        source: Command::Gate(1),
+        source: LoopCommand::RequiredCheck(1),
         text: "1 test failed".into(),
     });
     h.steers = vec![
@@ -94,26 +94,26 @@ fn full() -> Head {
         },
     ];
     h.session = Some("5c0ffee5".into());
-    h.prompted = true;
+    h.has_prompt = true;
     h.parent = Some(Lineage {
         run: "r-1".into(),
         iteration: 4,
         seq: 99,
     });
-    h.said = Some("half of it works".into());
-    let failure = Failure {
+    h.last_message = Some("half of it works".into());
+    let failure = IterationFailure {
         iteration: 2,
         at: t(90),
         what: "exit status 1".into(),
     };
     h.errors = vec![failure.clone()];
-    h.finished = vec![Finished {
+    h.finished_phases = vec![FinishedPhase {
         name: "plan".into(),
         at: t(100),
         iterations: 3,
-        evidence: Some(Evidence::Claim),
+        evidence: Some(Evidence::Promise),
         result: Some("the plan".into()),
-        usage: Usage::default(),
+        usage: UsageTotal::default(),
         errors: vec![failure],
     }];
     h.last_check = Some(LastCheck {
@@ -122,49 +122,49 @@ fn full() -> Head {
         outcome: CheckOutcome::Failed,
     });
     h.attended = true;
-    h.unreviewed = 4;
-    h.waits = Waits {
-        tries: 2,
-        limits: 1,
-        limit_ms: 60_000,
+    h.iterations_since_review = 4;
+    h.retries = Retries {
+        transient_failures: 2,
+        rate_limits: 1,
+        rate_limit_wait_ms: 60_000,
     };
-    h.continues = true;
-    h.fresh = true;
-    h.claimed = true;
-    h.idled = true;
+    h.continues_session = true;
+    h.fresh_session = true;
+    h.promised = true;
+    h.made_no_progress = true;
     h.pausing = true;
-    h.again = Some(Again::Iteration);
+    h.redo = Some(RedoScope::Iteration);
     h.stopping = Some(StopRequest {
         by: StopCause::Person,
-        when: When::AfterIteration,
+        when: StopTiming::AfterIteration,
     });
-    h.halting = true;
+    h.is_stopping_step = true;
     h.streaks = Streaks {
-        unrun: 0,
+        checks_not_run: 0,
         failures: 1,
-        gates: 2,
+        required_checks: 2,
         crashes: 1,
-        idle: 2,
+        no_progress: 2,
     };
     h.counts = Counts {
         iterations: 8,
         attempts: 12,
         failed: 2,
-        cuts: 3,
+        unfinished_attempts: 3,
         steers: 3,
         denied: 4,
         processes: 2,
     };
-    h.usage = Usage {
+    h.usage = UsageTotal {
         input_tokens: 123_456,
         output_tokens: 7_890,
         cost_microusd: 1_234_567,
     };
-    h.last = Some(Last {
+    h.last_iteration = Some(LastIteration {
         iteration: 6,
         at: t(400),
         failure: Some("required check 1 failed".into()),
-        usage: Usage::default(),
+        usage: UsageTotal::default(),
     });
     h.started_at = t(0);
     h.taken_at = t(300);
@@ -226,8 +226,8 @@ fn lines(name: &str, schema: &Value) -> String {
 fn schema_of_everything_that_is_serialised() {
     let mut all = schemars::SchemaGenerator::default();
     all.subschema_for::<Head>();
-    all.subschema_for::<Event>();
-    all.subschema_for::<Notice>();
+    all.subschema_for::<TimedInput>();
+    all.subschema_for::<RunUpdate>();
     all.subschema_for::<CheckResult>();
     all.subschema_for::<Request>();
     let types: BTreeMap<_, _> = all.take_definitions(true).into_iter().collect();
@@ -248,7 +248,7 @@ fn a_saved_head_has_these_bytes() {
 }
 
 #[test]
-fn c64a_a_newer_version_is_refused_by_name_and_is_not_written_again() {
+fn c64a_newer_version_is_refused_by_name_and_not_rewritten() {
     let newer = r#"{"version":7,"phase":["as","never","seen"]}"#;
     let error = serde_json::from_str::<Head>(newer).unwrap_err().to_string();
     let both =
@@ -269,7 +269,7 @@ fn c64a_a_newer_version_is_refused_by_name_and_is_not_written_again() {
 }
 
 #[test]
-fn a_head_that_no_machine_can_have_written_is_refused() {
+fn impossible_head_is_refused() {
     let refused = |change: fn(&mut Value)| {
         let mut saved = serde_json::to_value(full()).unwrap();
         change(&mut saved);
@@ -283,18 +283,18 @@ fn a_head_that_no_machine_can_have_written_is_refused() {
     let count = refused(|head| head["highest_attempt"] = u32::MAX.into());
     // The machine would increment each of these numbers.
     let counts: [fn(&mut Value); 3] = [
-        |head| head["streaks"]["unrun"] = u32::MAX.into(),
-        |head| head["step"] = json!({"gate": {"index": u32::MAX}}),
+        |head| head["streaks"]["checks_not_run"] = u32::MAX.into(),
+        |head| head["step"] = json!({"required_check": {"index": u32::MAX}}),
         |head| head["step"] = json!({"recheck": {"gate": u32::MAX}}),
     ];
     for change in counts {
         assert_eq!(refused(change), count);
     }
-    let text = refused(|head| head["said"] = "x".repeat(MAX_TEXT + 1).into());
+    let text = refused(|head| head["last_message"] = "x".repeat(MAX_TEXT + 1).into());
     let texts: [fn(&mut Value); 3] = [
         |head| head["steers"][0]["text"] = "x".repeat(MAX_STEER_BYTES).into(),
         |head| head["errors"] = vec![head["errors"][0].clone(); MAX_ERRORS + 1].into(),
-        |head| head["briefed"] = vec![1; MAX_STEERS + 1].into(),
+        |head| head["prompt_steers"] = vec![1; MAX_STEERS + 1].into(),
     ];
     for change in texts {
         assert_eq!(refused(change), text);
@@ -319,7 +319,7 @@ fn a_head_that_no_machine_can_have_written_is_refused() {
 }
 
 #[test]
-fn what_is_unknown_in_a_map_is_skipped() {
+fn unknown_map_keys_are_skipped() {
     let mut saved = serde_json::to_value(full()).unwrap();
     saved["mood"] = "good".into();
     saved["rules"]["mood"] = Value::Array(vec![1.into()]);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use loop_state::{Effect, Happening, Reminder, Step, Timer, Timestamp, TurnOutcome};
+use loop_state::{Effect, IterationStep, MachineInput, Reminder, Timer, Timestamp, TurnOutcome};
 
 use crate::rules;
 use crate::traces::{Trace, halt};
 
 /// Passes an input about the live agent to the machine; such an input changes no head and has no effects.
-fn sign(trace: &mut Trace, at: u64, what: Happening) {
+fn sign(trace: &mut Trace, at: u64, what: MachineInput) {
     assert!(what.is_transient());
     let before = trace.machine.head().clone();
     assert_eq!(trace.machine.step(crate::at(at, what)), []);
@@ -21,15 +21,15 @@ fn s5d_a_running_tool_is_not_silence() {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
     }));
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(2100)));
-    sign(&mut trace, 0, Happening::Busy(true));
-    assert_eq!(trace.machine.due(Timestamp(60_000)), None);
-    sign(&mut trace, 0, Happening::Busy(false));
-    sign(&mut trace, 60_000, Happening::Alive);
+    sign(&mut trace, 0, MachineInput::AgentBusy(true));
+    assert_eq!(trace.machine.due_input(Timestamp(60_000)), None);
+    sign(&mut trace, 0, MachineInput::AgentBusy(false));
+    sign(&mut trace, 60_000, MachineInput::AgentActive);
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(62_000)));
 }
 
 #[test]
-fn a_silence_is_reported_once_at_two_thirds_of_what_is_allowed() {
+fn silence_is_reported_once_at_two_thirds_of_the_limit() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(30));
     }));
@@ -44,14 +44,14 @@ fn a_silence_is_reported_once_at_two_thirds_of_what_is_allowed() {
     let reminder = Effect::Remind(Reminder::Silent { silent, of });
     assert_eq!(report(20_101), Some(reminder));
     assert_eq!(report(30_000), None);
-    machine.step(crate::at(25_000, Happening::Alive));
+    machine.step(crate::at(25_000, MachineInput::AgentActive));
     assert_eq!(machine.next_reminder(), Some(Timestamp(45_000)));
-    machine.step(crate::at(26_000, Happening::Frozen(true)));
+    machine.step(crate::at(26_000, MachineInput::Frozen(true)));
     assert_eq!(machine.next_reminder(), None);
 }
 
 #[test]
-fn p49a_s5d_an_announced_wait_is_no_silence_and_is_bounded() {
+fn p49a_s5d_announced_wait_is_no_silence_and_is_limited() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
     }));
@@ -60,50 +60,57 @@ fn p49a_s5d_an_announced_wait_is_no_silence_and_is_bounded() {
     sign(
         &mut trace,
         1000,
-        Happening::Retrying(Duration::from_secs(30)),
+        MachineInput::AgentRetrying(Duration::from_secs(30)),
     );
-    assert_eq!(trace.machine.due(Timestamp(32_999)), None);
+    assert_eq!(trace.machine.due_input(Timestamp(32_999)), None);
     // Activity in the meantime doesn't shorten the announced wait.
-    sign(&mut trace, 5000, Happening::Alive);
+    sign(&mut trace, 5000, MachineInput::AgentActive);
     assert_eq!(silence(&trace), Some((31_000, 33_000)));
     assert_eq!(trace.machine.next_deadline(), Some(Timestamp(33_000)));
-    sign(&mut trace, 40_000, Happening::Retrying(Duration::MAX));
+    sign(
+        &mut trace,
+        40_000,
+        MachineInput::AgentRetrying(Duration::MAX),
+    );
     assert_eq!(silence(&trace), Some((3_640_000, 3_642_000)));
-    sign(&mut trace, 0, Happening::Busy(true));
+    sign(&mut trace, 0, MachineInput::AgentBusy(true));
     assert_eq!(silence(&trace), None);
-    sign(&mut trace, 0, Happening::Busy(false));
-    trace.then(Happening::TimeUp(Timer::Idle));
+    sign(&mut trace, 0, MachineInput::AgentBusy(false));
+    trace.then(MachineInput::TimerExpired(Timer::Idle));
     assert_eq!(silence(&trace), None, "the turn is being ended");
 }
 
 #[test]
-fn x126c_time_in_which_all_stood_still_is_not_held_against_the_turn() {
+fn x126c_suspended_time_does_not_count_for_the_turn() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.iteration_timeout = Some(Duration::from_secs(10));
     }));
     trace.now = 3_600_000;
-    trace.then(Happening::Thawed(Duration::from_secs(3595)));
-    assert!(matches!(trace.machine.head().step, Step::Turn { .. }));
+    trace.then(MachineInput::Thawed(Duration::from_secs(3595)));
+    assert!(matches!(
+        trace.machine.head().step,
+        IterationStep::Turn { .. }
+    ));
     let due = trace.machine.next_deadline().unwrap();
     assert!(due > Timestamp(trace.now), "{due:?}");
     assert_eq!(
-        trace.machine.due(due),
-        Some(Happening::TimeUp(Timer::Iteration))
+        trace.machine.due_input(due),
+        Some(MachineInput::TimerExpired(Timer::Iteration))
     );
 }
 
 #[test]
-fn x108b_a_turn_that_passes_its_time_is_interrupted_and_not_awaited() {
+fn x108b_turn_that_times_out_is_interrupted_and_not_awaited() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.iteration_timeout = Some(Duration::from_secs(10));
     }));
     let due = trace.machine.next_deadline().unwrap();
-    let passed = trace.machine.due(due).unwrap();
-    assert_eq!(passed, Happening::TimeUp(Timer::Iteration));
+    let passed = trace.machine.due_input(due).unwrap();
+    assert_eq!(passed, MachineInput::TimerExpired(Timer::Iteration));
     assert_eq!(
         trace.then(passed),
         [halt(Some("the turn took longer than 10s"))]
     );
-    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     assert_eq!(trace.machine.head().streaks.failures, 1);
 }

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use loop_state::times::{ABORT, SHUTDOWN_REASON, STOP_BUDGET};
 use loop_state::{
-    CheckResult, Effect, Glance, Happening, Notice, Request, Resume, StopCause, StopDeadline,
-    StopReason, StopRequest, Timer, Timestamp, TurnOutcome, When,
+    CheckResult, Effect, Glance, MachineInput, Request, ResumeOptions, RunUpdate, StopCause,
+    StopDeadline, StopReason, StopRequest, StopTiming, Timer, Timestamp, TurnOutcome,
 };
 
 use crate::rules;
 use crate::traces::{Trace, halt, stop};
 
-fn abort() -> Happening {
-    Happening::Requested(Request::Abort)
+fn abort() -> MachineInput {
+    MachineInput::Requested(Request::Abort)
 }
 
 /// Returns a run whose turn was interrupted and that waits for a person.
 fn interrupted() -> Trace {
     let mut trace = Trace::new(rules(|_| {}));
-    trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Interrupted));
     trace
 }
 
@@ -27,38 +27,38 @@ fn a_stop_after_the_iteration_ends_an_interrupted_turn_within_the_budget() {
     for is_repeated in [false, true] {
         let mut trace = Trace::new(rules(|_| {}));
         if is_repeated {
-            trace.then(stop(When::AfterIteration));
-            assert_eq!(trace.machine.deadline(), StopDeadline::Open);
+            trace.then(stop(StopTiming::AfterIteration));
+            assert_eq!(trace.machine.deadline(), StopDeadline::Unset);
         }
-        trace.then(Happening::TurnEnded(TurnOutcome::Interrupted));
-        let effects = trace.then(stop(When::AfterIteration));
+        trace.then(MachineInput::TurnEnded(TurnOutcome::Interrupted));
+        let effects = trace.then(stop(StopTiming::AfterIteration));
         let by = Timestamp(trace.now) + STOP_BUDGET;
         assert_eq!(effects[0], Effect::StopBy(StopDeadline::Stop { by }));
-        assert!(effects.contains(&Effect::Announce(Notice::Stopping)));
+        assert!(effects.contains(&Effect::Emit(RunUpdate::Stopping)));
         assert_eq!(effects.last(), Some(&halt(None)));
     }
 }
 
 #[test]
-fn a_stop_after_the_iteration_has_no_deadline_while_the_iteration_goes_on() {
+fn stop_after_iteration_has_no_deadline_during_the_iteration() {
     let mut trace = Trace::new(rules(|_| {}));
-    let effects = trace.then(stop(When::AfterIteration));
-    let later = Effect::Announce(Notice::StoppingLater);
+    let effects = trace.then(stop(StopTiming::AfterIteration));
+    let later = Effect::Emit(RunUpdate::StoppingAfterIteration);
     assert_eq!(effects, [Effect::Save, later]);
     assert!(!trace.machine.is_stopping());
 }
 
 #[test]
-fn a_request_that_waits_begins_the_deadline_that_it_has_later() {
+fn queued_request_starts_its_deadline_when_it_is_handled() {
     let mut trace = Trace::new(rules(|_| {}));
-    let foreseen = |abort| Happening::StopForeseen { abort };
-    assert!(foreseen(true).is_transient() && Happening::Ending.is_transient());
+    let foreseen = |abort| MachineInput::StopForeseen { abort };
+    assert!(foreseen(true).is_transient() && MachineInput::Ending.is_transient());
     let head = trace.machine.head().clone();
     let by = Timestamp(trace.now + 100) + STOP_BUDGET;
     let deadline = Effect::StopBy(StopDeadline::Stop { by });
     assert_eq!(trace.then(foreseen(false)), std::slice::from_ref(&deadline));
     assert_eq!(trace.machine.head(), &head, "the request itself follows");
-    assert_eq!(trace.then(stop(When::Now))[0], deadline);
+    assert_eq!(trace.then(stop(StopTiming::Now))[0], deadline);
     let by = Timestamp(trace.now + 100) + ABORT;
     let deadline = Effect::StopBy(StopDeadline::Abort { by });
     assert_eq!(trace.then(foreseen(true)), std::slice::from_ref(&deadline));
@@ -75,18 +75,18 @@ fn only_requests_to_stop_count_while_a_process_ends() {
     for way in ways {
         let mut trace = Trace::new(rules(|_| {}));
         way(&mut trace);
-        assert_eq!(trace.then(Happening::Ending), []);
+        assert_eq!(trace.then(MachineInput::Ending), []);
         let head = trace.machine.head().clone();
         for what in [
-            Happening::TurnEnded(TurnOutcome::Completed),
-            Happening::Requested(Request::Continue),
+            MachineInput::TurnEnded(TurnOutcome::Completed),
+            MachineInput::Requested(Request::Continue),
         ] {
             assert_eq!(trace.then(what), []);
         }
         // The iteration is complete, so both kinds of stop take effect now.
         for (what, is_abort) in [
-            (stop(When::AfterIteration), false),
-            (stop(When::Now), false),
+            (stop(StopTiming::AfterIteration), false),
+            (stop(StopTiming::Now), false),
             (abort(), true),
         ] {
             let effects = trace.then(what);
@@ -99,65 +99,69 @@ fn only_requests_to_stop_count_while_a_process_ends() {
 }
 
 #[test]
-fn a_suspended_run_has_its_budget_left_when_it_goes_on() {
+fn suspended_run_keeps_its_budget() {
     let mut trace = Trace::new(rules(|_| {}));
-    trace.then(stop(When::Now));
+    trace.then(stop(StopTiming::Now));
     let by = trace.machine.deadline().by().unwrap();
     let frozen = Duration::from_secs(60);
-    trace.then(Happening::Thawed(frozen));
+    trace.then(MachineInput::Thawed(frozen));
     assert_eq!(trace.machine.deadline().by(), Some(by + frozen));
 }
 
 #[test]
-fn a_process_that_takes_the_run_up_has_no_deadline_of_the_one_before() {
+fn resuming_process_has_no_deadline_of_the_previous_one() {
     let mut trace = interrupted();
-    trace.then(stop(When::Now));
-    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    trace.then(stop(StopTiming::Now));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     assert!(trace.machine.is_stopping());
-    trace.then(Happening::Resumed(Resume::default()));
-    assert_eq!(trace.machine.deadline(), StopDeadline::Open);
+    trace.then(MachineInput::Resumed(ResumeOptions::default()));
+    assert_eq!(trace.machine.deadline(), StopDeadline::Unset);
 }
 
 #[test]
-fn a_stop_before_the_first_event_is_saved_and_finishes_with_the_reason_of_the_head() {
+fn stop_before_the_first_event_is_saved_with_the_reason_of_the_head() {
     let request = StopRequest {
         by: StopCause::HungUp,
-        when: When::Now,
+        when: StopTiming::Now,
     };
-    let early = || Happening::StoppedEarly(request);
+    let early = || MachineInput::StoppedBeforeStart(request);
     let mut trace = Trace::new(rules(|_| {}));
     let effects = trace.then(early());
     assert!(matches!(effects[0], Effect::StopBy(_)));
-    assert_eq!(effects[1..], [Effect::Save, Effect::Finish]);
+    assert_eq!(effects[1..], [Effect::Save, Effect::EndRun]);
     let stopped = StopReason::Stopped(StopCause::HungUp);
     assert_eq!(trace.machine.head().stop_reason(), Some(stopped));
 
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(CheckResult::Passed);
     let done = trace.reason();
-    assert_eq!(trace.then(early()).last(), Some(&Effect::Finish));
+    assert_eq!(trace.then(early()).last(), Some(&Effect::EndRun));
     assert_eq!(trace.machine.head().stop_reason(), Some(done));
 }
 
 #[test]
-fn a_shutdown_waits_once_for_its_reason_and_is_a_termination_without_one() {
+fn shutdown_without_reason_is_a_termination() {
     let mut trace = Trace::new(rules(|_| {}));
     let wait = Effect::AwaitStop(SHUTDOWN_REASON);
-    assert_eq!(trace.then(Happening::ShutDown), [wait]);
-    assert_eq!(trace.then(Happening::ShutDown), []);
-    let effects = trace.then(Happening::TimeUp(Timer::Shutdown));
+    assert_eq!(trace.then(MachineInput::ShutDown), [wait]);
+    assert_eq!(trace.then(MachineInput::ShutDown), []);
+    let effects = trace.then(MachineInput::TimerExpired(Timer::Shutdown));
     assert_eq!(effects[0], Effect::StopBy(trace.machine.deadline()));
     assert_eq!(effects.last(), Some(&halt(None)));
-    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Terminated));
 
     let mut trace = Trace::new(rules(|_| {}));
-    trace.then(stop(When::Now));
-    assert_eq!(trace.then(Happening::ShutDown), [], "the reason is known");
+    trace.then(stop(StopTiming::Now));
+    assert_eq!(
+        trace.then(MachineInput::ShutDown),
+        [],
+        "the reason is known"
+    );
 }
 
 #[test]
-fn an_aborted_turn_is_ended_without_being_asked() {
+fn aborted_turn_is_ended_without_an_interrupt() {
     let mut trace = Trace::new(rules(|_| {}));
     let effects = trace.then(abort());
     let (why, at_once) = (None, true);
@@ -165,35 +169,35 @@ fn an_aborted_turn_is_ended_without_being_asked() {
 }
 
 #[test]
-fn no_timer_runs_out_and_no_silence_counts_while_the_run_is_suspended() {
+fn no_timer_and_no_silence_counts_during_suspension() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
         rules.limits.max_duration = Some(Duration::from_secs(60));
     }));
     let due = trace.machine.next_deadline().unwrap();
-    trace.then(Happening::Frozen(true));
+    trace.then(MachineInput::Frozen(true));
     let frozen_at = Timestamp(trace.now);
-    trace.then(Happening::Frozen(true));
+    trace.then(MachineInput::Frozen(true));
     let machine = &trace.machine;
     assert_eq!((machine.next_deadline(), machine.silence()), (None, None));
-    assert_eq!(machine.due(due), None);
+    assert_eq!(machine.due_input(due), None);
     let frozen = machine.frozen_for(due).unwrap();
     assert_eq!(frozen, due.since(frozen_at), "since the suspend began");
     trace.now = due.0;
-    trace.then(Happening::Frozen(false));
-    trace.then(Happening::Thawed(frozen));
+    trace.then(MachineInput::Frozen(false));
+    trace.then(MachineInput::Thawed(frozen));
     assert_eq!(trace.machine.frozen_for(due), None);
     assert_eq!(trace.machine.next_deadline(), Some(due + frozen));
 }
 
 #[test]
-fn a_stop_saves_before_git_answers_and_keeps_nothing_that_runs() {
+fn stop_saves_before_git_answers_and_ends_everything() {
     let mut trace = Trace::new(rules(|_| {}));
     assert_eq!(trace.machine.glance(false), Glance::Brief);
     assert_eq!(trace.machine.glance(true), Glance::Awaited);
     assert!(trace.machine.keeps_leftovers() && trace.machine.keeps_calls());
     assert_eq!(trace.machine.ends_within(Timestamp(trace.now)), None);
-    trace.then(stop(When::Now));
+    trace.then(stop(StopTiming::Now));
     for seals in [false, true] {
         assert_eq!(trace.machine.glance(seals), Glance::Skipped);
     }
@@ -203,7 +207,7 @@ fn a_stop_saves_before_git_answers_and_keeps_nothing_that_runs() {
 }
 
 #[test]
-fn the_last_save_of_a_run_awaits_the_answer_of_git() {
+fn last_save_of_a_run_awaits_the_git_status() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(CheckResult::Passed);
     assert!(trace.machine.head().end.is_some());

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use loop_state::{
-    CheckResult, Effect, Event, Happening, Machine, PauseAfter, Request, Resume, StopCause,
-    StopRequest, Timer, Timestamp, Tree, TurnOutcome, When,
+    CheckResult, Effect, Machine, MachineInput, PauseAfter, ProcessTreeOutcome, Request,
+    ResumeOptions, StopCause, StopRequest, StopTiming, TimedInput, Timer, Timestamp, TurnOutcome,
 };
 
 use crate::promises::{PROMISES, Seen};
@@ -19,26 +19,29 @@ struct Told {
 }
 
 impl Told {
-    fn then(self, what: &Happening) -> Self {
-        let begins = matches!(what, Happening::Started | Happening::Resumed(_));
+    fn then(self, what: &MachineInput) -> Self {
+        let begins = matches!(what, MachineInput::Started | MachineInput::Resumed(_));
         Self {
             ending: (self.ending && !begins)
-                || matches!(what, Happening::Ending | Happening::StoppedEarly(_)),
-            shut_down: (self.shut_down && !begins) || matches!(what, Happening::ShutDown),
+                || matches!(
+                    what,
+                    MachineInput::Ending | MachineInput::StoppedBeforeStart(_)
+                ),
+            shut_down: (self.shut_down && !begins) || matches!(what, MachineInput::ShutDown),
         }
     }
 }
 
 /// One step of a machine.
-struct Step<'a> {
+struct IterationStep<'a> {
     told: Told,
     before: &'a Machine,
-    event: &'a Event,
+    event: &'a TimedInput,
     effects: &'a [Effect],
     after: &'a Machine,
 }
 
-type Promise = fn(&Step<'_>) -> bool;
+type Promise = fn(&IterationStep<'_>) -> bool;
 
 const STOP_PROMISES: [(&str, Promise); 8] = [
     ("only suspended time moves a deadline later", moves_earlier),
@@ -51,13 +54,16 @@ const STOP_PROMISES: [(&str, Promise); 8] = [
     ("the last effect of a process is `Finish`", finish_is_last),
 ];
 
-fn begins_process(step: &Step<'_>) -> bool {
-    matches!(step.event.what, Happening::Started | Happening::Resumed(_))
+fn begins_process(step: &IterationStep<'_>) -> bool {
+    matches!(
+        step.event.what,
+        MachineInput::Started | MachineInput::Resumed(_)
+    )
 }
 
-fn moves_earlier(step: &Step<'_>) -> bool {
+fn moves_earlier(step: &IterationStep<'_>) -> bool {
     let thawed = match step.event.what {
-        Happening::Thawed(frozen) => frozen,
+        MachineInput::Thawed(frozen) => frozen,
         _ => Duration::ZERO,
     };
     match (step.before.deadline().by(), step.after.deadline().by()) {
@@ -67,87 +73,87 @@ fn moves_earlier(step: &Step<'_>) -> bool {
     }
 }
 
-fn answered(step: &Step<'_>) -> bool {
-    let is_now = { step.event.what.stop() }.is_some_and(|it| it.when == When::Now);
+fn answered(step: &IterationStep<'_>) -> bool {
+    let is_now = { step.event.what.stop() }.is_some_and(|it| it.when == StopTiming::Now);
     let is_early = !step.before.has_begun() && step.before.head().end.is_none();
     let told = Effect::StopBy(step.after.deadline());
     !is_now || is_early || (step.effects.first() == Some(&told) && step.after.is_stopping())
 }
 
-fn abort_stays(step: &Step<'_>) -> bool {
+fn abort_stays(step: &IterationStep<'_>) -> bool {
     let stays = step.after.deadline().is_abort() || begins_process(step);
     !step.before.deadline().is_abort() || stays
 }
 
-fn begins_nothing(step: &Step<'_>) -> bool {
-    let stops = { step.before.head().stopping }.is_some_and(|it| it.when == When::Now);
+fn begins_nothing(step: &IterationStep<'_>) -> bool {
+    let stops = { step.before.head().stopping }.is_some_and(|it| it.when == StopTiming::Now);
     let begins = |effect: &Effect| {
         matches!(
             effect,
             Effect::StartAttempt(_)
-                | Effect::GoOn
+                | Effect::ContinueTurn
                 | Effect::Deliver(_)
-                | Effect::RunGate(_)
+                | Effect::RunRequiredCheck(_)
                 | Effect::RunCheck
         )
     };
     !stops || begins_process(step) || !step.effects.iter().any(begins)
 }
 
-fn ending(step: &Step<'_>) -> bool {
+fn ending(step: &IterationStep<'_>) -> bool {
     let only = |effect: &Effect| matches!(effect, Effect::StopBy(_));
     let same = step.before.head() == step.after.head();
     !step.told.ending || begins_process(step) || (same && step.effects.iter().all(only))
 }
 
-fn suspended(step: &Step<'_>) -> bool {
+fn suspended(step: &IterationStep<'_>) -> bool {
     let machine = step.after;
     !machine.is_frozen() || (machine.next_deadline(), machine.silence()) == (None, None)
 }
 
-fn shut_down_once(step: &Step<'_>) -> bool {
+fn shut_down_once(step: &IterationStep<'_>) -> bool {
     let waits = { step.effects.iter() }.any(|it| matches!(it, Effect::AwaitStop(_)));
     !waits || (!step.told.shut_down && !step.before.is_stopping())
 }
 
-fn finish_is_last(step: &Step<'_>) -> bool {
-    let finish = step.effects.iter().position(|it| *it == Effect::Finish);
+fn finish_is_last(step: &IterationStep<'_>) -> bool {
+    let finish = step.effects.iter().position(|it| *it == Effect::EndRun);
     finish
         .is_none_or(|at| at + 1 == step.effects.len() && step.after.head().stop_reason().is_some())
 }
 
-fn alphabet() -> Vec<Happening> {
+fn alphabet() -> Vec<MachineInput> {
     let stop = |when| {
         let by = StopCause::Person;
         StopRequest { by, when }
     };
     vec![
-        Happening::StopRequested(stop(When::Now)),
-        Happening::StopRequested(stop(When::AfterIteration)),
-        Happening::Requested(Request::Abort),
-        Happening::StoppedEarly(stop(When::Now)),
-        Happening::StopForeseen { abort: false },
-        Happening::StopForeseen { abort: true },
-        Happening::ShutDown,
-        Happening::TimeUp(Timer::Shutdown),
-        Happening::Frozen(true),
-        Happening::Frozen(false),
-        Happening::Thawed(Duration::from_secs(3)),
-        Happening::Ending,
-        Happening::Interruptible(false),
-        Happening::Requested(Request::Interrupt),
-        Happening::Requested(Request::Continue),
-        Happening::Requested(Request::Pause {
+        MachineInput::StopRequested(stop(StopTiming::Now)),
+        MachineInput::StopRequested(stop(StopTiming::AfterIteration)),
+        MachineInput::Requested(Request::Abort),
+        MachineInput::StoppedBeforeStart(stop(StopTiming::Now)),
+        MachineInput::StopForeseen { abort: false },
+        MachineInput::StopForeseen { abort: true },
+        MachineInput::ShutDown,
+        MachineInput::TimerExpired(Timer::Shutdown),
+        MachineInput::Frozen(true),
+        MachineInput::Frozen(false),
+        MachineInput::Thawed(Duration::from_secs(3)),
+        MachineInput::Ending,
+        MachineInput::AgentInterruptible(false),
+        MachineInput::Requested(Request::Interrupt),
+        MachineInput::Requested(Request::Continue),
+        MachineInput::Requested(Request::Pause {
             reason: None,
             after: PauseAfter::Tool,
         }),
-        Happening::TurnEnded(TurnOutcome::Completed),
-        Happening::TurnEnded(TurnOutcome::Interrupted),
-        Happening::TurnEnded(TurnOutcome::Stopped),
-        Happening::CheckEnded(CheckResult::Passed),
-        Happening::CheckEnded(CheckResult::Stopped),
-        Happening::Settled(Tree::default()),
-        Happening::Resumed(Resume::default()),
+        MachineInput::TurnEnded(TurnOutcome::Completed),
+        MachineInput::TurnEnded(TurnOutcome::Interrupted),
+        MachineInput::TurnEnded(TurnOutcome::Stopped),
+        MachineInput::CheckEnded(CheckResult::Passed),
+        MachineInput::CheckEnded(CheckResult::Stopped),
+        MachineInput::LeftoversEnded(ProcessTreeOutcome::default()),
+        MachineInput::Resumed(ResumeOptions::default()),
     ]
 }
 
@@ -156,7 +162,7 @@ type Spoil = fn(Machine, Vec<Effect>) -> (Machine, Vec<Effect>);
 /// Explores all histories of four steps from a starting point; returns the number of states and steps, or the first step that broke a promise, or
 /// that broke `only` this one.
 fn explore(
-    place: &[Happening],
+    place: &[MachineInput],
     only: Option<&str>,
     spoil: Spoil,
 ) -> Result<(usize, usize), String> {
@@ -180,13 +186,13 @@ fn explore(
         let mut next = Vec::new();
         for (before, told) in &level {
             let at = Timestamp(nth * 1000);
-            for what in alphabet().into_iter().chain(before.due(at)) {
+            for what in alphabet().into_iter().chain(before.due_input(at)) {
                 let mut after = before.clone();
-                let event = Event { at, what };
+                let event = TimedInput { at, what };
                 let effects = after.step(event.clone());
                 steps += 1;
                 let (after, effects) = spoil(after, effects);
-                let step = Step {
+                let step = IterationStep {
                     told: *told,
                     before,
                     event: &event,
@@ -201,7 +207,7 @@ fn explore(
                 };
                 let broken = STOP_PROMISES.iter().filter(|(_, holds)| !holds(&step));
                 let mut broken: Vec<&str> = broken.map(|(name, _)| *name).collect();
-                let is_early = matches!(event.what, Happening::StoppedEarly(_));
+                let is_early = matches!(event.what, MachineInput::StoppedBeforeStart(_));
                 if !is_early {
                     let others = PROMISES.iter().filter(|(_, holds)| !holds(&seen));
                     broken.extend(others.map(|(name, _)| *name));
@@ -227,9 +233,9 @@ fn explore(
 }
 
 #[test]
-fn all_short_histories_of_a_stop_keep_the_promises() {
-    let started = || Happening::Started;
-    let turn = Happening::TurnEnded;
+fn all_short_histories_of_a_stop_keep_the_invariants() {
+    let started = || MachineInput::Started;
+    let turn = MachineInput::TurnEnded;
     let places = [
         ("a process that has not begun", vec![]),
         ("a turn", vec![started()]),
@@ -243,7 +249,7 @@ fn all_short_histories_of_a_stop_keep_the_promises() {
             vec![
                 started(),
                 turn(TurnOutcome::Completed),
-                Happening::CheckEnded(CheckResult::Passed),
+                MachineInput::CheckEnded(CheckResult::Passed),
             ],
         ),
     ];
@@ -260,12 +266,12 @@ fn all_short_histories_of_a_stop_keep_the_promises() {
 
 /// Checks that the exploration finds a machine that breaks each promise of a stop.
 #[test]
-fn the_search_finds_a_stop_that_is_broken() {
+fn search_finds_a_broken_stop() {
     let spoils: [(&str, Spoil); 5] = [
         (
             "only suspended time moves a deadline later",
             |mut machine, effects| {
-                machine.step(crate::at(0, Happening::Thawed(Duration::from_secs(60))));
+                machine.step(crate::at(0, MachineInput::Thawed(Duration::from_secs(60))));
                 (machine, effects)
             },
         ),
@@ -297,7 +303,7 @@ fn the_search_finds_a_stop_that_is_broken() {
     ];
     for (promise, spoil) in spoils {
         assert!(STOP_PROMISES.iter().any(|(name, _)| *name == promise));
-        let found = explore(&[Happening::Started], Some(promise), spoil).unwrap_err();
+        let found = explore(&[MachineInput::Started], Some(promise), spoil).unwrap_err();
         assert!(found.contains(promise), "{promise}: {found}");
     }
 }

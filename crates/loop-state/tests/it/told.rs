@@ -1,36 +1,36 @@
 //! Messages to an agent that may not have read them.
 
 use loop_state::{
-    CheckResult, Command, Effect, Feedback, Happening, MAX_STEER_BYTES, Resume, SessionPolicy,
-    SteerState, Tree, TurnOutcome, Warning, When,
+    CheckResult, Effect, Feedback, LoopCommand, MAX_STEER_BYTES, MachineInput, ProcessTreeOutcome,
+    ResumeOptions, SessionPolicy, SteerState, StopTiming, TurnOutcome, Warning,
 };
 
 use crate::person::{started, steer};
 use crate::rules;
 use crate::traces::{Trace, failed, stop};
 
-fn gone() -> Happening {
-    Happening::TurnEnded(TurnOutcome::Failed("it is gone".into()))
+fn gone() -> MachineInput {
+    MachineInput::TurnEnded(TurnOutcome::Failed("it is gone".into()))
 }
 
 /// Ends an iteration whose agent failed, including its required check or check; returns the first effects of the next iteration.
-fn next(trace: &mut Trace, check: Happening) -> Vec<Effect> {
+fn next(trace: &mut Trace, check: MachineInput) -> Vec<Effect> {
     trace.then(check);
-    trace.then(Happening::Settled(Tree::default()))
+    trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
 }
 
 /// An agent that failed before it reported its session is included.
 #[test]
-fn x109c_a_steer_is_told_again_after_an_agent_that_failed_without_a_word() {
+fn x109c_steer_is_repeated_after_an_agent_without_output() {
     let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 0));
     trace.then(steer("mind the docs", false));
     trace.iteration(failed("it is red"));
     for answers in [false, false, true] {
         if answers {
-            trace.then(Happening::Prompted);
+            trace.then(MachineInput::PromptReceived);
         }
         trace.then(gone());
-        let check = Happening::CheckEnded(failed("it is red"));
+        let check = MachineInput::CheckEnded(failed("it is red"));
         let effects = next(&mut trace, check);
         assert_eq!(started(&effects).steers.len(), usize::from(!answers));
     }
@@ -38,98 +38,106 @@ fn x109c_a_steer_is_told_again_after_an_agent_that_failed_without_a_word() {
 
 /// If the promise is required but not made, the check doesn't run again.
 #[test]
-fn x105b_the_output_of_a_check_is_told_until_an_agent_has_read_it() {
-    let mut trace = Trace::new(rules(|rules| rules.phases[0].promise = true));
-    trace.then(Happening::TurnEnded(TurnOutcome::Claimed));
-    trace.then(Happening::CheckEnded(failed("it is red")));
+fn x105b_check_output_is_in_prompts_until_an_agent_reads_it() {
+    let mut trace = Trace::new(rules(|rules| rules.phases[0].has_promise = true));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::PromiseMade));
+    trace.then(MachineInput::CheckEnded(failed("it is red")));
     let feedback = Feedback {
-        source: Command::Check,
+        source: LoopCommand::Check,
         text: "it is red".into(),
     };
-    let mut effects = trace.then(Happening::Settled(Tree::default()));
+    let mut effects = trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     assert_eq!(started(&effects).feedback, Some(feedback.clone()));
     trace.then(gone());
-    effects = trace.then(Happening::Settled(Tree::default()));
+    effects = trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     assert_eq!(started(&effects).feedback, Some(feedback));
-    trace.then(Happening::Prompted);
+    trace.then(MachineInput::PromptReceived);
     trace.then(gone());
-    effects = trace.then(Happening::Settled(Tree::default()));
+    effects = trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     assert_eq!(started(&effects).feedback, None);
 }
 
 #[test]
-fn the_output_of_a_gate_that_passes_now_is_told_to_nobody() {
+fn output_of_a_passing_required_check_is_in_no_prompt() {
     let mut trace = Trace::new(rules(|rules| {
         let phase = &mut rules.phases[0];
-        (phase.gates, phase.until) = (1, false);
+        (phase.required_checks, phase.has_check) = (1, false);
         phase.limits.max_iterations = Some(9);
     }));
-    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    let effects = next(&mut trace, Happening::GateEnded(failed("not formatted")));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
+    let effects = next(
+        &mut trace,
+        MachineInput::RequiredCheckEnded(failed("not formatted")),
+    );
     assert!(started(&effects).feedback.is_some());
     trace.then(gone());
-    let effects = next(&mut trace, Happening::GateEnded(CheckResult::Passed));
+    let effects = next(
+        &mut trace,
+        MachineInput::RequiredCheckEnded(CheckResult::Passed),
+    );
     assert_eq!(started(&effects).feedback, None);
 }
 
 /// A person who looks at a waiting run sees which steers its agent has not read.
 #[test]
-fn what_was_delivered_to_an_agent_that_is_gone_was_said_to_nobody() {
+fn message_to_dead_agent_counts_as_undelivered() {
     let states = |trace: &Trace| {
         let steers = trace.machine.head().steers.iter();
         steers.map(|steer| steer.state).collect::<Vec<_>>()
     };
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(steer("mind the docs", false));
-    trace.then(Happening::SteerMoved {
+    trace.then(MachineInput::SteerAdvanced {
         id: 1,
         state: SteerState::Delivered,
     });
-    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
     assert_eq!(states(&trace), [SteerState::Recorded]);
 
     // The first agent of a process that can't be started has not read its prompt either.
     let mut trace = Trace::new(rules(|_| {}));
-    trace.then(stop(When::Now));
-    trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
-    let said = Resume {
+    trace.then(stop(StopTiming::Now));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
+    let said = ResumeOptions {
         feedback: Some("mind the docs".into()),
-        ..Resume::default()
+        ..ResumeOptions::default()
     };
-    trace.then(Happening::Resumed(said));
-    trace.then(Happening::CheckEnded(failed("no")));
+    trace.then(MachineInput::Resumed(said));
+    trace.then(MachineInput::CheckEnded(failed("no")));
     assert_eq!(
         states(&trace),
         [SteerState::Seen],
         "the steer is in the prompt"
     );
-    trace.then(Happening::TurnEnded(TurnOutcome::NotStarted("no".into())));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::NotStarted(
+        "no".into(),
+    )));
     assert_eq!(states(&trace), [SteerState::Recorded]);
 }
 
 /// The first answer to a prompt is recorded, and each answer to a later prompt with new steers.
 #[test]
-fn an_answer_to_the_prompt_is_noted_where_it_says_something_new() {
+fn new_answer_to_the_prompt_is_recorded() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].session = SessionPolicy::Continue;
     }));
-    trace.then(Happening::SessionKnown("s1".into()));
-    assert_eq!(trace.then(Happening::Prompted), [Effect::Save]);
-    assert_eq!(trace.then(Happening::Prompted), []);
+    trace.then(MachineInput::SessionKnown("s1".into()));
+    assert_eq!(trace.then(MachineInput::PromptReceived), [Effect::Save]);
+    assert_eq!(trace.then(MachineInput::PromptReceived), []);
     trace.then(steer("mind the docs", false));
-    trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-    assert_eq!(trace.then(Happening::Prompted), [], "no turn runs");
-    trace.then(Happening::CheckEnded(failed("no")));
-    trace.then(Happening::Settled(Tree::default()));
-    assert_eq!(trace.then(Happening::Prompted), [Effect::Save]);
-    assert_eq!(trace.then(Happening::Prompted), []);
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
+    assert_eq!(trace.then(MachineInput::PromptReceived), [], "no turn runs");
+    trace.then(MachineInput::CheckEnded(failed("no")));
+    trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
+    assert_eq!(trace.then(MachineInput::PromptReceived), [Effect::Save]);
+    assert_eq!(trace.then(MachineInput::PromptReceived), []);
     // A crash doesn't send it again.
     trace.crash_and_resume();
     assert_eq!(trace.machine.head().unseen_steers().count(), 0);
 }
 
 #[test]
-fn steers_fill_their_room_to_the_last_byte() {
+fn steers_use_their_limit_to_the_last_byte() {
     for (first, second, taken) in [
         (MAX_STEER_BYTES, 1, 1),
         (MAX_STEER_BYTES + 1, 1, 1),
@@ -146,14 +154,17 @@ fn steers_fill_their_room_to_the_last_byte() {
 }
 
 #[test]
-fn an_agent_that_says_the_same_again_says_nothing_new() {
+fn repeated_text_is_not_new() {
     let mut trace = Trace::new(rules(|_| {}));
-    let known = || Happening::SessionKnown("s1".into());
+    let known = || MachineInput::SessionKnown("s1".into());
     assert_eq!(trace.then(known()), [Effect::Save]);
     assert_eq!(trace.then(known()), []);
-    trace.then(Happening::Said("half of it".into()));
-    trace.then(Happening::Said(" \n".into()));
-    assert_eq!(trace.machine.head().said.as_deref(), Some("half of it"));
+    trace.then(MachineInput::ResultReported("half of it".into()));
+    trace.then(MachineInput::ResultReported(" \n".into()));
+    assert_eq!(
+        trace.machine.head().last_message.as_deref(),
+        Some("half of it")
+    );
 }
 
 fn warnings(effects: &[Effect]) -> Vec<&Warning> {
@@ -167,18 +178,18 @@ fn warnings(effects: &[Effect]) -> Vec<&Warning> {
 }
 
 #[test]
-fn a_command_that_cannot_run_is_warned_of_once_until_it_runs() {
+fn unrunnable_command_causes_one_warning_until_it_runs() {
     for (max, stuck_after) in [(0, None), (9, Some(9))] {
         let mut trace = Trace::new(rules(|r| r.limits.max_failures = max));
         let said = "no such command".to_owned();
         let mut check = |result| {
-            trace.then(Happening::TurnEnded(TurnOutcome::Completed));
-            let effects = trace.then(Happening::CheckEnded(result));
-            trace.then(Happening::Settled(Tree::default()));
+            trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
+            let effects = trace.then(MachineInput::CheckEnded(result));
+            trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
             effects
         };
         let slip = Warning::CommandNotRun {
-            command: Command::Check,
+            command: LoopCommand::Check,
             said: said.clone(),
             stuck_after,
         };
@@ -191,27 +202,27 @@ fn a_command_that_cannot_run_is_warned_of_once_until_it_runs() {
 }
 
 #[test]
-fn a_run_that_is_over_warns_of_steers_that_no_agent_saw() {
-    let ended = |end: Happening| {
+fn ended_run_warns_of_undelivered_steers() {
+    let ended = |end: MachineInput| {
         let mut trace = Trace::new(rules(|_| {}));
-        trace.then(Happening::TurnEnded(TurnOutcome::Completed));
+        trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
         trace.then(steer("mind the docs", false));
-        trace.then(Happening::CheckEnded(CheckResult::Passed));
+        trace.then(MachineInput::CheckEnded(CheckResult::Passed));
         let effects = trace.then(end);
-        assert_eq!(effects.last(), Some(&Effect::Finish));
+        assert_eq!(effects.last(), Some(&Effect::EndRun));
         effects
     };
-    let effects = ended(Happening::Settled(Tree::default()));
+    let effects = ended(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     assert_eq!(warnings(&effects), [&Warning::SteersUnseen { count: 1 }]);
 
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(steer("mind the docs", false));
-    trace.then(stop(When::Now));
-    let effects = trace.then(Happening::TurnEnded(TurnOutcome::Stopped));
-    let effects = match effects.contains(&Effect::Finish) {
+    trace.then(stop(StopTiming::Now));
+    let effects = trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
+    let effects = match effects.contains(&Effect::EndRun) {
         true => effects,
-        false => trace.then(Happening::Settled(Tree::default())),
+        false => trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default())),
     };
-    assert!(effects.contains(&Effect::Finish), "{effects:?}");
+    assert!(effects.contains(&Effect::EndRun), "{effects:?}");
     assert!(warnings(&effects).is_empty(), "a resume sends them");
 }

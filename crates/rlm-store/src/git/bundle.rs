@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::commit::{all_but, names, of_files};
-use super::looks::{Looks, Owed};
-use super::{Call, Git, Hooks, LIMIT, Refusal, run, run_with};
+use super::commit::{names, of_files, pathspec_without};
+use super::processes::{GitProcesses, Rollback};
+use super::{Git, GitCall, GitError, Hooks, LIMIT, run, run_with};
 use crate::state_dir;
 
 /// The time limit for git to write or read a whole history.
@@ -26,7 +26,7 @@ pub(crate) const STRANGE: [&str; 4] = [
 
 /// The position of a working tree.
 #[derive(Debug)]
-pub(crate) struct Stand {
+pub(crate) struct CheckoutState {
     pub(crate) commit: String,
     pub(crate) branch: Option<String>,
     /// The uncommitted files as a text, if there are any.
@@ -37,16 +37,16 @@ pub(crate) struct Stand {
 /// The temporary refs to the contents of a bundle. Dropping them removes them.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Refs {
+pub(crate) struct TemporaryRefs {
     top: PathBuf,
     names: Vec<String>,
-    owed: Owed,
+    rollback: Rollback,
 }
 
-impl Drop for Refs {
+impl Drop for TemporaryRefs {
     fn drop(&mut self) {
         // The command that created them may have been stopped, which must not stop their removal.
-        let looks = self.owed.looks();
+        let looks = self.rollback.processes();
         for name in &self.names {
             // A ref may never have been created; a ref that stays is harmless.
             let _never_made = run(
@@ -59,28 +59,32 @@ impl Drop for Refs {
     }
 }
 
-impl Refs {
-    fn new(git: &Git, name: &str, with_dirty: bool) -> Result<Self, Refusal> {
-        let top = git.top().ok_or_else(Refusal::no_tree)?.to_owned();
+impl TemporaryRefs {
+    fn new(git: &Git, name: &str, with_dirty: bool) -> Result<Self, GitError> {
+        let top = git.top().ok_or_else(GitError::not_a_repository)?.to_owned();
         let kinds = ["tip", "dirty"]
             .into_iter()
             .take(1 + usize::from(with_dirty));
         let names = kinds.map(|kind| format!("{REFS}/{name}/{kind}")).collect();
-        let owed = Looks::owe();
-        Ok(Self { top, names, owed })
+        let owed = GitProcesses::begin_rollback();
+        Ok(Self {
+            top,
+            names,
+            rollback: owed,
+        })
     }
 }
 
 impl Git {
     /// Returns the position of the working tree, or why it can't be transferred, with the fix. Blocks.
-    pub(crate) fn stand(&self) -> Result<Stand, String> {
-        let said = |e: Refusal| e.to_string();
+    pub(crate) fn checkout_state(&self) -> Result<CheckoutState, String> {
+        let said = |e: GitError| e.to_string();
         let Some(top) = self.top() else {
             return Err(
                 "not a git working tree, so its files can't be exported: git init, commit, and export again; or use --state-only, and copy the files yourself".into(),
             );
         };
-        if let Some(what) = self.under_way().map_err(said)? {
+        if let Some(what) = self.operation_in_progress().map_err(said)? {
             return Err(format!(
                 "the repository is in the middle of {what}, which can't be exported: finish it or abort it"
             ));
@@ -96,10 +100,10 @@ impl Git {
                 names(top, &changed)
             )
         });
-        Ok(Stand {
+        Ok(CheckoutState {
             commit,
             branch: self
-                .answer(&["symbolic-ref", "--quiet", "--short", "HEAD"])
+                .output(&["symbolic-ref", "--quiet", "--short", "HEAD"])
                 .ok(),
             uncommitted,
             has_submodules: top.join(".gitmodules").exists(),
@@ -108,28 +112,31 @@ impl Git {
 
     /// Creates a commit of everything that is uncommitted and not ignored, without a branch; the index stays unchanged. Blocks.
     pub(crate) fn snapshot(&self, before: &str, index: &Path) -> Result<String, String> {
-        let said = |e: Refusal| e.to_string();
-        let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
+        let said = |e: GitError| e.to_string();
+        let top = self
+            .top()
+            .ok_or_else(GitError::not_a_repository)
+            .map_err(said)?;
         let place = self
-            .answer(&["rev-parse", "--git-path", "index"])
+            .output(&["rev-parse", "--git-path", "index"])
             .map_err(said)?;
         // A copy of the index has the known times of the files, so that git doesn't read all of them.
         state_dir::open(&top.join(place))
             .and_then(|mut from| io::copy(&mut from, &mut state_dir::create_new(index)?))
             .map_err(|e| format!("can't copy git's index: {e}"))?;
         let environment = [("GIT_INDEX_FILE", index.as_os_str())];
-        let looks = self.looks.as_ref();
+        let looks = self.processes.as_ref();
         let git = |words: &[&str]| {
-            let call = Call {
+            let call = GitCall {
                 directory: top,
                 arguments: words,
                 environment: &environment,
                 hooks: Hooks::Off,
-                patience: HISTORY,
+                timeout: HISTORY,
             };
             run_with(&call, looks).map_err(said)
         };
-        let files = all_but(&self.differences().map_err(said)?.written);
+        let files = pathspec_without(&self.differences().map_err(said)?.written);
         let files = files.iter().map(String::as_str);
         git(&["add", "--all", "--"]
             .into_iter()
@@ -155,30 +162,33 @@ impl Git {
         dirty: Option<&str>,
         to: &Path,
     ) -> Result<(), String> {
-        let said = |e: Refusal| e.to_string();
+        let said = |e: GitError| e.to_string();
         if self
-            .answer(&["rev-parse", "--is-shallow-repository"])
+            .output(&["rev-parse", "--is-shallow-repository"])
             .is_ok_and(|it| it == "true")
         {
             return Err("the repository is a shallow clone without the full history: git fetch --unshallow, or use --state-only".into());
         }
-        let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
-        let refs = Refs::new(self, name, dirty.is_some()).map_err(said)?;
+        let top = self
+            .top()
+            .ok_or_else(GitError::not_a_repository)
+            .map_err(said)?;
+        let refs = TemporaryRefs::new(self, name, dirty.is_some()).map_err(said)?;
         for (name, commit) in refs.names.iter().zip(std::iter::once(commit).chain(dirty)) {
-            self.answer(&["update-ref", name, commit]).map_err(said)?;
+            self.output(&["update-ref", name, commit]).map_err(said)?;
         }
         let mut words: Vec<&OsStr> = ["bundle", "create", "--quiet"].map(OsStr::new).into();
         words.push(to.as_os_str());
         words.extend(refs.names.iter().map(OsStr::new));
-        run(top, &words, HISTORY, self.looks.as_ref())
+        run(top, &words, HISTORY, self.processes.as_ref())
             .map(drop)
             .map_err(said)
     }
 
     /// Removes the refs of a killed export or import.
-    pub(crate) fn remove_moving_refs(&self, name: &str) {
+    pub(crate) fn remove_transfer_refs(&self, name: &str) {
         if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            drop(Refs::new(self, name, true));
+            drop(TemporaryRefs::new(self, name, true));
         }
     }
 
@@ -191,9 +201,9 @@ impl Git {
         name: &str,
         commit: &str,
         dirty: Option<&str>,
-    ) -> Result<Refs, String> {
-        let said = |e: Refusal| e.to_string();
-        let refs = Refs::new(self, name, dirty.is_some()).map_err(said)?;
+    ) -> Result<TemporaryRefs, String> {
+        let said = |e: GitError| e.to_string();
+        let refs = TemporaryRefs::new(self, name, dirty.is_some()).map_err(said)?;
         let mut words: Vec<OsString> = STRANGE.map(OsString::from).into();
         words
             .extend(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"].map(OsString::from));
@@ -203,8 +213,11 @@ impl Git {
                 .iter()
                 .map(|here| format!("{}:{here}", here.replacen(name, there, 1)).into()),
         );
-        let top = self.top().ok_or_else(Refusal::no_tree).map_err(said)?;
-        run(top, &words, HISTORY, self.looks.as_ref())
+        let top = self
+            .top()
+            .ok_or_else(GitError::not_a_repository)
+            .map_err(said)?;
+        run(top, &words, HISTORY, self.processes.as_ref())
             .map_err(|e| format!("git rejects the commits: {e}"))?;
         let has = |name: &String, commit: &str| self.commit_of(name).as_deref() == Some(commit);
         let all = std::iter::once(commit).chain(dirty);
@@ -220,10 +233,10 @@ impl Git {
     }
 
     /// Runs git on files from elsewhere. Blocks, perhaps for long: a filter runs for each file.
-    pub(crate) fn strange(&self, words: &[&str]) -> Result<String, String> {
-        let top = self.top().ok_or_else(Refusal::no_tree);
+    pub(crate) fn run_untrusted(&self, words: &[&str]) -> Result<String, String> {
+        let top = self.top().ok_or_else(GitError::not_a_repository);
         let words = [&STRANGE[..], words].concat();
-        top.and_then(|top| run(top, &words, HISTORY, self.looks.as_ref()))
+        top.and_then(|top| run(top, &words, HISTORY, self.processes.as_ref()))
             .map_err(|e| e.to_string())
     }
 
@@ -233,7 +246,7 @@ impl Git {
     }
 
     /// Returns whether a file is in the working tree and not ignored. Blocks.
-    pub(crate) fn sees(&self, file: &Path) -> bool {
+    pub(crate) fn is_tracked_or_new(&self, file: &Path) -> bool {
         let file = fs_err::canonicalize(file);
         let tree = self.top().and_then(|top| fs_err::canonicalize(top).ok());
         let (Ok(file), Some(tree)) = (file, tree) else {
@@ -242,20 +255,20 @@ impl Git {
         let file = file.strip_prefix(tree).ok().and_then(Path::to_str);
         // Git answers "not ignored" by an exit code without output.
         file.is_some_and(|file| {
-            self.answer(&["check-ignore", "--quiet", "--", file])
+            self.output(&["check-ignore", "--quiet", "--", file])
                 .is_err()
         })
     }
 
     /// Returns the current branch.
     pub(crate) fn branch(&self) -> Option<String> {
-        self.answer(&["symbolic-ref", "--quiet", "--short", "HEAD"])
+        self.output(&["symbolic-ref", "--quiet", "--short", "HEAD"])
             .ok()
     }
 
     /// Returns whether the commit `old` is in the history of `new`.
     pub(crate) fn is_ancestor(&self, old: &str, new: &str) -> bool {
-        self.answer(&["merge-base", "--is-ancestor", old, new])
+        self.output(&["merge-base", "--is-ancestor", old, new])
             .is_ok()
     }
 }
@@ -264,7 +277,7 @@ impl Git {
 pub(crate) fn check_branch(
     directory: &Path,
     branch: &str,
-    looks: Option<&Looks>,
+    looks: Option<&GitProcesses>,
 ) -> Result<(), String> {
     match run(
         directory,
@@ -273,13 +286,17 @@ pub(crate) fn check_branch(
         looks,
     ) {
         Ok(name) if name.trim() == branch => Ok(()),
-        Err(e @ Refusal::Stopped) => Err(e.to_string()),
+        Err(e @ GitError::Stopped) => Err(e.to_string()),
         _ => Err(format!("invalid branch name: `{}`", branch.escape_debug())),
     }
 }
 
 /// Creates a repository in a directory without one.
-pub(crate) fn init(directory: &Path, branch: &str, looks: Option<&Looks>) -> Result<(), String> {
+pub(crate) fn init(
+    directory: &Path,
+    branch: &str,
+    looks: Option<&GitProcesses>,
+) -> Result<(), String> {
     let words = ["init", "--quiet", "--template=", "--initial-branch", branch];
     run(directory, &words, LIMIT, looks)
         .map(drop)

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::written::is_written;
-use super::{Git, Refusal, run};
+use super::own_files::is_own_file;
+use super::{Git, GitError, run};
 
 /// A larger new file stays out of a commit, and the run reports it: such a file could never be removed from the history.
 const MOST_BYTES: u64 = 50 << 20;
@@ -34,7 +34,7 @@ git commit --quiet --cleanup=whitespace --message "$message"
 
 /// The contents of the next commit.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct CommitPlan {
     /// The commit before it.
     pub before: Option<String>,
     /// Whether there is nothing to commit.
@@ -53,13 +53,13 @@ impl Git {
                 "not a git working tree (no repository, or a bare one), so the run can't commit: git init, or omit --commit".into(),
             );
         };
-        let said = |e: Refusal| e.to_string();
-        if let Some(what) = self.under_way().map_err(said)? {
+        let said = |e: GitError| e.to_string();
+        if let Some(what) = self.operation_in_progress().map_err(said)? {
             return Err(format!(
                 "the repository is in the middle of {what}: finish it, or omit --commit"
             ));
         }
-        if self.answer(&["symbolic-ref", "--quiet", "HEAD"]).is_err() {
+        if self.output(&["symbolic-ref", "--quiet", "HEAD"]).is_err() {
             return Err(
                 "HEAD is detached, so the loop's commits would be on no branch: git switch -c NAME, or start with --worktree".into(),
             );
@@ -79,7 +79,7 @@ impl Git {
     /// Returns the same for problems that a new worktree of the repository would not solve. Blocks.
     pub(crate) fn refuse_commits_anywhere(&self) -> Result<(), String> {
         for who in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
-            if self.answer(&["var", who]).is_err() {
+            if self.output(&["var", who]).is_err() {
                 return Err(
                     "git has no name and address for commits: git config user.name NAME && git config user.email ADDRESS".into(),
                 );
@@ -106,10 +106,10 @@ impl Git {
     }
 
     /// Determines the contents of the next commit. Blocks.
-    pub fn plan(&self) -> Result<Plan, Refusal> {
-        let top = self.top().ok_or_else(Refusal::no_tree)?;
-        if let Some(what) = self.under_way()? {
-            return Err(Refusal::Said(format!(
+    pub fn plan(&self) -> Result<CommitPlan, GitError> {
+        let top = self.top().ok_or_else(GitError::not_a_repository)?;
+        if let Some(what) = self.operation_in_progress()? {
+            return Err(GitError::Failed(format!(
                 "the repository is in the middle of {what}: finish or abort it"
             )));
         }
@@ -118,14 +118,14 @@ impl Git {
             changes,
             written,
         } = self.differences()?;
-        let mut plan = Plan {
+        let mut plan = CommitPlan {
             before: from,
             is_empty: changes.is_empty(),
-            paths: all_but(&written),
+            paths: pathspec_without(&written),
             left_out: self.edited_submodules(top)?,
         };
         for change in changes {
-            let why = match change.why_left_out(top) {
+            let why = match change.exclusion_reason(top) {
                 Some(why) => why,
                 None => continue,
             };
@@ -136,26 +136,26 @@ impl Git {
     }
 
     /// Returns git's directory for this working tree.
-    fn place(&self) -> Result<PathBuf, Refusal> {
-        self.answer(&["rev-parse", "--absolute-git-dir"])
+    fn place(&self) -> Result<PathBuf, GitError> {
+        self.output(&["rev-parse", "--absolute-git-dir"])
             .map(PathBuf::from)
     }
 
     /// Returns the unfinished operation of a person or an agent in this working tree: adding all files would mark its conflicts as resolved.
-    pub(super) fn under_way(&self) -> Result<Option<&'static str>, Refusal> {
+    pub(super) fn operation_in_progress(&self) -> Result<Option<&'static str>, GitError> {
         let place = self.place()?;
         let found = UNDER_WAY.iter().find(|(file, _)| place.join(file).exists());
         Ok(found.map(|(_, what)| *what))
     }
 
     /// Returns the changes of a commit of everything. Edits inside a submodule would not be in it.
-    pub(super) fn changes(&self) -> Result<Vec<Change>, Refusal> {
+    pub(super) fn changes(&self) -> Result<Vec<Change>, GitError> {
         Ok(self.differences()?.changes)
     }
 
     /// Returns the same, with the paths of `rlm`'s own files, which no commit includes, and the base commit.
-    pub(super) fn differences(&self) -> Result<Differences, Refusal> {
-        let top = self.top().ok_or_else(Refusal::no_tree)?;
+    pub(super) fn differences(&self) -> Result<Differences, GitError> {
+        let top = self.top().ok_or_else(GitError::not_a_repository)?;
         let status = [
             "status",
             "--porcelain=v2",
@@ -165,7 +165,7 @@ impl Git {
             "--untracked-files=all",
             "--ignore-submodules=dirty",
         ];
-        let text = run(top, &status, super::LIMIT, self.looks.as_ref())?;
+        let text = run(top, &status, super::LIMIT, self.processes.as_ref())?;
         let mut found = Differences::default();
         for entry in text.split('\0') {
             if let Some(commit) = entry.strip_prefix("# branch.oid ") {
@@ -177,7 +177,7 @@ impl Git {
             let is_new = entry.starts_with('?');
             if path.split('/').next() == Some(".rlm") {
                 continue;
-            } else if is_new && is_written(&top.join(path)) {
+            } else if is_new && is_own_file(&top.join(path)) {
                 found.written.push(path.to_owned());
             } else {
                 found.changes.push(Change {
@@ -213,7 +213,7 @@ pub fn entry_path(entry: &str) -> Option<&str> {
 }
 
 /// Returns git's arguments for all files except these.
-pub(super) fn all_but(paths: &[String]) -> Vec<String> {
+pub(super) fn pathspec_without(paths: &[String]) -> Vec<String> {
     let all = super::ALL_FILES.into_iter().map(Into::into);
     all.chain(paths.iter().map(|path| but(path))).collect()
 }
@@ -224,7 +224,7 @@ fn but(path: &str) -> String {
 
 impl Git {
     /// Names the submodules with uncommitted edits: a commit of the repository includes only their checked-out commits.
-    fn edited_submodules(&self, top: &Path) -> Result<Vec<String>, Refusal> {
+    fn edited_submodules(&self, top: &Path) -> Result<Vec<String>, GitError> {
         if !top.join(".gitmodules").exists() {
             return Ok(Vec::new());
         }
@@ -234,7 +234,7 @@ impl Git {
             "--untracked-files=no",
             "--ignore-submodules=none",
         ];
-        let text = self.answer(&status)?;
+        let text = self.output(&status)?;
         Ok(text.lines().filter_map(edited_submodule).collect())
     }
 }
@@ -256,7 +256,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    fn why_left_out(&self, top: &Path) -> Option<String> {
+    fn exclusion_reason(&self, top: &Path) -> Option<String> {
         if !self.is_new {
             return None;
         }
@@ -290,7 +290,7 @@ pub(super) fn names(top: &Path, changes: &[Change]) -> String {
 
 /// The values in a commit's message.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct CommitMessage {
     /// The run.
     pub run: String,
     /// The name of the phase.
@@ -313,7 +313,7 @@ pub struct About {
     pub agent: String,
 }
 
-impl About {
+impl CommitMessage {
     /// Returns the commit's message: a subject, the changes beyond the iteration's own work, and trailers.
     pub fn message(&self) -> String {
         let Self {
@@ -386,8 +386,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn about() -> About {
-        About {
+    fn about() -> CommitMessage {
+        CommitMessage {
             run: "r1".into(),
             phase: "build".into(),
             is_pipeline: false,
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_submodule_with_edits_of_its_own_is_named() {
+    fn submodule_with_own_edits_is_named() {
         let line = |state| format!("1 .M {state} 160000 160000 160000 0123 0123 lib/a b");
         let named = edited_submodule(&line("S.M."));
         assert_eq!(
@@ -416,8 +416,8 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_says_what_is_in_it() {
-        let crowded = About {
+    fn commit_message_describes_its_content() {
+        let crowded = CommitMessage {
             is_pipeline: true,
             attempt: 3,
             committed: 1,
@@ -432,8 +432,8 @@ mod tests {
     proptest! {
         /// Any name of a session gives exactly one trailer of each kind.
         #[test]
-        fn nobody_else_writes_trailers(session in any::<String>(), phase in any::<String>()) {
-            let about = About { session: Some(session), phase, ..about() };
+        fn only_rlm_writes_trailers(session in any::<String>(), phase in any::<String>()) {
+            let about = CommitMessage { session: Some(session), phase, ..about() };
             let message = about.message();
             for name in ["Run", "Phase", "Iteration", "Attempt", "Session", "Agent"] {
                 let prefix = format!("Rlm-{name}:");

@@ -2,7 +2,7 @@
 //!
 //! An agent may change the configuration and the attributes of its repository at any time, so no check before a command can tell which programs git
 //! will start. Every git therefore runs under a guard, which ends git's leftovers and proves that nothing is left. As an exception, a
-//! command that [`only_reads`] runs without a guard first. The kernel kills it if it starts a program; then it runs again, under a guard.
+//! command that [`is_read_only`] runs without a guard first. The kernel kills it if it starts a program; then it runs again, under a guard.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -23,8 +23,8 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Instant, timeout};
 
-use super::looks::{Ends, Left, Look, Looks, Told};
-use crate::deadline::{Hurried, Hurry, left};
+use super::processes::{GitLeftovers, GitProcess, GitProcesses, GitSignal, Terminator};
+use crate::deadline::{Deadline, DeadlineReceiver, remaining};
 use crate::processes::{MARKER, names};
 
 /// The most bytes of git's output.
@@ -58,10 +58,10 @@ const NO_HOOKS: [&str; 2] = ["-c", "core.hooksPath=/dev/null"];
 
 /// Why a git command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum GitError {
     #[error("git did not respond within {0:?}")]
     /// It did not end within this time, and was killed.
-    Silent(Duration),
+    TimedOut(Duration),
     #[error("can't run git: {0}")]
     /// It could not be started.
     NotRun(std::io::Error),
@@ -70,12 +70,12 @@ pub enum Refusal {
     Stopped,
     /// Its last error message.
     #[error("{0}")]
-    Said(String),
+    Failed(String),
 }
 
-impl Refusal {
-    pub(super) fn no_tree() -> Self {
-        Self::Said("not a git working tree".into())
+impl GitError {
+    pub(super) fn not_a_repository() -> Self {
+        Self::Failed("not a git working tree".into())
     }
 }
 
@@ -87,18 +87,18 @@ pub(crate) enum Hooks {
 }
 
 /// A git command to run.
-pub(crate) struct Call<'a, S> {
+pub(crate) struct GitCall<'a, S> {
     pub(crate) directory: &'a Path,
     pub(crate) arguments: &'a [S],
     pub(crate) environment: &'a [(&'a str, &'a OsStr)],
     pub(crate) hooks: Hooks,
     /// The time limit of the command.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
-impl<S: AsRef<OsStr>> Call<'_, S> {
+impl<S: AsRef<OsStr>> GitCall<'_, S> {
     /// Returns all arguments of git.
-    pub(super) fn words(&self) -> Vec<&OsStr> {
+    pub(super) fn arguments(&self) -> Vec<&OsStr> {
         let no_hooks: &[&str] = match self.hooks {
             Hooks::Run => &[],
             Hooks::Off => &NO_HOOKS,
@@ -123,7 +123,7 @@ impl<S: AsRef<OsStr>> Call<'_, S> {
 }
 
 /// Returns git's error message, or the last line of a hook's output.
-pub fn complaint(text: &str) -> String {
+pub fn error_text(text: &str) -> String {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     let is_git = |line: &&str| line.starts_with("fatal: ") || line.starts_with("error: ");
     let line = lines().find(is_git);
@@ -162,7 +162,7 @@ const READS: [&str; 10] = [
 ];
 
 /// Returns whether git writes nothing for these arguments.
-fn only_reads<S: AsRef<OsStr>>(words: &[S]) -> bool {
+fn is_read_only<S: AsRef<OsStr>>(words: &[S]) -> bool {
     let mut words = words.iter().filter_map(|word| word.as_ref().to_str());
     let mut command = words.next();
     while command == Some("-c") {
@@ -182,14 +182,14 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     directory: &Path,
     arguments: &[S],
     patience: Duration,
-    looks: Option<&Looks>,
-) -> Result<String, Refusal> {
-    let call = Call {
+    looks: Option<&GitProcesses>,
+) -> Result<String, GitError> {
+    let call = GitCall {
         directory,
         arguments,
         environment: &[],
         hooks: Hooks::Off,
-        patience,
+        timeout: patience,
     };
     run_with(&call, looks)
 }
@@ -197,14 +197,14 @@ pub(crate) fn run<S: AsRef<OsStr>>(
 /// Runs git to its end on this thread, and returns its output or an error. Git runs under a guard, or so that it can't start other programs. It gets
 /// no input, and is killed at the time limit.
 pub(crate) fn run_with<S: AsRef<OsStr>>(
-    call: &Call<'_, S>,
-    looks: Option<&Looks>,
-) -> Result<String, Refusal> {
+    call: &GitCall<'_, S>,
+    looks: Option<&GitProcesses>,
+) -> Result<String, GitError> {
     // Set if git starts a filter, `git` is a wrapper, or the system can't forbid the start of programs: from then on, running under a guard at once
     // is faster.
     static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
     let mut alone = None;
-    if only_reads(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
+    if is_read_only(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
         alone = run_alone(call, looks)?;
         if alone.is_none() {
             NEEDS_A_GUARD.store(true, Ordering::Relaxed);
@@ -221,13 +221,13 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(
 /// Runs a git that the kernel kills if it starts another program. Returns `None` if that happened, or the system does not support it. Ends git with
 /// its process group if it has one.
 fn run_alone<S: AsRef<OsStr>>(
-    call: &Call<'_, S>,
-    looks: Option<&Looks>,
-) -> Result<Option<Vec<u8>>, Refusal> {
-    let patience = call.patience;
+    call: &GitCall<'_, S>,
+    looks: Option<&GitProcesses>,
+) -> Result<Option<Vec<u8>>, GitError> {
+    let patience = call.timeout;
     let (tell, told) = mpsc::channel();
     let look = looks
-        .map(|looks| looks.begin(Ends::Alone(tell.clone())))
+        .map(|looks| looks.begin(Terminator::Alone(tell.clone())))
         .transpose()?;
     let mut git = Command::new("git");
     if childless::enforce(&mut git).is_err() {
@@ -244,7 +244,7 @@ fn run_alone<S: AsRef<OsStr>>(
     }
     let git = git
         .args(READ_ONLY)
-        .args(call.words())
+        .args(call.arguments())
         .current_dir(call.directory)
         .envs(call.variables())
         .envs(READ_ONLY_VARIABLES)
@@ -266,30 +266,30 @@ fn run_alone<S: AsRef<OsStr>>(
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let _gone = pid.map(|pid| retry_on_intr(|| waitid(WaitId::Pid(pid), options)));
         // The caller no longer waits for a late result.
-        let _late = tell.send(Told::Over(said));
+        let _late = tell.send(GitSignal::Over(said));
     });
     let complained = git.stderr.take().map(reading);
     let (said, grace) = match told.recv_timeout(patience) {
-        Ok(Told::Over(said)) => (Ok(said), None),
-        Ok(Told::End(grace)) => (Err(Refusal::Stopped), Some(grace)),
-        Err(_) => (Err(Refusal::Silent(patience)), Some(times::GIT_ENDING)),
+        Ok(GitSignal::Over(said)) => (Ok(said), None),
+        Ok(GitSignal::End(grace)) => (Err(GitError::Stopped), Some(grace)),
+        Err(_) => (Err(GitError::TimedOut(patience)), Some(times::GIT_ENDING)),
     };
     match (&look, grace) {
-        (Some(look), Some(grace)) => look.cut(&git, grace, &told),
-        (Some(look), None) => look.clear(&git),
+        (Some(look), Some(grace)) => look.terminate(&git, grace, &told),
+        (Some(look), None) => look.kill_group(&git),
         (None, Some(_)) => {
             let _gone_already = git.kill();
         }
         (None, None) => {}
     }
-    let status = git.wait().map_err(Refusal::NotRun)?;
+    let status = git.wait().map_err(GitError::NotRun)?;
     drop(look);
-    if childless::was_broken(status) {
+    if childless::was_killed_for_spawn(status) {
         return Ok(None);
     }
     let said = said?;
     if said.len() as u64 >= MAX_ANSWER {
-        return Err(Refusal::Said(TOO_MUCH.into()));
+        return Err(GitError::Failed(TOO_MUCH.into()));
     }
     if status.success() {
         return Ok(Some(said));
@@ -297,7 +297,7 @@ fn run_alone<S: AsRef<OsStr>>(
     // A leftover of a hook may hold the stream open.
     let complained = complained.and_then(|said| said.recv_timeout(PATIENCE).ok());
     let complained = complained.unwrap_or_default();
-    Err(Refusal::Said(complaint(&String::from_utf8_lossy(
+    Err(GitError::Failed(error_text(&String::from_utf8_lossy(
         &complained,
     ))))
 }
@@ -320,14 +320,15 @@ fn read(from: impl Read) -> Vec<u8> {
 
 /// Runs git to its end under a guard, and returns its output. Blocks.
 fn run_contained<S: AsRef<OsStr>>(
-    call: &Call<'_, S>,
-    looks: Option<&Looks>,
-) -> Result<Vec<u8>, Refusal> {
-    let hurry = Hurry::default();
-    let hurried = hurry.hurried();
-    let look = { looks.map(|looks| looks.begin(Ends::Contained(hurry.clone()))) }.transpose()?;
+    call: &GitCall<'_, S>,
+    looks: Option<&GitProcesses>,
+) -> Result<Vec<u8>, GitError> {
+    let hurry = Deadline::default();
+    let hurried = hurry.subscribe();
+    let look =
+        { looks.map(|looks| looks.begin(Terminator::Contained(hurry.clone()))) }.transpose()?;
     let command = command(call, looks);
-    let patience = call.patience;
+    let patience = call.timeout;
     let (tell, told) = mpsc::channel();
     runtime()?.spawn(async move {
         let end = contained(command, patience, hurried, look.as_ref()).await;
@@ -336,11 +337,11 @@ fn run_contained<S: AsRef<OsStr>>(
         let _waits = tell.send(end);
         drop(hurry);
     });
-    told.recv().map_err(|_| Refusal::Stopped)?
+    told.recv().map_err(|_| GitError::Stopped)?
 }
 
 /// Returns the runtime of these git commands. It has its own thread, because callers may be inside or outside a runtime.
-fn runtime() -> Result<&'static Handle, Refusal> {
+fn runtime() -> Result<&'static Handle, GitError> {
     static RUNTIME: OnceLock<io::Result<Handle>> = OnceLock::new();
     let start = || {
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -350,11 +351,11 @@ fn runtime() -> Result<&'static Handle, Refusal> {
         Ok(handle)
     };
     let started = RUNTIME.get_or_init(start).as_ref();
-    started.map_err(|e| Refusal::NotRun(io::Error::new(e.kind(), e.to_string())))
+    started.map_err(|e| GitError::NotRun(io::Error::new(e.kind(), e.to_string())))
 }
 
-fn command<S: AsRef<OsStr>>(call: &Call<'_, S>, looks: Option<&Looks>) -> AgentCommand {
-    let mut command = AgentCommand::new("git").args(call.words());
+fn command<S: AsRef<OsStr>>(call: &GitCall<'_, S>, looks: Option<&GitProcesses>) -> AgentCommand {
+    let mut command = AgentCommand::new("git").args(call.arguments());
     for name in POINTERS {
         command = command.env_remove(name);
     }
@@ -374,36 +375,35 @@ fn command<S: AsRef<OsStr>>(call: &Call<'_, S>, looks: Option<&Looks>) -> AgentC
 
 /// The output of git until its end.
 #[derive(Debug, Default)]
-struct Heard {
-    printed: Vec<u8>,
-    complained: Vec<u8>,
+struct GitOutput {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
     /// Whether both streams have ended.
-    silent: bool,
+    is_unresponsive: bool,
 }
 
-impl Heard {
+impl GitOutput {
     /// Waits for the end of git, and stores its output.
-    async fn until_end(&mut self, git: &mut Agent) -> Result<Exit, Refusal> {
-        while !self.silent {
+    async fn run_to_end(&mut self, git: &mut Agent) -> Result<Exit, GitError> {
+        while !self.is_unresponsive {
             match git.next_output().await {
-                None => self.silent = true,
+                None => self.is_unresponsive = true,
                 Some(Output {
                     stream: Stream::Stdout,
                     line,
                 }) => {
-                    self.printed.extend_from_slice(&line.bytes);
-                    self.printed.push(b'\n');
-                    if self.printed.len() as u64 >= MAX_ANSWER {
-                        return Err(Refusal::Said(TOO_MUCH.into()));
+                    self.stdout.extend_from_slice(&line.bytes);
+                    self.stdout.push(b'\n');
+                    if self.stdout.len() as u64 >= MAX_ANSWER {
+                        return Err(GitError::Failed(TOO_MUCH.into()));
                     }
                 }
                 Some(output) => {
-                    let room = MAX_COMPLAINT.saturating_sub(self.complained.len());
+                    let room = MAX_COMPLAINT.saturating_sub(self.stderr.len());
                     let line = &output.line.bytes;
-                    self.complained
-                        .extend_from_slice(&line[..line.len().min(room)]);
-                    self.complained.push(b'\n');
-                    self.complained.truncate(MAX_COMPLAINT);
+                    self.stderr.extend_from_slice(&line[..line.len().min(room)]);
+                    self.stderr.push(b'\n');
+                    self.stderr.truncate(MAX_COMPLAINT);
                 }
             }
         }
@@ -411,11 +411,11 @@ impl Heard {
     }
 
     /// Returns why git failed.
-    fn why(&self, exit: impl fmt::Display) -> Refusal {
-        let said = String::from_utf8_lossy(&self.complained);
-        Refusal::Said(match said.trim().is_empty() {
+    fn why(&self, exit: impl fmt::Display) -> GitError {
+        let said = String::from_utf8_lossy(&self.stderr);
+        GitError::Failed(match said.trim().is_empty() {
             true => format!("git failed without an error message ({exit})"),
-            false => complaint(&said),
+            false => error_text(&said),
         })
     }
 }
@@ -423,45 +423,45 @@ impl Heard {
 async fn contained(
     command: AgentCommand,
     patience: Duration,
-    mut hurried: Hurried,
-    look: Option<&Look>,
-) -> Result<Vec<u8>, Refusal> {
+    mut hurried: DeadlineReceiver,
+    look: Option<&GitProcess>,
+) -> Result<Vec<u8>, GitError> {
     let spawned = command.spawn().await;
-    let mut git = spawned.map_err(|e| Refusal::NotRun(io::Error::other(e)))?;
+    let mut git = spawned.map_err(|e| GitError::NotRun(io::Error::other(e)))?;
     if let Some(look) = look {
         look.started(git.pid());
     }
-    let mut heard = Heard::default();
+    let mut heard = GitOutput::default();
     let (ended, mut by) = tokio::select! {
         biased;
-        by = hurried.told() => (Err(Refusal::Stopped), by.unwrap_or_else(Instant::now)),
-        ended = timeout(patience, heard.until_end(&mut git)) => match ended {
+        by = hurried.wait_for_deadline() => (Err(GitError::Stopped), by.unwrap_or_else(Instant::now)),
+        ended = timeout(patience, heard.run_to_end(&mut git)) => match ended {
             Ok(ended) => (ended, Instant::now()),
-            Err(_) => (Err(Refusal::Silent(patience)), Instant::now() + times::GIT_ENDING),
+            Err(_) => (Err(GitError::TimedOut(patience)), Instant::now() + times::GIT_ENDING),
         },
     };
     let report = loop {
         // Leftovers of an ended git get no grace.
         let policy = StopPolicy {
-            terminate: left(by),
-            budget: left(by) + times::GIT_KILL,
+            terminate: remaining(by),
+            budget: remaining(by) + times::GIT_KILL,
             ..StopPolicy::kill()
         };
         tokio::select! {
             biased;
-            sooner = hurried.sooner(by) => by = sooner,
+            sooner = hurried.earlier_than(by) => by = sooner,
             report = git.stop(&policy) => break report,
         }
     };
     if let Some(look) = look {
-        look.leaves(Left {
+        look.record_leftovers(GitLeftovers {
             proven: report.containment == Containment::Guard && !report.guard_lost,
             ended: names(report.ended),
             survivors: names(report.survivors),
         });
     }
     match ended? {
-        exit if exit.success() => Ok(heard.printed),
+        exit if exit.success() => Ok(heard.stdout),
         exit => Err(heard.why(exit)),
     }
 }
@@ -471,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn h7_only_a_command_that_reads_may_be_killed_at_any_time() {
+    fn h7_only_read_only_commands_can_be_killed_at_any_time() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         for line in [
             "rev-parse --show-toplevel",
@@ -480,7 +480,7 @@ mod tests {
             "symbolic-ref --quiet HEAD",
             "status --porcelain",
         ] {
-            assert!(only_reads(&words(line)), "{line}");
+            assert!(is_read_only(&words(line)), "{line}");
         }
         for line in [
             "add --all",
@@ -493,7 +493,7 @@ mod tests {
             "-c",
             "",
         ] {
-            assert!(!only_reads(&words(line)), "{line}");
+            assert!(!is_read_only(&words(line)), "{line}");
         }
     }
 }

@@ -38,13 +38,13 @@ fn is_trusted(project: &Path) -> bool {
 
 /// The error of a file that belongs to another user.
 #[derive(Clone, Debug)]
-pub struct Foreign {
+pub struct OtherOwner {
     path: PathBuf,
     project: PathBuf,
     owner: u32,
 }
 
-impl fmt::Display for Foreign {
+impl fmt::Display for OtherOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let own = rustix::process::geteuid().as_raw();
         write!(
@@ -60,7 +60,7 @@ impl fmt::Display for Foreign {
     }
 }
 
-impl std::error::Error for Foreign {}
+impl std::error::Error for OtherOwner {}
 
 pub(super) fn is_own(stat: &rustix::fs::Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
@@ -70,7 +70,7 @@ pub(super) fn is_own(stat: &rustix::fs::Stat) -> bool {
 pub(super) fn check(project: &Path, path: &Path, stat: &rustix::fs::Stat) -> io::Result<()> {
     match is_own(stat) || is_trusted(project) {
         true => Ok(()),
-        false => Err(io::Error::other(Foreign {
+        false => Err(io::Error::other(OtherOwner {
             path: path.into(),
             project: project.into(),
             owner: stat.st_uid,
@@ -83,13 +83,13 @@ pub(super) fn check(project: &Path, path: &Path, stat: &rustix::fs::Stat) -> io:
 /// # Errors
 ///
 /// An error if the file belongs to another user and the project isn't trusted.
-pub fn check_owner(project: &Path, path: &Path) -> Result<(), Foreign> {
+pub fn check_owner(project: &Path, path: &Path) -> Result<(), OtherOwner> {
     for flags in [AtFlags::SYMLINK_NOFOLLOW, AtFlags::empty()] {
         let Ok(stat) = rustix::fs::statat(CWD, path, flags) else {
             continue;
         };
         if !is_own(&stat) && !is_trusted(project) {
-            return Err(Foreign {
+            return Err(OtherOwner {
                 path: path.into(),
                 project: project.into(),
                 owner: stat.st_uid,

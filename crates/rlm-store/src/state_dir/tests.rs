@@ -32,7 +32,7 @@ impl Planted {
 }
 
 #[test]
-fn h1_h9_what_is_no_regular_file_is_neither_read_nor_written() {
+fn h1_h9_non_regular_files_are_not_opened() {
     let planted = Planted::new();
     fs_err::set_permissions(&planted.target, std::fs::Permissions::from_mode(0o644)).unwrap();
     let path = |name: &str| planted.path(name);
@@ -61,7 +61,7 @@ fn h1_h9_what_is_no_regular_file_is_neither_read_nor_written() {
 }
 
 #[test]
-fn h2_a_new_file_takes_the_place_of_none() {
+fn h2_new_file_overwrites_no_file() {
     let planted = Planted::new();
     let path = planted.path("file");
     fs_err::write(&path, "precious").unwrap();
@@ -120,7 +120,7 @@ fn h2_no_component_below_the_state_directory_is_a_link() {
 }
 
 #[test]
-fn h9_a_file_beyond_its_bound_is_not_read() {
+fn h9_file_beyond_its_limit_is_not_read() {
     let planted = Planted::new();
     let path = planted.path("sparse");
     fs_err::File::create(&path)
@@ -141,7 +141,7 @@ fn h9_a_file_beyond_its_bound_is_not_read() {
 }
 
 #[test]
-fn a_tree_is_removed_and_what_its_links_lead_to_stays() {
+fn removed_directory_keeps_targets_of_its_links() {
     let planted = Planted::new();
     let other = planted.dir.path().join("other");
     fs_err::create_dir_all(other.join("a")).unwrap();
@@ -153,7 +153,7 @@ fn a_tree_is_removed_and_what_its_links_lead_to_stays() {
 }
 
 #[test]
-fn h4_a_file_of_another_user_is_refused_with_both_ways_out() {
+fn h4_file_of_another_user_is_refused_with_both_fixes() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can change the owner of a file");
         return;
@@ -184,7 +184,7 @@ fn h4_a_file_of_another_user_is_refused_with_both_ways_out() {
 }
 
 #[test]
-fn h9_a_named_file_may_be_a_link_and_must_be_regular() {
+fn h9_named_file_can_be_a_link_but_must_be_regular() {
     let planted = Planted::new();
     let path = |name: &str| planted.path(name);
     symlink(&planted.target, path("link")).unwrap();
@@ -202,7 +202,7 @@ fn h9_a_named_file_may_be_a_link_and_must_be_regular() {
 }
 
 #[test]
-fn c67a_orphans_are_removed_and_live_temporaries_stay() {
+fn c67a_orphaned_temporary_files_are_removed_and_live_ones_kept() {
     let planted = Planted::new();
     let random = "0".repeat(32);
     // The pid of a process that has ended and was reaped.

@@ -1,14 +1,16 @@
 //! Replays events to a timeline. Pure.
 
 use loop_state::{
-    CheckResult, Command as Which, CutCause, Effect, Event, Happening, Head, Machine, Notice,
-    SteerState, Step, StopRequest, Timestamp, Usage, Wait as WaitKind, first_bytes, last_bytes,
+    CheckResult, Effect, Head, IterationStep, LoopCommand as Which, Machine, MachineInput,
+    RunUpdate, SteerState, StopRequest, TimedInput, Timestamp, UnfinishedCause, UsageTotal,
+    WaitCause as WaitKind, first_bytes, last_bytes,
 };
 
 use super::{
-    Attempt, Command, Moment, Phase, Process, ProcessEnd, Steer, Timeline, Wait, WaitFor, What,
+    AttemptSpan, CommandRun, PhaseSpan, ProcessEnd, RunProcess, SteerRecord, Timeline,
+    TimelineEvent, TimelineEventKind, WaitSpan, WaitedFor,
 };
-use crate::{Fate, RunHead, RunState};
+use crate::{AttemptOutcome, RunHead, RunState};
 
 /// The most bytes of output and failures that are complete in a timeline.
 const MAX_OUTPUT: usize = 4 << 20;
@@ -21,7 +23,7 @@ const MAX_STEER: usize = 4096;
 pub(super) fn timeline(
     head: RunHead,
     state: RunState,
-    events: &[Event],
+    events: &[TimedInput],
     oldest: Option<Head>,
 ) -> Timeline {
     let (first, skip) = match &head.origin {
@@ -31,7 +33,9 @@ pub(super) fn timeline(
     let own = events.get(usize::try_from(skip).unwrap_or(usize::MAX)..);
     let own = own.unwrap_or_default();
     let mut unknown = Vec::new();
-    let mut folds = first.into_iter().map(|first| Fold::of(first, own));
+    let mut folds = first
+        .into_iter()
+        .map(|first| TimelineBuilder::of(first, own));
     let fold = match folds.next() {
         Some(fold) if fold.ends_like(&head.machine) => fold,
         other => match oldest {
@@ -39,7 +43,7 @@ pub(super) fn timeline(
                 let at = oldest.last_at;
                 let later = own.partition_point(|event| event.at <= at);
                 let before = oldest.counts.attempts.saturating_sub(1);
-                let late = Fold::of(oldest, &own[later..]);
+                let late = TimelineBuilder::of(oldest, &own[later..]);
                 match other.filter(|_| !late.ends_like(&head.machine)) {
                     Some(fold) => {
                         unknown.push(INEXACT.to_owned());
@@ -53,7 +57,7 @@ pub(super) fn timeline(
             }
             _ => {
                 unknown.push(INEXACT.to_owned());
-                other.unwrap_or_else(|| Fold::of(head.machine.clone(), &[]))
+                other.unwrap_or_else(|| TimelineBuilder::of(head.machine.clone(), &[]))
             }
         },
     };
@@ -69,9 +73,9 @@ fn begins_late(before: u32) -> String {
 }
 
 /// The parts of a state before an event.
-struct Before {
-    step: Step,
-    usage: Usage,
+struct Previous {
+    step: IterationStep,
+    usage: UsageTotal,
     cuts: u32,
     denied: u32,
     steers: u32,
@@ -82,14 +86,14 @@ struct Before {
     wants_again: bool,
 }
 
-struct Fold {
+struct TimelineBuilder {
     machine: Machine,
-    phases: Vec<Phase>,
-    attempts: Vec<Attempt>,
-    waits: Vec<Wait>,
-    processes: Vec<Process>,
-    steers: Vec<Steer>,
-    moments: Vec<Moment>,
+    phases: Vec<PhaseSpan>,
+    attempts: Vec<AttemptSpan>,
+    waits: Vec<WaitSpan>,
+    processes: Vec<RunProcess>,
+    steers: Vec<SteerRecord>,
+    events: Vec<TimelineEvent>,
     /// The attempts that count, by index.
     counting: Vec<usize>,
     /// The unseen steers, by index.
@@ -102,15 +106,15 @@ struct Fold {
     whole_from: usize,
 }
 
-impl Fold {
-    fn of(head: Head, events: &[Event]) -> Self {
+impl TimelineBuilder {
+    fn of(head: Head, events: &[TimedInput]) -> Self {
         let mut fold = Self {
             phases: Vec::new(),
             attempts: Vec::new(),
             waits: Vec::new(),
             processes: Vec::new(),
             steers: Vec::new(),
-            moments: Vec::new(),
+            events: Vec::new(),
             counting: Vec::new(),
             unseen: Vec::new(),
             waiting: false,
@@ -136,8 +140,13 @@ impl Fold {
         if let Some(end) = &head.end {
             self.close(end.at, &ProcessEnd::Ended(end.reason.to_string()));
         }
-        if head.attempt > 0 && matches!(head.step, Step::Turn { .. } | Step::Interrupted { .. }) {
-            self.attempt(head.last_at, head.continues);
+        if head.attempt > 0
+            && matches!(
+                head.step,
+                IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
+            )
+        {
+            self.attempt(head.last_at, head.continues_session);
         }
         self.wait(head.last_at);
     }
@@ -151,19 +160,19 @@ impl Fold {
         told(self.machine.head()) == told(saved)
     }
 
-    fn take(&mut self, event: &Event) {
+    fn take(&mut self, event: &TimedInput) {
         let (at, head) = (event.at, self.machine.head());
-        let before = Before {
+        let before = Previous {
             step: head.step.clone(),
             usage: head.usage,
-            cuts: head.counts.cuts,
+            cuts: head.counts.unfinished_attempts,
             denied: head.counts.denied,
             steers: head.counts.steers,
             processes: head.counts.processes,
             is_over: head.end.is_some(),
             last_at: head.last_at,
             stopping: head.stopping,
-            wants_again: head.again.is_some(),
+            wants_again: head.redo.is_some(),
         };
         let effects = self.machine.step(event.clone());
         if self.machine.head().counts.processes > before.processes {
@@ -171,33 +180,36 @@ impl Fold {
                 self.close(before.last_at, &ProcessEnd::Died);
             }
             let (from, predecessor) = match &event.what {
-                Happening::Resumed(resume) => (resume.from, resume.predecessor.clone()),
+                MachineInput::Resumed(resume) => {
+                    (resume.from_iteration, resume.previous_agent.clone())
+                }
                 _ => (None, None),
             };
             self.process(at, from, predecessor);
-            if matches!(&event.what, Happening::Resumed(resume) if resume.used_attempts.is_some()) {
-                self.moment(at, What::StateLost);
+            if matches!(&event.what, MachineInput::Resumed(resume) if resume.highest_used_attempt.is_some())
+            {
+                self.moment(at, TimelineEventKind::DataLost);
             }
         }
         self.command(&before, &event.what, at);
         self.turn(&before, &event.what, at);
         self.used(&before);
-        self.said(&before, at);
-        if let Happening::Thawed(time) = event.what {
+        self.record_steers(&before, at);
+        if let MachineInput::Thawed(time) = event.what {
             let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            self.moment(at, What::StoodStill(time));
+            self.moment(at, TimelineEventKind::Suspended(time));
         }
         for effect in &effects {
             match effect {
-                Effect::RunGate(_) | Effect::RunCheck => self.command_since = at,
-                Effect::SealPhase { .. } => self.phase_over(),
+                Effect::RunRequiredCheck(_) | Effect::RunCheck => self.command_since = at,
+                Effect::SavePhase { .. } => self.phase_over(),
                 Effect::StartAttempt(brief) => self.started(brief.session.is_some(), event),
-                Effect::Announce(notice) => self.told(notice, event),
+                Effect::Emit(notice) => self.record_update(notice, event),
                 _ => {}
             }
         }
         self.wait(at);
-        self.clip();
+        self.trim_output();
     }
 
     /// Ends the open parts of a process.
@@ -214,7 +226,7 @@ impl Fold {
     }
 
     fn process(&mut self, at: Timestamp, from: Option<u32>, predecessor: Option<String>) {
-        self.processes.push(Process {
+        self.processes.push(RunProcess {
             number: self.machine.head().counts.processes,
             began: at,
             ended: None,
@@ -225,23 +237,28 @@ impl Fold {
     }
 
     /// Records the result of a required check or the check.
-    fn command(&mut self, before: &Before, what: &Happening, at: Timestamp) {
-        let gates = self.machine.head().phase_rules().gates;
+    fn command(&mut self, before: &Previous, what: &MachineInput, at: Timestamp) {
+        let gates = self.machine.head().phase_rules().required_checks;
         let (which, is_recheck) = match (what, &before.step) {
-            (Happening::GateEnded(_), Step::Gate { index }) => (Which::Gate(*index), false),
-            (Happening::GateEnded(_), Step::Recheck { gate }) => (Which::Gate(*gate), true),
-            (Happening::CheckEnded(_), Step::Check) => (Which::Check, false),
-            (Happening::CheckEnded(_), Step::Recheck { gate }) if *gate >= gates => {
+            (MachineInput::RequiredCheckEnded(_), IterationStep::RequiredCheck { index }) => {
+                (Which::RequiredCheck(*index), false)
+            }
+            (MachineInput::RequiredCheckEnded(_), IterationStep::Recheck { gate }) => {
+                (Which::RequiredCheck(*gate), true)
+            }
+            (MachineInput::CheckEnded(_), IterationStep::Check) => (Which::Check, false),
+            (MachineInput::CheckEnded(_), IterationStep::Recheck { gate }) if *gate >= gates => {
                 (Which::Check, true)
             }
             _ => return,
         };
-        let (Happening::GateEnded(result) | Happening::CheckEnded(result)) = what else {
+        let (MachineInput::RequiredCheckEnded(result) | MachineInput::CheckEnded(result)) = what
+        else {
             return;
         };
         let began = self.command_since;
         if let Some(attempt) = self.attempts.last_mut() {
-            attempt.commands.push(Command {
+            attempt.commands.push(CommandRun {
                 command: which,
                 began,
                 ended: at,
@@ -256,14 +273,14 @@ impl Fold {
     }
 
     /// Records the messages of people, and their progress.
-    fn said(&mut self, before: &Before, at: Timestamp) {
+    fn record_steers(&mut self, before: &Previous, at: Timestamp) {
         let head = self.machine.head();
         if head.counts.steers == before.steers && self.unseen.is_empty() {
             return;
         }
         for steer in head.steers.iter().filter(|steer| steer.id > before.steers) {
             self.unseen.push(self.steers.len());
-            self.steers.push(Steer {
+            self.steers.push(SteerRecord {
                 id: steer.id,
                 at: steer.at,
                 text: first_bytes(&steer.text, MAX_STEER).to_owned(),
@@ -283,14 +300,16 @@ impl Fold {
         });
     }
 
-    fn told(&mut self, notice: &Notice, event: &Event) {
+    fn record_update(&mut self, notice: &RunUpdate, event: &TimedInput) {
         let at = event.at;
         let what = match notice {
-            Notice::IterationEnded {
+            RunUpdate::IterationEnded {
                 failure, leftovers, ..
             } => {
                 if let Some(attempt) = self.attempts.last_mut() {
-                    attempt.fate = failure.clone().map_or(Fate::Complete, Fate::Failed);
+                    attempt.fate = failure
+                        .clone()
+                        .map_or(AttemptOutcome::Complete, AttemptOutcome::Failed);
                     attempt.ended = Some(at);
                     attempt.leftovers = leftovers.ended;
                     attempt.survivors = leftovers.survivors;
@@ -298,37 +317,39 @@ impl Fold {
                 }
                 return;
             }
-            Notice::Ended(reason) => {
+            RunUpdate::Ended(reason) => {
                 return self.close(at, &ProcessEnd::Ended(reason.to_string()));
             }
-            Notice::Waiting { what, .. } => {
+            RunUpdate::Waiting { what, .. } => {
                 self.wait(at);
                 if let Some(wait) = self.waits.last_mut().filter(|_| self.waiting) {
-                    wait.what.clone_from(what);
+                    wait.kind.clone_from(what);
                 }
                 return;
             }
-            Notice::Interrupted => What::Interrupted,
-            Notice::Continued => What::Continued,
-            Notice::Pausing => What::Pausing,
-            Notice::StoppingLater | Notice::Stopping => {
+            RunUpdate::Interrupted => TimelineEventKind::Interrupted,
+            RunUpdate::Continued => TimelineEventKind::Continued,
+            RunUpdate::Pausing => TimelineEventKind::Pausing,
+            RunUpdate::StoppingAfterIteration | RunUpdate::Stopping => {
                 let Some(stop) = event.what.stop() else {
                     return;
                 };
-                What::Stopping(stop)
+                TimelineEventKind::Stopping(stop)
             }
-            Notice::Again(again) => What::Again(*again),
-            Notice::Reviewed(verdict) => What::Reviewed(verdict.clone()),
-            Notice::RuleSet(change) | Notice::PhaseRuleSet { change, .. } => What::RuleSet(*change),
-            Notice::NothingDone { in_a_row } => What::NothingDone(*in_a_row),
-            Notice::SessionLost => What::SessionLost,
+            RunUpdate::Redoing(again) => TimelineEventKind::Redone(*again),
+            RunUpdate::Reviewed(verdict) => TimelineEventKind::Reviewed(verdict.clone()),
+            RunUpdate::RuleChanged(change) | RunUpdate::PhaseRuleChanged { change, .. } => {
+                TimelineEventKind::RuleChanged(*change)
+            }
+            RunUpdate::NoProgress { in_a_row } => TimelineEventKind::NoProgress(*in_a_row),
+            RunUpdate::SessionLost => TimelineEventKind::SessionLost,
             _ => return,
         };
         self.moment(at, what);
     }
 
-    fn moment(&mut self, at: Timestamp, what: What) {
-        self.moments.push(Moment { at, what });
+    fn moment(&mut self, at: Timestamp, what: TimelineEventKind) {
+        self.events.push(TimelineEvent { at, kind: what });
     }
 
     /// Updates the waits.
@@ -336,20 +357,20 @@ impl Fold {
         let head = self.machine.head();
         let waits = match &head.step {
             _ if head.end.is_some() => None,
-            Step::Sleeping { until } => Some((WaitFor::Sleep, Some(*until))),
-            Step::Waiting { until, why, .. } => Some(match why {
-                WaitKind::Limit => (WaitFor::Limit, Some(*until)),
-                _ => (WaitFor::Retry, Some(*until)),
+            IterationStep::Sleeping { until } => Some((WaitedFor::Sleep, Some(*until))),
+            IterationStep::Waiting { until, why, .. } => Some(match why {
+                WaitKind::RateLimit => (WaitedFor::RateLimit, Some(*until)),
+                _ => (WaitedFor::Retry, Some(*until)),
             }),
-            Step::Paused { .. } => Some((WaitFor::Pause, None)),
-            Step::Review { of, .. } => Some((WaitFor::Review(*of), None)),
-            Step::Interrupted { .. } => Some((WaitFor::Interrupt, None)),
+            IterationStep::Paused { .. } => Some((WaitedFor::Pause, None)),
+            IterationStep::Review { point: of, .. } => Some((WaitedFor::Review(*of), None)),
+            IterationStep::Interrupted { .. } => Some((WaitedFor::Interrupt, None)),
             _ => None,
         };
         // A wait that ends at once does not count.
         let waits = waits.filter(|(_, until)| until.is_none_or(|until| until > at));
         let present = self.waits.last().filter(|_| self.waiting);
-        if waits == present.map(|wait| (wait.why, wait.until)) {
+        if waits == present.map(|wait| (wait.cause, wait.until)) {
             return;
         }
         if self.waiting
@@ -358,17 +379,17 @@ impl Fold {
             wait.ended = Some(at);
         }
         self.waiting = waits.is_some();
-        self.waits.extend(waits.map(|(why, until)| Wait {
-            why,
+        self.waits.extend(waits.map(|(why, until)| WaitSpan {
+            cause: why,
             began: at,
             until,
             ended: None,
-            what: None,
+            kind: None,
         }));
     }
 
     /// Shortens the output of the oldest commands if the total is too large.
-    fn clip(&mut self) {
+    fn trim_output(&mut self) {
         while self.output > MAX_OUTPUT && self.whole_from + 1 < self.attempts.len() {
             let attempt = &mut self.attempts[self.whole_from];
             self.whole_from += 1;
@@ -380,7 +401,7 @@ impl Fold {
                     self.output -= all;
                 }
             }
-            if let Fate::Failed(why) = &mut attempt.fate {
+            if let AttemptOutcome::Failed(why) = &mut attempt.fate {
                 self.output -= why.len();
                 *why = last_bytes(why, CLIPPED).to_owned();
             }
@@ -393,13 +414,16 @@ impl Fold {
         let is_live = matches!(state, RunState::Running | RunState::Paused);
         if !is_live && saved.end.is_none() {
             self.close(saved.last_at, &ProcessEnd::Died);
-            let at_work = matches!(saved.step, Step::Turn { .. } | Step::Interrupted { .. });
+            let at_work = matches!(
+                saved.step,
+                IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
+            );
             if let Some(attempt) = self.attempts.last_mut().filter(|_| at_work) {
                 let cause = match saved.stopping {
-                    Some(_) => CutCause::Stop,
-                    None => CutCause::Crash,
+                    Some(_) => UnfinishedCause::Stop,
+                    None => UnfinishedCause::ProcessDied,
                 };
-                attempt.fate = Fate::Cut(Some(cause));
+                attempt.fate = AttemptOutcome::Unfinished(Some(cause));
                 attempt.turn_ended = Some(saved.last_at);
                 attempt.ended = attempt.turn_ended;
             }
@@ -411,41 +435,47 @@ impl Fold {
             waits: self.waits,
             processes: self.processes,
             steers: self.steers,
-            moments: self.moments,
+            events: self.events,
             unknown,
             head,
         }
     }
 }
 
-impl Fold {
+impl TimelineBuilder {
     /// Records the end of a turn.
-    fn turn(&mut self, before: &Before, what: &Happening, at: Timestamp) {
+    fn turn(&mut self, before: &Previous, what: &MachineInput, at: Timestamp) {
         let head = self.machine.head();
-        let was_at_work = matches!(before.step, Step::Turn { .. } | Step::Interrupted { .. });
+        let was_at_work = matches!(
+            before.step,
+            IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
+        );
         let Some(attempt) = self.attempts.last_mut().filter(|_| was_at_work) else {
             return;
         };
-        let resumed = matches!(what, Happening::Resumed(_));
+        let resumed = matches!(what, MachineInput::Resumed(_));
         let ended = if resumed { before.last_at } else { at };
-        if head.counts.cuts > before.cuts {
+        if head.counts.unfinished_attempts > before.cuts {
             // If somebody returned to an earlier state at the same time, the head no longer has the cause.
-            let cause = head.cut.map(|cut| cut.cause).or(match before.stopping {
-                _ if before.wants_again || !resumed => Some(CutCause::Restart),
-                Some(_) => Some(CutCause::Stop),
-                None => Some(CutCause::Crash),
-            });
-            attempt.fate = Fate::Cut(cause);
+            let cause = head
+                .unfinished
+                .map(|cut| cut.cause)
+                .or(match before.stopping {
+                    _ if before.wants_again || !resumed => Some(UnfinishedCause::Redo),
+                    Some(_) => Some(UnfinishedCause::Stop),
+                    None => Some(UnfinishedCause::ProcessDied),
+                });
+            attempt.fate = AttemptOutcome::Unfinished(cause);
             attempt.turn_ended = Some(ended);
             attempt.ended = Some(ended);
-        } else if matches!(what, Happening::TurnEnded(_))
-            && !matches!(head.step, Step::Interrupted { .. })
+        } else if matches!(what, MachineInput::TurnEnded(_))
+            && !matches!(head.step, IterationStep::Interrupted { .. })
         {
             attempt.turn_ended = Some(at);
-            attempt.idle = head.idled;
+            attempt.idle = head.made_no_progress;
             attempt.fate = match &head.end {
-                Some(_) => Fate::Cut(Some(CutCause::Agent)),
-                None => Fate::Judging,
+                Some(_) => AttemptOutcome::Unfinished(Some(UnfinishedCause::AgentUnusable)),
+                None => AttemptOutcome::Checking,
             };
             if head.end.is_some() {
                 attempt.ended = Some(at);
@@ -453,7 +483,7 @@ impl Fold {
         }
     }
 
-    fn used(&mut self, before: &Before) {
+    fn used(&mut self, before: &Previous) {
         let head = self.machine.head();
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.denied += head.counts.denied - before.denied.min(head.counts.denied);
@@ -470,24 +500,27 @@ impl Fold {
         }
     }
 
-    fn started(&mut self, continues: bool, event: &Event) {
+    fn started(&mut self, continues: bool, event: &TimedInput) {
         let head = self.machine.head();
         if let Some(last) = self.attempts.last_mut()
-            && matches!(last.fate, Fate::Open | Fate::Judging)
+            && matches!(last.fate, AttemptOutcome::Open | AttemptOutcome::Checking)
         {
             // This attempt is neither unfinished nor complete: its session was lost, or its checks did not end.
-            let again = matches!(event.what, Happening::Settled(_));
-            last.fate = Fate::Cut(again.then_some(CutCause::Restart));
+            let again = matches!(event.what, MachineInput::LeftoversEnded(_));
+            last.fate = AttemptOutcome::Unfinished(again.then_some(UnfinishedCause::Redo));
             last.ended = Some(event.at);
         }
-        let knows_all_attempts = !matches!(&event.what, Happening::Resumed(resume) if resume.used_attempts.is_some() && resume.from.is_none());
+        let knows_all_attempts = !matches!(&event.what, MachineInput::Resumed(resume) if resume.highest_used_attempt.is_some() && resume.from_iteration.is_none());
         let present = (head.phase, head.iteration);
         let first_attempt = head.first_attempt;
         let mut discarded = 0;
         while let Some(index) = self.counting.last() {
             let other = &mut self.attempts[*index];
             let place = (other.phase, other.iteration);
-            let is_complete = matches!(other.fate, Fate::Complete | Fate::Failed(_));
+            let is_complete = matches!(
+                other.fate,
+                AttemptOutcome::Complete | AttemptOutcome::Failed(_)
+            );
             let is_old = knows_all_attempts && other.attempt < first_attempt;
             if place < present || (place == present && !is_complete && !is_old) {
                 break;
@@ -498,7 +531,7 @@ impl Fold {
         }
         if discarded > 0 {
             let (phase, from) = present;
-            let what = What::Discarded {
+            let what = TimelineEventKind::Discarded {
                 phase,
                 from,
                 attempts: discarded,
@@ -511,11 +544,11 @@ impl Fold {
     /// Begins an attempt, and its phase if the attempt is the first one there.
     fn attempt(&mut self, at: Timestamp, continues: bool) {
         let head = self.machine.head();
-        let is_there = |phase: &Phase| phase.index == head.phase && phase.ended.is_none();
+        let is_there = |phase: &PhaseSpan| phase.index == head.phase && phase.ended.is_none();
         if !self.phases.last().is_some_and(is_there) {
             let again = self.phases.iter_mut().filter(|it| it.index >= head.phase);
             again.for_each(|phase| phase.discarded = true);
-            self.phases.push(Phase {
+            self.phases.push(PhaseSpan {
                 index: head.phase,
                 name: head.phase_rules().name.clone(),
                 began: at,
@@ -523,12 +556,12 @@ impl Fold {
                 iterations: 0,
                 evidence: None,
                 result: None,
-                usage: Usage::default(),
+                usage: UsageTotal::default(),
                 discarded: false,
             });
         }
         self.counting.push(self.attempts.len());
-        self.attempts.push(Attempt {
+        self.attempts.push(AttemptSpan {
             phase: head.phase,
             iteration: head.iteration,
             attempt: head.attempt,
@@ -536,10 +569,10 @@ impl Fold {
             began: at,
             turn_ended: None,
             ended: None,
-            fate: Fate::Open,
+            fate: AttemptOutcome::Open,
             discarded: false,
             continues,
-            usage: Usage::default(),
+            usage: UsageTotal::default(),
             denied: 0,
             idle: false,
             leftovers: 0,
@@ -550,7 +583,7 @@ impl Fold {
     }
 
     fn phase_over(&mut self) {
-        let finished = self.machine.head().finished.last();
+        let finished = self.machine.head().finished_phases.last();
         if let (Some(phase), Some(finished)) = (self.phases.last_mut(), finished) {
             phase.ended = Some(finished.at);
             phase.iterations = finished.iterations;

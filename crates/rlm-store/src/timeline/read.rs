@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use checkpoint_store::{Loaded, Seq, reader};
-use loop_state::{Event, Head};
+use loop_state::{Head, TimedInput};
 
 use super::{Timeline, fold};
 use crate::git::is_object_name;
@@ -14,7 +14,7 @@ use crate::{Committed, Error, Project, RunHead, RunId, RunState, runs};
 const MOST: &str = "--max-count=12000";
 
 /// The position of an attempt: its phase, its iteration, its number.
-type Place = (u32, u32, u32);
+type AttemptKey = (u32, u32, u32);
 
 impl Project {
     /// Returns the timeline of a run. Writes nothing, works for a live run, and reads the run's commits from git.
@@ -31,7 +31,7 @@ impl Project {
             events,
             report,
             ..
-        } = reader::load_with::<RunHead, Event>(&dir, &options).map_err(unread)?;
+        } = reader::load_with::<RunHead, TimedInput>(&dir, &options).map_err(unread)?;
         let head = head.ok_or_else(|| runs::nothing_saved(self, run))?;
         let state = RunState::of(&head, reader::is_locked(&dir).unwrap_or(false));
         let mut oldest: Option<Head> = None;
@@ -54,7 +54,7 @@ impl Project {
 
 /// Fills in the commits: those in the saves, and those with the run's trailers.
 fn fill_in_commits(project: &Project, timeline: &mut Timeline, saved: Vec<Committed>) {
-    let mut commits: HashMap<Place, String> = HashMap::new();
+    let mut commits: HashMap<AttemptKey, String> = HashMap::new();
     if let Some(newest) = saved.last().filter(|newest| is_object_name(&newest.commit)) {
         commits = logged(project, timeline, &newest.commit);
     }
@@ -67,7 +67,7 @@ fn fill_in_commits(project: &Project, timeline: &mut Timeline, saved: Vec<Commit
 }
 
 /// Reads the commits of the run before `newest` from git. Returns no commits if git doesn't respond.
-fn logged(project: &Project, timeline: &Timeline, newest: &str) -> HashMap<Place, String> {
+fn logged(project: &Project, timeline: &Timeline, newest: &str) -> HashMap<AttemptKey, String> {
     let run = &timeline.head.run;
     let field = |name| format!("%(trailers:key=Rlm-{name},valueonly,separator=)");
     let format = ["Iteration", "Attempt", "Phase"].map(field).join("%x09");
@@ -81,7 +81,7 @@ fn logged(project: &Project, timeline: &Timeline, newest: &str) -> HashMap<Place
         &format!("--format=%H%x09{format}"),
         newest,
     ];
-    let Some(text) = project.git().ask(&arguments) else {
+    let Some(text) = project.git().query(&arguments) else {
         return HashMap::new();
     };
     let phases = &timeline.head.settings.phases;

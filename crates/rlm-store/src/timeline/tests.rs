@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use agent_drivers::AgentConfig;
 use loop_state::{
-    Autonomy, CheckResult, CutCause, Effect, Event, Happening, Head, Machine, PauseAfter,
-    PhaseRules, Request, Resume, RuleChange, Rules, RunLimits, SteerState, StopCause, StopRequest,
-    Timestamp, Tree, TurnOutcome, Usage, Verdict, When,
+    Autonomy, CheckResult, Effect, Head, Machine, MachineInput, PauseAfter, PhaseRules,
+    ProcessTreeOutcome, Request, ResumeOptions, ReviewDecision, RuleChange, Rules, RunLimits,
+    SteerState, StopCause, StopRequest, StopTiming, TimedInput, Timestamp, TurnOutcome,
+    UnfinishedCause, UsageTotal,
 };
 use proptest::prelude::*;
 
@@ -17,7 +18,7 @@ use crate::{PhaseSettings, PromptSource, Settings};
 fn phase(name: &str) -> PhaseRules {
     let mut phase = PhaseRules {
         name: name.into(),
-        gates: 1,
+        required_checks: 1,
         reports_cost: true,
         reports_tokens: true,
         ..PhaseRules::default()
@@ -43,9 +44,9 @@ fn head(machine: &Head) -> RunHead {
         let agent = AgentConfig::command(vec!["agent".into()]);
         let prompt = PromptSource::Text("do it".into());
         let mut phase = PhaseSettings::new(&*rules.name, prompt, agent);
-        phase.gates = vec!["true".into()];
-        phase.until = rules.until.then(|| "true".into());
-        phase.promise = rules.promise.then(|| "DONE".into());
+        phase.required_checks = vec!["true".into()];
+        phase.check = rules.has_check.then(|| "true".into());
+        phase.promise = rules.has_promise.then(|| "DONE".into());
         phase.limits = rules.limits.clone();
         phase
     };
@@ -58,7 +59,7 @@ fn head(machine: &Head) -> RunHead {
 struct Told {
     machine: Machine,
     saved: RunHead,
-    events: Vec<Event>,
+    events: Vec<TimedInput>,
     at: u64,
 }
 
@@ -71,22 +72,24 @@ impl Told {
             events: Vec::new(),
             at: 1_000,
         };
-        told.tell(Happening::Started);
-        told.tell(Happening::Attended(true));
+        told.tell(MachineInput::Started);
+        told.tell(MachineInput::Attended(true));
         told
     }
 
-    fn tell(&mut self, what: Happening) {
+    fn tell(&mut self, what: MachineInput) {
         let mut due = vec![what];
         while let Some(what) = due.pop() {
             self.at += 1_000;
             let at = Timestamp(self.at);
-            let event = Event { at, what };
+            let event = TimedInput { at, what };
             self.events.push(event.clone());
             for effect in self.machine.step(event) {
                 match effect {
-                    Effect::EndLeftovers => due.push(Happening::Settled(Tree::default())),
-                    Effect::Save | Effect::SealPhase { .. } => {
+                    Effect::EndLeftovers => {
+                        due.push(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
+                    }
+                    Effect::Save | Effect::SavePhase { .. } => {
                         self.saved.advance(self.machine.head())
                     }
                     _ => {}
@@ -100,13 +103,13 @@ impl Told {
     fn pass(&mut self) {
         if let Some(at) = self.machine.next_deadline() {
             self.at = self.at.max(at.0);
-            if let Some(what) = self.machine.due(Timestamp(self.at)) {
+            if let Some(what) = self.machine.due_input(Timestamp(self.at)) {
                 self.tell(what);
             }
         }
     }
 
-    fn all(&mut self, happenings: impl IntoIterator<Item = Happening>) {
+    fn all(&mut self, happenings: impl IntoIterator<Item = MachineInput>) {
         happenings.into_iter().for_each(|what| self.tell(what));
     }
 
@@ -118,35 +121,35 @@ impl Told {
     }
 }
 
-fn ended(outcome: TurnOutcome) -> Happening {
-    Happening::TurnEnded(outcome)
+fn ended(outcome: TurnOutcome) -> MachineInput {
+    MachineInput::TurnEnded(outcome)
 }
 
-fn gate(passed: bool) -> Happening {
-    Happening::GateEnded(match passed {
+fn gate(passed: bool) -> MachineInput {
+    MachineInput::RequiredCheckEnded(match passed {
         true => CheckResult::Passed,
         false => CheckResult::Failed("1 test failed\n".into()),
     })
 }
 
-fn used(cost_microusd: u64) -> Happening {
-    Happening::Used(Usage {
+fn used(cost_microusd: u64) -> MachineInput {
+    MachineInput::UsageReported(UsageTotal {
         cost_microusd,
         input_tokens: 100,
         output_tokens: 7,
     })
 }
 
-fn stop() -> Happening {
-    let (by, when) = (StopCause::Person, When::Now);
-    Happening::StopRequested(StopRequest { by, when })
+fn stop() -> MachineInput {
+    let (by, when) = (StopCause::Person, StopTiming::Now);
+    MachineInput::StopRequested(StopRequest { by, when })
 }
 
-fn resume(from: Option<u32>) -> Happening {
-    Happening::Resumed(Resume {
-        from,
+fn resume(from: Option<u32>) -> MachineInput {
+    MachineInput::Resumed(ResumeOptions {
+        from_iteration: from,
         attended: true,
-        ..Resume::default()
+        ..ResumeOptions::default()
     })
 }
 
@@ -164,18 +167,18 @@ fn story() -> Told {
     told.tell(ended(limited));
     told.pass();
     let text = "use tabs".into();
-    told.tell(Happening::Requested(Request::Steer { text, now: true }));
+    told.tell(MachineInput::Requested(Request::Steer { text, now: true }));
     let (id, state) = (1, SteerState::Seen);
-    told.tell(Happening::SteerMoved { id, state });
+    told.tell(MachineInput::SteerAdvanced { id, state });
     told.tell(ended(TurnOutcome::Interrupted));
     told.at += 60_000;
-    told.all([Happening::Requested(Request::Continue), used(5)]);
+    told.all([MachineInput::Requested(Request::Continue), used(5)]);
     // The process is killed, and another one takes over.
     told.at += 600_000;
     told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
     told.at += 60_000;
     told.all([
-        Happening::Requested(Request::Review(Verdict::Continue)),
+        MachineInput::Requested(Request::Review(ReviewDecision::Continue)),
         stop(),
     ]);
     told.tell(ended(TurnOutcome::Stopped));
@@ -184,7 +187,7 @@ fn story() -> Told {
 }
 
 #[test]
-fn a_story_is_told_in_order() {
+fn timeline_is_in_order() {
     let mut told = story();
     told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
     told.pass();
@@ -199,7 +202,7 @@ fn a_story_is_told_in_order() {
         waits,
         processes,
         steers,
-        moments,
+        events: moments,
         unknown,
         ..
     } = &timeline;
@@ -226,7 +229,7 @@ fn a_story_is_told_in_order() {
 }
 
 #[test]
-fn an_attempt_whose_process_died_is_cut_where_the_last_sign_of_it_was() {
+fn crashed_attempt_ends_at_its_last_record() {
     let mut told = Told::new(rules());
     told.tell(used(10));
     let last = Timestamp(told.at);
@@ -237,11 +240,11 @@ fn an_attempt_whose_process_died_is_cut_where_the_last_sign_of_it_was() {
         };
         let (fate, end, process) = match state {
             RunState::Crashed => (
-                Fate::Cut(Some(CutCause::Crash)),
+                AttemptOutcome::Unfinished(Some(UnfinishedCause::ProcessDied)),
                 Some(last),
                 ProcessEnd::Died,
             ),
-            _ => (Fate::Open, None, ProcessEnd::Live),
+            _ => (AttemptOutcome::Open, None, ProcessEnd::Live),
         };
         assert_eq!((&attempt.fate, attempt.ended), (&fate, end));
         assert_eq!(timeline.processes[0].end, process);
@@ -255,7 +258,7 @@ fn an_attempt_whose_process_died_is_cut_where_the_last_sign_of_it_was() {
 }
 
 #[test]
-fn a_process_that_was_stopped_before_its_first_event_is_no_crash() {
+fn process_stopped_before_its_first_event_is_no_crash() {
     let rules = Rules {
         limits: RunLimits {
             max_failures: 2,
@@ -265,18 +268,28 @@ fn a_process_that_was_stopped_before_its_first_event_is_no_crash() {
     };
     let mut told = Told::new(rules);
     told.tell(resume(None));
-    let (by, when) = (StopCause::Terminated, When::Now);
-    told.tell(Happening::StoppedEarly(StopRequest { by, when }));
+    let (by, when) = (StopCause::Terminated, StopTiming::Now);
+    told.tell(MachineInput::StoppedBeforeStart(StopRequest { by, when }));
     told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
     let timeline = told.timeline(RunState::Running);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
     let fates: Vec<_> = timeline.attempts.iter().map(|it| it.fate.clone()).collect();
-    let (crash, stop) = (Some(CutCause::Crash), Some(CutCause::Stop));
-    assert_eq!(fates, [Fate::Cut(crash), Fate::Cut(stop), Fate::Complete]);
+    let (crash, stop) = (
+        Some(UnfinishedCause::ProcessDied),
+        Some(UnfinishedCause::Stop),
+    );
+    assert_eq!(
+        fates,
+        [
+            AttemptOutcome::Unfinished(crash),
+            AttemptOutcome::Unfinished(stop),
+            AttemptOutcome::Complete
+        ]
+    );
 }
 
 #[test]
-fn a_run_whose_rules_were_changed_is_told_by_those_that_it_had_then() {
+fn timeline_uses_the_rules_of_that_time() {
     let mut told = Told::new(Rules {
         limits: RunLimits {
             max_cost_microusd: Some(50),
@@ -292,22 +305,25 @@ fn a_run_whose_rules_were_changed_is_told_by_those_that_it_had_then() {
         },
         ..rules()
     };
-    let resume = Resume {
+    let resume = ResumeOptions {
         rules: Some(more),
-        ..Resume::default()
+        ..ResumeOptions::default()
     };
     told.all([
-        Happening::Resumed(resume),
+        MachineInput::Resumed(resume),
         used(50),
         ended(TurnOutcome::Completed),
         gate(true),
     ]);
-    told.tell(Happening::Requested(Request::Set(RuleChange::MaxCost(
+    told.tell(MachineInput::Requested(Request::Set(RuleChange::MaxCost(
         Some(900),
     ))));
     let timeline = told.timeline(RunState::Running);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
-    assert_eq!(timeline.attempts[0].fate, Fate::Cut(Some(CutCause::Budget)));
+    assert_eq!(
+        timeline.attempts[0].fate,
+        AttemptOutcome::Unfinished(Some(UnfinishedCause::Budget))
+    );
     assert!(matches!(&timeline.processes[0].end, ProcessEnd::Ended(why) if why.contains("budget")));
 
     told.saved.origin = None;
@@ -316,7 +332,7 @@ fn a_run_whose_rules_were_changed_is_told_by_those_that_it_had_then() {
 }
 
 #[test]
-fn what_the_oldest_gates_printed_is_left_out_when_all_of_them_printed_much() {
+fn output_of_oldest_required_checks_is_omitted() {
     let mut told = Told::new(Rules {
         phases: vec![{
             let mut phase = phase("main");
@@ -332,10 +348,13 @@ fn what_the_oldest_gates_printed_is_left_out_when_all_of_them_printed_much() {
     let said = "x".repeat(8000);
     for _ in 0..1000 {
         let failed = CheckResult::Failed(said.clone());
-        told.all([ended(TurnOutcome::Completed), Happening::GateEnded(failed)]);
+        told.all([
+            ended(TurnOutcome::Completed),
+            MachineInput::RequiredCheckEnded(failed),
+        ]);
     }
     let timeline = told.timeline(RunState::Running);
-    let kept = |attempt: &Attempt| match &attempt.commands[0].result {
+    let kept = |attempt: &AttemptSpan| match &attempt.commands[0].result {
         CheckResult::Failed(text) => (text.len(), attempt.commands[0].left_out),
         other => panic!("{other:?}"),
     };
@@ -345,7 +364,7 @@ fn what_the_oldest_gates_printed_is_left_out_when_all_of_them_printed_much() {
     assert!(all.map(|(kept, _)| kept).sum::<usize>() < 5 << 20);
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn happening() -> impl Strategy<Value = MachineInput> {
     let text = || "[a-z]{0,9}";
     prop_oneof![
         6 => Just(ended(TurnOutcome::Completed)),
@@ -359,17 +378,17 @@ fn happening() -> impl Strategy<Value = Happening> {
         3 => (1..40u64).prop_map(used),
         2 => proptest::option::of(1..4u32).prop_map(resume),
         1 => Just(stop()),
-        1 => Just(Happening::Requested(Request::Interrupt)),
-        1 => Just(Happening::Requested(Request::Pause { reason: None, after: PauseAfter::Iteration })),
-        2 => Just(Happening::Requested(Request::Continue)),
-        1 => Just(Happening::Requested(Request::Review(Verdict::StartOver))),
-        1 => Just(Happening::Requested(Request::Review(Verdict::Continue))),
-        1 => Just(Happening::Requested(Request::Again { what: Again::Iteration})),
-        1 => Just(Happening::Requested(Request::Again { what: Again::Phase})),
-        1 => (text(), any::<bool>()).prop_map(|(text, now)| Happening::Requested(Request::Steer { text, now })),
-        1 => Just(Happening::Denied),
-        1 => (1..9u32).prop_map(|n| Happening::Requested(Request::Set(RuleChange::MaxIterations(Some(n))))),
-        2 => Just(Happening::Requested(Request::Skip)),
+        1 => Just(MachineInput::Requested(Request::Interrupt)),
+        1 => Just(MachineInput::Requested(Request::Pause { reason: None, after: PauseAfter::Iteration })),
+        2 => Just(MachineInput::Requested(Request::Continue)),
+        1 => Just(MachineInput::Requested(Request::Review(ReviewDecision::StartOver))),
+        1 => Just(MachineInput::Requested(Request::Review(ReviewDecision::Continue))),
+        1 => Just(MachineInput::Requested(Request::Redo { what: RedoScope::Iteration})),
+        1 => Just(MachineInput::Requested(Request::Redo { what: RedoScope::Phase})),
+        1 => (text(), any::<bool>()).prop_map(|(text, now)| MachineInput::Requested(Request::Steer { text, now })),
+        1 => Just(MachineInput::PermissionDenied),
+        1 => (1..9u32).prop_map(|n| MachineInput::Requested(Request::Set(RuleChange::MaxIterations(Some(n))))),
+        2 => Just(MachineInput::Requested(Request::Skip)),
     ]
 }
 
@@ -391,9 +410,9 @@ proptest! {
             let denied: u32 = timeline.attempts.iter().map(|it| it.denied).sum();
             prop_assert_eq!(denied, machine.counts.denied);
             let (last, before) = timeline.attempts.split_last().unwrap();
-            prop_assert!(before.iter().all(|it| it.ended.is_some() && !matches!(it.fate, Fate::Open | Fate::Judging)));
+            prop_assert!(before.iter().all(|it| it.ended.is_some() && !matches!(it.fate, AttemptOutcome::Open | AttemptOutcome::Checking)));
             prop_assert!(!last.discarded);
-            let whole = timeline.attempts.iter().filter(|it| !it.discarded && matches!(it.fate, Fate::Complete | Fate::Failed(_)));
+            let whole = timeline.attempts.iter().filter(|it| !it.discarded && matches!(it.fate, AttemptOutcome::Complete | AttemptOutcome::Failed(_)));
             prop_assert_eq!(whole.count() as u32, machine.iterations_complete());
             for pair in timeline.attempts.windows(2) {
                 prop_assert!(pair[0].ended.unwrap() <= pair[1].began);

@@ -84,7 +84,7 @@ const MOST_REMOVED: u64 = 4 << 20;
 
 /// Transcripts that were removed on purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Removed {
+pub struct RemovedTranscripts {
     /// The time of the last removal.
     pub at: Timestamp,
     /// The program that removed them.
@@ -93,7 +93,7 @@ pub struct Removed {
     pub attempts: BTreeSet<(u32, u32)>,
 }
 
-impl Removed {
+impl RemovedTranscripts {
     /// Records a removal before it happens.
     pub(crate) fn note(run_dir: &Path, at: Timestamp, by: &str) -> std::io::Result<()> {
         let there = transcripts(run_dir)?.into_iter();
@@ -111,7 +111,7 @@ impl Removed {
 
 /// Returns the removed transcripts of a run that are still missing, if there are any.
 #[must_use]
-pub fn removed_transcripts(run_dir: &Path) -> Option<Removed> {
+pub fn removed_transcripts(run_dir: &Path) -> Option<RemovedTranscripts> {
     let mut this = read_removed(run_dir)?;
     for (iteration, attempt, _) in transcripts(run_dir).unwrap_or_default() {
         this.attempts.remove(&(iteration, attempt));
@@ -140,7 +140,7 @@ fn removed_path(run_dir: &Path) -> PathBuf {
 }
 
 /// Reads the record; an unreadable one counts as none.
-fn read_removed(run_dir: &Path) -> Option<Removed> {
+fn read_removed(run_dir: &Path) -> Option<RemovedTranscripts> {
     let text = state_dir::read(&removed_path(run_dir), MOST_REMOVED).ok()?;
     serde_json::from_slice(&text).ok()
 }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_is_listed_once_and_what_is_none_is_not() {
+    fn each_attempt_is_listed_once_and_other_files_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("transcripts");
         fs_err::create_dir(&place).unwrap();
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_is_known_as_long_as_it_is_not_there() {
+    fn removed_transcripts_are_known_until_recreated() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("transcripts");
         fs_err::create_dir(&place).unwrap();
         assert_eq!(removed_transcripts(dir.path()), None);
         for (at, name) in [(1, "1-1.ndjson"), (2, "2-1.ndjson.zst")] {
             fs_err::write(place.join(name), "").unwrap();
-            Removed::note(dir.path(), Timestamp(at), "me").unwrap();
+            RemovedTranscripts::note(dir.path(), Timestamp(at), "me").unwrap();
             fs_err::remove_file(place.join(name)).unwrap();
         }
         fs_err::write(place.join("2-1.ndjson"), "").unwrap();

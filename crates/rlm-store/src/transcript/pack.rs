@@ -11,7 +11,7 @@ use uuid::Uuid;
 use zstd::stream::write::Encoder;
 
 use super::list::{PART, is_packed, packed, unpacked};
-use super::records::{MOST, Record, Records};
+use super::records::{MAX_BYTES_READ, Record, Records};
 use crate::state_dir;
 
 const LEVEL: i32 = 3;
@@ -23,7 +23,7 @@ const MOST_TEXT: usize = 4 << 10;
 
 /// A reduction of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Less {
+pub(super) enum Reduction {
     /// Removes the raw lines.
     Raw,
     /// Removes the raw lines, and everything between the beginning and the end.
@@ -31,14 +31,14 @@ pub(super) enum Less {
 }
 
 /// A compressed file that replaces a transcript when it is complete. Dropping it earlier removes it.
-struct Draft<'a> {
+struct PackedDraft<'a> {
     part: PathBuf,
     to: Encoder<'static, File>,
     stop: &'a AtomicBool,
     unasked: usize,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> PackedDraft<'a> {
     fn new(packed: &Path, stop: &'a AtomicBool) -> io::Result<Self> {
         // The name is unique, because another process may have taken over the run.
         let part = packed.with_extension(format!("zst.{}.{PART}", Uuid::new_v4().simple()));
@@ -95,7 +95,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for PackedDraft<'_> {
     fn drop(&mut self) {
         // After the rename no file has this name.
         let _placed = state_dir::remove_file(&self.part);
@@ -105,8 +105,8 @@ impl Drop for Draft<'_> {
 /// Compresses a transcript that nobody writes any more. Fails with `TimedOut` if `stop` is set meanwhile; the transcript is then unchanged.
 pub(super) fn pack(plain: &Path, stop: &AtomicBool) -> io::Result<()> {
     let to = packed(plain);
-    let mut from = state_dir::open_bounded(plain, MOST)?;
-    let mut draft = Draft::new(&to, stop)?;
+    let mut from = state_dir::open_bounded(plain, MAX_BYTES_READ)?;
+    let mut draft = PackedDraft::new(&to, stop)?;
     let mut chunk = vec![0; CHUNK];
     loop {
         let count = from.read(&mut chunk)?;
@@ -118,13 +118,13 @@ pub(super) fn pack(plain: &Path, stop: &AtomicBool) -> io::Result<()> {
 }
 
 /// Reduces a transcript, compresses it, and adds a record of kind `reduced` with the amount of removed text. Stops like [`pack`].
-pub(super) fn reduce(path: &Path, less: Less, stop: &AtomicBool) -> io::Result<()> {
+pub(super) fn reduce(path: &Path, less: Reduction, stop: &AtomicBool) -> io::Result<()> {
     let to = match is_packed(path) {
         true => packed(&unpacked(path)),
         false => packed(path),
     };
-    let mut draft = Draft::new(&to, stop)?;
-    let mut left_out = LeftOut::default();
+    let mut draft = PackedDraft::new(&to, stop)?;
+    let mut left_out = Omitted::default();
     let mut room = END;
     let mut tail = VecDeque::new();
     let mut in_tail = 0;
@@ -135,7 +135,7 @@ pub(super) fn reduce(path: &Path, less: Less, stop: &AtomicBool) -> io::Result<(
             left_out.add(&record);
             continue;
         }
-        if less == Less::Raw {
+        if less == Reduction::Raw {
             draft.record(&record)?;
             continue;
         }
@@ -178,13 +178,13 @@ fn shorten(record: &mut Record) {
 
 /// The amount of removed text.
 #[derive(Default)]
-struct LeftOut {
+struct Omitted {
     at: loop_state::Timestamp,
     records: u64,
     bytes: u64,
 }
 
-impl LeftOut {
+impl Omitted {
     fn add(&mut self, record: &Record) {
         self.at = record.at;
         self.records += 1;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn x118a_a_compressed_transcript_says_the_same_and_is_private_and_as_old() {
+    fn x118a_compressed_transcript_keeps_content_mode_and_time() {
         let dir = tempfile::tempdir().unwrap();
         let records: Vec<_> = (0..5000)
             .map(|n| record("raw", &format!("line {n}")))
@@ -261,11 +261,11 @@ mod tests {
     }
 
     #[test]
-    fn packing_that_is_stopped_leaves_the_files_as_they_were() {
+    fn stopped_compression_keeps_the_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = write(dir.path(), &[record("stdout", "all of it")]);
         let stop = AtomicBool::new(true);
-        for done in [pack(&path, &stop), reduce(&path, Less::Middle, &stop)] {
+        for done in [pack(&path, &stop), reduce(&path, Reduction::Middle, &stop)] {
             assert_eq!(done.unwrap_err().kind(), io::ErrorKind::TimedOut);
             assert_eq!(files(dir.path()), ["1-1.ndjson"]);
         }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_read_stays_longest_and_what_is_not_there_is_said() {
+    fn readable_records_stay_longest_and_gaps_are_recorded() {
         let dir = tempfile::tempdir().unwrap();
         let mut records = vec![record("prompt", "do it")];
         for n in 0..3000 {
@@ -282,7 +282,7 @@ mod tests {
         }
         records.push(record("end", "completed"));
         let path = write(dir.path(), &records);
-        reduce(&path, Less::Raw, &GO).unwrap();
+        reduce(&path, Reduction::Raw, &GO).unwrap();
         let path = packed(&path);
         let read_on = read(&path);
         assert!(read_on.iter().all(|it| it.kind != "raw"));
@@ -291,7 +291,7 @@ mod tests {
             serde_json::to_string(read_on.last().unwrap()).unwrap(),
             @r#"{"at":7,"kind":"reduced","text":"3000 records left out, for max-transcripts","omitted":300000}"#
         );
-        reduce(&path, Less::Middle, &GO).unwrap();
+        reduce(&path, Reduction::Middle, &GO).unwrap();
         let kept = read(&path);
         assert_eq!(kept[0].text, "do it");
         assert_eq!(kept[kept.len() - 2].text, "completed");
@@ -309,12 +309,12 @@ mod tests {
 
         /// For any content, the rest is small, and each byte of text is either there or counted.
         #[test]
-        fn nothing_is_left_out_unsaid(texts in prop::collection::vec((0usize..3, 0usize..9000), 0..60)) {
+        fn every_omission_is_reported(texts in prop::collection::vec((0usize..3, 0usize..9000), 0..60)) {
             let dir = tempfile::tempdir().unwrap();
             let kinds = ["message", "raw", "tool"];
             let records: Vec<_> = { texts.iter() }.map(|(kind, len)| record(kinds[*kind], &"ä".repeat(*len))).collect();
             let path = write(dir.path(), &records);
-            reduce(&path, Less::Middle, &GO).unwrap();
+            reduce(&path, Reduction::Middle, &GO).unwrap();
             let kept = read(&path);
             let there = { kept.iter() }.filter(|it| it.kind != "reduced");
             let bytes: u64 = there.map(|it| it.text.len() as u64).sum();

@@ -13,7 +13,7 @@ use crate::state_dir::{self, Identity};
 /// The size at which a transcript stops growing, so that an agent with much output doesn't fill the disk.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// A longer file is not our transcript: the last record may begin just below the limit.
-pub(super) const MOST: u64 = 2 * MAX_BYTES;
+pub(super) const MAX_BYTES_READ: u64 = 2 * MAX_BYTES;
 /// More than the record of the longest possible line, even if all of it is escaped; a longer line is not ours.
 const MAX_LINE: u64 = 100 << 20;
 /// More than the longest text of our records.
@@ -87,7 +87,7 @@ impl Records {
 
     fn open_as_named(path: &Path) -> io::Result<Self> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("`{}`: {e}", path.display()));
-        let file = state_dir::open_bounded(path, MOST).map_err(named)?;
+        let file = state_dir::open_bounded(path, MAX_BYTES_READ).map_err(named)?;
         let grows = match is_packed(path) {
             true => None,
             false => Some(state_dir::file_identity(&file)?),
@@ -97,9 +97,9 @@ impl Records {
             None => {
                 let mut unpacker = Decoder::new(file)?;
                 unpacker.window_log_max(WINDOW)?;
-                Box::new(BufReader::new(unpacker.take(MOST)))
+                Box::new(BufReader::new(unpacker.take(MAX_BYTES_READ)))
             }
-            Some(_) => Box::new(BufReader::new(file.take(MOST))),
+            Some(_) => Box::new(BufReader::new(file.take(MAX_BYTES_READ))),
         };
         Ok(Self {
             path: path.to_owned(),
@@ -196,7 +196,7 @@ impl Records {
 
 /// Sorts transcripts by the beginning of their attempts. The numbers alone are not enough, because each phase counts from 1.
 #[must_use]
-pub fn by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
+pub fn sorted_by_age(mut all: Vec<(u32, u32, PathBuf)>) -> Vec<(u32, u32, PathBuf)> {
     let first = |path: &PathBuf| Some(Records::open(path).ok()?.next()?.ok()?.at);
     if all.iter().any(|(_, attempt, _)| *attempt > 1) {
         all.sort_by_cached_key(|(iteration, attempt, path)| {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_transcript_has_these_keys() {
+    fn transcript_line_keys_snapshot() {
         let record = |omitted| Record {
             at: Timestamp(1),
             kind: "stdout".into(),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_grows_is_read_on_and_half_lines_and_damage_are_passed_over() {
+    fn growing_transcript_is_followed_and_damage_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let path = list::path(dir.path(), 1, 1);
         fs_err::create_dir(path.parent().unwrap()).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_one_reads_the_same_under_either_name_and_its_damage_is_an_error() {
+    fn compressed_transcript_reads_under_both_names_and_damage_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let path = list::path(dir.path(), 1, 1);
         fs_err::create_dir(path.parent().unwrap()).unwrap();

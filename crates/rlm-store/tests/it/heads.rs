@@ -2,11 +2,11 @@
 
 use agent_drivers::AgentConfig;
 use checkpoint_store::{Options, Writer};
-use loop_state::{Autonomy, Event, Head, SessionPolicy, Timestamp};
+use loop_state::{Autonomy, Head, SessionPolicy, TimedInput, Timestamp};
 use proptest::prelude::*;
 use rlm_store::{
-    Committed, Leftovers, Loss, Moved, PhaseSettings, Project, PromptSource, RunHead, RunState,
-    Settings, Uncommitted, Worktree,
+    Committed, DataLoss, Leftovers, PhaseSettings, Project, PromptSource, RunHead, RunState,
+    Settings, Transfer, Uncommitted, Worktree,
 };
 use serde_json::{Value, json};
 
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 fn head() -> RunHead {
     let phase = |name: &str| {
         let agent = AgentConfig::command(vec!["agent".into()]);
-        let mut phase = PhaseSettings::new(name, PromptSource::Kept("prompt-1".into()), agent);
-        phase.until = Some("make test".into());
+        let mut phase = PhaseSettings::new(name, PromptSource::Stored("prompt-1".into()), agent);
+        phase.check = Some("make test".into());
         phase
     };
     let settings = Settings::new("/srv/project", vec![phase("plan"), phase("build")]);
@@ -36,11 +36,11 @@ fn full() -> RunHead {
         let prompt = match index {
             0 => PromptSource::File("/srv/project/PROMPT.md".into()),
             1 => PromptSource::Text("Do the next step.".into()),
-            _ => PromptSource::Kept(format!("prompt-{index}")),
+            _ => PromptSource::Stored(format!("prompt-{index}")),
         };
         let agent = serde_json::from_value(agent).unwrap();
         let mut phase = PhaseSettings::new(format!("phase-{index}"), prompt, agent);
-        phase.until = Some("make test".into());
+        phase.check = Some("make test".into());
         phase
     };
     let mut phases: Vec<_> = agents.into_iter().enumerate().map(phase).collect();
@@ -52,7 +52,7 @@ fn full() -> RunHead {
     .unwrap();
     claude.session = SessionPolicy::Continue;
     claude.promise = Some("DONE".into());
-    claude.gates = vec!["cargo fmt --check".into()];
+    claude.required_checks = vec!["cargo fmt --check".into()];
     claude.limits = serde_json::from_value(json!({
         "max_iterations": 3, "iteration_timeout_ms": 1, "idle_timeout_ms": 2, "check_timeout_ms": 3,
     }))
@@ -61,7 +61,7 @@ fn full() -> RunHead {
     settings.limits.max_duration = Some(std::time::Duration::from_millis(1500));
     settings.autonomy = Some(Autonomy::Batch(5));
     settings.commit = true;
-    settings.leftovers = Leftovers::Keep;
+    settings.leftovers = Leftovers::Retain;
     settings.max_transcripts = Some(1);
     settings.worktree = Some(Worktree {
         path: "/srv/project/.rlm/worktrees/planted".into(),
@@ -74,7 +74,7 @@ fn full() -> RunHead {
     machine.rules.limits.max_failures = 7;
     // The head stores the rules that the run began with.
     head.advance(&machine);
-    head.settings.follow(&machine.rules);
+    head.settings.apply_rules(&machine.rules);
     head.scope = "0123456789abcdef".repeat(2);
     head.prompts = vec!["prompt-0".into()];
     head.git_commit = Some("2".repeat(40));
@@ -87,22 +87,22 @@ fn full() -> RunHead {
     });
     head.uncommitted = Some(Uncommitted {
         iterations: 1,
-        why: "a hook refused".into(),
+        reason: "a hook refused".into(),
     });
-    head.losses = vec![Loss {
+    head.losses = vec![DataLoss {
         save: 4,
         damaged: vec!["a.ckj: cut".into()],
         set_aside: vec!["quarantine/a.ckj".into()],
-        at: 2,
-        reached: Some(3),
-        is_of_phases: true,
+        resumes_at: 2,
+        last_transcript: Some(3),
+        spans_phases: true,
     }];
     head.pause_reason = Some("lunch".into());
-    head.moved = Some(Moved {
+    head.transfer = Some(Transfer {
         at: Timestamp(5),
         to: "planted.tar".into(),
     });
-    head.moves = 6;
+    head.transfers = 6;
     head
 }
 
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_no_head_or_a_valid_one(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_parse_as_a_valid_head_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _no_panic = serde_json::from_slice::<RunHead>(&bytes);
     }
 }
@@ -179,7 +179,8 @@ fn planted(head: &Value) -> Result<RunHead, String> {
         schema_version: 1,
         ..Options::default()
     };
-    let (mut writer, _) = Writer::<Value, Event>::open(project.run_dir(&run), options).unwrap();
+    let (mut writer, _) =
+        Writer::<Value, TimedInput>::open(project.run_dir(&run), options).unwrap();
     writer.append(head, &[]).unwrap();
     drop(writer);
     let read = project.run(&run).unwrap();
@@ -188,7 +189,7 @@ fn planted(head: &Value) -> Result<RunHead, String> {
 }
 
 #[test]
-fn a_head_whose_parts_do_not_fit_each_other_is_refused() {
+fn inconsistent_head_is_refused() {
     let head = head();
     let sound = serde_json::to_value(&head).unwrap();
     assert_eq!(planted(&sound).unwrap(), head);
@@ -206,7 +207,7 @@ fn a_head_whose_parts_do_not_fit_each_other_is_refused() {
         refused(|head| head["settings"]["phases"][1]["name"] = "other".into()),
         refused(|head| head["settings"]["phases"][1]["name"] = "plan".into()),
         refused(|head| head["settings"]["phases"] = json!([])),
-        refused(|head| head["settings"]["phases"][0]["until"] = Value::Null),
+        refused(|head| head["settings"]["phases"][0]["check"] = Value::Null),
         refused(|head| head["machine"]["phase"] = 2.into()),
         refused(|head| head["scope"] = "".into()),
         refused(|head| head["git_commit"] = "--upload-pack=x".into()),

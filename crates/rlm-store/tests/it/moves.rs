@@ -6,45 +6,51 @@ use agent_drivers::AgentConfig;
 use cancellable_sleep::SleepGate;
 use checkpoint_store::{Options, Writer};
 use loop_state::{
-    CheckResult, Event, Happening, Head, Machine, Request, Resume, Timestamp, TurnOutcome, Usage,
+    CheckResult, Head, Machine, MachineInput, Request, ResumeOptions, TimedInput, Timestamp,
+    TurnOutcome, UsageTotal,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rlm_store::moving::{ExportOptions, ImportOptions, Meter, To};
+use rlm_store::transfer::{ExportOptions, ExportTarget, ImportOptions, TransferProgress};
 use rlm_store::{PhaseSettings, Project, PromptSource, RunHead, RunId, Settings};
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn happening() -> impl Strategy<Value = MachineInput> {
     let gate = |passed| {
-        Happening::GateEnded(match passed {
+        MachineInput::RequiredCheckEnded(match passed {
             true => CheckResult::Passed,
             false => CheckResult::Failed("no".into()),
         })
     };
     prop_oneof![
-        4 => Just(Happening::TurnEnded(TurnOutcome::Completed)),
+        4 => Just(MachineInput::TurnEnded(TurnOutcome::Completed)),
         4 => any::<bool>().prop_map(gate),
-        2 => Just(Happening::Settled(loop_state::Tree::default())),
-        1 => "\\PC{0,20}".prop_map(|why| Happening::TurnEnded(TurnOutcome::Failed(why))),
-        1 => Just(Happening::Resumed(Resume::default())),
-        1 => "\\PC{1,20}".prop_map(|text| Happening::Requested(Request::Steer { text, now: false })),
-        1 => (1..40u64).prop_map(|cost| Happening::Used(Usage { cost_microusd: cost, ..Usage::default() })),
+        2 => Just(MachineInput::LeftoversEnded(loop_state::ProcessTreeOutcome::default())),
+        1 => "\\PC{0,20}".prop_map(|why| MachineInput::TurnEnded(TurnOutcome::Failed(why))),
+        1 => Just(MachineInput::Resumed(ResumeOptions::default())),
+        1 => "\\PC{1,20}".prop_map(|text| MachineInput::Requested(Request::Steer { text, now: false })),
+        1 => (1..40u64).prop_map(|cost| MachineInput::UsageReported(UsageTotal { cost_microusd: cost, ..UsageTotal::default() })),
     ]
 }
 
 /// Saves a run with these inputs, and returns its head.
-fn saved(project: &Project, run: &RunId, happenings: Vec<Happening>, transcript: &[u8]) -> RunHead {
+fn saved(
+    project: &Project,
+    run: &RunId,
+    happenings: Vec<MachineInput>,
+    transcript: &[u8],
+) -> RunHead {
     let agent = AgentConfig::command(vec!["agent".into()]);
     let mut phase = PhaseSettings::new("main", PromptSource::Text("Do it.".into()), agent);
-    phase.gates = vec!["make lint".into()];
+    phase.required_checks = vec!["make lint".into()];
     phase.limits.max_iterations = Some(3);
     let settings = Settings::new(project.root(), vec![phase]);
     let mut machine = Machine::from(Head::new(settings.rules()).unwrap());
-    let events = [Happening::Started].into_iter().chain(happenings);
+    let events = [MachineInput::Started].into_iter().chain(happenings);
     let events = (1..).zip(events).map(|(at, what)| {
         let at = Timestamp(at);
-        Event { at, what }
+        TimedInput { at, what }
     });
-    let events: Vec<Event> = events.collect();
+    let events: Vec<TimedInput> = events.collect();
     for event in &events {
         machine.step(event.clone());
     }
@@ -54,7 +60,7 @@ fn saved(project: &Project, run: &RunId, happenings: Vec<Happening>, transcript:
         schema: "rlm-run".into(),
         ..Options::default()
     };
-    let (mut writer, _) = Writer::<RunHead, Event>::open(&dir, options).unwrap();
+    let (mut writer, _) = Writer::<RunHead, TimedInput>::open(&dir, options).unwrap();
     writer.append(&head, &events).unwrap();
     let transcripts = dir.join("transcripts");
     fs_err::create_dir_all(&transcripts).unwrap();
@@ -68,13 +74,13 @@ async fn take(from: &Project, run: &RunId, to: &Project, archive: &Path) {
         state_only: true,
         ..ExportOptions::default()
     };
-    let (gate, meter) = (SleepGate::new(), Meter::default);
-    let file = To::File(archive.to_owned());
+    let (gate, meter) = (SleepGate::new(), TransferProgress::default);
+    let file = ExportTarget::File(archive.to_owned());
     from.export(run, file, how, &gate, meter()).await.unwrap();
     let read = Box::new(std::fs::File::open(archive).unwrap());
     let how = ImportOptions {
         run: None,
-        fresh: "other".parse().unwrap(),
+        default_run: "other".parse().unwrap(),
     };
     let imported = to.import(read, archive, how, &gate, meter()).await;
     assert!(!imported.unwrap().copy);
@@ -83,7 +89,7 @@ async fn take(from: &Project, run: &RunId, to: &Project, archive: &Path) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn a_run_that_is_exported_and_imported_is_the_same_run(
+    fn exported_and_imported_run_is_the_same(
         happenings in vec(happening(), 0..30), transcript in vec(any::<u8>(), 0..200),
     ) {
         let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -92,13 +98,13 @@ proptest! {
         let mut expected = saved(&from, &run, happenings, &transcript);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.block_on(take(&from, &run, &to, &old.path().join("archive")));
-        expected.machine = expected.machine.elsewhere();
+        expected.machine = expected.machine.without_session();
         expected.settings.directory = to.root().to_owned();
-        expected.moves = 1;
+        expected.transfers = 1;
         prop_assert_eq!(to.run(&run).unwrap().head, Ok(expected));
         let [before, after] = [&from, &to].map(|project| project.timeline(&run).unwrap());
         prop_assert_eq!(before.attempts, after.attempts);
-        prop_assert_eq!(before.moments, after.moments);
+        prop_assert_eq!(before.events, after.events);
         prop_assert_eq!(before.steers, after.steers);
         prop_assert_eq!(after.unknown, [""; 0]);
         let there = to.run_dir(&run).join("transcripts/1-1.ndjson");

@@ -1,16 +1,16 @@
 //! Prints the log and, on a person's terminal, the live rows below it.
 
 use anstream::adapter::strip_str;
-use loop_runner::News;
+use loop_runner::RunEvent;
 use loop_state::Timestamp;
 
 use super::{Console, now};
 use crate::rows::{Rows, cut};
-use crate::scene::Scene;
+use crate::run_snapshot::RunSnapshot;
 use crate::sink::Sink;
 use crate::status;
 use crate::style::{DIM, styled};
-use crate::terminal::LogPlace;
+use crate::terminal::LogTarget;
 
 impl Console {
     /// Returns the live rows: the rows below the log now.
@@ -28,13 +28,13 @@ impl Console {
         self.ui.resized(width, height);
         self.painter.resized(columns);
         let view = self.view.borrow().clone();
-        let scene = Scene::of(&view, self.attached);
+        let scene = RunSnapshot::of(&view, self.attached);
         if let Some(rows) = self.ui.rows(scene) {
             return rows;
         }
         let mut rows = Rows::default();
         if self.has_status() {
-            let colour = self.face.as_ref().unwrap_or(&self.log).has_colour();
+            let colour = self.person_sink.as_ref().unwrap_or(&self.log).has_colour();
             let dim = |line| if colour { styled(DIM, line) } else { line };
             if height > 2 && !self.ui.partial().is_empty() {
                 rows.rows.push(cut(self.ui.partial(), width));
@@ -58,10 +58,10 @@ impl Console {
     /// Whether a status line is shown. If another program prints on the terminal too, a redrawn line would overwrite its output. A log for programs
     /// contains no status line.
     pub(super) fn has_status(&self) -> bool {
-        let alone = match self.place {
-            LogPlace::Here => !self.is_json,
-            LogPlace::File => true,
-            LogPlace::Program => false,
+        let alone = match self.log_target {
+            LogTarget::Here => !self.is_json,
+            LogTarget::File => true,
+            LogTarget::Program => false,
         };
         alone && !self.dumb && !self.is_over
     }
@@ -69,7 +69,8 @@ impl Console {
     /// Draws a frame, and records how many live rows the end of the process has to erase.
     pub(super) fn frame(&mut self, log: String, live: &Rows) -> String {
         // A program that reads the log may have left the cursor in the middle of a row.
-        if let (LogPlace::Program, Some(tty), None) = (self.place, &self.tty, self.painter.above())
+        if let (LogTarget::Program, Some(tty), None) =
+            (self.log_target, &self.tty, self.painter.above())
             && !live.rows.is_empty()
         {
             self.painter.resized(tty.size().0);
@@ -86,12 +87,15 @@ impl Console {
     pub(super) fn wants_to_print(&mut self) -> (bool, bool) {
         let live = self.live();
         let draw = self.painter.would_draw(&live);
-        if (draw || !self.to_log.is_empty()) && self.is_typed_unseen() {
+        if (draw || !self.for_log.is_empty()) && self.is_typed_unseen() {
             return (false, false);
         }
-        match self.face {
-            None => (draw || !self.to_log.is_empty(), false),
-            Some(_) => (!self.to_log.is_empty(), draw || !self.to_face.is_empty()),
+        match self.person_sink {
+            None => (draw || !self.for_log.is_empty(), false),
+            Some(_) => (
+                !self.for_log.is_empty(),
+                draw || !self.for_person.is_empty(),
+            ),
         }
     }
 
@@ -101,15 +105,15 @@ impl Console {
             let why = format!(
                 "a part of this output could not be written ({why}); the transcripts contain it"
             );
-            let text = (self.text)(now(), &News::Warning(why));
-            self.to_log.insert_str(0, &text.unwrap_or_default());
+            let text = (self.format_event)(now(), &RunEvent::Warning(why));
+            self.for_log.insert_str(0, &text.unwrap_or_default());
         }
-        let text = std::mem::take(&mut self.to_log);
+        let text = std::mem::take(&mut self.for_log);
         let text = match self.is_json {
             true => text,
             false => coloured(&self.log, text),
         };
-        let text = match self.face {
+        let text = match self.person_sink {
             None => {
                 let live = self.live();
                 self.frame(text, &live)
@@ -117,13 +121,13 @@ impl Console {
             Some(_) => text,
         };
         self.log.write(text);
-        if self.face.is_none() {
-            self.drawn();
+        if self.person_sink.is_none() {
+            self.screen_drawn();
         }
     }
 
     /// Notes that the prompt is on the screen. Keys that were typed before a new question don't answer it.
-    fn drawn(&mut self) {
+    fn screen_drawn(&mut self) {
         if self.ui.drawn(now())
             && let Some(tty) = &self.tty
         {
@@ -131,15 +135,15 @@ impl Console {
         }
     }
 
-    pub(super) fn print_face(&mut self) {
+    pub(super) fn print_to_person(&mut self) {
         let live = self.live();
-        let text = std::mem::take(&mut self.to_face);
-        if let Some(face) = self.face.take() {
+        let text = std::mem::take(&mut self.for_person);
+        if let Some(face) = self.person_sink.take() {
             let text = self.frame(coloured(&face, text), &live);
             face.write(text);
-            self.face = Some(face);
+            self.person_sink = Some(face);
         }
-        self.drawn();
+        self.screen_drawn();
     }
 }
 

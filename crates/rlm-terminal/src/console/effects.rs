@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use interrupt_stack::{Cause, Notice, PressSource};
-use loop_runner::{Control, News};
+use loop_runner::{RunControl, RunEvent};
 use loop_state::Request;
 use rustix::process::{self, getpid, kill_process};
 use tokio::signal::unix::Signal;
@@ -14,50 +14,57 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 use crate::console::scopes::Scopes;
-use crate::console::{Console, complain, now};
-use crate::editor::{Edited, Editor, Subject};
+use crate::console::{Console, now, print_press_error};
+use crate::editor::{EditResult, EditTarget, Editor};
 use crate::scope::Scope;
 use crate::sink::Sink;
 use crate::terminal::Terminal;
 use crate::tty::{Tty, Typed};
-use crate::ui::{Answer, Effect};
+use crate::ui::{Effect, PressAnswer};
 
 impl Console {
-    pub(super) fn one(&mut self, effect: Effect) {
+    pub(super) fn perform_effect(&mut self, effect: Effect) {
         match effect {
-            Effect::Missed(lines) => {
-                let text = (self.text)(now(), &News::Missed(lines));
-                self.to_log.push_str(&text.unwrap_or_default());
+            Effect::ReportMissed(lines) => {
+                let text = (self.format_event)(now(), &RunEvent::EventsMissed(lines));
+                self.for_log.push_str(&text.unwrap_or_default());
             }
-            Effect::Print(text) if self.to_log.is_empty() => self.to_log = text,
-            Effect::Print(text) => self.to_log.push_str(&text),
-            Effect::Say(text) if self.face.is_some() => self.to_face.push_str(&text),
-            Effect::Say(text) => self.to_log.push_str(&text),
+            Effect::Print(text) if self.for_log.is_empty() => self.for_log = text,
+            Effect::Print(text) => self.for_log.push_str(&text),
+            Effect::ShowPerson(text) if self.person_sink.is_some() => {
+                self.for_person.push_str(&text)
+            }
+            Effect::ShowPerson(text) => self.for_log.push_str(&text),
             Effect::Send(control) => {
-                if let Control::Request(Request::Prompt { phase, text }) = &control
+                if let RunControl::Request(Request::Prompt { phase, text }) = &control
                     && let Some(prompt) = self.prompts.get_mut(*phase as usize)
                 {
-                    *prompt = Subject::Text(text.clone());
+                    *prompt = EditTarget::Text(text.clone());
                 }
                 let stops_now = control.stops_now();
                 if let Err(error) = self.control.try_send(control)
                     && !self.is_over
                 {
-                    self.ui.say("the run accepts no requests now\n".into());
-                    if let Control::Request(Request::Answer { ask, .. }) = error.into_inner() {
-                        self.ui.unanswered(&ask);
+                    self.ui
+                        .show_person("the run accepts no requests now\n".into());
+                    if let RunControl::Request(Request::Answer {
+                        permission_request: ask,
+                        ..
+                    }) = error.into_inner()
+                    {
+                        self.ui.answer_lost(&ask);
                     }
                 }
                 if stops_now {
                     (self.on_stop)();
                 }
             }
-            Effect::Notice(answer) => match (self.notice.take(), answer) {
-                (Some(notice), Answer::Handled) => notice.handled(),
-                (Some(notice), Answer::Escalate) => notice.escalate(),
-                (Some(notice), Answer::Decline) => notice.decline(),
-                (notice, Answer::CannotAsk) => {
-                    complain(self.broken.as_deref().unwrap_or_default());
+            Effect::AnswerPress(answer) => match (self.notice.take(), answer) {
+                (Some(notice), PressAnswer::Handled) => notice.handled(),
+                (Some(notice), PressAnswer::Escalate) => notice.escalate(),
+                (Some(notice), PressAnswer::Decline) => notice.decline(),
+                (notice, PressAnswer::CannotAsk) => {
+                    print_press_error(self.terminal_error.as_deref().unwrap_or_default());
                     drop(notice);
                 }
                 (notice, _) => drop(notice),
@@ -70,7 +77,7 @@ impl Console {
             Effect::Suspend => {
                 let _impossible = kill_process(getpid(), process::Signal::TSTP);
             }
-            Effect::Edit(phase) => self.wants_editor = Some(phase),
+            Effect::OpenEditor(phase) => self.editor_request = Some(phase),
         }
     }
 }
@@ -109,7 +116,7 @@ pub(super) async fn next_told(told: &mut Option<mpsc::Receiver<String>>) -> Opti
     }
 }
 
-pub(super) async fn edited(editor: &mut Option<Editor>) -> Edited {
+pub(super) async fn edited(editor: &mut Option<Editor>) -> EditResult {
     match editor {
         Some(editor) => editor.ended().await,
         None => pending().await,

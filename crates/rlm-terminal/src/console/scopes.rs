@@ -27,7 +27,7 @@ impl Scopes {
 
     /// Sets the scopes within the run, from the outermost to the innermost. A scope that stays in the same place keeps its handler and that handler's
     /// presses.
-    pub(super) fn follow(&mut self, within: impl Iterator<Item = Scope>) {
+    pub(super) fn update_handlers(&mut self, within: impl Iterator<Item = Scope>) {
         let mut at = 1;
         for scope in within {
             if self.nested.get(at).is_none_or(|(now, _)| *now != scope) {
@@ -72,7 +72,7 @@ mod tests {
     fn scopes(within: &[Scope]) -> (Interrupts, Scopes) {
         let interrupts = Interrupts::builder().detached();
         let mut scopes = Scopes::of_run(interrupts.clone());
-        scopes.follow(within.iter().copied());
+        scopes.update_handlers(within.iter().copied());
         (interrupts, scopes)
     }
 
@@ -81,8 +81,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_press_meets_the_innermost_scope_and_walks_out_while_it_is_declined() {
-        let (interrupts, mut scopes) = scopes(&[Scope::Turn, Scope::Ask, Scope::Menu]);
+    async fn declined_press_goes_from_the_innermost_scope_outwards() {
+        let (interrupts, mut scopes) =
+            scopes(&[Scope::Turn, Scope::PermissionRequest, Scope::Menu]);
         // The press comes during the wait.
         let pressed = async {
             tokio::task::yield_now().await;
@@ -96,7 +97,15 @@ mod tests {
             met.push(scope);
             notice = next;
         }
-        assert_eq!(met, [Scope::Menu, Scope::Ask, Scope::Turn, Scope::Run]);
+        assert_eq!(
+            met,
+            [
+                Scope::Menu,
+                Scope::PermissionRequest,
+                Scope::Turn,
+                Scope::Run
+            ]
+        );
         assert_eq!(interrupts.cause(), None);
         notice.decline();
         assert!(
@@ -106,26 +115,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_press_whose_scope_ended_before_it_was_taken_is_for_the_one_around_it() {
-        let (interrupts, mut scopes) = scopes(&[Scope::Turn, Scope::Ask]);
+    async fn press_of_an_ended_scope_goes_to_the_enclosing_scope() {
+        let (interrupts, mut scopes) = scopes(&[Scope::Turn, Scope::PermissionRequest]);
         press(&interrupts);
-        scopes.follow([Scope::Turn].into_iter());
+        scopes.update_handlers([Scope::Turn].into_iter());
         let (scope, notice) = scopes.notified().await;
         assert_eq!(scope, Scope::Turn);
         notice.handled();
     }
 
     #[tokio::test]
-    async fn a_scope_that_goes_on_keeps_its_press_and_one_in_another_step_begins_anew() {
+    async fn continued_scope_keeps_its_press_and_new_step_starts_without() {
         let (interrupts, mut scopes) = scopes(&[Scope::Turn]);
         press(&interrupts);
-        scopes.follow([Scope::Turn, Scope::Draft].into_iter());
+        scopes.update_handlers([Scope::Turn, Scope::Draft].into_iter());
         let (scope, notice) = scopes.notified().await;
         assert_eq!(scope, Scope::Turn, "the press came before the draft");
         notice.handled();
-        scopes.follow([Scope::Gate, Scope::Draft].into_iter());
+        scopes.update_handlers([Scope::RequiredCheck, Scope::Draft].into_iter());
         let now: Vec<_> = scopes.nested.iter().map(|(scope, _)| *scope).collect();
-        assert_eq!(now, [Scope::Run, Scope::Gate, Scope::Draft]);
+        assert_eq!(now, [Scope::Run, Scope::RequiredCheck, Scope::Draft]);
         let ids: Vec<_> = scopes.nested.iter().map(|(_, it)| it.id()).collect();
         assert!(
             ids.is_sorted(),

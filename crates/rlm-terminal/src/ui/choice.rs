@@ -1,29 +1,30 @@
 //! The person's decisions: a choice of the menu, a review of a phase or a batch, a typed text or command.
 
-use loop_state::{Again, PauseAfter, Request, Timestamp, Verdict, When};
+use loop_state::{PauseAfter, RedoScope, Request, ReviewDecision, StopTiming, Timestamp};
 use rlm_text::escape::plain;
 
 use crate::command::Command;
-use crate::editor::{Edit, Edited};
+use crate::editor::{Edit, EditResult};
 use crate::keys::{Key, MAX_PASTE};
-use crate::menu::{Choice, Chosen};
-use crate::scene::Scene;
+use crate::menu::{Choice, MenuChoice};
+use crate::message_stream::format_steer;
+use crate::run_snapshot::RunSnapshot;
 use crate::style::{DIM, styled};
-use crate::talk::said;
 use crate::ui::prompt::{Menu, Prompt, ReviewQuestion, line};
-use crate::ui::{Answer, Effect, Ui};
+use crate::ui::{Effect, PressAnswer, Ui};
 use crate::{command, menu, status};
 
 impl Ui {
-    pub(super) fn menu_key(&mut self, key: &Key, scene: Scene<'_>, now: Timestamp) {
+    pub(super) fn menu_key(&mut self, key: &Key, scene: RunSnapshot<'_>, now: Timestamp) {
         let Some(Prompt::Menu(menu)) = &mut self.prompt else {
             return;
         };
-        let Some(chosen) = menu::choose(key, scene).filter(|_| menu.hears(now)) else {
+        let Some(chosen) = menu::choice_for_key(key, scene).filter(|_| menu.accepts_key(now))
+        else {
             return;
         };
         match chosen {
-            Chosen::Wrong(c) => {
+            MenuChoice::Invalid(c) => {
                 let c = plain(&c.to_string());
                 let esc = match scene.review() {
                     Some(_) => "keeps the run waiting",
@@ -31,21 +32,21 @@ impl Ui {
                 };
                 menu.hint = Some(format!("not an option: `{c}`; Esc {esc}"));
             }
-            Chosen::Nothing => {
-                self.notice(Answer::Handled);
+            MenuChoice::Nothing => {
+                self.notice(PressAnswer::Handled);
                 self.close();
             }
-            Chosen::It(choice) => self.choose(choice, scene),
+            MenuChoice::Choice(choice) => self.choose(choice, scene),
         }
     }
 
-    pub(super) fn choose(&mut self, choice: Choice, scene: Scene<'_>) {
-        self.notice(Answer::Handled);
+    pub(super) fn choose(&mut self, choice: Choice, scene: RunSnapshot<'_>) {
+        self.notice(PressAnswer::Handled);
         let is_review = scene.review().is_some();
         match choice {
-            Choice::Continue if is_review => self.send(Request::Review(Verdict::Continue)),
+            Choice::Continue if is_review => self.send(Request::Review(ReviewDecision::Continue)),
             Choice::Continue => {
-                if scene.waits() {
+                if scene.awaits_person() {
                     self.send(Request::Continue);
                 }
             }
@@ -58,25 +59,29 @@ impl Ui {
                 let phase = scene.head.phase;
                 self.ask_again();
                 self.prompt = Some(Prompt::Editor(phase));
-                self.effects.push(Effect::Edit(phase));
+                self.effects.push(Effect::OpenEditor(phase));
                 return;
             }
             Choice::EndTurn => self.send(Request::Interrupt),
             Choice::SkipSleep => self.send(Request::Skip),
-            Choice::Restart => self.send(Request::Again {
-                what: Again::Iteration,
+            Choice::Restart => self.send(Request::Redo {
+                what: RedoScope::Iteration,
             }),
-            Choice::StartOver if is_review => self.send(Request::Review(Verdict::StartOver)),
-            Choice::StartOver => self.send(Request::Again { what: Again::Phase }),
+            Choice::StartOver if is_review => self.send(Request::Review(ReviewDecision::StartOver)),
+            Choice::StartOver => self.send(Request::Redo {
+                what: RedoScope::Phase,
+            }),
             Choice::Detach => self.effects.push(Effect::Detach),
-            Choice::Exit => self.send(Request::Stop { after: When::Now }),
+            Choice::Exit => self.send(Request::Stop {
+                when: StopTiming::Now,
+            }),
             Choice::Abort => self.send(Request::Abort),
         }
         self.close();
     }
 
     /// Handles the end of the editor.
-    pub(crate) fn edited(&mut self, result: Edited) {
+    pub(crate) fn edited(&mut self, result: EditResult) {
         let Some(Prompt::Editor(phase)) = self.prompt else {
             return;
         };
@@ -91,7 +96,7 @@ impl Ui {
                 }
                 self.close();
                 if !self.closed {
-                    self.say(line(became));
+                    self.show_person(line(became));
                 }
             }
             Err(why) => self.open(Prompt::Menu(Menu {
@@ -113,7 +118,7 @@ impl Ui {
     }
 
     /// Closes the review if a new view of the run no longer shows it.
-    pub(super) fn review_viewed(&mut self, scene: Scene<'_>) {
+    pub(super) fn review_viewed(&mut self, scene: RunSnapshot<'_>) {
         let is_open = scene.review().is_some();
         let Some(question) = &mut self.review else {
             return;
@@ -122,7 +127,7 @@ impl Ui {
         if question.seen && !is_open {
             self.review = None;
             if matches!(&self.prompt, Some(Prompt::Menu(menu)) if menu.is_question()) {
-                self.say(line(styled(DIM, "the review was answered elsewhere")));
+                self.show_person(line(styled(DIM, "the review was answered elsewhere")));
                 self.close();
             }
         }
@@ -136,7 +141,7 @@ impl Ui {
     }
 
     /// Whether a question or a review is open and should be on the screen.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(super) fn has_pending_question(&self) -> bool {
         self.waits_for_answer() || self.review.as_ref().is_some_and(|question| question.due)
     }
 
@@ -153,7 +158,7 @@ const MAX_SAID: usize = 16;
 
 impl Ui {
     /// Handles lines, or the beginning of a line, that were typed while nothing prompted.
-    pub(crate) fn lines(&mut self, text: &str, scene: Scene<'_>, now: Timestamp, run: &str) {
+    pub(crate) fn lines(&mut self, text: &str, scene: RunSnapshot<'_>, now: Timestamp, run: &str) {
         match &mut self.prompt {
             Some(Prompt::Steer { line, .. }) => {
                 // The line was typed before the prompt opened, so add its text but don't send it.
@@ -161,16 +166,16 @@ impl Ui {
                 return;
             }
             Some(_) => return,
-            None => self.begun.push_str(text),
+            None => self.partial_line.push_str(text),
         }
-        if self.closed || !self.begun.contains('\n') {
+        if self.closed || !self.partial_line.contains('\n') {
             // A terminal passes lines of at most a few thousand bytes. Longer input without a line end isn't typed by a person, so drop it.
-            if self.closed || self.begun.len() > MAX_PASTE {
-                self.begun.clear();
+            if self.closed || self.partial_line.len() > MAX_PASTE {
+                self.partial_line.clear();
             }
             return;
         }
-        let text = std::mem::take(&mut self.begun);
+        let text = std::mem::take(&mut self.partial_line);
         let mut text = text.strip_suffix('\n').unwrap_or(&text);
         // Run commands that were typed ahead one by one. Any other text is a message to the agent.
         while let Some((first, rest)) = text.split_once('\n')
@@ -191,14 +196,14 @@ impl Ui {
         }
     }
 
-    fn typed_line(&mut self, text: &str, scene: Scene<'_>, now: Timestamp, run: &str) {
+    fn typed_line(&mut self, text: &str, scene: RunSnapshot<'_>, now: Timestamp, run: &str) {
         match command::parse(text) {
             None if text.trim().is_empty() => {
                 let draft = std::mem::take(&mut self.draft);
                 self.open_steer(draft, false);
             }
             None => self.open_steer(text.to_owned(), false),
-            Some(Err(why)) => self.say(line(why)),
+            Some(Err(why)) => self.show_person(line(why)),
             Some(Ok(command)) => self.command(command, scene, now, run),
         }
     }
@@ -206,7 +211,7 @@ impl Ui {
     pub(super) fn command(
         &mut self,
         command: Command,
-        scene: Scene<'_>,
+        scene: RunSnapshot<'_>,
         now: Timestamp,
         run: &str,
     ) {
@@ -218,13 +223,15 @@ impl Ui {
             Command::Continue => self.send(Request::Continue),
             Command::Interrupt => self.send(Request::Interrupt),
             Command::Skip => self.send(Request::Skip),
-            Command::New => self.send(Request::Fresh),
-            Command::StopLater => self.send(Request::Stop {
-                after: When::AfterIteration,
+            Command::FreshSession => self.send(Request::FreshSession),
+            Command::StopAfterIteration => self.send(Request::Stop {
+                when: StopTiming::AfterIteration,
             }),
-            Command::Exit => self.send(Request::Stop { after: When::Now }),
-            Command::Help => self.say(lines(&command::help())),
-            Command::Status => self.say(lines(&status::report(run, scene, now))),
+            Command::Stop => self.send(Request::Stop {
+                when: StopTiming::Now,
+            }),
+            Command::Help => self.show_person(lines(&command::help())),
+            Command::Status => self.show_person(lines(&status::report(run, scene, now))),
             Command::Steer(text, at_once) if text.is_empty() => {
                 let draft = std::mem::take(&mut self.draft);
                 self.open_steer(draft, at_once);
@@ -235,20 +242,21 @@ impl Ui {
 
     pub(super) fn steer(&mut self, text: String, now: bool) {
         self.history.add(&text);
-        self.say(line(said(&text)));
-        self.said.push_back(text.clone());
-        if self.said.len() > MAX_SAID {
-            self.said.pop_front();
+        self.show_person(line(format_steer(&text)));
+        self.sent_texts.push_back(text.clone());
+        if self.sent_texts.len() > MAX_SAID {
+            self.sent_texts.pop_front();
         }
         self.send(Request::Steer { text, now });
     }
 
     /// Whether a recorded steer was sent from this terminal, which has shown it already.
-    pub(super) fn is_said_here(&mut self, text: &str) -> bool {
-        let at = self.said.iter().position(|said| said == text);
+    pub(super) fn was_sent_here(&mut self, text: &str) -> bool {
+        let at = self.sent_texts.iter().position(|said| said == text);
         let at = at.filter(|_| !self.is_json && self.log_width.is_some());
         // The texts after it were sent later.
-        at.inspect(|at| drop(self.said.drain(..=*at))).is_some()
+        at.inspect(|at| drop(self.sent_texts.drain(..=*at)))
+            .is_some()
     }
 }
 

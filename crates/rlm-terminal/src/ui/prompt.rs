@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use agent_duplex::Ask;
+use agent_duplex::PermissionRequest;
 use loop_state::Timestamp;
 
 use crate::line::Line;
-use crate::scene::Scene;
+use crate::run_snapshot::RunSnapshot;
 
 /// The time for which a question must be on the screen, without a key, before a key can answer it.
 pub(super) const READING: Duration = Duration::from_millis(500);
@@ -21,21 +21,21 @@ pub(super) enum Prompt {
         hint: Option<String>,
     },
     /// The first of the open questions.
-    Ask(Asking),
+    Ask(PermissionPrompt),
     /// An editor with the prompt of the phase with this index.
     Editor(u32),
 }
 
 #[derive(Debug)]
-pub(super) struct Question {
-    pub(super) ask: Ask,
+pub(super) struct PermissionQuestion {
+    pub(super) ask: PermissionRequest,
     /// Whether the view has shown the question. When the view no longer shows it, it needs no answer.
     pub(super) seen: bool,
 }
 
 /// The first question on the screen.
 #[derive(Debug, Default)]
-pub(super) struct Asking {
+pub(super) struct PermissionPrompt {
     pub(super) hint: &'static str,
     /// The time from which keys can answer the question. It is set when the question is drawn, and later again by each key that comes too early.
     pub(super) open_at: Option<Timestamp>,
@@ -47,7 +47,7 @@ pub(super) struct Asking {
 
 /// An answered question. The view may still show it, until the run has received the answer.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct AnsweredQuestion {
     pub(super) id: String,
     pub(super) seen: bool,
 }
@@ -74,7 +74,7 @@ impl Menu {
         self.is_question
     }
 
-    pub(super) fn hint(&self, scene: Scene<'_>) -> Option<&str> {
+    pub(super) fn hint(&self, scene: RunSnapshot<'_>) -> Option<&str> {
         let standard = match scene.attached {
             true => "Esc keeps the run waiting; Ctrl-C twice detaches",
             false => "Esc keeps the run waiting; Ctrl-C twice saves and stops",
@@ -93,7 +93,7 @@ impl Menu {
     }
 
     /// Returns whether the menu accepts a key now.
-    pub(super) fn hears(&mut self, now: Timestamp) -> bool {
+    pub(super) fn accepts_key(&mut self, now: Timestamp) -> bool {
         let is_early = self.is_question && self.open_at.is_none_or(|at| now < at);
         if is_early {
             self.open_at = self.open_at.map(|_| now + READING);

@@ -4,20 +4,20 @@ mod any_order;
 mod asks;
 mod reviews;
 
-use agent_duplex::Ask;
-use loop_state::Step;
+use agent_duplex::PermissionRequest;
+use loop_state::IterationStep;
 use proptest::prelude::*;
 
 use super::*;
 use crate::editor::Edit;
 use crate::keys::{Decoder, Key};
 use crate::scope::PressActions;
-use crate::stage::{Stand, at};
+use crate::test_run::{TestRun, at};
 
 /// A person at a terminal that also shows the log.
 struct Play {
     ui: Ui,
-    stand: Stand,
+    stand: TestRun,
 }
 
 const NOW: Timestamp = Timestamp(100_000);
@@ -29,7 +29,7 @@ fn screen(width: usize, height: usize) -> Ui {
 }
 
 impl Play {
-    fn new(step: Step) -> Self {
+    fn new(step: IterationStep) -> Self {
         Self {
             ui: screen(60, 20),
             stand: at(step),
@@ -37,7 +37,7 @@ impl Play {
     }
 
     fn in_turn() -> Self {
-        Self::new(Step::Turn {
+        Self::new(IterationStep::Turn {
             since: Timestamp(90_000),
         })
     }
@@ -62,10 +62,10 @@ impl Play {
         let scopes = [Scope::Run].into_iter().chain(step).chain(self.ui.scopes());
         let mut scopes: Vec<_> = scopes.collect();
         while let Some(scope) = scopes.pop() {
-            let (own, scene) = (presses.of(scope), self.stand.scene());
-            self.ui.pressed(scope, own, Asking::Here, scene);
+            let (own, scene) = (presses.action_in(scope), self.stand.scene());
+            self.ui.pressed(scope, own, AskAbility::Here, scene);
             let last = self.ui.effects.last();
-            if !matches!(last, Some(Effect::Notice(Answer::Decline))) {
+            if !matches!(last, Some(Effect::AnswerPress(PressAnswer::Decline))) {
                 return;
             }
             self.ui.effects.pop();
@@ -80,12 +80,12 @@ impl Play {
 
     fn output(&mut self, text: &str) {
         self.ui
-            .news(&News::Rejected("text".into()), Some(text.into()));
+            .take_event(&RunEvent::RequestRejected("text".into()), Some(text.into()));
     }
 
     fn asks(&mut self, id: &str, summary: &str) {
-        self.ui.news(
-            &News::Agent(Event::PermissionAsked(ask(id, summary))),
+        self.ui.take_event(
+            &RunEvent::Agent(Event::PermissionRequested(ask(id, summary))),
             Some(String::new()),
         );
     }
@@ -94,10 +94,10 @@ impl Play {
     fn out(&mut self) -> String {
         let effects = self.ui.effects();
         let words = effects.iter().map(|effect| match effect {
-            Effect::Missed(lines) => format!("missed {lines}"),
+            Effect::ReportMissed(lines) => format!("missed {lines}"),
             Effect::Print(text) => format!("print {:?}", plain_text(text)),
-            Effect::Say(text) => format!("say {:?}", plain_text(text)),
-            Effect::Send(Control::Request(request)) => format!("{request:?}"),
+            Effect::ShowPerson(text) => format!("say {:?}", plain_text(text)),
+            Effect::Send(RunControl::Request(request)) => format!("{request:?}"),
             Effect::Send(control) => format!("{control:?}"),
             other => format!("{other:?}"),
         });
@@ -114,8 +114,8 @@ fn plain_text(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-fn ask(id: &str, summary: &str) -> Ask {
-    Ask {
+fn ask(id: &str, summary: &str) -> PermissionRequest {
+    PermissionRequest {
         id: id.into(),
         tool: "Bash".into(),
         summary: summary.into(),
@@ -124,7 +124,7 @@ fn ask(id: &str, summary: &str) -> Ask {
 }
 
 #[test]
-fn j48a_a_fixed_action_is_for_where_nothing_prompts() {
+fn j48a_fixed_action_applies_only_without_an_open_prompt() {
     let fixed = |action| PressActions {
         default: Some(action),
         ..PressActions::default()
@@ -136,21 +136,21 @@ fn j48a_a_fixed_action_is_for_where_nothing_prompts() {
         (effects, play)
     };
     let (effects, play) = act(PressAction::Continue);
-    assert!(effects.contains("Notice(Handled)") && !play.ui.is_prompting());
-    assert_eq!(act(PressAction::Stop).0, "[Notice(Escalate)]");
+    assert!(effects.contains("AnswerPress(Handled)") && !play.ui.is_prompting());
+    assert_eq!(act(PressAction::Stop).0, "[AnswerPress(Escalate)]");
     let (effects, _) = act(PressAction::Abort);
-    assert_eq!(effects, "[Notice(Handled), Send(Request(Abort))]");
+    assert_eq!(effects, "[AnswerPress(Handled), Send(Request(Abort))]");
     let (effects, mut play) = act(PressAction::Steer);
-    assert!(effects.contains("Notice(Handled)") && play.ui.wants() == Wants::Text);
+    assert!(effects.contains("AnswerPress(Handled)") && play.ui.key_mode() == KeyMode::Text);
     // At `steer>` a press opens the menu, and the next press stops the run.
     play.press_where(fixed(PressAction::Steer));
-    assert_eq!(play.ui.wants(), Wants::Choice);
+    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
     play.press_where(fixed(PressAction::Continue));
-    assert!(format!("{:?}", play.ui.effects()).contains("Notice(Escalate)"));
+    assert!(format!("{:?}", play.ui.effects()).contains("AnswerPress(Escalate)"));
 }
 
 #[test]
-fn j48a_what_is_fixed_for_a_step_goes_before_the_default_and_what_prompts_before_both() {
+fn j48a_step_setting_precedes_default_and_prompt_precedes_both() {
     let presses = PressActions {
         default: Some(PressAction::Abort),
         turn: Some(PressAction::Stop),
@@ -162,37 +162,37 @@ fn j48a_what_is_fixed_for_a_step_goes_before_the_default_and_what_prompts_before
         begin(&mut play);
         play.ui.effects();
         play.press_where(presses);
-        (format!("{:?}", play.ui.effects()), play.ui.wants())
+        (format!("{:?}", play.ui.effects()), play.ui.key_mode())
     };
     let (effects, _) = pressed(|_| {});
-    assert_eq!(effects, "[Notice(Escalate)]");
+    assert_eq!(effects, "[AnswerPress(Escalate)]");
     let (effects, _) = pressed(|play| play.stand.agent.alive = false);
-    assert_eq!(effects, "[Notice(Handled), Send(Request(Abort))]");
+    assert_eq!(effects, "[AnswerPress(Handled), Send(Request(Abort))]");
     // The menu opens over a question and over a draft.
     for begin in [(|play| play.asks("1", "make")) as fn(&mut Play), |play| {
         play.line("\n")
     }] {
-        assert_eq!(pressed(begin), ("[]".into(), Wants::Choice));
+        assert_eq!(pressed(begin), ("[]".into(), KeyMode::Choice));
     }
 }
 
 #[test]
-fn the_scopes_of_what_prompts_begin_and_end_with_it() {
+fn scope_of_a_prompt_begins_and_ends_with_it() {
     let mut play = Play::in_turn();
     let now = |play: &Play| play.ui.scopes().collect::<Vec<_>>();
     assert_eq!(now(&play), []);
     play.asks("1", "make");
-    assert_eq!(now(&play), [Scope::Ask]);
+    assert_eq!(now(&play), [Scope::PermissionRequest]);
     play.press();
-    assert_eq!(now(&play), [Scope::Ask, Scope::Menu]);
+    assert_eq!(now(&play), [Scope::PermissionRequest, Scope::Menu]);
     play.keys("s");
-    assert_eq!(now(&play), [Scope::Ask, Scope::Draft]);
+    assert_eq!(now(&play), [Scope::PermissionRequest, Scope::Draft]);
     play.keys("x\r");
-    assert_eq!(now(&play), [Scope::Ask]);
+    assert_eq!(now(&play), [Scope::PermissionRequest]);
     // The question is open, but not on the screen.
-    play.ui.step_back();
-    assert_eq!(now(&play), [Scope::Ask]);
-    play.ui.step_forward();
+    play.ui.leave_foreground();
+    assert_eq!(now(&play), [Scope::PermissionRequest]);
+    play.ui.enter_foreground();
     play.keys("n");
     assert_eq!(now(&play), []);
     play.press();
@@ -213,26 +213,26 @@ fn s8b_output_waits_while_the_menu_is_open() {
     play.output("one\n");
     play.output("two\n");
     assert_eq!(play.out(), "print \"before\\n\"");
-    assert_eq!(play.ui.wants(), Wants::Choice);
+    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
     play.keys("\x1b");
-    assert_eq!(play.out(), "Notice(Handled)\nprint \"one\\ntwo\\n\"");
-    assert_eq!(play.ui.wants(), Wants::Lines);
+    assert_eq!(play.out(), "AnswerPress(Handled)\nprint \"one\\ntwo\\n\"");
+    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
 }
 
 #[test]
-fn s9b_s9c_s9e_each_choice_does_what_it_says() {
-    let chosen = |step: Step, key: &str| {
+fn s9b_s9c_s9e_each_menu_choice_works() {
+    let chosen = |step: IterationStep, key: &str| {
         let mut play = Play::new(step);
         (play.stand.agent.alive, play.stand.agent.interruptible) = (true, true);
         play.press();
         play.keys(key);
         play.out().replace('\n', "; ")
     };
-    let turn = || Step::Turn {
+    let turn = || IterationStep::Turn {
         since: Timestamp(0),
     };
-    let sleep = || Step::Sleeping { until: NOW };
-    let paused = || Step::Paused { since: NOW };
+    let sleep = || IterationStep::Sleeping { until: NOW };
+    let paused = || IterationStep::Paused { since: NOW };
     let lines = [
         ("c in a turn", chosen(turn(), "c")),
         ("Enter", chosen(turn(), "\r")),
@@ -250,26 +250,26 @@ fn s9b_s9c_s9e_each_choice_does_what_it_says() {
         ("a", chosen(turn(), "a")),
     ];
     let lines = lines.map(|(what, effects)| format!("{what:16} {effects}"));
-    insta::assert_snapshot!(lines.join("\n"), @"
-    c in a turn      Notice(Handled)
-    Enter            Notice(Handled)
-    c when paused    Notice(Handled); Continue
-    Esc when paused  Notice(Handled)
-    K in the sleep   Notice(Handled); Skip
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    c in a turn      AnswerPress(Handled)
+    Enter            AnswerPress(Handled)
+    c when paused    AnswerPress(Handled); Continue
+    Esc when paused  AnswerPress(Handled)
+    K in the sleep   AnswerPress(Handled); Skip
     k in a turn      
-    t                Notice(Handled); Interrupt
+    t                AnswerPress(Handled); Interrupt
     t in the sleep   
-    r                Notice(Handled); Again { what: Iteration }
-    o                Notice(Handled); Again { what: Phase }
-    e                Notice(Handled); Edit(0)
-    s                Notice(Handled)
-    x                Notice(Handled); Stop { after: Now }
-    a                Notice(Handled); Abort
+    r                AnswerPress(Handled); Redo { what: Iteration }
+    o                AnswerPress(Handled); Redo { what: Phase }
+    e                AnswerPress(Handled); OpenEditor(0)
+    s                AnswerPress(Handled)
+    x                AnswerPress(Handled); Stop { when: Now }
+    a                AnswerPress(Handled); Abort
     ");
 }
 
 #[test]
-fn s9c_s9d_a_wrong_key_asks_again_with_a_hint() {
+fn s9c_s9d_wrong_key_shows_the_menu_again_with_a_hint() {
     let mut play = Play::in_turn();
     play.press();
     play.keys("z\x1b[A");
@@ -281,15 +281,15 @@ fn s9c_s9d_a_wrong_key_asks_again_with_a_hint() {
         play.screen()
     );
     play.keys("\r");
-    assert_eq!(play.out(), "Notice(Handled)");
+    assert_eq!(play.out(), "AnswerPress(Handled)");
 }
 
 #[test]
-fn j39a_a_press_in_the_menu_is_the_second_stage() {
+fn j39a_press_in_the_menu_is_the_second_stage() {
     let mut play = Play::in_turn();
     play.press();
     play.press();
-    assert_eq!(play.out(), "Notice(Escalate)");
+    assert_eq!(play.out(), "AnswerPress(Escalate)");
     play.keys("\x03");
     assert_eq!(play.out(), "Press");
 }
@@ -299,15 +299,18 @@ fn j40a_j40b_a_menu_that_cannot_be_shown_decides_nothing() {
     let mut play = Play::in_turn();
     play.press();
     play.ui.cannot_prompt();
-    assert_eq!(play.out(), "Notice(Drop)");
-    assert_eq!(play.ui.wants(), Wants::Lines);
+    assert_eq!(play.out(), "AnswerPress(LeaveOpen)");
+    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
 }
 
 #[test]
-fn a_steer_is_sent_by_enter_and_by_nothing_else() {
+fn only_enter_sends_a_steer() {
     let mut play = Play::in_turn();
     play.line("\n");
-    assert_eq!((play.ui.wants(), play.out()), (Wants::Text, String::new()));
+    assert_eq!(
+        (play.ui.key_mode(), play.out()),
+        (KeyMode::Text, String::new())
+    );
     play.keys("update the docs");
     insta::assert_snapshot!(play.screen(), @"
     Enter sends, Alt-Enter adds a line, Esc cancels
@@ -321,7 +324,7 @@ fn a_steer_is_sent_by_enter_and_by_nothing_else() {
 }
 
 #[test]
-fn s11a_what_was_typed_ahead_is_sent_by_a_second_enter_only() {
+fn s11a_typed_ahead_text_needs_second_enter() {
     let mut play = Play::in_turn();
     play.line("fix it\n");
     assert_eq!(play.out(), "");
@@ -350,12 +353,12 @@ fn s11a_what_was_typed_ahead_is_sent_by_a_second_enter_only() {
 }
 
 #[test]
-fn a_press_at_steer_opens_the_menu_and_keeps_what_was_written() {
+fn press_at_steer_prompt_opens_the_menu_and_keeps_the_text() {
     let mut play = Play::in_turn();
     play.line("half a tho\n");
     play.keys("ught");
     play.press();
-    assert_eq!(play.ui.wants(), Wants::Choice);
+    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
     play.keys("s");
     assert!(
         play.screen().contains("steer> half a thought"),
@@ -365,7 +368,7 @@ fn a_press_at_steer_opens_the_menu_and_keeps_what_was_written() {
 }
 
 #[test]
-fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
+fn x121a_x121b_x121c_x121d_x121e_x121f_commands_work() {
     let said = |line: &str| {
         let mut play = Play::in_turn();
         play.line(&format!("{line}\n"));
@@ -395,9 +398,9 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
     /interrupt      Interrupt
     /now stop that  say "you: stop that\n"; Steer { text: "stop that", now: true }
     /steer hello    say "you: hello\n"; Steer { text: "hello", now: false }
-    /new            Fresh
-    /stop           Stop { after: AfterIteration }
-    /exit           Stop { after: Now }
+    /new            FreshSession
+    /stop           Stop { when: AfterIteration }
+    /exit           Stop { when: Now }
     /status         say "run run-1: iteration 3, 2 complete, 1m30s in all\n  now      agent starts 10s\n"
     "#);
     let mut play = Play::in_turn();
@@ -406,12 +409,12 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_are_carried_out() {
 }
 
 #[test]
-fn x121h_commands_that_come_together_are_carried_out_one_by_one() {
+fn x121h_simultaneous_commands_run_one_by_one() {
     let mut play = Play::in_turn();
     play.line("/pause\n/new\n");
     assert_eq!(
         play.out(),
-        "Pause { reason: None, after: Iteration }\nFresh"
+        "Pause { reason: None, after: Iteration }\nFreshSession"
     );
     play.line("/pause\none\n/exit\n");
     assert_eq!(play.out(), "Pause { reason: None, after: Iteration }");
@@ -430,10 +433,10 @@ fn x132a_a_press_while_the_editor_is_open_decides_nothing() {
     let mut play = Play::in_turn();
     play.press();
     play.keys("e");
-    assert_eq!(play.out(), "Notice(Handled)\nEdit(0)");
+    assert_eq!(play.out(), "AnswerPress(Handled)\nOpenEditor(0)");
     play.press();
     play.output("meanwhile\n");
-    assert_eq!(play.out(), "Notice(Drop)");
+    assert_eq!(play.out(), "AnswerPress(LeaveOpen)");
     play.ui
         .edited(Err("the editor `vi` ended with exit status 1".into()));
     assert!(
@@ -443,8 +446,8 @@ fn x132a_a_press_while_the_editor_is_open_decides_nothing() {
     play.keys("e");
     play.ui.edited(Ok(Edit::Text("new".into())));
     insta::assert_snapshot!(play.out(), @r#"
-    Notice(Handled)
-    Edit(0)
+    AnswerPress(Handled)
+    OpenEditor(0)
     Prompt { phase: 0, text: "new" }
     print "Ctrl-C came while the editor was open; Ctrl-C again stops the run\nmeanwhile\n"
     say "the prompt is changed\n"
@@ -462,21 +465,21 @@ fn x132a_a_press_while_the_editor_is_open_decides_nothing() {
 }
 
 #[test]
-fn a_shutdown_closes_what_prompts_and_answers_what_was_asked() {
+fn shutdown_closes_prompts_and_answers_requests() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
     play.press();
     play.output("held\n");
-    play.ui.shut();
+    play.ui.close_prompts();
     play.asks("2", "make");
     play.line("text\n");
     insta::assert_snapshot!(play.out(), @r#"
-    Notice(Drop)
-    Answer { ask: "1", allow: false, message: "no person is attached" }
+    AnswerPress(LeaveOpen)
+    Answer { permission_request: "1", allow: false, message: "no person is attached" }
     print "held\n"
-    Answer { ask: "2", allow: false, message: "no person is attached" }
+    Answer { permission_request: "2", allow: false, message: "no person is attached" }
     "#);
-    assert_eq!(play.ui.wants(), Wants::Lines);
+    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
 }
 
 #[test]
@@ -484,7 +487,7 @@ fn an_editor_keeps_the_screen_through_a_shutdown() {
     let mut play = Play::in_turn();
     play.press();
     play.keys("e");
-    play.ui.shut();
+    play.ui.close_prompts();
     play.output("stopping\n");
     assert!(!play.out().contains("print"));
     play.ui.edited(Err("killed".into()));
@@ -492,18 +495,18 @@ fn an_editor_keeps_the_screen_through_a_shutdown() {
 }
 
 #[test]
-fn in_the_background_nothing_prompts_and_questions_come_back() {
+fn background_job_shows_no_prompt_and_shows_it_again_in_foreground() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
-    play.ui.step_back();
-    assert_eq!(play.ui.wants(), Wants::Lines);
-    play.ui.step_forward();
-    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.ui.leave_foreground();
+    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
+    play.ui.enter_foreground();
+    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
 }
 
 #[test]
-fn s8b_held_output_comes_whole_and_in_order() {
-    let mut hold = Hold::default();
+fn s8b_held_output_is_printed_whole_and_in_order() {
+    let mut hold = HeldOutput::default();
     hold.push("one\ntwo\n");
     hold.push("\n");
     hold.push("three");
@@ -514,8 +517,8 @@ fn s8b_held_output_comes_whole_and_in_order() {
 proptest! {
     /// The held output is bounded, keeps the newest lines, and counts the dropped ones.
     #[test]
-    fn the_newest_are_kept(count in 0usize..5000, length in 0usize..1500) {
-        let mut hold = Hold::default();
+    fn newest_lines_are_retained(count in 0usize..5000, length in 0usize..1500) {
+        let mut hold = HeldOutput::default();
         for n in 0..count {
             hold.push(&format!("{n}{}\n", "x".repeat(length)));
         }

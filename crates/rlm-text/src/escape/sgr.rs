@@ -24,12 +24,12 @@ const BASE: [[u8; 3]; 16] = [
 
 /// The current colours; `None` is the default of the terminal.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Colours {
+pub(super) struct SgrColors {
     text: Option<[u8; 3]>,
     ground: Option<[u8; 3]>,
 }
 
-impl Colours {
+impl SgrColors {
     /// Updates the colours with the parameters of a sequence, and returns the sequence for the terminal; empty if nothing remains. Concealed text and
     /// numbers with an unknown meaning are dropped. If text and background would look the same, both are reset.
     pub(super) fn take(&mut self, parameters: &str) -> String {

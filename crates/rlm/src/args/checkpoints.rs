@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 use rlm_store::RunId;
 
-use crate::args::ManyArgs;
+use crate::args::RunsArgs;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = CHECKPOINT_EXAMPLES)]
@@ -36,7 +36,7 @@ Examples:
   rlm checkpoints list
   rlm checkpoints list RUN --json | jq -r '.progress[].outcome'"
     )]
-    List(ManyArgs),
+    List(RunsArgs),
     /// Show one saved state in full, its file, and the last events before it
     #[command(after_help = "Examples:
   rlm checkpoints show RUN             # the newest state
@@ -52,7 +52,7 @@ Examples:
   rlm checkpoints verify
   rlm checkpoints verify RUN --json | jq -r .next"
     )]
-    Verify(ManyArgs),
+    Verify(RunsArgs),
     /// Create a new run that continues after an iteration of another run
     #[command(
         after_help = "The new run has the files of that iteration, in its own worktree below .rlm/worktrees, on a new branch rlm/ID at the commit \

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use loop_state::{PauseAfter, When};
+use loop_state::{PauseAfter, StopTiming};
 use rlm_text::duration;
 
 use crate::config::{limit_names, one_of};
@@ -14,11 +14,11 @@ pub(crate) struct LiveArgs {
     /// The run; you can omit it if only one run is live
     pub(crate) run: Option<String>,
     #[command(flatten)]
-    pub(crate) how: HowArgs,
+    pub(crate) wait_args: WaitArgs,
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct HowArgs {
+pub(crate) struct WaitArgs {
     /// How long to wait until the request takes effect; its progress is printed in any case [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
@@ -42,7 +42,7 @@ Examples:
 {LIVE}"))]
 pub(crate) struct InterruptArgs {
     #[command(flatten)]
-    pub(crate) live: LiveArgs,
+    pub(crate) target: LiveArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -59,7 +59,7 @@ Examples:
 {LIVE}"))]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
-    pub(crate) live: LiveArgs,
+    pub(crate) target: LiveArgs,
     /// The reason, which `rlm status` shows
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -94,7 +94,7 @@ pub(crate) struct SteerArgs {
     #[arg(long)]
     pub(crate) now: bool,
     #[command(flatten)]
-    pub(crate) how: HowArgs,
+    pub(crate) wait_args: WaitArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -116,7 +116,7 @@ pub(crate) struct SetArgs {
     #[arg(value_name = "KEY=VALUE", required = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    pub(crate) how: HowArgs,
+    pub(crate) wait_args: WaitArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -141,12 +141,12 @@ pub(crate) struct StopArgs {
     /// When to stop: now, or when the iteration is complete [default: now]
     #[arg(
         long,
-        value_parser = one_of::<When>(),
+        value_parser = one_of::<StopTiming>(),
         hide_possible_values = true,
         value_name = "iteration",
         conflicts_with = "force"
     )]
-    pub(crate) after: Option<When>,
+    pub(crate) after: Option<StopTiming>,
     /// Allow one second
     #[arg(long, conflicts_with_all = ["after", "force"])]
     pub(crate) now: bool,

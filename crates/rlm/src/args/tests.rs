@@ -71,7 +71,7 @@ fn every(command: &Clap) -> Vec<&Clap> {
 }
 
 #[test]
-fn every_command_has_examples_and_each_can_be_typed() {
+fn every_command_has_examples_that_parse() {
     let mut root = visible();
     root.build();
     for command in every(&root) {
@@ -105,7 +105,7 @@ fn pages(folder: &Path, below: bool, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn what_the_documents_show_can_be_typed() {
+fn documented_commands_parse() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let mut documents = vec![root.join("crates/rlm/README.md")];
     pages(root, false, &mut documents);
@@ -133,12 +133,12 @@ fn what_the_documents_show_can_be_typed() {
 }
 
 #[test]
-fn the_parser_is_sound() {
+fn parser_definition_is_valid() {
     Args::command().debug_assert();
 }
 
 #[test]
-fn the_last_word_on_colours_counts_and_what_an_agent_is_told_does_not() {
+fn last_color_option_wins_and_agent_arguments_are_ignored() {
     let of = |line: &str| wanted(line.split(' ').map(OsString::from));
     assert_eq!(of("rlm run -- agent --color never"), None);
     assert_eq!(of("rlm --color=always run"), Some(ColorArg::Always));

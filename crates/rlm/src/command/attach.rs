@@ -4,16 +4,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use loop_runner::control::{Answer, Attached, Ended, LiveRun, Reached, ask};
-use loop_runner::{Control, events_before};
+use loop_runner::control::{AttachedRun, EndReport, LiveRun, Reached, Response, ask};
+use loop_runner::{RunControl, events_before};
 use loop_state::Timestamp;
 use rlm_store::{PromptSource, RunState};
-use rlm_terminal::{PressActions, Shown, Subject};
+use rlm_terminal::{EditTarget, ForegroundRun, PressActions};
 use tokio::sync::mpsc;
 
 use crate::args::AttachArgs;
 use crate::command::live;
-use crate::command::stop::{self, Form};
+use crate::command::stop::{self, EndFormat};
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::render::{Level, Screen};
@@ -32,20 +32,20 @@ const WISHES: usize = 64;
 pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(args.no_input, false)?;
     let target = live::find(directory, args.run.as_deref())?;
-    let screen = Screen::new(args.json).at(Level::wished(args.quiet, args.verbose));
+    let screen = Screen::new(args.json).at(Level::from_flags(args.quiet, args.verbose));
     let mut attached = open(&session, &target, None)?;
     screen.attached(&target.run, target.holder.as_ref());
     let mut before = Vec::new();
     if !args.json {
-        let until = attached.tells_from(FIRST_NEWS).unwrap_or_else(now);
+        let until = attached.first_event_at(FIRST_NEWS).unwrap_or_else(now);
         before = events_before(&target.project, &target.run, until);
     }
     loop {
         let began = Instant::now();
-        let news = attached.news().expect("the events were not taken yet");
+        let news = attached.events().expect("the events were not taken yet");
         let (control, wanted) = mpsc::channel(WISHES);
         let (to_person, told) = mpsc::channel(WISHES);
-        let shown = Shown {
+        let shown = ForegroundRun {
             run: target.run.to_string(),
             view: attached.view(),
             control,
@@ -59,12 +59,12 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             presses: PressActions::default(),
             bell: false,
             attached: true,
-            before: std::mem::take(&mut before),
-            told: Some(told),
+            earlier_events: std::mem::take(&mut before),
+            messages: Some(told),
         };
         carry(&target, wanted, to_person);
-        if let Some(cause) = session.look_on(shown, news, || attached.leave()) {
-            let (rlm, run) = (hint::rlm(), &target.run);
+        if let Some(cause) = session.show_attached(shown, news, || attached.detach()) {
+            let (rlm, run) = (hint::program_command(), &target.run);
             // The saved state is newer than the state that was shown last.
             let saved = target.project.run(&target.run);
             let goes_on = match saved.is_ok_and(|run| run.state == RunState::Paused) {
@@ -72,10 +72,10 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
                 false => "continues",
             };
             anstream::eprintln!("detached; run {run} {goes_on}: {rlm} attach {run}");
-            return session.leave(cause);
+            return session.exit_attached(cause);
         }
-        let seen = attached.seen();
-        let ended = attached.ended();
+        let seen = attached.last_event_at();
+        let ended = attached.wait_for_end();
         if ended.is_some() || !target.is_live() {
             return over(&session, &target, ended, args.json);
         }
@@ -89,7 +89,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
                 return over(&session, &target, None, args.json);
             }
             again => match session.interrupts().cause() {
-                Some(cause) => return session.leave(cause),
+                Some(cause) => return session.exit_attached(cause),
                 None => again?,
             },
         };
@@ -98,13 +98,17 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
 }
 
 /// Connects to the run, even if it has just begun. Events up to `seen` are not shown again. A press ends the wait.
-fn open(session: &Session, target: &LiveRun, seen: Option<Timestamp>) -> Result<Attached, Failure> {
+fn open(
+    session: &Session,
+    target: &LiveRun,
+    seen: Option<Timestamp>,
+) -> Result<AttachedRun, Failure> {
     let (target, attended) = (target.clone(), session.options().interactive);
     let seen = seen.unwrap_or_default();
     session.prepare(move || match target.attach(attended, seen)? {
         Reached::Yes(attached) => Ok(attached),
         Reached::NotLive => Err(live::not_live(&target.project.run(&target.run)?)),
-        _ => Err(live::mute(&target, PATIENCE)),
+        _ => Err(live::unresponsive_status(&target, PATIENCE)),
     })
 }
 
@@ -128,7 +132,7 @@ fn now() -> Timestamp {
 }
 
 /// Returns the prompts that the editor can open.
-fn prompts(target: &LiveRun) -> Result<Vec<Subject>, Failure> {
+fn prompts(target: &LiveRun) -> Result<Vec<EditTarget>, Failure> {
     let saved = target
         .project
         .run(&target.run)?
@@ -137,26 +141,30 @@ fn prompts(target: &LiveRun) -> Result<Vec<Subject>, Failure> {
     let texts = target.project.prompts(&saved)?;
     let phases = saved.settings.phases.into_iter().zip(texts);
     let subject = |(phase, text): (rlm_store::PhaseSettings, String)| match phase.prompt {
-        PromptSource::File(path) => Subject::File(path),
-        _ => Subject::Text(text),
+        PromptSource::File(path) => EditTarget::File(path),
+        _ => EditTarget::Text(text),
     };
     Ok(phases.map(subject).collect())
 }
 
 /// Sends a person's requests to the run, one after another. The run's events show the progress; a missing response is reported here.
-fn carry(target: &LiveRun, mut wanted: mpsc::Receiver<Control>, to_person: mpsc::Sender<String>) {
+fn carry(
+    target: &LiveRun,
+    mut wanted: mpsc::Receiver<RunControl>,
+    to_person: mpsc::Sender<String>,
+) {
     let run_dir = target.project.run_dir(&target.run);
-    let silent = live::silent(target, PATIENCE).message;
+    let silent = live::unresponsive(target, PATIENCE).message;
     std::thread::spawn(move || {
         while let Some(control) = wanted.blocking_recv() {
-            let Control::Request(request) = control else {
+            let RunControl::Request(request) = control else {
                 continue;
             };
             let answers = ask(&run_dir, request);
             let told = match answers.and_then(|mut answers| answers.next(PATIENCE)) {
-                Ok(Some(Answer::Busy)) => "the run has too many requests at once; try again",
+                Ok(Some(Response::Busy)) => "the run has too many requests at once; try again",
                 Ok(None) => &silent,
-                Err(e) if e.is_silent() => &silent,
+                Err(e) if e.is_unresponsive() => &silent,
                 // If the run has ended, its events end too, and the caller reports that.
                 _ => continue,
             };
@@ -170,16 +178,20 @@ fn carry(target: &LiveRun, mut wanted: mpsc::Receiver<Control>, to_person: mpsc:
 fn over(
     session: &Session,
     target: &LiveRun,
-    ended: Option<Ended>,
+    ended: Option<EndReport>,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let form = if json { Form::Event } else { Form::Words };
+    let form = if json {
+        EndFormat::Event
+    } else {
+        EndFormat::Text
+    };
     let (waited_for, by_whom) = (target.clone(), ended.clone());
-    let left = session.prepare(move || stop::left(&waited_for, by_whom.as_ref()))?;
+    let left = session.prepare(move || stop::wait_for_processes(&waited_for, by_whom.as_ref()))?;
     if target.successor().is_some() && target.is_live() {
         return Err(unseen(target));
     }
-    stop::over(target, ended.as_ref(), left, form)?;
+    stop::print_end(target, ended.as_ref(), left, form)?;
     let run = target.project.run(&target.run)?;
     let reason = run.head.ok().and_then(|head| head.machine.end);
     Ok(reason
@@ -189,7 +201,7 @@ fn over(
 
 /// Returns the error for a run that no longer sends its events.
 fn unseen(target: &LiveRun) -> Failure {
-    let (run, rlm) = (&target.run, hint::rlm());
+    let (run, rlm) = (&target.run, hint::program_command());
     Failure::failed(format!(
         "run `{run}` stopped sending its output, and continues: {rlm} attach {run}"
     ))

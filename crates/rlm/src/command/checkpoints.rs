@@ -13,18 +13,20 @@ use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use checkpoint_store::Seq;
-use rlm_store::moving::{ExportOptions, ForkPoint, ImportOptions, Imported, Meter, To};
-use rlm_store::{Place, Project};
+use rlm_store::transfer::{
+    ExportOptions, ExportTarget, ForkPoint, ImportOptions, Imported, TransferProgress,
+};
+use rlm_store::{Project, StateSelector};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::args::{CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, ManyArgs, ShowArgs};
-use crate::command::meant;
+use crate::args::{CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, RunsArgs, ShowArgs};
 use crate::command::run::new_id;
+use crate::command::select;
 use crate::config::Layers;
 use crate::exit::{Code, Failure};
-use crate::render::{Export, Fork, Import, List, Shown, Verified, print};
+use crate::observers::RunObservers;
+use crate::render::{Export, Fork, Import, List, StateView, Verified, print};
 use crate::session::{Session, refuse_inside};
-use crate::watchers::Watchers;
 use crate::{config, programs};
 
 pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<ExitCode, Failure> {
@@ -48,8 +50,8 @@ pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<Exi
     }
 }
 
-fn list(here: Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
-    let (project, runs) = meant::named_or_all(here, args)?;
+fn list(here: Project, args: &RunsArgs) -> Result<ExitCode, Failure> {
+    let (project, runs) = select::named_or_all(here, args)?;
     let (mut damaged, commit) = (false, project.head_commit());
     for run in &runs {
         let list = List::of(&project, run, commit.as_deref(), jiff::Timestamp::now());
@@ -63,22 +65,22 @@ fn list(here: Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
 
 fn show(project: &Project, args: &ShowArgs) -> Result<ExitCode, Failure> {
     let place = match (args.at, args.save) {
-        (Some(iteration), _) => Place::Iteration(iteration),
-        (None, Some(save)) => Place::Save(Seq::new(save)),
-        (None, None) => Place::Newest,
+        (Some(iteration), _) => StateSelector::AtIteration(iteration),
+        (None, Some(save)) => StateSelector::AtSave(Seq::new(save)),
+        (None, None) => StateSelector::Newest,
     };
     let state = project.state_at(&args.run.parse()?, place)?;
-    let shown = Shown::of(&state, jiff::Timestamp::now());
+    let shown = StateView::of(&state, jiff::Timestamp::now());
     print(args.json, &shown);
     Ok(Code::Done.into())
 }
 
-fn verify(here: Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
+fn verify(here: Project, args: &RunsArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
-    let (project, runs) = meant::named_or_all(here, args)?;
+    let (project, runs) = select::named_or_all(here, args)?;
     for run in &runs {
         let verified = Verified::of(&project, run);
-        damaged |= !verified.is_sound();
+        damaged |= !verified.is_valid();
         if !print(args.json, &verified) {
             break;
         }
@@ -88,22 +90,25 @@ fn verify(here: Project, args: &ManyArgs) -> Result<ExitCode, Failure> {
 
 fn fork(directory: &Path, args: &ForkArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    let (project, parent) = meant::of_any_project(Project::find(directory)?, &args.run)?;
-    let project = project.in_root();
+    let (project, parent) = select::of_any_project(Project::find(directory)?, &args.run)?;
+    let project = project.in_project_tree();
     let point = ForkPoint {
         iteration: args.at,
         phase: args.phase.clone(),
         run: args.run_id.clone().unwrap_or_else(new_id),
     };
     let gate = session.gate();
-    let forked = session.carry_through(project.fork(&parent.id, point, &gate))?;
+    let forked = session.run_with_rollback(project.fork(&parent.id, point, &gate))?;
     print(args.json, &Fork::of(&forked));
     Ok(Code::Done.into())
 }
 
 fn export(directory: &Path, args: &ExportArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    let (project, run) = (Project::find(directory)?.in_root(), args.run.parse()?);
+    let (project, run) = (
+        Project::find(directory)?.in_project_tree(),
+        args.run.parse()?,
+    );
     let is_printed = args.output.as_deref() == Some(Path::new("-"));
     let default = || format!("rlm-{run}.tar.zst").into();
     let file = named(directory, &args.output.clone().unwrap_or_else(default));
@@ -114,17 +119,17 @@ fn export(directory: &Path, args: &ExportArgs) -> Result<ExitCode, Failure> {
     }
     let gate = session.gate();
     let to = match is_printed {
-        true => To::Stream(Box::new(Piped::output(&gate)?)),
-        false => To::File(file.clone()),
+        true => ExportTarget::Stream(Box::new(CancellableFile::output(&gate)?)),
+        false => ExportTarget::File(file.clone()),
     };
     let how = ExportOptions {
         copy: args.copy,
         allow_dirty: args.allow_dirty,
         state_only: args.state_only,
-        again: args.force,
+        repeat: args.force,
     };
-    let exported = session.carry_through(async {
-        let meter = Meter::default();
+    let exported = session.run_with_rollback(async {
+        let meter = TransferProgress::default();
         let _shown = Progress::new("exported", meter.clone());
         project.export(&run, to, how, &gate, meter).await
     })?;
@@ -142,7 +147,7 @@ fn export(directory: &Path, args: &ExportArgs) -> Result<ExitCode, Failure> {
 
 fn import(directory: &Path, args: &ImportArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    let project = Project::find(directory)?.in_root();
+    let project = Project::find(directory)?.in_project_tree();
     let gate = session.gate();
     let is_piped = args.file == Path::new("-");
     if is_piped && std::io::stdin().is_terminal() {
@@ -151,21 +156,24 @@ fn import(directory: &Path, args: &ImportArgs) -> Result<ExitCode, Failure> {
         ));
     }
     let (from, name): (Box<dyn Read + Send>, _) = match is_piped {
-        true => (Box::new(Piped::input(&gate)?), "standard input".into()),
+        true => (
+            Box::new(CancellableFile::input(&gate)?),
+            "standard input".into(),
+        ),
         false => {
             let file = named(directory, &args.file);
             // Opening a named pipe waits for its writer.
             let opened = (file.clone(), gate.clone());
-            let piped = session.prepare(move || Piped::file(&opened.0, &opened.1))?;
+            let piped = session.prepare(move || CancellableFile::file(&opened.0, &opened.1))?;
             (Box::new(piped), file)
         }
     };
     let how = ImportOptions {
         run: args.run_id.clone(),
-        fresh: new_id(),
+        default_run: new_id(),
     };
-    let imported = session.carry_through(async {
-        let meter = Meter::default();
+    let imported = session.run_with_rollback(async {
+        let meter = TransferProgress::default();
         let _shown = Progress::new("imported", meter.clone());
         project.import(from, &name, how, &gate, meter).await
     })?;
@@ -187,7 +195,7 @@ fn arrived(project: Project, imported: &Imported) -> Import {
         Ok(layers) => (layers, None),
         Err(why) => (Layers::default(), Some(why.message)),
     };
-    let watchers = Watchers::of(&layers.run(), place.root(), place.directory());
+    let watchers = RunObservers::of(&layers.run(), place.root(), place.directory());
     let starts = programs::all(settings, &watchers);
     let mut of_file = programs::of_project(&layers, &[], &place);
     of_file.retain(|program| !starts.contains(program));
@@ -210,12 +218,12 @@ fn named(directory: &Path, file: &Path) -> PathBuf {
 }
 
 /// A file or a pipe whose reads and writes fail once the work must end.
-struct Piped {
+struct CancellableFile {
     file: File,
     gate: SleepGate,
 }
 
-impl Piped {
+impl CancellableFile {
     fn input(gate: &SleepGate) -> Result<Self, Failure> {
         Self::of(io::stdin(), gate)
     }
@@ -266,14 +274,14 @@ impl Piped {
     }
 }
 
-impl Read for Piped {
+impl Read for CancellableFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait(PollFlags::IN)?;
         self.file.read(buffer)
     }
 }
 
-impl Write for Piped {
+impl Write for CancellableFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait(PollFlags::OUT)?;
         self.file.write(&bytes[..bytes.len().min(PIECE)])
@@ -291,7 +299,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(what: &'static str, meter: Meter) -> Self {
+    fn new(what: &'static str, meter: TransferProgress) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let show = move || {

@@ -11,7 +11,7 @@ use crate::args::CleanArgs;
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::output;
-use crate::render::{self, Cleaning, Fate};
+use crate::render::{self, CleanEntry, CleanResult};
 use crate::session::refuse_inside;
 
 const DEFAULT_DAYS: u64 = 7;
@@ -21,18 +21,21 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Failure> {
     refuse_inside("clean", args.nested || args.dry_run)?;
-    let project = Project::find(directory)?.in_root();
+    let project = Project::find(directory)?.in_project_tree();
     let runs = match args.runs.is_empty() {
         true => project.runs()?,
         false => named(&project, &args.runs)?,
     };
     let now = SystemTime::now();
-    let mut plan: Vec<Cleaning> = runs
+    let mut plan: Vec<CleanEntry> = runs
         .iter()
         .map(|run| look(&project, run, args, now))
         .collect();
     keep_newest(&mut plan, args.keep.unwrap_or(0));
-    let doomed = plan.iter().filter(|it| it.fate == Fate::Removed).count();
+    let doomed = plan
+        .iter()
+        .filter(|it| it.result == CleanResult::Removed)
+        .count();
     if args.dry_run || (doomed > 0 && !args.yes) {
         for it in &mut plan {
             it.is_planned = true;
@@ -46,14 +49,14 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
         anstream::eprintln!("nothing was deleted");
         return Ok(Code::Done.into());
     }
-    project.remove_leftovers();
+    project.remove_interrupted_transfers();
     let mut failed = false;
     for it in &mut plan {
         it.is_planned = false;
-        if it.fate == Fate::Removed
+        if it.result == CleanResult::Removed
             && let Err(why) = remove(&project, it, args)
         {
-            it.fate = Fate::Failed(why);
+            it.result = CleanResult::Failed(why);
             failed = true;
         }
     }
@@ -62,19 +65,19 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
 }
 
 /// Deletes a run or its transcripts as planned, unless the run changed while a person was asked.
-fn remove(project: &Project, it: &Cleaning, args: &CleanArgs) -> Result<(), String> {
+fn remove(project: &Project, it: &CleanEntry, args: &CleanArgs) -> Result<(), String> {
     let now = project
         .run(&it.run)
-        .map_err(|e| hint::mended(&e, e.mend()))?;
+        .map_err(|e| hint::with_command(&e, e.hint()))?;
     let now = look(project, &now, args, SystemTime::now());
-    if (now.state, now.last) != (it.state, it.last) || now.fate != Fate::Removed {
+    if (now.state, now.last) != (it.state, it.last) || now.result != CleanResult::Removed {
         return Err("the run has changed since it was listed; run the command again".into());
     }
     let removed = match args.transcripts {
         true => project.remove_transcripts(&it.run, BY),
         false => project.remove(&it.run),
     };
-    removed.map_err(|e| hint::mended(&e, e.mend()))
+    removed.map_err(|e| hint::with_command(&e, e.hint()))
 }
 
 fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> {
@@ -83,7 +86,7 @@ fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> 
 }
 
 /// Returns what will happen to a run.
-fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) -> Cleaning {
+fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) -> CleanEntry {
     let head = run.head.as_ref().ok();
     let last =
         head.map(|head| SystemTime::UNIX_EPOCH + Duration::from_millis(head.machine.last_at.0));
@@ -109,9 +112,9 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
         transcripts: args.transcripts,
     };
     let kept = rules.keep(run, project.has_transcripts(&run.id), age);
-    let fate = kept.map_or(Fate::Removed, Fate::Kept);
+    let fate = kept.map_or(CleanResult::Removed, CleanResult::Kept);
     let tree = head.and_then(|head| head.settings.worktree.clone());
-    Cleaning {
+    CleanEntry {
         run: run.id.clone(),
         state: run.state,
         why: match &run.head {
@@ -126,24 +129,24 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
         transcripts: args.transcripts,
         last,
         tree: tree.filter(|tree| state_dir::is_dir(&tree.path)),
-        fate,
+        result: fate,
         is_planned: false,
     }
 }
 
 /// Keeps the newest runs of those that would be deleted.
-fn keep_newest(plan: &mut [Cleaning], keep: usize) {
+fn keep_newest(plan: &mut [CleanEntry], keep: usize) {
     let mut doomed: Vec<_> = plan
         .iter_mut()
-        .filter(|it| it.fate == Fate::Removed)
+        .filter(|it| it.result == CleanResult::Removed)
         .collect();
     doomed.sort_by_key(|it| it.age);
     for it in doomed.into_iter().take(keep) {
-        it.fate = Fate::Kept(KeepReason::Newest);
+        it.result = CleanResult::Kept(KeepReason::Newest);
     }
 }
 
-fn show(plan: &[Cleaning], json: bool) {
+fn show(plan: &[CleanEntry], json: bool) {
     let mut lines = vec![render::cleaned(plan)];
     if json {
         lines = plan.iter().map(render::json_line).collect();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::control::{Answer, Asked, LiveRun, Patience};
+use loop_runner::control::{LiveRun, Patience, ReceivedRequest, Response};
 use loop_state::Request;
 use rlm_text::duration;
 
@@ -18,14 +18,14 @@ use crate::stdin;
 const MOST: u64 = 1 << 20;
 
 pub(crate) fn interrupt(directory: &Path, args: &InterruptArgs) -> Result<ExitCode, Failure> {
-    let target = live::find(directory, args.live.run.as_deref())?;
-    let how = &args.live.how;
+    let target = live::find(directory, args.target.run.as_deref())?;
+    let how = &args.target.wait_args;
     request(&target, &Request::Interrupt, how.json, how.wait)
 }
 
 pub(crate) fn pause(directory: &Path, args: PauseArgs) -> Result<ExitCode, Failure> {
-    let target = live::find(directory, args.live.run.as_deref())?;
-    let (how, reason) = (&args.live.how, args.reason);
+    let target = live::find(directory, args.target.run.as_deref())?;
+    let (how, reason) = (&args.target.wait_args, args.reason);
     let after = args.after.unwrap_or_default();
     request(
         &target,
@@ -61,8 +61,8 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
     request(
         &target,
         &Request::Steer { text, now },
-        args.how.json,
-        args.how.wait,
+        args.wait_args.json,
+        args.wait_args.wait,
     )
 }
 
@@ -75,24 +75,24 @@ pub(crate) fn request(
 ) -> Result<ExitCode, Failure> {
     let wait = wait.unwrap_or(DEFAULT_WAIT);
     match live::asked(target, request, json, Patience::new(wait), |_| ())? {
-        Asked::Told(answer @ (Answer::InEffect | Answer::NextPrompt)) => {
-            live::say(target, request, &answer, json);
+        ReceivedRequest::Told(answer @ (Response::Applied | Response::NextPrompt)) => {
+            live::print_response(target, request, &answer, json);
             Ok(Code::Done.into())
         }
-        Asked::Told(answer) => Err(live::refusal(target, &answer)),
-        Asked::SoFar(None) => Err(live::silent(target, wait)),
-        Asked::SoFar(Some(_)) => {
+        ReceivedRequest::Told(answer) => Err(live::request_error(target, &answer)),
+        ReceivedRequest::SoFar(None) => Err(live::unresponsive(target, wait)),
+        ReceivedRequest::SoFar(Some(_)) => {
             if !json {
                 anstream::eprintln!(
                     "the request is not in effect after {}; it may still be applied: {} status {}",
                     duration::show(wait),
-                    hint::rlm(),
+                    hint::program_command(),
                     target.run
                 );
             }
             Ok(Code::Done.into())
         }
-        _ => Err(live::gone(target)),
+        _ => Err(live::process_gone(target)),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::command::run;
 use crate::config::Layers;
 use crate::exit::Failure;
 use crate::hint;
-use crate::render::{Beginning, Screen};
+use crate::render::{RunStart, Screen};
 use crate::resolve::Resolved;
 use crate::session::Session;
 use crate::{demo, output, resolve};
@@ -39,9 +39,9 @@ pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Fail
     })?;
     let place = hint::quoted(&project.directory().to_string_lossy());
     // The run is not in the directory where the user typed the command.
-    hint::called_in(project.directory());
+    hint::set_directory(project.directory());
     show(&introduction(&place, watched));
-    let (screen, beginning) = (Screen::new(false), Beginning::new(vec![]));
+    let (screen, beginning) = (Screen::new(false), RunStart::new(vec![]));
     let ended = run::begin(
         session,
         screen,
@@ -101,10 +101,10 @@ fn introduction(place: &str, watched: bool) -> String {
 /// Returns the command that continues the run, if it can continue.
 fn again(run: &RunEntry) -> Option<String> {
     if run.is_resumable() {
-        return Some(format!("{} resume", hint::rlm()));
+        return Some(format!("{} resume", hint::program_command()));
     }
     let end = run.head.as_ref().ok()?.machine.end.as_ref()?;
-    hint::go_on(&run.id, &end.reason)
+    hint::resume_hint(&run.id, &end.reason)
 }
 
 fn conclusion(place: &str, again: Option<&str>) -> String {

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loop_runner::control::{Answer, Asked, LiveRun, Patience};
+use loop_runner::control::{LiveRun, Patience, ReceivedRequest, Response};
 use loop_state::Request;
 use rlm_store::{Project, RunEntry, RunId, RunState};
 
-use crate::command::meant;
+use crate::command::select;
 use crate::exit::{Code, Failure};
 use crate::hint;
-use crate::render::{self, Told, print};
+use crate::render::{self, RequestProgress, print};
 
 pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 /// The maximum number of characters that are shown of a response.
@@ -19,24 +19,27 @@ const SHOWN: usize = 1000;
 /// Finds the run: the named one, or the only live one.
 pub(crate) fn find(directory: &Path, name: Option<&str>) -> Result<LiveRun, Failure> {
     let here = Project::find(directory)?;
-    let (project, entry) = meant::live(here, name)?;
+    let (project, entry) = select::live(here, name)?;
     of(project, entry.id)
 }
 
 /// Finds the run for `stop --force`: even if its state is gone, the process that holds its working tree counts.
-pub(crate) fn find_by_force(directory: &Path, name: Option<&str>) -> Result<LiveRun, Failure> {
+pub(crate) fn find_for_force_stop(
+    directory: &Path,
+    name: Option<&str>,
+) -> Result<LiveRun, Failure> {
     let failure = match find(directory, name) {
         Err(failure) => failure,
         found => return found,
     };
-    let Ok(project) = Project::find_to_stop(directory) else {
+    let Ok(project) = Project::find_for_stop(directory) else {
         return Err(failure);
     };
     let is_several = failure.code == Code::Usage && project.runs().is_ok();
     let run = match name {
         Some(name) => name.parse().ok(),
         None if is_several => None,
-        None => project.owned_run(),
+        None => project.run_of_lock(),
     };
     let Some(run) = run.filter(|run| project.is_owned(run)) else {
         return Err(failure);
@@ -56,21 +59,21 @@ pub(crate) fn asked(
     request: &Request,
     json: bool,
     patience: Patience,
-    mut on_answer: impl FnMut(&Answer),
-) -> Result<Asked, Failure> {
+    mut on_answer: impl FnMut(&Response),
+) -> Result<ReceivedRequest, Failure> {
     let asked = target.ask(request, patience, |answer| {
         on_answer(answer);
-        say(target, request, answer, json);
+        print_response(target, request, answer, json);
     });
     match asked? {
-        Asked::NotLive => Err(not_live(&target.project.run(&target.run)?)),
+        ReceivedRequest::NotLive => Err(not_live(&target.project.run(&target.run)?)),
         asked => Ok(asked),
     }
 }
 
-pub(crate) fn say(target: &LiveRun, request: &Request, answer: &Answer, json: bool) {
+pub(crate) fn print_response(target: &LiveRun, request: &Request, answer: &Response, json: bool) {
     let run = &target.run;
-    let told = Told {
+    let told = RequestProgress {
         run,
         request,
         answer,
@@ -88,17 +91,17 @@ pub(crate) fn process(target: &LiveRun) -> String {
 }
 
 /// Returns the error for a process that doesn't respond to a request.
-pub(crate) fn silent(target: &LiveRun, wait: Duration) -> Failure {
+pub(crate) fn unresponsive(target: &LiveRun, wait: Duration) -> Failure {
     unheard(target, wait, "; the request may still be applied")
 }
 
 /// Returns the same error for a query that changes nothing.
-pub(crate) fn mute(target: &LiveRun, wait: Duration) -> Failure {
+pub(crate) fn unresponsive_status(target: &LiveRun, wait: Duration) -> Failure {
     unheard(target, wait, "")
 }
 
 fn unheard(target: &LiveRun, wait: Duration, asked: &str) -> Failure {
-    let (run, rlm) = (&target.run, hint::rlm());
+    let (run, rlm) = (&target.run, hint::program_command());
     let (cont, kill) = match &target.holder {
         Some(holder) => {
             let pid = holder.process.pid;
@@ -118,36 +121,40 @@ fn unheard(target: &LiveRun, wait: Duration, asked: &str) -> Failure {
 }
 
 /// Returns the error for a refused request or an unexpected response.
-pub(crate) fn refusal(target: &LiveRun, answer: &Answer) -> Failure {
+pub(crate) fn request_error(target: &LiveRun, answer: &Response) -> Failure {
     let run = &target.run;
     let message = match answer {
-        Answer::Refused { why } => {
+        Response::Refused { reason: why } => {
             return Failure::usage(format!("run `{run}` refused the request: {}", shown(why)));
         }
-        Answer::Rejected { why } => format!("run `{run}` rejected the request: {}", shown(why)),
-        Answer::Unsupported { what } => {
+        Response::Rejected { reason: why } => {
+            format!("run `{run}` rejected the request: {}", shown(why))
+        }
+        Response::Unsupported { what } => {
             format!(
                 "run `{run}` uses another version of rlm, which doesn't support this: {}",
                 shown(what)
             )
         }
-        Answer::Malformed { why } => format!("run `{run}` can't read the request: {}", shown(why)),
-        Answer::Busy => format!("run `{run}` has too many requests at once; try again"),
-        Answer::Ended(ended) => format!(
+        Response::Malformed { reason: why } => {
+            format!("run `{run}` can't read the request: {}", shown(why))
+        }
+        Response::Busy => format!("run `{run}` has too many requests at once; try again"),
+        Response::RunEnded(ended) => format!(
             "run `{run}` ended before the request took effect: {}; what was recorded applies after {} resume {run}",
             shown(&ended.reason),
-            hint::rlm()
+            hint::program_command()
         ),
         _ => format!("run `{run}` sent an unexpected response"),
     };
     Failure::failed(message)
 }
 
-pub(crate) fn gone(target: &LiveRun) -> Failure {
+pub(crate) fn process_gone(target: &LiveRun) -> Failure {
     Failure::failed(format!(
         "{} exited before it responded; what was recorded applies after {} resume {}",
         process(target),
-        hint::rlm(),
+        hint::program_command(),
         target.run
     ))
 }
@@ -173,9 +180,9 @@ pub(crate) fn not_live(run: &RunEntry) -> Failure {
     let id = &run.id;
     let mend = match run.state {
         RunState::Stopped | RunState::Crashed => {
-            format!("to continue it: {} resume {id}", hint::rlm())
+            format!("to continue it: {} resume {id}", hint::program_command())
         }
-        _ => format!("details: {} status {id}", hint::rlm()),
+        _ => format!("details: {} status {id}", hint::program_command()),
     };
     let state = render::state(run.state);
     Failure::not_found(format!("run `{id}` is not live: it is {state}; {mend}"))

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use loop_state::Timestamp;
-use rlm_store::{Record, Records, by_age, removed_transcripts, transcripts};
+use rlm_store::{Record, Records, removed_transcripts, sorted_by_age, transcripts};
 use rlm_terminal::style::{BOLD, DIM, styled};
 use serde::Serialize;
 
 use crate::args::{LogsArgs, Since};
-use crate::command::meant;
+use crate::command::select;
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::output;
@@ -22,7 +22,7 @@ use crate::render::{self};
 const POLL: Duration = Duration::from_millis(200);
 
 pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Failure> {
-    let (project, run) = meant::named_or_newest(directory, args.run.as_deref())?;
+    let (project, run) = select::named_or_newest(directory, args.run.as_deref())?;
     let run = run.id;
     // While the state of a live run is removed and rebuilt, only the process shows that the run is live.
     let holder = project.holder(&run);
@@ -33,7 +33,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     let wanted = |number| args.iteration.is_none_or(|only| only == number);
     let mut out = output::text();
     let mut seen = BTreeSet::new();
-    let mut reading: Option<Reading> = None;
+    let mut reading: Option<TranscriptReader> = None;
     let mut damaged = false;
     loop {
         // Checked first: records from before the end are then read below.
@@ -46,11 +46,11 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         let mut told = reading
             .iter_mut()
             .try_for_each(|it| it.read(&mut out, args));
-        for (iteration, attempt, path) in by_age(new) {
+        for (iteration, attempt, path) in sorted_by_age(new) {
             damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);
             told = told.and_then(|()| finish(reading.take(), &mut out, args));
             seen.insert((iteration, attempt));
-            reading = Reading::open(iteration, attempt, &path)?;
+            reading = TranscriptReader::open(iteration, attempt, &path)?;
             told = told.and_then(|()| {
                 let mut next = reading.iter_mut();
                 next.try_for_each(|it| it.read(&mut out, args))
@@ -58,14 +58,14 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         }
         match told {
             // The reader closed the output.
-            Err(Unheard) => return Ok(Code::Done.into()),
+            Err(ReaderGone) => return Ok(Code::Done.into()),
             Ok(()) if goes_on => std::thread::park_timeout(POLL),
             Ok(()) => break,
         }
     }
     let removed = removed_transcripts(&project.run_dir(&run));
     if let Some(removed) = removed.filter(|it| it.attempts.iter().any(|(it, _)| wanted(*it))) {
-        let (rlm, told) = (hint::rlm(), rlm_report::removed(&removed));
+        let (rlm, told) = (hint::program_command(), rlm_report::removed(&removed));
         if seen.is_empty() {
             return Err(Failure::not_found(format!(
                 "{told}; for what the journal has of run `{run}`: {rlm} report {run}"
@@ -76,7 +76,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     if let (Some(iteration), true) = (args.iteration, seen.is_empty()) {
         return Err(Failure::not_found(format!(
             "run `{run}` has no transcript of iteration {iteration}; `{} logs {run}` prints all",
-            hint::rlm()
+            hint::program_command()
         )));
     }
     damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);
@@ -85,10 +85,10 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
 }
 
 /// The reader closed the output.
-struct Unheard;
+struct ReaderGone;
 
 /// A transcript that is being read and may still grow.
-struct Reading {
+struct TranscriptReader {
     iteration: u32,
     attempt: u32,
     /// Whether its heading is not printed yet.
@@ -100,7 +100,7 @@ struct Reading {
     streamed_at: Timestamp,
 }
 
-impl Reading {
+impl TranscriptReader {
     /// Opens a transcript; `None` if it was removed since it was listed.
     fn open(iteration: u32, attempt: u32, path: &Path) -> Result<Option<Self>, Failure> {
         let records = match Records::open(path) {
@@ -119,7 +119,7 @@ impl Reading {
     }
 
     /// Prints the records that exist by now.
-    fn read(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), Unheard> {
+    fn read(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), ReaderGone> {
         while let Some(record) = self.records.next() {
             match record {
                 Ok(record) => self.record(&record, out, args)?,
@@ -141,7 +141,7 @@ impl Reading {
         record: &Record,
         out: &mut impl Write,
         args: &LogsArgs,
-    ) -> Result<(), Unheard> {
+    ) -> Result<(), ReaderGone> {
         if args.since.is_some_and(|Since(since)| record.at < since) {
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl Reading {
                 attempt,
                 record,
             };
-            return say(out, &render::json_line(&line));
+            return print_response(out, &render::json_line(&line));
         }
         match record.kind.as_str() {
             "text" => {
@@ -164,32 +164,32 @@ impl Reading {
             _ => {}
         }
         self.title(out, args)?;
-        self.say(out, args, record.at, &render::record(record))
+        self.print_response(out, args, record.at, &render::record(record))
     }
 
-    fn title(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), Unheard> {
+    fn title(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), ReaderGone> {
         let is_new = std::mem::replace(&mut self.is_new, false);
         if !is_new || args.json || args.prefix {
             return Ok(());
         }
         let (iteration, attempt) = (self.iteration, self.attempt);
         let title = format!("── iteration {iteration}, attempt {attempt} ──");
-        say(out, &styled(BOLD, title))
+        print_response(out, &styled(BOLD, title))
     }
 
     /// Prints text; with `--prefix` each line begins with its time, iteration and attempt.
-    fn say(
+    fn print_response(
         &self,
         out: &mut impl Write,
         args: &LogsArgs,
         at: Timestamp,
         text: &str,
-    ) -> Result<(), Unheard> {
+    ) -> Result<(), ReaderGone> {
         if text.is_empty() {
             return Ok(());
         }
         if !args.prefix {
-            return say(out, text);
+            return print_response(out, text);
         }
         let prefix = format!(
             "{} {}.{}",
@@ -199,7 +199,7 @@ impl Reading {
         );
         let prefix = styled(DIM, prefix);
         text.lines()
-            .try_for_each(|line| say(out, &format!("{prefix} {line}")))
+            .try_for_each(|line| print_response(out, &format!("{prefix} {line}")))
     }
 }
 
@@ -213,7 +213,11 @@ struct Line<'a> {
 }
 
 /// Prints the rest of a transcript that no longer grows.
-fn finish(read: Option<Reading>, out: &mut impl Write, args: &LogsArgs) -> Result<(), Unheard> {
+fn finish(
+    read: Option<TranscriptReader>,
+    out: &mut impl Write,
+    args: &LogsArgs,
+) -> Result<(), ReaderGone> {
     let Some(mut read) = read else {
         return Ok(());
     };
@@ -224,13 +228,13 @@ fn finish(read: Option<Reading>, out: &mut impl Write, args: &LogsArgs) -> Resul
         true => Ok(()),
         false => {
             let text = render::streamed(&read.streamed);
-            read.say(out, args, read.streamed_at, &text)
+            read.print_response(out, args, read.streamed_at, &text)
         }
     }
 }
 
-fn say(out: &mut impl Write, text: &str) -> Result<(), Unheard> {
-    writeln!(out, "{text}").map_err(|_| Unheard)
+fn print_response(out: &mut impl Write, text: &str) -> Result<(), ReaderGone> {
+    writeln!(out, "{text}").map_err(|_| ReaderGone)
 }
 
 fn unreadable(error: &io::Error) -> Failure {

@@ -11,10 +11,10 @@ pub(crate) mod init;
 pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod man;
-mod meant;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
+mod select;
 pub(crate) mod set;
 pub(crate) mod status;
 pub(crate) mod stop;
@@ -36,6 +36,6 @@ fn written(text: &[u8]) -> ExitCode {
 /// Returns the screen of a run, with the level of the command line.
 fn screen(show: &Show) -> Screen {
     Screen::new(show.json)
-        .at(Level::wished(show.quiet, show.verbose))
+        .at(Level::from_flags(show.quiet, show.verbose))
         .in_background(show.detached)
 }

@@ -4,24 +4,24 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use rlm_report::{Wording, gather, json, page};
-use rlm_store::git::written::{BEGINNING, begins_report};
+use rlm_report::{CommandLineTerms, collect, json, page};
+use rlm_store::git::own_files::{BEGINNING, begins_report};
 use rlm_store::{RunId, Timeline, state_dir};
 use rlm_text::escape::plain;
 use uuid::Uuid;
 
 use crate::agents;
 use crate::args::ReportArgs;
-use crate::command::{meant, written};
+use crate::command::{select, written};
 use crate::exit::{Code, Failure};
-use crate::hint::go_on;
 use crate::hint::quoted;
+use crate::hint::resume_hint;
 use crate::output;
-use crate::render::{json_line, may};
+use crate::render::{json_line, permission_text};
 use crate::session::refuse_inside;
 
 pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
-    let (project, run) = meant::named_or_newest(directory, args.run.as_deref())?;
+    let (project, run) = select::named_or_newest(directory, args.run.as_deref())?;
     let run = run.id;
     let timeline = project.timeline(&run)?;
     if args.json {
@@ -47,7 +47,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     let takes_it_in =
         !is_named && timeline.head.settings.commit && timeline.head.settings.worktree.is_none();
     let wording = wording(&timeline);
-    let page = page(&gather(&project, timeline, wording));
+    let page = page(&collect(&project, timeline, wording));
     let Some(target) = target else {
         return Ok(written(page.as_bytes()));
     };
@@ -67,15 +67,15 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
 }
 
 /// Returns the texts of the page that belong to the command line.
-fn wording(timeline: &Timeline) -> Wording {
+fn wording(timeline: &Timeline) -> CommandLineTerms {
     let head = &timeline.head;
     let phases = &head.settings.phases;
     let end = head.machine.end.as_ref().map(|end| &end.reason);
-    Wording {
+    CommandLineTerms {
         version: env!("CARGO_PKG_VERSION"),
         agents: phases.iter().map(|it| agents::name(&it.agent)).collect(),
-        permissions: phases.iter().map(may).collect(),
-        resume: end.and_then(|end| go_on(&head.run, end)),
+        permissions: phases.iter().map(permission_text).collect(),
+        resume: end.and_then(|end| resume_hint(&head.run, end)),
         exit_code: exit_code(timeline),
     }
 }

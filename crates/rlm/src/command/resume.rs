@@ -5,21 +5,21 @@ use std::process::ExitCode;
 
 use agent_drivers::AgentConfig;
 use loop_runner::control::LiveRun;
-use loop_runner::{Options, Runner};
+use loop_runner::{Runner, RunnerOptions};
 use loop_state::{Request, ResumeRefusal, RuleChange};
-use rlm_store::{Loss, Moved, Project, RunEntry, RunHead, RunId, Settings, WorkTree};
+use rlm_store::{DataLoss, Project, RunEntry, RunHead, RunId, Settings, Transfer, WorkingTreeLock};
 
 use crate::args::{ResumeArgs, RunArgs};
 use crate::command::live;
-use crate::command::{control, meant, screen};
-use crate::config::{self, Config, Layers, Watched};
+use crate::command::{control, screen, select};
+use crate::config::{self, Config, Layers, WatchedConfig};
 use crate::detach;
 use crate::exit::{Code, Failure};
 use crate::hint;
+use crate::observers::RunObservers;
 use crate::programs;
-use crate::render::{Beginning, DryRun, Redo, Starts};
+use crate::render::{DryRun, RedoQuestion, RunStart, StartedPrograms};
 use crate::session::{Session, refuse_nested};
-use crate::watchers::Watchers;
 use crate::{render, resolve};
 
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
@@ -51,14 +51,14 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(LiveRun, Request
     };
     let run = match &args.run {
         // If the run doesn't exist, the resume itself reports that.
-        Some(name) => meant::of_any_project(project, name)
+        Some(name) => select::of_any_project(project, name)
             .ok()
             .map(|(_, run)| run),
         None => {
             let mut runs = project.runs()?;
             runs.retain(|run| request(run).is_some());
             if runs.len() > 1 {
-                return Err(meant::several("wait", &runs));
+                return Err(select::several("wait", &runs));
             }
             runs.pop()
         }
@@ -67,14 +67,14 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(LiveRun, Request
         return Ok(None);
     };
     if args.feedback.is_some() {
-        let (id, rlm) = (&run.id, hint::rlm());
+        let (id, rlm) = (&run.id, hint::program_command());
         return Err(Failure::usage(format!(
             "run `{id}` is live: use {rlm} steer {id} TEXT, then {rlm} resume {id}"
         )));
     }
-    let is_same = args.what == Config::default() && args.agent.is_none();
+    let is_same = args.config == Config::default() && args.agent.is_none();
     if !is_same || args.from.is_some() || !args.agent_command.is_empty() {
-        let (id, rlm) = (&run.id, hint::rlm());
+        let (id, rlm) = (&run.id, hint::program_command());
         return Err(Failure::usage(format!(
             "run `{id}` is live and continues unchanged; options need a stopped run: {rlm} stop {id}"
         )));
@@ -83,7 +83,7 @@ fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(LiveRun, Request
 }
 
 /// A run to continue, with the settings of its resume.
-struct Prepared {
+struct PreparedResume {
     project: Project,
     run: RunId,
     settings: Option<Settings>,
@@ -93,9 +93,9 @@ struct Prepared {
     layers: Layers,
     feedback: Option<String>,
     /// The question before work is repeated, if it is not answered yet.
-    redo: Option<Redo>,
-    watchers: Watchers,
-    starts: Starts,
+    redo: Option<RedoQuestion>,
+    watchers: RunObservers,
+    starts: StartedPrograms,
 }
 
 /// Shows what a resume would do.
@@ -103,7 +103,7 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
     let (json, directory) = (args.show.json, directory.to_owned());
     let person = session.options().interactive;
     let (name, asks) = (args.run.clone(), person && !args.show.detach);
-    let Prepared {
+    let PreparedResume {
         project,
         run,
         settings,
@@ -116,21 +116,21 @@ fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode
     } = session.prepare(move || {
         let project = Project::find(&directory)?;
         project.refuse_tracked_state()?;
-        let run = meant::resumable(&project, name.as_deref())?;
+        let run = select::resumable(&project, name.as_deref())?;
         if run.is_live() {
-            let (id, rlm) = (&run.id, hint::rlm());
+            let (id, rlm) = (&run.id, hint::program_command());
             return Err(Failure::held(format!(
                 "run `{id}` is live; details: {rlm} status {id}"
             )));
         }
         prepare(&directory, args, None, asks)
     })?;
-    let rehearsed = Runner::rehearse(&project, &run, settings, from, feedback, person);
+    let rehearsed = Runner::preview_resume(&project, &run, settings, from, feedback, person);
     let rehearsed = session.block_on(rehearsed)?;
     let programs = starts.all;
     // The programs have their own section.
-    let beginning = beginning(&rehearsed.head, from, before, Starts::default());
-    let shown = DryRun::again(&project, &rehearsed, &beginning, programs, redo.as_ref());
+    let beginning = beginning(&rehearsed.head, from, before, StartedPrograms::default());
+    let shown = DryRun::resumed(&project, &rehearsed, &beginning, programs, redo.as_ref());
     render::print(json, &shown);
     Ok(Code::Done.into())
 }
@@ -139,10 +139,10 @@ fn beginning(
     head: &RunHead,
     from: Option<u32>,
     before: Option<AgentConfig>,
-    starts: Starts,
-) -> Beginning {
-    let (at, cut) = head.machine.resumes_at();
-    Beginning::Again {
+    starts: StartedPrograms,
+) -> RunStart {
+    let (at, cut) = head.machine.resume_point();
+    RunStart::Resumed {
         at: from.unwrap_or(at),
         discarded: from.is_some(),
         cut,
@@ -158,13 +158,13 @@ pub(crate) fn restart(
     mut line: RunArgs,
     run: &RunId,
 ) -> Result<ExitCode, Failure> {
-    let more = line.what.max_iterations;
+    let more = line.config.max_iterations;
     let args = ResumeArgs {
         feedback: None,
         dry_run: false,
         run: Some(run.to_string()),
         agent: None,
-        what: Config {
+        config: Config {
             max_iterations: more,
             ..Config::default()
         },
@@ -188,7 +188,7 @@ fn carry_on(
     let directory = directory.to_owned();
     let (asks, is_detached) = (session.options().interactive, args.show.detached);
     let take_back = args.force;
-    let Prepared {
+    let PreparedResume {
         project,
         run,
         settings,
@@ -201,22 +201,22 @@ fn carry_on(
         starts,
     } = session.prepare(move || prepare(&directory, args, line, asks))?;
     let said = layers.run().config();
-    session.follow(&said);
-    let options = Options {
+    session.apply_config(&said);
+    let options = RunnerOptions {
         take_back,
         ..session.options()
     };
     let presses = said.on_press.unwrap_or_default();
     let (runner, news) = session.block_on(async {
-        let work_tree = WorkTree::take(&project, &run, &session.gate()).await?;
+        let work_tree = WorkingTreeLock::take(&project, &run, &session.gate()).await?;
         let opened = Runner::open(work_tree, settings, from, options).await;
         let (runner, news) = opened?;
         let runner = match feedback {
             Some(text) => runner.with_feedback(text)?,
             None => runner,
         };
-        let mut watched = Watched::new(layers, &runner.head().settings);
-        let runner = runner.with_reload(move || watched.look());
+        let mut watched = WatchedConfig::new(layers, &runner.head().settings);
+        let runner = runner.with_reload(move || watched.reload());
         Ok::<_, loop_runner::Error>((runner, news))
     })?;
     if let Some(lost) = runner.loss().filter(|_| is_detached) {
@@ -226,12 +226,12 @@ fn carry_on(
     let beginning = beginning(runner.head(), from, before, starts);
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);
-    session.carry_out(&project, runner, news, screen, presses, &watchers)
+    session.run_to_end(&project, runner, news, screen, presses, &watchers)
 }
 
 /// Returns the error for a run that was transferred.
-pub(crate) fn moved_away(run: &RunId, moved: &Moved) -> Failure {
-    let (at, rlm) = (rlm_text::time::utc(moved.at), hint::rlm());
+pub(crate) fn transferred_error(run: &RunId, moved: &Transfer) -> Failure {
+    let (at, rlm) = (rlm_text::time::utc(moved.at), hint::program_command());
     let to = match moved.to.as_str() {
         "-" => "another place".to_owned(),
         file => format!("`{file}`"),
@@ -248,13 +248,13 @@ fn prepare(
     args: ResumeArgs,
     line: Option<RunArgs>,
     asks: bool,
-) -> Result<Prepared, Failure> {
+) -> Result<PreparedResume, Failure> {
     let (from, feedback) = (args.from, args.feedback);
     let feedback = feedback.map(control::said).transpose()?;
     let project = Project::find(directory)?;
     project.refuse_tracked_state()?;
-    let chosen = meant::resumable(&project, args.run.as_deref())?;
-    let redo = Redo::of(&chosen).filter(|_| from.is_none());
+    let chosen = select::resumable(&project, args.run.as_deref())?;
+    let redo = RedoQuestion::of(&chosen).filter(|_| from.is_none());
     let RunEntry {
         id: run,
         head,
@@ -264,13 +264,13 @@ fn prepare(
     let saved = head.map_err(|why| {
         Failure::failed(format!(
             "run `{run}` can't be resumed: {why}; for a safe next command: {} checkpoints verify {run}",
-            hint::rlm()
+            hint::program_command()
         ))
     })?;
-    if let Some(moved) = saved.moved.as_ref().filter(|_| !args.force) {
-        return Err(moved_away(&run, moved));
+    if let Some(moved) = saved.transfer.as_ref().filter(|_| !args.force) {
+        return Err(transferred_error(&run, moved));
     }
-    let most = args.what.max_iterations.map(Into::into);
+    let most = args.config.max_iterations.map(Into::into);
     refuse_pointless(&saved, loss.as_ref(), from, most)?;
     match &redo {
         // A dry run doesn't ask; it shows that the resume would ask.
@@ -281,7 +281,7 @@ fn prepare(
     let typed_in = project.directory().to_owned();
     let project = match &saved.settings.worktree {
         Some(own) => project.in_worktree(own)?,
-        None => project.in_root(),
+        None => project.in_project_tree(),
     };
     let layers = Layers::read(project.root())?;
     let (nearest, settings, changes) = match line {
@@ -289,10 +289,10 @@ fn prepare(
             // A resume keeps the agent of the run.
             let variable = |name: &str| config::variable(name).filter(|_| name != "RLM_AGENT");
             let layers = layers.with_environment(variable)?;
-            let nearest = layers.clone().with_options(&args.what)?;
-            let given = resolve::Given {
+            let nearest = layers.clone().with_options(&args.config)?;
+            let given = resolve::ResumeInput {
                 agent: args.agent,
-                what: args.what,
+                what: args.config,
                 agent_command: args.agent_command,
                 layers: &layers,
                 root: project.root(),
@@ -304,7 +304,7 @@ fn prepare(
         Some(line) => {
             let layers = layers.with_environment(config::variable)?;
             let layers = layers.with_flags(&line)?;
-            let line = resolve::Line {
+            let line = resolve::RestartInput {
                 run: run.as_str(),
                 args: &line,
                 layers: &layers,
@@ -320,9 +320,9 @@ fn prepare(
             (layers, settings, changes.unwrap_or_default())
         }
     };
-    let watchers = Watchers::of(&nearest.run(), project.root(), project.directory());
+    let watchers = RunObservers::of(&nearest.run(), project.root(), project.directory());
     let all = programs::all(settings.as_ref().unwrap_or(&saved.settings), &watchers);
-    let starts = Starts {
+    let starts = StartedPrograms {
         shown: all.clone(),
         all,
         changes,
@@ -336,7 +336,7 @@ fn prepare(
         .is_some_and(changes)
         .then(|| was.clone())
         .filter(|_| begun);
-    Ok(Prepared {
+    Ok(PreparedResume {
         project,
         run,
         settings,
@@ -351,7 +351,7 @@ fn prepare(
 }
 
 /// Asks a person whether to repeat work that was complete before the damage; without a person the answer is no.
-fn accept(redo: &Redo, asks: bool) -> Result<(), Failure> {
+fn accept(redo: &RedoQuestion, asks: bool) -> Result<(), Failure> {
     if asks {
         anstream::eprint!("{}", redo.question());
         let mut answer = String::new();
@@ -366,21 +366,21 @@ fn accept(redo: &Redo, asks: bool) -> Result<(), Failure> {
 /// Refuses a resume that the rules of the run don't allow. The error names the options.
 fn refuse_pointless(
     saved: &RunHead,
-    loss: Option<&Loss>,
+    loss: Option<&DataLoss>,
     from: Option<u32>,
     most: Option<u32>,
 ) -> Result<(), Failure> {
     let (run, machine) = (&saved.run, &saved.machine);
     let most = most.map(|most| RuleChange::MaxIterations(Some(most)));
     let rules = most.and_then(|most| machine.rules.with(machine.phase, &most).ok());
-    let reached = loss.and_then(|loss| loss.reached);
+    let reached = loss.and_then(|loss| loss.last_transcript);
     let Err(refusal) = machine.may_resume(from, reached, rules.as_ref()) else {
         return Ok(());
     };
     let from = from.unwrap_or_default();
     Err(Failure::usage(match refusal {
         ResumeRefusal::Over(reason) => {
-            let more = hint::go_further(run, &reason);
+            let more = hint::extend_hint(run, &reason);
             let more = more.map_or_else(String::new, |more| format!("; for more: {more}"));
             format!("run `{run}` has ended: {reason}; there is nothing to resume{more}")
         }

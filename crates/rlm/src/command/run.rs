@@ -1,23 +1,23 @@
 //! `rlm run`: starts a new run, or with `--resume-or-start` continues an existing one.
 
 mod candidate;
-mod over;
+mod ended_run;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use loop_runner::Runner;
-use rlm_store::{Project, RunId, Settings, WorkTree};
+use rlm_store::{Project, RunId, Settings, WorkingTreeLock};
 
-use candidate::Candidate;
+use candidate::ResumeCandidate;
 
 use crate::args::RunArgs;
 use crate::command::{resume, screen};
-use crate::config::{self, Layers, Watched};
+use crate::config::{self, Layers, WatchedConfig};
 use crate::detach;
 use crate::exit::{Code, Failure};
 use crate::programs;
-use crate::render::{Beginning, Configuration, DryRun, Screen, Starts, print};
+use crate::render::{Configuration, DryRun, RunStart, Screen, StartedPrograms, print};
 use crate::resolve;
 use crate::resolve::Resolved;
 use crate::session::{Session, refuse_nested};
@@ -29,14 +29,16 @@ pub(crate) fn execute(directory: &Path, mut args: RunArgs) -> Result<ExitCode, F
     let session = Session::begin(args.show.no_input, args.show.detached)?;
     refuse_nested(args.nested)?;
     if args.resume_or_start {
-        let what = std::mem::take(&mut args.what);
+        let what = std::mem::take(&mut args.config);
         let looked = session.prepare(candidate::find(directory, args.run_id.clone(), what))?;
         let (found, what) = looked;
-        args.what = what;
+        args.config = what;
         match found {
-            Candidate::None => {}
-            Candidate::Over(over) => return Ok(over.tell(&screen(&args.show))),
-            Candidate::Goes(run) => return resume::restart(session, directory, args, &run),
+            ResumeCandidate::None => {}
+            ResumeCandidate::Ended(over) => return Ok(over.tell(&screen(&args.show))),
+            ResumeCandidate::Resumable(run) => {
+                return resume::restart(session, directory, args, &run);
+            }
         }
     }
     start(session, directory, args)
@@ -86,14 +88,14 @@ pub(crate) fn start(
                 (project, 0)
             }
         };
-        let starts = Starts {
+        let starts = StartedPrograms {
             all: programs::all(&resolved.settings, &resolved.watchers),
             shown,
             changes: Vec::new(),
         };
-        let beginning = Beginning::New {
+        let beginning = RunStart::New {
             others,
-            left_behind,
+            uncommitted_files: left_behind,
             starts,
         };
         Ok((project, resolved, beginning))
@@ -143,7 +145,7 @@ pub(crate) fn begin(
     project: &Project,
     run: RunId,
     resolved: Resolved,
-    beginning: &Beginning,
+    beginning: &RunStart,
 ) -> Result<ExitCode, Failure> {
     let Resolved {
         settings,
@@ -151,13 +153,13 @@ pub(crate) fn begin(
         presses,
         watchers,
     } = resolved;
-    session.follow(&layers.run().config());
-    let mut watched = Watched::new(layers, &settings);
+    session.apply_config(&layers.run().config());
+    let mut watched = WatchedConfig::new(layers, &settings);
     let made = session.block_on(async {
-        let work_tree = WorkTree::take(project, &run, &session.gate()).await?;
+        let work_tree = WorkingTreeLock::take(project, &run, &session.gate()).await?;
         let options = session.options();
         let (runner, news) = Runner::create(work_tree, settings, options).await?;
-        Ok::<_, loop_runner::Error>((runner.with_reload(move || watched.look()), news))
+        Ok::<_, loop_runner::Error>((runner.with_reload(move || watched.reload()), news))
     });
     let (runner, news) = made.map_err(|e| {
         let is_held = e.is_held();
@@ -169,7 +171,7 @@ pub(crate) fn begin(
     })?;
     let person = session.options().interactive;
     screen.begin(beginning, project, runner.head(), person);
-    session.carry_out(project, runner, news, screen, presses, &watchers)
+    session.run_to_end(project, runner, news, screen, presses, &watchers)
 }
 
 /// Creates a run id that sorts by time. Two runs of one second get different ids.

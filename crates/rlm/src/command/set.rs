@@ -25,12 +25,17 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     let changes = words.iter().map(|word| change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     let target = live::find(directory, run)?;
-    let of_phase = changes.iter().any(|it| it.is_of_phase());
+    let of_phase = changes.iter().any(|it| it.is_phase_rule());
     for (at, change) in changes.into_iter().enumerate() {
-        let told = request(&target, &Request::Set(change), args.how.json, args.how.wait);
+        let told = request(
+            &target,
+            &Request::Set(change),
+            args.wait_args.json,
+            args.wait_args.wait,
+        );
         told.map_err(|failure| stands(failure, &words[..at]))?;
     }
-    if of_phase && !args.how.json {
+    if of_phase && !args.wait_args.json {
         tell_phase(&target)?;
     }
     Ok(Code::Done.into())

@@ -4,33 +4,35 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::control::Life;
+use loop_runner::control::ProcessHealth;
 use rlm_store::{Project, RunEntry, index};
 
-use crate::args::{ManyArgs, PsArgs};
-use crate::command::meant;
+use crate::args::{PsArgs, RunsArgs};
+use crate::command::select;
 use crate::exit::{Code, Failure};
-use crate::hint::rlm;
+use crate::hint::program_command;
 use crate::output;
-use crate::render::{Live, Status, json_line, print, trouble};
+use crate::render::{Live, RunStatusView, json_line, print, problem};
 
-pub(crate) fn execute(directory: &Path, args: &ManyArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(directory: &Path, args: &RunsArgs) -> Result<ExitCode, Failure> {
     let mut damaged = false;
-    let (project, runs) = meant::named_or_all(Project::find(directory)?, args)?;
+    let (project, runs) = select::named_or_all(Project::find(directory)?, args)?;
     if let ([run], true) = (runs.as_slice(), args.alive) {
         return probe(&project, run);
     }
     let now = jiff::Timestamp::now();
     let shown = runs.iter().map(|run| {
         damaged |= run.head.is_err() || run.loss.is_some();
-        let life = run.is_live().then(|| Life::of(&project, &run.id, LOOK));
-        Status::of(run, life.as_ref(), now)
+        let life = run
+            .is_live()
+            .then(|| ProcessHealth::of(&project, &run.id, LOOK));
+        RunStatusView::of(run, life.as_ref(), now)
     });
     if runs.len() > 1 && !args.json {
         let shown: Vec<_> = shown.collect();
-        let list = Status::list(&shown, rlm_terminal::columns());
+        let list = RunStatusView::list(&shown, rlm_terminal::columns());
         output::line(&list);
-        anstream::eprintln!("details: {} status RUN", rlm());
+        anstream::eprintln!("details: {} status RUN", program_command());
     } else {
         let _gone = { shown }.find(|status| !print(args.json, status));
     }
@@ -49,7 +51,7 @@ fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
     if !run.is_live() {
         return Err(dead("is not alive: no process works on it"));
     }
-    if let Some(trouble) = trouble(&Life::of(project, id, PATIENCE)) {
+    if let Some(trouble) = problem(&ProcessHealth::of(project, id, PATIENCE)) {
         return Err(dead(&trouble));
     }
     output::line(&format!("run {id} is alive"));
@@ -68,9 +70,9 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
         let hint = match elsewhere {
             0 => format!(
                 "`{} status` shows all runs, `rlm run --help` how to start one",
-                rlm()
+                program_command()
             ),
-            some => format!("{some} in other projects: {} ps --all", rlm()),
+            some => format!("{some} in other projects: {} ps --all", program_command()),
         };
         anstream::eprintln!("no live run; {hint}");
         return Ok(Code::Done.into());
@@ -78,7 +80,7 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     let now = jiff::Timestamp::now();
     let mut shown = live.iter().map(|(project, run)| {
         let holder = project.holder(&run.id);
-        let life = Life::of(project, &run.id, LOOK);
+        let life = ProcessHealth::of(project, &run.id, LOOK);
         Live::of(project.root(), run, holder.as_ref(), &life, now)
     });
     if args.json {

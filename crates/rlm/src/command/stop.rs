@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use agent_duplex::ProcessName;
-use loop_runner::control::{Answer, Asked, Ended, ForceCause, LiveRun, Patience, StopOrForce};
-use loop_state::{Request, When};
+use loop_runner::control::{
+    EndReport, ForceCause, LiveRun, Patience, ReceivedRequest, Response, StopOrForce,
+};
+use loop_state::{Request, StopTiming};
 use rlm_store::{Holder, RunEntry, RunState};
 use serde_json::json;
 
@@ -24,7 +26,7 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
     let after = args.after.unwrap_or_default();
     let request = match args.now {
         true => Request::Abort,
-        false => Request::Stop { after },
+        false => Request::Stop { when: after },
     };
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
     let patience = Patience::new(wait);
@@ -35,7 +37,7 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
     let mut heard = None;
     // Another process may have taken the run since `find`: wait for the process that recorded the request.
     let asked = live::asked(&target, &request, args.json, patience, |answer| {
-        if matches!(answer, Answer::Recorded { .. }) && heard.is_none() {
+        if matches!(answer, Response::Recorded { .. }) && heard.is_none() {
             heard = target.project.holder(&target.run);
         }
     })?;
@@ -43,47 +45,58 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         target.holder = Some(holder);
     }
     match asked {
-        Asked::Told(Answer::Ended(ended)) => gone(&target, Some(&ended), Form::of(args.json)),
-        Asked::SoFar(Some(_)) if after == When::AfterIteration => Ok(Code::Done.into()),
-        Asked::SoFar(None) => Err(live::silent(&target, wait)),
-        Asked::SoFar(Some(_)) => Err(unstopped(&target)),
-        Asked::Told(answer) => Err(live::refusal(&target, &answer)),
-        _ => gone(&target, None, Form::of(args.json)),
+        ReceivedRequest::Told(Response::RunEnded(ended)) => {
+            process_gone(&target, Some(&ended), EndFormat::of(args.json))
+        }
+        ReceivedRequest::SoFar(Some(_)) if after == StopTiming::AfterIteration => {
+            Ok(Code::Done.into())
+        }
+        ReceivedRequest::SoFar(None) => Err(live::unresponsive(&target, wait)),
+        ReceivedRequest::SoFar(Some(_)) => Err(unstopped(&target)),
+        ReceivedRequest::Told(answer) => Err(live::request_error(&target, &answer)),
+        _ => process_gone(&target, None, EndFormat::of(args.json)),
     }
 }
 
 /// The format in which the end of a run is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Words,
+pub(crate) enum EndFormat {
+    Text,
     /// The last response to a request.
     Answer,
     /// The last event of the run.
     Event,
 }
 
-impl Form {
+impl EndFormat {
     fn of(json: bool) -> Self {
-        if json { Self::Answer } else { Self::Words }
+        if json { Self::Answer } else { Self::Text }
     }
 }
 
 /// Waits until every process of an ending run is gone, and prints how it ended.
-fn gone(target: &LiveRun, ended: Option<&Ended>, form: Form) -> Result<ExitCode, Failure> {
-    over(target, ended, left(target, ended)?, form)
+fn process_gone(
+    target: &LiveRun,
+    ended: Option<&EndReport>,
+    form: EndFormat,
+) -> Result<ExitCode, Failure> {
+    print_end(target, ended, wait_for_processes(target, ended)?, form)
 }
 
 /// Waits until the process of an ending run is gone, with all that it started. Returns the processes that are left.
-pub(crate) fn left(target: &LiveRun, ended: Option<&Ended>) -> Result<Vec<ProcessName>, Failure> {
+pub(crate) fn wait_for_processes(
+    target: &LiveRun,
+    ended: Option<&EndReport>,
+) -> Result<Vec<ProcessName>, Failure> {
     target.await_end(ended).ok_or_else(|| unstopped(target))
 }
 
 /// Prints how a run ended, and the processes that are left.
-pub(crate) fn over(
+pub(crate) fn print_end(
     target: &LiveRun,
-    ended: Option<&Ended>,
+    ended: Option<&EndReport>,
     left: Vec<ProcessName>,
-    form: Form,
+    form: EndFormat,
 ) -> Result<ExitCode, Failure> {
     let survivors = ended.map_or(&[][..], |ended| &ended.survivors[..]);
     let named = survivors.iter().map(|it| ProcessName {
@@ -93,9 +106,9 @@ pub(crate) fn over(
     let mut all: Vec<ProcessName> = named.collect();
     let known = |pid| survivors.iter().any(|it| it.pid == pid);
     all.extend(left.into_iter().filter(|it| !known(it.pid)));
-    let seen = Seen {
+    let seen = ProcessEnd {
         reason: ended.map(|ended| ended.reason.as_str()),
-        ended: ended.map_or(0, |ended| ended.ended),
+        ended: ended.map_or(0, |ended| ended.ended_processes),
         survivors: &all,
         proven: ended.is_some_and(|ended| ended.proven),
     };
@@ -103,7 +116,7 @@ pub(crate) fn over(
 }
 
 /// The observed end of a run's process.
-struct Seen<'a> {
+struct ProcessEnd<'a> {
     /// The stop reason that the process reported.
     reason: Option<&'a str>,
     ended: usize,
@@ -114,9 +127,14 @@ struct Seen<'a> {
 /// Requests a stop, and ends the process by force if it is not gone in time.
 fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
-    let mut target = live::find_by_force(directory, args.run.as_deref())?;
-    let (asked, stop) = (target.clone(), Request::Stop { after: When::Now });
-    let on_answer = |answer: &Answer| live::say(&asked, &stop, answer, args.json);
+    let mut target = live::find_for_force_stop(directory, args.run.as_deref())?;
+    let (asked, stop) = (
+        target.clone(),
+        Request::Stop {
+            when: StopTiming::Now,
+        },
+    );
+    let on_answer = |answer: &Response| live::print_response(&asked, &stop, answer, args.json);
     let on_force = |target: &LiveRun, cause: ForceCause| {
         if !args.json && !matches!(cause, ForceCause::Refused) {
             let (process, why) = (live::process(target), why(target, cause));
@@ -127,10 +145,10 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     let forced = match ended {
         Ok(StopOrForce::Forced(forced)) => forced,
         Ok(StopOrForce::Stopped(ended)) => {
-            return gone(&target, ended.as_ref(), Form::of(args.json));
+            return process_gone(&target, ended.as_ref(), EndFormat::of(args.json));
         }
-        Ok(_) => return gone(&target, None, Form::of(args.json)),
-        Err(e) if e.is_nobody() => {
+        Ok(_) => return process_gone(&target, None, EndFormat::of(args.json)),
+        Err(e) if e.is_not_running() => {
             return Err(Failure::failed(format!(
                 "no process of run `{}` is known: no process holds the lock on its working tree; look for remaining processes with: ps -ef",
                 target.run
@@ -152,13 +170,13 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
             live::process(&target)
         );
     }
-    let seen = Seen {
+    let seen = ProcessEnd {
         reason: None,
         ended: forced.ended.len(),
         survivors: &forced.survivors,
         proven: false,
     };
-    tell(&target, &seen, Form::of(args.json))
+    tell(&target, &seen, EndFormat::of(args.json))
 }
 
 /// Explains why a run is ended by force.
@@ -178,9 +196,9 @@ fn why(target: &LiveRun, cause: ForceCause) -> String {
 }
 
 /// Prints how the run ended and what is left of it, from its saved state and from the observed end.
-fn tell(target: &LiveRun, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failure> {
+fn tell(target: &LiveRun, seen: &ProcessEnd<'_>, form: EndFormat) -> Result<ExitCode, Failure> {
     let run = match target.project.run(&target.run) {
-        Err(e) if form != Form::Event => {
+        Err(e) if form != EndFormat::Event => {
             let state = match e.is_not_found() {
                 true => "its saved state was removed".to_owned(),
                 false => unreadable(&e.to_string()),
@@ -192,14 +210,16 @@ fn tell(target: &LiveRun, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failu
     let is_live = target.is_live();
     // Checked last: a process that takes a run over records itself before anything else.
     match target.successor() {
-        Some(successor) if form != Form::Event => return taken_up(&run, seen, &successor, form),
+        Some(successor) if form != EndFormat::Event => {
+            return taken_up(&run, seen, &successor, form);
+        }
         _ if is_live => return Err(unstopped(target)),
         _ => {}
     }
-    if let (Err(e), true) = (&run.head, form != Form::Event) {
+    if let (Err(e), true) = (&run.head, form != EndFormat::Event) {
         return tell_without_state(target, seen, form, &unreadable(e));
     }
-    let &Seen {
+    let &ProcessEnd {
         ended,
         survivors,
         proven,
@@ -220,9 +240,9 @@ fn tell(target: &LiveRun, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failu
         uncommitted,
     };
     let text = match form {
-        Form::Answer => render::json_line(&json!({
+        EndFormat::Answer => render::json_line(&json!({
             "run": run.id,
-            "answer": "gone",
+            "response": "process_gone",
             "state": run.state,
             "reason": reason.map(ToString::to_string),
             "left": survivors.len(),
@@ -230,8 +250,8 @@ fn tell(target: &LiveRun, seen: &Seen<'_>, form: Form) -> Result<ExitCode, Failu
             "proven": proven,
             "survivors": names(survivors),
         })),
-        Form::Event => render::ended_elsewhere(&words, survivors),
-        Form::Words => format!("{}: {words}", run.id),
+        EndFormat::Event => render::ended_elsewhere(&words, survivors),
+        EndFormat::Text => format!("{}: {words}", run.id),
     };
     output::line(&text);
     ended_but(survivors, code(&run))
@@ -244,21 +264,21 @@ fn unreadable(why: &str) -> String {
 /// Prints the same for a run whose state was removed or can't be read.
 fn tell_without_state(
     target: &LiveRun,
-    seen: &Seen<'_>,
-    form: Form,
+    seen: &ProcessEnd<'_>,
+    form: EndFormat,
     state: &str,
 ) -> Result<ExitCode, Failure> {
     let run = &target.run;
     let left = seen.survivors.len();
     let of = left + seen.ended;
     let text = match form {
-        Form::Words => format!(
+        EndFormat::Text => format!(
             "{run}: its process is gone; {}; {state}",
             render::left(left, of, seen.proven)
         ),
         _ => json!({
             "run": run,
-            "answer": "gone",
+            "response": "process_gone",
             "state": RunState::Damaged,
             "reason": null,
             "left": left,
@@ -275,17 +295,17 @@ fn tell_without_state(
 /// Prints how the process ended if another process has taken the run over since, because the saved state is now of that process.
 fn taken_up(
     run: &RunEntry,
-    seen: &Seen<'_>,
+    seen: &ProcessEnd<'_>,
     successor: &Holder,
-    form: Form,
+    form: EndFormat,
 ) -> Result<ExitCode, Failure> {
     let (id, pid) = (&run.id, successor.process.pid);
     let left = seen.survivors.len();
     let of = left + seen.ended;
     let text = match form {
-        Form::Answer => render::json_line(&json!({
+        EndFormat::Answer => render::json_line(&json!({
             "run": id,
-            "answer": "gone",
+            "response": "process_gone",
             "state": run.state,
             "reason": seen.reason,
             "left": left,
@@ -298,7 +318,7 @@ fn taken_up(
             "{id}: {}; {}; pid {pid} has resumed it since: {} status {id}",
             rlm_text::escape::plain(seen.reason.unwrap_or(render::KILLED)),
             render::left(left, of, seen.proven),
-            hint::rlm(),
+            hint::program_command(),
         ),
     };
     output::line(&text);
@@ -332,7 +352,7 @@ fn code(run: &RunEntry) -> Code {
 }
 
 fn unstopped(target: &LiveRun) -> Failure {
-    let (run, rlm) = (&target.run, hint::rlm());
+    let (run, rlm) = (&target.run, hint::program_command());
     let alive = target.holder.as_ref().filter(|it| it.process.is_alive());
     let kill = alive.map_or_else(String::new, |holder| {
         format!(

@@ -17,8 +17,11 @@ pub(crate) fn agent(
     config: &Config,
     root: &Path,
 ) -> Result<AgentConfig, Failure> {
-    let of_file = config.agent_bin.clone().filter(|_| config.speaks_of(kind));
-    let given = bin.or_else(|| agents::bin(of_file, root));
+    let of_file = config
+        .agent_bin
+        .clone()
+        .filter(|_| config.applies_to_agent(kind));
+    let given = bin.or_else(|| agents::program_path(of_file, root));
     if let Some(options) = config.options(kind) {
         let program = given.unwrap_or_else(|| kind.name().into());
         let mut agent = AgentConfig::new(options, vec![program]);

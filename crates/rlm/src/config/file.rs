@@ -12,10 +12,10 @@ use serde::Deserialize;
 use toml::Value;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use crate::config::keys::{Of, Whose};
+use crate::config::keys::{FileOwner, KeyScope};
 use crate::config::settings;
 use crate::config::settings::Config;
-use crate::config::tree::{Origin, Tree};
+use crate::config::tree::{SettingsTree, ValueOrigin};
 use crate::exit::Failure;
 
 /// Much more than a person writes.
@@ -27,14 +27,14 @@ pub(super) struct File {
     pub(super) path: PathBuf,
     /// The text as it was read.
     pub(super) text: String,
-    pub(super) tree: Tree,
-    pub(super) phases: Vec<(String, Tree)>,
+    pub(super) tree: SettingsTree,
+    pub(super) phases: Vec<(String, SettingsTree)>,
 }
 
 impl File {
     /// Reads a file; a missing file counts as empty.
-    pub(super) fn read(path: &Path, whose: Whose) -> Result<Self, Failure> {
-        if let (Whose::Project, Some(root)) = (whose, path.parent()) {
+    pub(super) fn read(path: &Path, whose: FileOwner) -> Result<Self, Failure> {
+        if let (FileOwner::Project, Some(root)) = (whose, path.parent()) {
             let foreign = state_dir::check_owner(root, path);
             foreign.map_err(|e| Failure::usage(e.to_string()))?;
         }
@@ -48,9 +48,9 @@ impl File {
     }
 
     /// Reads the text of a file. An error is one line with its place, without the value, which may be a secret.
-    pub(super) fn parse(path: &Path, text: &str, whose: Whose) -> Result<Self, String> {
+    pub(super) fn parse(path: &Path, text: &str, whose: FileOwner) -> Result<Self, String> {
         let at = |span: Option<std::ops::Range<usize>>, what: &str| {
-            let line = Lines::of(text).at(span.map_or(0, |span| span.start));
+            let line = LineStarts::of(text).at(span.map_or(0, |span| span.start));
             format!("`{}`, line {line}: {what}", path.display())
         };
         let wrong = |e: toml::de::Error| {
@@ -64,12 +64,13 @@ impl File {
             text: text.into(),
             ..Self::default()
         };
-        let refused = |table: &DeTable<'_>, of: Of| {
+        let refused = |table: &DeTable<'_>, of: KeyScope| {
             let mut names = table.keys().map(|key| (key.get_ref(), key.span()));
-            names
-                .find_map(|(name, span)| Some(at(Some(span), &settings::refuses(name, of, whose)?)))
+            names.find_map(|(name, span)| {
+                Some(at(Some(span), &settings::placement_error(name, of, whose)?))
+            })
         };
-        if let Some(why) = refused(root.get_ref(), Of::Run) {
+        if let Some(why) = refused(root.get_ref(), KeyScope::Run) {
             return Err(why);
         }
         Config::deserialize(Deserializer::from(root.clone())).map_err(wrong)?;
@@ -78,7 +79,7 @@ impl File {
             return Ok(this);
         };
         let span = phases.span();
-        if whose == Whose::User {
+        if whose == FileOwner::User {
             return Err(at(Some(span), &settings::of_projects("phase")));
         }
         let DeValue::Array(phases) = phases.into_inner() else {
@@ -95,7 +96,7 @@ impl File {
             let DeValue::Table(table) = phase.get_ref() else {
                 return Err(at(Some(span), "a phase must be a table: [[phase]]"));
             };
-            if let Some(why) = refused(table, Of::Phase) {
+            if let Some(why) = refused(table, KeyScope::Phase) {
                 return Err(why);
             }
             let value = toml::de::ValueDeserializer::from(phase.clone());
@@ -117,14 +118,14 @@ impl File {
         Ok(this)
     }
 
-    fn layer(&self, table: &DeTable<'_>, text: &str, whose: Whose) -> Tree {
-        let lines = Lines::of(text);
+    fn layer(&self, table: &DeTable<'_>, text: &str, whose: FileOwner) -> SettingsTree {
+        let lines = LineStarts::of(text);
         let mut offsets = BTreeMap::new();
         offsets_of(&mut Vec::new(), table, &mut offsets);
         let path: Arc<Path> = self.path.as_path().into();
         let origin = |keys: &[&str]| {
             let offset = offsets.get(keys).copied().unwrap_or_default();
-            Origin::File {
+            ValueOrigin::File {
                 path: path.clone(),
                 line: lines.at(offset),
             }
@@ -135,10 +136,10 @@ impl File {
             let value = Value::deserialize(value).expect("a configuration consists of values");
             values.insert(key.get_ref().to_string(), value);
         }
-        if whose == Whose::User {
+        if whose == FileOwner::User {
             count_from(self.path.parent().unwrap_or(Path::new("/")), &mut values);
         }
-        Tree::of(values, &origin)
+        SettingsTree::of(values, &origin)
     }
 }
 
@@ -178,9 +179,9 @@ fn offsets_of<'a>(
 }
 
 /// The offsets at which the lines of a text begin.
-struct Lines(Vec<usize>);
+struct LineStarts(Vec<usize>);
 
-impl Lines {
+impl LineStarts {
     fn of(text: &str) -> Self {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         Self(ends.map(|(at, _)| at + 1).collect())
@@ -254,7 +255,7 @@ pub(crate) fn trust_safe_directories() {
     if state_dir::check_owner(place, &path).is_err() {
         return;
     }
-    if let Ok(file) = File::read(&path, Whose::User) {
+    if let Ok(file) = File::read(&path, FileOwner::User) {
         state_dir::trust(file.tree.config().safe_directories.unwrap_or_default());
     }
 }

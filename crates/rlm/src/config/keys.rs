@@ -6,7 +6,7 @@ use toml::Value as Toml;
 
 /// Where a key may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum KeyScope {
     /// Above the phases only, for the whole run.
     Run,
     /// In a phase, or above the phases for all of them.
@@ -19,7 +19,7 @@ pub(crate) enum Of {
 
 /// The owner of the file that has a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum FileOwner {
     /// Its relative paths start at the directory of the file.
     Project,
     User,
@@ -27,7 +27,7 @@ pub(super) enum Whose {
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     /// A kind that the section of an agent can have too.
     Plain(OptionKind),
     /// A duration.
@@ -44,11 +44,11 @@ pub(crate) enum Kind {
 
 /// The value of a setting that nobody sets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fallback {
+pub(crate) enum DefaultValue {
     Nothing,
     Always(fn() -> Toml),
     /// This value for agents that have a driver; none for a command agent.
-    Driven(fn() -> Toml),
+    ForDriver(fn() -> Toml),
 }
 
 /// A key, and its option if it has one.
@@ -57,34 +57,39 @@ pub(crate) struct Key {
     pub(crate) name: &'static str,
     /// The name of its field in `Config`, which clap uses as the id of the option.
     pub(super) field: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) of: Of,
+    pub(crate) kind: ValueKind,
+    pub(crate) scope: KeyScope,
     /// Whether only a project can have it, because it defines the task of the project.
     pub(crate) project: bool,
     /// The description, for people.
     pub(crate) what: &'static str,
     /// The reason why it has no option.
-    pub(super) no_flag: Option<&'static str>,
-    pub(crate) default: Fallback,
+    pub(super) no_flag_reason: Option<&'static str>,
+    pub(crate) default: DefaultValue,
     /// The default as the help shows it, if that is more than the value.
-    pub(crate) shown: Option<&'static str>,
+    pub(crate) default_text: Option<&'static str>,
     /// The environment variable that sets it.
     pub(crate) env: Option<&'static str>,
 }
 
 impl Key {
     /// Creates a key with only these properties.
-    pub(super) const fn new(name: &'static str, kind: Kind, of: Of, what: &'static str) -> Self {
+    pub(super) const fn new(
+        name: &'static str,
+        kind: ValueKind,
+        of: KeyScope,
+        what: &'static str,
+    ) -> Self {
         Self {
             name,
             field: "",
             kind,
-            of,
+            scope: of,
             project: false,
             what,
-            no_flag: None,
-            default: Fallback::Nothing,
-            shown: None,
+            no_flag_reason: None,
+            default: DefaultValue::Nothing,
+            default_text: None,
             env: None,
         }
     }
@@ -92,15 +97,15 @@ impl Key {
     /// Returns the value that counts if nobody sets one.
     pub(super) fn default(&self, driven: bool) -> Option<Toml> {
         match self.default {
-            Fallback::Nothing => None,
-            Fallback::Driven(_) if !driven => None,
-            Fallback::Always(value) | Fallback::Driven(value) => Some(value()),
+            DefaultValue::Nothing => None,
+            DefaultValue::ForDriver(_) if !driven => None,
+            DefaultValue::Always(value) | DefaultValue::ForDriver(value) => Some(value()),
         }
     }
 
     /// Returns its help, which ends with the default.
     fn help(&self) -> String {
-        let default = match (self.shown, self.default(true)) {
+        let default = match (self.default_text, self.default(true)) {
             (Some(shown), _) => Some(shown.to_owned()),
             (None, Some(Toml::Boolean(_)) | None) => None,
             (None, Some(value)) => Some(plain(&value)),
@@ -127,16 +132,16 @@ fn plain(value: &Toml) -> String {
 pub(super) fn option(keys: &[Key], option: Arg) -> Arg {
     let id = option.get_id().as_str();
     let key = keys.iter().find(|key| key.field == id);
-    let Some(key) = key.filter(|key| key.no_flag.is_none()) else {
+    let Some(key) = key.filter(|key| key.no_flag_reason.is_none()) else {
         return option;
     };
     let option = option.help(key.help());
     match key.kind {
-        Kind::Time => option.value_name("TIME"),
-        Kind::Plain(OptionKind::Count(_)) => option.value_name("N"),
-        Kind::OneOf(_) | Kind::SomeOf(_) => option.hide_possible_values(true),
+        ValueKind::Time => option.value_name("TIME"),
+        ValueKind::Plain(OptionKind::Count(_)) => option.value_name("N"),
+        ValueKind::OneOf(_) | ValueKind::SomeOf(_) => option.hide_possible_values(true),
         // `--NAME` without a value switches it on; `--NAME=false` switches it off again, for example in a resume.
-        Kind::Plain(OptionKind::Switch) => option
+        ValueKind::Plain(OptionKind::Switch) => option
             .value_name("true|false")
             .num_args(0..=1)
             .require_equals(true)
@@ -175,7 +180,7 @@ macro_rules! name_of {
 /// Returns the kind of a setting: a section with these keys, or the kind of its type. The caller imports the names that the macro uses.
 macro_rules! type_kind {
     ($type:ty, $keys:expr) => {
-        Kind::Table({
+        ValueKind::Table({
             const KEYS: &[Key] = &section::<{ $keys.len() }>($keys);
             KEYS
         })
@@ -202,9 +207,8 @@ macro_rules! settings {
             $(live: $live:expr,)?
         }
     )+) => {
-        /// The settings of one layer, or of all layers together; an absent setting is `None`. `rlm.toml` and the options of `run` and `resume` are
-        /// read
-        /// into it. Serialised, it has the options that were given, as a file would write them.
+        /// The settings of one layer, or of all layers together; an absent setting is `None`. `rlm.toml` and the options of `run` and `resume` are read into
+        /// it. Serialised, it has the options that were given, as a file would write them.
         #[derive(Debug, Default, PartialEq, Eq, clap::Args, serde::Deserialize, serde::Serialize)]
         #[command(mut_args(|it| option(KEYS, it)))]
         #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -222,24 +226,24 @@ macro_rules! settings {
         pub(crate) const KEYS: &[Key] = &[$(Key {
             field: stringify!($field),
             $(project: $project,)?
-            $(no_flag: Some($no_flag),)?
-            $(default: Fallback::$when(|| toml::<$type>($default)),)?
-            $(shown: Some($shown),)?
+            $(no_flag_reason: Some($no_flag),)?
+            $(default: DefaultValue::$when(|| toml::<$type>($default)),)?
+            $(default_text: Some($shown),)?
             $(env: Some($env),)?
             ..Key::new(
                 name_of!($field),
                 type_kind!($type $(, $keys)?),
-                Of::$of,
+                KeyScope::$of,
                 concat!($($what),+).trim_ascii(),
             )
         },)+];
 
         /// The settings that can change in a live run.
-        pub(crate) const LIMITS: &[Limit] = &[$($(
-            Limit {
+        pub(crate) const LIMITS: &[LiveSetting] = &[$($(
+            LiveSetting {
                 key: name_of!($field),
                 read: |text| $live.read::<$type>(text),
-                said: |config| $live.said(config.$field),
+                from_file: |config| $live.change_from_file(config.$field),
                 follows_files: $live.follows_files(),
             },
         )?)+];
@@ -248,21 +252,21 @@ macro_rules! settings {
 
 pub(super) use {name_of, settings, type_kind};
 
-const fn run(name: &'static str, kind: Kind, what: &'static str) -> Key {
-    Key::new(name, kind, Of::Run, what)
+const fn run(name: &'static str, kind: ValueKind, what: &'static str) -> Key {
+    Key::new(name, kind, KeyScope::Run, what)
 }
 
-use Kind::OneOf;
+use ValueKind::OneOf;
 
 /// Creates the keys of an agent's section.
 pub(super) const fn section<const N: usize>(of: &[OptionKey]) -> [Key; N] {
-    let mut keys = [Key::new("", Kind::Plain(OptionKind::Text), Of::Phase, ""); N];
+    let mut keys = [Key::new("", ValueKind::Plain(OptionKind::Text), KeyScope::Phase, ""); N];
     let mut at = 0;
     while at < N {
         keys[at] = Key::new(
             of[at].name,
-            Kind::Plain(of[at].kind),
-            Of::Phase,
+            ValueKind::Plain(of[at].kind),
+            KeyScope::Phase,
             of[at].what,
         );
         at += 1;
@@ -270,7 +274,7 @@ pub(super) const fn section<const N: usize>(of: &[OptionKey]) -> [Key; N] {
     keys
 }
 
-const PRESS: Kind = OneOf(&["prompt", "continue", "steer", "stop", "abort"]);
+const PRESS: ValueKind = OneOf(&["prompt", "continue", "steer", "stop", "abort"]);
 
 pub(super) const PRESSES: &[Key] = &[
     run("default", PRESS, "In a part without its own action."),
@@ -314,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_listed_and_nothing_else() {
+    fn all_readable_keys_are_listed() {
         assert_eq!(
             listed(&section::<4>(AcpSection::KEYS)),
             read::<AcpSection>()
@@ -323,11 +327,11 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_choice_are_those_that_are_read() {
+    fn listed_values_of_a_choice_are_accepted() {
         for key in KEYS.iter().chain(PRESSES) {
             let (words, open, close) = match key.kind {
                 OneOf(words) => (words, "", ""),
-                Kind::SomeOf(words) => (words, "[", "]"),
+                ValueKind::SomeOf(words) => (words, "[", "]"),
                 _ => continue,
             };
             let section = PRESSES.iter().any(|press| std::ptr::eq(press, key));

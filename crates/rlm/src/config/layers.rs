@@ -6,19 +6,19 @@ use rlm_text::duration;
 use toml::Value;
 
 use super::file::{self, File};
-use super::keys::{Kind, Whose};
+use super::keys::{FileOwner, ValueKind};
 use super::settings::{Config, KEYS};
-use super::tree::{Origin, Tree};
+use super::tree::{SettingsTree, ValueOrigin};
 use crate::args::RunArgs;
 use crate::exit::Failure;
 
 /// The values of all layers with their sources, without the defaults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layers {
-    flags: Tree,
+    flags: SettingsTree,
     /// Whether the command line has a command after `--`.
-    command: bool,
-    environment: Tree,
+    has_command: bool,
+    environment: SettingsTree,
     project: File,
     user: File,
 }
@@ -27,15 +27,15 @@ pub(crate) struct Layers {
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
     pub(crate) name: String,
-    pub(crate) tree: Tree,
+    pub(crate) tree: SettingsTree,
 }
 
 impl Layers {
     /// Reads the files of a project and of the user.
     pub(crate) fn read(root: &Path) -> Result<Self, Failure> {
-        let user = file::of_user().map(|path| File::read(&path, Whose::User));
+        let user = file::of_user().map(|path| File::read(&path, FileOwner::User));
         Ok(Self {
-            project: File::read(&file::of_project(root), Whose::Project)?,
+            project: File::read(&file::of_project(root), FileOwner::Project)?,
             user: user.transpose()?.unwrap_or_default(),
             ..Self::default()
         })
@@ -47,8 +47,8 @@ impl Layers {
             true => Ok(File::default()),
             false => File::read(&file.path, whose),
         };
-        let project = read(&self.project, Whose::Project)?;
-        let user = read(&self.user, Whose::User)?;
+        let project = read(&self.project, FileOwner::Project)?;
+        let user = read(&self.user, FileOwner::User)?;
         let is_same = project.text == self.project.text && user.text == self.user.text;
         Ok((!is_same).then(|| Self {
             project,
@@ -75,29 +75,29 @@ impl Layers {
                 continue;
             };
             match key.kind {
-                Kind::OneOf(known) if !known.contains(&text.as_str()) => {
+                ValueKind::OneOf(known) if !known.contains(&text.as_str()) => {
                     let text = text.escape_debug();
                     let what = format!("{name}: `{text}` is not one of {}", known.join(", "));
                     return Err(Failure::usage(what));
                 }
-                Kind::Time => {
+                ValueKind::Time => {
                     let why = |why| Failure::usage(format!("{name}: {why}"));
                     duration::parse(&text).map_err(why)?;
                 }
                 _ => {}
             }
             self.environment
-                .insert(key.name, text.into(), Origin::Variable(name));
+                .insert(key.name, text.into(), ValueOrigin::Variable(name));
         }
         Ok(self)
     }
 
     /// Adds the options of a new run above everything else.
     pub(crate) fn with_flags(self, args: &RunArgs) -> Result<Self, Failure> {
-        let mut this = self.with_options(&args.what)?;
-        this.command = !args.agent_command.is_empty();
+        let mut this = self.with_options(&args.config)?;
+        this.has_command = !args.agent_command.is_empty();
         let mut insert = |key: &str, name: &str, value: Value| {
-            let origin = Origin::Flag(name.into());
+            let origin = ValueOrigin::Flag(name.into());
             this.flags.insert(key, value, origin);
         };
         if let Some(kind) = args.agent {
@@ -116,8 +116,8 @@ impl Layers {
     pub(crate) fn with_options(mut self, args: &Config) -> Result<Self, Failure> {
         let said = toml::Table::try_from(args);
         let said = said.map_err(|e| Failure::usage(format!("wrong option: {e}")))?;
-        let origin = |path: &[&str]| Origin::Flag(flag(path[0]));
-        self.flags = Tree::of(said, &origin);
+        let origin = |path: &[&str]| ValueOrigin::Flag(flag(path[0]));
+        self.flags = SettingsTree::of(said, &origin);
         Ok(self)
     }
 
@@ -134,25 +134,25 @@ impl Layers {
         !self.project.phases.is_empty()
     }
 
-    fn merged(&self, phase: Option<&Tree>) -> Tree {
-        let flags = self.flags.clone().over(self.environment.clone());
+    fn merged(&self, phase: Option<&SettingsTree>) -> SettingsTree {
+        let flags = self.flags.clone().merged_over(self.environment.clone());
         let mut project = self.project.tree.clone();
         let ends = ["until", "completion-promise"];
         // A phase with its own check or promise gets neither from above the phases: the two belong together.
         if phase.is_some_and(|phase| ends.iter().any(|end| phase.leaf(end).is_some())) {
             project.remove(&ends);
         }
-        let phase = flags.over(phase.cloned().unwrap_or_default());
-        let (nearer, mut user) = (phase.over(project), self.user.tree.clone());
+        let phase = flags.merged_over(phase.cloned().unwrap_or_default());
+        let (nearer, mut user) = (phase.merged_over(project), self.user.tree.clone());
         // The command after `--` is the agent; it replaces the agent of the user's own file.
-        if self.command && nearer.leaf("agent").is_none() {
+        if self.has_command && nearer.leaf("agent").is_none() {
             user.remove(&["agent", "model", "agent-bin", "command"]);
         }
-        nearer.over(user)
+        nearer.merged_over(user)
     }
 
     /// Returns the settings of the whole run, and of a phase without its own settings.
-    pub(crate) fn run(&self) -> Tree {
+    pub(crate) fn run(&self) -> SettingsTree {
         self.merged(None)
     }
 
@@ -165,7 +165,7 @@ impl Layers {
             }];
         }
         let phases = self.project.phases.iter();
-        let phase = |(name, tree): &(String, Tree)| Phase {
+        let phase = |(name, tree): &(String, SettingsTree)| Phase {
             name: name.clone(),
             tree: self.merged(Some(tree)),
         };
@@ -173,7 +173,7 @@ impl Layers {
     }
 
     /// Returns the settings of a phase of an existing run; the settings of the run if the file doesn't have the phase.
-    pub(crate) fn phase(&self, name: &str) -> Tree {
+    pub(crate) fn phase(&self, name: &str) -> SettingsTree {
         let phase = self.project.phases.iter().find(|(known, _)| known == name);
         self.merged(phase.map(|(_, tree)| tree))
     }
@@ -188,11 +188,11 @@ fn flag(key: &str) -> String {
 }
 
 /// Returns the default settings for an agent with a driver, or for a command agent.
-pub(crate) fn defaults(driven: bool) -> Tree {
-    let mut tree = Tree::default();
+pub(crate) fn defaults(driven: bool) -> SettingsTree {
+    let mut tree = SettingsTree::default();
     for key in KEYS {
         if let Some(value) = key.default(driven) {
-            tree.insert(key.name, value, Origin::Default);
+            tree.insert(key.name, value, ValueOrigin::Default);
         }
     }
     tree
@@ -203,7 +203,7 @@ impl Layers {
     /// Creates the layers of a project with this file.
     pub(crate) fn of(root: &Path, text: &str) -> Self {
         let path = file::of_project(root);
-        let project = File::parse(&path, text, Whose::Project).unwrap();
+        let project = File::parse(&path, text, FileOwner::Project).unwrap();
         Self {
             project,
             ..Self::default()
@@ -213,7 +213,7 @@ impl Layers {
     /// Adds the user's file below.
     pub(crate) fn with_user(mut self, text: &str) -> Self {
         let path = Path::new("/home/somebody/.config/rlm/config.toml");
-        self.user = File::parse(path, text, Whose::User).unwrap();
+        self.user = File::parse(path, text, FileOwner::User).unwrap();
         self
     }
 }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_behind_the_options_is_not_told_to_the_agent_that_the_user_always_has() {
+    fn command_after_options_ignores_the_agent_of_the_user_settings() {
         let user = "agent = 'claude'\nmodel = 'opus'\nsleep = 3\n";
         let config = run("rlm run -- my-agent", "", user);
         assert_eq!((config.agent, config.model), (None, None));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_counts_from_the_file_that_names_it() {
+    fn relative_path_starts_at_the_file_that_names_it() {
         let user = "agent-bin = 'bin/agent'\n[claude]\nadd-dirs = ['a/b', '/c']\n[acp]\nprogram = ['./adapter', 'x/y']\n";
         let config = run("rlm run", "", user);
         let home = Path::new("/home/somebody/.config/rlm");

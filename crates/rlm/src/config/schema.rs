@@ -4,17 +4,17 @@ use agent_drivers::OptionKind;
 use loop_state::MAX_PHASES;
 use serde_json::{Map, Value, json};
 
-use super::keys::{Key, Kind, Of};
+use super::keys::{Key, KeyScope, ValueKind};
 use super::settings::KEYS;
 
 /// Returns the JSON Schema of the project's file. The user's own file may have fewer keys.
 pub(crate) fn schema() -> Value {
-    let of = |places: &[Of]| {
-        let keys = KEYS.iter().filter(|key| places.contains(&key.of));
+    let of = |places: &[KeyScope]| {
+        let keys = KEYS.iter().filter(|key| places.contains(&key.scope));
         let keys = keys.map(|key| (key.name.to_owned(), key_schema(key)));
         keys.collect::<Map<_, _>>()
     };
-    let mut properties = of(&[Of::Run, Of::Phase]);
+    let mut properties = of(&[KeyScope::Run, KeyScope::Phase]);
     let phase = json!({
         "type": "array",
         "description": "The phases of a pipeline, in order. Settings above the first phase apply to each phase that doesn't set them itself.",
@@ -23,7 +23,7 @@ pub(crate) fn schema() -> Value {
             "type": "object",
             "additionalProperties": false,
             "required": ["name"],
-            "properties": of(&[Of::PhaseOnly, Of::Phase]),
+            "properties": of(&[KeyScope::PhaseOnly, KeyScope::Phase]),
         },
     });
     properties.insert("phase".into(), phase);
@@ -50,36 +50,38 @@ fn key_schema(key: &Key) -> Value {
     schema
 }
 
-fn kind(kind: Kind) -> Value {
+fn kind(kind: ValueKind) -> Value {
     let text = json!({"type": "string"});
     match kind {
-        Kind::Plain(OptionKind::Text) => text,
-        Kind::Plain(OptionKind::Texts) => json!({"type": "array", "items": text}),
-        Kind::Plain(OptionKind::Switch) => json!({"type": "boolean"}),
-        Kind::Plain(OptionKind::Count(least)) => {
+        ValueKind::Plain(OptionKind::Text) => text,
+        ValueKind::Plain(OptionKind::Texts) => json!({"type": "array", "items": text}),
+        ValueKind::Plain(OptionKind::Switch) => json!({"type": "boolean"}),
+        ValueKind::Plain(OptionKind::Count(least)) => {
             json!({"type": "integer", "minimum": least, "maximum": u32::MAX})
         }
-        Kind::Time => json!({"anyOf": [
+        ValueKind::Time => json!({"anyOf": [
             {"type": "string", "pattern": "^([0-9]+|([0-9]+(d|h|ms|m|s))+)$"},
             {"type": "integer", "minimum": 0},
         ]}),
-        Kind::Amount(form) => json!({"anyOf": [
+        ValueKind::Amount(form) => json!({"anyOf": [
             {"type": "string", "pattern": form},
             {"type": "number", "minimum": 0},
         ]}),
-        Kind::Like(form) => json!({"type": "string", "pattern": form}),
-        Kind::OneOf(words) => json!({"enum": words}),
-        Kind::SomeOf(words) => json!({"type": "array", "items": {"enum": words}}),
-        Kind::Plain(OptionKind::Named) => json!({"type": "object", "additionalProperties": text}),
-        Kind::Plain(OptionKind::Free) => json!({"type": "object"}),
-        Kind::Table(keys) => {
+        ValueKind::Like(form) => json!({"type": "string", "pattern": form}),
+        ValueKind::OneOf(words) => json!({"enum": words}),
+        ValueKind::SomeOf(words) => json!({"type": "array", "items": {"enum": words}}),
+        ValueKind::Plain(OptionKind::Named) => {
+            json!({"type": "object", "additionalProperties": text})
+        }
+        ValueKind::Plain(OptionKind::Free) => json!({"type": "object"}),
+        ValueKind::Table(keys) => {
             let keys = keys
                 .iter()
                 .map(|key| (key.name.to_owned(), key_schema(key)));
             let properties: Map<_, _> = keys.collect();
             json!({"type": "object", "additionalProperties": false, "properties": properties})
         }
-        Kind::Servers => json!({
+        ValueKind::Servers => json!({
             "type": "object",
             "maxProperties": 64,
             "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$"},
@@ -168,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_is_what_editors_rely_on() {
+    fn config_schema_snapshot() {
         insta::assert_snapshot!(serde_json::to_string_pretty(&schema()).unwrap());
     }
 
     #[test]
-    fn x117a_the_schema_accepts_what_is_read_and_refuses_what_is_not() {
+    fn x117a_schema_and_parser_accept_the_same_files() {
         judge(&template_on()).unwrap();
         judge("sleep = 3\n[[phase]]\nname = 'plan'\nmax-iterations = 1\n[phase.claude.env]\nA = 'x'\n").unwrap();
         for wrong in [

@@ -10,7 +10,7 @@
 //! - `flag`: the arguments of clap for the option, or `no_flag`: the reason why there is no option;
 //! - `default`: the value if nobody sets one: `Always`, or only for agents that are `Driven`; `shown`: the default as the help shows it;
 //! - `env`: the environment variable that sets it; no other variable is a setting;
-//! - `live`: the rule that it changes in a live run; see [`Live`].
+//! - `live`: the rule that it changes in a live run; see [`LiveRule`].
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -23,19 +23,20 @@ use agent_drivers::{
 };
 use agent_duplex::Permissions;
 use clap::builder::TypedValueParser as _;
-use loop_state::{Autonomy, Limits, RuleChange, RunLimits, SessionPolicy, times};
+use loop_state::{Autonomy, PhaseLimits, RuleChange, RunLimits, SessionPolicy, times};
 use rlm_store::{Leftovers, PhaseSettings, Settings};
 use rlm_terminal::PressActions;
 
 use super::keys::{
-    Fallback, Key, Kind, Of, Whose, kebab, name_of, option, section, settings, toml, type_kind,
+    DefaultValue, FileOwner, Key, KeyScope, ValueKind, kebab, name_of, option, section, settings,
+    toml, type_kind,
 };
 use super::values::{
     AcpSection, Bytes, PhaseName, Time, Title, Tokens, Usd, Value, one_of, path_as_text,
 };
 use crate::agents::AgentKind;
-use crate::config::Occasion;
-use crate::config::values::Live;
+use crate::config::NotifyEvent;
+use crate::config::values::LiveRule;
 
 // Defaults that other modules need too.
 pub(crate) const DEFAULT_PROMPT: &str = "PROMPT.md";
@@ -99,14 +100,14 @@ settings! {
     permissions: Permissions {
         of: Phase,
         flag: (value_name = "ask|edits|all|deny", value_parser = one_of::<Permissions>(), help_heading = "Agent"),
-        default: Driven(Permissions::default()),
+        default: ForDriver(Permissions::default()),
         env: "RLM_PERMISSIONS",
     }
     /// The agent's session: a fresh one for each iteration, or continue the last one.
     session: SessionPolicy {
         of: Phase,
         flag: (value_name = "fresh|continue", value_parser = one_of::<SessionPolicy>(), help_heading = "Agent"),
-        default: Driven(SessionPolicy::default()),
+        default: ForDriver(SessionPolicy::default()),
     }
     /// Finished when the agent ends its last message with <promise>TEXT</promise>. With `until`, the check then decides; without it, the promise
     /// decides.
@@ -136,7 +137,7 @@ settings! {
             help_heading = "Limits",
         ),
         default: Always(NonZeroU32::new(100).expect("100 is more than 0")),
-        live: Live::OrNone(RuleChange::MaxIterations),
+        live: LiveRule::OrNone(RuleChange::MaxIterations),
     }
     /// The time limit of one turn of the agent.
     iteration_timeout: Time {
@@ -144,23 +145,23 @@ settings! {
         flag: (help_heading = "Limits"),
         default: Always(Duration::from_secs(3600).into()),
         shown: "1h",
-        live: Live::OrNone(RuleChange::IterationTimeout),
+        live: LiveRule::OrNone(RuleChange::IterationTimeout),
     }
     /// End the turn after this time without output; a running tool counts as output.
     idle_timeout: Time {
         of: Phase,
         flag: (help_heading = "Limits"),
-        default: Driven(DEFAULT_IDLE_TIMEOUT.into()),
+        default: ForDriver(DEFAULT_IDLE_TIMEOUT.into()),
         shown: "15m, off for a command agent",
-        live: Live::OrNone(RuleChange::IdleTimeout),
+        live: LiveRule::OrNone(RuleChange::IdleTimeout),
     }
     /// The time limit of a required check or the check.
     check_timeout: Time {
         of: Phase,
         flag: (help_heading = "Limits"),
-        default: Always(Limits::CHECK_TIMEOUT.into()),
+        default: Always(PhaseLimits::CHECK_TIMEOUT.into()),
         shown: "15m",
-        live: Live::Value(RuleChange::CheckTimeout),
+        live: LiveRule::Value(RuleChange::CheckTimeout),
     }
     /// Wait this long for background tasks that show no progress after a turn, then end them; 0 ends them at once.
     background_wait: Time {
@@ -173,35 +174,35 @@ settings! {
         of: Run,
         flag: (help_heading = "Limits"),
         shown: "no limit",
-        live: Live::OrNone(RuleChange::MaxDuration),
+        live: LiveRule::OrNone(RuleChange::MaxDuration),
     }
     /// The number of failures in a row that ends the run; 0 for no limit.
     max_failures: u32 {
         of: Run,
         flag: (help_heading = "Limits"),
         default: Always(RunLimits::default().max_failures),
-        live: Live::OrNone(|most| RuleChange::MaxFailures(most.unwrap_or(0))),
+        live: LiveRule::OrNone(|most| RuleChange::MaxFailures(most.unwrap_or(0))),
     }
     /// The pause between iterations.
     sleep: Time {
         of: Run,
         flag: (help_heading = "Limits"),
         default: Always(RunLimits::default().sleep.into()),
-        live: Live::Value(RuleChange::Sleep),
+        live: LiveRule::Value(RuleChange::Sleep),
     }
     /// Cost limit in US dollars, as reported by the agent; the turn that reaches it is interrupted.
     max_cost: Usd {
         of: Run,
         flag: (value_name = "USD", help_heading = "Limits"),
         shown: "no limit",
-        live: Live::OrNone(RuleChange::MaxCost),
+        live: LiveRule::OrNone(RuleChange::MaxCost),
     }
     /// Token limit, input and output together, such as 250k or 2M; the turn that reaches it is interrupted.
     max_tokens: Tokens {
         of: Run,
         flag: (value_name = "N", help_heading = "Limits"),
         shown: "no limit",
-        live: Live::OrNone(RuleChange::MaxTokens),
+        live: LiveRule::OrNone(RuleChange::MaxTokens),
     }
     /// The disk space for the transcripts of a run, except its newest eight; above it, the oldest transcripts drop content.
     max_transcripts: Bytes {
@@ -214,7 +215,7 @@ settings! {
         of: Run,
         flag: (help_heading = "Limits"),
         default: Always(RunLimits::default().wait_on_limit.into()),
-        live: Live::Value(RuleChange::WaitOnLimit),
+        live: LiveRule::Value(RuleChange::WaitOnLimit),
     }
     /// The stop budget: the time for a whole stop; 0 waits for nothing.
     shutdown_timeout: Time {
@@ -235,7 +236,7 @@ settings! {
         of: Run,
         flag: (value_name = "checkpoint|batch:N|full", help_heading = "Run"),
         shown: "checkpoint with several phases, else full",
-        live: Live::ByPerson(RuleChange::Autonomy),
+        live: LiveRule::ByPerson(RuleChange::Autonomy),
     }
     /// Processes that the agent leaves running: end them before the next attempt, or keep them until the run ends, those of the last 8 attempts at
     /// most.
@@ -263,11 +264,11 @@ settings! {
         of: Run,
         flag: (value_name = "CMD", help_heading = "Notifications"),
     }
-    /// The events for which `notify` runs: started, resumed, iteration, failure, phase, limit, retry, paused, review, question, ended.
-    notify_on: Vec<Occasion> {
+    /// The events for which `notify` runs: started, resumed, iteration, failure, phase, limit, retry, paused, review, permission, ended.
+    notify_on: Vec<NotifyEvent> {
         of: Run,
         flag: (value_name = "EVENT,..", value_enum, value_delimiter = ',', help_heading = "Notifications"),
-        default: Always(Occasion::DEFAULT.into()),
+        default: Always(NotifyEvent::DEFAULT.into()),
     }
     /// Write this file every 10 s, and at each step of the run, as long as its loop works.
     heartbeat: PathBuf {
@@ -337,7 +338,7 @@ settings! {
 
 impl Config {
     /// Returns whether the file's `model` and `agent-bin` apply to this agent: the file names no other agent.
-    pub(crate) fn speaks_of(&self, kind: AgentKind) -> bool {
+    pub(crate) fn applies_to_agent(&self, kind: AgentKind) -> bool {
         self.agent.is_none_or(|named| named == kind)
     }
 
@@ -368,13 +369,13 @@ fn boxed<T: Clone + Default>(section: &Option<T>) -> Box<T> {
 
 /// A setting that can change in a live run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
+pub(crate) struct LiveSetting {
     /// Its key in the files and in `rlm set`.
     pub(crate) key: &'static str,
     /// Reads the value that a person sets.
     pub(crate) read: fn(&str) -> Result<RuleChange, String>,
     /// Returns the change that a file requests.
-    pub(crate) said: fn(&Config) -> Option<RuleChange>,
+    pub(crate) from_file: fn(&Config) -> Option<RuleChange>,
     follows_files: bool,
 }
 
@@ -390,12 +391,12 @@ pub(crate) fn limit_names() -> Vec<&'static str> {
 }
 
 /// Returns the kind of the value at this path; `None` for a path that has no key of its own.
-pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
+pub(super) fn kind_of(path: &[&str]) -> Option<ValueKind> {
     let find = |keys: &[Key], name| keys.iter().find(|key| key.name == name).map(|key| key.kind);
     match path {
         [name] => find(KEYS, *name),
         [table, name] => match find(KEYS, *table)? {
-            Kind::Table(keys) => find(keys, *name),
+            ValueKind::Table(keys) => find(keys, *name),
             _ => None,
         },
         _ => None,
@@ -403,19 +404,19 @@ pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
 }
 
 /// Explains why a key may not be in this place; the parser refuses unknown names.
-pub(super) fn refuses(name: &str, place: Of, whose: Whose) -> Option<String> {
+pub(super) fn placement_error(name: &str, place: KeyScope, whose: FileOwner) -> Option<String> {
     let key = KEYS.iter().find(|key| key.name == name)?;
-    match (key.of, place) {
-        (Of::Run, Of::Phase) => Some(format!(
+    match (key.scope, place) {
+        (KeyScope::Run, KeyScope::Phase) => Some(format!(
             "`{name}` is a setting of the whole run: write it above the first [[phase]]"
         )),
-        (Of::PhaseOnly, Of::Run) => Some(format!(
+        (KeyScope::PhaseOnly, KeyScope::Run) => Some(format!(
             "`{name}` is a setting of a phase: write it below a [[phase]]"
         )),
-        (Of::User, _) if whose == Whose::Project => Some(format!(
+        (KeyScope::User, _) if whose == FileOwner::Project => Some(format!(
             "`{name}` is allowed only in your own file: write it into ~/.config/rlm/config.toml"
         )),
-        _ if key.project && whose == Whose::User => Some(of_projects(name)),
+        _ if key.project && whose == FileOwner::User => Some(of_projects(name)),
         _ => None,
     }
 }

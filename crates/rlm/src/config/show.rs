@@ -9,55 +9,55 @@ use loop_state::Autonomy;
 use serde::Deserialize;
 use toml::Value;
 
-use super::keys::{Kind, Of};
+use super::keys::{KeyScope, ValueKind};
 use super::layers::{Layers, defaults};
 use super::settings::{self, KEYS};
-use super::tree::{Leaf, Origin, Tree};
+use super::tree::{Leaf, SettingsTree, ValueOrigin};
 use crate::agents::{self, AgentKind};
 
 /// An effective value.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct EffectiveValue {
     /// Its key, with the keys of the tables around it.
     pub(crate) key: String,
     pub(crate) value: Value,
-    pub(crate) origin: Origin,
+    pub(crate) origin: ValueOrigin,
     /// The values that it overrides, the nearest first.
-    pub(crate) over: Vec<(Value, Origin)>,
+    pub(crate) overridden: Vec<(Value, ValueOrigin)>,
 }
 
 /// The effective settings of the run, or of one of its phases.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct SettingsGroup {
     pub(crate) phase: Option<String>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<EffectiveValue>,
     /// The reason why the agent is not known.
     pub(crate) unknown_agent: Option<String>,
     /// The keys that have neither a value nor a default.
-    pub(crate) unset: Vec<&'static str>,
+    pub(crate) unset_keys: Vec<&'static str>,
 }
 
 /// Returns the effective settings: one group, or with phases one group for the run and one for each phase.
-pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> Vec<Group> {
+pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> Vec<SettingsGroup> {
     let mut groups = Vec::new();
     if layers.has_phases() {
-        let tree = with_autonomy(layers.run().over(defaults(false)), layers);
-        groups.push(group(None, tree, &[Of::Run, Of::User], None));
+        let tree = with_autonomy(layers.run().merged_over(defaults(false)), layers);
+        groups.push(group(None, tree, &[KeyScope::Run, KeyScope::User], None));
     }
     for phase in layers.phases() {
         let config = phase.tree.config();
         let command = config.command();
         let chosen = agents::choose(config.agent, words, command.as_deref(), directory);
         let driven = !matches!(chosen, Ok(AgentKind::Command));
-        let mut tree = phase.tree.over(defaults(driven));
+        let mut tree = phase.tree.merged_over(defaults(driven));
         let why = match chosen {
             Ok(kind) if config.agent.is_none() => {
                 let origin = match (words, command) {
-                    ([], None) => Origin::Found,
+                    ([], None) => ValueOrigin::Found,
                     ([], Some(_)) => tree
                         .leaf("command")
-                        .map_or(Origin::Found, |leaf| leaf.origin.clone()),
-                    _ => Origin::Flag("--".into()),
+                        .map_or(ValueOrigin::Found, |leaf| leaf.origin.clone()),
+                    _ => ValueOrigin::Flag("--".into()),
                 };
                 tree.insert("agent", kind.name().into(), origin);
                 None
@@ -65,10 +65,15 @@ pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> V
             chosen => chosen.err().map(|failure| failure.message),
         };
         groups.push(match layers.has_phases() {
-            true => group(Some(phase.name), tree, &[Of::Phase], why),
+            true => group(Some(phase.name), tree, &[KeyScope::Phase], why),
             false => {
                 let tree = with_autonomy(tree, layers);
-                group(None, tree, &[Of::Run, Of::User, Of::Phase], why)
+                group(
+                    None,
+                    tree,
+                    &[KeyScope::Run, KeyScope::User, KeyScope::Phase],
+                    why,
+                )
             }
         });
     }
@@ -76,42 +81,51 @@ pub(crate) fn groups(layers: &Layers, words: &[OsString], directory: &Path) -> V
 }
 
 /// Adds the default of `autonomy`, which depends on the number of phases.
-fn with_autonomy(mut tree: Tree, layers: &Layers) -> Tree {
+fn with_autonomy(mut tree: SettingsTree, layers: &Layers) -> SettingsTree {
     if tree.leaf("autonomy").is_none() {
         let autonomy = match layers.phases().len() {
             ..2 => Autonomy::Full,
             _ => Autonomy::Checkpoint,
         };
-        tree.insert("autonomy", autonomy.to_string().into(), Origin::Default);
+        tree.insert(
+            "autonomy",
+            autonomy.to_string().into(),
+            ValueOrigin::Default,
+        );
     }
     tree
 }
 
-fn group(phase: Option<String>, tree: Tree, of: &[Of], unknown_agent: Option<String>) -> Group {
+fn group(
+    phase: Option<String>,
+    tree: SettingsTree,
+    of: &[KeyScope],
+    unknown_agent: Option<String>,
+) -> SettingsGroup {
     let leaves = tree.leaves();
-    let keys = KEYS.iter().filter(|key| of.contains(&key.of));
+    let keys = KEYS.iter().filter(|key| of.contains(&key.scope));
     let (mut rows, mut unset) = (Vec::new(), Vec::new());
     for key in keys {
         let mut said = leaves
             .iter()
             .filter(|(path, _)| path[0] == key.name)
             .peekable();
-        if said.peek().is_none() && !matches!(key.kind, Kind::Table(_) | Kind::Servers) {
+        if said.peek().is_none() && !matches!(key.kind, ValueKind::Table(_) | ValueKind::Servers) {
             unset.push(key.name);
         }
         rows.extend(said.map(|(path, leaf)| row(path, leaf)));
     }
-    Group {
+    SettingsGroup {
         phase,
         rows,
         unknown_agent,
-        unset,
+        unset_keys: unset,
     }
 }
 
-fn row(path: &[&str], leaf: &Leaf) -> Row {
-    let over = leaf.over.iter();
-    Row {
+fn row(path: &[&str], leaf: &Leaf) -> EffectiveValue {
+    let over = leaf.overridden.iter();
+    EffectiveValue {
         key: path
             .iter()
             .map(|key| quoted(key))
@@ -119,7 +133,7 @@ fn row(path: &[&str], leaf: &Leaf) -> Row {
             .join("."),
         value: without_secrets(path, &leaf.value),
         origin: leaf.origin.clone(),
-        over: over
+        overridden: over
             .map(|(value, origin)| (without_secrets(path, value), origin.clone()))
             .collect(),
     }
@@ -139,7 +153,11 @@ fn without_secrets(path: &[&str], value: &Value) -> Value {
     let hidden = || Value::from("…");
     match path {
         [_, "env", _] => hidden(),
-        path if matches!(settings::kind_of(path), Some(Kind::Plain(OptionKind::Free))) => {
+        path if matches!(
+            settings::kind_of(path),
+            Some(ValueKind::Plain(OptionKind::Free))
+        ) =>
+        {
             let names = value.as_table().into_iter().flat_map(toml::Table::keys);
             Value::Table(names.map(|name| (name.clone(), hidden())).collect())
         }
@@ -182,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn s15b_the_shown_configuration_can_be_written_in_a_file() {
+    fn s15b_shown_configuration_is_a_valid_file() {
         let layers = Layers::of(Path::new("/"), &template_on());
         let groups = groups(&layers, &[], Path::new("/"));
         let lines: String = groups[0]

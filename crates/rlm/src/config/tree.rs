@@ -9,12 +9,12 @@ use agent_drivers::OptionKind;
 use serde::Deserialize as _;
 use toml::Value;
 
-use super::keys::Kind;
+use super::keys::ValueKind;
 use super::settings::{self, Config};
 
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ValueOrigin {
     /// An option on the command line.
     Flag(String),
     /// An environment variable.
@@ -33,22 +33,22 @@ pub(crate) enum Origin {
 #[derive(Clone)]
 pub(crate) struct Leaf {
     pub(crate) value: Value,
-    pub(crate) origin: Origin,
-    pub(crate) over: Vec<(Value, Origin)>,
+    pub(crate) origin: ValueOrigin,
+    pub(crate) overridden: Vec<(Value, ValueOrigin)>,
 }
 
 #[derive(Clone)]
 enum Node {
     Leaf(Leaf),
     /// A table whose keys are merged one by one.
-    Section(Tree),
+    Section(SettingsTree),
 }
 
 /// One layer, or several merged layers. Its `Debug` shows no value.
 #[derive(Clone, Default)]
-pub(crate) struct Tree(Vec<(String, Node)>);
+pub(crate) struct SettingsTree(Vec<(String, Node)>);
 
-impl fmt::Debug for Tree {
+impl fmt::Debug for SettingsTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set()
             .entries(self.0.iter().map(|(k, _)| k))
@@ -61,29 +61,29 @@ fn is_section(path: &[&str]) -> bool {
     let kind = settings::kind_of(path);
     matches!(
         kind,
-        Some(Kind::Table(_) | Kind::Servers | Kind::Plain(OptionKind::Named))
+        Some(ValueKind::Table(_) | ValueKind::Servers | ValueKind::Plain(OptionKind::Named))
     )
 }
 
-impl Tree {
+impl SettingsTree {
     /// Inserts a value under a key at the top.
-    pub(crate) fn insert(&mut self, key: &str, value: Value, origin: Origin) {
+    pub(crate) fn insert(&mut self, key: &str, value: Value, origin: ValueOrigin) {
         self.remove(&[key]);
         let over = Vec::new();
         let leaf = Leaf {
             value,
             origin,
-            over,
+            overridden: over,
         };
         self.0.push((key.to_owned(), Node::Leaf(leaf)));
     }
 
     /// Creates a layer from a table. `origin` returns the source of the value at a path.
-    pub(crate) fn of(table: toml::Table, origin: &dyn Fn(&[&str]) -> Origin) -> Self {
+    pub(crate) fn of(table: toml::Table, origin: &dyn Fn(&[&str]) -> ValueOrigin) -> Self {
         Self::below(&[], table, origin)
     }
 
-    fn below(path: &[&str], table: toml::Table, origin: &dyn Fn(&[&str]) -> Origin) -> Self {
+    fn below(path: &[&str], table: toml::Table, origin: &dyn Fn(&[&str]) -> ValueOrigin) -> Self {
         let node = |(key, value): (String, Value)| {
             let path = [path, &[key.as_str()]].concat();
             let node = match value {
@@ -93,7 +93,7 @@ impl Tree {
                 value => Node::Leaf(Leaf {
                     value,
                     origin: origin(&path),
-                    over: Vec::new(),
+                    overridden: Vec::new(),
                 }),
             };
             (key, node)
@@ -121,7 +121,7 @@ impl Tree {
     ///
     /// A layer's model, program and command belong to its agent: if a layer above names another agent or a command, they are dropped. A prompt
     /// and a prompt file replace each other.
-    pub(crate) fn over(mut self, mut lower: Self) -> Self {
+    pub(crate) fn merged_over(mut self, mut lower: Self) -> Self {
         let is_command = self.leaf("command").is_some();
         match (self.text("agent"), lower.text("agent")) {
             (Some(agent), below) => {
@@ -153,8 +153,8 @@ impl Tree {
             match (here, below) {
                 (None, below) => self.0.push((key, below)),
                 (Some(Node::Leaf(leaf)), Node::Leaf(below)) => {
-                    leaf.over.push((below.value, below.origin));
-                    leaf.over.extend(below.over);
+                    leaf.overridden.push((below.value, below.origin));
+                    leaf.overridden.extend(below.overridden);
                 }
                 (Some(Node::Section(section)), Node::Section(below)) => section.merge(below),
                 // Not reached: each file was parsed as a `Config`, so a key has the same kind in every layer.
@@ -186,7 +186,7 @@ impl Tree {
         self.leaves()
             .into_iter()
             .find_map(|(path, leaf)| match &leaf.origin {
-                Origin::File { path: file, .. } if path[0] == section => Some(&**file),
+                ValueOrigin::File { path: file, .. } if path[0] == section => Some(&**file),
                 _ => None,
             })
     }
@@ -212,14 +212,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn layer(text: &str, name: &'static str) -> Tree {
-        Tree::of(toml::from_str(text).unwrap(), &|_| Origin::Variable(name))
+    fn layer(text: &str, name: &'static str) -> SettingsTree {
+        SettingsTree::of(toml::from_str(text).unwrap(), &|_| {
+            ValueOrigin::Variable(name)
+        })
     }
 
-    fn shown(tree: &Tree) -> String {
+    fn shown(tree: &SettingsTree) -> String {
         let line = |(path, leaf): (Vec<&str>, &Leaf)| {
             let over: Vec<_> = leaf
-                .over
+                .overridden
                 .iter()
                 .map(|(_, origin)| format!("{origin:?}"))
                 .collect();
@@ -234,11 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_merged_by_key_and_all_else_is_replaced() {
+    fn tables_are_merged_by_key_and_other_values_replaced() {
         let above = "gates = ['a']\n[claude]\neffort = 'low'\nenv = { A = '1' }\n[mcp-servers.s]\ncommand = 'x'\n";
         let below = "gates = ['b', 'c']\nsleep = 3\n[claude]\neffort = 'high'\nmax-turns = 3\nenv = { A = '2', B = '2' }\n\
                      [mcp-servers.s]\nurl = 'http://localhost'\n";
-        let tree = layer(above, "above").over(layer(below, "below"));
+        let tree = layer(above, "above").merged_over(layer(below, "below"));
         insta::assert_snapshot!(shown(&tree), @r#"
         gates = ["a"] Variable("above") ["Variable(\"below\")"]
         claude.effort = "low" Variable("above") ["Variable(\"below\")"]
@@ -252,10 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_one_agent_is_not_said_to_another() {
+    fn options_of_one_agent_do_not_reach_another() {
         let below = "agent = 'claude'\nmodel = 'opus'\nagent-bin = '/c'\n";
         let model = |above: &str, below: &str| {
-            let config = layer(above, "above").over(layer(below, "below")).config();
+            let config = layer(above, "above")
+                .merged_over(layer(below, "below"))
+                .config();
             (config.agent.map(|kind| kind.name()), config.model)
         };
         let opus = || Some("opus".to_owned());
@@ -267,25 +271,26 @@ mod tests {
             model("agent = 'codex'", "model = 'opus'"),
             (Some("codex"), opus())
         );
-        let config = layer("prompt = 'a'", "above").over(layer("prompt-file = 'b'", "below"));
+        let config =
+            layer("prompt = 'a'", "above").merged_over(layer("prompt-file = 'b'", "below"));
         assert_eq!(config.leaves().len(), 1);
     }
 
     proptest! {
         /// The nearest layer with a value decides, and the values below are kept in order.
         #[test]
-        fn the_uppermost_layer_that_says_something_counts(said in proptest::collection::vec(proptest::option::of(0i64..9), 1..6)) {
+        fn highest_layer_with_a_value_wins(said in proptest::collection::vec(proptest::option::of(0i64..9), 1..6)) {
             let layers = said.iter().map(|value| match value {
                 Some(value) => layer(&format!("max-failures = {value}"), "some"),
-                None => Tree::default(),
+                None => SettingsTree::default(),
             });
-            let tree = layers.reduce(Tree::over).unwrap();
+            let tree = layers.reduce(SettingsTree::merged_over).unwrap();
             let all: Vec<i64> = said.iter().flatten().copied().collect();
             let leaf = tree.leaf("max-failures");
             prop_assert_eq!(leaf.is_some(), !all.is_empty());
             if let Some(leaf) = leaf {
                 prop_assert_eq!(leaf.value.as_integer(), Some(all[0]));
-                let over: Vec<i64> = leaf.over.iter().filter_map(|(value, _)| value.as_integer()).collect();
+                let over: Vec<i64> = leaf.overridden.iter().filter_map(|(value, _)| value.as_integer()).collect();
                 prop_assert_eq!(&over[..], &all[1..]);
             }
         }

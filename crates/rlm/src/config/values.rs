@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use agent_drivers::acp::AcpOptions;
 use agent_drivers::mcp::McpServers;
-use agent_drivers::{Hidden, OptionKey, OptionKind};
+use agent_drivers::{OptionKey, OptionKind, Redacted};
 use agent_duplex::Permissions;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use loop_state::{Autonomy, PauseAfter, RuleChange, SessionPolicy, When};
+use loop_state::{Autonomy, PauseAfter, RuleChange, SessionPolicy, StopTiming};
 use rlm_store::Leftovers;
 use rlm_terminal::PressActions;
 use rlm_text::{bytes, duration, money};
@@ -24,49 +24,49 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::agents::AgentKind;
 use crate::config::keys;
-use crate::config::keys::Kind;
+use crate::config::keys::ValueKind;
 
 /// A type that a setting can have.
 pub(crate) trait Value {
     /// The kind of its values, for the schema, for merging and for display.
-    const KIND: Kind;
+    const KIND: ValueKind;
 }
 
 macro_rules! kinds {
     ($($type:ty: $kind:expr;)+) => {
         $(impl Value for $type {
-            const KIND: Kind = $kind;
+            const KIND: ValueKind = $kind;
         })+
     };
 }
 
 kinds! {
-    bool: Kind::Plain(OptionKind::Switch);
-    u32: Kind::Plain(OptionKind::Count(0));
-    NonZeroU32: Kind::Plain(OptionKind::Count(1));
-    String: Kind::Plain(OptionKind::Text);
-    PathBuf: Kind::Plain(OptionKind::Text);
-    PhaseName: Kind::Plain(OptionKind::Text);
-    Title: Kind::Plain(OptionKind::Text);
-    Vec<String>: Kind::Plain(OptionKind::Texts);
-    Vec<PathBuf>: Kind::Plain(OptionKind::Texts);
-    Time: Kind::Time;
-    Usd: Kind::Amount(r"^\$?[0-9]+(\.[0-9]{1,6})?( ?USD)?$");
-    Tokens: Kind::Amount("^[0-9]+[kKmM]?$");
-    Bytes: Kind::Amount(r"^[0-9]+ ?([kKmMgGtT]?[bB]|[kKmMgG][iI][bB])?$");
-    Autonomy: Kind::Like("^(checkpoint|full|batch:[1-9][0-9]*)$");
-    AgentKind: Kind::OneOf(AgentKind::NAMES);
-    Permissions: Kind::OneOf(&["ask", "edits", "all", "deny"]);
-    SessionPolicy: Kind::OneOf(&["fresh", "continue"]);
-    Leftovers: Kind::OneOf(&["end", "keep"]);
-    When: Kind::OneOf(&["now", "iteration"]);
-    PauseAfter: Kind::OneOf(&["iteration", "tool"]);
-    Vec<Occasion>: Kind::SomeOf(&[
+    bool: ValueKind::Plain(OptionKind::Switch);
+    u32: ValueKind::Plain(OptionKind::Count(0));
+    NonZeroU32: ValueKind::Plain(OptionKind::Count(1));
+    String: ValueKind::Plain(OptionKind::Text);
+    PathBuf: ValueKind::Plain(OptionKind::Text);
+    PhaseName: ValueKind::Plain(OptionKind::Text);
+    Title: ValueKind::Plain(OptionKind::Text);
+    Vec<String>: ValueKind::Plain(OptionKind::Texts);
+    Vec<PathBuf>: ValueKind::Plain(OptionKind::Texts);
+    Time: ValueKind::Time;
+    Usd: ValueKind::Amount(r"^\$?[0-9]+(\.[0-9]{1,6})?( ?USD)?$");
+    Tokens: ValueKind::Amount("^[0-9]+[kKmM]?$");
+    Bytes: ValueKind::Amount(r"^[0-9]+ ?([kKmMgGtT]?[bB]|[kKmMgG][iI][bB])?$");
+    Autonomy: ValueKind::Like("^(checkpoint|full|batch:[1-9][0-9]*)$");
+    AgentKind: ValueKind::OneOf(AgentKind::NAMES);
+    Permissions: ValueKind::OneOf(&["ask", "edits", "all", "deny"]);
+    SessionPolicy: ValueKind::OneOf(&["fresh", "continue"]);
+    Leftovers: ValueKind::OneOf(&["end", "keep"]);
+    StopTiming: ValueKind::OneOf(&["now", "iteration"]);
+    PauseAfter: ValueKind::OneOf(&["iteration", "tool"]);
+    Vec<NotifyEvent>: ValueKind::SomeOf(&[
         "started", "resumed", "iteration", "failure", "phase", "limit", "retry", "paused", "review",
-        "question", "ended",
+        "permission", "ended",
     ]);
-    McpServers: Kind::Servers;
-    PressActions: Kind::Table(keys::PRESSES);
+    McpServers: ValueKind::Servers;
+    PressActions: ValueKind::Table(keys::PRESSES);
 }
 
 /// Returns the parser of an option that accepts the words of a type, as a file does.
@@ -74,7 +74,7 @@ pub(crate) fn one_of<T>() -> impl TypedValueParser<Value = T>
 where
     T: Value + DeserializeOwned + Clone + Send + Sync + 'static,
 {
-    let Kind::OneOf(words) = T::KIND else {
+    let ValueKind::OneOf(words) = T::KIND else {
         unreachable!("the type is a choice")
     };
     PossibleValuesParser::new(words).try_map(|word| {
@@ -97,26 +97,30 @@ pub(crate) fn path_as_text<S: Serializer>(
 
 /// A duration: text such as `90s` or `1h30m`, or a whole number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Time(#[serde(serialize_with = "duration::as_text")] pub(crate) Duration);
+pub(crate) struct Time(#[serde(serialize_with = "duration::serialize_text")] pub(crate) Duration);
 
 /// An amount of money, in millionths of a US dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Usd(
     #[serde(
-        deserialize_with = "money::cost_of_file",
-        serialize_with = "money::as_text"
+        deserialize_with = "money::deserialize_cost",
+        serialize_with = "money::serialize_text"
     )]
     pub(crate) u64,
 );
 
 /// A number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(crate) struct Tokens(#[serde(deserialize_with = "money::tokens_of_file")] pub(crate) u64);
+pub(crate) struct Tokens(#[serde(deserialize_with = "money::deserialize_tokens")] pub(crate) u64);
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Bytes(
-    #[serde(deserialize_with = "bytes::of_file", serialize_with = "bytes::as_text")] pub(crate) u64,
+    #[serde(
+        deserialize_with = "bytes::deserialize",
+        serialize_with = "bytes::serialize_text"
+    )]
+    pub(crate) u64,
 );
 
 impl FromStr for Time {
@@ -259,7 +263,7 @@ impl From<Title> for String {
 pub(crate) struct AcpSection {
     program: Vec<String>,
     auth_method: Option<String>,
-    env: Hidden<BTreeMap<String, String>>,
+    env: Redacted<BTreeMap<String, String>>,
     env_allow: Option<Vec<String>>,
 }
 
@@ -303,7 +307,7 @@ impl AcpSection {
 
 /// The rule that a setting changes in a live run. `V` is its value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Live<V> {
+pub(super) enum LiveRule<V> {
     Value(fn(V) -> RuleChange),
     /// `none` removes the limit.
     OrNone(fn(Option<V>) -> RuleChange),
@@ -311,7 +315,7 @@ pub(super) enum Live<V> {
     ByPerson(fn(V) -> RuleChange),
 }
 
-impl<V> Live<V> {
+impl<V> LiveRule<V> {
     /// Reads the value that a person sets.
     pub(super) fn read<T>(self, text: &str) -> Result<RuleChange, String>
     where
@@ -319,7 +323,7 @@ impl<V> Live<V> {
     {
         let value = || {
             let value = text.parse::<T>().map_err(|e| match T::KIND {
-                Kind::Plain(OptionKind::Count(least)) => {
+                ValueKind::Plain(OptionKind::Count(least)) => {
                     format!("`{text}` is not a number from {least} to {}", u32::MAX)
                 }
                 _ => e.to_string(),
@@ -334,7 +338,7 @@ impl<V> Live<V> {
     }
 
     /// Returns the change that a file requests.
-    pub(super) fn said(self, said: Option<impl Into<V>>) -> Option<RuleChange> {
+    pub(super) fn change_from_file(self, said: Option<impl Into<V>>) -> Option<RuleChange> {
         let value = said?.into();
         match self {
             Self::Value(change) => Some(change(value)),
@@ -351,7 +355,7 @@ impl<V> Live<V> {
 /// An event for which `notify` runs. The words are those of `notify-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Occasion {
+pub(crate) enum NotifyEvent {
     Started,
     Resumed,
     Iteration,
@@ -361,13 +365,14 @@ pub(crate) enum Occasion {
     Retry,
     Paused,
     Review,
-    Question,
+    Permission,
     Ended,
 }
 
-impl Occasion {
+impl NotifyEvent {
     /// The default: the run needs a person, waits for hours, or ended.
-    pub(crate) const DEFAULT: [Self; 4] = [Self::Review, Self::Question, Self::Limit, Self::Ended];
+    pub(crate) const DEFAULT: [Self; 4] =
+        [Self::Review, Self::Permission, Self::Limit, Self::Ended];
 
     pub(crate) fn name(self) -> String {
         use clap::ValueEnum as _;
@@ -384,7 +389,7 @@ mod tests {
     use crate::config::{Config, LIMITS};
 
     #[test]
-    fn every_rule_that_a_live_run_takes_has_a_key_here() {
+    fn every_rule_of_a_live_run_has_a_key() {
         let e = serde_json::from_str::<RuleChange>(r#"{"key": "no-such-rule"}"#).unwrap_err();
         let e = e.to_string();
         let taken: BTreeSet<_> = e.split('`').skip(3).step_by(2).collect();
@@ -392,13 +397,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_and_what_a_file_says_is_the_same_change() {
+    fn set_command_and_file_make_the_same_change() {
         for limit in LIMITS.iter().filter(|limit| limit.key != "autonomy") {
             let file: Config = toml::from_str(&format!("{} = 7", limit.key)).unwrap();
             let change = (limit.read)("7").unwrap();
-            assert_eq!((limit.said)(&file), Some(change));
+            assert_eq!((limit.from_file)(&file), Some(change));
             assert_eq!(serde_json::to_value(change).unwrap()["key"], limit.key);
-            assert_eq!((limit.said)(&Config::default()), None);
+            assert_eq!((limit.from_file)(&Config::default()), None);
         }
     }
 }

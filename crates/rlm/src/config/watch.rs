@@ -8,39 +8,39 @@ use rlm_store::Settings;
 
 use super::layers::{Layers, defaults};
 use super::settings::{Config, LIMITS, follows_files};
-use super::tree::Tree;
+use super::tree::SettingsTree;
 
 /// The settings of a live run, as last read from the files.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedConfig {
     layers: Layers,
     phases: Vec<Phase>,
     /// The last error of the files, so that each error is reported once.
-    wrong: Option<String>,
+    read_error: Option<String>,
 }
 
 #[derive(Debug)]
 struct Phase {
     name: String,
     /// The values for it and for the run in the files, when they were last read.
-    said: Said,
+    from_file: FileRules,
     /// The values in effect.
-    counts: Said,
+    effective: FileRules,
 }
 
 /// The values of the [`LIMITS`] in the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said([Option<RuleChange>; LIMITS.len()]);
+struct FileRules([Option<RuleChange>; LIMITS.len()]);
 
-impl Watched {
+impl WatchedConfig {
     /// Creates it from the layers and the settings of a run. A person may have raised limits before a resume, so only changes from now on apply.
     pub(crate) fn new(layers: Layers, settings: &Settings) -> Self {
         let phase = |phase: &rlm_store::PhaseSettings| {
-            let (name, driven) = (phase.name.clone(), phase.agent.is_driven());
-            let config = layers.phase(&name).over(defaults(driven)).config();
+            let (name, driven) = (phase.name.clone(), phase.agent.has_driver());
+            let config = layers.phase(&name).merged_over(defaults(driven)).config();
             Phase {
-                said: Said::of_phase(&layers, &name),
-                counts: Said::of(&config),
+                from_file: FileRules::of_phase(&layers, &name),
+                effective: FileRules::of(&config),
                 name,
             }
         };
@@ -48,16 +48,16 @@ impl Watched {
         Self {
             layers,
             phases,
-            wrong: None,
+            read_error: None,
         }
     }
 
     /// Reads the files again. A value above the phases applies to each phase that doesn't set it itself. A key that is gone keeps its value: a file
     /// that somebody removes, or is writing at this moment, must not lift a limit.
-    pub(crate) fn look(&mut self) -> Reloaded {
+    pub(crate) fn reload(&mut self) -> Reloaded {
         let mut reloaded = Reloaded::default();
         match self.layers.read_again() {
-            Ok(None) => self.wrong = None,
+            Ok(None) => self.read_error = None,
             Ok(Some(new)) => {
                 let others = others(&self.layers, &new);
                 if !others.is_empty() {
@@ -71,28 +71,28 @@ impl Watched {
                         },
                     ));
                 }
-                (self.layers, self.wrong) = (new, None);
+                (self.layers, self.read_error) = (new, None);
             }
-            Err(why) if self.wrong.as_ref() == Some(&why.message) => {}
+            Err(why) if self.read_error.as_ref() == Some(&why.message) => {}
             Err(why) => {
                 let message = &why.message;
                 reloaded.warnings.push(format!(
                     "{message}; until you fix it, the previous settings stay"
                 ));
-                self.wrong = Some(why.message);
+                self.read_error = Some(why.message);
             }
         }
         let mut unsaid = BTreeSet::new();
         for (at, phase) in self.phases.iter_mut().enumerate() {
-            let said = Said::of_phase(&self.layers, &phase.name);
-            unsaid.extend(phase.said.lost(said));
-            phase.said = said;
-            let counts = said.over(phase.counts);
-            let changes = phase.counts.changes_to(counts);
+            let said = FileRules::of_phase(&self.layers, &phase.name);
+            unsaid.extend(phase.from_file.lost(said));
+            phase.from_file = said;
+            let counts = said.merged_over(phase.effective);
+            let changes = phase.effective.changes_to(counts);
             // A change of the whole run is reported once.
-            let once = changes.filter(|it| at == 0 || it.is_of_phase());
+            let once = changes.filter(|it| at == 0 || it.is_phase_rule());
             reloaded.changes.extend(once.map(|change| (at, change)));
-            phase.counts = counts;
+            phase.effective = counts;
         }
         if !unsaid.is_empty() {
             reloaded.warnings.push(format!(
@@ -104,18 +104,18 @@ impl Watched {
     }
 }
 
-impl Said {
+impl FileRules {
     /// Returns the values for a phase in the files, without defaults.
     fn of_phase(layers: &Layers, phase: &str) -> Self {
         Self::of(&layers.phase(phase).config())
     }
 
     fn of(config: &Config) -> Self {
-        Self(std::array::from_fn(|at| (LIMITS[at].said)(config)))
+        Self(std::array::from_fn(|at| (LIMITS[at].from_file)(config)))
     }
 
     /// Returns these values, and the other ones where these are missing.
-    fn over(self, other: Self) -> Self {
+    fn merged_over(self, other: Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at].or(other.0[at])))
     }
 
@@ -150,7 +150,7 @@ fn others(old: &Layers, new: &Layers) -> BTreeSet<String> {
             .collect::<Vec<_>>()
     };
     let (old, new) = (trees(old), trees(new));
-    let names = |trees: &[(String, Tree)]| {
+    let names = |trees: &[(String, SettingsTree)]| {
         trees
             .iter()
             .map(|(name, _)| name.clone())
@@ -161,7 +161,7 @@ fn others(old: &Layers, new: &Layers) -> BTreeSet<String> {
     }
     let mut others = BTreeSet::new();
     for ((_, old), (_, new)) in old.iter().zip(&new) {
-        let said = |tree: &Tree| {
+        let said = |tree: &SettingsTree| {
             let leaves = tree.leaves().into_iter();
             leaves
                 .map(|(path, leaf)| (path.join("."), leaf.value.to_string()))
@@ -185,49 +185,49 @@ mod tests {
         fs_err::write(root.join("rlm.toml"), text).unwrap();
     }
 
-    fn watched(root: &Path, text: &str, line: &str) -> Watched {
+    fn watched(root: &Path, text: &str, line: &str) -> WatchedConfig {
         write(root, text);
         let settings = crate::resolve::tests::resolve_line(line, text).unwrap();
-        Watched::new(Layers::of(root, text), &settings)
+        WatchedConfig::new(Layers::of(root, text), &settings)
     }
 
     #[test]
-    fn limits_follow_their_file_each_change_once() {
+    fn each_file_change_is_applied_once() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let mut watched = watched(root, "sleep = 1\nuntil = 'x'\n", "rlm run -p text -- sh");
-        assert_eq!(watched.look(), Reloaded::default());
+        assert_eq!(watched.reload(), Reloaded::default());
         write(
             root,
             "sleep = 2\nuntil = 'x'\nmax-duration = '1h'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
         );
-        let changes = watched.look().changes;
+        let changes = watched.reload().changes;
         let hour = RuleChange::MaxDuration(Some(Duration::from_secs(3600)));
         let check = RuleChange::CheckTimeout(Duration::from_secs(120));
         let sleep = RuleChange::Sleep(Duration::from_secs(2));
         let seven = RuleChange::MaxIterations(Some(7));
         assert_eq!(changes, [seven, check, hour, sleep].map(|it| (0, it)));
-        assert_eq!(watched.look(), Reloaded::default());
+        assert_eq!(watched.reload(), Reloaded::default());
         write(
             root,
             "until = 'x'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
         );
-        let told = watched.look();
+        let told = watched.reload();
         assert_eq!(told.changes, [], "a removed key lifts no limit");
         insta::assert_snapshot!(told.warnings.join("\n"), @"the files no longer set `max-duration`, `sleep`; the previous values stay");
-        assert_eq!(watched.look(), Reloaded::default());
+        assert_eq!(watched.reload(), Reloaded::default());
         fs_err::remove_file(root.join("rlm.toml")).unwrap();
-        let told = watched.look();
+        let told = watched.reload();
         assert_eq!((told.changes.len(), told.warnings.len()), (0, 2));
         write(root, "until = 'x'\nmax-iterations = 6\n");
         assert_eq!(
-            watched.look().changes,
+            watched.reload().changes,
             [(0, RuleChange::MaxIterations(Some(6)))]
         );
     }
 
     #[test]
-    fn what_can_not_change_is_named_and_a_broken_file_changes_nothing() {
+    fn fixed_settings_are_named_and_broken_file_changes_nothing() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let mut watched = watched(root, "sleep = 1\nuntil = 'x'\n", "rlm run -p text -- sh");
@@ -235,31 +235,31 @@ mod tests {
             root,
             "sleep = 1\nuntil = 'y'\ngates = ['x']\n[claude.env]\nA = 's3cret'\n",
         );
-        let told = watched.look();
+        let told = watched.reload();
         assert_eq!(told.changes, []);
         insta::assert_snapshot!(told.warnings.join("\n"), @"the settings have changed: `claude`, `gates`, `until` apply only to the next run");
-        assert_eq!(watched.look(), Reloaded::default());
+        assert_eq!(watched.reload(), Reloaded::default());
         write(root, "sleeep = 1\n");
-        let told = watched.look();
+        let told = watched.reload();
         let warning = told.warnings.join("\n");
         assert!(
             warning.contains("line 1: unknown key `sleeep`; did you mean `sleep`?; until you fix"),
             "{warning}"
         );
         assert_eq!(
-            (told.changes, watched.look()),
+            (told.changes, watched.reload()),
             (Vec::new(), Reloaded::default())
         );
         write(
             root,
             "sleep = 2\nuntil = 'y'\ngates = ['x']\n[claude.env]\nA = 's3cret'\n",
         );
-        let told = watched.look();
+        let told = watched.reload();
         assert_eq!((told.changes.len(), told.warnings), (1, Vec::new()));
     }
 
     #[test]
-    fn what_is_above_the_phases_changes_for_each_that_says_nothing_else() {
+    fn top_level_setting_changes_phases_without_their_own() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let phases = |n: u32| {
@@ -274,10 +274,10 @@ mod tests {
         let idle = RuleChange::IdleTimeout(Some(Duration::from_secs(4)));
         let failures = RuleChange::MaxFailures(4);
         let changes = [(0, failures), (1, four), (2, four), (2, idle)];
-        assert_eq!(watched.look().changes, changes);
-        assert_eq!(watched.look(), Reloaded::default());
+        assert_eq!(watched.reload().changes, changes);
+        assert_eq!(watched.reload(), Reloaded::default());
         write(root, "command = ['sh']\nprompt = 'x'\n");
-        let told = watched.look();
+        let told = watched.reload();
         assert_eq!((told.changes.len(), told.warnings.len()), (0, 2));
     }
 }

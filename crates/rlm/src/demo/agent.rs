@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::project;
-use super::protocol::{self, Incoming, Message, Place, Request, Summary};
-use super::script::{self, NOTES, PROGRAM, Step, Tool, Tree};
+use super::protocol::{self, Incoming, InterruptPoint, Message, Request, Summary};
+use super::script::{self, NOTES, PROGRAM, ProjectState, ScriptStep, Tool};
 
 /// Longer lines are cut, and are then rejected as invalid JSON.
 const MAX_LINE: u64 = 4 << 20;
@@ -26,7 +26,7 @@ const WORKING: u32 = 6;
 
 /// An event that wakes the agent.
 #[derive(Debug)]
-pub(super) enum Happening {
+pub(super) enum AgentInput {
     Line(Vec<u8>),
     /// Standard input ended.
     Closed,
@@ -39,12 +39,12 @@ pub(super) enum Happening {
 
 /// The reason why a turn ended early.
 #[derive(Debug)]
-enum Stop {
-    Aborted { place: Place, leave: bool },
+enum TurnStop {
+    Aborted { place: InterruptPoint, leave: bool },
     Failed(io::Error),
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for TurnStop {
     fn from(error: io::Error) -> Self {
         Self::Failed(error)
     }
@@ -67,42 +67,42 @@ pub(super) struct Agent<W> {
     setup: Setup,
     out: W,
     /// The agent keeps a sender for the threads that read a command's output.
-    sender: SyncSender<Happening>,
-    happenings: Receiver<Happening>,
+    sender: SyncSender<AgentInput>,
+    inputs: Receiver<AgentInput>,
     queue: VecDeque<Message>,
     closed: bool,
     /// Whether the loop requested a step that is not complete.
     unfinished: bool,
     /// The messages that are part of the running turn.
     taken: Vec<String>,
-    last_said: String,
+    last_text: String,
     calls: u32,
     turns: u32,
-    heard: u64,
-    said: u64,
+    input_words: u64,
+    output_words: u64,
 }
 
 impl<W: Write> Agent<W> {
     pub(super) fn new(
         setup: Setup,
         out: W,
-        sender: SyncSender<Happening>,
-        happenings: Receiver<Happening>,
+        sender: SyncSender<AgentInput>,
+        happenings: Receiver<AgentInput>,
     ) -> Self {
         Self {
             unfinished: setup.resumed,
             setup,
             out,
             sender,
-            happenings,
+            inputs: happenings,
             queue: VecDeque::new(),
             closed: false,
             taken: Vec::new(),
-            last_said: String::new(),
+            last_text: String::new(),
             calls: 0,
             turns: 0,
-            heard: 0,
-            said: 0,
+            input_words: 0,
+            output_words: 0,
         }
     }
 
@@ -119,31 +119,31 @@ impl<W: Write> Agent<W> {
             };
             match stopped {
                 // Between two turns an interrupt has no effect.
-                Ok(()) | Err(Stop::Aborted { leave: false, .. }) => {}
-                Err(Stop::Aborted { leave: true, .. }) => return Ok(()),
-                Err(Stop::Failed(error)) => return Err(error),
+                Ok(()) | Err(TurnStop::Aborted { leave: false, .. }) => {}
+                Err(TurnStop::Aborted { leave: true, .. }) => return Ok(()),
+                Err(TurnStop::Failed(error)) => return Err(error),
             }
         }
     }
 
-    fn turn(&mut self, message: Message) -> Result<(), Stop> {
-        let (began, heard, said) = (Instant::now(), self.heard, self.said);
+    fn turn(&mut self, message: Message) -> Result<(), TurnStop> {
+        let (began, heard, said) = (Instant::now(), self.input_words, self.output_words);
         self.taken.clear();
-        self.last_said.clear();
+        self.last_text.clear();
         let init = protocol::init(&self.setup.tree.to_string_lossy(), &self.setup.mode);
         self.take(&message, Some(init))?;
         let stopped = self.answer(&message.text);
         let end = match &stopped {
-            Ok(()) => Ok(self.last_said.as_str()),
-            Err(Stop::Aborted { place, .. }) => Err(*place),
-            Err(Stop::Failed(_)) => return stopped,
+            Ok(()) => Ok(self.last_text.as_str()),
+            Err(TurnStop::Aborted { place, .. }) => Err(*place),
+            Err(TurnStop::Failed(_)) => return stopped,
         };
         let result = protocol::result(&Summary {
             end,
             index: self.turns,
             took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            turn: (self.heard - heard, self.said - said),
-            total: (self.heard, self.said),
+            turn: (self.input_words - heard, self.output_words - said),
+            total: (self.input_words, self.output_words),
         });
         self.turns += 1;
         if let Err(place) = end {
@@ -167,18 +167,18 @@ impl<W: Write> Agent<W> {
             self.write(protocol::lifecycle(uuid, "started"))?;
             self.taken.push(uuid.clone());
         }
-        self.heard += message.text.split_whitespace().count() as u64;
+        self.input_words += message.text.split_whitespace().count() as u64;
         init.into_iter()
             .chain([protocol::replay(message)])
             .try_for_each(|value| self.write(value))
     }
 
-    fn answer(&mut self, message: &str) -> Result<(), Stop> {
+    fn answer(&mut self, message: &str) -> Result<(), TurnStop> {
         let order = script::read(message);
         let begun = self.unfinished;
         self.unfinished |= order.work;
         for words in &order.words {
-            self.obey(words)?;
+            self.note_message(words)?;
         }
         let steps = if self.unfinished {
             let mut tree = self.look();
@@ -190,15 +190,17 @@ impl<W: Write> Agent<W> {
         } else {
             vec![script::commit("Note the message of the user")]
         };
-        let last_tool = steps.iter().rposition(|step| matches!(step, Step::Use(_)));
+        let last_tool = steps
+            .iter()
+            .rposition(|step| matches!(step, ScriptStep::Use(_)));
         for (index, step) in steps.iter().enumerate() {
             self.perform(step)?;
             // A message during a tool joins the turn, as long as the turn will still commit the result.
-            if matches!(step, Step::Use(_)) && Some(index) != last_tool {
+            if matches!(step, ScriptStep::Use(_)) && Some(index) != last_tool {
                 while let Some(message) = self.queue.pop_front() {
                     self.take(&message, None)?;
                     for words in script::read(&message.text).words {
-                        self.obey(words)?;
+                        self.note_message(words)?;
                     }
                 }
             }
@@ -207,14 +209,14 @@ impl<W: Write> Agent<W> {
         Ok(())
     }
 
-    fn obey(&mut self, words: &str) -> Result<(), Stop> {
-        script::obey(words, &self.notes())
+    fn note_message(&mut self, words: &str) -> Result<(), TurnStop> {
+        script::note_message(words, &self.notes())
             .iter()
             .try_for_each(|step| self.perform(step))
     }
 
-    fn look(&self) -> Tree {
-        Tree {
+    fn look(&self) -> ProjectState {
+        ProjectState {
             program: fs_err::read_to_string(self.setup.tree.join(PROGRAM)).ok(),
             uncommitted: project::differs(&self.setup.tree, PROGRAM),
             notes: self.notes(),
@@ -226,37 +228,37 @@ impl<W: Write> Agent<W> {
         fs_err::read_to_string(self.setup.tree.join(NOTES)).unwrap_or_default()
     }
 
-    fn perform(&mut self, step: &Step) -> Result<(), Stop> {
+    fn perform(&mut self, step: &ScriptStep) -> Result<(), TurnStop> {
         self.pause(THINKING)?;
         self.calls += 1;
         let id = format!("msg_{}", self.calls);
         match step {
-            Step::Say(text) => self.say(&id, text),
-            Step::Use(tool) => self.use_tool(&id, tool),
+            ScriptStep::Say(text) => self.say(&id, text),
+            ScriptStep::Use(tool) => self.use_tool(&id, tool),
         }
     }
 
-    fn say(&mut self, id: &str, text: &str) -> Result<(), Stop> {
+    fn say(&mut self, id: &str, text: &str) -> Result<(), TurnStop> {
         self.write_all(protocol::open(id, protocol::text_block("")))?;
-        self.last_said.clear();
+        self.last_text.clear();
         for word in text.split_inclusive(' ') {
             if let Err(stop) = self.pause(1) {
-                if matches!(stop, Stop::Aborted { .. }) {
-                    let block = protocol::text_block(&self.last_said);
+                if matches!(stop, TurnStop::Aborted { .. }) {
+                    let block = protocol::text_block(&self.last_text);
                     self.write(protocol::assistant(id, block, true))?;
                     self.write_all(protocol::close(None))?;
                 }
                 return Err(stop);
             }
             self.write(protocol::delta(word))?;
-            self.last_said.push_str(word);
-            self.said += 1;
+            self.last_text.push_str(word);
+            self.output_words += 1;
         }
         self.write(protocol::assistant(id, protocol::text_block(text), false))?;
         Ok(self.write_all(protocol::close(Some("end_turn")))?)
     }
 
-    fn use_tool(&mut self, id: &str, tool: &Tool) -> Result<(), Stop> {
+    fn use_tool(&mut self, id: &str, tool: &Tool) -> Result<(), TurnStop> {
         let call = format!("toolu_{}", self.calls);
         let (name, input) = (tool.name(), tool.input());
         let block = |input: &Value| protocol::tool_block(&call, name, input);
@@ -267,10 +269,10 @@ impl<W: Write> Agent<W> {
         let done = self.pause(WORKING).and_then(|()| self.carry_out(tool));
         let result = match done {
             Ok((output, failed)) => protocol::tool_result(&call, &output, failed),
-            Err(Stop::Aborted { leave, .. }) => {
+            Err(TurnStop::Aborted { leave, .. }) => {
                 self.write(protocol::tool_rejected(&call))?;
-                let place = Place::Tool;
-                return Err(Stop::Aborted { place, leave });
+                let place = InterruptPoint::Tool;
+                return Err(TurnStop::Aborted { place, leave });
             }
             Err(failed) => return Err(failed),
         };
@@ -278,7 +280,7 @@ impl<W: Write> Agent<W> {
     }
 
     /// Returns the output of the tool, and whether it failed.
-    fn carry_out(&mut self, tool: &Tool) -> Result<(String, bool), Stop> {
+    fn carry_out(&mut self, tool: &Tool) -> Result<(String, bool), TurnStop> {
         let path = |path: &str| self.setup.tree.join(path);
         let done = match tool {
             Tool::Bash { command } => return self.shell(command),
@@ -300,7 +302,7 @@ impl<W: Write> Agent<W> {
         })
     }
 
-    fn shell(&mut self, command: &str) -> Result<(String, bool), Stop> {
+    fn shell(&mut self, command: &str) -> Result<(String, bool), TurnStop> {
         let (reader, writer) = io::pipe()?;
         let mut child = project::clean(Command::new("sh").args(["-c", command]))
             .current_dir(&self.setup.tree)
@@ -314,11 +316,11 @@ impl<W: Write> Agent<W> {
             let mut output = Vec::new();
             let _what_came_counts = reader.take(MAX_OUTPUT).read_to_end(&mut output);
             let text = String::from_utf8_lossy(&output).into_owned();
-            let _agent_is_gone = sender.send(Happening::Output { call, text });
+            let _agent_is_gone = sender.send(AgentInput::Output { call, text });
         });
         loop {
             match self.next_happening() {
-                Happening::Output { call: of, text } if of == call => {
+                AgentInput::Output { call: of, text } if of == call => {
                     return Ok((text, !child.wait()?.success()));
                 }
                 other => {
@@ -334,38 +336,38 @@ impl<W: Write> Agent<W> {
     }
 
     /// Waits for the time of this many words, and handles input meanwhile.
-    fn pause(&mut self, words: u32) -> Result<(), Stop> {
+    fn pause(&mut self, words: u32) -> Result<(), TurnStop> {
         let until = Instant::now() + self.setup.pace * words;
         loop {
             let left = match self.closed {
                 true => Duration::ZERO,
                 false => until.saturating_duration_since(Instant::now()),
             };
-            match self.happenings.recv_timeout(left) {
+            match self.inputs.recv_timeout(left) {
                 Ok(happening) => self.handle(happening)?,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
     }
 
-    fn next_happening(&self) -> Happening {
-        let happening = self.happenings.recv();
+    fn next_happening(&self) -> AgentInput {
+        let happening = self.inputs.recv();
         happening.expect("the agent keeps a sender")
     }
 
     /// Handles an event at once; an error ends the turn.
-    fn handle(&mut self, happening: Happening) -> Result<(), Stop> {
+    fn handle(&mut self, happening: AgentInput) -> Result<(), TurnStop> {
         let line = match happening {
-            Happening::Line(line) => line,
-            Happening::Closed => {
+            AgentInput::Line(line) => line,
+            AgentInput::Closed => {
                 self.closed = true;
                 return Ok(());
             }
             // The output of an interrupted command.
-            Happening::Output { .. } => return Ok(()),
+            AgentInput::Output { .. } => return Ok(()),
         };
         let incoming = protocol::parse(&line)
-            .map_err(|why| Stop::Failed(io::Error::new(io::ErrorKind::InvalidData, why)))?;
+            .map_err(|why| TurnStop::Failed(io::Error::new(io::ErrorKind::InvalidData, why)))?;
         match incoming {
             Incoming::Message(message) => self.enqueue(message)?,
             Incoming::Request { id, request } => self.fulfil(&id, request)?,
@@ -386,7 +388,7 @@ impl<W: Write> Agent<W> {
         Ok(())
     }
 
-    fn fulfil(&mut self, id: &str, request: Request) -> Result<(), Stop> {
+    fn fulfil(&mut self, id: &str, request: Request) -> Result<(), TurnStop> {
         let mut leave = None;
         let answer = match request {
             Request::Initialize => protocol::initialized(std::process::id()),
@@ -418,8 +420,8 @@ impl<W: Write> Agent<W> {
             }
         };
         self.write(protocol::success(id, answer))?;
-        let place = Place::Text;
-        leave.map_or(Ok(()), |leave| Err(Stop::Aborted { place, leave }))
+        let place = InterruptPoint::Text;
+        leave.map_or(Ok(()), |leave| Err(TurnStop::Aborted { place, leave }))
     }
 
     fn write_all(&mut self, values: impl IntoIterator<Item = Value>) -> io::Result<()> {
@@ -441,14 +443,14 @@ impl<W: Write> Agent<W> {
 }
 
 /// Reads lines until the input ends or the receiver is gone.
-pub(super) fn listen(mut input: impl BufRead, sender: &SyncSender<Happening>) {
+pub(super) fn listen(mut input: impl BufRead, sender: &SyncSender<AgentInput>) {
     loop {
         let mut line = Vec::new();
         let happening = match input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
-            Ok(1..) => Happening::Line(line),
-            Ok(0) | Err(_) => Happening::Closed,
+            Ok(1..) => AgentInput::Line(line),
+            Ok(0) | Err(_) => AgentInput::Closed,
         };
-        let last = matches!(happening, Happening::Closed);
+        let last = matches!(happening, AgentInput::Closed);
         if sender.send(happening).is_err() || last {
             return;
         }

@@ -87,7 +87,7 @@ fn content(content: &Value) -> String {
 
 /// The place where an interrupt ended a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum InterruptPoint {
     Text,
     Tool,
 }
@@ -96,7 +96,7 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Summary<'a> {
     /// The last text, or the place of an interrupt.
-    pub(super) end: Result<&'a str, Place>,
+    pub(super) end: Result<&'a str, InterruptPoint>,
     pub(super) index: u32,
     pub(super) took_ms: u64,
     /// The input and output words of this turn, which stand for tokens.
@@ -189,10 +189,10 @@ pub(super) fn tool_rejected(id: &str) -> Value {
     value
 }
 
-pub(super) fn marker(place: Place) -> Value {
+pub(super) fn marker(place: InterruptPoint) -> Value {
     let text = match place {
-        Place::Text => MARKER,
-        Place::Tool => MARKER_IN_TOOL,
+        InterruptPoint::Text => MARKER,
+        InterruptPoint::Tool => MARKER_IN_TOOL,
     };
     user(json!([{"type": "text", "text": text}]))
 }
@@ -218,8 +218,8 @@ pub(super) fn result(summary: &Summary<'_>) -> Value {
         Err(place) => {
             value["errors"] = json!([]);
             let terminal = match place {
-                Place::Text => "aborted_streaming",
-                Place::Tool => "aborted_tools",
+                InterruptPoint::Text => "aborted_streaming",
+                InterruptPoint::Tool => "aborted_tools",
             };
             ("error_during_execution", None, terminal)
         }

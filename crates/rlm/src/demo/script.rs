@@ -78,7 +78,7 @@ echo "$numeral"
 
 /// One step of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ScriptStep {
     Say(String),
     Use(Tool),
 }
@@ -122,7 +122,7 @@ impl Tool {
 
 /// The state of the working tree at the beginning of a turn.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct ProjectState {
     /// The text of [`PROGRAM`], if it exists.
     pub(super) program: Option<String>,
     /// Whether it differs from the last commit.
@@ -135,7 +135,7 @@ pub(super) struct Tree {
 
 /// The meaning of a message for the agent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Order<'a> {
+pub(super) struct UserMessage<'a> {
     /// Whether the loop requests a step of the work.
     pub(super) work: bool,
     /// The messages of a person.
@@ -143,7 +143,7 @@ pub(super) struct Order<'a> {
 }
 
 /// Separates the loop's prompt from a person's messages, which the loop marks.
-pub(super) fn read(message: &str) -> Order<'_> {
+pub(super) fn read(message: &str) -> UserMessage<'_> {
     let task = message.find(TASK);
     let only_a_person = task.is_none() && message.starts_with(PERSON);
     let words = message[..task.unwrap_or(message.len())]
@@ -154,14 +154,14 @@ pub(super) fn read(message: &str) -> Order<'_> {
         true => words.trim(),
         false => words.split("\n\n").next().unwrap_or_default().trim(),
     });
-    Order {
+    UserMessage {
         work: !only_a_person,
         words: words.collect(),
     }
 }
 
 /// Returns the steps that note a person's message.
-pub(super) fn obey(words: &str, notes: &str) -> Vec<Step> {
+pub(super) fn note_message(words: &str, notes: &str) -> Vec<ScriptStep> {
     let note = format!("- {}\n", words.replace('\n', "\n  "));
     if notes.contains(&note) {
         return vec![say(format!("{NOTES} already says “{}”.", quoted(words)))];
@@ -171,7 +171,7 @@ pub(super) fn obey(words: &str, notes: &str) -> Vec<Step> {
             "You wrote: “{}” I add it to {NOTES}, so later sessions see it too.",
             quoted(words)
         )),
-        Step::Use(Tool::Write {
+        ScriptStep::Use(Tool::Write {
             path: NOTES,
             content: format!("{notes}{note}"),
         }),
@@ -179,7 +179,7 @@ pub(super) fn obey(words: &str, notes: &str) -> Vec<Step> {
 }
 
 /// Returns the next steps of the work.
-pub(super) fn work(tree: &Tree) -> Vec<Step> {
+pub(super) fn work(tree: &ProjectState) -> Vec<ScriptStep> {
     if tree.uncommitted {
         return vec![
             say("I was interrupted before I could commit. I check the files."),
@@ -195,7 +195,7 @@ pub(super) fn work(tree: &Tree) -> Vec<Step> {
             ),
             bash("sh check.sh"),
             say("There is no roman.sh yet. I take the largest numeral that fits, again and again."),
-            Step::Use(Tool::Write {
+            ScriptStep::Use(Tool::Write {
                 path: PROGRAM,
                 content: first_version(),
             }),
@@ -206,7 +206,7 @@ pub(super) fn work(tree: &Tree) -> Vec<Step> {
             say("This is a new session: I know only what the prompt and the files say."),
             bash("sh check.sh"),
             say("4 gave IIII instead of IV. I add such pairs to the table."),
-            Step::Use(Tool::Edit {
+            ScriptStep::Use(Tool::Edit {
                 path: PROGRAM,
                 old: ADDITIVE,
                 new: SUBTRACTIVE,
@@ -218,7 +218,7 @@ pub(super) fn work(tree: &Tree) -> Vec<Step> {
             say("Another new session. I begin with the check again."),
             bash("sh check.sh"),
             say("There is no numeral for 0. I reject anything outside 1–3999."),
-            Step::Use(Tool::Edit {
+            ScriptStep::Use(Tool::Edit {
                 path: PROGRAM,
                 old: UNGUARDED,
                 new: GUARDED,
@@ -248,16 +248,16 @@ pub(super) fn commit_command(message: &str) -> String {
     format!("git add . && git -c user.name=demo -c user.email=demo@localhost commit -m '{message}'")
 }
 
-pub(super) fn commit(message: &str) -> Step {
+pub(super) fn commit(message: &str) -> ScriptStep {
     bash(commit_command(message))
 }
 
-fn say(text: impl Into<String>) -> Step {
-    Step::Say(text.into())
+fn say(text: impl Into<String>) -> ScriptStep {
+    ScriptStep::Say(text.into())
 }
 
-fn bash(command: impl Into<String>) -> Step {
-    Step::Use(Tool::Bash {
+fn bash(command: impl Into<String>) -> ScriptStep {
+    ScriptStep::Use(Tool::Bash {
         command: command.into(),
     })
 }

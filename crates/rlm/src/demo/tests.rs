@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::agent::{Agent, Happening, Setup, listen};
-use super::script::{self, Order};
+use super::agent::{Agent, AgentInput, Setup, listen};
+use super::script::{self, UserMessage};
 use super::{project, protocol, value};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,9 +34,9 @@ fn request(subtype: &str) -> Value {
     json!({"type": "control_request", "request_id": subtype, "request": {"subtype": subtype}})
 }
 
-fn send(sender: &SyncSender<Happening>, value: &Value) {
+fn send(sender: &SyncSender<AgentInput>, value: &Value) {
     let line = value.to_string().into_bytes();
-    sender.send(Happening::Line(line)).unwrap();
+    sender.send(AgentInput::Line(line)).unwrap();
 }
 
 fn setup(directory: &TempDir) -> Setup {
@@ -62,7 +62,7 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Ends a conversation that hangs, so that its test fails. Drop the returned value at the end of the conversation.
-fn watchdog(sender: &SyncSender<Happening>) -> mpsc::Sender<()> {
+fn watchdog(sender: &SyncSender<AgentInput>) -> mpsc::Sender<()> {
     let (over, is_over) = mpsc::channel();
     let sender = sender.clone();
     std::thread::spawn(move || {
@@ -75,8 +75,8 @@ fn watchdog(sender: &SyncSender<Happening>) -> mpsc::Sender<()> {
 
 /// The other side of the conversation: it reacts to each line.
 struct Host<F> {
-    sender: SyncSender<Happening>,
-    heard: Vec<Value>,
+    sender: SyncSender<AgentInput>,
+    input_words: Vec<Value>,
     react: F,
 }
 
@@ -85,11 +85,11 @@ impl<F: FnMut(&Value) -> Vec<Value>> Write for &mut Host<F> {
         let value: Value = serde_json::from_slice(line).expect("each write is a whole line");
         for answer in (self.react)(&value) {
             match answer {
-                Value::Null => self.sender.send(Happening::Closed).unwrap(),
+                Value::Null => self.sender.send(AgentInput::Closed).unwrap(),
                 answer => send(&self.sender, &answer),
             }
         }
-        self.heard.push(value);
+        self.input_words.push(value);
         Ok(line.len())
     }
 
@@ -99,7 +99,7 @@ impl<F: FnMut(&Value) -> Vec<Value>> Write for &mut Host<F> {
 }
 
 /// Begins with these lines; `react` returns more lines for each line heard, and `null` ends the input.
-fn converse(
+fn with_conversation(
     directory: &TempDir,
     begin: &[Value],
     react: impl FnMut(&Value) -> Vec<Value>,
@@ -111,16 +111,16 @@ fn converse(
     let _over = watchdog(&sender);
     let mut host = Host {
         sender: sender.clone(),
-        heard: Vec::new(),
+        input_words: Vec::new(),
         react,
     };
     let ended = Agent::new(setup(directory), &mut host, sender, happenings).run();
-    (ended, host.heard)
+    (ended, host.input_words)
 }
 
 /// Runs one session of the loop: the prompt, and the end of the input after its turn.
 fn session(directory: &TempDir, prompt: &str) -> Vec<Value> {
-    let (ended, heard) = converse(directory, &[message(1, prompt)], |value| {
+    let (ended, heard) = with_conversation(directory, &[message(1, prompt)], |value| {
         let over = value["type"] == "result";
         over.then_some(Value::Null).into_iter().collect()
     });
@@ -199,7 +199,7 @@ fn commits(directory: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn three_sessions_do_the_work_and_only_the_third_passes() {
+fn check_passes_only_after_the_third_session() {
     let directory = repository();
     let mut digests = Vec::new();
     for expected in [false, false, true] {
@@ -221,7 +221,7 @@ fn three_sessions_do_the_work_and_only_the_third_passes() {
 }
 
 #[test]
-fn the_three_states_differ_in_what_the_check_says() {
+fn three_states_differ_in_their_check_output() {
     let directory = repository();
     let mut said = Vec::new();
     for _ in 0..4 {
@@ -246,10 +246,10 @@ fn the_three_states_differ_in_what_the_check_says() {
 }
 
 #[test]
-fn an_interrupt_in_a_text_ends_the_turn_and_the_next_message_goes_on() {
+fn interrupt_during_text_ends_the_turn_and_next_message_continues() {
     let directory = repository();
     let mut words = 0;
-    let (ended, heard) = converse(&directory, &[message(1, script::PROMPT)], |value| {
+    let (ended, heard) = with_conversation(&directory, &[message(1, script::PROMPT)], |value| {
         words += u32::from(!value["event"]["delta"]["text"].is_null());
         match value["type"].as_str() {
             Some("stream_event") if words == 3 => {
@@ -271,9 +271,9 @@ fn an_interrupt_in_a_text_ends_the_turn_and_the_next_message_goes_on() {
 }
 
 #[test]
-fn an_interrupt_in_a_tool_rejects_it_and_the_next_session_keeps_what_was_done() {
+fn interrupt_during_a_tool_rejects_it_and_next_session_keeps_the_work() {
     let directory = repository();
-    let (ended, heard) = converse(&directory, &[message(1, script::PROMPT)], |value| {
+    let (ended, heard) = with_conversation(&directory, &[message(1, script::PROMPT)], |value| {
         let command = value["message"]["content"][0]["input"]["command"].as_str();
         match value["type"].as_str() {
             Some("assistant") if command.is_some_and(|c| c.contains("commit")) => {
@@ -316,7 +316,7 @@ fn an_interrupt_in_a_tool_rejects_it_and_the_next_session_keeps_what_was_done() 
 }
 
 #[test]
-fn an_interrupt_ends_a_command_that_runs() {
+fn interrupt_ends_a_running_command() {
     let directory = repository();
     let started = directory.path().join("started");
     fs_err::write(
@@ -330,7 +330,7 @@ fn an_interrupt_ends_a_command_that_runs() {
     let interrupt = std::thread::spawn(move || {
         let pid = wait_for(|| fs_err::read_to_string(&started).ok());
         send(&person, &request("interrupt"));
-        person.send(Happening::Closed).unwrap();
+        person.send(AgentInput::Closed).unwrap();
         pid
     });
     let _over = watchdog(&sender);
@@ -351,10 +351,10 @@ fn an_interrupt_ends_a_command_that_runs() {
 }
 
 #[test]
-fn a_word_during_a_tool_is_obeyed_within_the_turn_and_one_at_its_end_in_a_turn_of_its_own() {
+fn message_during_a_tool_joins_the_turn_and_one_at_its_end_starts_another() {
     let directory = repository();
     let mut tools = 0;
-    let (ended, heard) = converse(&directory, &[message(1, script::PROMPT)], |value| {
+    let (ended, heard) = with_conversation(&directory, &[message(1, script::PROMPT)], |value| {
         let is_tool = value["message"]["content"][0]["type"] == "tool_use";
         tools += u32::from(is_tool);
         match (value["type"].as_str(), tools) {
@@ -375,7 +375,7 @@ fn a_word_during_a_tool_is_obeyed_within_the_turn_and_one_at_its_end_in_a_turn_o
 }
 
 #[test]
-fn requests_between_turns_are_answered_and_start_none() {
+fn requests_between_turns_are_answered_without_a_turn() {
     let directory = repository();
     let dialogue = [
         request("initialize"),
@@ -387,7 +387,7 @@ fn requests_between_turns_are_answered_and_start_none() {
         request("end_session"),
         message(1, "too late"),
     ];
-    let (ended, heard) = converse(&directory, &dialogue, |_| vec![]);
+    let (ended, heard) = with_conversation(&directory, &dialogue, |_| vec![]);
     ended.unwrap();
     let text = digest(&heard).replace(&format!(":{},", std::process::id()), ":PID,");
     insta::assert_snapshot!(text, @r#"
@@ -401,13 +401,13 @@ fn requests_between_turns_are_answered_and_start_none() {
 }
 
 #[test]
-fn an_interrupt_leaves_queued_messages_or_drops_them() {
+fn interrupt_keeps_or_drops_queued_messages() {
     for drop in [false, true] {
         let directory = repository();
         let interrupt = json!({"type": "control_request", "request_id": "i",
             "request": {"subtype": "interrupt", "cancel_queued": drop}});
         let begin = [message(1, script::PROMPT), message(2, "second"), interrupt];
-        let (ended, heard) = converse(&directory, &begin, |value| {
+        let (ended, heard) = with_conversation(&directory, &begin, |value| {
             let over = value["type"] == "result";
             over.then_some(Value::Null).into_iter().collect()
         });
@@ -420,9 +420,9 @@ fn an_interrupt_leaves_queued_messages_or_drops_them() {
 }
 
 #[test]
-fn after_the_end_of_its_input_the_turn_is_finished() {
+fn turn_finishes_after_the_end_of_input() {
     let directory = repository();
-    let (ended, heard) = converse(&directory, &[message(1, script::PROMPT)], |value| {
+    let (ended, heard) = with_conversation(&directory, &[message(1, script::PROMPT)], |value| {
         let begins = value["subtype"] == "init";
         begins.then_some(Value::Null).into_iter().collect()
     });
@@ -433,7 +433,7 @@ fn after_the_end_of_its_input_the_turn_is_finished() {
 }
 
 #[test]
-fn a_line_that_is_none_ends_it() {
+fn invalid_line_ends_the_agent() {
     let directory = tempfile::tempdir().unwrap();
     for line in ["", "{", "[]", "\u{feff}{}", "{} {}", r#"{"type":"news"}"#] {
         let (sender, happenings) = mpsc::sync_channel(10);
@@ -444,8 +444,8 @@ fn a_line_that_is_none_ends_it() {
 }
 
 #[test]
-fn the_loops_words_are_told_from_a_persons() {
-    let order = |work, words: &[&'static str]| Order {
+fn messages_of_the_loop_are_distinguished_from_a_persons() {
+    let order = |work, words: &[&'static str]| UserMessage {
         work,
         words: words.to_vec(),
     };
@@ -473,7 +473,7 @@ fn flags_are_found_in_both_spellings() {
 }
 
 #[test]
-fn only_an_empty_directory_is_taken() {
+fn only_an_empty_directory_is_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let made = directory.path().join("a/b");
     project::make(Some(&made)).unwrap();
@@ -489,10 +489,10 @@ fn only_an_empty_directory_is_taken() {
 
 proptest::proptest! {
     #[test]
-    fn no_line_and_no_word_makes_it_panic(line: Vec<u8>, text: String) {
+    fn no_line_and_no_argument_causes_a_panic(line: Vec<u8>, text: String) {
         let _any = protocol::parse(&line);
         let words = script::read(&text).words;
-        proptest::prop_assert!(words.iter().all(|words| !script::obey(words, "").is_empty()));
+        proptest::prop_assert!(words.iter().all(|words| !script::note_message(words, "").is_empty()));
         let said = protocol::parse(message(1, &text).to_string().as_bytes());
         let message = protocol::Message { uuid: Some("00000000-0000-4000-8000-000000000001".into()), text };
         proptest::prop_assert_eq!(said, Ok(protocol::Incoming::Message(message)));

@@ -29,8 +29,8 @@ pub(crate) fn text(event: &Event) -> String {
         }
         Event::ToolFinished { outcome, text, .. } => {
             let (style, what, head, tail) = match outcome {
-                ToolOutcome::Done => (DIM, "", 1, 1),
-                ToolOutcome::Cut => return styled(MIND, "  ⎿ cut off"),
+                ToolOutcome::Succeeded => (DIM, "", 1, 1),
+                ToolOutcome::Interrupted => return styled(MIND, "  ⎿ cut off"),
                 ToolOutcome::Denied => (MIND, "denied: ", 1, 0),
                 _ => (BAD, "failed: ", 2, 4),
             };
@@ -43,7 +43,7 @@ pub(crate) fn text(event: &Event) -> String {
                 .map(|(line, mark)| styled(style, mark + line));
             lines.collect::<Vec<_>>().join("\n")
         }
-        Event::PermissionAsked(ask) => format!(
+        Event::PermissionRequested(ask) => format!(
             "{} {}: {}",
             styled(MIND, "the agent asks:"),
             plain(&ask.tool),
@@ -69,7 +69,7 @@ pub(crate) fn text(event: &Event) -> String {
         }
         Event::Retrying {
             attempt,
-            of,
+            max_attempts: of,
             delay,
             status,
             error,
@@ -88,7 +88,9 @@ pub(crate) fn text(event: &Event) -> String {
             }
             styled(MIND, text)
         }
-        Event::ContextReset { why } => styled(DIM, format!("context reset: {}", plain(why))),
+        Event::ContextReset { reason: why } => {
+            styled(DIM, format!("context reset: {}", plain(why)))
+        }
         Event::Identified { agent, model } => {
             let model = match model.as_str() {
                 "" => String::new(),
@@ -150,15 +152,15 @@ pub(crate) fn json(event: &Event) -> Option<Value> {
             "event": "tool_finished",
             "id": id,
             "outcome": match outcome {
-                ToolOutcome::Done => "done",
+                ToolOutcome::Succeeded => "done",
                 ToolOutcome::Denied => "denied",
-                ToolOutcome::Cut => "cut",
+                ToolOutcome::Interrupted => "interrupted",
                 _ => "failed",
             },
             "text": text,
         }),
-        Event::PermissionAsked(ask) => json!({
-            "event": "permission_asked", "id": ask.id, "tool": ask.tool, "summary": ask.summary,
+        Event::PermissionRequested(ask) => json!({
+            "event": "permission_requested", "id": ask.id, "tool": ask.tool, "summary": ask.summary,
         }),
         Event::PermissionWithdrawn { id } => json!({"event": "permission_withdrawn", "id": id}),
         Event::PermissionDenied { tool, message } => {
@@ -171,7 +173,7 @@ pub(crate) fn json(event: &Event) -> Option<Value> {
         }
         Event::Retrying {
             attempt,
-            of,
+            max_attempts: of,
             delay,
             status,
             error,
@@ -183,7 +185,7 @@ pub(crate) fn json(event: &Event) -> Option<Value> {
             "status": status,
             "error": error,
         }),
-        Event::ContextReset { why } => json!({"event": "context_reset", "why": why}),
+        Event::ContextReset { reason } => json!({"event": "context_reset", "reason": reason}),
         Event::Identified { agent, model } => {
             json!({"event": "agent_identified", "agent": agent, "model": model})
         }
@@ -202,7 +204,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn of_what_a_tool_returned_both_ends_are_shown() {
+    fn tool_result_shows_both_ends() {
         let said = |outcome, lines: usize| {
             let text: String = (1..=lines).map(|n| format!("line {n}\n\n")).collect();
             let id = String::new();
@@ -210,24 +212,24 @@ mod tests {
             anstream::adapter::strip_str(&said).to_string()
         };
         let all = [
-            said(ToolOutcome::Done, 0),
-            said(ToolOutcome::Done, 3),
-            said(ToolOutcome::Done, 40),
+            said(ToolOutcome::Succeeded, 0),
+            said(ToolOutcome::Succeeded, 3),
+            said(ToolOutcome::Succeeded, 40),
             said(ToolOutcome::Failed, 40),
             said(ToolOutcome::Denied, 2),
-            said(ToolOutcome::Cut, 2),
+            said(ToolOutcome::Interrupted, 2),
         ];
         insta::assert_snapshot!(all.join("\n"));
     }
 
     #[test]
-    fn a_try_tells_when_and_how_often_only_if_the_agent_did() {
+    fn retry_shows_time_and_count_only_if_the_agent_reported_them() {
         let said = |attempt, of, seconds| {
             let delay = Duration::from_secs(seconds);
             let (status, error) = (Some(529), "overloaded".to_owned());
             text(&Event::Retrying {
                 attempt,
-                of,
+                max_attempts: of,
                 delay,
                 status,
                 error,

@@ -10,17 +10,17 @@ use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
 use crate::agents;
-use crate::hint::rlm;
+use crate::hint::program_command;
 use crate::render::programs::{self, visible};
 use crate::render::{Change, Phases};
-use crate::saved;
+use crate::saved_settings;
 
 /// The column in which the text of each banner line begins, after its label.
 pub(crate) const TEXT_AT: usize = 8;
 
 /// The programs and changes that the banner shows.
 #[derive(Debug, Default)]
-pub(crate) struct Starts {
+pub(crate) struct StartedPrograms {
     /// All programs of the run.
     pub(crate) all: Vec<Program>,
     /// The programs that people see before the run begins; for a new run, only those that they did not type themselves.
@@ -31,17 +31,17 @@ pub(crate) struct Starts {
 
 /// The way in which a run begins in this process.
 #[derive(Debug)]
-pub(crate) enum Beginning {
+pub(crate) enum RunStart {
     /// A new run.
     New {
         /// The runs that could be resumed instead.
         others: Vec<RunId>,
         /// The number of files with changes that the worktree doesn't have.
-        left_behind: usize,
-        starts: Starts,
+        uncommitted_files: usize,
+        starts: StartedPrograms,
     },
     /// A saved run that continues.
-    Again {
+    Resumed {
         /// The iteration at which it continues.
         at: u32,
         /// Whether that iteration and all later ones are discarded.
@@ -50,24 +50,24 @@ pub(crate) enum Beginning {
         cut: bool,
         /// The previous agent, if another one continues.
         before: Option<AgentConfig>,
-        starts: Starts,
+        starts: StartedPrograms,
     },
 }
 
-impl Beginning {
+impl RunStart {
     /// Creates the beginning of a new run in the project's own working tree.
     pub(crate) fn new(others: Vec<RunId>) -> Self {
         let left_behind = 0;
         Self::New {
             others,
-            left_behind,
-            starts: Starts::default(),
+            uncommitted_files: left_behind,
+            starts: StartedPrograms::default(),
         }
     }
 
-    fn starts(&self) -> &Starts {
+    fn starts(&self) -> &StartedPrograms {
         match self {
-            Self::New { starts, .. } | Self::Again { starts, .. } => starts,
+            Self::New { starts, .. } | Self::Resumed { starts, .. } => starts,
         }
     }
 }
@@ -76,7 +76,7 @@ impl Beginning {
 ///
 /// With a `person` who can press keys, the banner names the keys; for a run `in_background` it names the command that stops the run.
 pub(crate) fn lines(
-    beginning: &Beginning,
+    beginning: &RunStart,
     project: &Project,
     head: &RunHead,
     person: bool,
@@ -84,19 +84,19 @@ pub(crate) fn lines(
 ) -> Vec<String> {
     let mut lines = Vec::new();
     match beginning {
-        Beginning::New { others, .. } => match others.as_slice() {
+        RunStart::New { others, .. } => match others.as_slice() {
             [] => {}
             [one] => lines.push(format!(
                 "run {one} can be resumed instead: {} resume {one}",
-                rlm()
+                program_command()
             )),
             [.., last] => lines.push(format!(
                 "{} runs can be resumed instead, the last: {} resume {last}",
                 others.len(),
-                rlm()
+                program_command()
             )),
         },
-        Beginning::Again {
+        RunStart::Resumed {
             at,
             discarded,
             cut,
@@ -106,7 +106,7 @@ pub(crate) fn lines(
             let why = match (discarded, cut) {
                 (true, _) => "discarding what was recorded since".to_owned(),
                 (_, true) => format!("unfinished in attempt {}", head.machine.attempt),
-                _ if head.machine.is_judging() => {
+                _ if head.machine.is_checking() => {
                     "whose turn ended: the required checks and the check are next".to_owned()
                 }
                 _ => {
@@ -133,8 +133,15 @@ pub(crate) fn lines(
     if let Some(own) = &head.settings.worktree {
         let base: String = own.base.chars().take(12).collect();
         let left = match beginning {
-            Beginning::New { left_behind: 0, .. } | Beginning::Again { .. } => String::new(),
-            Beginning::New { left_behind, .. } => format!(
+            RunStart::New {
+                uncommitted_files: 0,
+                ..
+            }
+            | RunStart::Resumed { .. } => String::new(),
+            RunStart::New {
+                uncommitted_files: left_behind,
+                ..
+            } => format!(
                 "; excludes your {}",
                 count(*left_behind, "uncommitted file", "uncommitted files")
             ),
@@ -164,19 +171,19 @@ pub(crate) fn lines(
         format!(
             "agent   {}: {}, in {}",
             visible(&agents::name(&phase.agent)),
-            may(phase),
+            permission_text(phase),
             head.settings.directory.display()
         ),
         match person {
             true => format!(
                 "keys    Ctrl-C: menu, Enter: message the agent, /help; closing the terminal saves and stops; to continue: {} resume",
-                rlm()
+                program_command()
             ),
             false if in_background => format!(
                 "stop    {0} stop {run}, or SIGTERM, saves and stops; then: {0} resume {run}",
-                rlm()
+                program_command()
             ),
-            false => format!("stop    Ctrl-C or SIGTERM saves and stops; then: {} resume {run}", rlm()),
+            false => format!("stop    Ctrl-C or SIGTERM saves and stops; then: {} resume {run}", program_command()),
         },
         format!(
             "log     {}",
@@ -235,7 +242,7 @@ fn end(phase: &PhaseSettings) -> String {
         n => format!("{n} iterations"),
     });
     let count = count.unwrap_or_else(|| "any number of iterations".to_owned());
-    match (phase.until.as_deref().map(visible), &phase.promise) {
+    match (phase.check.as_deref().map(visible), &phase.promise) {
         (Some(until), None) => format!("when `{until}` passes; at the latest after {count}"),
         (Some(until), Some(promise)) => format!(
             "when the agent says {promise} and `{until}` passes; at the latest after {count}"
@@ -252,7 +259,7 @@ fn money(head: &RunHead) -> String {
     let (rules, used) = (head.settings.rules(), head.machine.usage);
     let (cost, tokens) = (rules.limits.max_cost_microusd, rules.limits.max_tokens);
     if used.tokens() > 0
-        && let Some(left) = rlm_text::money::left(&rules, used)
+        && let Some(left) = rlm_text::money::budget_left(&rules, used)
     {
         return match cost {
             Some(_) => format!("{left}, as the agent reports"),
@@ -280,7 +287,7 @@ fn handover(before: &AgentConfig, head: &RunHead) -> String {
 }
 
 /// Returns what the agent may do.
-pub(crate) fn may(phase: &PhaseSettings) -> &'static str {
+pub(crate) fn permission_text(phase: &PhaseSettings) -> &'static str {
     match (&phase.agent.options, phase.permissions) {
         (AgentOptions::Command, _) => "may do what its own options allow",
         (AgentOptions::Codex(_), Permissions::Ask) => "asks you for every command and every edit",
@@ -300,10 +307,10 @@ pub(crate) fn may(phase: &PhaseSettings) -> &'static str {
 }
 
 /// Returns the beginning as JSON.
-pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> Value {
+pub(crate) fn json(beginning: &RunStart, project: &Project, head: &RunHead) -> Value {
     let (event, at, before) = match beginning {
-        Beginning::New { .. } => ("run_started", 1, None),
-        Beginning::Again { at, before, .. } => ("run_resumed", *at, before.as_ref()),
+        RunStart::New { .. } => ("run_started", 1, None),
+        RunStart::Resumed { at, before, .. } => ("run_resumed", *at, before.as_ref()),
     };
     let starts = beginning.starts();
     let before = before.map(AgentConfig::name);
@@ -323,17 +330,18 @@ pub(crate) fn json(beginning: &Beginning, project: &Project, head: &RunHead) -> 
         value["worktree"] = json!(own);
     }
     if let Some(before) = before {
-        value["agent_before"] = before.into();
+        value["previous_agent"] = before.into();
     }
     value
 }
 
 /// Returns the settings, with times in milliseconds, as in all JSON of `rlm`.
 pub(super) fn settings(head: &RunHead) -> Value {
-    let mut value = saved::phase_json(present(head));
-    if let (Some(value), Value::Object(more)) =
-        (value.as_object_mut(), saved::run_json(&head.settings))
-    {
+    let mut value = saved_settings::phase_json(present(head));
+    if let (Some(value), Value::Object(more)) = (
+        value.as_object_mut(),
+        saved_settings::run_json(&head.settings),
+    ) {
         value.extend(more);
     }
     value

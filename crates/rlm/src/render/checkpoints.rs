@@ -6,6 +6,6 @@ mod transfer;
 mod verify;
 
 pub(crate) use list::List;
-pub(crate) use show::Shown;
+pub(crate) use show::StateView;
 pub(crate) use transfer::{Export, Fork, Import};
 pub(crate) use verify::Verified;

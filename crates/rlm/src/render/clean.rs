@@ -7,7 +7,7 @@ use rlm_store::{KeepReason, RunId, RunState, Worktree};
 use rlm_terminal::style::{BAD, MIND, styled};
 use rlm_text::bytes::show as size;
 use rlm_text::count;
-use rlm_text::duration::rough;
+use rlm_text::duration::approximate;
 use rlm_text::escape::plain;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::render::lines;
 
 /// A run, and the plan for it.
 #[derive(Debug)]
-pub(crate) struct Cleaning {
+pub(crate) struct CleanEntry {
     pub(crate) run: RunId,
     pub(crate) state: RunState,
     /// The stop reason, or the reason why the state can't be read.
@@ -33,25 +33,25 @@ pub(crate) struct Cleaning {
     pub(crate) last: Option<SystemTime>,
     /// Its own worktree, if that still exists.
     pub(crate) tree: Option<Worktree>,
-    pub(crate) fate: Fate,
+    pub(crate) result: CleanResult,
     /// Whether the deletion is planned, not done yet.
     pub(crate) is_planned: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum CleanResult {
     Removed,
     Failed(String),
     Kept(KeepReason),
 }
 
-impl Serialize for Cleaning {
+impl Serialize for CleanEntry {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let (action, why): (_, Value) = match &self.fate {
-            Fate::Removed if self.is_planned => ("would_remove", Value::Null),
-            Fate::Removed => ("removed", Value::Null),
-            Fate::Failed(why) => ("failed", json!(why)),
-            Fate::Kept(why) => ("kept", json!(why)),
+        let (action, why): (_, Value) = match &self.result {
+            CleanResult::Removed if self.is_planned => ("would_remove", Value::Null),
+            CleanResult::Removed => ("removed", Value::Null),
+            CleanResult::Failed(why) => ("failed", json!(why)),
+            CleanResult::Kept(why) => ("kept", json!(why)),
         };
         let tree = self.tree.as_ref();
         let tree = tree.map(|tree| json!({"path": tree.path, "branch": tree.branch}));
@@ -60,7 +60,7 @@ impl Serialize for Cleaning {
             "state": self.state,
             "action": action,
             "what": if self.transcripts { "transcripts" } else { "run" },
-            "why": why,
+            "reason": why,
             "age_s": self.age.as_secs(),
             "bytes": self.bytes,
             "worktree": tree,
@@ -70,10 +70,10 @@ impl Serialize for Cleaning {
 }
 
 /// Returns a text of what was deleted, or would be, and what stays.
-pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
+pub(crate) fn cleaned(plan: &[CleanEntry]) -> String {
     let mut text = String::new();
     let is_planned = plan.iter().any(|it| it.is_planned);
-    let gone = |it: &&Cleaning| it.fate == Fate::Removed;
+    let gone = |it: &&CleanEntry| it.result == CleanResult::Removed;
     let (runs, bytes) = plan
         .iter()
         .filter(gone)
@@ -82,8 +82,8 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
         text += &format!("  {}\n", line(it));
     }
     for it in plan {
-        match &it.fate {
-            Fate::Failed(why) => {
+        match &it.result {
+            CleanResult::Failed(why) => {
                 text += &format!(
                     "{} {}: {}\n",
                     styled(BAD, "not deleted:"),
@@ -91,7 +91,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
                     plain(why)
                 );
             }
-            Fate::Kept(KeepReason::Damaged) => {
+            CleanResult::Kept(KeepReason::Damaged) => {
                 let why = it.why.as_deref().unwrap_or("it can't be read");
                 text += &format!(
                     "{} {}, {}: {}; to delete it: rlm clean {}\n",
@@ -128,7 +128,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
     let runs = format!("{of}{}", count(runs, "run", "runs"));
     write!(text, "{verb} {runs}, {}", size(bytes)).expect("writing to a string never fails");
     let kept = |why| {
-        let kept = plan.iter().filter(|it| it.fate == Fate::Kept(why));
+        let kept = plan.iter().filter(|it| it.result == CleanResult::Kept(why));
         kept.count()
     };
     let kept = [
@@ -138,7 +138,7 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
             "that can be resumed (--all deletes those too)",
         ),
         (kept(KeepReason::Damaged), "damaged"),
-        (kept(KeepReason::Moved), "that were transferred"),
+        (kept(KeepReason::Transferred), "that were transferred"),
         (kept(KeepReason::Bare), "without transcripts"),
         (kept(KeepReason::Young), "too recent"),
         (kept(KeepReason::Newest), "of the newest"),
@@ -151,12 +151,12 @@ pub(crate) fn cleaned(plan: &[Cleaning]) -> String {
     text
 }
 
-fn line(it: &Cleaning) -> String {
+fn line(it: &CleanEntry) -> String {
     let state = styled(lines::of_state(it.state), lines::state(it.state));
     let why = it
         .why
         .as_deref()
         .map_or_else(String::new, |why| format!(": {}", plain(why)));
-    let age = rough(it.age);
+    let age = approximate(it.age);
     format!("{}  {}, {age} old, {state}{why}", it.run, size(it.bytes))
 }

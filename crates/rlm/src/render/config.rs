@@ -10,7 +10,7 @@ use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
 use super::programs::{self, visible};
-use crate::config::{self, Group, Layers, Origin, Row};
+use crate::config::{self, EffectiveValue, Layers, SettingsGroup, ValueOrigin};
 
 /// The maximum width of a value before the next column moves to the right.
 const WIDE: usize = 40;
@@ -18,7 +18,7 @@ const WIDE: usize = 40;
 /// The effective settings, as TOML or with the source of each value.
 #[derive(Debug)]
 pub(crate) struct Configuration {
-    groups: Vec<Group>,
+    groups: Vec<SettingsGroup>,
     /// The files that were searched, and whether they exist.
     files: Vec<(PathBuf, bool)>,
     /// The directory of the project's file.
@@ -67,19 +67,19 @@ impl Configuration {
         }
     }
 
-    fn origin(&self, origin: &Origin) -> String {
+    fn origin(&self, origin: &ValueOrigin) -> String {
         match origin {
-            Origin::Flag(name) => name.clone(),
-            Origin::Variable(name) => (*name).to_owned(),
-            Origin::File { path, line } => format!("{}:{line}", self.place(path)),
-            Origin::Found => "found on PATH".into(),
-            Origin::Default => "default".into(),
+            ValueOrigin::Flag(name) => name.clone(),
+            ValueOrigin::Variable(name) => (*name).to_owned(),
+            ValueOrigin::File { path, line } => format!("{}:{line}", self.place(path)),
+            ValueOrigin::Found => "found on PATH".into(),
+            ValueOrigin::Default => "default".into(),
         }
     }
 
-    fn explained(&self, f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
+    fn explained(&self, f: &mut fmt::Formatter<'_>, group: &SettingsGroup) -> fmt::Result {
         let wide = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0).min(WIDE);
-        let value = |row: &Row| visible(row.value.to_string().trim_end());
+        let value = |row: &EffectiveValue| visible(row.value.to_string().trim_end());
         let keys = wide(&mut group.rows.iter().map(|row| row.key.chars().count()));
         let values = wide(&mut group.rows.iter().map(|row| value(row).chars().count()));
         for row in &group.rows {
@@ -90,7 +90,7 @@ impl Configuration {
                 plain(&row.key),
                 plain(&origin)
             )?;
-            let over = row.over.iter();
+            let over = row.overridden.iter();
             let over: Vec<_> = over
                 .map(|(value, origin)| format!("{value} ({})", self.origin(origin)))
                 .collect();
@@ -103,40 +103,40 @@ impl Configuration {
             }
             writeln!(f)?;
         }
-        match group.unset.is_empty() {
+        match group.unset_keys.is_empty() {
             true => Ok(()),
             false => writeln!(
                 f,
                 "{}",
-                styled(DIM, format!("not set: {}", group.unset.join(", ")))
+                styled(DIM, format!("not set: {}", group.unset_keys.join(", ")))
             ),
         }
     }
 
     /// Returns the settings as JSON.
     pub(crate) fn json(&self) -> Value {
-        let origin = |origin: &Origin| match origin {
-            Origin::Flag(name) => json!({"kind": "option", "name": name}),
-            Origin::Variable(name) => json!({"kind": "environment", "name": name}),
-            Origin::File { path, line } => {
+        let origin = |origin: &ValueOrigin| match origin {
+            ValueOrigin::Flag(name) => json!({"kind": "option", "name": name}),
+            ValueOrigin::Variable(name) => json!({"kind": "environment", "name": name}),
+            ValueOrigin::File { path, line } => {
                 json!({"kind": "file", "path": path.to_string_lossy(), "line": line})
             }
-            Origin::Found => json!({"kind": "found"}),
-            Origin::Default => json!({"kind": "default"}),
+            ValueOrigin::Found => json!({"kind": "found"}),
+            ValueOrigin::Default => json!({"kind": "default"}),
         };
         let value = |value: &toml::Value| {
             serde_json::to_value(value).expect("a TOML value converts to JSON")
         };
         let settings = self.groups.iter().flat_map(|group| {
             group.rows.iter().map(move |row| {
-                let over = row.over.iter();
+                let over = row.overridden.iter();
                 let over = over.map(|(it, from)| json!({"value": value(it), "from": origin(from)}));
                 json!({
                     "phase": group.phase,
                     "key": row.key,
                     "value": value(&row.value),
                     "from": origin(&row.origin),
-                    "over": over.collect::<Vec<_>>(),
+                    "overrides": over.collect::<Vec<_>>(),
                 })
             })
         });

@@ -7,7 +7,7 @@ use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, MIND, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;
 
-use crate::hint::rlm;
+use crate::hint::program_command;
 
 /// The abilities of agents, in the order of the table.
 const ABILITIES: [&str; 9] = [
@@ -44,10 +44,10 @@ pub(crate) struct AgentHealth {
     /// The program that a run starts.
     pub(crate) program: Option<String>,
     /// The other programs of that name on `PATH`, which a run doesn't start.
-    pub(crate) others: Vec<String>,
+    pub(crate) shadowed: Vec<String>,
     pub(crate) version: Option<String>,
     /// The version that was tested with this version of `rlm`.
-    pub(crate) tried: Option<&'static str>,
+    pub(crate) tested_version: Option<&'static str>,
     pub(crate) logged_in: LoggedIn,
     /// The login method, or how to log in, or the reason why the login is unknown.
     pub(crate) login: Option<String>,
@@ -120,7 +120,7 @@ fn summary(agent: &AgentHealth) -> String {
     if agent.program.is_none() {
         return "not found".into();
     }
-    let version = match (&agent.version, agent.tried) {
+    let version = match (&agent.version, agent.tested_version) {
         (Some(version), Some(tried)) if version != tried => format!("{version} (tried: {tried}), "),
         (Some(version), _) => format!("{version}, "),
         (None, _) => String::new(),
@@ -176,7 +176,7 @@ fn verdict(findings: &Findings) -> String {
         }
         [] => format!(
             "no agent is ready; any command can be one: {} run … -- YOUR-AGENT",
-            rlm()
+            program_command()
         ),
         [first, ..] => {
             let chosen = { findings.chosen.iter() }.find(|name| ready.contains(name));
@@ -184,7 +184,7 @@ fn verdict(findings: &Findings) -> String {
             let ready = ready.join(", ");
             format!(
                 "ready: {ready}; for example: {} run --agent {agent} --until 'YOUR CHECK'",
-                rlm()
+                program_command()
             )
         }
     }
@@ -199,9 +199,9 @@ mod tests {
             agent: "claude",
             health: Health::Ok,
             program: Some("/usr/bin/claude".into()),
-            others: vec![],
+            shadowed: vec![],
             version: Some("2.1.329".into()),
-            tried: Some("2.1.329"),
+            tested_version: Some("2.1.329"),
             logged_in: LoggedIn::Yes,
             login: Some("api_key".into()),
             variables: vec!["ANTHROPIC_API_KEY".into()],
@@ -212,9 +212,9 @@ mod tests {
             agent: "codex",
             health: Health::Problem,
             program: Some("/usr/bin/codex".into()),
-            others: vec!["/opt/codex".into()],
+            shadowed: vec!["/opt/codex".into()],
             version: Some("0.170.0".into()),
-            tried: Some("0.169.0"),
+            tested_version: Some("0.169.0"),
             logged_in: LoggedIn::No,
             login: None,
             variables: vec![],
@@ -228,7 +228,7 @@ mod tests {
             agent: "gemini",
             health: Health::Absent,
             program: None,
-            others: vec![],
+            shadowed: vec![],
             version: None,
             logged_in: LoggedIn::Unknown,
             notes: vec!["npm install -g @google/gemini-cli".into()],
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_doctor_says_is_one_screen_and_one_object() {
+    fn doctor_prints_one_screen_and_one_object() {
         let mut findings = findings();
         let shown = anstream::adapter::strip_str(&findings.to_string()).to_string();
         findings.usable = false;
@@ -271,16 +271,16 @@ mod tests {
     }
 
     #[test]
-    fn the_object_is_stable() {
+    fn checkpoint_object_snapshot() {
         let json = serde_json::to_string_pretty(&findings()).unwrap();
         insta::assert_snapshot!(json);
     }
 
     #[test]
-    fn the_table_has_a_column_for_all_that_a_driver_can() {
+    fn table_has_a_column_for_each_capability() {
         let claude = agent_drivers::claude::ClaudeDriver::new(
             Vec::new(),
-            agent_subprocess::Context::new("", ""),
+            agent_subprocess::ProcessContext::new("", ""),
         );
         let can: Vec<_> = agent_duplex::Driver::capabilities(&claude)
             .iter()

@@ -3,17 +3,17 @@
 use std::fmt;
 
 use jiff::tz::TimeZone;
-use loop_runner::{News, Resumption};
+use loop_runner::{ResumePreview, RunEvent};
 use rlm_store::{Program, Project, RunHead};
 use rlm_terminal::style::{BOLD, DIM, styled};
 use rlm_text::escape::{plain, safe};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::render::banner::{self, Beginning};
+use crate::render::banner::{self, RunStart};
 use crate::render::event;
 use crate::render::programs::{self, visible};
-use crate::render::{Configuration, Redo};
+use crate::render::{Configuration, RedoQuestion};
 
 /// A run that doesn't start.
 #[derive(Debug, Serialize)]
@@ -28,7 +28,7 @@ pub(crate) struct DryRun {
     programs: Vec<Program>,
     /// The settings, as `rlm config show` prints them.
     #[serde(skip)]
-    said: Option<Configuration>,
+    configuration: Option<Configuration>,
     /// The save from which it would continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     save: Option<u64>,
@@ -66,10 +66,10 @@ impl DryRun {
             event: "dry_run",
             run: head.run.to_string(),
             directory: head.settings.directory.display().to_string(),
-            banner: banner::lines(&Beginning::new(Vec::new()), project, head, false, false),
+            banner: banner::lines(&RunStart::new(Vec::new()), project, head, false, false),
             settings: banner::settings(head),
             programs,
-            said: Some(said),
+            configuration: Some(said),
             save: None,
             next: Vec::new(),
             prompts: prompts.collect(),
@@ -79,30 +79,30 @@ impl DryRun {
     }
 
     /// Creates the dry run of a resume.
-    pub(crate) fn again(
+    pub(crate) fn resumed(
         project: &Project,
-        would: &Resumption,
-        beginning: &Beginning,
+        would: &ResumePreview,
+        beginning: &RunStart,
         programs: Vec<Program>,
-        asks: Option<&Redo>,
+        asks: Option<&RedoQuestion>,
     ) -> Self {
         let zone = TimeZone::system();
         let phase = |at: u32| &would.head.settings.phases[at as usize];
         let notices = would.notices.iter().cloned();
         let notices = notices
-            .map(|notice| event::text(&News::Run(notice), &zone))
+            .map(|notice| event::text(&RunEvent::Update(notice), &zone))
             .map(|text| plain(&anstream::adapter::strip_str(&text).to_string()));
         let asked = asks.map(|redo| plain(&redo.next()));
         let mut next: Vec<String> = asked.into_iter().chain(notices).collect();
         if let Some(gate) = would.gate {
-            let text = &phase(would.phase).gates[gate as usize];
+            let text = &phase(would.phase).required_checks[gate as usize];
             next.push(format!(
                 "required check {} runs: {}",
                 gate + 1,
                 visible(text)
             ));
         }
-        if let (true, Some(text)) = (would.check, &phase(would.phase).until) {
+        if let (true, Some(text)) = (would.check, &phase(would.phase).check) {
             next.push(format!("the check runs: {}", visible(text)));
         }
         let warnings = would.warnings.iter();
@@ -127,7 +127,7 @@ impl DryRun {
             banner: banner::lines(beginning, project, &would.head, false, false),
             settings: banner::settings(&would.head),
             programs,
-            said: None,
+            configuration: None,
             save: Some(would.save),
             next,
             prompts: prompt.collect(),
@@ -160,7 +160,7 @@ impl fmt::Display for DryRun {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "\n{}", styled(BOLD, "settings"))?;
-        match &self.said {
+        match &self.configuration {
             Some(said) => write!(f, "{said}")?,
             None => show(f, &self.settings)?,
         }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
-use loop_runner::{Awaited, News};
+use loop_runner::{Awaited, RunEvent};
 use loop_state::{
-    Again, CheckResult, Command, Notice, SteerState, Timestamp, Usage, Verdict, Wait,
+    CheckResult, LoopCommand, RedoScope, ReviewDecision, RunUpdate, SteerState, Timestamp,
+    UsageTotal, WaitCause,
 };
-use rlm_terminal::said;
+use rlm_terminal::format_steer;
 use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, MIND, styled};
 use rlm_text::duration::show;
 use rlm_text::escape::{line, plain, safe};
@@ -26,51 +27,57 @@ use crate::render::{agent, git};
 const TAIL_LINES: usize = 8;
 
 /// Returns a run event as lines; empty if there is nothing to show.
-pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
+pub(crate) fn text(news: &RunEvent, zone: &TimeZone) -> String {
     match news {
-        News::Run(notice) => notice_text(notice, zone),
-        News::Phase { name, number, of } => styled(
+        RunEvent::Update(notice) => notice_text(notice, zone),
+        RunEvent::Phase {
+            name,
+            number,
+            limit: of,
+        } => styled(
             BOLD,
             format!("── phase {} ({number} of {of}) ──", plain(name)),
         ),
-        News::AgentStarted { pid } => styled(DIM, format!("agent runs (pid {pid})")),
-        News::Output {
+        RunEvent::AgentStarted { pid } => styled(DIM, format!("agent runs (pid {pid})")),
+        RunEvent::Output {
             stream: Stream::Stdout,
             line: l,
         } => format!("{} {}", styled(DIM, "│"), line(&l.bytes, l.omitted)),
-        News::Output { line: l, .. } => {
+        RunEvent::Output { line: l, .. } => {
             format!("{} {}", styled(MIND, "┆"), line(&l.bytes, l.omitted))
         }
-        News::Agent(event) => agent::text(event),
-        News::GoesOn => "interrupted; the agent continues with your earlier messages".into(),
-        News::Said { text, .. } => said(text),
-        News::NextPrompt(id) => {
+        RunEvent::Agent(event) => agent::text(event),
+        RunEvent::TurnContinued => {
+            "interrupted; the agent continues with your earlier messages".into()
+        }
+        RunEvent::SteerRecorded { text, .. } => format_steer(text),
+        RunEvent::SteerNextTurn(id) => {
             format!("steer {id}: queued; sent after this turn")
         }
-        News::InPrompt(id) => format!("steer {id}: sent with the prompt"),
-        News::Rejected(why) => format!("{} {why}", styled(MIND, "rejected:")),
-        News::PauseReason(reason) => format!("pause requested: {}", plain(reason)),
-        News::CommandStarted { command, text } => {
+        RunEvent::InPrompt(id) => format!("steer {id}: sent with the prompt"),
+        RunEvent::RequestRejected(why) => format!("{} {why}", styled(MIND, "rejected:")),
+        RunEvent::PauseReason(reason) => format!("pause requested: {}", plain(reason)),
+        RunEvent::CommandStarted { command, text } => {
             styled(DIM, format!("{}: {}", name(*command), plain(text)))
         }
-        News::CommandEnded {
+        RunEvent::CommandEnded {
             command,
             result,
             took,
         } => command_text(*command, result, *took, TAIL_LINES),
-        News::Committed {
+        RunEvent::IterationCommitted {
             iteration,
             commit,
             left_out,
         } => git::committed(*iteration, commit, left_out),
-        News::EndingTurn { why, budget } => {
+        RunEvent::EndingTurn { why, budget } => {
             format!(
                 "{}; stopping the agent (up to {})",
                 plain(why),
                 show(whole(*budget))
             )
         }
-        News::Silent { silent, of } => styled(
+        RunEvent::AgentSilent { silent, of } => styled(
             MIND,
             format!(
                 "no output from the agent for {} (limit {})",
@@ -78,12 +85,12 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
                 show(*of)
             ),
         ),
-        News::Holding { tasks, patience } => format!(
+        RunEvent::AwaitingTasks { tasks, patience } => format!(
             "the turn ended; waiting for {}, up to {} without progress",
             rlm_terminal::background(*tasks),
             show(*patience)
         ),
-        News::StillWaiting { until, left } => styled(
+        RunEvent::StillWaiting { until, left } => styled(
             DIM,
             format!(
                 "still waiting: {} left, until {}",
@@ -91,23 +98,23 @@ pub(crate) fn text(news: &News, zone: &TimeZone) -> String {
                 clock(*until, zone)
             ),
         ),
-        News::Stopping { budget, awaited } => stopping(*budget, *awaited),
-        News::StopWaiting { awaited, left } => format!(
+        RunEvent::Stopping { budget, awaited } => stopping(*budget, *awaited),
+        RunEvent::StopAwaits { awaited, left } => format!(
             "stopping: waiting for {awaited}, {} left",
             show(whole(*left))
         ),
-        News::Ended { why, processes } => {
+        RunEvent::ProcessesEnded { why, processes } => {
             format!(
                 "ended {} {why}: {}",
                 count(processes.len(), "process", "processes"),
                 names(processes)
             )
         }
-        News::Survivors(processes) => {
+        RunEvent::Survivors(processes) => {
             format!("{} {}", styled(BAD, "could not end:"), names(processes))
         }
-        News::Warning(text) => warning(text),
-        News::Missed(lines) => styled(
+        RunEvent::Warning(text) => warning(text),
+        RunEvent::EventsMissed(lines) => styled(
             DIM,
             format!("({lines} lines not shown; the transcript has them)"),
         ),
@@ -131,7 +138,7 @@ fn stopping(budget: Duration, awaited: Option<Awaited>) -> String {
 
 /// Returns how a required check or the check ended, with the last `tail` lines of its output if it failed.
 pub(super) fn command_text(
-    command: Command,
+    command: LoopCommand,
     result: &CheckResult,
     took: Duration,
     tail: usize,
@@ -152,26 +159,26 @@ pub(super) fn command_text(
     shown
 }
 
-fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
+fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
     match notice {
-        Notice::AttemptStarted {
+        RunUpdate::AttemptStarted {
             iteration,
-            again: false,
+            is_retry: false,
             ..
         } => styled(BOLD, format!("── iteration {iteration} ──")),
-        Notice::AttemptStarted {
+        RunUpdate::AttemptStarted {
             iteration, attempt, ..
         } => styled(
             BOLD,
             format!("── iteration {iteration}, attempt {attempt} ──"),
         ),
-        Notice::IterationEnded {
+        RunUpdate::IterationEnded {
             iteration,
             failure: None,
             usage,
             ..
         } => format!("iteration {iteration} complete{}", spent(*usage)),
-        Notice::IterationEnded {
+        RunUpdate::IterationEnded {
             iteration,
             failure: Some(why),
             usage,
@@ -184,75 +191,79 @@ fn notice_text(notice: &Notice, zone: &TimeZone) -> String {
                 plain(why)
             )
         }
-        Notice::PhaseEnded { name, usage } => {
+        RunUpdate::PhaseEnded { name, usage } => {
             format!("phase {} finished{}", plain(name), spent(*usage))
         }
-        Notice::Sleeping { until } => {
+        RunUpdate::Sleeping { until } => {
             styled(DIM, format!("next iteration at {}", clock(*until, zone)))
         }
-        Notice::Waiting { why, until, what } => {
+        RunUpdate::Waiting { why, until, what } => {
             let what = what.as_deref().map(|what| format!(": {}", plain(what)));
             let (what, until) = (what.unwrap_or_default(), clock(*until, zone));
             match why {
-                Wait::Limit => format!(
+                WaitCause::RateLimit => format!(
                     "{} until {until}{what}; not a failure; /skip tries now (elsewhere: rlm resume)",
                     styled(MIND, "waiting")
                 ),
                 _ => format!("{} again at {until}{what}", styled(MIND, "trying")),
             }
         }
-        Notice::Review(of) => styled(
+        RunUpdate::Review(of) => styled(
             BOLD,
             format!(
                 "the {of} is finished; review it: Ctrl-C opens the menu (elsewhere: rlm resume, or to revise it: rlm steer TEXT)"
             ),
         ),
-        Notice::Reviewed(verdict) => match verdict {
-            Verdict::Revise(_) => "revising".into(),
-            Verdict::StartOver => "starting over".into(),
-            Verdict::Exit => "stopping here".into(),
+        RunUpdate::Reviewed(verdict) => match verdict {
+            ReviewDecision::Revise(_) => "revising".into(),
+            ReviewDecision::StartOver => "starting over".into(),
+            ReviewDecision::Exit => "stopping here".into(),
             _ => "continuing".into(),
         },
-        Notice::RuleSet(change) => format!("changed: {change}"),
-        Notice::PhaseRuleSet { phase, change } => format!("phase {phase}: changed: {change}"),
-        Notice::Steer { id, state } => match state {
+        RunUpdate::RuleChanged(change) => format!("changed: {change}"),
+        RunUpdate::PhaseRuleChanged { phase, change } => {
+            format!("phase {phase}: changed: {change}")
+        }
+        RunUpdate::SteerAdvanced { id, state } => match state {
             SteerState::Recorded => format!("steer {id}: recorded"),
             SteerState::Delivered => format!("steer {id}: delivered to the agent"),
             SteerState::Seen => format!("steer {id}: {}", styled(GOOD, "seen by the agent")),
         },
-        Notice::NothingDone { in_a_row } => format!(
+        RunUpdate::NoProgress { in_a_row } => format!(
             "{} no tool ran and nothing changed ({in_a_row} in a row)",
             styled(MIND, "warning:")
         ),
-        Notice::SessionLost => format!(
+        RunUpdate::SessionLost => format!(
             "{} the session no longer exists; a fresh one gets the prompt",
             styled(MIND, "warning:")
         ),
-        Notice::Interrupted => styled(
+        RunUpdate::Interrupted => styled(
             BOLD,
             "interrupted; the session waits: send a message, /continue, or Ctrl-C (elsewhere: rlm steer, rlm resume)",
         ),
-        Notice::Pausing => "will pause when the iteration is complete".into(),
-        Notice::Paused => styled(BOLD, "paused; /continue resumes (elsewhere: rlm resume)"),
-        Notice::Continued => "continuing".into(),
-        Notice::Again(Again::Iteration) => "stopping the agent to run the iteration again".into(),
-        Notice::Again(Again::Phase) => "stopping the agent to start over".into(),
-        Notice::Fresh => "the next attempt gets a fresh session".into(),
-        Notice::StoppingLater => "will stop when the iteration is complete".into(),
+        RunUpdate::Pausing => "will pause when the iteration is complete".into(),
+        RunUpdate::Paused => styled(BOLD, "paused; /continue resumes (elsewhere: rlm resume)"),
+        RunUpdate::Continued => "continuing".into(),
+        RunUpdate::Redoing(RedoScope::Iteration) => {
+            "stopping the agent to run the iteration again".into()
+        }
+        RunUpdate::Redoing(RedoScope::Phase) => "stopping the agent to start over".into(),
+        RunUpdate::FreshSession => "the next attempt gets a fresh session".into(),
+        RunUpdate::StoppingAfterIteration => "will stop when the iteration is complete".into(),
         // The end of the run has its own line.
         _ => String::new(),
     }
 }
 
 /// Returns the usage in parentheses.
-fn spent(usage: Usage) -> String {
-    money::used(usage).map_or_else(String::new, |used| format!(" ({used})"))
+fn spent(usage: UsageTotal) -> String {
+    money::usage_text(usage).map_or_else(String::new, |used| format!(" ({used})"))
 }
 
-fn name(command: Command) -> String {
+fn name(command: LoopCommand) -> String {
     match command {
-        Command::Gate(index) => format!("gate {}", index + 1),
-        Command::Check => "check".into(),
+        LoopCommand::RequiredCheck(index) => format!("gate {}", index + 1),
+        LoopCommand::Check => "check".into(),
     }
 }
 
@@ -277,30 +288,36 @@ fn clock(at: Timestamp, zone: &TimeZone) -> String {
 }
 
 /// Returns a run event as JSON; `None` for an event that is reported elsewhere.
-pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
+pub(crate) fn json(at: Timestamp, news: &RunEvent) -> Option<Value> {
     let mut value = match news {
-        News::Run(notice) => notice_json(notice)?,
-        News::Phase { name, number, of } => {
+        RunEvent::Update(notice) => notice_json(notice)?,
+        RunEvent::Phase {
+            name,
+            number,
+            limit: of,
+        } => {
             json!({"event": "phase_started", "phase": name, "number": number, "of": of})
         }
-        News::AgentStarted { pid } => json!({"event": "agent_started", "pid": pid}),
-        News::Output { stream, line } => json!({
+        RunEvent::AgentStarted { pid } => json!({"event": "agent_started", "pid": pid}),
+        RunEvent::Output { stream, line } => json!({
             "event": "output",
             "stream": match stream { Stream::Stdout => "stdout", Stream::Stderr => "stderr" },
             "text": String::from_utf8_lossy(&line.bytes),
             "omitted": line.omitted,
         }),
-        News::Agent(event) => agent::json(event)?,
-        News::GoesOn => json!({"event": "goes_on"}),
-        News::Said { id, text } => json!({"event": "said", "id": id, "text": text}),
-        News::NextPrompt(id) => json!({"event": "steer", "id": id, "state": "next_prompt"}),
-        News::InPrompt(id) => json!({"event": "steer", "id": id, "state": "in_prompt"}),
-        News::Rejected(why) => json!({"event": "rejected", "why": why}),
-        News::PauseReason(reason) => json!({"event": "pause_reason", "reason": reason}),
-        News::CommandStarted { command, text } => {
+        RunEvent::Agent(event) => agent::json(event)?,
+        RunEvent::TurnContinued => json!({"event": "turn_continued"}),
+        RunEvent::SteerRecorded { id, text } => {
+            json!({"event": "steer_sent", "id": id, "text": text})
+        }
+        RunEvent::SteerNextTurn(id) => json!({"event": "steer", "id": id, "state": "next_prompt"}),
+        RunEvent::InPrompt(id) => json!({"event": "steer", "id": id, "state": "in_prompt"}),
+        RunEvent::RequestRejected(why) => json!({"event": "request_rejected", "reason": why}),
+        RunEvent::PauseReason(reason) => json!({"event": "pause_reason", "reason": reason}),
+        RunEvent::CommandStarted { command, text } => {
             json!({"event": "command_started", "command": name(*command), "text": text})
         }
-        News::CommandEnded {
+        RunEvent::CommandEnded {
             command,
             result,
             took,
@@ -311,49 +328,49 @@ pub(crate) fn json(at: Timestamp, news: &News) -> Option<Value> {
             "output": match result { CheckResult::Failed(text) => text.as_str(), _ => "" },
             "took_ms": took.as_millis() as u64,
         }),
-        News::Committed {
+        RunEvent::IterationCommitted {
             iteration,
             commit,
             left_out,
         } => git::committed_json(*iteration, commit, left_out),
-        News::EndingTurn { why, budget } => {
-            json!({"event": "ending_turn", "why": why, "budget_ms": budget.as_millis() as u64})
+        RunEvent::EndingTurn { why, budget } => {
+            json!({"event": "ending_turn", "reason": why, "budget_ms": budget.as_millis() as u64})
         }
-        News::Silent { silent, of } => json!({
-            "event": "silent",
+        RunEvent::AgentSilent { silent, of } => json!({
+            "event": "agent_silent",
             "silent_ms": silent.as_millis() as u64,
-            "of_ms": of.as_millis() as u64,
+            "limit_ms": of.as_millis() as u64,
         }),
-        News::Holding { tasks, patience } => json!({
-            "event": "holding",
+        RunEvent::AwaitingTasks { tasks, patience } => json!({
+            "event": "awaiting_tasks",
             "tasks": tasks,
-            "patience_ms": patience.as_millis() as u64,
+            "task_timeout_ms": patience.as_millis() as u64,
         }),
-        News::StillWaiting { until, left } => json!({
+        RunEvent::StillWaiting { until, left } => json!({
             "event": "still_waiting",
             "until": utc(*until),
             "left_ms": left.as_millis() as u64,
         }),
-        News::Stopping { budget, awaited } => {
+        RunEvent::Stopping { budget, awaited } => {
             let mut value = json!({"event": "stopping", "budget_ms": budget.as_millis() as u64});
             if let Some(awaited) = awaited {
                 value["waits_for"] = json!(awaited);
             }
             value
         }
-        News::StopWaiting { awaited, left } => json!({
-            "event": "stop_waiting",
+        RunEvent::StopAwaits { awaited, left } => json!({
+            "event": "stop_progress",
             "waits_for": awaited,
             "left_s": left.as_secs(),
         }),
-        News::Ended { why, processes } => {
-            json!({"event": "processes_ended", "why": why, "processes": processes_json(processes)})
+        RunEvent::ProcessesEnded { why, processes } => {
+            json!({"event": "processes_ended", "reason": why, "processes": processes_json(processes)})
         }
-        News::Survivors(processes) => {
+        RunEvent::Survivors(processes) => {
             json!({"event": "survivors", "processes": processes_json(processes)})
         }
-        News::Warning(text) => json!({"event": "warning", "text": text}),
-        News::Missed(lines) => json!({"event": "missed", "lines": lines}),
+        RunEvent::Warning(text) => json!({"event": "warning", "text": text}),
+        RunEvent::EventsMissed(lines) => json!({"event": "events_missed", "lines": lines}),
         _ => return None,
     };
     value["at"] = utc(at).into();
@@ -367,14 +384,14 @@ pub(crate) fn processes_json(processes: &[ProcessName]) -> Value {
         .collect()
 }
 
-fn notice_json(notice: &Notice) -> Option<Value> {
+fn notice_json(notice: &RunUpdate) -> Option<Value> {
     Some(match notice {
-        Notice::AttemptStarted {
+        RunUpdate::AttemptStarted {
             iteration, attempt, ..
         } => {
             json!({"event": "attempt_started", "iteration": iteration, "attempt": attempt})
         }
-        Notice::IterationEnded {
+        RunUpdate::IterationEnded {
             iteration,
             failure,
             leftovers,
@@ -386,34 +403,40 @@ fn notice_json(notice: &Notice) -> Option<Value> {
             "leftovers_ended": leftovers.ended,
             "usage": money::json(*usage),
         }),
-        Notice::PhaseEnded { name, usage } => {
+        RunUpdate::PhaseEnded { name, usage } => {
             json!({"event": "phase_ended", "phase": name, "usage": money::json(*usage)})
         }
-        Notice::Sleeping { until } => json!({"event": "sleeping", "until": utc(*until)}),
-        Notice::Waiting { why, until, what } => json!({
+        RunUpdate::Sleeping { until } => json!({"event": "sleeping", "until": utc(*until)}),
+        RunUpdate::Waiting { why, until, what } => json!({
             "event": "waiting",
-            "for": match why { Wait::Limit => "rate_limit", _ => "retry" },
+            "for": match why { WaitCause::RateLimit => "rate_limit", _ => "retry" },
             "until": utc(*until),
             "what": what,
         }),
-        Notice::Review(of) => json!({"event": "review", "of": of.to_string()}),
-        Notice::Reviewed(verdict) => {
-            json!({"event": "reviewed", "verdict": json!(verdict)["verdict"]})
+        RunUpdate::Review(of) => json!({"event": "review", "of": of.to_string()}),
+        RunUpdate::Reviewed(verdict) => {
+            json!({"event": "reviewed", "decision": json!(verdict)["decision"]})
         }
-        Notice::RuleSet(change) => json!({"event": "rule_set", "rule": change.to_string()}),
-        Notice::PhaseRuleSet { phase, change } => {
-            json!({"event": "rule_set", "rule": change.to_string(), "phase": phase})
+        RunUpdate::RuleChanged(change) => {
+            json!({"event": "rule_changed", "rule": change.to_string()})
         }
-        Notice::Steer { id, state } => json!({"event": "steer", "id": id, "state": state}),
-        Notice::NothingDone { in_a_row } => json!({"event": "nothing_done", "in_a_row": in_a_row}),
-        Notice::SessionLost => json!({"event": "session_lost"}),
-        Notice::Interrupted => json!({"event": "interrupted"}),
-        Notice::Pausing => json!({"event": "pausing"}),
-        Notice::Paused => json!({"event": "paused"}),
-        Notice::Continued => json!({"event": "continued"}),
-        Notice::Again(again) => json!({"event": "again", "what": again}),
-        Notice::Fresh => json!({"event": "fresh_session"}),
-        Notice::StoppingLater => json!({"event": "stopping_later"}),
+        RunUpdate::PhaseRuleChanged { phase, change } => {
+            json!({"event": "rule_changed", "rule": change.to_string(), "phase": phase})
+        }
+        RunUpdate::SteerAdvanced { id, state } => {
+            json!({"event": "steer", "id": id, "state": state})
+        }
+        RunUpdate::NoProgress { in_a_row } => {
+            json!({"event": "no_progress", "in_a_row": in_a_row})
+        }
+        RunUpdate::SessionLost => json!({"event": "session_lost"}),
+        RunUpdate::Interrupted => json!({"event": "interrupted"}),
+        RunUpdate::Pausing => json!({"event": "pausing"}),
+        RunUpdate::Paused => json!({"event": "paused"}),
+        RunUpdate::Continued => json!({"event": "continued"}),
+        RunUpdate::Redoing(again) => json!({"event": "redoing", "what": again}),
+        RunUpdate::FreshSession => json!({"event": "fresh_session"}),
+        RunUpdate::StoppingAfterIteration => json!({"event": "stopping_after_iteration"}),
         // The end of the run has its own event.
         _ => return None,
     })

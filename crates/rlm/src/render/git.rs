@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rlm_store::{Project, Worktree, WorktreeState};
+use rlm_store::{Project, Worktree, WorktreeStatus};
 use rlm_terminal::style::{MIND, styled};
 use rlm_text::count;
 use rlm_text::escape::plain;
@@ -25,14 +25,14 @@ pub(crate) fn committed(iteration: u32, commit: &str, left_out: &[String]) -> St
 }
 
 pub(crate) fn committed_json(iteration: u32, commit: &str, left_out: &[String]) -> Value {
-    json!({"event": "committed", "iteration": iteration, "commit": commit, "left_out": left_out})
+    json!({"event": "iteration_committed", "iteration": iteration, "commit": commit, "left_out": left_out})
 }
 
 /// A run's own worktree, and its git status.
 #[derive(Debug)]
 pub(crate) struct OwnTree {
     tree: Worktree,
-    state: Option<WorktreeState>,
+    state: Option<WorktreeStatus>,
 }
 
 impl OwnTree {
@@ -60,7 +60,7 @@ impl fmt::Display for OwnTree {
         let Worktree { path, branch, .. } = &self.tree;
         let path = plain(&quoted(&path.to_string_lossy()));
         write!(f, "branch {branch}")?;
-        let Some(WorktreeState { commits, changed }) = self.state else {
+        let Some(WorktreeStatus { commits, changed }) = self.state else {
             return write!(f, ", in {path}");
         };
         let commits = commits as usize;
@@ -95,14 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_commit_is_told_with_what_is_not_in_it() {
+    fn commit_is_reported_with_excluded_files() {
         let said = committed(3, "0123456789abcdef", &["big\u{1b}[2J.bin (60 MiB)".into()]);
         let said = anstream::adapter::strip_str(&said).to_string();
         insta::assert_snapshot!(said, @r"iteration 3 committed: 0123456789ab; left out: big\u{1b}[2J.bin (60 MiB)");
     }
 
     #[test]
-    fn a_branch_that_is_a_persons_is_not_named_for_deletion() {
+    fn branch_of_a_person_is_not_suggested_for_deletion() {
         let branches = [
             "rlm/r1",
             "'rlm/a b'",
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_says_what_is_there_and_how_to_take_it_or_leave_it() {
+    fn end_shows_the_work_and_commands_to_merge_or_remove_it() {
         let tree = || Worktree {
             path: "/p/.rlm/worktrees/r1".into(),
             branch: "rlm/r1".into(),
@@ -128,7 +128,7 @@ mod tests {
             let tree = tree();
             OwnTree { tree, state }.to_string()
         };
-        let state = |commits, changed| Some(WorktreeState { commits, changed });
+        let state = |commits, changed| Some(WorktreeStatus { commits, changed });
         let ends = [state(3, 0), state(1, 2), state(0, 1), None].map(end);
         insta::assert_snapshot!(ends.join("\n"), @r"
         branch rlm/r1 has 3 commits

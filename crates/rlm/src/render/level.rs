@@ -1,8 +1,8 @@
 //! How much of a run people see; programs see everything.
 
 use agent_duplex::{Event, ToolOutcome};
-use loop_runner::News;
-use loop_state::{CheckResult, Notice};
+use loop_runner::RunEvent;
+use loop_state::{CheckResult, RunUpdate};
 use rlm_terminal::style::{DIM, styled};
 use rlm_text::escape::{plain, safe};
 
@@ -25,7 +25,7 @@ pub(crate) enum Level {
 
 impl Level {
     /// Returns the level for `-q` and `-v`.
-    pub(crate) fn wished(quiet: bool, verbose: bool) -> Self {
+    pub(crate) fn from_flags(quiet: bool, verbose: bool) -> Self {
         match (quiet, verbose) {
             (true, _) => Self::Quiet,
             (_, true) => Self::Verbose,
@@ -34,7 +34,7 @@ impl Level {
     }
 
     /// Returns the text that this level shows instead of the ordinary lines; `None` to keep those. An empty text shows nothing.
-    pub(crate) fn instead(self, news: &News) -> Option<String> {
+    pub(crate) fn replacement_line(self, news: &RunEvent) -> Option<String> {
         match self {
             Self::Quiet if !is_needed(news) => Some(String::new()),
             Self::Verbose => in_full(news),
@@ -44,33 +44,35 @@ impl Level {
 }
 
 /// Returns whether `-q` shows this event too.
-fn is_needed(news: &News) -> bool {
+fn is_needed(news: &RunEvent) -> bool {
     match news {
-        News::Run(notice) => !matches!(
+        RunEvent::Update(notice) => !matches!(
             notice,
-            Notice::AttemptStarted { .. } | Notice::Sleeping { .. } | Notice::Steer { .. }
+            RunUpdate::AttemptStarted { .. }
+                | RunUpdate::Sleeping { .. }
+                | RunUpdate::SteerAdvanced { .. }
         ),
-        News::Agent(event) => matches!(
+        RunEvent::Agent(event) => matches!(
             event,
-            Event::PermissionAsked(_) | Event::PermissionDenied { .. } | Event::Warning(_)
+            Event::PermissionRequested(_) | Event::PermissionDenied { .. } | Event::Warning(_)
         ),
-        News::CommandEnded { result, .. } => *result != CheckResult::Passed,
-        News::AgentStarted { .. }
-        | News::Said { .. }
-        | News::Output { .. }
-        | News::InPrompt(_)
-        | News::CommandStarted { .. }
-        | News::Committed { .. }
-        | News::Holding { .. }
-        | News::Missed(_) => false,
+        RunEvent::CommandEnded { result, .. } => *result != CheckResult::Passed,
+        RunEvent::AgentStarted { .. }
+        | RunEvent::SteerRecorded { .. }
+        | RunEvent::Output { .. }
+        | RunEvent::InPrompt(_)
+        | RunEvent::CommandStarted { .. }
+        | RunEvent::IterationCommitted { .. }
+        | RunEvent::AwaitingTasks { .. }
+        | RunEvent::EventsMissed(_) => false,
         _ => true,
     }
 }
 
-fn in_full(news: &News) -> Option<String> {
+fn in_full(news: &RunEvent) -> Option<String> {
     Some(match news {
-        News::Agent(Event::ToolFinished {
-            outcome: ToolOutcome::Done | ToolOutcome::Failed,
+        RunEvent::Agent(Event::ToolFinished {
+            outcome: ToolOutcome::Succeeded | ToolOutcome::Failed,
             text,
             ..
         }) if text.trim_end().contains('\n') => {
@@ -85,9 +87,9 @@ fn in_full(news: &News) -> Option<String> {
             }
             shown
         }
-        News::Agent(Event::Session { id }) => styled(DIM, format!("session {}", plain(id))),
-        News::Agent(Event::Exited(status)) => styled(DIM, format!("agent ended: {status}")),
-        News::CommandEnded {
+        RunEvent::Agent(Event::Session { id }) => styled(DIM, format!("session {}", plain(id))),
+        RunEvent::Agent(Event::Exited(status)) => styled(DIM, format!("agent ended: {status}")),
+        RunEvent::CommandEnded {
             command,
             result,
             took,
@@ -100,53 +102,57 @@ fn in_full(news: &News) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn result(text: &str) -> News {
-        News::Agent(Event::ToolFinished {
+    fn result(text: &str) -> RunEvent {
+        RunEvent::Agent(Event::ToolFinished {
             id: "t".into(),
-            outcome: ToolOutcome::Done,
+            outcome: ToolOutcome::Succeeded,
             text: text.into(),
         })
     }
 
     #[test]
-    fn x115a_what_is_shown_in_full_is_as_harmless_and_bounded() {
+    fn x115a_verbose_output_is_harmless_and_bounded() {
         let shown = Level::Verbose
-            .instead(&result("one\n\u{1b}]0;mine\u{7}"))
+            .replacement_line(&result("one\n\u{1b}]0;mine\u{7}"))
             .unwrap();
         assert!(
             shown.contains("mine") && !shown.contains('\u{7}'),
             "{shown}"
         );
         let many = "line\n".repeat(RESULT_LINES + 5);
-        let shown = Level::Verbose.instead(&result(&many)).unwrap();
+        let shown = Level::Verbose.replacement_line(&result(&many)).unwrap();
         assert_eq!(shown.lines().count(), RESULT_LINES + 1);
         assert!(shown.contains("5 more lines"), "{shown}");
-        assert_eq!(Level::Verbose.instead(&result("one\n")), None);
+        assert_eq!(Level::Verbose.replacement_line(&result("one\n")), None);
     }
 
     #[test]
-    fn quiet_leaves_out_what_goes_well() {
+    fn quiet_hides_successful_steps() {
         let ended = |failure: Option<&str>| {
-            News::Run(Notice::IterationEnded {
+            RunEvent::Update(RunUpdate::IterationEnded {
                 iteration: 1,
                 failure: failure.map(Into::into),
                 leftovers: Default::default(),
                 usage: Default::default(),
             })
         };
-        let said = News::Agent(Event::Message {
+        let said = RunEvent::Agent(Event::Message {
             text: "I work".into(),
             partial: false,
         });
         for (news, is_shown) in [
             (said, false),
             (result("x"), false),
-            (News::AgentStarted { pid: 1 }, false),
-            (News::Warning("mind".into()), true),
+            (RunEvent::AgentStarted { pid: 1 }, false),
+            (RunEvent::Warning("mind".into()), true),
             (ended(None), true),
             (ended(Some("it broke")), true),
         ] {
-            assert_eq!(Level::Quiet.instead(&news).is_none(), is_shown, "{news:?}");
+            assert_eq!(
+                Level::Quiet.replacement_line(&news).is_none(),
+                is_shown,
+                "{news:?}"
+            );
         }
     }
 }

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_never_said_to_be_smaller_than_they_are() {
+    fn shown_size_is_never_smaller_than_the_real_size() {
         let sizes = [0, 1023, 1024, 1025, 1 << 20, (1 << 20) + 1, u64::MAX].map(size);
         let expected = [
             "0 B",

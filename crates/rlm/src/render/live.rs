@@ -4,49 +4,49 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use loop_runner::Shutdown;
-use loop_runner::control::{Answer, Doing, Life, Standing};
-use loop_state::{PauseAfter, Request, When};
+use loop_runner::StopProgress;
+use loop_runner::control::{Activity, ProcessHealth, Response, Status};
+use loop_state::{PauseAfter, Request, StopTiming};
 use rlm_store::{Holder, RunEntry, RunHead, RunId, RunState};
 use rlm_terminal::background;
 use rlm_terminal::style::{GOOD, styled};
 use rlm_terminal::table::{Cell, Column, table};
-use rlm_text::duration::{self, rough, show};
+use rlm_text::duration::{self, approximate, show};
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use rlm_text::{count, money};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::hint::program_command;
 use crate::hint::quoted;
-use crate::hint::rlm;
 use crate::render::event::whole;
 use crate::render::lines;
-use crate::render::status::{titled, working};
+use crate::render::status::{activity_text, titled};
 
 /// One step of the progress of a request.
 #[derive(Debug, Serialize)]
-pub(crate) struct Told<'a> {
+pub(crate) struct RequestProgress<'a> {
     pub(crate) run: &'a RunId,
     #[serde(skip)]
     pub(crate) request: &'a Request,
     #[serde(flatten)]
-    pub(crate) answer: &'a Answer,
+    pub(crate) answer: &'a Response,
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for RequestProgress<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (run, rlm) = (self.run, rlm());
+        let (run, rlm) = (self.run, program_command());
         match (self.request, self.answer) {
             (
                 _,
-                Answer::Recorded {
+                Response::Recorded {
                     steer: Some(id), ..
                 },
             ) => write!(f, "steer {id}: recorded"),
             (
                 _,
-                Answer::Recorded {
+                Response::Recorded {
                     budget_ms: Some(budget),
                     ..
                 },
@@ -54,17 +54,17 @@ impl fmt::Display for Told<'_> {
                 let budget = whole(std::time::Duration::from_millis(*budget));
                 write!(f, "{run}: recorded; stopping (up to {})", show(budget))
             }
-            (Request::Set(change), Answer::Recorded { .. }) => {
+            (Request::Set(change), Response::Recorded { .. }) => {
                 write!(f, "{run}: recorded: {}", change)
             }
-            (Request::Set(change), Answer::InEffect) => {
+            (Request::Set(change), Response::Applied) => {
                 write!(f, "{run}: in effect: {}", change)
             }
             (
                 Request::Stop {
-                    after: When::AfterIteration,
+                    when: StopTiming::AfterIteration,
                 },
-                Answer::Recorded { .. },
+                Response::Recorded { .. },
             ) => {
                 write!(
                     f,
@@ -76,32 +76,32 @@ impl fmt::Display for Told<'_> {
                     after: PauseAfter::Tool,
                     ..
                 },
-                Answer::Recorded { .. },
+                Response::Recorded { .. },
             ) => write!(
                 f,
                 "{run}: recorded; it will pause when no tool runs, or at the latest when the iteration is complete"
             ),
-            (_, Answer::Recorded { .. }) => {
+            (_, Response::Recorded { .. }) => {
                 write!(
                     f,
                     "{run}: recorded; it will pause when the iteration is complete"
                 )
             }
-            (Request::Steer { .. }, Answer::Delivered) => f.write_str("delivered to the agent"),
-            (_, Answer::Delivered) => write!(f, "{run}: delivered; the agent is ending its turn"),
-            (_, Answer::NextPrompt) => f.write_str("queued: sent after this turn"),
-            (Request::Steer { .. }, Answer::InEffect) => {
+            (Request::Steer { .. }, Response::Delivered) => f.write_str("delivered to the agent"),
+            (_, Response::Delivered) => write!(f, "{run}: delivered; the agent is ending its turn"),
+            (_, Response::NextPrompt) => f.write_str("queued: sent after this turn"),
+            (Request::Steer { .. }, Response::Applied) => {
                 write!(f, "{}", styled(GOOD, "seen by the agent"))
             }
-            (Request::Interrupt, Answer::InEffect) => write!(
+            (Request::Interrupt, Response::Applied) => write!(
                 f,
                 "{run}: interrupted; the session waits: {rlm} steer {run} TEXT, or {rlm} resume {run}"
             ),
-            (Request::Pause { .. }, Answer::InEffect) => {
+            (Request::Pause { .. }, Response::Applied) => {
                 write!(f, "{run}: paused; to continue: {rlm} resume {run}")
             }
-            (_, Answer::InEffect) => write!(f, "{run}: continues"),
-            (_, Answer::Ended(ended)) => write!(f, "{run}: ended: {}", plain(&ended.reason)),
+            (_, Response::Applied) => write!(f, "{run}: continues"),
+            (_, Response::RunEnded(ended)) => write!(f, "{run}: ended: {}", plain(&ended.reason)),
             // The other responses are reported as failures.
             _ => Ok(()),
         }
@@ -122,26 +122,26 @@ pub(crate) struct Live {
     pause_reason: Option<String>,
     cost_usd: Option<f64>,
     /// Whether its process responds.
-    answers: bool,
+    responds: bool,
     #[serde(skip)]
     head: Option<RunHead>,
     /// The subject of its wait during a stop, with the remaining seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stop_waiting: Option<Value>,
+    stop_awaits: Option<Value>,
     /// The problem of its process, if there is one.
     #[serde(skip)]
-    trouble: Option<String>,
+    problem: Option<String>,
     /// The status that it reports.
     #[serde(flatten, serialize_with = "more")]
-    standing: Option<Standing>,
+    status: Option<Status>,
 }
 
 /// Writes the fields of the status that the line doesn't have yet, so that no field occurs twice.
-fn more<S: Serializer>(standing: &Option<Standing>, serializer: S) -> Result<S::Ok, S::Error> {
+fn more<S: Serializer>(standing: &Option<Status>, serializer: S) -> Result<S::Ok, S::Error> {
     let mut more = json!(standing);
     if let Some(fields) = more.as_object_mut() {
         fields.retain(|name, _| {
-            !["run", "state", "iteration", "doing", "shutdown"].contains(&name.as_str())
+            !["run", "state", "iteration", "activity", "shutdown"].contains(&name.as_str())
         });
     }
     match more {
@@ -155,7 +155,7 @@ impl Live {
         project: &Path,
         entry: &RunEntry,
         holder: Option<&Holder>,
-        life: &Life,
+        life: &ProcessHealth,
         now: jiff::Timestamp,
     ) -> Self {
         let now = loop_state::Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
@@ -173,18 +173,18 @@ impl Live {
             since: holder.map(|holder| utc(holder.since)),
             age_s: holder.map(|holder| now.since(holder.since).as_secs()),
             pause_reason: head.and_then(|head| head.pause_reason.clone()),
-            cost_usd: head.and_then(|head| money::usd(head.machine.usage)),
-            answers: said.is_some(),
-            stop_waiting: said.and_then(|said| stop_waiting(said.shutdown?, now)),
-            trouble: trouble(life),
+            cost_usd: head.and_then(|head| money::cost_usd(head.machine.usage)),
+            responds: said.is_some(),
+            stop_awaits: said.and_then(|said| stop_waiting(said.shutdown?, now)),
+            problem: problem(life),
             head: head.cloned(),
-            standing: said.cloned(),
+            status: said.cloned(),
         }
     }
 }
 
 /// Returns the subject of a stop's wait as JSON.
-fn stop_waiting(shutdown: Shutdown, now: loop_state::Timestamp) -> Option<Value> {
+fn stop_waiting(shutdown: StopProgress, now: loop_state::Timestamp) -> Option<Value> {
     let left = shutdown.left(now).as_secs();
     Some(json!({"waits_for": shutdown.awaited?, "left_s": left}))
 }
@@ -217,8 +217,8 @@ impl Live {
 
     fn row(&self) -> Vec<Cell> {
         let word = |number: Option<String>| Cell::new(number.unwrap_or_default());
-        let age = |secs| rough(std::time::Duration::from_secs(secs));
-        let phase = self.standing.as_ref().filter(|said| said.phases > 1);
+        let age = |secs| approximate(std::time::Duration::from_secs(secs));
+        let phase = self.status.as_ref().filter(|said| said.phases > 1);
         vec![
             Cell::new(plain(self.run.as_str())),
             Cell::styled(lines::state(self.state), lines::of_state(self.state)),
@@ -233,8 +233,8 @@ impl Live {
 
     /// Returns what the run does or waits for.
     fn now(&self) -> String {
-        let mut now: Vec<String> = self.trouble.iter().cloned().collect();
-        match &self.standing {
+        let mut now: Vec<String> = self.problem.iter().cloned().collect();
+        match &self.status {
             None => {}
             Some(standing) => {
                 if standing.stopping {
@@ -245,15 +245,15 @@ impl Live {
                 } else if standing.pausing {
                     now.push("will pause".to_owned());
                 }
-                if let Some(ask) = standing.asks.first() {
+                if let Some(ask) = standing.permission_requests.first() {
                     now.push(format!("asks: {ask}"));
                 } else if let Some(tool) = standing.tools.first() {
                     now.push(tool.clone());
                 }
-                if let Some(doing) = standing.doing.filter(|doing| *doing != Doing::Turn) {
-                    now.extend(self.head.as_ref().map(|head| working(head, doing)));
+                if let Some(doing) = standing.activity.filter(|doing| *doing != Activity::Turn) {
+                    now.extend(self.head.as_ref().map(|head| activity_text(head, doing)));
                 }
-                if let Some(tasks) = standing.held_for {
+                if let Some(tasks) = standing.awaited_tasks {
                     now.push(format!("waits for {}", background(tasks)));
                 }
                 if let Some(of) = &standing.review {
@@ -266,7 +266,11 @@ impl Live {
             }
         }
         if now.is_empty() && self.state == RunState::Paused {
-            now.push(format!("waits for you: {} resume {}", rlm(), self.run));
+            now.push(format!(
+                "waits for you: {} resume {}",
+                program_command(),
+                self.run
+            ));
         }
         if let Some(reason) = &self.pause_reason {
             now.push(format!("because: {reason}"));
@@ -280,13 +284,13 @@ pub(super) const fn column(name: &'static str, spare: u8) -> Column {
 }
 
 /// Returns the problem of a live run's process, if there is one.
-pub(crate) fn trouble(life: &Life) -> Option<String> {
+pub(crate) fn problem(life: &ProcessHealth) -> Option<String> {
     match life {
-        Life::Hangs(_, age) => {
+        ProcessHealth::LoopStuck(_, age) => {
             let age = duration::show(Duration::from_secs(age.as_secs()));
             Some(format!("hangs: its loop last worked {age} ago"))
         }
-        Life::Silent(patience) => {
+        ProcessHealth::Unresponsive(patience) => {
             let patience = duration::show(*patience);
             Some(format!(
                 "did not respond within {patience}: it is suspended or hangs"
@@ -298,12 +302,12 @@ pub(crate) fn trouble(life: &Life) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use loop_runner::control::Ended;
+    use loop_runner::control::EndReport;
 
     use super::*;
 
     #[test]
-    fn s19c_a_live_run_is_one_object_in_which_no_field_comes_twice() {
+    fn s19c_live_run_is_one_object_without_duplicate_fields() {
         let entry = RunEntry {
             loss: None,
             id: "r1".parse().unwrap(),
@@ -315,13 +319,13 @@ mod tests {
         let standing = serde_json::json!({
             "run": "r1", "state": "paused", "process": {"pid": 7, "start_time": 9}, "phase": "main", "phase_number": 1, "phases": 1, "iteration": 2, "attempt": 1,
             "iterations_complete": 2, "pausing": false, "stopping": false, "steers_waiting": 0, "session": null,
-            "turned_ms": 0, "agent_alive": false, "tools": [], "asks": [],
+            "last_tick_ms": 0, "agent_alive": false, "tools": [], "permission_requests": [],
         });
         let now = jiff::Timestamp::UNIX_EPOCH;
         for said in [Some(serde_json::from_value(standing).unwrap()), None] {
             let is_said = said.is_some();
-            let silent = Life::Silent(std::time::Duration::from_secs(2));
-            let life = said.map_or(silent, |said| Life::Turns(Box::new(said)));
+            let silent = ProcessHealth::Unresponsive(std::time::Duration::from_secs(2));
+            let life = said.map_or(silent, |said| ProcessHealth::Responding(Box::new(said)));
             let live = Live::of(Path::new("/srv/app"), &entry, None, &life, now);
             let text = serde_json::to_string(&live).unwrap();
             let fields: Map<String, Value> = serde_json::from_str(&text).unwrap();
@@ -336,17 +340,17 @@ mod tests {
             }
             let state = if is_said { "paused" } else { "running" };
             assert_eq!(
-                (&fields["state"], &fields["answers"]),
+                (&fields["state"], &fields["responds"]),
                 (&state.into(), &is_said.into())
             );
         }
     }
 
     #[test]
-    fn what_becomes_of_a_request_in_words() {
+    fn request_progress_is_shown_in_words() {
         let run: RunId = "r1".parse().unwrap();
-        let recorded = |steer, budget_ms| Answer::Recorded { steer, budget_ms };
-        let stop = |after| Request::Stop { after };
+        let recorded = |steer, budget_ms| Response::Recorded { steer, budget_ms };
+        let stop = |after| Request::Stop { when: after };
         let steer = Request::Steer {
             text: "x".into(),
             now: false,
@@ -355,26 +359,26 @@ mod tests {
             reason: None,
             after: PauseAfter::Iteration,
         };
-        let ended: Ended = serde_json::from_str(
-            r#"{"reason":"failed: \u001b]0;mine\u0007","ended":0,"survivors":[],"proven":true}"#,
+        let ended: EndReport = serde_json::from_str(
+            r#"{"reason":"failed: \u001b]0;mine\u0007","ended_processes":0,"survivors":[],"proven":true}"#,
         )
         .unwrap();
         let told = [
             (&steer, recorded(Some(3), None)),
-            (&steer, Answer::Delivered),
-            (&steer, Answer::NextPrompt),
-            (&steer, Answer::InEffect),
-            (&Request::Interrupt, Answer::Delivered),
-            (&Request::Interrupt, Answer::InEffect),
+            (&steer, Response::Delivered),
+            (&steer, Response::NextPrompt),
+            (&steer, Response::Applied),
+            (&Request::Interrupt, Response::Delivered),
+            (&Request::Interrupt, Response::Applied),
             (&pause, recorded(None, None)),
-            (&pause, Answer::InEffect),
-            (&stop(When::Now), recorded(None, Some(8000))),
-            (&stop(When::AfterIteration), recorded(None, None)),
-            (&stop(When::Now), Answer::Ended(ended)),
-            (&Request::Continue, Answer::InEffect),
+            (&pause, Response::Applied),
+            (&stop(StopTiming::Now), recorded(None, Some(8000))),
+            (&stop(StopTiming::AfterIteration), recorded(None, None)),
+            (&stop(StopTiming::Now), Response::RunEnded(ended)),
+            (&Request::Continue, Response::Applied),
         ];
         let lines = told.map(|(request, answer)| {
-            let told = Told {
+            let told = RequestProgress {
                 run: &run,
                 request,
                 answer: &answer,

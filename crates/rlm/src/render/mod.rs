@@ -21,22 +21,22 @@ mod status;
 
 use crate::output;
 
-pub(crate) use banner::{Beginning, Starts, may};
-pub(crate) use checkpoints::{Export, Fork, Import, List, Shown, Verified};
-pub(crate) use clean::{Cleaning, Fate, cleaned};
+pub(crate) use banner::{RunStart, StartedPrograms, permission_text};
+pub(crate) use checkpoints::{Export, Fork, Import, List, StateView, Verified};
+pub(crate) use clean::{CleanEntry, CleanResult, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health};
 pub(crate) use dry_run::DryRun;
 pub(crate) use git::OwnTree;
 pub(crate) use level::Level;
 pub(crate) use lines::{failure, json_line, record, state, streamed, warning};
-pub(crate) use live::{Live, Told, trouble};
-pub(crate) use notify::{heartbeat, occasion, telling};
+pub(crate) use live::{Live, RequestProgress, problem};
+pub(crate) use notify::{heartbeat, hook_input, notify_event};
 pub(crate) use phases::Phases;
 pub(crate) use programs::{Change, changes, visible};
-pub(crate) use redo::Redo;
+pub(crate) use redo::RedoQuestion;
 pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
-pub(crate) use status::Status;
+pub(crate) use status::RunStatusView;
 
 /// Prints one object as text or JSON, and returns whether somebody still reads.
 pub(crate) fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &T) -> bool {

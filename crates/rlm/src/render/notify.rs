@@ -4,78 +4,83 @@ use std::path::Path;
 
 use agent_duplex::Event;
 use interrupt_stack::Cause;
-use loop_runner::{Beat, Happened, Moment, News, Telling};
-use loop_state::{Head, Notice, Step, Wait};
+use loop_runner::{HeartbeatContext, HookEvent, HookEventKind, HookInput, RunEvent};
+use loop_state::{Head, IterationStep, RunUpdate, WaitCause};
 use rlm_text::escape::plain;
 use rlm_text::money;
 use rlm_text::time::utc;
 use serde_json::{Value, json};
 
-use crate::config::Occasion;
+use crate::config::NotifyEvent;
 use crate::exit::Code;
-use crate::hint::go_on;
+use crate::hint::resume_hint;
 
 /// Returns the notify event of a moment, if it is one.
-pub(crate) fn occasion(moment: &Moment<'_>) -> Option<Occasion> {
-    let News::Run(notice) = (match moment.what {
-        Happened::Began { again: false } => return Some(Occasion::Started),
-        Happened::Began { .. } => return Some(Occasion::Resumed),
-        Happened::Ended(_) => return Some(Occasion::Ended),
-        Happened::News(News::Agent(Event::PermissionAsked(_))) => return Some(Occasion::Question),
-        Happened::News(news) => news,
+pub(crate) fn notify_event(moment: &HookEvent<'_>) -> Option<NotifyEvent> {
+    let RunEvent::Update(notice) = (match moment.kind {
+        HookEventKind::Started { again: false } => return Some(NotifyEvent::Started),
+        HookEventKind::Started { .. } => return Some(NotifyEvent::Resumed),
+        HookEventKind::Ended(_) => return Some(NotifyEvent::Ended),
+        HookEventKind::Event(RunEvent::Agent(Event::PermissionRequested(_))) => {
+            return Some(NotifyEvent::Permission);
+        }
+        HookEventKind::Event(news) => news,
         _ => return None,
     }) else {
         return None;
     };
     Some(match notice {
-        Notice::IterationEnded { failure: None, .. } => Occasion::Iteration,
-        Notice::IterationEnded { .. } => Occasion::Failure,
-        Notice::PhaseEnded { .. } => Occasion::Phase,
-        Notice::Waiting {
-            why: Wait::Limit, ..
-        } => Occasion::Limit,
-        Notice::Waiting { .. } => Occasion::Retry,
-        Notice::Paused | Notice::Interrupted => Occasion::Paused,
-        Notice::Review(_) => Occasion::Review,
+        RunUpdate::IterationEnded { failure: None, .. } => NotifyEvent::Iteration,
+        RunUpdate::IterationEnded { .. } => NotifyEvent::Failure,
+        RunUpdate::PhaseEnded { .. } => NotifyEvent::Phase,
+        RunUpdate::Waiting {
+            why: WaitCause::RateLimit,
+            ..
+        } => NotifyEvent::Limit,
+        RunUpdate::Waiting { .. } => NotifyEvent::Retry,
+        RunUpdate::Paused | RunUpdate::Interrupted => NotifyEvent::Paused,
+        RunUpdate::Review(_) => NotifyEvent::Review,
         _ => return None,
     })
 }
 
 /// Returns the input of the notify command: one JSON object, and the same data in variables. `cause` is the cause of the shutdown.
-pub(crate) fn telling(
-    occasion: Occasion,
-    moment: &Moment<'_>,
+pub(crate) fn hook_input(
+    occasion: NotifyEvent,
+    moment: &HookEvent<'_>,
     project: &Path,
     cause: Option<Cause>,
-) -> Telling {
+) -> HookInput {
     let (head, run) = (moment.head, moment.run);
-    let (reason, exit_code) = match moment.what {
-        Happened::Ended(Ok(outcome)) => {
+    let (reason, exit_code) = match moment.kind {
+        HookEventKind::Ended(Ok(outcome)) => {
             let code = crate::exit::exit_code(outcome, cause);
             (Some(outcome.reason.to_string()), Some(code))
         }
-        Happened::Ended(Err(e)) => (Some(e.to_string()), Some(Code::Failed as i32)),
-        Happened::News(news) => (reason(news), None),
+        HookEventKind::Ended(Err(e)) => (Some(e.to_string()), Some(Code::Failed as i32)),
+        HookEventKind::Event(news) => (reason(news), None),
         _ => (None, None),
     };
     let reason = reason.map(|reason| plain(&reason));
-    let ended = match moment.what {
-        Happened::Ended(Ok(outcome)) => Some(match outcome.reason.is_stopped() {
+    let ended = match moment.kind {
+        HookEventKind::Ended(Ok(outcome)) => Some(match outcome.reason.is_stopped() {
             true => "stopped",
             false => "ended",
         }),
-        Happened::Ended(_) => Some("crashed"),
+        HookEventKind::Ended(_) => Some("crashed"),
         _ => None,
     };
     let state = ended.unwrap_or_else(|| state(head));
     let event = occasion.name();
-    let again = match moment.what {
-        Happened::Ended(Ok(outcome)) => go_on(run, &outcome.reason),
+    let again = match moment.kind {
+        HookEventKind::Ended(Ok(outcome)) => resume_hint(run, &outcome.reason),
         _ => None,
     };
     // When an iteration is complete, the head is already at the next one.
-    let iteration = match moment.what {
-        Happened::News(News::Run(Notice::IterationEnded { iteration, .. })) => *iteration,
+    let iteration = match moment.kind {
+        HookEventKind::Event(RunEvent::Update(RunUpdate::IterationEnded { iteration, .. })) => {
+            *iteration
+        }
         _ => head.iteration,
     };
     let text = words(occasion, head, iteration, reason.as_deref());
@@ -111,38 +116,42 @@ pub(crate) fn telling(
         ("RLM_TOKENS", head.usage.tokens().to_string()),
         ("RLM_PROJECT", project.to_string_lossy().into_owned()),
     ];
-    Telling {
+    HookInput {
         variables: variables.map(|(name, value)| (name.into(), value)).into(),
         input: format!("{input}\n"),
     }
 }
 
 /// Returns the reason as text; without the arguments of a tool, which may be secret.
-fn reason(news: &News) -> Option<String> {
+fn reason(news: &RunEvent) -> Option<String> {
     match news {
-        News::Agent(Event::PermissionAsked(ask)) => Some(format!("permission for {}?", ask.tool)),
-        News::Run(Notice::IterationEnded { failure, .. }) => failure.clone(),
-        News::Run(Notice::Waiting { until, .. }) => Some(format!("until {}", utc(*until))),
-        News::Run(Notice::PhaseEnded { name, .. }) => Some(format!("phase {name}")),
-        News::Run(Notice::Review(of)) => Some(format!("the {of} is finished")),
+        RunEvent::Agent(Event::PermissionRequested(ask)) => {
+            Some(format!("permission for {}?", ask.tool))
+        }
+        RunEvent::Update(RunUpdate::IterationEnded { failure, .. }) => failure.clone(),
+        RunEvent::Update(RunUpdate::Waiting { until, .. }) => {
+            Some(format!("until {}", utc(*until)))
+        }
+        RunEvent::Update(RunUpdate::PhaseEnded { name, .. }) => Some(format!("phase {name}")),
+        RunEvent::Update(RunUpdate::Review(of)) => Some(format!("the {of} is finished")),
         _ => None,
     }
 }
 
-fn words(occasion: Occasion, head: &Head, iteration: u32, reason: Option<&str>) -> String {
+fn words(occasion: NotifyEvent, head: &Head, iteration: u32, reason: Option<&str>) -> String {
     let at = format!("iteration {iteration}");
     let what = match occasion {
-        Occasion::Started => "started".into(),
-        Occasion::Resumed => format!("resumed at iteration {}", head.resumes_at().0),
-        Occasion::Iteration => format!("{at} complete"),
-        Occasion::Failure => format!("{at} failed"),
-        Occasion::Phase => "finished a phase".into(),
-        Occasion::Limit => "waits for a rate limit or an outage".into(),
-        Occasion::Retry => "tries again".into(),
-        Occasion::Paused => "is paused".into(),
-        Occasion::Review => "waits for your approval".into(),
-        Occasion::Question => "the agent asks".into(),
-        Occasion::Ended => return reason.unwrap_or("ended").into(),
+        NotifyEvent::Started => "started".into(),
+        NotifyEvent::Resumed => format!("resumed at iteration {}", head.resume_point().0),
+        NotifyEvent::Iteration => format!("{at} complete"),
+        NotifyEvent::Failure => format!("{at} failed"),
+        NotifyEvent::Phase => "finished a phase".into(),
+        NotifyEvent::Limit => "waits for a rate limit or an outage".into(),
+        NotifyEvent::Retry => "tries again".into(),
+        NotifyEvent::Paused => "is paused".into(),
+        NotifyEvent::Review => "waits for your approval".into(),
+        NotifyEvent::Permission => "the agent asks".into(),
+        NotifyEvent::Ended => return reason.unwrap_or("ended").into(),
     };
     match reason {
         Some(reason) => format!("{what}: {reason}"),
@@ -151,26 +160,26 @@ fn words(occasion: Occasion, head: &Head, iteration: u32, reason: Option<&str>) 
 }
 
 fn state(head: &Head) -> &'static str {
-    match head.is_waiting() {
+    match head.awaits_person() {
         true => "paused",
         false => "running",
     }
 }
 
 /// Returns the content of the heartbeat file.
-pub(crate) fn heartbeat(beat: &Beat<'_>) -> String {
+pub(crate) fn heartbeat(beat: &HeartbeatContext<'_>) -> String {
     let head = beat.head;
     let doing = match head.step {
-        Step::Ready => "ready",
-        Step::Turn { .. } => "turn",
-        Step::Gate { .. } => "gate",
-        Step::Check | Step::Recheck { .. } => "check",
-        Step::Settling { .. } => "settling",
-        Step::Sleeping { .. } => "sleep",
-        Step::Waiting { .. } => "wait",
-        Step::Interrupted { .. } => "interrupted",
-        Step::Paused { .. } => "paused",
-        Step::Review { .. } => "review",
+        IterationStep::Ready => "ready",
+        IterationStep::Turn { .. } => "turn",
+        IterationStep::RequiredCheck { .. } => "gate",
+        IterationStep::Check | IterationStep::Recheck { .. } => "check",
+        IterationStep::EndingLeftovers { .. } => "settling",
+        IterationStep::Sleeping { .. } => "sleep",
+        IterationStep::Waiting { .. } => "wait",
+        IterationStep::Interrupted { .. } => "interrupted",
+        IterationStep::Paused { .. } => "paused",
+        IterationStep::Review { .. } => "review",
         _ => "other",
     };
     let state = match beat.ended {

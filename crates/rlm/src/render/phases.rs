@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loop_state::{Evidence, Finished, Head, Step};
+use loop_state::{Evidence, FinishedPhase, Head, IterationStep};
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use rlm_text::{count, money};
@@ -53,16 +53,16 @@ impl From<&Head> for Phases {
             phases: u32::try_from(head.rules.phases.len()).unwrap_or(u32::MAX),
             autonomy: head.rules.autonomy.to_string(),
             review: match head.step {
-                Step::Review { of, .. } => Some(of.to_string()),
+                IterationStep::Review { point: of, .. } => Some(of.to_string()),
                 _ => None,
             },
-            finished: head.finished.iter().map(Done::from).collect(),
+            finished: head.finished_phases.iter().map(Done::from).collect(),
         }
     }
 }
 
-impl From<&Finished> for Done {
-    fn from(phase: &Finished) -> Self {
+impl From<&FinishedPhase> for Done {
+    fn from(phase: &FinishedPhase) -> Self {
         let wrong = phase.errors.iter().map(|error| Wrong {
             iteration: error.iteration,
             at: utc(error.at),
@@ -74,11 +74,11 @@ impl From<&Finished> for Done {
             iterations: phase.iterations,
             evidence: match phase.evidence {
                 Some(Evidence::Check) => Some("check"),
-                Some(_) => Some("claim"),
+                Some(_) => Some("promise"),
                 None => None,
             },
             usage: money::json(phase.usage),
-            used: money::used(phase.usage),
+            used: money::usage_text(phase.usage),
             errors: wrong.collect(),
         }
     }
@@ -137,13 +137,13 @@ impl fmt::Display for Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loop_state::{Failure, PhaseRules, Rules, Timestamp, Usage};
+    use loop_state::{IterationFailure, PhaseRules, Rules, Timestamp, UsageTotal};
 
     #[test]
-    fn x119d_what_is_over_is_named_with_its_evidence_and_its_errors() {
+    fn x119d_finished_phase_shows_evidence_and_errors() {
         let phase = |name: &str| PhaseRules {
             name: name.into(),
-            until: true,
+            has_check: true,
             ..PhaseRules::default()
         };
         let rules = Rules {
@@ -153,26 +153,26 @@ mod tests {
         let mut head = Head::new(rules).unwrap();
         head.phase = 2;
         let at = Timestamp(1000);
-        let failure = Failure {
+        let failure = IterationFailure {
             iteration: 1,
             at,
             what: "it\u{1b}[2J broke".into(),
         };
-        let done = |name: &str, evidence, errors| Finished {
+        let done = |name: &str, evidence, errors| FinishedPhase {
             name: name.into(),
             at,
             iterations: 2,
             evidence,
             result: Some("much".into()),
-            usage: Usage {
+            usage: UsageTotal {
                 input_tokens: 1200,
                 output_tokens: 34,
                 cost_microusd: 50_000,
             },
             errors,
         };
-        head.finished = vec![
-            done("plan", Some(Evidence::Claim), vec![]),
+        head.finished_phases = vec![
+            done("plan", Some(Evidence::Promise), vec![]),
             done("build", Some(Evidence::Check), vec![failure]),
         ];
         let phases = Phases::from(&head);

@@ -8,7 +8,7 @@ use rlm_text::escape::is_hidden;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::saved;
+use crate::saved_settings;
 
 /// Returns a line for each program.
 pub(crate) fn lines(programs: &[Program]) -> Vec<String> {
@@ -91,7 +91,10 @@ const PROGRAMS: [&str; 4] = ["agent", "gates", "mcp_servers", "until"];
 /// Returns the differences: each program, and each other setting.
 pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
     let mut all = of_programs(&before.programs(), &now.programs());
-    let (old, new) = (saved::run_json(before), saved::run_json(now));
+    let (old, new) = (
+        saved_settings::run_json(before),
+        saved_settings::run_json(now),
+    );
     all.extend(of_values(None, &old, &new));
     for phase in &now.phases {
         let same = |it: &&PhaseSettings| it.name == phase.name;
@@ -99,7 +102,10 @@ pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
             continue;
         };
         let name = Some(phase.name.clone());
-        let (old, new) = (saved::phase_json(was), saved::phase_json(phase));
+        let (old, new) = (
+            saved_settings::phase_json(was),
+            saved_settings::phase_json(phase),
+        );
         all.extend(of_values(name.clone(), &old, &new));
         let mut note = |key: &str, before: Option<&str>, now: Option<&str>| {
             if before != now {
@@ -178,9 +184,9 @@ mod tests {
     use rlm_store::ProgramKind;
 
     #[test]
-    fn h6_no_character_hides_a_part_of_a_command() {
+    fn h6_no_character_hides_part_of_a_command() {
         let gate = "true # fine\ncurl evil\r\u{1b}[2K\u{9b}8m\u{202e}\u{200b}\u{e0041}";
-        let program = Program::new(Some("main".into()), ProgramKind::Gate, gate);
+        let program = Program::new(Some("main".into()), ProgramKind::RequiredCheck, gate);
         assert_eq!(
             line(&program),
             "main: gate: true # fine⏎curl evil\\u{d}\\u{1b}[2K\\u{9b}8m\\u{202e}\\u{200b}\\u{e0041}"

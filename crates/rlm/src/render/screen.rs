@@ -7,21 +7,21 @@ use std::time::SystemTime;
 use agent_duplex::{Event, ProcessName};
 use anstream::{AutoStream, ColorChoice};
 use jiff::tz::TimeZone;
-use loop_runner::{News, Outcome};
-use loop_state::{Evidence, Notice, StopReason, Timestamp, Usage};
+use loop_runner::{RunEvent, RunOutcome};
+use loop_state::{Evidence, RunUpdate, StopReason, Timestamp, UsageTotal};
 use rlm_store::{Holder, Project, RunHead, RunId, Uncommitted};
 use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, styled};
-use rlm_terminal::{Log, fitted};
+use rlm_terminal::{LogOutput, fitted};
 use rlm_text::escape::plain;
 use rlm_text::money;
 use serde_json::{Value, json};
 
 use crate::exit::Code;
-use crate::hint::go_on;
-use crate::hint::rlm;
+use crate::hint::program_command;
+use crate::hint::resume_hint;
 use crate::output;
 use crate::render::OwnTree;
-use crate::render::banner::{self, Beginning};
+use crate::render::banner::{self, RunStart};
 use crate::render::{Level, event, json_line};
 
 /// The stop reason of a run whose process reported none.
@@ -62,7 +62,7 @@ impl Screen {
     /// Shows the settings of the run that begins. The run starts even if standard output is gone.
     pub(crate) fn begin(
         &self,
-        beginning: &Beginning,
+        beginning: &RunStart,
         project: &Project,
         head: &RunHead,
         person: bool,
@@ -105,33 +105,33 @@ impl Screen {
     }
 
     /// Returns the log of a run on standard output.
-    pub(crate) fn printed_log(&self) -> Log {
+    pub(crate) fn printed_log(&self) -> LogOutput {
         let has_colour = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
         self.log(Box::new(output::bytes()), has_colour)
     }
 
     /// Returns the log of a run, in the format of this screen.
-    pub(crate) fn log(&self, to: Box<dyn Write + Send>, has_colour: bool) -> Log {
+    pub(crate) fn log(&self, to: Box<dyn Write + Send>, has_colour: bool) -> LogOutput {
         let (text, answer) = (self.clone(), self.clone());
-        Log {
+        LogOutput {
             to,
             has_colour,
             is_json: self.json,
-            is_full: self.level == Level::Verbose,
-            text: Box::new(move |at, news| text.news(at, news)),
-            answer: Box::new(move |news| answer.answer(news)),
+            shows_everything: self.level == Level::Verbose,
+            format_event: Box::new(move |at, news| text.news(at, news)),
+            format_answer: Box::new(move |news| answer.answer(news)),
         }
     }
 
     /// Returns an event as whole lines, empty if there is nothing to show; `None` for the agent's own text, which is streamed.
-    pub(crate) fn news(&self, at: Timestamp, news: &News) -> Option<String> {
+    pub(crate) fn news(&self, at: Timestamp, news: &RunEvent) -> Option<String> {
         let flows = matches!(
             news,
-            News::Agent(Event::TextDelta(_) | Event::Message { .. })
+            RunEvent::Agent(Event::TextDelta(_) | Event::Message { .. })
         );
         let text = match self.json {
             true => event::json(at, news).map_or(String::new(), |value| json_line(&value)),
-            false => match self.level.instead(news) {
+            false => match self.level.replacement_line(news) {
                 Some(instead) => instead,
                 None if flows => return None,
                 None => event::text(news, &self.zone),
@@ -141,23 +141,23 @@ impl Screen {
     }
 
     /// Returns the response that a person must see after a command, even if the log goes elsewhere.
-    pub(crate) fn answer(&self, news: &News) -> Option<String> {
+    pub(crate) fn answer(&self, news: &RunEvent) -> Option<String> {
         match news {
-            News::NextPrompt(_) | News::Rejected(_) => {}
-            News::Run(
-                Notice::Steer { .. }
-                | Notice::Interrupted
-                | Notice::Pausing
-                | Notice::Paused
-                | Notice::Continued
-                | Notice::Reviewed(_)
-                | Notice::RuleSet(_)
-                | Notice::PhaseRuleSet { .. }
-                | Notice::Again(_)
-                | Notice::Fresh
-                | Notice::StoppingLater,
+            RunEvent::SteerNextTurn(_) | RunEvent::RequestRejected(_) => {}
+            RunEvent::Update(
+                RunUpdate::SteerAdvanced { .. }
+                | RunUpdate::Interrupted
+                | RunUpdate::Pausing
+                | RunUpdate::Paused
+                | RunUpdate::Continued
+                | RunUpdate::Reviewed(_)
+                | RunUpdate::RuleChanged(_)
+                | RunUpdate::PhaseRuleChanged { .. }
+                | RunUpdate::Redoing(_)
+                | RunUpdate::FreshSession
+                | RunUpdate::StoppingAfterIteration,
             ) => {}
-            News::Stopping { .. } | News::StopWaiting { .. } => {}
+            RunEvent::Stopping { .. } | RunEvent::StopAwaits { .. } => {}
             _ => return None,
         }
         Some(ended(event::text(news, &self.zone)))
@@ -171,7 +171,7 @@ impl Screen {
     pub(crate) fn end(
         &self,
         run: &RunId,
-        outcome: &Outcome,
+        outcome: &RunOutcome,
         exit_code: i32,
         own: Option<&OwnTree>,
     ) -> io::Result<()> {
@@ -188,7 +188,7 @@ impl Screen {
     }
 
     /// Returns how the run ended, as text.
-    pub(crate) fn end_words(&self, run: &RunId, outcome: &Outcome) -> String {
+    pub(crate) fn end_words(&self, run: &RunId, outcome: &RunOutcome) -> String {
         EndWords::of(run, outcome).to_string()
     }
 
@@ -214,13 +214,13 @@ pub(crate) struct EndWords<'a> {
     /// Whether the number of survivors is proven; otherwise it only counts those that were found.
     pub(crate) proven: bool,
     /// The reported usage of the run.
-    pub(crate) usage: Usage,
+    pub(crate) usage: UsageTotal,
     /// The changes that should have been committed but are not.
     pub(crate) uncommitted: Option<&'a Uncommitted>,
 }
 
 impl<'a> EndWords<'a> {
-    fn of(run: &'a RunId, outcome: &'a Outcome) -> Self {
+    fn of(run: &'a RunId, outcome: &'a RunOutcome) -> Self {
         Self {
             run,
             reason: Some(&outcome.reason),
@@ -275,15 +275,15 @@ impl fmt::Display for EndWords<'_> {
         let reason = reason.unwrap_or_else(|| KILLED.to_owned());
         let left = left(self.left, self.left + self.ended, self.proven);
         write!(f, "{}; {left}", styled(style, reason))?;
-        if let Some(used) = money::used(self.usage) {
+        if let Some(used) = money::usage_text(self.usage) {
             write!(f, "; {used}")?;
         }
         if let Some(uncommitted) = self.uncommitted {
             write!(f, "; {}", rlm_report::uncommitted(uncommitted))?;
         }
         let again = match self.reason {
-            Some(reason) => go_on(self.run, reason),
-            None => Some(format!("{} resume {}", rlm(), self.run)),
+            Some(reason) => resume_hint(self.run, reason),
+            None => Some(format!("{} resume {}", program_command(), self.run)),
         };
         match again {
             Some(again) => write!(f, "; to continue: {again}"),
@@ -322,7 +322,7 @@ pub(crate) fn now() -> String {
 fn evidence(reason: &StopReason) -> Option<&'static str> {
     match reason {
         StopReason::Done(Evidence::Check) => Some("check"),
-        StopReason::Done(Evidence::Claim) => Some("claim"),
+        StopReason::Done(Evidence::Promise) => Some("promise"),
         _ => None,
     }
 }
@@ -332,19 +332,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x115a_the_end_line_is_harmless_whatever_the_agent_said_last() {
+    fn x115a_end_line_is_harmless_for_any_agent_text() {
         let run = "r1".parse().unwrap();
         let hostile = || "exit status 1 (\u{1b}]0;mine\u{7}\u{1b}[2J)".to_owned();
         for reason in [
             StopReason::Failed(hostile()),
-            StopReason::LastFailed(3, hostile()),
+            StopReason::LastIterationFailed(3, hostile()),
         ] {
-            let outcome = Outcome {
+            let outcome = RunOutcome {
                 reason,
                 ended: Vec::new(),
                 survivors: Vec::new(),
                 proven: true,
-                usage: Usage::default(),
+                usage: UsageTotal::default(),
                 uncommitted: None,
             };
             let words = Screen::new(false).end_words(&run, &outcome);

@@ -3,30 +3,30 @@
 use std::fmt;
 
 use agent_duplex::Permissions;
-use loop_runner::control::{Doing, Life};
-use loop_state::{CheckOutcome, LastCheck, Step, Timestamp};
+use loop_runner::control::{Activity, ProcessHealth};
+use loop_state::{CheckOutcome, IterationStep, LastCheck, Timestamp};
 use rlm_report::uncommitted;
 use rlm_store::{Committed, RunEntry, RunHead, RunState, Uncommitted, Worktree};
 use rlm_terminal::style::{BOLD, styled};
 use rlm_terminal::table::{Cell, Column, table};
-use rlm_terminal::{Review, background, tried};
-use rlm_text::duration::rough;
+use rlm_terminal::{ReviewPrompt, attempt_label, background};
+use rlm_text::duration::approximate;
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use rlm_text::{count, money};
 use serde::Serialize;
 
 use crate::agents;
-use crate::hint::go_on;
-use crate::hint::rlm;
-use crate::render::banner::may;
+use crate::hint::program_command;
+use crate::hint::resume_hint;
+use crate::render::banner::permission_text;
 use crate::render::lines;
-use crate::render::live::{column, trouble};
-use crate::render::{Phases, Redo};
+use crate::render::live::{column, problem};
+use crate::render::{Phases, RedoQuestion};
 
 /// The status of one run, for text and JSON.
 #[derive(Debug, Serialize)]
-pub(crate) struct Status {
+pub(crate) struct RunStatusView {
     run: String,
     state: RunState,
     title: Option<String>,
@@ -43,7 +43,7 @@ struct Detail {
     iteration: u32,
     attempt: u32,
     #[serde(skip)]
-    again: bool,
+    is_retry: bool,
     /// Whether a process has worked on it.
     #[serde(skip)]
     begun: bool,
@@ -51,7 +51,7 @@ struct Detail {
     /// The number of failed ones; of each phase only the latest are counted.
     iterations_failed: usize,
     attempts: u32,
-    cuts: u32,
+    unfinished_attempts: u32,
     last_outcome: Option<String>,
     last_check: Option<LastCheck>,
     #[serde(skip)]
@@ -60,8 +60,8 @@ struct Detail {
     reason: Option<String>,
     pause_reason: Option<String>,
     /// The place and time of its transfer.
-    moved_to: Option<String>,
-    moved_at: Option<String>,
+    transferred_to: Option<String>,
+    transferred_at: Option<String>,
     /// The run that it was forked from, and the iteration after which it continues.
     forked_from: Option<String>,
     forked_at: Option<u32>,
@@ -82,7 +82,7 @@ struct Detail {
     worktree: Option<Worktree>,
     agent: String,
     /// The previous agent, with its last attempt.
-    agent_before: Option<String>,
+    previous_agent: Option<String>,
     permissions: Permissions,
     denied: u32,
     session: Option<String>,
@@ -98,9 +98,9 @@ struct Detail {
     steers_waiting: usize,
 }
 
-impl Status {
+impl RunStatusView {
     /// `life` is the report of a live run's process.
-    pub(crate) fn of(run: &RunEntry, life: Option<&Life>, now: jiff::Timestamp) -> Self {
+    pub(crate) fn of(run: &RunEntry, life: Option<&ProcessHealth>, now: jiff::Timestamp) -> Self {
         let mut notes = run.notes.clone();
         let detail = match &run.head {
             Ok(head) => {
@@ -111,13 +111,13 @@ impl Status {
                     phases: Phases::from(m),
                     iteration: m.iteration,
                     attempt: m.attempt,
-                    again: m.is_tried_again(),
+                    is_retry: m.is_retry(),
                     begun: m.counts.processes > 0,
                     iterations_complete: m.iterations_complete(),
                     iterations_failed: m.iterations_failed(),
                     attempts: m.counts.attempts,
-                    cuts: m.counts.cuts,
-                    last_outcome: m.last.as_ref().map(|last| match &last.failure {
+                    unfinished_attempts: m.counts.unfinished_attempts,
+                    last_outcome: m.last_iteration.as_ref().map(|last| match &last.failure {
                         Some(why) => format!("iteration {} failed: {why}", last.iteration),
                         None => format!("iteration {} complete", last.iteration),
                     }),
@@ -126,8 +126,8 @@ impl Status {
                     next: next(run, head, life) + wished(run, m),
                     reason: reason(run.state, m),
                     pause_reason: head.pause_reason.clone(),
-                    moved_to: head.moved.as_ref().map(|moved| moved.to.clone()),
-                    moved_at: head.moved.as_ref().map(|moved| utc(moved.at)),
+                    transferred_to: head.transfer.as_ref().map(|moved| moved.to.clone()),
+                    transferred_at: head.transfer.as_ref().map(|moved| utc(moved.at)),
                     forked_from: m.parent.as_ref().map(|it| it.run.clone()),
                     forked_at: m.parent.as_ref().map(|it| it.iteration),
                     started_at: utc(m.started_at),
@@ -140,8 +140,8 @@ impl Status {
                     committed: head.committed.clone(),
                     uncommitted: head.uncommitted.clone(),
                     worktree: head.settings.worktree.clone(),
-                    agent: format!("{}: {}", agents::name(&phase.agent), may(phase)),
-                    agent_before: m.handover.as_ref().map(|handover| {
+                    agent: format!("{}: {}", agents::name(&phase.agent), permission_text(phase)),
+                    previous_agent: m.handover.as_ref().map(|handover| {
                         format!("{}, up to attempt {}", handover.from, handover.attempt)
                     }),
                     permissions: phase.permissions,
@@ -149,7 +149,7 @@ impl Status {
                     session: m.session.clone(),
                     input_tokens: m.usage.input_tokens,
                     output_tokens: m.usage.output_tokens,
-                    cost_usd: money::usd(m.usage),
+                    cost_usd: money::cost_usd(m.usage),
                     max_cost_usd: m
                         .rules
                         .limits
@@ -157,7 +157,7 @@ impl Status {
                         .map(|micro| micro as f64 / 1e6),
                     max_tokens: m.rules.limits.max_tokens,
                     waits_until: match (&m.step, &m.end) {
-                        (Step::Waiting { until, .. }, None) => Some(utc(*until)),
+                        (IterationStep::Waiting { until, .. }, None) => Some(utc(*until)),
                         _ => None,
                     },
                     cost: cost(m),
@@ -187,14 +187,18 @@ fn checked(m: &loop_state::Head) -> Option<String> {
         CheckOutcome::Failed => "failed",
         CheckOutcome::NotRun => "could not be run",
     };
-    let earlier = { m.finished.get(check.phase as usize) }.filter(|_| check.phase != m.phase);
+    let earlier =
+        { m.finished_phases.get(check.phase as usize) }.filter(|_| check.phase != m.phase);
     let phase = earlier.map_or_else(String::new, |it| format!("phase {}, ", it.name));
     Some(format!("{outcome} ({phase}iteration {})", check.iteration))
 }
 
 /// Returns the reported usage, and the rest of the budgets.
 fn cost(m: &loop_state::Head) -> Option<String> {
-    let told = [money::used(m.usage), money::left(&m.rules, m.usage)];
+    let told = [
+        money::usage_text(m.usage),
+        money::budget_left(&m.rules, m.usage),
+    ];
     let told: Vec<String> = told.into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
@@ -213,13 +217,13 @@ fn reason(state: RunState, m: &loop_state::Head) -> Option<String> {
 
 impl Detail {
     fn ages(&self) -> String {
-        let age = |secs| rough(std::time::Duration::from_secs(secs));
+        let age = |secs| approximate(std::time::Duration::from_secs(secs));
         let (age, saved) = (age(self.age_s), age(self.saved_s));
         format!("{age}, saved {saved} ago ({})", self.saved_at)
     }
 }
 
-impl Status {
+impl RunStatusView {
     const COLUMNS: [Column; 7] = [
         column("RUN", 0),
         column("STATE", 0),
@@ -252,7 +256,7 @@ impl Status {
             word(detail.map(|d| d.iteration.to_string())),
             word(
                 { detail.filter(|d| d.begun) }
-                    .map(|d| rough(std::time::Duration::from_secs(d.saved_s))),
+                    .map(|d| approximate(std::time::Duration::from_secs(d.saved_s))),
             ),
             word(detail.and_then(|d| Some(format!("{:.2}", d.cost_usd?)))),
             Cell::new(plain(&titled(
@@ -281,7 +285,7 @@ fn git(d: &Detail) -> Option<String> {
 }
 
 fn moved(d: &Detail) -> Option<String> {
-    let (to, at) = (d.moved_to.as_ref()?, d.moved_at.as_ref()?);
+    let (to, at) = (d.transferred_to.as_ref()?, d.transferred_at.as_ref()?);
     let to = if to == "-" { "another place" } else { to };
     Some(format!("to {to}, at {at}"))
 }
@@ -292,96 +296,103 @@ fn forked(d: &Detail) -> Option<String> {
 }
 
 /// Returns the next command, or the next step of the run.
-fn next(run: &RunEntry, head: &RunHead, life: Option<&Life>) -> String {
+fn next(run: &RunEntry, head: &RunHead, life: Option<&ProcessHealth>) -> String {
     let m = &head.machine;
-    if let Some(trouble) = life.and_then(trouble) {
-        let (id, rlm) = (&run.id, rlm());
+    if let Some(trouble) = life.and_then(problem) {
+        let (id, rlm) = (&run.id, program_command());
         return format!("its process {trouble}; to end it: {rlm} stop {id} --force");
     }
-    let said = life.and_then(Life::standing);
-    let held_for = said.and_then(|it| it.held_for);
+    let said = life.and_then(ProcessHealth::standing);
+    let held_for = said.and_then(|it| it.awaited_tasks);
     // The reported status is newer than the saved state.
     let state = said.map_or(run.state, |it| it.state);
-    let doing = said.map_or_else(|| Doing::of(m), |it| it.doing);
-    let (at, cut) = m.resumes_at();
+    let doing = said.map_or_else(|| Activity::of(m), |it| it.activity);
+    let (at, cut) = m.resume_point();
     let is_final = m.end.as_ref().is_some_and(|end| end.reason.is_final());
-    if let (Some(redo), false) = (Redo::of(run), is_final || run.state == RunState::Moved) {
+    if let (Some(redo), false) = (
+        RedoQuestion::of(run),
+        is_final || run.state == RunState::Transferred,
+    ) {
         return redo.next();
     }
     match (state, &m.step) {
-        (RunState::Paused, Step::Interrupted { .. }) => {
-            let (id, rlm) = (&run.id, rlm());
+        (RunState::Paused, IterationStep::Interrupted { .. }) => {
+            let (id, rlm) = (&run.id, program_command());
             format!(
                 "the agent was interrupted and waits for you: {rlm} steer {id} TEXT, or {rlm} resume {id}"
             )
         }
-        (RunState::Paused, Step::Review { .. }) => {
-            let asks = Review::of(m).map(Review::asks).unwrap_or_default();
-            let (id, rlm) = (&run.id, rlm());
+        (RunState::Paused, IterationStep::Review { .. }) => {
+            let asks = ReviewPrompt::of(m)
+                .map(ReviewPrompt::question)
+                .unwrap_or_default();
+            let (id, rlm) = (&run.id, program_command());
             format!("{asks}: {rlm} resume {id}, or to revise it: {rlm} steer {id} TEXT")
         }
-        (RunState::Paused, _) => format!("waits for you: {} resume {}", rlm(), run.id),
+        (RunState::Paused, _) => format!("waits for you: {} resume {}", program_command(), run.id),
         (RunState::Running, _) if doing.is_some() => match (doing, held_for) {
-            (Some(Doing::Turn), Some(tasks)) => {
+            (Some(Activity::Turn), Some(tasks)) => {
                 format!("the turn ended; the agent waits for {}", background(tasks))
             }
-            (doing, _) => working(head, doing.unwrap_or(Doing::Begin)),
+            (doing, _) => activity_text(head, doing.unwrap_or(Activity::Starting)),
         },
-        (RunState::Running, Step::Sleeping { until }) => {
+        (RunState::Running, IterationStep::Sleeping { until }) => {
             format!("iteration {} at {}", m.iteration + 1, utc(*until))
         }
-        (RunState::Running, Step::Waiting { until, .. }) => {
+        (RunState::Running, IterationStep::Waiting { until, .. }) => {
             format!("iteration {} again at {}", m.iteration, utc(*until))
         }
         (RunState::Running, _) => "starting".into(),
-        (RunState::Moved, _) => format!(
+        (RunState::Transferred, _) => format!(
             "nothing here: the run continues elsewhere; to continue it here instead: {} resume {} --force",
-            rlm(),
+            program_command(),
             run.id
         ),
         (RunState::Ended, _) => m
             .end
             .as_ref()
-            .and_then(|end| go_on(&run.id, &end.reason))
+            .and_then(|end| resume_hint(&run.id, &end.reason))
             .unwrap_or_else(|| "nothing: the run is finished".into()),
-        (_, Step::Review { .. }) => {
-            let asks = Review::of(m).map(Review::asks).unwrap_or_default();
-            format!("{} resume {}: {asks}", rlm(), run.id)
+        (_, IterationStep::Review { .. }) => {
+            let asks = ReviewPrompt::of(m)
+                .map(ReviewPrompt::question)
+                .unwrap_or_default();
+            format!("{} resume {}: {asks}", program_command(), run.id)
         }
         _ if cut => format!(
             "{} resume {}: iteration {at} again, it is unfinished",
-            rlm(),
+            program_command(),
             run.id
         ),
-        _ if m.is_judging() => format!(
+        _ if m.is_checking() => format!(
             "{} resume {}: the required checks and the check of iteration {at}, whose turn ended",
-            rlm(),
+            program_command(),
             run.id
         ),
-        _ => format!("{} resume {}: iteration {at}", rlm(), run.id),
+        _ => format!("{} resume {}: iteration {at}", program_command(), run.id),
     }
 }
 
 /// Returns what a run does now.
-pub(crate) fn working(head: &RunHead, doing: Doing) -> String {
+pub(crate) fn activity_text(head: &RunHead, doing: Activity) -> String {
     let phase = &head.settings.phases[head.machine.phase as usize];
     match doing {
-        Doing::Turn => "the agent works".into(),
-        Doing::Gate(index) => {
-            let text = phase.gates.get(index as usize);
+        Activity::Turn => "the agent works".into(),
+        Activity::RequiredCheck(index) => {
+            let text = phase.required_checks.get(index as usize);
             let text = text.map(|text| format!(": {text}")).unwrap_or_default();
             format!("required check {} runs{text}", index + 1)
         }
-        Doing::Check => {
-            let text = phase.until.as_ref();
+        Activity::Check => {
+            let text = phase.check.as_ref();
             let text = text.map(|text| format!(": {text}")).unwrap_or_default();
             format!("the check runs{text}")
         }
-        Doing::Finish if head.settings.commit => {
+        Activity::Finishing if head.settings.commit => {
             "finishes the iteration and commits (git hooks run)".into()
         }
-        Doing::Finish => "finishes the iteration".into(),
-        Doing::End => "ends the leftovers of the agent".into(),
+        Activity::Finishing => "finishes the iteration".into(),
+        Activity::EndingLeftovers => "ends the leftovers of the agent".into(),
         _ => "starting".into(),
     }
 }
@@ -395,7 +406,7 @@ fn wished(run: &RunEntry, m: &loop_state::Head) -> &'static str {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for RunStatusView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = styled(lines::of_state(self.state), lines::state(self.state));
         write!(f, "{}  {state}", styled(BOLD, plain(&self.run)))?;
@@ -405,7 +416,7 @@ impl fmt::Display for Status {
                 "{}, iteration {}{}, {} complete",
                 d.phases.present(),
                 d.iteration,
-                tried(d.again, d.attempt),
+                attempt_label(d.is_retry, d.attempt),
                 count(d.iterations_complete as usize, "iteration", "iterations")
             )?;
             if d.iterations_failed > 0 {
@@ -421,7 +432,7 @@ impl fmt::Display for Status {
                 ("check", d.check.clone()),
                 ("next", Some(d.next.clone())),
                 ("agent", Some(d.agent.clone())),
-                ("before", d.agent_before.clone()),
+                ("before", d.previous_agent.clone()),
                 (
                     "denied",
                     (d.denied > 0).then(|| count(d.denied as usize, "request", "requests")),

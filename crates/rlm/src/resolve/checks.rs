@@ -8,7 +8,7 @@ use loop_state::RulesError;
 use rlm_store::{PhaseSettings, PromptSource, Settings};
 
 use crate::agents;
-use crate::config::{self, Config, Origin, Tree};
+use crate::config::{self, Config, SettingsTree, ValueOrigin};
 use crate::exit::Failure;
 use crate::stdin;
 
@@ -16,9 +16,9 @@ use crate::stdin;
 const MAX_STDIN: u64 = 4 << 20;
 
 /// Refuses a prompt file outside of the project, if the project itself names it: a clone could send any file of the user to the agent.
-pub(super) fn refuse_outside(file: &Path, tree: &Tree, root: &Path) -> Result<(), Failure> {
+pub(super) fn refuse_outside(file: &Path, tree: &SettingsTree, root: &Path) -> Result<(), Failure> {
     let origin = tree.leaf("prompt-file").map(|leaf| &leaf.origin);
-    let is_users = origin.is_some_and(|it| *it != Origin::Default && !is_of_project(it, root));
+    let is_users = origin.is_some_and(|it| *it != ValueOrigin::Default && !is_of_project(it, root));
     let real = |path: &Path| fs_err::canonicalize(path).ok();
     let (Some(target), Some(top)) = (real(file), real(root)) else {
         return Ok(());
@@ -33,15 +33,19 @@ pub(super) fn refuse_outside(file: &Path, tree: &Tree, root: &Path) -> Result<()
 }
 
 /// Returns whether a value comes from the project's own file.
-pub(super) fn is_of_project(origin: &Origin, root: &Path) -> bool {
-    matches!(origin, Origin::File { path, .. } if **path == *root.join(config::FILE_NAME))
+pub(super) fn is_of_project(origin: &ValueOrigin, root: &Path) -> bool {
+    matches!(origin, ValueOrigin::File { path, .. } if **path == *root.join(config::FILE_NAME))
 }
 
 /// Returns the MCP servers of the file, and of the file that it names.
 pub(super) fn mcp_servers(config: &Config, root: &Path) -> Result<McpServers, Failure> {
     let of_file = { config.mcp_config.as_ref() }.map(|file| config::read_mcp(&root.join(file)));
     let of_file = of_file.transpose()?.unwrap_or_default();
-    Ok(config.mcp_servers.clone().unwrap_or_default().over(of_file))
+    Ok(config
+        .mcp_servers
+        .clone()
+        .unwrap_or_default()
+        .merged_over(of_file))
 }
 
 /// Returns an error if a variable is missing that the agent needs to start.
@@ -49,7 +53,7 @@ pub(super) fn refuse_missing_variables(
     servers: &McpServers,
     agent: &AgentConfig,
 ) -> Result<(), Failure> {
-    let own = agent.handed_on().env;
+    let own = agent.passed_through().env;
     let variable = |name: &str| {
         let own = own.and_then(|own| own.get(name).cloned());
         own.or_else(|| std::env::var(name).ok())
@@ -70,7 +74,7 @@ pub(super) fn refuse_bad_rules(settings: &Settings) -> Result<(), Failure> {
     let agent = { settings.phases.iter() }.find(|it| it.name == phase);
     let agent = agent.map(|phase| &phase.agent);
     let name = agent.map(agents::name).unwrap_or_default();
-    let fix = match agent.map(AgentConfig::reports) {
+    let fix = match agent.map(AgentConfig::usage_reporting) {
         Some((false, true)) => "it reports tokens: use --max-tokens N",
         _ => "limit the run with -n, --max-duration or --iteration-timeout instead",
     };
@@ -84,7 +88,7 @@ pub(super) fn refuse_driver_options(
     args: &Config,
     phases: &[PhaseSettings],
 ) -> Result<(), Failure> {
-    if phases.iter().any(|phase| phase.agent.is_driven()) {
+    if phases.iter().any(|phase| phase.agent.has_driver()) {
         return Ok(());
     }
     let given = [

@@ -14,19 +14,19 @@ use super::checks::{
     is_of_project, mcp_servers, prompt, refuse_bad_rules, refuse_driver_options,
     refuse_missing_variables, refuse_outside,
 };
-use super::sketch;
+use super::preview;
 use crate::agents::{self, AgentKind};
 use crate::args::RunArgs;
-use crate::config::{self, Config, LIMITS, Layers, Tree};
+use crate::config::{self, Config, LIMITS, Layers, SettingsTree};
 use crate::exit::Failure;
+use crate::hint::program_command;
 use crate::hint::quoted;
-use crate::hint::rlm;
 use crate::render::visible;
-use crate::saved;
+use crate::saved_settings;
 
 /// The command line of a restart, with its context.
 #[derive(Debug)]
-pub(crate) struct Line<'a> {
+pub(crate) struct RestartInput<'a> {
     /// The id of the run that continues.
     pub(crate) run: &'a str,
     pub(crate) args: &'a RunArgs,
@@ -43,8 +43,11 @@ pub(crate) struct Line<'a> {
 }
 
 /// Merges the command line and the files over the saved settings; `None` if nothing changes. Refuses a saved command that neither of them names.
-pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Settings>, Failure> {
-    let what = &line.args.what;
+pub(crate) fn restarted(
+    line: &RestartInput<'_>,
+    saved: &Settings,
+) -> Result<Option<Settings>, Failure> {
+    let what = &line.args.config;
     let typed = what.prompt.is_some() || what.prompt_file.is_some();
     if saved.phases.len() > 1 && typed {
         return Err(Failure::usage(
@@ -60,7 +63,7 @@ pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Sett
     }
     refuse_driver_options(what, &settings.phases)?;
     let run = bounded(line, line.layers.run(), saved, 0).config();
-    saved::apply_to_run(&run, &mut settings);
+    saved_settings::apply_to_run(&run, &mut settings);
     named.commit = run.commit.unwrap_or_default();
     refuse_bad_rules(&settings)?;
     let known = named.programs();
@@ -78,7 +81,7 @@ pub(crate) fn restarted(line: &Line<'_>, saved: &Settings) -> Result<Option<Sett
             line.run,
             config::FILE_NAME,
             refused.join("; "),
-            rlm()
+            program_command()
         ))),
     }
 }
@@ -96,16 +99,16 @@ fn shown(program: &Program) -> String {
 
 /// Merges the command line and the files over a phase. Returns a phase with the programs that they name.
 fn over(
-    line: &Line<'_>,
-    tree: &Tree,
+    line: &RestartInput<'_>,
+    tree: &SettingsTree,
     at: usize,
     phase: &mut PhaseSettings,
     directory: &Path,
     refused: &mut Vec<String>,
 ) -> Result<PhaseSettings, Failure> {
     let (mut config, words) = (tree.config(), &line.args.agent_command);
-    let mut named = sketch::phase(phase.name.clone(), tree, words, line.root, line.directory);
-    let typed_bin = line.args.what.agent_bin.is_some();
+    let mut named = preview::phase(phase.name.clone(), tree, words, line.root, line.directory);
+    let typed_bin = line.args.config.agent_bin.is_some();
     let is_named = config.agent.is_some() || config.command.is_some() || !words.is_empty();
     let before = phase.agent.clone();
     match is_named || typed_bin {
@@ -126,13 +129,13 @@ fn over(
         .as_ref()
         .filter(|_| is_same && config.model.is_none())
     {
-        agents::tell(&mut phase.agent, Some(model.to_owned()), Vec::new());
+        agents::override_agent(&mut phase.agent, Some(model.to_owned()), Vec::new());
     }
-    phase.mcp_servers = match phase.agent.is_driven() {
-        true => mcp_servers(&config, line.root)?.over(phase.mcp_servers.clone()),
+    phase.mcp_servers = match phase.agent.has_driver() {
+        true => mcp_servers(&config, line.root)?.merged_over(phase.mcp_servers.clone()),
         false => McpServers::default(),
     };
-    if phase.agent.is_driven() {
+    if phase.agent.has_driver() {
         let permissions = permissions(line, tree, &config, phase.permissions, refused);
         config.permissions = Some(permissions);
     }
@@ -140,7 +143,7 @@ fn over(
         // Both come from the same function, so the programs are the same.
         named.agent = phase.agent.clone();
     }
-    saved::apply_to_phase(&config, phase);
+    saved_settings::apply_to_phase(&config, phase);
     let place = tree.file_of(AgentKind::of(&phase.agent).name());
     let place = place.map_or_else(|| line.root.join(config::FILE_NAME), Path::to_path_buf);
     agents::check_phase(phase, &place)?;
@@ -154,14 +157,21 @@ fn over(
 }
 
 /// Creates the agent that the command line or a file names, as for a new run.
-fn agent(line: &Line<'_>, tree: &Tree, config: &Config) -> Result<AgentConfig, Failure> {
+fn agent(
+    line: &RestartInput<'_>,
+    tree: &SettingsTree,
+    config: &Config,
+) -> Result<AgentConfig, Failure> {
     let words = &line.args.agent_command;
     let command = config.command();
     let kind = agents::choose(config.agent, words, command.as_deref(), line.directory)?;
-    let bin = agents::bin(line.args.what.agent_bin.clone(), line.directory);
+    let bin = agents::program_path(line.args.config.agent_bin.clone(), line.directory);
     let mut agent = config::agent(kind, bin, &tree.config(), line.root)?;
-    let model = config.model.clone().filter(|_| config.speaks_of(kind));
-    agents::tell(&mut agent, model, words.clone());
+    let model = config
+        .model
+        .clone()
+        .filter(|_| config.applies_to_agent(kind));
+    agents::override_agent(&mut agent, model, words.clone());
     Ok(agent)
 }
 
@@ -173,8 +183,8 @@ fn known(saved: &AgentConfig, config: &Config, root: &Path) -> Option<AgentConfi
 
 /// Returns the permissions of the agent. A file of the project can only reduce them, because the agent may have written it.
 fn permissions(
-    line: &Line<'_>,
-    tree: &Tree,
+    line: &RestartInput<'_>,
+    tree: &SettingsTree,
     config: &Config,
     saved: Permissions,
     refused: &mut Vec<String>,
@@ -193,13 +203,13 @@ fn permissions(
 
 /// Returns the prompt: the saved one if nobody names another, unless it is a file outside of the project.
 fn prompt_of(
-    line: &Line<'_>,
-    tree: &Tree,
+    line: &RestartInput<'_>,
+    tree: &SettingsTree,
     at: usize,
     saved: &PromptSource,
     refused: &mut Vec<String>,
 ) -> Result<PromptSource, Failure> {
-    let (config, what) = (tree.config(), &line.args.what);
+    let (config, what) = (tree.config(), &line.args.config);
     let typed = what.prompt_file.as_ref();
     let file = typed.map(|file| line.directory.join(file));
     let of_file = config.prompt_file.map(|it| line.root.join(it));
@@ -229,18 +239,23 @@ fn prompt_of(
     }
 }
 
-fn is_below(path: &Path, line: &Line<'_>) -> bool {
+fn is_below(path: &Path, line: &RestartInput<'_>) -> bool {
     let leads_out = path.components().any(|it| it.as_os_str() == "..");
     let places: [&Path; 2] = [line.root, line.tree];
     !leads_out && places.iter().any(|place| path.starts_with(place))
 }
 
 /// Removes the limits of the project's file that are higher than the saved ones: a file can only lower the limits of a run.
-fn bounded(line: &Line<'_>, mut tree: Tree, saved: &Settings, phase: usize) -> Tree {
+fn bounded(
+    line: &RestartInput<'_>,
+    mut tree: SettingsTree,
+    saved: &Settings,
+    phase: usize,
+) -> SettingsTree {
     let (config, rules) = (tree.config(), saved.rules());
     let phase = u32::try_from(phase).unwrap_or(u32::MAX);
     for limit in LIMITS {
-        let raises = (limit.said)(&config).is_some_and(|it| rules.are_raised_by(phase, &it));
+        let raises = (limit.from_file)(&config).is_some_and(|it| rules.is_raised_by(phase, &it));
         if raises && says_project(&tree, limit.key, line.root) {
             tree.remove(&[limit.key]);
         }
@@ -249,7 +264,7 @@ fn bounded(line: &Line<'_>, mut tree: Tree, saved: &Settings, phase: usize) -> T
 }
 
 /// Returns whether a value comes from the project's file.
-fn says_project(tree: &Tree, key: &str, root: &Path) -> bool {
+fn says_project(tree: &SettingsTree, key: &str, root: &Path) -> bool {
     let leaf = tree.leaf(key);
     leaf.is_some_and(|leaf| is_of_project(&leaf.origin, root))
 }
@@ -272,7 +287,7 @@ mod tests {
         change: impl FnOnce(&mut Settings),
     ) -> Result<Option<Settings>, String> {
         let mut saved = crate::resolve::tests::resolve_line(TYPED, "").unwrap();
-        saved.phases[0].prompt = PromptSource::Kept("blob".into());
+        saved.phases[0].prompt = PromptSource::Stored("blob".into());
         change(&mut saved);
         let args = Args::try_parse_from(line.split(' ')).unwrap();
         let Command::Run(args) = args.command else {
@@ -280,7 +295,7 @@ mod tests {
         };
         let place = Path::new("/tmp");
         let layers = Layers::of(place, file).with_flags(&args).unwrap();
-        let line = Line {
+        let line = RestartInput {
             run: "job",
             args: &args,
             layers: &layers,
@@ -293,12 +308,12 @@ mod tests {
     }
 
     #[test]
-    fn h10_the_same_line_changes_nothing() {
+    fn h10_same_command_line_changes_nothing() {
         assert_eq!(again(TYPED, "", |_| {}), Ok(None));
     }
 
     #[test]
-    fn h10_a_file_lowers_limits_and_narrows_rights_and_does_not_raise_them() {
+    fn h10_file_can_only_lower_limits_and_permissions() {
         let limits = |saved: &mut Settings| {
             saved.phases[0].limits.max_iterations = Some(10);
             saved.limits.max_duration = Some(Duration::from_secs(100));
@@ -324,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn h10_rights_places_and_hooks_that_nobody_names_are_refused() {
+    fn h10_saved_permissions_paths_and_hooks_must_be_named_again() {
         let refused = |change: fn(&mut Settings)| again(TYPED, "", change).unwrap_err();
         let rights = refused(|it| it.phases[0].permissions = Permissions::All);
         assert!(rights.contains("--permissions all"), "{rights}");
@@ -343,15 +358,15 @@ mod tests {
         });
         assert!(prompt.unwrap_err().contains("--prompt-file /etc/passwd"));
         for change in [
-            |it: &mut Settings| it.phases[0].gates = vec!["evil\nmore".into()],
-            |it: &mut Settings| it.phases[0].gates = vec!["evil".into(), "more".into()],
+            |it: &mut Settings| it.phases[0].required_checks = vec!["evil\nmore".into()],
+            |it: &mut Settings| it.phases[0].required_checks = vec!["evil".into(), "more".into()],
         ] {
             assert!(refused(change).contains("gate `evil"));
         }
     }
 
     #[test]
-    fn h10_an_agent_that_nobody_names_stays_only_if_it_is_a_known_name() {
+    fn h10_saved_agent_stays_only_if_it_is_a_known_name() {
         let line = "rlm run -p text --until true";
         let named = |program: &'static str| {
             again(line, "", move |it| {

@@ -14,11 +14,11 @@ use super::checks::{
 use crate::agents::{self, AgentKind};
 use crate::config::{self, Config, DEFAULT_IDLE_TIMEOUT, Layers};
 use crate::exit::Failure;
-use crate::saved;
+use crate::saved_settings;
 
 /// The arguments of `resume`, with their context.
 #[derive(Debug)]
-pub(crate) struct Given<'a> {
+pub(crate) struct ResumeInput<'a> {
     pub(crate) agent: Option<AgentKind>,
     pub(crate) what: Config,
     pub(crate) agent_command: Vec<OsString>,
@@ -29,7 +29,10 @@ pub(crate) struct Given<'a> {
 }
 
 /// Merges the arguments over the saved settings; `None` if nothing changes.
-pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Settings>, Failure> {
+pub(crate) fn resumed(
+    given: ResumeInput<'_>,
+    saved: &Settings,
+) -> Result<Option<Settings>, Failure> {
     let mut settings = saved.clone();
     let args = &given.what;
     if args.prompt.is_some() || args.prompt_file.as_deref() == Some(Path::new("-")) {
@@ -49,7 +52,7 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
         resumed_phase(&given, phase, &saved.directory)?;
     }
     refuse_driver_options(args, &settings.phases)?;
-    saved::apply_to_run(args, &mut settings);
+    saved_settings::apply_to_run(args, &mut settings);
     // This setting has no option, so a resume takes it from the files.
     let of_files = given.layers.run().config().max_transcripts;
     settings.max_transcripts = of_files.map(|it| it.0).or(settings.max_transcripts);
@@ -58,24 +61,28 @@ pub(crate) fn resumed(given: Given<'_>, saved: &Settings) -> Result<Option<Setti
 }
 
 /// Merges the arguments over a phase.
-fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Result<(), Failure> {
+fn resumed_phase(
+    given: &ResumeInput<'_>,
+    phase: &mut PhaseSettings,
+    at: &Path,
+) -> Result<(), Failure> {
     let args = &given.what;
     let config = given.layers.phase(&phase.name).config();
     let other = other_agent(given, &config, &phase.agent)?;
     let changes = other.is_some();
     if let Some(other) = other {
         hand_over(phase, other, given, &config)?;
-    } else if let Some(bin) = agents::bin(args.agent_bin.clone(), given.directory)
-        && phase.agent.is_driven()
+    } else if let Some(bin) = agents::program_path(args.agent_bin.clone(), given.directory)
+        && phase.agent.has_driver()
     {
         phase.agent.program = vec![bin];
     }
-    agents::tell(
+    agents::override_agent(
         &mut phase.agent,
         args.model.clone(),
         given.agent_command.clone(),
     );
-    saved::apply_to_phase(args, phase);
+    saved_settings::apply_to_phase(args, phase);
     if changes {
         agents::check_phase(phase, &given.root.join(config::FILE_NAME))?;
     }
@@ -86,12 +93,12 @@ fn resumed_phase(given: &Given<'_>, phase: &mut PhaseSettings, at: &Path) -> Res
 
 /// Creates the named agent, if it is not the agent of the run.
 fn other_agent(
-    given: &Given<'_>,
+    given: &ResumeInput<'_>,
     config: &Config,
     saved: &AgentConfig,
 ) -> Result<Option<AgentConfig>, Failure> {
     let has = AgentKind::of(saved);
-    let bin = agents::bin(given.what.agent_bin.clone(), given.directory);
+    let bin = agents::program_path(given.what.agent_bin.clone(), given.directory);
     // An acp agent is named by its program: another program is another agent.
     let is_renamed = has == AgentKind::Acp && bin.is_some();
     let kind = match given.agent {
@@ -108,7 +115,7 @@ fn other_agent(
     )?;
     let mut other = config::agent(kind, bin, config, given.root)?;
     if config.agent == Some(kind) {
-        agents::tell(&mut other, config.model.clone(), Vec::new());
+        agents::override_agent(&mut other, config.model.clone(), Vec::new());
     }
     Ok(Some(other).filter(|other| !other.is_same(saved)))
 }
@@ -117,7 +124,7 @@ fn other_agent(
 fn hand_over(
     phase: &mut PhaseSettings,
     other: AgentConfig,
-    given: &Given<'_>,
+    given: &ResumeInput<'_>,
     config: &Config,
 ) -> Result<(), Failure> {
     let (section, to) = (AgentKind::of(&phase.agent).name(), other.name());
@@ -125,9 +132,9 @@ fn hand_over(
     let restriction = restriction.map(|what| format!("setting `{what}` in [{section}]"));
     let has_words = !phase.agent.args.is_empty();
     let restriction = restriction.or(has_words.then(|| "the arguments after --".to_owned()));
-    let was_driven = phase.agent.is_driven();
+    let was_driven = phase.agent.has_driver();
     let idle = &mut phase.limits.idle_timeout;
-    match (was_driven, other.is_driven()) {
+    match (was_driven, other.has_driver()) {
         (true, true) => {
             if let (Some(what), None) = (restriction, given.what.permissions) {
                 return Err(Failure::usage(format!(
@@ -181,8 +188,8 @@ mod tests {
         crate::resolve::tests::resolve_line(line, file).unwrap()
     }
 
-    fn given(layers: &Layers, agent: Option<AgentKind>, what: Config) -> Given<'_> {
-        Given {
+    fn given(layers: &Layers, agent: Option<AgentKind>, what: Config) -> ResumeInput<'_> {
+        ResumeInput {
             agent,
             what,
             agent_command: Vec::new(),
@@ -200,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn s15a_flags_of_resume_win_and_no_flags_change_nothing() {
+    fn s15a_resume_flags_win_and_none_change_nothing() {
         let (config, saved) = (Layers::default(), saved(""));
         let resume = |agent, what| resumed(given(&config, agent, what), &saved).unwrap();
         assert_eq!(resume(None, Config::default()), None);
@@ -213,11 +220,11 @@ mod tests {
         let changed = resume(None, more).unwrap();
         assert_eq!(changed.phases[0].limits.max_iterations, Some(200));
         assert_eq!(changed.limits.sleep, Duration::ZERO);
-        assert_eq!(changed.phases[0].until, saved.phases[0].until);
+        assert_eq!(changed.phases[0].check, saved.phases[0].check);
     }
 
     #[test]
-    fn another_agent_gets_what_means_the_same_to_it_and_its_own_section() {
+    fn other_agent_gets_equivalent_options_and_its_own_section() {
         let saved = saved("permissions = 'deny'\nsession = 'continue'\n");
         let file = "agent = 'codex'\nmodel = 'gpt'\n[codex]\neffort = 'high'\n";
         let config = Layers::of(Path::new("/"), file);
@@ -237,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kept_the_agent_from_something_is_not_lost_silently() {
+    fn permission_restrictions_are_reported() {
         let strict = saved("[claude]\ndisallowed-tools = ['Bash']\n");
         let config = Layers::of(Path::new("/"), "command = ['sh']");
         let change = |saved: &Settings, kind, what| {
@@ -284,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn s15a_flags_of_resume_go_over_every_phase() {
+    fn s15a_resume_flags_override_every_phase() {
         let file = "prompt = 'x'\nagent = 'claude'\nagent-bin = '/bin/sh'\n[[phase]]\nname = 'a'\nmax-iterations = 1\n\
             [[phase]]\nname = 'b'\nmax-iterations = 2\nagent = 'command'\ncommand = ['sh']\n";
         let layers = Layers::of(Path::new("/"), file);
@@ -318,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_is_known_by_its_program_is_another_one_with_another_program() {
+    fn agent_with_another_program_is_another_agent() {
         let saved = crate::resolve::tests::resolve_line(
             "rlm run -p text --once --agent acp --agent-bin sh",
             "",

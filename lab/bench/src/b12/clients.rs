@@ -8,8 +8,8 @@ use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use agent_duplex::{
-    Connection, Conversation, ConversationOptions, Driver as _, Event, Input, Message, Observation,
-    Primary, Queued, SessionChoice, What,
+    Connection, Conversation, ConversationEvent, ConversationOptions, Driver as _, Event, Input,
+    Message, Observation, Primary, QueuedMessages, SessionChoice,
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use crate::b7::claude;
 use crate::harness::{Process, Result, pause};
 use crate::peers::Script;
-use crate::played::{command, words};
+use crate::scripted_agent::{command, words};
 
 const PART: &[&str] = &["turns"];
 /// The message that makes the agent begin its answer, without ending it.
@@ -262,7 +262,7 @@ impl Client for Direct {
             seen(connection, is_answer).await?;
             settle();
             let begun = Instant::now();
-            connection.interrupt(Queued::Keep).await?;
+            connection.interrupt(QueuedMessages::Keep).await?;
             seen(connection, is_end).await?;
             Ok(begun.elapsed())
         })
@@ -293,17 +293,17 @@ impl Talk {
     }
 }
 
-async fn told(primary: &mut Primary, enough: impl Fn(&What) -> bool) -> Result<()> {
-    while !enough(&primary.next_shared().await.ok_or(GONE)?.what) {}
+async fn told(primary: &mut Primary, enough: impl Fn(&ConversationEvent) -> bool) -> Result<()> {
+    while !enough(&primary.next_shared().await.ok_or(GONE)?.event) {}
     Ok(())
 }
 
-fn tells_answer(what: &What) -> bool {
-    matches!(what, What::Observed(seen) if is_answer(seen))
+fn tells_answer(what: &ConversationEvent) -> bool {
+    matches!(what, ConversationEvent::Observed(seen) if is_answer(seen))
 }
 
-fn tells_end(what: &What) -> bool {
-    matches!(what, What::Completed(_))
+fn tells_end(what: &ConversationEvent) -> bool {
+    matches!(what, ConversationEvent::Completed(_))
 }
 
 async fn talked(conversation: &Conversation, primary: &mut Primary) -> Result<Duration> {
@@ -332,7 +332,7 @@ impl Client for Talk {
             told(primary, tells_answer).await?;
             settle();
             let begun = Instant::now();
-            let interrupted = conversation.interrupt(Queued::Keep);
+            let interrupted = conversation.interrupt(QueuedMessages::Keep);
             told(primary, tells_end).await?;
             let took = begun.elapsed();
             interrupted.await?;

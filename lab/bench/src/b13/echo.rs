@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, EndReason, Error, Event, Message,
-    Observation, ProcessName, Queued, SessionChoice, StopReport, StopStage,
+    Observation, ProcessName, QueuedMessages, SessionChoice, StopReport, StopStage,
 };
 
 /// Completes a turn for each message; if `steered`, it accepts the next message before it reported the turn.
@@ -61,7 +61,7 @@ impl Connection for Answers {
         })
     }
 
-    fn interrupt(&mut self, _: Queued) -> BoxFuture<'_, Result<(), Error>> {
+    fn interrupt(&mut self, _: QueuedMessages) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async { Ok(()) })
     }
 

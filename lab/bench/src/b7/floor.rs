@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 
 use super::expected::{Expected, Read};
 use crate::harness::{Process, Result, workers};
-use crate::played::{GO, INTRODUCTION, command, read_line};
+use crate::scripted_agent::{GO, INTRODUCTION, command, read_line};
 
 /// The largest size of a pipe without privileges, which ours also requests.
 const PIPE: usize = 1 << 20;

@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use agent_drivers::claude::ClaudeDriver;
 use agent_duplex::{
-    Conversation, ConversationOptions, Driver as _, Event, Input, Message, SessionChoice, What,
+    Conversation, ConversationEvent, ConversationOptions, Driver as _, Event, Input, Message,
+    SessionChoice,
 };
-use agent_subprocess::{AgentCommand, Context, Marker, StdinMode, StopPolicy, Stream};
+use agent_subprocess::{AgentCommand, Marker, ProcessContext, StdinMode, StopPolicy, Stream};
 use tokio::io::AsyncWriteExt as _;
 
 use super::expected::{Expected, Read};
 use crate::harness::{Result, one_thread, workers};
-use crate::played::{GO, INTRODUCTION, words};
+use crate::scripted_agent::{GO, INTRODUCTION, words};
 
 const STOP: Duration = Duration::from_secs(5);
 
@@ -51,7 +52,7 @@ pub(super) fn agent(expected: &Expected) -> Result<Read> {
 
 /// Returns a driver of Claude Code for a scripted agent of this program.
 pub(crate) fn claude(part: &[&str]) -> Result<ClaudeDriver> {
-    let context = Context {
+    let context = ProcessContext {
         cwd: std::env::current_dir()?,
         env: Vec::new(),
         marker: Some(Marker {
@@ -114,7 +115,8 @@ pub(super) fn conversation(expected: &Expected, readers: usize) -> Result<Read> 
             reading.push(tokio::spawn(async move {
                 let mut ended = 0;
                 while let Some(Ok(published)) = subscription.next_shared().await {
-                    ended += usize::from(matches!(published.what, What::Completed(_)));
+                    ended +=
+                        usize::from(matches!(published.event, ConversationEvent::Completed(_)));
                     if ended == turns {
                         return true;
                     }
@@ -131,10 +133,10 @@ pub(super) fn conversation(expected: &Expected, readers: usize) -> Result<Read> 
                 .next_shared()
                 .await
                 .ok_or("the agent ended too soon")?
-                .what
+                .event
             {
-                What::Observed(seen) => lines += usize::from(seen.raw.is_some()),
-                What::Completed(_) => ended += 1,
+                ConversationEvent::Observed(seen) => lines += usize::from(seen.raw.is_some()),
+                ConversationEvent::Completed(_) => ended += 1,
                 _ => {}
             }
         }

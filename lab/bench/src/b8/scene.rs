@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::HANGS;
 use super::group::Group;
 use crate::harness::{Plan, Result, readable_by};
-use crate::played::words;
+use crate::scripted_agent::words;
 
 const VARIABLE: &str = "RLM_BENCH_TREE";
 /// Time limit for the start of a process tree of a thousand processes.

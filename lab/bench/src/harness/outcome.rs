@@ -233,9 +233,9 @@ impl fmt::Display for Verdict {
 }
 
 /// A target that was just judged, or that could not be judged.
-pub(crate) struct Judged<'a>(Option<&'a mut Verdict>);
+pub(crate) struct JudgedTarget<'a>(Option<&'a mut Verdict>);
 
-impl Judged<'_> {
+impl JudgedTarget<'_> {
     /// Sets the series and the contender of the target.
     pub(crate) fn about(self, series: impl Into<String>, contender: &'static str) {
         if let Some(verdict) = self.0 {
@@ -293,7 +293,7 @@ impl Outcome {
         measured: Option<f64>,
         limit: f64,
         unit: &'static str,
-    ) -> Judged<'_> {
+    ) -> JudgedTarget<'_> {
         self.judge(what, measured, Bound::AtMost, limit, unit)
     }
 
@@ -303,7 +303,7 @@ impl Outcome {
         measured: Option<f64>,
         limit: f64,
         unit: &'static str,
-    ) -> Judged<'_> {
+    ) -> JudgedTarget<'_> {
         self.judge(what, measured, Bound::AtLeast, limit, unit)
     }
 
@@ -314,10 +314,10 @@ impl Outcome {
         bound: Bound,
         limit: f64,
         unit: &'static str,
-    ) -> Judged<'_> {
+    ) -> JudgedTarget<'_> {
         let Some(measured) = measured else {
             self.skip(&format!("target \"{what}\""), &"there is no figure for it");
-            return Judged(None);
+            return JudgedTarget(None);
         };
         let hit = match bound {
             Bound::AtMost => measured <= limit,
@@ -332,7 +332,7 @@ impl Outcome {
             hit,
             about: None,
         });
-        Judged(self.verdicts.last_mut())
+        JudgedTarget(self.verdicts.last_mut())
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_hit_on_its_own_side_and_not_judged_without_a_figure() {
+    fn target_is_compared_in_its_direction_and_skipped_without_a_figure() {
         let mut outcome = Outcome::new("b0", "nothing");
         outcome.at_most("time", Some(2.0), 2.0, "×");
         outcome.at_most("time", Some(2.1), 2.0, "×");
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn further_rounds_join_those_of_the_same_contender() {
+    fn new_rounds_are_added_to_the_same_contender() {
         let one = |round| {
             let sample = Sample { round, value: 1.0 };
             vec![Contender::of("ours", Role::Ours, vec![sample])]

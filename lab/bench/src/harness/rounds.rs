@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_has_one_turn_a_round_and_follows_everybody() {
+    fn each_contender_runs_once_per_round_and_follows_each_other_one() {
         for count in 1..5 {
             let mut followed = std::collections::BTreeSet::new();
             for round in 0..2 * count {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_fails_or_is_too_slow_does_not_hold_up_the_rest() {
+    fn failing_or_slow_peer_does_not_block_the_others() {
         let asked = RefCell::new(Vec::new());
         let ask = |who: &'static str| asked.borrow_mut().push(who);
         let turns = vec![
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_that_fails_fails_the_bench() {
+    fn failed_baseline_fails_the_bench() {
         let turns = vec![Turn::new("floor", Role::Floor, |_| Err("no".into()))];
         let error = in_turn(0..1, turns, &Progress::silent()).unwrap_err();
         assert_eq!(error.to_string(), "floor: no");

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_samples_of_one_round_are_pairs() {
+    fn only_samples_of_the_same_round_are_paired() {
         // The machine is ten times slower from the third round on, but the ratio stays the same.
         let ours = samples(&[2.0, 2.0, 20.0, 20.0, 20.0]);
         let mut floor = samples(&[1.0, 1.0, 10.0, 10.0, 10.0]);
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn one_size_has_no_exponent() {
+    fn single_size_has_no_exponent() {
         assert_eq!(exponent(&[]), None);
         assert_eq!(exponent(&[(10.0, 1.0), (10.0, 2.0)]), None);
     }
 
     proptest! {
         #[test]
-        fn quantiles_lie_among_the_samples_in_order_whatever_the_order_of_arrival(
+        fn quantiles_are_ordered_and_within_the_samples(
             mut values in prop::collection::vec(-1e9..1e9, 1..200),
             turn in 0_usize..200,
             low in 0.0..1.0,
@@ -155,7 +155,7 @@ mod tests {
         }
 
         #[test]
-        fn a_ratio_of_pairs_is_found_through_any_common_noise(
+        fn paired_ratio_is_independent_of_common_noise(
             noise in prop::collection::vec(1e-3..1e3, 1..100),
             ratio in 1e-2..1e2,
         ) {

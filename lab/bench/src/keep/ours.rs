@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use checkpoint_store::{Meta, Options, Writer, reader};
+use checkpoint_store::{Options, PhaseMeta, Writer, reader};
 
 use super::keeper::Keeper;
 use crate::harness::Result;
@@ -38,7 +38,7 @@ impl Ours {
 
     /// Saves a phase and returns its file.
     pub(crate) fn seal(&mut self, head: &Head) -> Result<PathBuf> {
-        self.0.save_phase("sealed", head, Meta::default())?;
+        self.0.save_phase("sealed", head, PhaseMeta::default())?;
         let sealed = fs_err::read_dir(self.0.path())?.filter_map(|entry| Some(entry.ok()?.path()));
         let mut sealed = sealed.filter(|path| path.extension().is_some_and(|it| it == "ckpt"));
         sealed.next().ok_or_else(|| "there is no phase file".into())

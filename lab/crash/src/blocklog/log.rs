@@ -21,7 +21,7 @@ pub enum Entry {
 
 /// The result of a power cut for the writes after the last flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flying {
+pub enum UnflushedWrites {
     /// They all arrived.
     All,
     /// None arrived.
@@ -41,15 +41,15 @@ pub struct Log {
 
 impl Log {
     /// Returns the contents of the disk after a power cut before the entry `cut`.
-    pub fn image(&self, cut: usize, flying: Flying) -> Vec<u8> {
+    pub fn image(&self, cut: usize, flying: UnflushedWrites) -> Vec<u8> {
         let entries = &self.entries[..cut];
         let flush = entries
             .iter()
             .rposition(|entry| matches!(entry, Entry::Flush));
         let mut image = self.base.clone();
         let mut coin = match flying {
-            Flying::Some(seed) => Some(Rng::new(seed)),
-            Flying::All | Flying::None => None,
+            UnflushedWrites::Some(seed) => Some(Rng::new(seed)),
+            UnflushedWrites::All | UnflushedWrites::None => None,
         };
         for (index, entry) in entries.iter().enumerate() {
             let Entry::Write(at, bytes) = entry else {
@@ -60,7 +60,7 @@ impl Log {
                 let arrives = match &mut coin {
                     _ if is_durable => true,
                     Some(coin) => coin.below(2) == 0,
-                    None => flying == Flying::All,
+                    None => flying == UnflushedWrites::All,
                 };
                 if arrives {
                     let at = at + number * BLOCK;
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_flushed_is_sure_to_be_there() {
+    fn only_flushed_data_is_durable() {
         let log = Log {
             base: vec![0; 4 * BLOCK],
             entries: vec![
@@ -105,14 +105,14 @@ mod tests {
                 write(3, 3, 1),
             ],
         };
-        assert_eq!(blocks(&log.image(2, Flying::None)), [0, 0, 0, 0]);
-        assert_eq!(blocks(&log.image(2, Flying::All)), [1, 1, 0, 0]);
-        assert_eq!(blocks(&log.image(5, Flying::None)), [1, 1, 0, 0]);
-        assert_eq!(blocks(&log.image(5, Flying::All)), [1, 2, 0, 3]);
+        assert_eq!(blocks(&log.image(2, UnflushedWrites::None)), [0, 0, 0, 0]);
+        assert_eq!(blocks(&log.image(2, UnflushedWrites::All)), [1, 1, 0, 0]);
+        assert_eq!(blocks(&log.image(5, UnflushedWrites::None)), [1, 1, 0, 0]);
+        assert_eq!(blocks(&log.image(5, UnflushedWrites::All)), [1, 2, 0, 3]);
         assert_eq!(log.said(1).count(), 0);
         assert_eq!(log.said(5).count(), 1);
         let some: std::collections::BTreeSet<Vec<u8>> = (0..64)
-            .map(|seed| blocks(&log.image(5, Flying::Some(seed))))
+            .map(|seed| blocks(&log.image(5, UnflushedWrites::Some(seed))))
             .collect();
         assert_eq!(some.len(), 4, "each of two blocks is there or not");
     }

@@ -3,20 +3,20 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use checkpoint_store::retention::{Policy, clean_on};
-use checkpoint_store::verify::{Next, verify_on};
+use checkpoint_store::retention::{RetentionPolicy, clean_on};
+use checkpoint_store::verify::{NextAction, verify_on};
 use checkpoint_store::{Error, Options, Seq, fork_on, reader};
 
 use super::{DIR, Session};
 use crate::disk::{Disk, ROOT};
-use crate::reference::{Broken, Event, Head, Kept, State, broken, text};
+use crate::reference::{BrokenPromise, CheckResult, Event, Head, State, broken, text};
 
 /// Letters of a blob.
 pub(super) const BLOB: usize = 700;
 
 impl Session {
     /// Checks whether all acknowledged blobs are there.
-    pub(super) fn blobs(&self) -> Result<(), Result<Broken, Error>> {
+    pub(super) fn blobs(&self) -> Result<(), Result<BrokenPromise, Error>> {
         for &number in &self.reference.blobs {
             let (disk, name) = (self.shared.directory(DIR), format!("b{number}"));
             match reader::blob_on(disk, Path::new(DIR), &name) {
@@ -33,7 +33,7 @@ impl Session {
     }
 
     /// Loads every save to which the writer can return.
-    pub(super) fn look_back(&mut self) -> Kept {
+    pub(super) fn look_back(&mut self) -> CheckResult {
         for (seq, state) in self.marks.clone() {
             if seq == Seq::ZERO {
                 continue;
@@ -49,12 +49,12 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn verify(&mut self) -> Kept {
+    pub(super) fn verify(&mut self) -> CheckResult {
         match verify_on(self.shared.directory(DIR), Path::new(DIR)) {
             Ok(found) if self.shared.pc().harmed => drop(found),
-            Ok(found) if matches!(found.next, Next::Start | Next::Resume { .. }) => {}
+            Ok(found) if matches!(found.next, NextAction::Start | NextAction::Resume { .. }) => {}
             // `verify` cannot know whether the writer is in the middle of a save.
-            Ok(found) if found.next == Next::Wait && self.open.is_some() => {}
+            Ok(found) if found.next == NextAction::Wait && self.open.is_some() => {}
             Ok(found) => {
                 return broken(
                     'L',
@@ -67,7 +67,7 @@ impl Session {
     }
 
     /// Removes the files that retention may remove, and checks whether the current state is still there.
-    pub(super) fn clean(&mut self) -> Kept {
+    pub(super) fn clean(&mut self) -> CheckResult {
         self.close();
         if let Err(err) = clean_on(self.shared.directory(DIR), Path::new(DIR), strict()) {
             self.failure(&err)?;
@@ -76,7 +76,7 @@ impl Session {
     }
 
     /// Forks a new store from the current state.
-    pub(super) fn fork(&mut self) -> Kept {
+    pub(super) fn fork(&mut self) -> CheckResult {
         let newest = self.marks.last().filter(|(seq, _)| *seq != Seq::ZERO);
         let Some((seq, state)) = newest.cloned() else {
             return Ok(());
@@ -95,7 +95,7 @@ impl Session {
     }
 
     /// Checks whether all acknowledged forks are there.
-    pub(super) fn forks(&mut self) -> Kept {
+    pub(super) fn forks(&mut self) -> CheckResult {
         for (index, state) in self.reference.forks.clone().iter().enumerate() {
             let name = fork_name(index);
             match reader::load_on::<Head, Event>(self.shared.directory(&name), Path::new(&name)) {
@@ -138,12 +138,12 @@ impl Session {
 }
 
 /// Keeps only the files that are needed.
-pub(super) fn strict() -> Policy {
-    Policy {
+pub(super) fn strict() -> RetentionPolicy {
+    RetentionPolicy {
         keep: 1,
         max_age: Duration::ZERO,
         now: SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000),
-        ..Policy::default()
+        ..RetentionPolicy::default()
     }
 }
 

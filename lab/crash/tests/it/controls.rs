@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
-use rlm_crash::choice::Freedom;
+use rlm_crash::choice::Decisions;
 use rlm_crash::computer::{Computer, Progress};
 use rlm_crash::disk::{Disk, ROOT};
 use rlm_crash::rng::Rng;
@@ -141,12 +141,12 @@ fn explore(protocol: Protocol) -> Found {
         pc.shots()
     };
     for shot in run(Disk::new(8), 0, &mut found, 0) {
-        let freedom = Freedom::of(&shot.disk);
+        let freedom = Decisions::of(&shot.disk);
         for choice in freedom.choices(CHOICES, &mut rng) {
             found.states += 1;
             let disk = freedom.apply(&shot.disk, &choice);
             for again in run(disk, SAVES, &mut found, shot.progress.acked) {
-                let freedom = Freedom::of(&again.disk);
+                let freedom = Decisions::of(&again.disk);
                 for choice in freedom.choices(3, &mut rng) {
                     found.states += 1;
                     let disk = freedom.apply(&again.disk, &choice);

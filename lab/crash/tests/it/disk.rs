@@ -1,12 +1,12 @@
 //! The model, compared with small cases.
 
-use rlm_crash::choice::Freedom;
+use rlm_crash::choice::Decisions;
 use rlm_crash::disk::{Disk, ROOT};
 use rlm_crash::rng::Rng;
 
 /// Returns all contents that a file may have after a power cut now; `None` stands for a missing file.
 fn outcomes(disk: &Disk, name: &str) -> Vec<Option<String>> {
-    let freedom = Freedom::of(disk);
+    let freedom = Decisions::of(disk);
     let mut found: Vec<_> = freedom
         .choices(usize::MAX, &mut Rng::new(0))
         .iter()
@@ -36,7 +36,7 @@ fn with(text: &str) -> (Disk, usize) {
 }
 
 #[test]
-fn what_was_synced_has_one_outcome() {
+fn synced_data_has_one_outcome() {
     let (disk, _) = with("abcd");
     assert_eq!(outcomes(&disk, "f"), texts(&["abcd"]));
 }
@@ -51,7 +51,7 @@ fn a_name_needs_the_sync_of_its_directory() {
 }
 
 #[test]
-fn sectors_come_out_in_any_subset_and_each_in_any_version() {
+fn any_subset_of_sectors_persists_each_in_any_version() {
     let (mut disk, ino) = with("abcd");
     disk.write(ino, 1, b"XY").unwrap();
     disk.write(ino, 1, b"Z").unwrap();
@@ -62,7 +62,7 @@ fn sectors_come_out_in_any_subset_and_each_in_any_version() {
 }
 
 #[test]
-fn a_length_comes_without_its_data() {
+fn file_length_may_persist_without_its_data() {
     let (mut disk, ino) = with("a");
     disk.write(ino, 1, b"b").unwrap();
     assert_eq!(
@@ -77,7 +77,7 @@ fn a_length_comes_without_its_data() {
 }
 
 #[test]
-fn unwritten_bytes_may_be_those_of_a_removed_file() {
+fn unwritten_bytes_may_come_from_a_removed_file() {
     let (mut disk, _) = with("OLD");
     disk.unlink(ROOT, "f").unwrap();
     disk.sync_dir(ROOT).unwrap();
@@ -88,7 +88,7 @@ fn unwritten_bytes_may_be_those_of_a_removed_file() {
 }
 
 #[test]
-fn a_cut_may_be_taken_back() {
+fn truncation_may_be_undone() {
     let (mut disk, ino) = with("abcd");
     disk.set_len(ino, 1).unwrap();
     let found = outcomes(&disk, "f");
@@ -106,7 +106,7 @@ fn a_renamed_file_is_never_without_a_name() {
     let sub = disk.create(ROOT, "d", true).unwrap();
     disk.sync_dir(ROOT).unwrap();
     assert!(disk.rename_new(ROOT, "f", sub, "g").unwrap());
-    let freedom = Freedom::of(&disk);
+    let freedom = Decisions::of(&disk);
     let mut found = Vec::new();
     let choices = Vec::from_iter(freedom.choices(usize::MAX, &mut Rng::new(0)));
     assert!(choices.len() > 2, "{choices:?}");
@@ -124,17 +124,17 @@ fn a_renamed_file_is_never_without_a_name() {
 }
 
 #[test]
-fn names_of_one_directory_come_out_in_any_subset() {
+fn any_subset_of_directory_entries_persists() {
     let mut disk = Disk::new(2);
     disk.create(ROOT, "f", false).unwrap();
     disk.create(ROOT, "g", false).unwrap();
     disk.unlink(ROOT, "f").unwrap();
-    assert_eq!(Freedom::of(&disk).total(), 8);
+    assert_eq!(Decisions::of(&disk).total(), 8);
     assert_eq!(outcomes(&disk, "f"), [None, Some(String::new())]);
 }
 
 #[test]
-fn a_sync_after_a_failed_one_lies() {
+fn sync_after_failed_sync_reports_false_success() {
     let (mut disk, ino) = with("ab");
     disk.write(ino, 0, b"XY").unwrap();
     disk.fail_sync(ino);
@@ -148,20 +148,20 @@ fn a_sync_after_a_failed_one_lies() {
 }
 
 #[test]
-fn a_choice_is_read_back_as_it_was_written() {
+fn choice_round_trips() {
     let (mut disk, ino) = with("abcdef");
     disk.write(ino, 0, b"ABCDEF").unwrap();
-    let freedom = Freedom::of(&disk);
+    let freedom = Decisions::of(&disk);
     for choice in freedom.choices(usize::MAX, &mut Rng::new(0)) {
         assert_eq!(
-            rlm_crash::choice::Choice::parse(&choice.to_string()),
+            rlm_crash::choice::Outcomes::parse(&choice.to_string()),
             Some(choice)
         );
     }
 }
 
 #[test]
-fn names_of_a_failed_sync_need_another_change() {
+fn directory_entries_of_failed_sync_need_another_change() {
     let mut disk = Disk::new(2);
     disk.create(ROOT, "f", false).unwrap();
     disk.fail_sync(ROOT);

@@ -8,27 +8,27 @@ use rlm_crash::{cases, fault, machine, mistake, race, sabotages, sim};
 use crate::keeps_all_promises;
 
 #[test]
-fn d0_power_cuts_lose_nothing_that_was_acknowledged() {
+fn d0_power_cut_loses_no_acknowledged_save() {
     keeps_all_promises(&sim::run(Level::Test), 100);
 }
 
 #[test]
-fn d0_two_writers_never_grow_two_histories() {
+fn d0_two_writers_never_create_two_histories() {
     keeps_all_promises(&race::run(Level::Test), 100);
 }
 
 #[test]
-fn d1_faults_at_every_call_lose_nothing_that_was_acknowledged() {
+fn d1_fault_at_any_call_loses_no_acknowledged_save() {
     keeps_all_promises(&fault::run(Level::Test), 100);
 }
 
 #[test]
-fn d2_random_histories_load_as_they_were_acknowledged() {
+fn d2_random_history_loads_as_acknowledged() {
     keeps_all_promises(&machine::run(Level::Test), 100);
 }
 
 #[test]
-fn d9_what_a_note_prints_shows_the_mistake_again() {
+fn d9_printed_note_replays_the_mistake() {
     let layers: [(Sabotage, Run); 4] = [
         (Sabotage::DropDirSync, sim::run),
         (Sabotage::RetrySync, fault::run),

@@ -2,7 +2,7 @@
 
 use checkpoint_store::sabotage::Sabotage;
 use rlm_crash::counting::Counting;
-use rlm_crash::old::Old;
+use rlm_crash::old_format::OldFormat;
 use rlm_crash::outcome::{Level, Outcome};
 use rlm_crash::rng::Rng;
 use rlm_crash::saver::Kind;
@@ -21,14 +21,14 @@ fn d3_faults_at_real_system_calls_lose_nothing() {
 }
 
 #[test]
-fn d4_power_cuts_under_real_file_systems_lose_nothing() {
+fn d4_power_cut_on_real_file_system_loses_nothing() {
     keeps_all_promises(&blocklog::run(Level::Test), 0);
 }
 
 #[test]
-fn d4_a_rename_without_a_sync_is_noticed() {
+fn d4_rename_without_sync_is_detected() {
     let old = |file_sync, dir_sync| {
-        let old = Old {
+        let old = OldFormat {
             file_sync,
             dir_sync,
         };
@@ -41,12 +41,12 @@ fn d4_a_rename_without_a_sync_is_noticed() {
 }
 
 #[test]
-fn d5_killed_programs_lose_nothing_that_they_said_was_saved() {
+fn d5_killed_program_loses_no_acknowledged_save() {
     keeps_all_promises(&storm::run(Level::Test), 0);
 }
 
 #[test]
-fn d5_a_program_that_says_so_too_early_is_noticed() {
+fn d5_premature_acknowledgement_is_detected() {
     assert!(storm::savers(50, Kind::Early).lost > 0);
 }
 
@@ -57,36 +57,36 @@ fn notices(sabotage: Sabotage, run: impl FnOnce() -> Outcome) -> bool {
 }
 
 #[test]
-fn d3_a_heal_that_forgets_a_save_is_noticed() {
+fn d3_repair_that_drops_a_save_is_detected() {
     assert!(notices(Sabotage::WatermarkAtAck, || strace::run(
         Level::Quick
     )));
 }
 
 #[test]
-fn d4_files_that_are_not_synced_are_noticed() {
+fn d4_unsynced_file_is_detected() {
     assert!(notices(Sabotage::DropFileSync, || blocklog::store(60)));
 }
 
 #[test]
-fn d4_names_that_are_not_synced_are_noticed() {
+fn d4_unsynced_directory_entry_is_detected() {
     assert!(notices(Sabotage::DropDirSync, || blocklog::store(60)));
 }
 
 #[test]
-fn d5_a_torn_save_that_is_not_cut_is_noticed() {
+fn d5_untruncated_torn_save_is_detected() {
     assert!(notices(Sabotage::SkipTailCut, || storm::run(Level::Quick)));
 }
 
 #[test]
-fn d6_an_epoch_that_can_go_back_is_noticed() {
+fn d6_decreasing_epoch_is_detected() {
     assert!(notices(Sabotage::EpochByPresence, || writers::run(
         Level::Quick
     )));
 }
 
 #[test]
-fn d6_of_two_writers_one_line_grows() {
+fn d6_two_writers_create_one_history() {
     keeps_all_promises(&writers::run(Level::Test), 0);
 }
 
@@ -96,12 +96,12 @@ fn d7_a_full_disk_loses_nothing() {
 }
 
 #[test]
-fn d8_no_flipped_bit_and_no_cut_loads_as_a_wrong_state() {
+fn d8_bit_flip_or_truncation_never_loads_as_wrong_state() {
     keeps_all_promises(&bytes::run(Level::Test), 0);
 }
 
 #[test]
-fn d8_a_load_without_checksums_is_noticed() {
+fn d8_load_without_checksums_is_detected() {
     assert!(sabotages::noticed(Sabotage::SkipCrc, bytes::run, Level::Test).is_some());
 }
 
@@ -115,7 +115,7 @@ fn d8_allocations_are_counted() {
 
 /// Runs the fuzz targets on their seeds and on random bytes, so that they keep working even if nobody fuzzes.
 #[test]
-fn d8_fuzz_targets_hold_on_their_seeds() {
+fn d8_fuzz_targets_pass_on_their_seeds() {
     let mut rng = Rng::new(8);
     for (name, target) in fuzzing::TARGETS {
         let seeds = fuzzing::seeds(name);
@@ -137,7 +137,7 @@ fn d8_fuzz_targets_hold_on_their_seeds() {
 }
 
 #[test]
-fn d8_the_frames_of_a_seed_are_loaded() {
+fn d8_frames_of_seed_are_loaded() {
     let seeds = fuzzing::seeds("frames");
     assert!(
         fuzzing::loads(&seeds[0]),

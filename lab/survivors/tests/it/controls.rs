@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rlm_survivors::{Role, Verdict, Way};
+use rlm_survivors::{Role, RunResult, StopMethod};
 
 use crate::{SUBJECT, plan, stopped};
 
@@ -11,9 +11,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SHELL_LOOP: &str = "while :; do {agent}; done";
 
 /// Returns the roles of the survivors, each once.
-fn left(command: &str, way: Way) -> Vec<Role> {
+fn left(command: &str, way: StopMethod) -> Vec<Role> {
     match stopped(&plan(command, PATIENCE), way) {
-        Verdict::Ended { left, .. } => {
+        RunResult::Ended { left, .. } => {
             let mut roles: Vec<Role> = left.into_iter().map(|survivor| survivor.role).collect();
             roles.dedup();
             roles
@@ -23,30 +23,33 @@ fn left(command: &str, way: Way) -> Vec<Role> {
 }
 
 #[test]
-fn x101h_control_a_shell_loop_leaves_what_has_left_the_terminal() {
+fn x101h_control_shell_loop_leaves_processes_without_terminal() {
     assert_eq!(
-        left(SHELL_LOOP, Way::OnePress),
+        left(SHELL_LOOP, StopMethod::OnePress),
         [Role::Setsid, Role::Daemon]
     );
 }
 
 #[test]
-fn x101h_control_a_group_kill_leaves_what_has_left_the_group() {
+fn x101h_control_group_kill_leaves_processes_outside_the_group() {
     let command = format!("SURVIVORS_SUBJECT=killpg {SUBJECT} {{agent}}");
-    assert_eq!(left(&command, Way::Term), [Role::Setsid, Role::Daemon]);
+    assert_eq!(
+        left(&command, StopMethod::Term),
+        [Role::Setsid, Role::Daemon]
+    );
 }
 
 #[test]
-fn x102f_control_a_shell_loop_leaves_everything() {
+fn x102f_control_shell_loop_leaves_every_process() {
     let all = &Role::ALL[..5];
-    assert_eq!(left(SHELL_LOOP, Way::Kill), all);
+    assert_eq!(left(SHELL_LOOP, StopMethod::Kill), all);
 }
 
 #[test]
 fn x102f_control_without_a_guard_a_kill_leaves_every_kind() {
     let command =
         format!("SURVIVORS_SUBJECT=unguarded {SUBJECT} run --no-input --once -p x -- {{agent}}");
-    let left = left(&command, Way::Kill);
+    let left = left(&command, StopMethod::Kill);
     assert!(
         Role::ALL[..4].iter().all(|role| left.contains(role)),
         "{left:?}"
@@ -54,10 +57,13 @@ fn x102f_control_without_a_guard_a_kill_leaves_every_kind() {
 }
 
 #[test]
-fn a_tool_that_ignores_a_stop_is_no_zero() {
+fn tool_that_ignores_stop_does_not_score_zero() {
     // Bash runs a trap when the command before it has ended.
-    let verdict = stopped(&plan("trap : TERM; {agent}; {agent}", PATIENCE), Way::Term);
-    let Verdict::Ignored { left } = verdict else {
+    let verdict = stopped(
+        &plan("trap : TERM; {agent}; {agent}", PATIENCE),
+        StopMethod::Term,
+    );
+    let RunResult::Ignored { left } = verdict else {
         panic!("{verdict:?}");
     };
     assert!(
@@ -67,41 +73,41 @@ fn a_tool_that_ignores_a_stop_is_no_zero() {
 }
 
 #[test]
-fn a_tool_that_is_gone_before_the_stop_is_scored_by_what_it_left() {
+fn tool_that_exits_before_stop_is_scored_by_its_survivors() {
     let all_are_there = "[ $(ls ../agent/record/child-* | wc -l) -ge 4 ]";
     let command = format!("{{agent}} & until {all_are_there}; do sleep 0.05; done 2>/dev/null");
-    for way in [Way::Term, Way::Kill] {
+    for way in [StopMethod::Term, StopMethod::Kill] {
         assert_eq!(left(&command, way), &Role::ALL[..5], "{way:?}");
     }
 }
 
 #[test]
-fn a_tool_that_never_starts_the_agent_is_no_zero() {
-    let verdict = stopped(&plan("echo no {agent}", PATIENCE), Way::Kill);
-    let Verdict::NeverReady { why } = verdict else {
+fn tool_that_never_starts_the_agent_does_not_score_zero() {
+    let verdict = stopped(&plan("echo no {agent}", PATIENCE), StopMethod::Kill);
+    let RunResult::NeverReady { why } = verdict else {
         panic!("{verdict:?}");
     };
     assert!(why.contains("its last lines: no /"), "{why}");
 }
 
 #[test]
-fn h7_control_a_loop_with_git_leaves_what_a_filter_started() {
+fn h7_control_loop_with_git_leaves_processes_of_a_filter() {
     let command = "while :; do {agent}; git status; done";
-    assert_eq!(left(command, Way::GitFilter), [Role::Other]);
+    assert_eq!(left(command, StopMethod::GitFilter), [Role::Other]);
 }
 
 #[test]
-fn w3_control_a_loop_leaves_what_a_killed_parent_of_the_agent_held() {
+fn w3_control_loop_leaves_children_of_a_killed_parent() {
     let command = "while :; do bash -c '{agent}; true'; done";
-    assert_eq!(left(command, Way::KilledGuard), Role::ALL);
+    assert_eq!(left(command, StopMethod::KilledGuard), Role::ALL);
 }
 
 #[test]
-fn control_a_loop_does_not_name_what_it_cannot_end() {
-    let stopped = stopped(&plan(SHELL_LOOP, PATIENCE), Way::SetuidChild);
+fn control_loop_does_not_name_processes_that_it_cannot_end() {
+    let stopped = stopped(&plan(SHELL_LOOP, PATIENCE), StopMethod::SetuidChild);
     match stopped {
-        Verdict::Skipped { why } => println!("skipped: {why}"),
-        Verdict::Ended { left, .. } => {
+        RunResult::Skipped { why } => println!("skipped: {why}"),
+        RunResult::Ended { left, .. } => {
             assert!(left.iter().any(|it| it.role == Role::Other), "{left:?}");
         }
         other => panic!("{other:?}"),
@@ -109,9 +115,9 @@ fn control_a_loop_does_not_name_what_it_cannot_end() {
 }
 
 #[test]
-fn a_tool_without_git_or_a_guard_is_no_zero() {
-    for way in [Way::GitFilter, Way::KilledGuard] {
+fn tool_without_git_or_guard_does_not_score_zero() {
+    for way in [StopMethod::GitFilter, StopMethod::KilledGuard] {
         let verdict = stopped(&plan(SHELL_LOOP, PATIENCE), way);
-        assert!(matches!(verdict, Verdict::Skipped { .. }), "{verdict:?}");
+        assert!(matches!(verdict, RunResult::Skipped { .. }), "{verdict:?}");
     }
 }

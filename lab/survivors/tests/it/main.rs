@@ -9,7 +9,7 @@ mod table;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rlm_survivors::{Plan, Verdict, Way};
+use rlm_survivors::{Plan, RunResult, StopMethod};
 
 /// Time limit on a machine that is busy with other tests.
 const LONG: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ fn plan(command: &str, patience: Duration) -> Plan {
     }
 }
 
-fn stopped(plan: &Plan, way: Way) -> Verdict {
+fn stopped(plan: &Plan, way: StopMethod) -> RunResult {
     let run = plan.run(way, 0, &AtomicBool::new(false));
     run.expect("the run was not given up").verdict
 }

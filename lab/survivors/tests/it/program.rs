@@ -11,7 +11,7 @@ fn run(sandbox: &Sandbox, arguments: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_score_that_cannot_be_had_is_red_and_in_the_file() {
+fn unavailable_score_is_a_failure_and_in_the_file() {
     let sandbox = Sandbox::new();
     let file = sandbox.path().join("score.json");
     let words = ["--quick", "--tool", "true {agent}", "--json"];
@@ -40,7 +40,7 @@ fn a_score_that_cannot_be_had_is_red_and_in_the_file() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_request_is_rejected() {
     let sandbox = Sandbox::new();
     for (arguments, word) in [
         (&["--tool", "true"][..], "{agent}"),
@@ -54,7 +54,7 @@ fn what_makes_no_sense_is_told() {
 }
 
 #[test]
-fn interrupted_it_leaves_nothing_alive() {
+fn interrupted_measurement_leaves_no_process() {
     let sandbox = Sandbox::new();
     let words = [
         "--quick",

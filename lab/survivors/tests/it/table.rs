@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use rlm_survivors::{Role, Row, Run, Score, Survivor, Verdict, Way};
+use rlm_survivors::{Role, Row, Run, RunResult, Score, StopMethod, Survivor};
 
-fn ended(status: &str, tool: u64, all: Option<u64>, left: &[Role]) -> Verdict {
+fn ended(status: &str, tool: u64, all: Option<u64>, left: &[Role]) -> RunResult {
     let survivor = |(number, role): (usize, &Role)| Survivor {
         role: *role,
         pid: 4242 + i32::try_from(number).unwrap(),
         name: "survivors-agent".into(),
         zombie: number == 1,
     };
-    Verdict::Ended {
+    RunResult::Ended {
         status: status.into(),
         tool_gone: Duration::from_millis(tool),
         all_gone: all.map(Duration::from_millis),
@@ -19,7 +19,7 @@ fn ended(status: &str, tool: u64, all: Option<u64>, left: &[Role]) -> Verdict {
     }
 }
 
-fn score(verdicts: impl Fn(Way) -> Vec<Verdict>) -> Score {
+fn score(verdicts: impl Fn(StopMethod) -> Vec<RunResult>) -> Score {
     let runs = |way| {
         let verdicts = verdicts(way).into_iter().enumerate();
         verdicts.map(move |(number, verdict)| Run {
@@ -28,7 +28,10 @@ fn score(verdicts: impl Fn(Way) -> Vec<Verdict>) -> Score {
             verdict,
         })
     };
-    Score::of(&Way::ALL, Way::ALL.into_iter().flat_map(runs).collect())
+    Score::of(
+        &StopMethod::ALL,
+        StopMethod::ALL.into_iter().flat_map(runs).collect(),
+    )
 }
 
 #[test]
@@ -44,25 +47,25 @@ fn all_zeros() {
 #[test]
 fn every_kind_of_failure() {
     let score = score(|way| match way {
-        Way::OnePress => vec![
+        StopMethod::OnePress => vec![
             ended("0", 20, None, &[Role::Setsid, Role::Daemon]),
             ended("130", 30, Some(31), &[]),
-            Verdict::Ignored { left: ended_left() },
+            RunResult::Ignored { left: ended_left() },
         ],
-        Way::ThreePresses => vec![Verdict::Ignored { left: vec![] }; 2],
-        Way::Term => vec![
+        StopMethod::ThreePresses => vec![RunResult::Ignored { left: vec![] }; 2],
+        StopMethod::Term => vec![
             ended("SIGTERM", 1, None, &[Role::Other; 10]),
-            Verdict::NeverReady {
+            RunResult::NeverReady {
                 why: "the tool printed nothing".into(),
             },
         ],
-        Way::HangUp => vec![],
-        Way::Kill => vec![ended("SIGKILL", 1, Some(2500), &[])],
-        Way::GitFilter => vec![ended("SIGTERM", 1, None, &[Role::Other])],
-        Way::KilledGuard => vec![Verdict::Skipped {
+        StopMethod::HangUp => vec![],
+        StopMethod::Kill => vec![ended("SIGKILL", 1, Some(2500), &[])],
+        StopMethod::GitFilter => vec![ended("SIGTERM", 1, None, &[Role::Other])],
+        StopMethod::KilledGuard => vec![RunResult::Skipped {
             why: "no guard".into(),
         }],
-        Way::SetuidChild => vec![Verdict::Named {
+        StopMethod::SetuidChild => vec![RunResult::Named {
             status: "8".into(),
             tool_gone: Duration::from_millis(900),
             left: ended_left(),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// One entry of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Memory {
+pub enum SessionEntry {
     /// Its working directory: a session is found only from the directory in which it began.
     Place(String),
     /// A message of a person.
@@ -29,7 +29,7 @@ pub enum Memory {
 pub(in crate::agent) struct Session {
     pub(in crate::agent) id: String,
     path: PathBuf,
-    memories: Vec<Memory>,
+    memories: Vec<SessionEntry>,
 }
 
 impl Session {
@@ -44,7 +44,7 @@ impl Session {
 
     /// Whether this working directory has a session to resume.
     pub(in crate::agent) fn is_known(&self) -> bool {
-        self.memories.first() == Some(&Memory::Place(here()))
+        self.memories.first() == Some(&SessionEntry::Place(here()))
     }
 
     /// Whether its id has been used.
@@ -55,7 +55,7 @@ impl Session {
     /// Returns the cost so far in millionths of a dollar; 0 after a crash.
     pub(in crate::agent) fn cost(&self) -> u64 {
         match self.memories.last() {
-            Some(Memory::Cost(cost)) => *cost,
+            Some(SessionEntry::Cost(cost)) => *cost,
             _ => 0,
         }
     }
@@ -64,21 +64,21 @@ impl Session {
     pub(in crate::agent) fn told(&self) -> Vec<&str> {
         let mut told = Vec::new();
         for memory in &self.memories {
-            if let Memory::User(text) = memory {
+            if let SessionEntry::User(text) = memory {
                 told.push(text.as_str());
             }
         }
         told
     }
 
-    pub(in crate::agent) fn remember(&mut self, memory: Memory) -> io::Result<()> {
+    pub(in crate::agent) fn remember(&mut self, memory: SessionEntry) -> io::Result<()> {
         if self.memories.is_empty() {
-            self.write(Memory::Place(here()))?;
+            self.write(SessionEntry::Place(here()))?;
         }
         self.write(memory)
     }
 
-    fn write(&mut self, memory: Memory) -> io::Result<()> {
+    fn write(&mut self, memory: SessionEntry) -> io::Result<()> {
         fs::create_dir_all(self.path.parent().expect("the file is in a directory"))?;
         let mut file = fs::OpenOptions::new()
             .create(true)
@@ -91,7 +91,7 @@ impl Session {
 }
 
 /// Returns the entries of the session with this id.
-pub(in crate::agent) fn memories(record: &Path, id: &str) -> Vec<Memory> {
+pub(in crate::agent) fn memories(record: &Path, id: &str) -> Vec<SessionEntry> {
     read(&path(record, id))
 }
 
@@ -99,7 +99,7 @@ fn path(record: &Path, id: &str) -> PathBuf {
     record.join("sessions").join(format!("{id}.ndjson"))
 }
 
-fn read(path: &Path) -> Vec<Memory> {
+fn read(path: &Path) -> Vec<SessionEntry> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines()
         .filter_map(|line| serde_json::from_str(line).ok())

@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::children;
-use super::super::heard::Taken;
-use super::session::Memory;
+use super::super::log::MessageState;
+use super::session::SessionEntry;
 use super::turn::{Question, Tool};
 use super::wire::tool_input;
-use super::{Agent, Stop, end_group};
+use super::{Agent, EarlyEnd, end_group};
 
 /// The maximum number of bytes stored of a tool's output.
 const OUTPUT: usize = 30_000;
 
 impl Agent {
-    pub(super) fn begin_tool(&mut self, name: &str, summary: &str) -> Result<(), Stop> {
+    pub(super) fn begin_tool(&mut self, name: &str, summary: &str) -> Result<(), EarlyEnd> {
         if self.turn().tool.is_some() {
             self.end_tool("", false)?;
         }
@@ -41,7 +41,7 @@ impl Agent {
     }
 
     /// Reports the tool's result. Messages that arrived during the tool join the turn here.
-    pub(super) fn end_tool(&mut self, text: &str, failed: bool) -> Result<(), Stop> {
+    pub(super) fn end_tool(&mut self, text: &str, failed: bool) -> Result<(), EarlyEnd> {
         self.report_tool(text, failed)?;
         self.catch_up()?;
         let folded: Vec<usize> = self.queue.drain(..).collect();
@@ -49,7 +49,7 @@ impl Agent {
             self.take(*place)?;
         }
         for place in &folded {
-            self.note(*place, Taken::Folded(self.turns))?;
+            self.note(*place, MessageState::Folded(self.turns))?;
             self.wire.lifecycle(&self.known[*place].id, "started");
         }
         let ids = self.ids(&folded);
@@ -64,11 +64,11 @@ impl Agent {
         self.wire.user(
             &json!({"type": "tool_result", "tool_use_id": tool.id, "content": text, "is_error": failed}),
         );
-        self.session.remember(Memory::Tool(text.into()))
+        self.session.remember(SessionEntry::Tool(text.into()))
     }
 
     /// Runs a command as the CLI does: in its own session.
-    pub(super) fn shell(&mut self, line: &str) -> Result<(), Stop> {
+    pub(super) fn shell(&mut self, line: &str) -> Result<(), EarlyEnd> {
         self.children += 1;
         let output = self
             .dir
@@ -97,7 +97,7 @@ impl Agent {
     }
 
     /// Sends a permission request if the permission mode leaves it open, and then performs the call if it is permitted: a command really runs.
-    pub(super) fn ask(&mut self, name: &str, summary: &str) -> Result<(), Stop> {
+    pub(super) fn ask(&mut self, name: &str, summary: &str) -> Result<(), EarlyEnd> {
         self.begin_tool(name, summary)?;
         let edits = ["Edit", "Write"].contains(&name);
         let verdict = match self.mode.as_str() {
@@ -123,7 +123,7 @@ impl Agent {
         }
     }
 
-    fn answer_to(&mut self, name: &str, summary: &str) -> Result<Result<(), String>, Stop> {
+    fn answer_to(&mut self, name: &str, summary: &str) -> Result<Result<(), String>, EarlyEnd> {
         let id = match self.plan.numbers_asks {
             true => format!("ask-{}", self.wire.calls),
             false => Uuid::new_v4().to_string(),
@@ -155,7 +155,7 @@ impl Agent {
             Some((answer, false)) => Ok(Err(answer.message)),
             Some((_, true)) => {
                 self.deny();
-                Err(Stop::Interrupted)
+                Err(EarlyEnd::Interrupted)
             }
             None => Ok(Err("Stream closed".into())),
         }

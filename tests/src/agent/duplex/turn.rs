@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::super::heard::{Answer, Taken};
+use super::super::log::{Answer, MessageState};
 use super::super::script::Action;
 use super::super::{children, perform};
-use super::session::Memory;
+use super::session::SessionEntry;
 use super::wire::{CALL, dollars};
-use super::{Agent, Stop};
+use super::{Agent, EarlyEnd};
 
 const MARKER: &str = "[Request interrupted by user]";
 const TOOL_MARKER: &str = "[Request interrupted by user for tool use]";
@@ -64,7 +64,7 @@ impl Agent {
             ..Turn::default()
         });
         for place in &began {
-            self.note(*place, Taken::Began(self.turns))?;
+            self.note(*place, MessageState::Began(self.turns))?;
             self.wire.lifecycle(&self.known[*place].id, "started");
         }
         self.wire.taken = self.ids(&began);
@@ -76,8 +76,8 @@ impl Agent {
         }
         let outcome = self.play();
         let outcome = match outcome {
-            Err(Stop::Exit(code)) => return Ok(Some(code)),
-            Err(Stop::Broken(error)) => return Err(error),
+            Err(EarlyEnd::Exit(code)) => return Ok(Some(code)),
+            Err(EarlyEnd::Broken(error)) => return Err(error),
             other => other,
         };
         self.conclude(outcome)?;
@@ -99,7 +99,7 @@ impl Agent {
         if self.options.replay {
             self.wire.replay(&message.id, &message.text);
         }
-        self.session.remember(Memory::User(message.text))
+        self.session.remember(SessionEntry::User(message.text))
     }
 
     fn announce(&mut self) {
@@ -109,7 +109,7 @@ impl Agent {
         }
     }
 
-    fn play(&mut self) -> Result<(), Stop> {
+    fn play(&mut self) -> Result<(), EarlyEnd> {
         let turns = &self.plan.turns;
         let number = self.turns as usize - 1;
         let last = turns.last().filter(|_| self.plan.goes_on);
@@ -131,18 +131,18 @@ impl Agent {
     }
 
     /// Handles the pending input without waiting.
-    pub(super) fn catch_up(&mut self) -> Result<(), Stop> {
+    pub(super) fn catch_up(&mut self) -> Result<(), EarlyEnd> {
         self.wait(Instant::now(), |_| Ok(true)).map(drop)
     }
 
-    fn pause(&mut self, time: Duration) -> Result<(), Stop> {
+    fn pause(&mut self, time: Duration) -> Result<(), EarlyEnd> {
         self.wait(Instant::now() + time, |_| Ok(false)).map(drop)
     }
 
-    fn act(&mut self, action: &Action) -> Result<(), Stop> {
+    fn act(&mut self, action: &Action) -> Result<(), EarlyEnd> {
         let far = Instant::now() + children::LIFE;
         match action {
-            Action::Exit(code) => return Err(Stop::Exit(*code)),
+            Action::Exit(code) => return Err(EarlyEnd::Exit(*code)),
             Action::Delay(time) => self.pause(*time)?,
             Action::Hang => self.pause(children::LIFE)?,
             Action::Await(path) => drop(self.wait(far, |_| Ok(path.exists()))?),
@@ -181,7 +181,7 @@ impl Agent {
                 pause,
             } => self.retry(*status, *times, *pause)?,
             Action::NotLoggedIn => {
-                return Err(Stop::Failed {
+                return Err(EarlyEnd::Failed {
                     status: None,
                     error: "authentication_failed",
                     text: LOGIN.into(),
@@ -211,16 +211,16 @@ impl Agent {
         self.turn().words += words;
         self.wire.words += words;
         self.turn().said = text.into();
-        self.session.remember(Memory::Agent(text.into()))
+        self.session.remember(SessionEntry::Agent(text.into()))
     }
 
-    fn say(&mut self, text: &str, pause: Duration) -> Result<(), Stop> {
+    fn say(&mut self, text: &str, pause: Duration) -> Result<(), EarlyEnd> {
         self.begin_message(&json!({"type": "text", "text": ""}));
         let mut said = String::new();
         for (number, word) in text.split_inclusive(' ').enumerate() {
             let time = if number == 0 { Duration::ZERO } else { pause };
             if let Err(stop) = self.pause(time) {
-                if matches!(stop, Stop::Interrupted) {
+                if matches!(stop, EarlyEnd::Interrupted) {
                     self.break_off(&said)?;
                 }
                 return Err(stop);
@@ -239,7 +239,7 @@ impl Agent {
                 &json!({"type": "text", "text": said}),
                 &json!({"aborted": true}),
             );
-            self.session.remember(Memory::Agent(said.into()))?;
+            self.session.remember(SessionEntry::Agent(said.into()))?;
         }
         self.mark(MARKER)?;
         self.wire.end(None, 1);
@@ -249,10 +249,10 @@ impl Agent {
     fn mark(&mut self, marker: &str) -> io::Result<()> {
         self.wire.user(&json!({"type": "text", "text": marker}));
         self.turn().marked = true;
-        self.session.remember(Memory::Marker(marker.into()))
+        self.session.remember(SessionEntry::Marker(marker.into()))
     }
 
-    fn retry(&mut self, status: u16, times: u32, pause: Option<Duration>) -> Result<(), Stop> {
+    fn retry(&mut self, status: u16, times: u32, pause: Option<Duration>) -> Result<(), EarlyEnd> {
         let error = match status {
             400 => "invalid_request",
             401 | 403 => "authentication_failed",
@@ -274,7 +274,7 @@ impl Agent {
         if times < TRIES {
             return Ok(());
         }
-        Err(Stop::Failed {
+        Err(EarlyEnd::Failed {
             status: Some(status),
             error,
             text: format!("API Error: {status} scripted"),
@@ -288,12 +288,12 @@ impl Agent {
     }
 
     /// Writes the end of the turn.
-    fn conclude(&mut self, outcome: Result<(), Stop>) -> io::Result<()> {
+    fn conclude(&mut self, outcome: Result<(), EarlyEnd>) -> io::Result<()> {
         let mut reason = "completed";
         let (mut status, mut stop_reason) = (None, Some("end_turn"));
         match outcome {
             Ok(()) => {}
-            Err(Stop::Failed {
+            Err(EarlyEnd::Failed {
                 status: code,
                 error,
                 text,

@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use fs_err as fs;
 
-use crate::live::real::Real;
+use crate::live::real::RealAgent;
 use crate::live::scene::ACP_RUN;
-use crate::live::scene::{Scene, Took, expect, holds, say};
+use crate::live::scene::{Elapsed, LiveScene, expect, holds, say};
 use crate::model::Outcome;
 use crate::poll_until;
 
 const ALL: [&str; 3] = ["--once", "--permissions", "all"];
 const STEP: &str = "Do it. [[sh echo $RLM_ITERATION >> progress.txt]] [[text It is done.]]";
 
-pub(super) fn iterations(scene: &Scene) -> String {
+pub(super) fn iterations(scene: &LiveScene) -> String {
     let until = [
         "--permissions",
         "all",
@@ -31,7 +31,7 @@ pub(super) fn iterations(scene: &Scene) -> String {
     )
 }
 
-pub(super) fn continued(scene: &Scene) -> String {
+pub(super) fn continued(scene: &LiveScene) -> String {
     let arguments = ["--permissions", "all", "--session", "continue", "-n", "3"];
     let ended = scene.run(STEP, &arguments).run(ACP_RUN).expect_code(0);
     assert_eq!(turns(scene), [1, 1, 2, 2, 3, 3], "{ended}");
@@ -39,13 +39,13 @@ pub(super) fn continued(scene: &Scene) -> String {
     format!("three turns in one session, by {processes} processes")
 }
 
-pub(super) fn interrupted(scene: &Scene) -> String {
+pub(super) fn interrupted(scene: &LiveScene) -> String {
     let (running, terminal) = scene.watched("Write slowly. [[slow 50 60]]", &ALL);
     terminal.sees("tok5", ACP_RUN);
     let pressed = Instant::now();
     terminal.send("/interrupt\r");
     terminal.sees("interrupted", ACP_RUN);
-    let waits = Took::since(pressed);
+    let waits = Elapsed::since(pressed);
     assert_eq!(scene.requests()[0].outcome, Some(Outcome::ClientGone));
     say(&terminal, "Now briefly. [[text I am brief.]]");
     running.wait(ACP_RUN).expect_code(0);
@@ -54,14 +54,14 @@ pub(super) fn interrupted(scene: &Scene) -> String {
     expect(&requests[1], &["Now briefly."]);
     let kept = ["Write slowly.", "tok0 tok1"].map(|word| holds(&requests[1], &[word]));
     // Gemini drops a cancelled turn with its prompt.
-    let keeps = scene.real != Real::Gemini;
+    let keeps = scene.real != RealAgent::Gemini;
     assert_eq!(kept, [keeps; 2], "{requests:#?}");
     let shown = terminal.scrolled();
     assert_eq!(shown.matches("agent runs (pid").count(), 1, "{shown}");
     format!("after {waits}, in one process; prompt and partial text are kept: {kept:?}")
 }
 
-pub(super) fn interrupted_in_a_tool(scene: &Scene) -> String {
+pub(super) fn interrupted_in_a_tool(scene: &LiveScene) -> String {
     let tool = "trap '' INT; touch begun; sleep 601 & sleep 601; wait";
     let prompt = format!("Work. [[sh {tool}]] [[text never]]");
     let (running, terminal) = scene.watched(&prompt, &ALL);
@@ -70,7 +70,7 @@ pub(super) fn interrupted_in_a_tool(scene: &Scene) -> String {
     terminal.send("/interrupt\r");
     let gone = scene.gone("sleep", pressed);
     terminal.sees("interrupted", ACP_RUN);
-    let waits = Took::since(pressed);
+    let waits = Elapsed::since(pressed);
     say(&terminal, "Now briefly. [[text I am brief.]]");
     running.wait(ACP_RUN).expect_code(0);
     let requests = scene.requests();
@@ -81,14 +81,14 @@ pub(super) fn interrupted_in_a_tool(scene: &Scene) -> String {
     format!("the tool ended after {gone}, the run waited after {waits}, in one process")
 }
 
-pub(super) fn at_once(scene: &Scene) -> String {
+pub(super) fn at_once(scene: &LiveScene) -> String {
     let (running, terminal) = scene.watched("Write slowly. [[slow 50 60]]", &ALL);
     terminal.sees("tok5", ACP_RUN);
     let said = Instant::now();
     let steer = ["steer", "--now", "Stop that. [[text I turned.]]"];
     scene.rlm(&steer).run(ACP_RUN).expect_code(0);
     terminal.sees("I turned.", ACP_RUN);
-    let took = Took::since(said);
+    let took = Elapsed::since(said);
     running.wait(ACP_RUN).expect_code(0);
     let requests = scene.requests();
     assert_eq!(requests.len(), 2, "{requests:#?}");
@@ -97,7 +97,7 @@ pub(super) fn at_once(scene: &Scene) -> String {
     format!("it was answered after {took}")
 }
 
-pub(super) fn word(scene: &Scene) -> String {
+pub(super) fn word(scene: &LiveScene) -> String {
     let prompt =
         "Make it. [[sh touch begun; while ! test -e go; do sleep 0.05; done]] [[text Made.]]";
     let arguments = ["--permissions", "all", "-n", "2"];
@@ -119,10 +119,10 @@ pub(super) fn word(scene: &Scene) -> String {
     format!("not in the running turn but in the next one, which is turn {turn} of its session")
 }
 
-pub(super) fn permissions(scene: &Scene) -> String {
+pub(super) fn permissions(scene: &LiveScene) -> String {
     let (tool, path) = match scene.real {
-        Real::Gemini => ("write_file", "file_path"),
-        Real::Opencode => ("write", "filePath"),
+        RealAgent::Gemini => ("write_file", "file_path"),
+        RealAgent::Opencode => ("write", "filePath"),
         _ => ("Write", "file_path"),
     };
     let done = |permissions: &str| {
@@ -147,7 +147,7 @@ pub(super) fn permissions(scene: &Scene) -> String {
     "all: a file and a command; edits: a file; deny: neither, with a report".into()
 }
 
-pub(super) fn asked(scene: &Scene) -> String {
+pub(super) fn asked(scene: &LiveScene) -> String {
     let prompt = "Do it. [[sh touch permitted]] [[text ok]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
     terminal.sees("allow?", ACP_RUN);
@@ -162,7 +162,7 @@ pub(super) fn asked(scene: &Scene) -> String {
     format!("{:?}", allowed.unwrap_or_default().trim())
 }
 
-fn turns(scene: &Scene) -> Vec<usize> {
+fn turns(scene: &LiveScene) -> Vec<usize> {
     scene
         .requests()
         .iter()

@@ -6,33 +6,33 @@ use fs_err as fs;
 use rustix::process::Signal;
 
 use crate::Rlm;
-use crate::live::real::Real;
+use crate::live::real::RealAgent;
 use crate::live::scene::ACP_RUN;
-use crate::live::scene::{Scene, Took, expect};
+use crate::live::scene::{Elapsed, LiveScene, expect};
 
 const FAILS: [&str; 3] = ["--once", "--max-failures", "1"];
 
-pub(super) fn limited_once(scene: &Scene) -> String {
+pub(super) fn limited_once(scene: &LiveScene) -> String {
     let begun = Instant::now();
     let prompt = "Try. [[status 429 1 1]] [[text It went well.]]";
     let ended = scene.run(prompt, &FAILS).run(ACP_RUN).expect_code(0);
     assert!(ended.stdout.contains("It went well."), "{ended}");
     assert_eq!(scene.requests().len(), 2, "{ended}");
-    format!("it retries without a report; {}", Took::since(begun))
+    format!("it retries without a report; {}", Elapsed::since(begun))
 }
 
-pub(super) fn limited(scene: &Scene) -> String {
+pub(super) fn limited(scene: &LiveScene) -> String {
     let prompt = "Try. [[status 429 600 1000]] [[text never]]";
     // OpenCode waits for the reported time without a report.
     let says = match scene.real {
-        Real::Opencode => "no output for",
+        RealAgent::Opencode => "no output for",
         _ => "the service limits the rate",
     };
     let idle = ["--idle-timeout", "60"];
     let begun = Instant::now();
     let mut running = scene.run(prompt, &FAILS).args(idle).spawn();
     let said = |shown: &str| { shown.lines().find(|line| line.contains(says)) }.map(str::to_owned);
-    let poll = || said(&running.stdout()).map(|line| (line, Took::since(begun)));
+    let poll = || said(&running.stdout()).map(|line| (line, Elapsed::since(begun)));
     let (line, took) = crate::wait_for("the limit", ACP_RUN, poll);
     // rlm waits for the end of a rate limit.
     if !running.has_ended() {
@@ -45,7 +45,7 @@ pub(super) fn limited(scene: &Scene) -> String {
     format!("after {took} and {count} requests {line:?}")
 }
 
-pub(super) fn refused(scene: &Scene) -> String {
+pub(super) fn refused(scene: &LiveScene) -> String {
     let prompt = "Try. [[status 401 - 1000]] [[text never]]";
     failed(
         scene,
@@ -55,10 +55,10 @@ pub(super) fn refused(scene: &Scene) -> String {
     )
 }
 
-pub(super) fn not_logged_in(scene: &Scene) -> String {
+pub(super) fn not_logged_in(scene: &LiveScene) -> String {
     let run = scene.run("Try. [[text never]]", &FAILS);
     match scene.real {
-        Real::Gemini => {
+        RealAgent::Gemini => {
             fs::write(scene.sandbox.home().join(".gemini/settings.json"), "{}").unwrap();
             let run = run
                 .env("GOOGLE_GEMINI_BASE_URL", "")
@@ -66,16 +66,18 @@ pub(super) fn not_logged_in(scene: &Scene) -> String {
             failed(scene, run)
         }
         // Without a key, OpenCode has models that need none.
-        Real::Opencode => "impossible: OpenCode always finds a model that needs no login".into(),
+        RealAgent::Opencode => {
+            "impossible: OpenCode always finds a model that needs no login".into()
+        }
         _ => failed(scene, run.env("ANTHROPIC_API_KEY", "")),
     }
 }
 
 /// Expects the run to end because the agent is not logged in.
-fn failed(scene: &Scene, run: Rlm<'_>) -> String {
+fn failed(scene: &LiveScene, run: Rlm<'_>) -> String {
     let begun = Instant::now();
     let ended = run.run(ACP_RUN);
-    let took = Took::since(begun);
+    let took = Elapsed::since(begun);
     assert!(ended.code() != Some(0), "{ended}");
     let shown = format!("{}{}", ended.stdout, ended.stderr);
     let line = shown.lines().find(|line| line.contains("not logged in"));
@@ -88,10 +90,10 @@ fn failed(scene: &Scene, run: Rlm<'_>) -> String {
     )
 }
 
-pub(super) fn mcp(scene: &Scene) -> String {
+pub(super) fn mcp(scene: &LiveScene) -> String {
     let tool = match scene.real {
-        Real::Gemini => "mcp_tracker_recall",
-        Real::Opencode => "tracker_recall",
+        RealAgent::Gemini => "mcp_tracker_recall",
+        RealAgent::Opencode => "tracker_recall",
         _ => "mcp__tracker__recall",
     };
     let server = scene.rlm.with_file_name("fake-model").display().to_string();
@@ -104,7 +106,7 @@ pub(super) fn mcp(scene: &Scene) -> String {
         run.env("TRACKER_WORD", "s3cret-word")
     };
     let mut trust: &[&str] = &[];
-    if scene.real == Real::Gemini {
+    if scene.real == RealAgent::Gemini {
         let ended = run().run(ACP_RUN).expect_code(0);
         let says = "the agent doesn't trust this folder and uses no MCP servers in it";
         assert!(ended.stdout.contains(says), "{ended}");

@@ -5,13 +5,13 @@ use std::time::Instant;
 use fs_err as fs;
 use rustix::process::Signal;
 
-use crate::live::real::Real;
+use crate::live::real::RealAgent;
 use crate::live::scene::ACP_RUN;
-use crate::live::scene::{BOUND, Scene, Took, expect};
+use crate::live::scene::{BOUND, Elapsed, LiveScene, expect};
 use crate::wait_for;
 
 /// Leaves a run that was killed during its only turn, in a session that continues.
-fn cut(scene: &Scene) -> (usize, Took) {
+fn cut(scene: &LiveScene) -> (usize, Elapsed) {
     let tool = "touch begun; test -e cut || sleep 604";
     let prompt = format!("Remember blue. [[sh {tool}]] [[text It is done.]]");
     let arguments = ["--once", "--permissions", "all", "--session", "continue"];
@@ -25,10 +25,10 @@ fn cut(scene: &Scene) -> (usize, Took) {
         scene.alive().is_empty().then_some(())
     });
     fs::write(scene.file("cut"), "").unwrap();
-    (before, Took::since(killed))
+    (before, Elapsed::since(killed))
 }
 
-pub(super) fn killed(scene: &Scene) -> String {
+pub(super) fn killed(scene: &LiveScene) -> String {
     let (before, gone) = cut(scene);
     let ended = scene.rlm(&["resume"]).run(ACP_RUN).expect_code(0);
     assert!(ended.stdout.contains("It goes on."), "{ended}");
@@ -43,11 +43,11 @@ pub(super) fn killed(scene: &Scene) -> String {
     )
 }
 
-pub(super) fn lost(scene: &Scene) -> String {
+pub(super) fn lost(scene: &LiveScene) -> String {
     cut(scene);
     let store = match scene.real {
-        Real::Gemini => ".gemini/tmp",
-        Real::Opencode => ".local/share/opencode",
+        RealAgent::Gemini => ".gemini/tmp",
+        RealAgent::Opencode => ".local/share/opencode",
         _ => ".claude/projects",
     };
     fs::remove_dir_all(scene.sandbox.home().join(store)).unwrap();
@@ -61,10 +61,10 @@ pub(super) fn lost(scene: &Scene) -> String {
     "rlm reports it, and a fresh session got the prompt".into()
 }
 
-pub(super) fn handed_over(scene: &Scene) -> String {
+pub(super) fn handed_over(scene: &LiveScene) -> String {
     let other = match scene.real {
-        Real::ClaudeAcp => Real::Gemini,
-        _ => Real::ClaudeAcp,
+        RealAgent::ClaudeAcp => RealAgent::Gemini,
+        _ => RealAgent::ClaudeAcp,
     };
     let folder = match crate::live::install::present(other.program()) {
         Ok(folder) => folder,

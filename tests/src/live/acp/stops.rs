@@ -4,18 +4,18 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::live::real::Real;
+use crate::live::real::RealAgent;
 use crate::live::scene::ACP_RUN;
-use crate::live::scene::{Scene, Took};
+use crate::live::scene::{Elapsed, LiveScene};
 use crate::{Running, wait_for};
 
 /// A tool that only SIGKILL ends.
 const STUBBORN: &str = "trap '' INT TERM; touch begun; sleep 601 & sleep 601; wait";
 const FAILS: [&str; 4] = ["--permissions", "all", "--max-failures", "1"];
 
-pub(super) fn stopped(scene: &Scene) -> String {
+pub(super) fn stopped(scene: &LiveScene) -> String {
     // By default Gemini restarts itself, below a process that ignores signals. The driver prevents that.
-    if scene.real == Real::Gemini {
+    if scene.real == RealAgent::Gemini {
         scene.settings("[gemini]\nenv = { GEMINI_CLI_NO_RELAUNCH = \"\" }\n");
     }
     let prompt = format!("Work. [[sh {STUBBORN}]] [[text never]]");
@@ -24,13 +24,13 @@ pub(super) fn stopped(scene: &Scene) -> String {
         .spawn();
     scene.wait_for_file("begun");
     let count = scene.alive().len();
-    if scene.real == Real::Gemini {
+    if scene.real == RealAgent::Gemini {
         assert_eq!(scene.named("node").len(), 2, "{:?}", scene.alive());
     }
     let sent = Instant::now();
     running.signal(Signal::TERM);
     running.wait(ACP_RUN).expect_signal(Signal::TERM);
-    let took = Took::since(sent);
+    let took = Elapsed::since(sent);
     scene.expect_nothing_alive();
     format!("all {count} processes ended after {took}")
 }
@@ -46,7 +46,7 @@ fn pid(running: &Running) -> Pid {
     pid.and_then(Pid::from_raw).expect("the pid is a number")
 }
 
-pub(super) fn agent_killed(scene: &Scene) -> String {
+pub(super) fn agent_killed(scene: &LiveScene) -> String {
     let prompt = format!("Work. [[sh {STUBBORN}]] [[text never]]");
     let running = scene.run(&prompt, &FAILS).args(["--once"]).spawn();
     scene.wait_for_file("begun");
@@ -61,7 +61,7 @@ pub(super) fn agent_killed(scene: &Scene) -> String {
     format!("its tool ended after {gone}; {:?}: {line:?}", ended.code())
 }
 
-pub(super) fn agent_ended(scene: &Scene) -> String {
+pub(super) fn agent_ended(scene: &LiveScene) -> String {
     let running = scene
         .run("Write. [[slow 50 60]]", &FAILS)
         .args(["--once"])
@@ -78,7 +78,7 @@ pub(super) fn agent_ended(scene: &Scene) -> String {
     format!("{:?}: {line:?}", ended.code())
 }
 
-pub(super) fn leftover(scene: &Scene) -> String {
+pub(super) fn leftover(scene: &LiveScene) -> String {
     let prompt = "Work. [[sh setsid sleep 602 >/dev/null 2>&1 & touch begun]] [[text It is done.]]";
     let ended = scene
         .run(prompt, &["--once", "--permissions", "all"])

@@ -4,20 +4,20 @@ use serde_json::{Value, json};
 
 use super::protocol::Dialect;
 use crate::model::reply::Reply;
-use crate::model::request::{Asked, Tool, array, text_of, without};
+use crate::model::request::{PromptRequest, Tool, array, text_of, without};
 
 pub(super) struct Chat;
 
 impl Dialect for Chat {
-    fn read(&self, _path: &str, body: &Value) -> Asked {
-        let mut asked = Asked {
+    fn read(&self, _path: &str, body: &Value) -> PromptRequest {
+        let mut asked = PromptRequest {
             model: text_of(&body["model"]),
             stream: body["stream"].as_bool().unwrap_or(false),
             tools: { array(&body["tools"]).iter() }
                 .map(|tool| &tool["function"])
                 .map(|tool| Tool::new(&tool["name"], &tool["parameters"]))
                 .collect(),
-            ..Asked::default()
+            ..PromptRequest::default()
         };
         for message in array(&body["messages"]) {
             let (role, text) = (text_of(&message["role"]), text_of(&message["content"]));
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_and_its_result_make_the_next_step_due() {
+    fn call_and_its_result_lead_to_the_next_step() {
         let call = json!({"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "bash", "arguments": "{\"command\":\"true\"}"}}]});
         let result = json!({"role": "tool", "content": "out"});
         let user =

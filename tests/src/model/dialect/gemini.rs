@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::protocol::Dialect;
 use crate::model::reply::Reply;
-use crate::model::request::{Asked, Tool, array, text_of, without};
+use crate::model::request::{PromptRequest, Tool, array, text_of, without};
 
 /// The elements of notes that the client sends in the user's name.
 const NOTES: [&str; 2] = ["session_context", "system-reminder"];
@@ -19,16 +19,16 @@ pub(super) fn is_asked_at(path: &str) -> bool {
 const STREAMED: &str = ":streamGenerateContent";
 
 impl Dialect for Gemini {
-    fn read(&self, path: &str, body: &Value) -> Asked {
+    fn read(&self, path: &str, body: &Value) -> PromptRequest {
         let model = path.rsplit('/').next().unwrap_or_default();
-        let mut asked = Asked {
+        let mut asked = PromptRequest {
             model: model.split(':').next().unwrap_or_default().into(),
             stream: path.ends_with(STREAMED),
             tools: { array(&body["tools"]).iter() }
                 .flat_map(|tools| array(&tools["functionDeclarations"]))
                 .map(tool)
                 .collect(),
-            ..Asked::default()
+            ..PromptRequest::default()
         };
         asked.system(&text_of(&body["systemInstruction"]["parts"]));
         for content in array(&body["contents"]) {
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_and_its_result_make_the_next_step_due() {
+    fn call_and_its_result_lead_to_the_next_step() {
         let user = |text: &str| json!({"role": "user", "parts": [{"text": text}]});
         let context = user("<session_context>\nToday.\n</session_context>");
         let call = json!({"role": "model", "parts": [{"functionCall": {"name": "run_shell_command", "args": {"command": "true"}}}]});

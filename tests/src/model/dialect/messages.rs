@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::protocol::Dialect;
 use crate::model::reply::Reply;
-use crate::model::request::{Asked, Tool, array, text_of, without};
+use crate::model::request::{PromptRequest, Tool, array, text_of, without};
 
 /// The prefix that the client adds to a message that arrives during a turn.
 const MEANWHILE: &str = "The user sent a new message while you were working:\n";
@@ -12,8 +12,8 @@ const MEANWHILE: &str = "The user sent a new message while you were working:\n";
 pub(super) struct Messages;
 
 impl Dialect for Messages {
-    fn read(&self, _path: &str, body: &Value) -> Asked {
-        let mut asked = Asked {
+    fn read(&self, _path: &str, body: &Value) -> PromptRequest {
+        let mut asked = PromptRequest {
             model: text_of(&body["model"]),
             session: text_of(&body["metadata"]["user_id"]),
             stream: body["stream"].as_bool().unwrap_or(false),
@@ -21,7 +21,7 @@ impl Dialect for Messages {
                 .iter()
                 .map(|tool| Tool::new(&tool["name"], &tool["input_schema"]))
                 .collect(),
-            ..Asked::default()
+            ..PromptRequest::default()
         };
         asked.system(&text_of(&body["system"]));
         for message in array(&body["messages"]) {
@@ -104,7 +104,7 @@ impl Dialect for Messages {
     }
 }
 
-fn block(asked: &mut Asked, role: &str, kind: &str, text: &str) {
+fn block(asked: &mut PromptRequest, role: &str, kind: &str, text: &str) {
     if role == "user" && kind == "text" {
         asked.said(&without(text, &["system-reminder"]));
     }
@@ -144,12 +144,12 @@ fn delta(delta: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn read(messages: &Value) -> Asked {
+    fn read(messages: &Value) -> PromptRequest {
         Messages.read("", &json!({"messages": messages}))
     }
 
     #[test]
-    fn the_step_due_is_the_number_of_replies_since_the_person_spoke() {
+    fn next_step_is_the_number_of_replies_since_the_last_user_message() {
         let call = json!({"role": "assistant", "content": [{"type": "text", "text": "so"}, {"type": "tool_use", "input": {"command": "true"}}]});
         let result = json!({"role": "user", "content": [
             {"type": "tool_result", "content": [{"type": "text", "text": "out"}]},
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_meanwhile_is_no_turn_of_its_own() {
+    fn steer_during_turn_starts_no_own_turn() {
         let said = |text: &str| json!({"role": "system", "content": format!("{MEANWHILE}{text}\n\nThis is how it is handed on.")});
         let user = |text: &str| json!({"role": "user", "content": text});
         let asked = read(&json!([user("go"), said("one"), said("two")]));

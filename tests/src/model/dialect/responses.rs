@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::protocol::Dialect;
 use crate::model::reply::{Call, Reply};
-use crate::model::request::{Asked, Tool, array, text_of, without};
+use crate::model::request::{PromptRequest, Tool, array, text_of, without};
 use crate::model::script;
 
 /// The prefixes of notes that the client sends in the user's name.
@@ -21,24 +21,24 @@ const BETWEEN: &str = "__";
 pub(super) struct Responses;
 
 impl Dialect for Responses {
-    fn read(&self, _path: &str, body: &Value) -> Asked {
-        let mut asked = Asked {
+    fn read(&self, _path: &str, body: &Value) -> PromptRequest {
+        let mut asked = PromptRequest {
             model: text_of(&body["model"]),
             session: text_of(&body["prompt_cache_key"]),
             stream: body["stream"].as_bool().unwrap_or(false),
             tools: array(&body["tools"]).iter().flat_map(tools).collect(),
-            ..Asked::default()
+            ..PromptRequest::default()
         };
         asked.system(&text_of(&body["instructions"]));
-        let mut before = Before::Nothing;
+        let mut before = PrecedingItem::Nothing;
         for item in array(&body["input"]) {
             let kind = item["type"].as_str().unwrap_or("message");
             let role = item["role"].as_str();
             before = match (kind, role) {
                 ("message", Some("assistant")) => {
-                    asked.step += usize::from(before != Before::Reply);
+                    asked.step += usize::from(before != PrecedingItem::Reply);
                     asked.item("assistant", "text", &text_of(&item["content"]));
-                    Before::Reply
+                    PrecedingItem::Reply
                 }
                 ("message", role) => {
                     let role = role.unwrap_or("user");
@@ -49,7 +49,7 @@ impl Dialect for Responses {
                     asked.item(role, "text", &text);
                     // A note of the client does not change how the next user text counts.
                     if role == "user" {
-                        Before::Nothing
+                        PrecedingItem::Nothing
                     } else {
                         before
                     }
@@ -59,13 +59,13 @@ impl Dialect for Responses {
                     let whole = !result.contains("aborted by user");
                     asked.item("user", "tool_result", &result);
                     if whole {
-                        Before::Result
+                        PrecedingItem::Result
                     } else {
-                        Before::Nothing
+                        PrecedingItem::Nothing
                     }
                 }
                 (kind, _) if kind.ends_with("_call") => {
-                    asked.step += usize::from(before != Before::Reply);
+                    asked.step += usize::from(before != PrecedingItem::Reply);
                     let inputs = ["arguments", "input", "action"].map(|name| &item[name]);
                     let input = inputs.into_iter().find(|input| !input.is_null());
                     let input = input.map(|input| match input {
@@ -73,7 +73,7 @@ impl Dialect for Responses {
                         other => other.to_string(),
                     });
                     asked.item("assistant", "tool_use", &input.unwrap_or_default());
-                    Before::Reply
+                    PrecedingItem::Reply
                 }
                 _ => before,
             };
@@ -130,7 +130,7 @@ impl Dialect for Responses {
 
 /// The kind of the item before an item of the conversation.
 #[derive(PartialEq)]
-enum Before {
+enum PrecedingItem {
     Reply,
     /// The result of a call that ended normally.
     Result,
@@ -139,9 +139,9 @@ enum Before {
 
 /// The protocol does not distinguish a steer from a text that begins a turn. A text is a steer if the model still had to answer a result, unless it
 /// has its own directives.
-fn said(asked: &mut Asked, text: &str, before: &Before) {
+fn said(asked: &mut PromptRequest, text: &str, before: &PrecedingItem) {
     let text = without(text, &NOTES);
-    if *before == Before::Result && script::parse(&text).is_empty() && !text.is_empty() {
+    if *before == PrecedingItem::Result && script::parse(&text).is_empty() && !text.is_empty() {
         asked.steers.push(text);
     } else {
         asked.said(&text);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_after_a_result_was_said_meanwhile_unless_it_directs() {
+    fn text_after_a_tool_result_is_a_steer_unless_it_is_a_directive() {
         let user = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
         let output =
             |text: &str| json!({"type": "function_call_output", "call_id": "c", "output": text});

@@ -2,7 +2,7 @@
 
 /// The calls that a file may make, and why they are safe.
 #[derive(Debug)]
-pub(super) struct Allowed {
+pub(super) struct AllowedCalls {
     pub(super) file: &'static str,
     /// The names of the calls, as in [`super::Call`].
     pub(super) calls: &'static [&'static str],
@@ -10,23 +10,23 @@ pub(super) struct Allowed {
     pub(super) reason: &'static str,
 }
 
-pub(super) const ALLOWED: &[Allowed] = &[
-    Allowed {
+pub(super) const ALLOWED: &[AllowedCalls] = &[
+    AllowedCalls {
         file: "crates/agent-drivers/src/acp/driver.rs",
         calls: &["std::fs::canonicalize"],
         reason: "It resolves the working directory of the agent, and opens nothing.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-drivers/src/acp/gemini.rs",
         calls: &["std::fs::read_dir", "std::fs::rename"],
         reason: "It renames the record of a session in the user's own folder of that agent, outside of the project.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-drivers/src/codex/commands.rs",
         calls: &["std::fs::read"],
         reason: "It reads /proc.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-drivers/src/session_locks.rs",
         calls: &[
             "std::fs::DirBuilder::new",
@@ -38,7 +38,7 @@ pub(super) const ALLOWED: &[Allowed] = &[
         ],
         reason: "Its files are in a directory of the user's own, outside of any project; it checks owner and mode, and opens no link or FIFO.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-duplex/src/persistence/sqlite/file.rs",
         calls: &[
             "std::fs::File::open",
@@ -51,27 +51,27 @@ pub(super) const ALLOWED: &[Allowed] = &[
         ],
         reason: "It opens the database at the path that its caller names; `rlm` doesn't use it.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-subprocess/src/ancestry.rs",
         calls: &["std::fs::read_to_string"],
         reason: "It reads /proc.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-subprocess/src/error.rs",
         calls: &["std::fs::File::open"],
         reason: "It reads two bytes of a program that the system just failed to start because of its loader: a regular file.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-subprocess/src/guard/serve.rs",
         calls: &["rustix::fs::open"],
         reason: "It opens /dev/null.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-subprocess/src/launch.rs",
         calls: &["std::fs::canonicalize"],
         reason: "It resolves the directory of the survivors file once; plain_file.rs then opens the file without a link.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-subprocess/src/proc_fs.rs",
         calls: &[
             "std::fs::File::open",
@@ -81,38 +81,38 @@ pub(super) const ALLOWED: &[Allowed] = &[
         ],
         reason: "It reads /proc.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-subprocess/src/sweep/linux.rs",
         calls: &["std::fs::File::open"],
         reason: "It reads /proc.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/agent-subprocess/src/sys.rs",
         calls: &["std::fs::read_dir"],
         reason: "It reads /proc/self/fd.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/checkpoint-store/src/import.rs",
         calls: &["fs_err::canonicalize"],
         reason: "It resolves the directory of a file that the user names; the disk module then opens the file.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/checkpoint-store/src/list.rs",
         calls: &["fs_err::read_dir"],
         reason: "It reads the names in a directory that the caller trusts; the disk module opens each store.",
     },
-    Allowed {
-        file: "crates/interrupt-stack/src/catch.rs",
-        calls: &["std::fs::read"],
-        reason: "It reads /proc.",
-    },
-    Allowed {
+    AllowedCalls {
         file: "crates/interrupt-stack/src/process.rs",
         calls: &["std::fs::File::open"],
         reason: "It opens /dev/tty.",
     },
-    Allowed {
-        file: "crates/loop-runner/src/control/place.rs",
+    AllowedCalls {
+        file: "crates/interrupt-stack/src/signal_catcher.rs",
+        calls: &["std::fs::read"],
+        reason: "It reads /proc.",
+    },
+    AllowedCalls {
+        file: "crates/loop-runner/src/control/socket_path.rs",
         calls: &[
             "std::fs::DirBuilder::new",
             "std::fs::remove_dir",
@@ -121,32 +121,32 @@ pub(super) const ALLOWED: &[Allowed] = &[
         ],
         reason: "It makes and removes a private directory of a random name in the user's runtime or temporary directory, with a link in it.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/loop-runner/src/runner/commit.rs",
         calls: &["std::fs::read_dir", "std::fs::symlink_metadata"],
         reason: "It looks up times and lengths of the files that git reports as changed, and opens no file.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm-store/src/git/bundle.rs",
         calls: &["fs_err::canonicalize"],
         reason: "It resolves two paths to compare them, and opens nothing.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm-store/src/git/commit.rs",
         calls: &["fs_err::symlink_metadata"],
         reason: "It looks up how long a new file of the working tree is, and opens nothing.",
     },
-    Allowed {
-        file: "crates/rlm-store/src/git/written.rs",
+    AllowedCalls {
+        file: "crates/rlm-store/src/git/own_files.rs",
         calls: &["fs_err::symlink_metadata"],
         reason: "It looks up whether a file of the working tree is empty, and opens nothing.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm-store/src/index.rs",
         calls: &["std::fs::DirBuilder::new"],
         reason: "It makes the directory of the list of live runs in the user's own state directory, outside of any project.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm-store/src/locks.rs",
         calls: &[
             "std::fs::File::open",
@@ -157,8 +157,13 @@ pub(super) const ALLOWED: &[Allowed] = &[
         ],
         reason: "It reads /proc.",
     },
-    Allowed {
-        file: "crates/rlm-store/src/moving/arrive.rs",
+    AllowedCalls {
+        file: "crates/rlm-store/src/project.rs",
+        calls: &["fs_err::canonicalize", "fs_err::read_dir"],
+        reason: "It resolves the directory that the user works in, and tries whether it can be listed.",
+    },
+    AllowedCalls {
+        file: "crates/rlm-store/src/transfer/place_files.rs",
         calls: &[
             "fs_err::read_dir",
             "fs_err::remove_dir_all",
@@ -167,52 +172,47 @@ pub(super) const ALLOWED: &[Allowed] = &[
         ],
         reason: "It lists the working tree that an import fills, and takes back what the import wrote; removals follow no link and leave .rlm out.",
     },
-    Allowed {
-        file: "crates/rlm-store/src/project.rs",
-        calls: &["fs_err::canonicalize", "fs_err::read_dir"],
-        reason: "It resolves the directory that the user works in, and tries whether it can be listed.",
-    },
-    Allowed {
-        file: "crates/rlm-terminal/src/console/job.rs",
+    AllowedCalls {
+        file: "crates/rlm-terminal/src/console/job_control.rs",
         calls: &["fs_err::read_to_string"],
         reason: "It reads /proc.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm-terminal/src/editor.rs",
         calls: &["fs_err::OpenOptions::new", "fs_err::remove_file"],
         reason: "It makes and removes a private copy of a random name in the temporary directory: O_EXCL follows no link.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm-terminal/src/tty.rs",
         calls: &["rustix::fs::open"],
         reason: "It opens /dev/tty.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/command/checkpoints.rs",
         calls: &["fs_err::File::open", "fs_err::metadata"],
         reason: "It opens the input that the user names, which may be a pipe on purpose; Ctrl-C ends the wait.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/command/doctor/find.rs",
         calls: &["fs_err::canonicalize"],
         reason: "It resolves programs of PATH to compare them, and opens nothing.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/command/doctor/machine.rs",
         calls: &["std::fs::read_link"],
         reason: "It reads /proc/self.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/command/init/mod.rs",
         calls: &["fs_err::OpenOptions::new", "fs_err::create_dir_all"],
         reason: "It writes the files of `rlm init` into the directory that the user names, only where nothing is: O_EXCL follows no link.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/command/man.rs",
         calls: &["fs_err::create_dir_all", "fs_err::write"],
         reason: "It writes the manual into a directory that the user names.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/command/report.rs",
         calls: &[
             "fs_err::OpenOptions::new",
@@ -221,12 +221,12 @@ pub(super) const ALLOWED: &[Allowed] = &[
         ],
         reason: "It writes into a pipe or a device only if the user named it by -o.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/demo/agent.rs",
         calls: &["fs_err::read_to_string", "fs_err::write"],
         reason: "It works in the directory that `rlm demo` made for itself.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/demo/project.rs",
         calls: &[
             "fs_err::canonicalize",
@@ -237,12 +237,12 @@ pub(super) const ALLOWED: &[Allowed] = &[
         ],
         reason: "It makes the project of `rlm demo`, in a directory that must be new or empty.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/detach.rs",
         calls: &["fs_err::File::open", "fs_err::read_dir"],
         reason: "It opens /dev/null, and lists /dev/fd.",
     },
-    Allowed {
+    AllowedCalls {
         file: "crates/rlm/src/resolve/checks.rs",
         calls: &["fs_err::canonicalize"],
         reason: "It resolves the prompt file to refuse a link out of the project, and opens nothing.",

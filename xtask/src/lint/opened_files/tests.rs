@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 
 use super::*;
 
-fn judged(files: &[(&str, &str)], allowed: &[Allowed]) -> Vec<String> {
+fn judged(files: &[(&str, &str)], allowed: &[AllowedCalls]) -> Vec<String> {
     let sources: Vec<Source> = files
         .iter()
         .map(|(path, text)| Source {
@@ -24,7 +24,7 @@ fn found(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_call_that_takes_a_path_is_found_whatever_name_it_has() {
+fn call_that_takes_a_path_is_found_under_any_name() {
     for (text, name) in [
         ("fn f() { fs_err::read(path); }", "fs_err::read"),
         ("fn f() { std::fs::rename(a, b) }", "std::fs::rename"),
@@ -107,7 +107,7 @@ fn a_call_that_takes_a_path_is_found_whatever_name_it_has() {
 }
 
 #[test]
-fn comments_texts_types_descriptors_and_test_code_are_no_calls() {
+fn comments_strings_types_descriptors_and_test_code_are_no_calls() {
     for text in [
         "// fs_err::read(path)\nfn f() {}",
         "/* fs_err::read(path) */ fn f() {}",
@@ -129,7 +129,7 @@ fn comments_texts_types_descriptors_and_test_code_are_no_calls() {
 }
 
 #[test]
-fn files_of_tests_and_the_modules_themselves_are_left_out() {
+fn test_files_and_the_allowed_modules_are_skipped() {
     let call = "fn f() { fs_err::read(path) }";
     let (marked, plain) = ("#[cfg(test)] mod x;", "mod x;");
     let renamed = "#[cfg(test)] #[path = \"a_x.rs\"] mod x;";
@@ -155,10 +155,10 @@ fn files_of_tests_and_the_modules_themselves_are_left_out() {
 }
 
 #[test]
-fn an_exception_is_of_one_file_and_one_call_and_an_unused_one_is_reported() {
+fn exception_covers_one_call_in_one_file_and_unused_one_is_reported() {
     let text = "fn f() {\n    fs_err::read(path)\n}";
     let allowed = |file, calls| {
-        [Allowed {
+        [AllowedCalls {
             file,
             calls,
             reason: "a test",
@@ -183,12 +183,12 @@ fn an_exception_is_of_one_file_and_one_call_and_an_unused_one_is_reported() {
 }
 
 #[test]
-fn every_exception_has_a_reason_and_is_named_once() {
+fn every_exception_has_a_reason_and_is_listed_once() {
     let mut files: Vec<&str> = ALLOWED.iter().map(|it| it.file).collect();
     assert!(files.is_sorted(), "in the order of their paths");
     files.dedup();
     assert_eq!(files.len(), ALLOWED.len());
-    for Allowed {
+    for AllowedCalls {
         file,
         calls,
         reason,

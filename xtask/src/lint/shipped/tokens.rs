@@ -11,7 +11,7 @@ type Tokens = Peekable<IntoIter<TokenTree>>;
 
 /// The names in a source outside of its test code.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ShippedNames {
     /// Each path as written, with its line.
     pub(crate) paths: Vec<(Vec<String>, usize)>,
     /// Each called function, with its arguments without spaces, and its line.
@@ -31,13 +31,13 @@ pub(crate) struct Module {
     pub(crate) path: Option<String>,
 }
 
-pub(crate) fn seen(tokens: TokenStream) -> Seen {
-    let mut seen = Seen::default();
+pub(crate) fn seen(tokens: TokenStream) -> ShippedNames {
+    let mut seen = ShippedNames::default();
     seen.read(tokens);
     seen
 }
 
-impl Seen {
+impl ShippedNames {
     fn read(&mut self, tokens: TokenStream) {
         let mut tokens = peekable(tokens);
         let mut after_dot = false;

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 /// The choices that the agent offers, and their current values.
 #[derive(Debug, Default)]
-pub(super) struct Choices {
+pub(super) struct SessionChoices {
     modes: Vec<String>,
     mode: String,
     /// Whether the last mode before the current one allows everything.
-    was_free: bool,
+    allowed_everything: bool,
     has_models: bool,
     model: String,
     /// The model at the beginning.
@@ -48,7 +48,7 @@ impl Choice {
 }
 
 /// A request that makes a choice: its method, and its parameters besides the session.
-pub(super) type Choose = (&'static str, Value);
+pub(super) type ChoiceRequest = (&'static str, Value);
 
 /// Returns the names of the modes for these permissions, as the known agents use them.
 fn modes(permissions: Permissions) -> &'static [&'static str] {
@@ -60,7 +60,7 @@ fn modes(permissions: Permissions) -> &'static [&'static str] {
     }
 }
 
-impl Choices {
+impl SessionChoices {
     /// Reads the choices from the answer that opens a session.
     pub(super) fn take(&mut self, opened: &Value) {
         let modes = &opened["modes"];
@@ -116,27 +116,27 @@ impl Choices {
 
     /// Returns the request that sets the mode for these permissions; `None` if there is no such mode, or it is set already. The mode counts as set
     /// from now on, because most agents don't report a change that the client requested.
-    pub(super) fn choose_mode(&mut self, permissions: Permissions) -> Option<Choose> {
+    pub(super) fn choose_mode(&mut self, permissions: Permissions) -> Option<ChoiceRequest> {
         let mut candidates = modes(permissions).iter();
         if let Some(option) = &mut self.mode_option
             && let Some(mode) = candidates.clone().find(|mode| has(&option.values, mode))
         {
             let was = std::mem::replace(&mut option.value, (*mode).to_owned());
-            self.was_free = is_free(&was) || (was.is_empty() && self.was_free);
+            self.allowed_everything = is_free(&was) || (was.is_empty() && self.allowed_everything);
             let choose = json!({"configId": option.id, "value": mode});
             return (was != **mode).then_some(("session/set_config_option", choose));
         }
         let mode = candidates.find(|mode| has(&self.modes, mode))?;
         let was = std::mem::replace(&mut self.mode, (*mode).to_owned());
-        self.was_free = is_free(&was) || (was.is_empty() && self.was_free);
+        self.allowed_everything = is_free(&was) || (was.is_empty() && self.allowed_everything);
         (was != **mode).then(|| ("session/set_mode", json!({"modeId": mode})))
     }
 
     /// Whether the agent must accept the mode for these permissions. Otherwise it still sends permission requests, and the driver allows them.
-    pub(super) fn has_to_obey(&self, permissions: Permissions) -> bool {
+    pub(super) fn must_obey(&self, permissions: Permissions) -> bool {
         match permissions {
             Permissions::Ask | Permissions::Deny => true,
-            Permissions::Edits => self.was_free,
+            Permissions::Edits => self.allowed_everything,
             Permissions::All => false,
         }
     }
@@ -145,13 +145,13 @@ impl Choices {
     pub(super) fn mode_is_unknown(&mut self, late: bool) {
         let option = self.mode_option.as_mut().map(|option| &mut option.value);
         for mode in [Some(&mut self.mode), option].into_iter().flatten() {
-            self.was_free |= late && is_free(mode);
+            self.allowed_everything |= late && is_free(mode);
             mode.clear();
         }
     }
 
     /// Returns the request that sets a model; `None` if the agent has no mechanism for it.
-    pub(super) fn choose_model(&self, model: &str) -> Option<Choose> {
+    pub(super) fn choose_model(&self, model: &str) -> Option<ChoiceRequest> {
         if let Some(option) = &self.model_option {
             let choose = json!({"configId": option.id, "value": model});
             return Some(("session/set_config_option", choose));

@@ -1,6 +1,6 @@
 //! Parsing and writing of JSON-RPC lines.
 
-use crate::converse;
+use crate::dialogue;
 use serde_json::{Value, json};
 
 /// The error code of an unknown method.
@@ -10,7 +10,7 @@ const CANCELLED: i64 = -32800;
 
 /// Parses a line; returns `None` if it is not an object.
 pub(super) fn parse(bytes: &[u8]) -> Option<Value> {
-    converse::parse(bytes).ok().filter(Value::is_object)
+    dialogue::parse(bytes).ok().filter(Value::is_object)
 }
 
 /// Returns a string; empty if the field is not a string.
@@ -51,7 +51,7 @@ fn error(id: &Value, code: i64, message: &str) -> Vec<u8> {
 }
 
 fn line(value: &Value) -> Vec<u8> {
-    converse::line(value.to_string())
+    dialogue::line(value.to_string())
 }
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn l96a_l96b_l96c_each_message_is_one_line_that_begins_with_its_object(text: String) {
+        fn l96a_l96b_l96c_each_message_is_one_line_with_one_object(text: String) {
             let value = Value::from(text.as_str());
             let written = [
                 request(1, &text, value.clone()),

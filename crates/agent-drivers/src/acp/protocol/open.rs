@@ -1,8 +1,8 @@
 //! Opens a session: one request after the other, each after the answer to the one before.
 
-use super::ending::{self, Trouble};
 use super::json::{list, text};
-use super::{Abilities, Failure, Heard, Request, Session, Stage};
+use super::turn_end::{self, ErrorKind};
+use super::{AgentCapabilities, Failure, LineOutcome, OpenStage, Request, Session};
 use crate::duplex::one_line;
 use crate::mcp::McpServer;
 use agent_duplex::{EndReason, Error, Event, SessionChoice, TurnEnd};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// The supported version of the protocol.
 const VERSION: u64 = 1;
 
-impl Abilities {
+impl AgentCapabilities {
     fn of(introduced: &Value) -> Self {
         let all = &introduced["agentCapabilities"];
         let has = |key: &str| {
@@ -21,7 +21,7 @@ impl Abilities {
             )
         };
         let methods = list(&introduced["authMethods"]).iter();
-        Abilities {
+        AgentCapabilities {
             load: all["loadSession"] == true,
             resume: has("resume"),
             fork: has("fork"),
@@ -57,10 +57,10 @@ impl Session {
         &mut self,
         request: Request,
         answer: Result<&Value, &Value>,
-        heard: &mut Heard,
+        heard: &mut LineOutcome,
     ) {
         let next = match (request, answer) {
-            (Request::Initialize, Ok(result)) => self.introduced(result),
+            (Request::Initialize, Ok(result)) => self.initialized(result),
             (Request::Open, Ok(result)) => {
                 self.opened(result, heard);
                 return;
@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    fn introduced(&mut self, result: &Value) -> Result<Vec<u8>, Failure> {
+    fn initialized(&mut self, result: &Value) -> Result<Vec<u8>, Failure> {
         let version = result["protocolVersion"].as_u64().unwrap_or(VERSION);
         if version != VERSION {
             let what =
@@ -86,15 +86,19 @@ impl Session {
                 None,
             )));
         }
-        self.abilities = Abilities::of(result);
+        self.capabilities = AgentCapabilities::of(result);
         let info = &result["agentInfo"];
-        let names = [text(info, "title"), text(info, "name"), self.wishes.agent];
+        let names = [
+            text(info, "title"),
+            text(info, "name"),
+            self.requested.agent,
+        ];
         let name = names
             .into_iter()
             .find(|name| !name.is_empty())
             .unwrap_or_default();
         self.agent = one_line(&format!("{name} {}", text(info, "version")), 100);
-        match self.wishes.auth_method.clone() {
+        match self.requested.auth_method.clone() {
             Some(method) => {
                 let params = json!({"methodId": method});
                 Ok(self.request(Request::Authenticate, "authenticate", params))
@@ -104,14 +108,14 @@ impl Session {
     }
 
     fn open(&mut self) -> Result<Vec<u8>, Failure> {
-        let mut params = json!({"cwd": self.wishes.roots[0], "mcpServers": self.servers()?});
-        let (method, id) = match &self.wishes.session {
-            SessionChoice::Resume(id) if self.abilities.resume => ("session/resume", Some(id)),
-            SessionChoice::Resume(id) if self.abilities.load => ("session/load", Some(id)),
+        let mut params = json!({"cwd": self.requested.roots[0], "mcpServers": self.servers()?});
+        let (method, id) = match &self.requested.session {
+            SessionChoice::Resume(id) if self.capabilities.resume => ("session/resume", Some(id)),
+            SessionChoice::Resume(id) if self.capabilities.load => ("session/load", Some(id)),
             SessionChoice::Resume(_) => {
                 return Err(self.cannot("continue a session", "start a fresh session"));
             }
-            SessionChoice::Fork(id) if self.abilities.fork => ("session/fork", Some(id)),
+            SessionChoice::Fork(id) if self.capabilities.fork => ("session/fork", Some(id)),
             SessionChoice::Fork(_) => {
                 return Err(self.cannot("fork a session", "resume it, or start a fresh session"));
             }
@@ -120,7 +124,7 @@ impl Session {
         if let Some(id) = id {
             params["sessionId"] = id.as_str().into();
         }
-        self.tells_history = matches!(method, "session/load" | "session/fork");
+        self.replays_history = matches!(method, "session/load" | "session/fork");
         Ok(self.request(Request::Open, method, params))
     }
 
@@ -134,7 +138,7 @@ impl Session {
             }
         };
         let servers = self
-            .wishes
+            .requested
             .servers
             .iter()
             .map(|(name, server)| match server {
@@ -144,14 +148,14 @@ impl Session {
                 }
                 McpServer::Http { url, headers } => by_url(
                     "http",
-                    self.abilities.http,
+                    self.capabilities.http,
                     name,
                     url,
                     headers.iter().map(named).collect(),
                 ),
                 McpServer::Sse { url, headers } => by_url(
                     "sse",
-                    self.abilities.sse,
+                    self.capabilities.sse,
                     name,
                     url,
                     headers.iter().map(named).collect(),
@@ -161,11 +165,11 @@ impl Session {
     }
 
     fn cannot(&self, what: &str, mend: &str) -> Failure {
-        Failure::Start(Error::unsupported(self.wishes.agent, what, mend))
+        Failure::Start(Error::unsupported(self.requested.agent, what, mend))
     }
 
-    fn opened(&mut self, result: &Value, heard: &mut Heard) {
-        let id = match (text(result, "sessionId"), &self.wishes.session) {
+    fn opened(&mut self, result: &Value, heard: &mut LineOutcome) {
+        let id = match (text(result, "sessionId"), &self.requested.session) {
             ("", SessionChoice::Resume(id)) => id.clone(),
             (id, _) => id.to_owned(),
         };
@@ -174,7 +178,7 @@ impl Session {
             self.failure = Some(Failure::Start(Error::start(what, None)));
             return;
         }
-        if let SessionChoice::Resume(wanted) = &self.wishes.session
+        if let SessionChoice::Resume(wanted) = &self.requested.session
             && *wanted != id
         {
             let warning = format!("the agent continues as session {id} instead of {wanted}");
@@ -183,37 +187,39 @@ impl Session {
         self.id.clone_from(&id);
         heard.events.push(Event::Session { id });
         self.choices.take(result);
-        self.stage = Stage::Settling;
+        self.stage = OpenStage::Settling;
         // Some agents replay the history after their answer. Without this wait it would be taken for the next turn.
-        if self.tells_history {
+        if self.replays_history {
             self.last += 1;
             self.pending.insert(self.last, (Request::History, None));
         }
-        if let Some((method, params)) = self.choices.choose_mode(self.wishes.permissions) {
-            heard.lines.push(self.choose(Request::Mode, method, params));
+        if let Some((method, params)) = self.choices.choose_mode(self.requested.permissions) {
+            heard
+                .lines
+                .push(self.choice_request(Request::Mode, method, params));
         }
-        if let Some(model) = self.wishes.model.clone() {
+        if let Some(model) = self.requested.model.clone() {
             match self.choose_model(model) {
                 Ok(line) => heard.lines.extend(line),
                 Err(error) => self.failure = Some(Failure::Start(error)),
             }
         }
-        self.settle(heard);
+        self.finish_opening(heard);
     }
 
     /// Reports the session as open, if no answer is pending.
-    fn settle(&mut self, heard: &mut Heard) {
-        heard.events.extend(self.settled());
+    fn finish_opening(&mut self, heard: &mut LineOutcome) {
+        heard.events.extend(self.opened_event());
     }
 
-    pub(super) fn settled(&mut self) -> Option<Event> {
+    pub(super) fn opened_event(&mut self) -> Option<Event> {
         let is_settling =
             |what: &Request| matches!(what, Request::Mode | Request::Model | Request::History);
         let waits = self.pending.values().any(|(what, _)| is_settling(what));
-        if self.stage != Stage::Settling || waits {
+        if self.stage != OpenStage::Settling || waits {
             return None;
         }
-        self.stage = Stage::Open;
+        self.stage = OpenStage::Open;
         self.change = None;
         Some(self.identified())
     }
@@ -229,16 +235,16 @@ impl Session {
         &mut self,
         id: u64,
         answer: Result<&Value, &Value>,
-        heard: &mut Heard,
+        heard: &mut LineOutcome,
     ) {
         let change = self.change.as_mut().filter(|change| change.request == id);
         if let Err(error) = answer {
             self.choices.mode_is_unknown(false);
-            let why = ending::words(error);
+            let why = turn_end::error_text(error);
             if let Some(change) = change {
                 change.answer = Some(Err(why));
-            } else if self.stage == Stage::Settling
-                && self.choices.has_to_obey(self.wishes.permissions)
+            } else if self.stage == OpenStage::Settling
+                && self.choices.must_obey(self.requested.permissions)
             {
                 let what =
                     format!("the agent refuses the mode in which it asks for permission: {why}");
@@ -247,7 +253,7 @@ impl Session {
                     format!("{what}; {mend}"),
                     None,
                 )));
-            } else if why.contains("untrusted folder") && !self.wishes.servers.is_empty() {
+            } else if why.contains("untrusted folder") && !self.requested.servers.is_empty() {
                 // Gemini CLI ignores MCP servers there without a message.
                 let what = "the agent doesn't trust this folder and uses no MCP servers in it";
                 let mend = "trust it once in a terminal, or start the agent with --skip-trust";
@@ -259,14 +265,14 @@ impl Session {
             }
             self.choices.take_options(result);
         }
-        self.settle(heard);
+        self.finish_opening(heard);
     }
 
     pub(super) fn model_answered(
         &mut self,
         id: u64,
         answer: Result<&Value, &Value>,
-        heard: &mut Heard,
+        heard: &mut LineOutcome,
     ) {
         let Some(change) = self.change.as_mut().filter(|change| change.request == id) else {
             return;
@@ -275,13 +281,13 @@ impl Session {
         match answer {
             Ok(result) => {
                 change.answer = Some(Ok(()));
-                if self.choices.model_taken(model, result) && self.stage == Stage::Open {
+                if self.choices.model_taken(model, result) && self.stage == OpenStage::Open {
                     heard.events.push(self.identified());
                 }
             }
             Err(error) => {
-                let why = ending::words(error);
-                if self.stage == Stage::Settling {
+                let why = turn_end::error_text(error);
+                if self.stage == OpenStage::Settling {
                     let what = format!("`{model}`: {why}");
                     let error = Error::start(
                         format!("the agent refuses the model {what}; use one of its models"),
@@ -292,24 +298,24 @@ impl Session {
                 change.answer = Some(Err(why));
             }
         }
-        self.settle(heard);
+        self.finish_opening(heard);
     }
 
     fn failed(&self, request: Request, error: &Value) -> Failure {
-        let words = ending::words(error);
-        let trouble = match ending::trouble(error) {
-            Trouble::Other if request == Request::Open && ending::misses(error) => {
-                Trouble::SessionNotFound
+        let words = turn_end::error_text(error);
+        let trouble = match turn_end::error_kind(error) {
+            ErrorKind::Other if request == Request::Open && turn_end::is_missing_session(error) => {
+                ErrorKind::SessionNotFound
             }
             trouble => trouble,
         };
-        let is_known = !matches!(self.wishes.session, SessionChoice::Fresh);
+        let is_known = !matches!(self.requested.session, SessionChoice::Fresh);
         let (reason, detail) = match (request, trouble) {
-            (_, Trouble::NotLoggedIn) | (Request::Authenticate, _) => (
+            (_, ErrorKind::NotLoggedIn) | (Request::Authenticate, _) => (
                 EndReason::NotLoggedIn,
-                ending::log_in(&words, &self.abilities.auth_methods),
+                turn_end::login_hint(&words, &self.capabilities.auth_methods),
             ),
-            (Request::Open, Trouble::SessionNotFound) if is_known => {
+            (Request::Open, ErrorKind::SessionNotFound) if is_known => {
                 let mend =
                     "start a fresh session, or return to the working directory of that session";
                 (

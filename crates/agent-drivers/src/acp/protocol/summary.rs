@@ -1,7 +1,7 @@
 //! Short texts for people about the arguments and results of tool calls.
 
 use super::json::{list, text};
-use crate::converse::{SUMMARY, beginning};
+use crate::dialogue::{SUMMARY, truncate_result};
 use crate::duplex::one_line;
 use serde_json::Value;
 /// The largest number of checked paths of a call; a call with more needs a permission request.
@@ -9,7 +9,7 @@ const PATHS: usize = 64;
 
 /// The facts about a call; later reports replace earlier ones.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct CallInfo {
     title: String,
     kind: String,
     name: String,
@@ -22,8 +22,8 @@ pub(super) struct Known {
     pub(super) content: String,
 }
 
-impl Known {
-    pub(super) fn learn(&mut self, call: &Value) {
+impl CallInfo {
+    pub(super) fn update(&mut self, call: &Value) {
         let replace = |known: &mut String, key| {
             let said = text(call, key);
             if !said.is_empty() {
@@ -88,7 +88,7 @@ impl Known {
     }
 
     /// Whether the call only edits files below one of these directories, as the agent reports it.
-    pub(super) fn edits_below(&self, roots: &[String]) -> bool {
+    pub(super) fn only_edits_below(&self, roots: &[String]) -> bool {
         let all = || self.paths.iter().chain(&self.input_paths);
         let is_below = |path: &String| roots.iter().any(|root| is_below(path, root));
         self.kind == "edit" && self.paths.len() <= PATHS && all().count() > 0 && all().all(is_below)
@@ -131,7 +131,7 @@ pub(super) fn result(call: &Value) -> String {
                 .map_or_else(|| output.to_string(), str::to_owned),
         };
     }
-    beginning(text)
+    truncate_result(text)
 }
 
 #[cfg(test)]
@@ -139,15 +139,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn known(call: Value) -> Known {
-        let mut known = Known::default();
-        known.learn(&call);
+    fn known(call: Value) -> CallInfo {
+        let mut known = CallInfo::default();
+        known.update(&call);
         known
     }
 
     #[test]
-    fn x124f_an_edit_is_below_the_directory_or_is_asked_about() {
-        let below = |call| known(call).edits_below(&["/place/a".to_owned(), "/real/a/".to_owned()]);
+    fn x124f_edit_outside_the_directory_needs_permission() {
+        let below =
+            |call| known(call).only_edits_below(&["/place/a".to_owned(), "/real/a/".to_owned()]);
         let at = |path| json!({"kind": "edit", "locations": [{"path": path}]});
         assert!(below(at("/place/a/b")) && below(at("/real/a/b/c")) && below(at("b/c")));
         for path in [
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_by_its_command_or_by_all_that_is_known() {
+    fn call_is_summarised_by_its_command_or_all_known_fields() {
         let calls = [
             json!({"title": "Terminal", "kind": "execute", "rawInput": {"command": "make\n  all"}}),
             json!({"title": "Terminal", "kind": "execute", "rawInput": {"command": ["sh", "-c", "make"]}}),

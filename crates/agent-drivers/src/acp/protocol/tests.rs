@@ -14,8 +14,8 @@ use std::path::Path;
 use std::time::Duration;
 use uuid::Uuid;
 
-fn wishes() -> Wishes {
-    Wishes {
+fn wishes() -> SessionRequest {
+    SessionRequest {
         agent: "acp",
         session: SessionChoice::Fresh,
         roots: ["/place".to_owned(), "/real".to_owned()],
@@ -24,16 +24,16 @@ fn wishes() -> Wishes {
         permissions: Permissions::Ask,
         auth_method: None,
         cost_restarts: false,
-        never_asks: false,
+        is_unattended: false,
         timeouts: Timeouts {
             initialize: Duration::from_secs(60),
-            others: Duration::from_secs(20),
+            other_requests: Duration::from_secs(20),
         },
     }
 }
 
-fn hear(session: &mut Session, line: &Value) -> Heard {
-    session.hear(line.to_string().as_bytes())
+fn hear(session: &mut Session, line: &Value) -> LineOutcome {
+    session.handle_line(line.to_string().as_bytes())
 }
 
 /// Returns the written lines, parsed and without the common field.
@@ -51,7 +51,7 @@ fn said(lines: &[Vec<u8>]) -> Vec<Value> {
 }
 
 /// Opens a session with an agent that has `capabilities` and answers the request for a session with `opened`.
-fn begin(wishes: Wishes, capabilities: Value, opened: Value) -> (Session, Heard) {
+fn begin(wishes: SessionRequest, capabilities: Value, opened: Value) -> (Session, LineOutcome) {
     let mut session = Session::new(wishes);
     session.initialize();
     let introduced = json!({"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": {"name": "a", "version": "1"}});
@@ -125,14 +125,14 @@ fn golden(name: &str) -> String {
 
 /// Replays a recording: handles the lines of the agent, and checks that the driver writes the recorded lines.
 fn replay(recording: &str) -> (Session, Vec<Event>) {
-    let mut session = Session::new(Wishes {
+    let mut session = Session::new(SessionRequest {
         roots: ["$WORK".to_owned(), "$WORK".to_owned()],
         ..wishes()
     });
     let (mut events, mut written) = (Vec::new(), Vec::new());
     for line in recording.lines() {
         let Some(ours) = line.strip_prefix("> ") else {
-            let heard = session.hear(line.strip_prefix("< ").unwrap().as_bytes());
+            let heard = session.handle_line(line.strip_prefix("< ").unwrap().as_bytes());
             events.extend(heard.events);
             written.extend(heard.lines);
             continue;
@@ -175,7 +175,7 @@ fn replay(recording: &str) -> (Session, Vec<Event>) {
 }
 
 #[test]
-fn p54_recordings_of_real_agents_are_understood() {
+fn p54_recordings_of_real_agents_are_parsed() {
     for name in GOLDEN {
         let (_, events) = replay(&golden(name));
         insta::assert_snapshot!(name, shown(&events));

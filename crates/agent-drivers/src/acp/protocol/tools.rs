@@ -1,7 +1,7 @@
 //! The tool calls of one turn, which the agent reports in several steps.
 
 use super::json::text;
-use super::summary::{Known, result};
+use super::summary::{CallInfo, result};
 use agent_duplex::{Event, ToolOutcome};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -9,15 +9,15 @@ use std::collections::VecDeque;
 /// The largest number of open calls; beyond it, the oldest counts as interrupted.
 const TOOLS: usize = 1024;
 /// The number of remembered ended calls, so that a late update does not begin a call again.
-pub(super) const ENDED: usize = 1024;
+pub(super) const MAX_ENDED: usize = 1024;
 
 /// An open call.
 #[derive(Debug)]
 struct Tool {
     id: String,
-    known: Known,
+    known: CallInfo,
     /// Whether the start was reported. The agent announces a call before its arguments are known; the driver reports it with the next update.
-    told: bool,
+    is_reported: bool,
 }
 
 /// The calls of a turn.
@@ -29,8 +29,8 @@ pub(super) struct Tools {
 }
 
 impl Tool {
-    fn tell(&mut self, events: &mut Vec<Event>) {
-        if !std::mem::replace(&mut self.told, true) {
+    fn report(&mut self, events: &mut Vec<Event>) {
+        if !std::mem::replace(&mut self.is_reported, true) {
             events.push(Event::ToolStarted {
                 id: self.id.clone(),
                 name: self.known.name(),
@@ -40,14 +40,14 @@ impl Tool {
     }
 
     fn end(mut self, outcome: ToolOutcome, text: String, events: &mut Vec<Event>) {
-        self.tell(events);
+        self.report(events);
         let id = self.id;
         events.push(Event::ToolFinished { id, outcome, text });
     }
 }
 
 impl Tools {
-    pub(super) fn knows(&self, id: &str) -> bool {
+    pub(super) fn is_known(&self, id: &str) -> bool {
         self.open.iter().any(|tool| tool.id == id) || self.ended.iter().any(|ended| ended == id)
     }
 
@@ -56,7 +56,7 @@ impl Tools {
     }
 
     /// Handles an update of a call, and returns the call's index; `None` if it is no call, or has ended.
-    fn learn(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<usize> {
+    fn update(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<usize> {
         let id = text(call, "toolCallId");
         if id.is_empty() || self.ended.iter().any(|ended| ended == id) {
             return None;
@@ -67,47 +67,51 @@ impl Tools {
                 && let Some(oldest) = self.open.pop_front()
             {
                 self.remember(oldest.id.clone());
-                oldest.end(ToolOutcome::Cut, String::new(), events);
+                oldest.end(ToolOutcome::Interrupted, String::new(), events);
             }
             self.open.push_back(Tool {
                 id: id.to_owned(),
-                known: Known::default(),
-                told: false,
+                known: CallInfo::default(),
+                is_reported: false,
             });
             self.open.len() - 1
         });
-        self.open[at].known.learn(call);
+        self.open[at].known.update(call);
         Some(at)
     }
 
     /// Handles an update of a call. After an interrupt (`cut`) an end counts as interrupted, because agents then report it as completed.
     pub(super) fn updated(&mut self, call: &Value, cut: bool, events: &mut Vec<Event>) {
-        let is_new = !self.knows(text(call, "toolCallId"));
-        let Some(at) = self.learn(call, events) else {
+        let is_new = !self.is_known(text(call, "toolCallId"));
+        let Some(at) = self.update(call, events) else {
             return;
         };
         let outcome = match text(call, "status") {
-            "completed" => Some(ToolOutcome::Done),
+            "completed" => Some(ToolOutcome::Succeeded),
             "failed" => Some(ToolOutcome::Failed),
             _ => None,
         };
         if let Some(outcome) = outcome {
-            let outcome = if cut { ToolOutcome::Cut } else { outcome };
+            let outcome = if cut {
+                ToolOutcome::Interrupted
+            } else {
+                outcome
+            };
             return self.end(at, outcome, result(call), events);
         }
         let tool = &mut self.open[at];
-        if tool.told {
+        if tool.is_reported {
             let id = tool.id.clone();
             events.push(Event::ToolProgress { id });
         } else if !is_new || text(call, "status") != "pending" {
-            tool.tell(events);
+            tool.report(events);
         }
     }
 
     /// Handles a call in a permission request, and returns the facts about it. Some agents report the call nowhere else.
-    pub(super) fn asked(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<&Known> {
-        let at = self.learn(call, events)?;
-        self.open[at].tell(events);
+    pub(super) fn asked(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<&CallInfo> {
+        let at = self.update(call, events)?;
+        self.open[at].report(events);
         Some(&self.open[at].known)
     }
 
@@ -127,7 +131,7 @@ impl Tools {
     }
 
     fn remember(&mut self, id: String) {
-        if self.ended.len() == ENDED {
+        if self.ended.len() == MAX_ENDED {
             self.ended.pop_front();
         }
         self.ended.push_back(id);
@@ -136,6 +140,6 @@ impl Tools {
     /// Closes everything open.
     pub(super) fn close(self, events: &mut Vec<Event>) {
         let tools = self.open.into_iter();
-        tools.for_each(|tool| tool.end(ToolOutcome::Cut, String::new(), events));
+        tools.for_each(|tool| tool.end(ToolOutcome::Interrupted, String::new(), events));
     }
 }

@@ -14,7 +14,7 @@ const MESSAGE: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Turn {
     /// The streamed part of a text that can be incomplete.
-    half: String,
+    partial_text: String,
     /// The agent's id of the message to which the text belongs; empty if it reports none.
     message: String,
     pub(super) tools: Tools,
@@ -23,7 +23,7 @@ pub(super) struct Turn {
 impl Turn {
     pub(super) fn new() -> Self {
         Turn {
-            half: String::new(),
+            partial_text: String::new(),
             message: String::new(),
             tools: Tools::default(),
         }
@@ -49,7 +49,7 @@ impl Turn {
                 events.push(Event::ThinkingDelta(said.to_owned()));
             }
             "tool_call" | "tool_call_update" => {
-                if !self.tools.knows(text(update, "toolCallId")) {
+                if !self.tools.is_known(text(update, "toolCallId")) {
                     self.flush(false, events);
                 }
                 self.tools.updated(update, cut, events);
@@ -59,20 +59,20 @@ impl Turn {
     }
 
     fn piece(&mut self, said: &str, message: &str, events: &mut Vec<Event>) {
-        if message != self.message || self.half.len() + said.len() > MESSAGE {
+        if message != self.message || self.partial_text.len() + said.len() > MESSAGE {
             self.flush(false, events);
             message.clone_into(&mut self.message);
         }
         if !said.is_empty() {
-            self.half.push_str(said);
+            self.partial_text.push_str(said);
             events.push(Event::TextDelta(said.to_owned()));
         }
     }
 
     /// Reports the text as one message.
     pub(super) fn flush(&mut self, partial: bool, events: &mut Vec<Event>) {
-        if !self.half.is_empty() {
-            let text = std::mem::take(&mut self.half);
+        if !self.partial_text.is_empty() {
+            let text = std::mem::take(&mut self.partial_text);
             events.push(Event::Message { text, partial });
         }
     }

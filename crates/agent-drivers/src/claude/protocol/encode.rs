@@ -1,6 +1,6 @@
 //! Lines to the agent: one JSON object per line.
 
-use crate::converse::line as terminated;
+use crate::dialogue::line as terminated;
 use agent_duplex::{Message, Permissions};
 use serde_json::{Value, json};
 use uuid::Uuid;

@@ -152,7 +152,7 @@ fn is_part(key: &str) -> bool {
 /// Parses a value that is the whole text, and its parts down to `depth`.
 fn read(text: &str, depth: usize) -> Option<Value<'_>> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Parts(depth).deserialize(&mut deserializer).ok()?;
+    let value = ValueVisitor(depth).deserialize(&mut deserializer).ok()?;
     deserializer.end().ok()?;
     Some(value)
 }
@@ -169,9 +169,9 @@ fn string(value: &str) -> Option<Cow<'_, str>> {
 
 /// Parses a value and its parts, to this number of levels.
 #[derive(Clone, Copy)]
-struct Parts(usize);
+struct ValueVisitor(usize);
 
-impl<'de> DeserializeSeed<'de> for Parts {
+impl<'de> DeserializeSeed<'de> for ValueVisitor {
     type Value = Value<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value<'de>, D::Error> {
@@ -179,7 +179,7 @@ impl<'de> DeserializeSeed<'de> for Parts {
     }
 }
 
-impl<'de> Visitor<'de> for Parts {
+impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,7 +191,7 @@ impl<'de> Visitor<'de> for Parts {
         let mut fields = Vec::with_capacity(if self.0 == DEPTH { 8 } else { 4 });
         while let Some(key) = map.next_key_seed(Key)? {
             let value = match self.0.checked_sub(1) {
-                Some(depth) if is_part(&key) => map.next_value_seed(Parts(depth))?,
+                Some(depth) if is_part(&key) => map.next_value_seed(ValueVisitor(depth))?,
                 _ => Value::Raw(map.next_value::<&RawValue>()?.get()),
             };
             fields.push((key, value));
@@ -202,7 +202,7 @@ impl<'de> Visitor<'de> for Parts {
     fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Value<'de>, S::Error> {
         let mut objects = Vec::new();
         // An object in a list is the deepest part: its `content` is often the long output of a tool, which few readers need.
-        while let Some(value) = seq.next_element_seed(Parts(0))? {
+        while let Some(value) = seq.next_element_seed(ValueVisitor(0))? {
             if let Value::Object(object) = value {
                 objects.push(object);
             }
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn p13c_every_escape_is_understood() {
+    fn p13c_every_escape_is_parsed() {
         let raw = r#""\"\\\/\b\f\n\r\té""#;
         assert_eq!(string(raw).unwrap(), "\"\\/\u{8}\u{c}\n\r\té");
         assert_eq!(string(r#""\x""#), None);
@@ -354,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p13c_an_object_says_what_it_says_to_serde_json(
+        fn p13c_object_parses_like_serde_json(
             fields in prop::collection::btree_map("([a-z]{0,3}|content|delta|message)", a_value(), 0..6), pretty: bool,
         ) {
             let value = Value::Object(fields.clone().into_iter().collect());
@@ -363,7 +363,7 @@ mod tests {
         }
 
         #[test]
-        fn p13c_what_serde_json_takes_is_taken(text in prop_oneof![almost_an_object(), r#"[{}\[\],:"\\a-cu01. -]{0,24}"#]) {
+        fn p13c_accepts_everything_that_serde_json_accepts(text in prop_oneof![almost_an_object(), r#"[{}\[\],:"\\a-cu01. -]{0,24}"#]) {
             let known = serde_json::from_str::<std::collections::BTreeMap<String, &RawValue>>(&text);
             let object = Object::parse(&text);
             if let Ok(known) = known {
@@ -375,7 +375,7 @@ mod tests {
         }
 
         #[test]
-        fn p13c_a_string_is_what_it_is_to_serde_json(raw in r#"(\\u[dD][89a-fA-F][0-9]{2}|\\u[0-9a-f]{4}|\\.|[a-z"é])*"#) {
+        fn p13c_string_parses_like_serde_json(raw in r#"(\\u[dD][89a-fA-F][0-9]{2}|\\u[0-9a-f]{4}|\\.|[a-z"é])*"#) {
             let quoted = format!("\"{raw}\"");
             let whole = serde_json::from_str::<String>(&quoted);
             if let Ok(whole) = whole {

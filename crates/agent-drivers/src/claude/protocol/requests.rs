@@ -2,37 +2,43 @@
 
 use super::json::Object;
 use super::summary::summary;
-use super::{ANSWERED, ASKED, ASKS, Asked, Heard, Request, Session, encode, usage};
+use super::{
+    LineOutcome, MAX_PERMISSION_REQUESTS, MAX_REMEMBERED_ANSWERS, MAX_REQUEST_BYTES,
+    PendingPermission, Request, Session, encode, usage,
+};
 use crate::duplex::one_line;
-use agent_duplex::{Ask, Event};
+use agent_duplex::{Event, PermissionRequest};
 use tokio::time::Instant;
 
 impl Session {
-    pub(super) fn asked(&mut self, line: &Object<'_>, heard: &mut Heard) {
+    pub(super) fn asked(&mut self, line: &Object<'_>, heard: &mut LineOutcome) {
         let (id, request) = (line.text("request_id"), line.object("request"));
         let subtype = request.text("subtype");
-        if self.asks.contains_key(&id) || self.answered.contains(&id) {
+        if self.asks.contains_key(&id) || self.recent_answers.contains(&id) {
             return;
         }
         let waiting: usize = self.asks.values().map(|asked| asked.input.len()).sum();
-        if subtype != "can_use_tool" || self.asks.len() >= ASKS || waiting > ASKED {
+        if subtype != "can_use_tool"
+            || self.asks.len() >= MAX_PERMISSION_REQUESTS
+            || waiting > MAX_REQUEST_BYTES
+        {
             heard.lines.push(encode::refuse(&id, &subtype));
             return self.remember(&id);
         }
         let reason = request.string("decision_reason");
         let tool = request.text("tool_name");
-        let ask = Ask {
+        let ask = PermissionRequest {
             id: id.clone(),
             summary: summary(&tool, &request),
             tool,
             reason: one_line(&reason.unwrap_or_default(), 400),
         };
-        heard.events.push(Event::PermissionAsked(ask.clone()));
-        let asked = Asked {
+        heard.events.push(Event::PermissionRequested(ask.clone()));
+        let asked = PendingPermission {
             ask,
             input: request.raw("input").unwrap_or("{}").to_owned(),
             call: request.text("tool_use_id"),
-            apart: request.string("agent_id").is_some(),
+            is_subagent: request.string("agent_id").is_some(),
         };
         self.asks.insert(id, asked);
     }
@@ -45,10 +51,10 @@ impl Session {
 
     /// Remembers that a permission request was answered and needs no further answer.
     pub(super) fn remember(&mut self, id: &str) {
-        if self.answered.len() == ANSWERED {
-            self.answered.pop_front();
+        if self.recent_answers.len() == MAX_REMEMBERED_ANSWERS {
+            self.recent_answers.pop_front();
         }
-        self.answered.push_back(id.to_owned());
+        self.recent_answers.push_back(id.to_owned());
     }
 
     /// Handles the answer to a request of the driver; ignores other answers, such as the echo of one of the driver's own.
@@ -68,13 +74,14 @@ impl Session {
             // A finished task can't be stopped, and a message that can't be taken back is in a turn.
             (Request::StopTask | Request::TakeBack(_), Some(_)) => {}
             // The end of the turn then reports the usage.
-            (Request::Usage, Some(_)) => self.may_ask_totals = false,
+            (Request::Usage, Some(_)) => self.may_query_usage = false,
             (Request::Usage, None) => {
-                self.ask_each = usage::each(answer.flag("rate_limits_available"));
+                self.usage_query_interval =
+                    usage::query_interval(answer.flag("rate_limits_available"));
                 let used = self
                     .totals
                     .asked(&answer.object("session"), self.turn.is_some());
-                events.extend(used.map(Event::Used));
+                events.extend(used.map(Event::UsageReported));
             }
             (request, Some(why)) => {
                 let what = request.name();
@@ -90,7 +97,7 @@ impl Session {
                     self.drop_message(id, "cancelled", events);
                 }
                 let queued = answer.uuids("still_queued");
-                events.push(Event::InterruptTaken { queued });
+                events.push(Event::InterruptAcknowledged { queued });
             }
             (Request::TakeBack(id), None) if answer.flag("cancelled") => {
                 self.drop_message(id, "cancelled", events);
@@ -100,17 +107,17 @@ impl Session {
     }
 
     /// Whether a request has no answer yet.
-    pub(in crate::claude) fn awaits_answers(&self) -> bool {
+    pub(in crate::claude) fn has_pending_requests(&self) -> bool {
         !self.pending.is_empty()
     }
 
     /// Returns the deadline of the next answer. For a request without a deadline, the time begins now.
-    pub(in crate::claude) fn answers_due(&mut self, now: Instant) -> Option<Instant> {
+    pub(in crate::claude) fn next_answer_deadline(&mut self, now: Instant) -> Option<Instant> {
         let timeouts = self.timeouts;
         let due = self.pending.values_mut().map(|(request, until)| {
             let time = match request {
                 Request::Initialize => timeouts.initialize,
-                _ => timeouts.others,
+                _ => timeouts.other_requests,
             };
             *until.get_or_insert_with(|| now + time)
         });
@@ -118,14 +125,14 @@ impl Session {
     }
 
     /// Restarts the time limits of all pending requests.
-    pub(in crate::claude) fn renew(&mut self) {
+    pub(in crate::claude) fn restart_timeouts(&mut self) {
         self.pending
             .values_mut()
             .for_each(|(_, until)| *until = None);
     }
 
     /// Drops the overdue requests; their late answers are ignored.
-    pub(in crate::claude) fn expire(&mut self, now: Instant) -> Vec<Event> {
+    pub(in crate::claude) fn expire_requests(&mut self, now: Instant) -> Vec<Event> {
         let is_late = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
         let mut events = Vec::new();
         self.pending.retain(|_, (request, until)| {

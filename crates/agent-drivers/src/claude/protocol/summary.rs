@@ -1,14 +1,14 @@
 //! Short texts for people about the arguments and results of tool calls.
 
 use super::json::Object;
-use crate::converse::{SUMMARY, beginning};
+use crate::dialogue::{SUMMARY, truncate_result};
 use crate::duplex::one_line;
 
 /// Describes a tool call in one line. For the agent's own tools it is the command, the file or a similar argument. For any other tool it is the whole
 /// input, so that nothing is hidden.
 pub(super) fn summary(tool: &str, call: &Object<'_>) -> String {
     let input = call.object("input");
-    let telling = telling(tool).iter();
+    let telling = summary_fields(tool).iter();
     let said: Vec<String> = telling.filter_map(|key| input.string(key)).collect();
     let whole = call.raw("input").filter(|text| *text != "{}");
     match said.is_empty() {
@@ -18,7 +18,7 @@ pub(super) fn summary(tool: &str, call: &Object<'_>) -> String {
 }
 
 /// Returns the arguments that describe a call of one of the agent's own tools.
-fn telling(tool: &str) -> &'static [&'static str] {
+fn summary_fields(tool: &str) -> &'static [&'static str] {
     match tool {
         "Bash" => &["command"],
         "Read" | "Edit" | "MultiEdit" | "Write" => &["file_path"],
@@ -42,5 +42,5 @@ pub(super) fn result(block: &Object<'_>) -> String {
             .collect();
         texts.join("\n")
     });
-    beginning(text)
+    truncate_result(text)
 }

@@ -58,7 +58,7 @@ fn session(recording: &str) -> Session {
 
 const TIMEOUTS: Timeouts = Timeouts {
     initialize: Duration::from_secs(60),
-    others: Duration::from_secs(20),
+    other_requests: Duration::from_secs(20),
 };
 
 fn fresh() -> Session {
@@ -78,9 +78,9 @@ fn replay_line(session: &mut Session, sent: &mut Vec<Uuid>, bytes: &[u8]) -> Vec
     // The request ids of the interrupts in the recordings.
     if answered.starts_with('x') || answered.starts_with("req-") {
         session.pending.insert(answered, (Request::Interrupt, None));
-        session.interrupt = session.owes_turn().then_some(false);
+        session.interrupt = session.is_turn_expected().then_some(false);
     }
-    session.hear(bytes).events
+    session.handle_line(bytes).events
 }
 
 fn replay(session: &mut Session, lines: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<Event> {
@@ -92,7 +92,7 @@ fn replay(session: &mut Session, lines: impl IntoIterator<Item = impl AsRef<[u8]
 }
 
 fn hear(session: &mut Session, line: &Value) -> Vec<Event> {
-    session.hear(line.to_string().as_bytes()).events
+    session.handle_line(line.to_string().as_bytes()).events
 }
 
 /// Shows one event per line. Consecutive deltas are joined.
@@ -116,7 +116,7 @@ fn shown(events: &[Event]) -> String {
 }
 
 #[test]
-fn p54_recordings_of_the_real_agent_are_understood() {
+fn p54_recordings_of_the_real_agent_are_parsed() {
     for name in GOLDEN {
         let recording = golden(name);
         let mut session = session(&recording);

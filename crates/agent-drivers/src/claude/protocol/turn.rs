@@ -5,7 +5,7 @@ use super::summary::{result, summary};
 use agent_duplex::{Event, ToolOutcome};
 
 /// The longest stored partial text, in bytes. It is reported if the text is cut off.
-const HALF: usize = 4 << 20;
+const MAX_PARTIAL_TEXT: usize = 4 << 20;
 
 /// The largest number of open calls; beyond it, the oldest counts as interrupted.
 const TOOLS: usize = 1024;
@@ -14,7 +14,7 @@ const TOOLS: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// The streamed part of a text whose complete form has not come.
-    half: String,
+    partial_text: String,
     /// The open calls.
     tools: Vec<String>,
     /// The calls that the driver denied.
@@ -52,7 +52,7 @@ impl Turn {
 
     pub(super) fn streamed(&mut self, event: &Object<'_>, events: &mut Vec<Event>) {
         match &*event.word("type") {
-            "message_start" | "content_block_start" => self.half.clear(),
+            "message_start" | "content_block_start" => self.partial_text.clear(),
             "content_block_delta" => {
                 let delta = event.object("delta");
                 match &*delta.word("type") {
@@ -67,8 +67,8 @@ impl Turn {
 
     /// Handles a text delta.
     fn piece(&mut self, text: String, events: &mut Vec<Event>) {
-        if self.half.len() < HALF {
-            self.half.push_str(&text);
+        if self.partial_text.len() < MAX_PARTIAL_TEXT {
+            self.partial_text.push_str(&text);
         }
         // Most queued observations have exactly one delta, so this saves memory.
         events.reserve_exact(1);
@@ -97,7 +97,7 @@ impl Turn {
     }
 
     fn text(&mut self, text: String, partial: bool, events: &mut Vec<Event>) {
-        self.half.clear();
+        self.partial_text.clear();
         events.push(Event::Message { text, partial });
     }
 
@@ -105,7 +105,7 @@ impl Turn {
         let id = block.text("id");
         if !self.tools.contains(&id) {
             if self.tools.len() == TOOLS {
-                events.push(cut(self.tools.remove(0)));
+                events.push(close_open_call(self.tools.remove(0)));
             }
             self.tools.push(id.clone());
             let name = block.text("name");
@@ -135,11 +135,11 @@ impl Turn {
         let rejected = meta.object("permission_decision").text("decision") == "reject";
         let kind = meta.text("non_execution_kind");
         let outcome = match block.flag("is_error") {
-            false => ToolOutcome::Done,
+            false => ToolOutcome::Succeeded,
             true if rejected || self.denied.contains(&id) => ToolOutcome::Denied,
             true if kind == "permission-rule" => ToolOutcome::Denied,
             // An interrupt "rejects" running calls and open permission requests.
-            true if !kind.is_empty() => ToolOutcome::Cut,
+            true if !kind.is_empty() => ToolOutcome::Interrupted,
             true => ToolOutcome::Failed,
         };
         let text = result(block);
@@ -148,15 +148,15 @@ impl Turn {
 
     /// Closes everything open.
     pub(super) fn close(self, events: &mut Vec<Event>) {
-        if !self.half.is_empty() {
-            let (text, partial) = (self.half, true);
+        if !self.partial_text.is_empty() {
+            let (text, partial) = (self.partial_text, true);
             events.push(Event::Message { text, partial });
         }
-        events.extend(self.tools.into_iter().map(cut));
+        events.extend(self.tools.into_iter().map(close_open_call));
     }
 }
 
-fn cut(id: String) -> Event {
-    let (outcome, text) = (ToolOutcome::Cut, String::new());
+fn close_open_call(id: String) -> Event {
+    let (outcome, text) = (ToolOutcome::Interrupted, String::new());
     Event::ToolFinished { id, outcome, text }
 }

@@ -4,10 +4,10 @@ use super::json::Object;
 use agent_duplex::Usage;
 
 /// The capability to answer usage queries within a turn without delaying later input.
-pub(super) const MAY_BE_ASKED: &str = "get_usage_detached_v1";
+pub(super) const USAGE_CAPABILITY: &str = "get_usage_detached_v1";
 
 /// Returns the number of model calls between two usage queries. With a subscription, the agent looks up its limits over the network on each query.
-pub(super) const fn each(has_subscription: bool) -> u32 {
+pub(super) const fn query_interval(has_subscription: bool) -> u32 {
     match has_subscription {
         true => 8,
         false => 1,
@@ -16,13 +16,13 @@ pub(super) const fn each(has_subscription: bool) -> u32 {
 
 /// The totals that were reported last.
 #[derive(Debug)]
-pub(super) struct Totals {
+pub(super) struct UsageTotals {
     last: Usage,
     /// Whether all earlier usage is known, so that the difference of two totals is the usage of this process.
     known: bool,
 }
 
-impl Totals {
+impl UsageTotals {
     /// Begins with zero. `has_past` is whether the session existed before.
     pub(super) fn new(has_past: bool) -> Self {
         let (last, known) = (Usage::default(), !has_past);

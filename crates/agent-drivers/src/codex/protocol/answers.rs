@@ -1,8 +1,8 @@
 //! The agent's answers to requests of the driver.
 
-use super::asks::line;
 use super::framing::text;
-use super::{Heard, INTERRUPTS, Request, Session, Stage};
+use super::permissions::line;
+use super::{INTERRUPTS, LineOutcome, MessageStage, Request, Session};
 use crate::duplex::one_line;
 use agent_duplex::{EndReason, Event, InputState, TurnEnd};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ impl Session {
         line(&json!({"id": id, "method": method, "params": params}))
     }
 
-    pub(super) fn answered(&mut self, id: &Value, answer: &Value, heard: &mut Heard) {
+    pub(super) fn answered(&mut self, id: &Value, answer: &Value, heard: &mut LineOutcome) {
         let request = id.as_u64().and_then(|id| self.pending.remove(&id));
         let Some((request, _)) = request else {
             return;
@@ -41,13 +41,13 @@ impl Session {
             }
             (Request::Open, None) => self.opened(result, heard),
             (Request::Initialize | Request::Open, Some(why)) => {
-                let end = self.opening.judge(&why);
-                self.fail(end, heard);
+                let end = self.opening.turn_end_of(&why);
+                self.fail_all(end, heard);
             }
             (Request::Start(id), None) => {
                 // If the turn has already begun, it has the message.
                 let turn = text(&result["turn"]["id"]).to_owned();
-                self.set(id, Stage::Starting(Some(turn)));
+                self.set(id, MessageStage::Starting(Some(turn)));
             }
             (Request::Start(id), Some(why)) => self.not_started(id, why, error, heard),
             (Request::Steer(id, turn), refusal) => {
@@ -59,7 +59,9 @@ impl Session {
                 }
                 let mut waiting = self.waiting.iter_mut();
                 match waiting.find(|message| message.id == id) {
-                    Some(message) if is_late || refusal.is_some() => message.stage = Stage::Held,
+                    Some(message) if is_late || refusal.is_some() => {
+                        message.stage = MessageStage::Queued
+                    }
                     Some(_) => {
                         let state = InputState::Queued;
                         heard.events.push(Event::Input { id, state });
@@ -72,7 +74,7 @@ impl Session {
                 // The end of the turn reports dropped messages.
                 let kept = self.waiting.iter().filter(|_| self.interrupt != Some(true));
                 let queued = kept.map(|message| message.id).collect();
-                heard.events.push(Event::InterruptTaken { queued });
+                heard.events.push(Event::InterruptAcknowledged { queued });
             }
             (Request::Interrupt, Some(why)) => {
                 if let Some(turn) = self.turn.as_mut().filter(|_| self.interrupt.is_some()) {
@@ -86,13 +88,13 @@ impl Session {
         }
     }
 
-    fn set(&mut self, id: Uuid, stage: Stage) {
+    fn set(&mut self, id: Uuid, stage: MessageStage) {
         if let Some(message) = self.waiting.iter_mut().find(|message| message.id == id) {
             message.stage = stage;
         }
     }
 
-    fn opened(&mut self, result: &Value, heard: &mut Heard) {
+    fn opened(&mut self, result: &Value, heard: &mut LineOutcome) {
         let thread = &result["thread"];
         let id = text(&thread["id"]).to_owned();
         if id.is_empty() {
@@ -101,7 +103,7 @@ impl Session {
                 detail: what,
                 ..EndReason::ProtocolError.into()
             };
-            return self.fail(end, heard);
+            return self.fail_all(end, heard);
         }
         let model = [&result["model"], &thread["model"]].map(text);
         let model = model.iter().find(|model| !model.is_empty());
@@ -114,7 +116,7 @@ impl Session {
     }
 
     /// Records that there is no conversation, so that every message gets a failed turn.
-    fn fail(&mut self, end: TurnEnd, heard: &mut Heard) {
+    fn fail_all(&mut self, end: TurnEnd, heard: &mut LineOutcome) {
         self.failure = Some(end.clone());
         let inputs: Vec<Uuid> = self.waiting.drain(..).map(|message| message.id).collect();
         if !inputs.is_empty() {
@@ -123,17 +125,17 @@ impl Session {
         }
     }
 
-    fn not_started(&mut self, id: Uuid, why: String, error: &Value, heard: &mut Heard) {
+    fn not_started(&mut self, id: Uuid, why: String, error: &Value, heard: &mut LineOutcome) {
         let Some(n) = self.waiting.iter().position(|message| message.id == id) else {
             return;
         };
         // The agent did not apply the settings in the request.
-        let told = std::mem::take(&mut self.told);
-        self.news.permissions |= told.permissions;
-        self.news.model = self.news.model.take().or(told.model);
+        let told = std::mem::take(&mut self.sent_settings);
+        self.changed_settings.permissions |= told.permissions;
+        self.changed_settings.model = self.changed_settings.model.take().or(told.model);
         if self.turn.is_some() {
             // The driver sends it again after the unexpected turn.
-            return self.set(id, Stage::Held);
+            return self.set(id, MessageStage::Queued);
         }
         self.waiting.remove(n);
         // This code means that the agent is overloaded.
@@ -152,12 +154,12 @@ impl Session {
     }
 
     /// Returns the deadline of the next answer. For a request without a deadline, the time begins now.
-    pub(in crate::codex) fn answers_due(&mut self, now: Instant) -> Option<Instant> {
+    pub(in crate::codex) fn next_answer_deadline(&mut self, now: Instant) -> Option<Instant> {
         let timeouts = self.timeouts;
         let due = self.pending.values_mut().map(|(request, until)| {
             let time = match request {
                 Request::Initialize | Request::Open => timeouts.initialize,
-                _ => timeouts.others,
+                _ => timeouts.other_requests,
             };
             *until.get_or_insert_with(|| now + time)
         });
@@ -165,19 +167,19 @@ impl Session {
     }
 
     /// Restarts the time limits of all pending requests.
-    pub(in crate::codex) fn renew(&mut self) {
+    pub(in crate::codex) fn restart_timeouts(&mut self) {
         let all = self.pending.values_mut();
         all.for_each(|(_, until)| *until = None);
     }
 
     /// Drops the overdue requests; their late answers are ignored.
-    pub(in crate::codex) fn expire(&mut self, now: Instant) -> Heard {
+    pub(in crate::codex) fn expire_requests(&mut self, now: Instant) -> LineOutcome {
         let is_late = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
         let late: Vec<u64> = { self.pending.iter() }
             .filter(|(_, (_, until))| is_late(until))
             .map(|(id, _)| *id)
             .collect();
-        let mut heard = Heard::default();
+        let mut heard = LineOutcome::default();
         if self.framing.give_up() {
             let warning = "a broken message of the agent was ignored";
             heard.events.push(Event::Warning(warning.to_owned()));
@@ -190,7 +192,7 @@ impl Session {
                             .to_owned(),
                         ..EndReason::ProtocolError.into()
                     };
-                    self.fail(end, &mut heard);
+                    self.fail_all(end, &mut heard);
                     continue;
                 }
                 Some((Request::Start(id), _)) => {
@@ -200,7 +202,7 @@ impl Session {
                 }
                 Some((Request::Steer(id, turn), _)) => {
                     if self.turn.as_ref().is_none_or(|now| now.id != turn) {
-                        self.set(id, Stage::Held);
+                        self.set(id, MessageStage::Queued);
                     }
                     "message"
                 }
@@ -210,7 +212,7 @@ impl Session {
             let warning = format!("the agent did not answer the {what} in time");
             heard.events.push(Event::Warning(warning));
         }
-        self.advance(&mut heard);
+        self.write_next(&mut heard);
         heard
     }
 }

@@ -13,7 +13,7 @@ pub(in crate::codex) const LOG_IN: &str =
     "log in once in a terminal with `codex login`, or with a key by `codex login --with-api-key`";
 
 /// Returns the end of a turn.
-pub(super) fn judge(status: &str, error: &Value) -> TurnEnd {
+pub(super) fn turn_end_of(status: &str, error: &Value) -> TurnEnd {
     let reason = match status {
         "completed" => EndReason::Completed,
         "interrupted" => EndReason::Interrupted,
@@ -77,7 +77,7 @@ pub(super) fn retrying(error: &Value) -> Event {
     let error_text = if details.is_empty() { words } else { details };
     Event::Retrying {
         attempt: attempt.parse().unwrap_or(0),
-        of: of.parse().unwrap_or(0),
+        max_attempts: of.parse().unwrap_or(0),
         delay: Duration::ZERO,
         status: status(&error["codexErrorInfo"]),
         error: one_line(error_text, DETAIL),

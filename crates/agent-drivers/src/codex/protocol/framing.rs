@@ -1,7 +1,7 @@
 //! Joins lines into messages, and reads texts from messages. Some versions write line breaks in texts without escapes, so that one message spans
 //! several lines.
 
-use crate::converse::parse;
+use crate::dialogue::parse;
 use serde_json::Value;
 
 /// The largest number of lines of one message.
@@ -12,23 +12,23 @@ pub(super) const BYTES: usize = 16 << 20;
 /// The beginning of an incomplete message.
 #[derive(Debug, Default)]
 pub(super) struct Framing {
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     lines: usize,
 }
 
 impl Framing {
     /// Adds a line. Returns the message that is complete with this line, and whether an incomplete message was dropped.
     pub(super) fn take(&mut self, line: &[u8]) -> (Option<Value>, bool) {
-        let had = !self.begun.is_empty();
+        let had = !self.partial.is_empty();
         let is_message = |value: &Value| value["method"].is_string() || !value["id"].is_null();
         match parse(line) {
             Ok(value) if is_message(&value) => {
-                self.begun.clear();
+                self.partial.clear();
                 return (Some(value), had);
             }
             Err(error) if !had => {
                 if error.is_eof() && line.starts_with(b"{") {
-                    self.begun.extend_from_slice(line);
+                    self.partial.extend_from_slice(line);
                     self.lines = 1;
                 }
                 return (None, false);
@@ -36,19 +36,19 @@ impl Framing {
             _ if !had => return (None, false),
             _ => {}
         }
-        self.begun.extend_from_slice(b"\\n");
-        self.begun.extend_from_slice(line);
+        self.partial.extend_from_slice(b"\\n");
+        self.partial.extend_from_slice(line);
         self.lines += 1;
-        match parse(&self.begun) {
+        match parse(&self.partial) {
             Ok(value) => {
-                self.begun.clear();
+                self.partial.clear();
                 (Some(value).filter(is_message), false)
             }
-            Err(error) if error.is_eof() && self.lines < LINES && self.begun.len() < BYTES => {
+            Err(error) if error.is_eof() && self.lines < LINES && self.partial.len() < BYTES => {
                 (None, false)
             }
             Err(_) => {
-                self.begun = Vec::new();
+                self.partial = Vec::new();
                 (None, true)
             }
         }
@@ -56,7 +56,7 @@ impl Framing {
 
     /// Drops an incomplete message; returns whether there was one.
     pub(super) fn give_up(&mut self) -> bool {
-        !std::mem::take(&mut self.begun).is_empty()
+        !std::mem::take(&mut self.partial).is_empty()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The meaning of the agent's items: the name of a tool, its arguments, and its outcome.
 
 use super::framing::text;
-use crate::converse::{SUMMARY, beginning};
+use crate::dialogue::{SUMMARY, truncate_result};
 use crate::duplex::one_line;
 use agent_duplex::ToolOutcome;
 use serde_json::Value;
@@ -59,9 +59,9 @@ pub(super) fn outcome(item: &Value) -> ToolOutcome {
         "declined" => ToolOutcome::Denied,
         "failed" => ToolOutcome::Failed,
         // These ended before they were complete; their effects are unknown.
-        "inProgress" | "interrupted" | "cancelled" => ToolOutcome::Cut,
+        "inProgress" | "interrupted" | "cancelled" => ToolOutcome::Interrupted,
         _ if failed => ToolOutcome::Failed,
-        _ => ToolOutcome::Done,
+        _ => ToolOutcome::Succeeded,
     }
 }
 
@@ -81,5 +81,5 @@ pub(super) fn result(item: &Value) -> String {
         "dynamicToolCall" => blocks(&item["contentItems"]),
         _ => String::new(),
     };
-    beginning(said)
+    truncate_result(said)
 }

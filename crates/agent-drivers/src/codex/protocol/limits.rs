@@ -9,15 +9,15 @@ use std::time::{Duration, SystemTime};
 /// The number of counted conversations: the driver's own, and those of subagents.
 pub(super) const THREADS: usize = 256;
 /// The percentage of a limit from which a warning is sent.
-const WARN: u64 = 90;
+const WARN_PERCENT: u64 = 90;
 
 /// The usage of each conversation so far.
 #[derive(Debug, Default)]
-pub(super) struct Totals(BTreeMap<String, Usage>);
+pub(super) struct UsageTotals(BTreeMap<String, Usage>);
 
-impl Totals {
+impl UsageTotals {
     /// Returns the usage since the last call, without the usage before this process.
-    pub(super) fn advance(&mut self, params: &Value, in_turn: bool) -> Option<Event> {
+    pub(super) fn write_next(&mut self, params: &Value, in_turn: bool) -> Option<Event> {
         let (all, last) = (
             &params["tokenUsage"]["total"],
             &params["tokenUsage"]["last"],
@@ -39,7 +39,7 @@ impl Totals {
         if self.0.len() < THREADS || self.0.contains_key(thread) {
             self.0.insert(thread.to_owned(), all);
         }
-        (used != Usage::default()).then_some(Event::Used(used))
+        (used != Usage::default()).then_some(Event::UsageReported(used))
     }
 }
 
@@ -59,7 +59,7 @@ fn usage(tokens: &Value) -> Usage {
 /// The last reported state of the service's limits.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    told: Option<(bool, String)>,
+    sent_settings: Option<(bool, String)>,
     resets_at: Option<SystemTime>,
 }
 
@@ -77,11 +77,11 @@ impl Limits {
             true => reached.to_owned(),
             false => name.to_owned(),
         };
-        let told = (rejected || used(fullest) >= WARN).then_some((rejected, limit));
-        if self.told == told {
+        let told = (rejected || used(fullest) >= WARN_PERCENT).then_some((rejected, limit));
+        if self.sent_settings == told {
             return None;
         }
-        self.told.clone_from(&told);
+        self.sent_settings.clone_from(&told);
         let (rejected, limit) = told?;
         let resets_at = self.resets_at;
         Some(Event::RateLimited {

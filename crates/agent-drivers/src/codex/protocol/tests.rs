@@ -9,7 +9,7 @@ mod states;
 use super::*;
 use crate::codex::CodexDriver;
 use agent_duplex::{Decision, InputState, Message, SessionChoice, ToolOutcome};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -35,7 +35,7 @@ const GOLDEN: [&str; 14] = [
 
 const TIMEOUTS: Timeouts = Timeouts {
     initialize: Duration::from_secs(60),
-    others: Duration::from_secs(20),
+    other_requests: Duration::from_secs(20),
 };
 
 fn golden(name: &str) -> String {
@@ -44,9 +44,9 @@ fn golden(name: &str) -> String {
 }
 
 fn session(choice: &SessionChoice, permissions: Permissions) -> Session {
-    let driver = CodexDriver::new(Vec::new(), Context::new("", ""));
+    let driver = CodexDriver::new(Vec::new(), ProcessContext::new("", ""));
     let driver = driver.permissions(permissions);
-    let opening = Opening::compose(
+    let opening = OpenRequest::compose(
         &driver.options,
         &driver.choices,
         choice,
@@ -73,13 +73,13 @@ fn session_of(recording: &str) -> Session {
 }
 
 /// Handles a line. For a line that the driver wrote, the session repeats the call that wrote it.
-fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -> Heard {
+fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -> LineOutcome {
     let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let sent = &value["sent"];
     let Value::Object(_) = sent else {
         return hear_bytes(session, bytes);
     };
-    let mut heard = Heard::default();
+    let mut heard = LineOutcome::default();
     match text(&sent["method"]) {
         "initialize" => heard.lines.push(session.initialize()),
         "turn/start" | "turn/steer" => {
@@ -87,7 +87,7 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
             let id = id.parse().unwrap_or_default();
             if said.insert(id) {
                 let text = text(&sent["params"]["input"][0]["text"]).to_owned();
-                heard = session.say(&Message { id, text });
+                heard = session.send(&Message { id, text });
             }
         }
         "turn/interrupt" => heard = session.interrupt(false),
@@ -109,20 +109,20 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
 }
 
 /// Handles a line, and continues immediately where a connection would first end commands.
-fn hear_bytes(session: &mut Session, bytes: &[u8]) -> Heard {
-    let mut heard = session.hear(bytes);
-    let more = session.go_on();
+fn hear_bytes(session: &mut Session, bytes: &[u8]) -> LineOutcome {
+    let mut heard = session.handle_line(bytes);
+    let more = session.continue_after_interrupt();
     heard.events.extend(more.events);
     heard.lines.extend(more.lines);
     heard
 }
 
-fn hear(session: &mut Session, line: &Value) -> Heard {
+fn hear(session: &mut Session, line: &Value) -> LineOutcome {
     hear_bytes(session, line.to_string().as_bytes())
 }
 
 /// Returns the written lines, parsed.
-fn written(heard: &Heard) -> Vec<Value> {
+fn written(heard: &LineOutcome) -> Vec<Value> {
     let lines = heard.lines.iter();
     lines
         .map(|line| serde_json::from_slice(line).unwrap())
@@ -130,7 +130,7 @@ fn written(heard: &Heard) -> Vec<Value> {
 }
 
 /// Shows one event or one written line per line. Consecutive deltas are joined.
-fn shown(heard: &[Heard]) -> String {
+fn shown(heard: &[LineOutcome]) -> String {
     let (mut shown, mut deltas) = (String::new(), (0, String::new()));
     for heard in heard {
         for event in &heard.events {
@@ -161,7 +161,7 @@ fn flush(shown: &mut String, deltas: &mut (u32, String)) {
 
 const THREAD: &str = "t";
 
-fn open(session: &mut Session, choice: &str) -> Heard {
+fn open(session: &mut Session, choice: &str) -> LineOutcome {
     session.initialize();
     let heard = hear(
         session,
@@ -182,25 +182,25 @@ fn opened() -> Session {
     opened_with(Permissions::All)
 }
 
-fn tell(session: &mut Session, method: &str, mut params: Value) -> Heard {
+fn tell(session: &mut Session, method: &str, mut params: Value) -> LineOutcome {
     params["threadId"] = json!(THREAD);
     hear(session, &json!({"method": method, "params": params}))
 }
 
-fn say(session: &mut Session, text: &str) -> (Uuid, Heard) {
+fn say(session: &mut Session, text: &str) -> (Uuid, LineOutcome) {
     let message = Message::new(text);
-    (message.id, session.say(&message))
+    (message.id, session.send(&message))
 }
 
-fn id(heard: &Heard) -> Value {
+fn id(heard: &LineOutcome) -> Value {
     written(heard).last().unwrap()["id"].clone()
 }
 
-fn ok(session: &mut Session, request: &Value, result: Value) -> Heard {
+fn ok(session: &mut Session, request: &Value, result: Value) -> LineOutcome {
     hear(session, &json!({"id": request, "result": result}))
 }
 
-fn refuse(session: &mut Session, request: &Value) -> Heard {
+fn refuse(session: &mut Session, request: &Value) -> LineOutcome {
     let error = json!({"code": -32600, "message": "no active turn"});
     hear(session, &json!({"id": request, "error": error}))
 }
@@ -215,7 +215,7 @@ fn begin(session: &mut Session, turn: &str) -> Uuid {
     message
 }
 
-fn complete(session: &mut Session, turn: &str, status: &str) -> Heard {
+fn complete(session: &mut Session, turn: &str, status: &str) -> LineOutcome {
     tell(
         session,
         "turn/completed",
@@ -223,7 +223,7 @@ fn complete(session: &mut Session, turn: &str, status: &str) -> Heard {
     )
 }
 
-fn methods(heard: &Heard) -> Vec<String> {
+fn methods(heard: &LineOutcome) -> Vec<String> {
     let written = written(heard);
     written
         .iter()
@@ -231,7 +231,7 @@ fn methods(heard: &Heard) -> Vec<String> {
         .collect()
 }
 
-fn reasons(heard: &Heard) -> Vec<EndReason> {
+fn reasons(heard: &LineOutcome) -> Vec<EndReason> {
     let ends = heard.events.iter().filter_map(|event| match event {
         Event::TurnCompleted(end) => Some(end.reason),
         _ => None,
@@ -240,15 +240,15 @@ fn reasons(heard: &Heard) -> Vec<EndReason> {
 }
 
 #[test]
-fn p54_recordings_of_the_real_agent_are_understood() {
+fn p54_recordings_of_the_real_agent_are_parsed() {
     for name in GOLDEN {
         let recording = golden(name);
         let (mut session, mut said) = (session_of(&recording), BTreeSet::new());
-        let mut heard: Vec<Heard> = { recording.lines() }
+        let mut heard: Vec<LineOutcome> = { recording.lines() }
             .map(|line| replay_line(&mut session, &mut said, line.as_bytes()))
             .collect();
         let events = session.exited(ExitStatus::Code(0), String::new());
-        heard.push(Heard {
+        heard.push(LineOutcome {
             events,
             lines: Vec::new(),
         });

@@ -6,7 +6,7 @@ use agent_duplex::{Event, ToolOutcome};
 use serde_json::Value;
 
 /// The longest stored partial text, in bytes. It is reported if the text is cut off.
-const HALF: usize = 4 << 20;
+const MAX_PARTIAL_TEXT: usize = 4 << 20;
 /// The largest number of open calls; beyond it, the oldest counts as interrupted.
 const TOOLS: usize = 1024;
 
@@ -23,7 +23,7 @@ struct Tool {
 pub(super) struct Turn {
     pub(super) id: String,
     /// The id and the received part of the current text.
-    half: (String, String),
+    partial_text: (String, String),
     /// The open calls.
     tools: Vec<Tool>,
     /// Whether the turn takes messages.
@@ -41,7 +41,7 @@ impl Turn {
     pub(super) fn new(id: &str) -> Self {
         Turn {
             id: id.to_owned(),
-            half: Default::default(),
+            partial_text: Default::default(),
             tools: Vec::new(),
             steerable: true,
             failure: Value::Null,
@@ -69,18 +69,18 @@ impl Turn {
         match method {
             "item/started" if item["type"] == "agentMessage" => {
                 // If a message of the driver cuts a text off, the complete text never comes.
-                self.cut_text(Some(text(&item["id"])), events);
-                self.half.0 = text(&item["id"]).to_owned();
+                self.end_partial_text(Some(text(&item["id"])), events);
+                self.partial_text.0 = text(&item["id"]).to_owned();
             }
             "item/started" => self.started(item, events),
             "item/agentMessage/delta" => {
                 let id = text(&params["itemId"]);
-                if self.half.0 != id {
-                    self.cut_text(None, events);
-                    self.half.0 = id.to_owned();
+                if self.partial_text.0 != id {
+                    self.end_partial_text(None, events);
+                    self.partial_text.0 = id.to_owned();
                 }
-                if self.half.1.len() < HALF {
-                    self.half.1.push_str(text(&params["delta"]));
+                if self.partial_text.1.len() < MAX_PARTIAL_TEXT {
+                    self.partial_text.1.push_str(text(&params["delta"]));
                 }
                 events.push(Event::TextDelta(delta()));
             }
@@ -111,7 +111,7 @@ impl Turn {
             return;
         }
         if self.tools.len() == TOOLS {
-            events.push(cut(self.tools.remove(0).id));
+            events.push(close_open_call(self.tools.remove(0).id));
         }
         let summary = item::summary(item);
         self.tools.push(Tool {
@@ -125,8 +125,8 @@ impl Turn {
     fn completed(&mut self, item: &Value, events: &mut Vec<Event>) {
         let kind = text(&item["type"]);
         if kind == "agentMessage" {
-            if self.half.0 == text(&item["id"]) {
-                self.half = Default::default();
+            if self.partial_text.0 == text(&item["id"]) {
+                self.partial_text = Default::default();
             }
             let text = text(&item["text"]).to_owned();
             events.push(Event::Message {
@@ -135,7 +135,7 @@ impl Turn {
             });
         } else if kind == "contextCompaction" && !std::mem::replace(&mut self.compacted, true) {
             let why = "compacted".to_owned();
-            events.push(Event::ContextReset { why });
+            events.push(Event::ContextReset { reason: why });
         } else if item::tool(item).is_some() {
             // The agent reports some tools only after their end.
             self.started(item, events);
@@ -147,8 +147,8 @@ impl Turn {
     }
 
     /// Ends the current text, unless it has the id `same` and begins again.
-    fn cut_text(&mut self, same: Option<&str>, events: &mut Vec<Event>) {
-        let (id, text) = std::mem::take(&mut self.half);
+    fn end_partial_text(&mut self, same: Option<&str>, events: &mut Vec<Event>) {
+        let (id, text) = std::mem::take(&mut self.partial_text);
         if !text.is_empty() && same != Some(&id) {
             let partial = true;
             events.push(Event::Message { text, partial });
@@ -157,13 +157,13 @@ impl Turn {
 
     /// Closes everything open, and returns the turn's id.
     pub(super) fn close(mut self, events: &mut Vec<Event>) -> String {
-        self.cut_text(None, events);
-        events.extend(self.tools.into_iter().map(|tool| cut(tool.id)));
+        self.end_partial_text(None, events);
+        events.extend(self.tools.into_iter().map(|tool| close_open_call(tool.id)));
         self.id
     }
 }
 
-fn cut(id: String) -> Event {
-    let (outcome, text) = (ToolOutcome::Cut, String::new());
+fn close_open_call(id: String) -> Event {
+    let (outcome, text) = (ToolOutcome::Interrupted, String::new());
     Event::ToolFinished { id, outcome, text }
 }

@@ -23,7 +23,7 @@ on_load() {
 "#;
 
 #[tokio::test]
-async fn p27_a_session_of_gemini_is_gone_on_with_at_once_and_again() {
+async fn p27_gemini_session_can_be_resumed_at_once_and_repeatedly() {
     let scene = Scene::new();
     let script = format!("{AGENT}{GEMINI}{LOOP}");
     let program = ["sh", "-c", &script, "sh"].map(OsString::from);

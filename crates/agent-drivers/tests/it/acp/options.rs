@@ -1,18 +1,18 @@
 //! Tests of the options that the driver applies before it starts the agent.
 
 use super::*;
-use agent_drivers::Hidden;
+use agent_drivers::Redacted;
 use agent_drivers::acp::AcpOptions;
 
 fn with(name: &str, value: &str) -> AcpOptions {
     AcpOptions {
-        env: Hidden([(name.into(), value.into())].into()),
+        env: Redacted([(name.into(), value.into())].into()),
         ..AcpOptions::default()
     }
 }
 
 #[tokio::test]
-async fn p32a_an_agent_inherits_what_it_is_allowed() {
+async fn p32a_agent_inherits_only_allowed_variables() {
     let scene = Scene::new();
     let driver = driver(&scene, "env > environment").options(AcpOptions {
         env_allow: Some(vec!["NO_SUCH_*".into()]),
@@ -30,7 +30,7 @@ async fn p32a_an_agent_inherits_what_it_is_allowed() {
 }
 
 #[test]
-fn p31e_what_the_driver_says_is_refused_when_it_is_said_again() {
+fn p31e_repeated_driver_flags_are_refused() {
     let scene = Scene::new();
     let gemini = |args: &[&str]| {
         let driver = AcpDriver::gemini(vec!["gemini".into()], context(&scene)).model("m");
@@ -46,7 +46,7 @@ fn p31e_what_the_driver_says_is_refused_when_it_is_said_again() {
 }
 
 #[tokio::test]
-async fn x124f_opencode_is_made_to_ask_unless_all_is_allowed() {
+async fn x124f_opencode_requests_permission_unless_all_is_allowed() {
     let scene = Scene::new();
     let script = format!("{AGENT}{LOOP}");
     let script = script.replacen("say()", "env > environment; say()", 1);

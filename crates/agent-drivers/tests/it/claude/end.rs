@@ -2,8 +2,8 @@
 
 use super::*;
 use agent_duplex::{
-    Conversation, ConversationOptions, Decision, ExitStatus, Input, Permissions, Primary,
-    StopStage, What,
+    Conversation, ConversationEvent, ConversationOptions, Decision, ExitStatus, Input, Permissions,
+    Primary, StopStage,
 };
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn closed(functions: &str) -> (Scene, Vec<Event>) {
 }
 
 #[tokio::test]
-async fn x114a_after_its_last_word_an_agent_is_ended_by_the_mildest_means_that_helps() {
+async fn x114a_agent_is_ended_by_the_gentlest_working_stage() {
     let (asked, eof, term, kill) = tokio::join!(
         closed(""),
         closed("on_end() { :; }"),
@@ -39,7 +39,7 @@ async fn x114a_after_its_last_word_an_agent_is_ended_by_the_mildest_means_that_h
 }
 
 #[tokio::test]
-async fn p30_x114b_what_runs_in_the_background_is_waited_for_and_may_ask() {
+async fn p30_x114b_background_tasks_are_awaited_and_may_ask() {
     let scene = Scene::new();
     let script = r#"
 tasks() { say '{"type":"system","subtype":"background_tasks_changed","tasks":['$1']}'; }
@@ -53,7 +53,10 @@ on_end() { echo end >> order; ok; exit 0; }"#;
     let (conversation, mut primary) = Conversation::new(driver, ConversationOptions::default());
     conversation.send(Input::new("hello")).unwrap();
     conversation.start(SessionChoice::Fresh).await.unwrap();
-    let mut events = published(&mut primary, |what| matches!(what, What::Completed(_))).await;
+    let mut events = published(&mut primary, |what| {
+        matches!(what, ConversationEvent::Completed(_))
+    })
+    .await;
     let close = tokio::spawn({
         let conversation = conversation.clone();
         async move { conversation.close().await }
@@ -61,7 +64,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
     // The agent asks only now; an end that did not wait would have ended it before.
     let permissions = conversation.set_permissions(Permissions::Deny).await;
     permissions.unwrap();
-    let asked = |what: &What| matches!(what, What::Observed(seen) if matches!(seen.events[..], [Event::PermissionAsked(_)]));
+    let asked = |what: &ConversationEvent| matches!(what, ConversationEvent::Observed(seen) if matches!(seen.events[..], [Event::PermissionRequested(_)]));
     events.extend(published(&mut primary, asked).await);
     conversation.freeze(true).await.unwrap();
     conversation.freeze(false).await.unwrap();
@@ -75,7 +78,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
 }
 
 #[tokio::test]
-async fn p30_x114b_the_turn_in_which_an_agent_looks_at_its_task_is_waited_for() {
+async fn p30_x114b_turn_after_a_background_task_is_awaited() {
     let scene = Scene::new();
     let script = r#"
 tasks() { say '{"type":"system","subtype":"background_tasks_changed","tasks":['$1']}'; }
@@ -86,7 +89,10 @@ on_end() { echo end >> order; ok; exit 0; }"#;
     let (conversation, mut primary) = Conversation::new(driver, ConversationOptions::default());
     conversation.send(Input::new("hello")).unwrap();
     conversation.start(SessionChoice::Fresh).await.unwrap();
-    published(&mut primary, |what| matches!(what, What::Completed(_))).await;
+    published(&mut primary, |what| {
+        matches!(what, ConversationEvent::Completed(_))
+    })
+    .await;
     let close = tokio::spawn({
         let conversation = conversation.clone();
         async move { conversation.close().await }
@@ -94,7 +100,10 @@ on_end() { echo end >> order; ok; exit 0; }"#;
     // The task of the agent ends only now.
     let permissions = conversation.set_permissions(Permissions::Deny).await;
     permissions.unwrap();
-    published(&mut primary, |what| matches!(what, What::Completed(_))).await;
+    published(&mut primary, |what| {
+        matches!(what, ConversationEvent::Completed(_))
+    })
+    .await;
     timeout(DEADLINE, close).await.unwrap().unwrap();
     let order = std::fs::read_to_string(scene.path("order")).unwrap();
     assert_eq!(order, "looked\nend\n");
@@ -103,10 +112,13 @@ on_end() { echo end >> order; ok; exit 0; }"#;
 }
 
 /// Reads until an event for which `last` holds.
-async fn published(primary: &mut Primary, last: impl Fn(&What) -> bool) -> Vec<What> {
+async fn published(
+    primary: &mut Primary,
+    last: impl Fn(&ConversationEvent) -> bool,
+) -> Vec<ConversationEvent> {
     let mut all = Vec::new();
     while let Some(published) = timeout(DEADLINE, primary.next()).await.unwrap() {
-        all.push(published.what);
+        all.push(published.event);
         if all.last().is_some_and(&last) {
             return all;
         }
@@ -115,7 +127,7 @@ async fn published(primary: &mut Primary, last: impl Fn(&What) -> bool) -> Vec<W
 }
 
 #[tokio::test]
-async fn x114a_an_end_waits_for_no_task_and_goes_on_where_it_was_left() {
+async fn x114a_close_waits_for_no_task_and_resumes_after_a_drop() {
     let scene = Scene::new();
     let script = r#"
 trap '' TERM
@@ -143,7 +155,7 @@ on_end() { echo end >> order; while :; do sleep 0.1; done; }"#;
 }
 
 #[tokio::test]
-async fn x114a_an_end_leaves_alone_what_the_agent_left() {
+async fn x114a_close_spares_leftovers() {
     let scene = Scene::new();
     let script = "on_user() { begin; setsid sleep 620 >/dev/null 2>&1 & result completed; }";
     let mut connection = connect(&scene, script).await;
@@ -159,7 +171,7 @@ async fn x114a_an_end_leaves_alone_what_the_agent_left() {
 }
 
 #[tokio::test]
-async fn a_stop_in_a_turn_interrupts_it_first_so_that_its_words_are_kept() {
+async fn stop_interrupts_the_turn_first_and_keeps_its_text() {
     let scene = Scene::new();
     let script = r#"on_user() { begin; delta half; setsid sleep 621 & }
 on_interrupt() { echo interrupt >> order; ok '"still_queued":[]'; result aborted_tools; }
@@ -203,7 +215,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
 }
 
 #[tokio::test]
-async fn l90e_l90f_a_stop_says_which_means_helped() {
+async fn l90e_l90f_stop_reports_the_stage_that_worked() {
     tokio::join!(
         by_each_means(),
         by_the_interrupt(),

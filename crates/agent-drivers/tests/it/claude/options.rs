@@ -5,9 +5,9 @@ use super::*;
 use crate::reading::made;
 use agent_drivers::claude::ClaudeOptions;
 use agent_drivers::mcp::{McpServer, McpServers};
-use agent_drivers::{Hidden, SessionHeld, SessionLocks};
+use agent_drivers::{Redacted, SessionInUse, SessionLocks};
 use agent_duplex::{
-    Capability, Conversation, ConversationOptions, Error, Lifecycle, StopStage, What,
+    Capability, Conversation, ConversationEvent, ConversationOptions, Error, Lifecycle, StopStage,
 };
 use agent_subprocess::{ProcessId, ProcessStat};
 use rustix::fs::FlockOperation;
@@ -44,7 +44,7 @@ fn with_secrets(scene: &Scene, functions: &str) -> ClaudeDriver {
 
 fn secrets() -> ClaudeOptions {
     ClaudeOptions {
-        env: Hidden([("TRACKER_TOKEN".into(), "s3cret-token".into())].into()),
+        env: Redacted([("TRACKER_TOKEN".into(), "s3cret-token".into())].into()),
         system_prompt: Some("be s3cret-brief".into()),
         append_system_prompt: Some("and s3cret-kind".into()),
         settings: serde_json::from_str(r#"{"env": {"KEY": "s3cret-key"}}"#).unwrap(),
@@ -61,7 +61,7 @@ fn files_left(scene: &Scene) -> usize {
 }
 
 #[tokio::test]
-async fn l95d_l97a_l97c_l97d_l97e_l97g_p31a_every_option_is_a_word_of_its_own() {
+async fn l95d_l97a_l97c_l97d_l97e_l97g_p31a_every_option_is_a_separate_argument() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "")
         .model("m")
@@ -103,7 +103,7 @@ async fn l95d_l97a_l97c_l97d_l97e_l97g_p31a_every_option_is_a_word_of_its_own() 
 }
 
 #[tokio::test]
-async fn l95a_l95e_l95f_mcp_servers_go_by_a_private_file_that_is_gone_with_the_agent() {
+async fn l95a_l95e_l95f_mcp_servers_pass_by_private_file_removed_with_the_agent() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "on_user() { exit 0; }");
     assert!(driver.capabilities().has(Capability::Mcp));
@@ -144,7 +144,7 @@ async fn l95a_l95e_l95f_mcp_servers_go_by_a_private_file_that_is_gone_with_the_a
 }
 
 #[tokio::test]
-async fn p31b_p32c_x118b_x118c_no_secret_is_in_a_word_or_in_what_is_printed() {
+async fn p31b_p32c_x118b_x118c_no_secret_is_in_arguments_or_output() {
     let scene = Scene::new();
     let driver = with_secrets(&scene, "");
     let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
@@ -175,7 +175,7 @@ async fn p31b_p32c_x118b_x118c_no_secret_is_in_a_word_or_in_what_is_printed() {
     });
     let error = open(&missing, SessionChoice::Fresh).await.unwrap_err();
     assert!(
-        error.is_start() && !error.to_string().contains("s3cret"),
+        error.is_start_failure() && !error.to_string().contains("s3cret"),
         "{error}"
     );
     let source = std::error::Error::source(&error).unwrap();
@@ -185,10 +185,10 @@ async fn p31b_p32c_x118b_x118c_no_secret_is_in_a_word_or_in_what_is_printed() {
 }
 
 #[tokio::test]
-async fn p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
+async fn p32a_p32b_agent_inherits_allowed_and_required_variables() {
     // The agent inherits the variables of the test process, so the test runs in its own process.
     if !crate::scene::alone(
-        "claude::options::p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs",
+        "claude::options::p32a_p32b_agent_inherits_allowed_and_required_variables",
     ) {
         return;
     }
@@ -218,7 +218,7 @@ async fn p32a_p32b_an_agent_inherits_what_it_is_allowed_and_what_it_needs() {
     }
     let driver = ClaudeDriver::new(program.into(), context(&scene)).options(ClaudeOptions {
         env_allow: Some(texts(["CARGO_*", "AWS_REGION"])),
-        env: Hidden([("MINE".into(), "1".into())].into()),
+        env: Redacted([("MINE".into(), "1".into())].into()),
         ..ClaudeOptions::default()
     });
     drop(open(&driver, SessionChoice::Fresh).await.unwrap());
@@ -267,7 +267,7 @@ fn set(name: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn l99a_a_fork_begins_with_the_old_session_and_has_an_id_of_its_own() {
+async fn l99a_fork_begins_with_the_old_session_and_has_its_own_id() {
     let scene = Scene::new();
     let driver = driver(&scene, "printf '%s\\n' \"$@\" > words");
     assert!(driver.capabilities().has(Capability::Fork));
@@ -284,8 +284,8 @@ async fn l99a_a_fork_begins_with_the_old_session_and_has_an_id_of_its_own() {
 }
 
 /// Returns the holder's record from an error.
-fn held(error: &Error) -> &SessionHeld {
-    assert!(error.is_held(), "{error}");
+fn held(error: &Error) -> &SessionInUse {
+    assert!(error.is_session_in_use(), "{error}");
     std::error::Error::source(error)
         .unwrap()
         .downcast_ref()
@@ -306,7 +306,7 @@ async fn open_released(driver: &ClaudeDriver, session: &str) -> Box<dyn Connecti
 }
 
 #[tokio::test]
-async fn p46_one_session_has_one_agent_at_a_time() {
+async fn p46_session_has_one_agent_at_a_time() {
     let scene = Scene::new();
     let locks = || SessionLocks::new(scene.path("sessions"));
     let script =
@@ -372,14 +372,16 @@ async fn start_locked(scene: &Scene, session: &str) -> (Conversation, impl Futur
         let conversation = conversation.clone();
         tokio::spawn(async move { conversation.start(session).await })
     };
-    let is_starting = |what: &What| matches!(what, What::Lifecycle(Lifecycle::Starting));
-    while !is_starting(&primary.next().await.unwrap().what) {}
+    let is_starting = |what: &ConversationEvent| {
+        matches!(what, ConversationEvent::Lifecycle(Lifecycle::Starting))
+    };
+    while !is_starting(&primary.next().await.unwrap().event) {}
     let started = async move { starting.await.unwrap().unwrap() };
     (conversation, started)
 }
 
 #[tokio::test]
-async fn p46_a_look_at_a_lock_keeps_no_agent_out() {
+async fn p46_reading_a_lock_blocks_no_agent() {
     let scene = Scene::new();
     // Another process takes the lock for a moment while it removes old files. The file names a live process as its earlier holder.
     let parent = rustix::process::getppid().unwrap().as_raw_pid();
@@ -410,7 +412,7 @@ async fn p46_a_stop_ends_the_wait_for_a_session_and_reports_that_nothing_ran() {
 }
 
 #[tokio::test]
-async fn a_model_is_changed_when_the_agent_says_so() {
+async fn model_changes_when_the_agent_confirms_it() {
     let scene = Scene::new();
     let script = r#"
 on_other() { case $line in
@@ -444,7 +446,7 @@ async fn change(connection: &mut dyn Connection, model: &str) -> Result<(), Erro
 }
 
 #[tokio::test]
-async fn p16c_who_never_answers_is_told_and_goes_on() {
+async fn p16c_missing_answer_is_reported_and_turn_continues() {
     let scene = Scene::new();
     let script = "on_initialize() { :; }";
     let driver = driver(&scene, script).request_timeouts(Duration::from_millis(200), DEADLINE);
@@ -456,7 +458,7 @@ async fn p16c_who_never_answers_is_told_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_what_runs_in_the_background_by_name_and_a_polite_end_leaves_it() {
+async fn stop_names_and_ends_background_tasks_and_close_leaves_them() {
     for stopped in [true, false] {
         let scene = Scene::new();
         let script = r#"
@@ -480,7 +482,7 @@ on_end() { echo end >> heard; ok; exit 0; }"#;
 }
 
 #[tokio::test]
-async fn p49a_p13b_keep_alive_is_not_shown() {
+async fn p49a_p13b_keep_alive_is_not_reported() {
     let scene = Scene::new();
     let script = r#"on_user() { begin; say '{"type":"keep_alive"}'; say '{"type":"tomorrow"}'; result completed; }"#;
     let mut connection = connect(&scene, script).await;

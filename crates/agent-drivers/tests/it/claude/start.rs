@@ -26,7 +26,7 @@ pub(super) fn recorded(scene: &Scene) -> (Vec<String>, String) {
 }
 
 #[tokio::test]
-async fn p31c_l97b_l97c_l97f_l97g_options_reach_the_agent_as_words_and_variables() {
+async fn p31c_l97b_l97c_l97f_l97g_options_become_arguments_and_variables() {
     let scene = Scene::new();
     let extra = [
         "--tools",
@@ -46,7 +46,7 @@ async fn p31c_l97b_l97c_l97f_l97g_options_reach_the_agent_as_words_and_variables
 }
 
 #[tokio::test]
-async fn l97b_permissions_are_given_in_the_agents_own_words() {
+async fn l97b_permissions_map_to_the_flags_of_the_agent() {
     let mut shown = Vec::new();
     for permissions in [
         Permissions::Ask,
@@ -76,7 +76,7 @@ async fn l97b_permissions_are_given_in_the_agents_own_words() {
 }
 
 #[tokio::test]
-async fn l97b_extra_arguments_can_not_choose_permissions() {
+async fn l97b_extra_arguments_cannot_set_permissions() {
     let scene = Scene::new();
     for arg in [
         "--dangerously-skip-permissions",
@@ -93,7 +93,7 @@ async fn l97b_extra_arguments_can_not_choose_permissions() {
         let flag = arg.split('=').next().unwrap();
         let says = format!("the driver sets `{flag}` itself: use --permissions instead");
         assert!(
-            error.is_start() && error.to_string().contains(&says),
+            error.is_start_failure() && error.to_string().contains(&says),
             "{error}"
         );
     }
@@ -101,7 +101,7 @@ async fn l97b_extra_arguments_can_not_choose_permissions() {
 }
 
 #[tokio::test]
-async fn l97f_p32b_the_agent_does_not_believe_itself_inside_of_another() {
+async fn l97f_p32b_agent_does_not_inherit_nesting_variables() {
     let scene = Scene::new();
     let mut context = context(&scene);
     context.env.push(("CLAUDECODE".into(), "1".into()));
@@ -113,8 +113,7 @@ async fn l97f_p32b_the_agent_does_not_believe_itself_inside_of_another() {
 }
 
 #[tokio::test]
-async fn l94a_l94b_l94c_a_session_that_is_replaced_is_reported_and_one_that_is_chosen_twice_refused()
- {
+async fn l94a_l94b_l94c_replaced_session_is_reported_and_reused_id_refused() {
     let scene = Scene::new();
     let script = r#"begin() { say '{"type":"system","subtype":"init","session_id":"other"}'; say '{"type":"system","subtype":"status","status":"requesting"}'; }"#;
     let mut connection = connect(&scene, script).await;
@@ -138,14 +137,14 @@ async fn l94a_l94b_l94c_a_session_that_is_replaced_is_reported_and_one_that_is_c
         let driver = driver(&scene, "").args(vec![arg.into()]);
         let error = open(&driver, SessionChoice::Fresh).await.unwrap_err();
         assert!(
-            error.is_start() && error.to_string().contains(arg.split('=').next().unwrap()),
+            error.is_start_failure() && error.to_string().contains(arg.split('=').next().unwrap()),
             "{error}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_start_that_fails_says_what_to_do() {
+async fn start_failure_gives_a_hint() {
     let stderr = [
         "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons",
         "error: unknown option '--frobnicate'",
@@ -159,7 +158,7 @@ async fn a_start_that_fails_says_what_to_do() {
         let script = format!("printf '%s\\n' \"{stderr}\" >&2; exit 1");
         let connected = open(&raw(&scene, &script), SessionChoice::Fresh).await;
         let error = connected.unwrap_err();
-        assert!(error.is_start());
+        assert!(error.is_start_failure());
         shown.push(error.to_string());
         crate::scene::wait_for("the end", || scene.find().is_empty());
     }
@@ -167,7 +166,7 @@ async fn a_start_that_fails_says_what_to_do() {
     for program in [vec![], vec!["no-such-agent".into()]] {
         let driver = ClaudeDriver::new(program, context(&scene));
         let error = open(&driver, SessionChoice::Fresh).await.unwrap_err();
-        assert!(error.is_start());
+        assert!(error.is_start_failure());
         shown.push(error.to_string());
     }
     insta::assert_snapshot!(shown.join("\n"), @r"
@@ -182,7 +181,7 @@ async fn a_start_that_fails_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn p43b_p45_a_session_that_does_not_exist_is_the_end_of_the_first_turn() {
+async fn p43b_p45_missing_session_ends_the_first_turn() {
     let scene = Scene::new();
     let script = r#"
 echo '{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: x"]}'
@@ -200,7 +199,7 @@ echo 'No conversation found with session ID: x' >&2; exit 1"#;
 }
 
 #[tokio::test]
-async fn an_agent_that_never_introduces_itself_gets_its_first_message_all_the_same() {
+async fn agent_without_init_message_gets_its_first_message() {
     let scene = Scene::new();
     let mut connection = connect(&scene, "on_initialize() { :; }").await;
     connection.send(Message::new("hello")).await.unwrap();
@@ -208,7 +207,7 @@ async fn an_agent_that_never_introduces_itself_gets_its_first_message_all_the_sa
 }
 
 #[tokio::test]
-async fn dropping_what_waits_for_the_first_word_ends_the_agent() {
+async fn dropping_the_start_ends_the_agent() {
     let scene = Scene::new();
     let driver = raw(&scene, "sleep 618");
     let connect = open(&driver, SessionChoice::Fresh);

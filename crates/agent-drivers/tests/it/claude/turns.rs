@@ -1,7 +1,7 @@
 //! Tests of turns: their beginning, steers, interrupts, and ends.
 
 use super::*;
-use agent_duplex::{Decision, ExitStatus, InputState, Permissions, Queued, ToolOutcome};
+use agent_duplex::{Decision, ExitStatus, InputState, Permissions, QueuedMessages, ToolOutcome};
 use std::time::Duration;
 
 fn delta(text: &str) -> impl Fn(&Event) -> bool {
@@ -9,7 +9,7 @@ fn delta(text: &str) -> impl Fn(&Event) -> bool {
 }
 
 #[tokio::test]
-async fn a_process_carries_many_turns_and_names_its_session_before_it_says_a_word() {
+async fn process_runs_many_turns_and_names_its_session_first() {
     let scene = Scene::new();
     let mut connection = connect(&scene, "").await;
     let begin = next(&mut *connection).await.unwrap();
@@ -39,10 +39,10 @@ async fn p21b_p22_l89a_l89b_l89d_an_interrupt_ends_the_turn_and_the_process_cont
     for _ in 0..2 {
         connection.send(Message::new("go on")).await.unwrap();
         until(&mut *connection, delta("end")).await;
-        connection.interrupt(Queued::Keep).await.unwrap();
-        connection.interrupt(Queued::Keep).await.unwrap();
+        connection.interrupt(QueuedMessages::Keep).await.unwrap();
+        connection.interrupt(QueuedMessages::Keep).await.unwrap();
         let (events, end) = turn(&mut *connection).await;
-        let is_taken = |e: &&Event| matches!(e, Event::InterruptTaken { .. });
+        let is_taken = |e: &&Event| matches!(e, Event::InterruptAcknowledged { .. });
         let taken = events.iter().filter(is_taken).count();
         assert_eq!(
             taken, 1,
@@ -64,20 +64,19 @@ async fn p21b_p22_l89a_l89b_l89d_an_interrupt_ends_the_turn_and_the_process_cont
         "{pids:?}"
     );
     // No turn runs, so the interrupt does nothing.
-    connection.interrupt(Queued::Keep).await.unwrap();
+    connection.interrupt(QueuedMessages::Keep).await.unwrap();
     drop(connection.stop(DEADLINE).await);
     let rest = rest(&mut *connection).await;
     assert!(
         !rest
             .iter()
-            .any(|e| matches!(e, Event::InterruptTaken { .. })),
+            .any(|e| matches!(e, Event::InterruptAcknowledged { .. })),
         "{rest:?}"
     );
 }
 
 #[tokio::test]
-async fn p19a_p26a_p26b_x109a_a_message_during_a_turn_is_followed_until_it_is_part_of_one_or_dropped()
- {
+async fn p19a_p26a_p26b_x109a_message_is_tracked_until_delivered_or_dropped() {
     let scene = Scene::new();
     let script = r#"
 turns=0
@@ -100,7 +99,7 @@ on_interrupt() { ok '"still_queued":[],"cancelled":["'$kept'"]'; fate "$kept" ca
     }
     let is_queued = |e: &Event| matches!(e, Event::Input { id, state: InputState::Queued } if *id == dropped.id);
     let mut events = until(&mut *connection, is_queued).await;
-    connection.interrupt(Queued::Drop).await.unwrap();
+    connection.interrupt(QueuedMessages::Drop).await.unwrap();
     events.extend(turn(&mut *connection).await.0);
     let is_ours = |e: &Event| {
         matches!(
@@ -120,7 +119,7 @@ on_interrupt() { ok '"still_queued":[],"cancelled":["'$kept'"]'; fate "$kept" ca
     let expected = [
         began(&first),
         input(&joins, InputState::Queued),
-        input(&joins, InputState::Taken),
+        input(&joins, InputState::InTurn),
         input(&follows, InputState::Queued),
         ended(EndReason::Completed),
         began(&follows),
@@ -133,7 +132,7 @@ on_interrupt() { ok '"still_queued":[],"cancelled":["'$kept'"]'; fate "$kept" ca
 
 /// The cases run in parallel, because each takes some seconds.
 #[tokio::test]
-async fn p23a_whoever_does_not_do_what_it_owes_in_time_gets_a_signal() {
+async fn p23a_agent_that_misses_deadline_gets_signal() {
     tokio::join!(
         ignored_interrupt(),
         ignored_signal(),
@@ -150,7 +149,7 @@ on_user() { begin; delta end; while :; do sleep 0.05; done; }";
     let mut connection = connect(&scene, script).await;
     connection.send(Message::new("go on")).await.unwrap();
     until(&mut *connection, delta("end")).await;
-    connection.interrupt(Queued::Keep).await.unwrap();
+    connection.interrupt(QueuedMessages::Keep).await.unwrap();
     let (events, end) = turn(&mut *connection).await;
     let is_told = |e: &Event| matches!(e, Event::Warning(text) if text.contains("SIGINT"));
     assert!(events.iter().any(is_told), "{events:?}");
@@ -168,7 +167,7 @@ async fn ignored_signal() {
     let mut connection = connect(&scene, script).await;
     connection.send(Message::new("go on")).await.unwrap();
     until(&mut *connection, delta("end")).await;
-    connection.interrupt(Queued::Keep).await.unwrap();
+    connection.interrupt(QueuedMessages::Keep).await.unwrap();
     let (events, end) = turn(&mut *connection).await;
     let is_told = |e: &Event| matches!(e, Event::Warning(text) if text.contains("SIGKILL"));
     assert!(events.iter().any(is_told), "{events:?}");
@@ -187,7 +186,7 @@ async fn interrupt_of_who_is_stopped() {
     connection.freeze(true).await.unwrap();
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     crate::scene::wait_for("the agent is frozen", || stat().contains(") T "));
-    connection.interrupt(Queued::Keep).await.unwrap();
+    connection.interrupt(QueuedMessages::Keep).await.unwrap();
     // This is longer than the time limit of an interrupt.
     let early = timeout(Duration::from_secs(4), connection.next()).await;
     assert!(early.is_err(), "{early:?}");
@@ -201,7 +200,7 @@ async fn interrupt_of_who_is_stopped() {
 }
 
 #[tokio::test]
-async fn l91a_l91b_l91c_p25b_p6b_an_agent_that_dies_in_a_turn_leaves_nothing_open_and_no_success() {
+async fn l91a_l91b_l91c_p25b_p6b_death_in_a_turn_leaves_no_open_item_and_no_success() {
     for (death, exit) in [
         ("exit 3", ExitStatus::Code(3)),
         ("exit 0", ExitStatus::Code(0)),
@@ -225,7 +224,10 @@ async fn l91a_l91b_l91c_p25b_p6b_an_agent_that_dies_in_a_turn_leaves_nothing_ope
         else {
             panic!("{events:?}");
         };
-        assert_eq!((&**text, &**id, *outcome), ("half", "t1", ToolOutcome::Cut));
+        assert_eq!(
+            (&**text, &**id, *outcome),
+            ("half", "t1", ToolOutcome::Interrupted)
+        );
         assert_eq!(next(&mut *connection).await, None);
         let error = connection.send(Message::new("more")).await.unwrap_err();
         assert!(
@@ -236,7 +238,7 @@ async fn l91a_l91b_l91c_p25b_p6b_an_agent_that_dies_in_a_turn_leaves_nothing_ope
 }
 
 #[tokio::test]
-async fn the_exit_of_an_idle_agent_is_told_as_that() {
+async fn exit_of_idle_agent_is_reported_as_exit() {
     let scene = Scene::new();
     let mut connection = connect(&scene, "on_user() { begin; result completed; exit 7; }").await;
     connection.send(Message::new("hello")).await.unwrap();
@@ -273,7 +275,7 @@ done; }
 "#;
 
 #[tokio::test]
-async fn a_service_that_does_not_know_us_is_not_asked_for_minutes() {
+async fn failed_authentication_is_not_retried_for_minutes() {
     let scene = Scene::new();
     let mut connection = connect(&scene, REFUSED).await;
     connection.send(Message::new("hello")).await.unwrap();
@@ -298,7 +300,7 @@ async fn refused_for_ever() {
 }
 
 #[tokio::test]
-async fn p17a_p17b_p18_questions_are_answered_withdrawn_or_refused() {
+async fn p17a_p17b_p18_permission_requests_are_answered_withdrawn_or_refused() {
     let scene = Scene::new();
     let script = r#"
 ask() { say '{"type":"control_request","request_id":"'$1'","request":{"subtype":"can_use_tool","tool_name":"Bash","tool_use_id":"t1","decision_reason":"because","input":{"command":"make  x","n":1e2}}}'; }
@@ -316,9 +318,9 @@ on_other() {
 "#;
     let mut connection = connect(&scene, script).await;
     connection.send(Message::new("hello")).await.unwrap();
-    let is_asked = |e: &Event| matches!(e, Event::PermissionAsked(_));
+    let is_asked = |e: &Event| matches!(e, Event::PermissionRequested(_));
     let asked = until(&mut *connection, is_asked).await.pop();
-    let Some(Event::PermissionAsked(ask)) = asked else {
+    let Some(Event::PermissionRequested(ask)) = asked else {
         panic!("{asked:?}")
     };
     let shown = [&ask.id, &ask.tool, &ask.summary, &ask.reason];

@@ -5,7 +5,7 @@ use agent_duplex::Stream;
 use std::time::Duration;
 
 #[tokio::test]
-async fn l96a_l96b_l96c_l96d_l96e_lines_go_in_and_come_out_as_they_are() {
+async fn l96a_l96b_l96c_l96d_l96e_lines_pass_unchanged_in_both_directions() {
     let scene = Scene::new();
     // The shell reads byte by byte, so other programs read long input.
     let script = r#"
@@ -60,7 +60,7 @@ on_other() { printf '%s\n' "$line" >> heard; }"#;
 }
 
 #[tokio::test]
-async fn p8a_p8b_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
+async fn p8a_p8b_agent_that_does_not_read_fills_a_bounded_queue() {
     let scene = Scene::new();
     let script = r#"on_user() { begin; while :; do delta on; sleep 0.1; done; }"#;
     let mut connection = connect(&scene, script).await;
@@ -86,7 +86,7 @@ async fn p8a_p8b_an_agent_that_does_not_read_fills_a_bound_and_hangs_nobody() {
 }
 
 #[tokio::test]
-async fn p9a_a_closed_input_is_told_as_gone() {
+async fn p9a_closed_input_is_reported() {
     let scene = Scene::new();
     let script = "on_user() { begin; result completed; exec <&-; sleep 619; }";
     let mut connection = connect(&scene, script).await;
@@ -104,7 +104,7 @@ async fn p9a_a_closed_input_is_told_as_gone() {
 }
 
 #[tokio::test]
-async fn p2b_p13b_a_line_of_seventeen_megabytes_comes_whole() {
+async fn p2b_p13b_line_of_seventeen_megabytes_arrives_whole() {
     let scene = Scene::new();
     let script = r#"on_user() { begin
 printf '{"type":"tomorrow","x":"'; head -c 17000000 /dev/zero | tr '\0' x; printf '"}\n'
@@ -124,7 +124,7 @@ result completed; }"#;
 }
 
 #[tokio::test]
-async fn p4c_p5_a_last_line_without_an_end_counts_when_it_is_whole() {
+async fn p4c_p5_complete_last_line_without_newline_counts() {
     for (part, reason) in [
         ("cat last", EndReason::Completed),
         ("head -c 20 last", EndReason::Died),

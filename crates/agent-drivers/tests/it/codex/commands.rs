@@ -1,7 +1,7 @@
 //! Tests that an interrupt ends the commands of its turn, and nothing else.
 
 use super::*;
-use agent_duplex::Queued;
+use agent_duplex::QueuedMessages;
 use std::time::Duration;
 
 /// The commands of a turn: a child in its own session with a child of its own, a process that lost its parent, and one that ignores SIGTERM. The rest
@@ -38,7 +38,7 @@ async fn x101j_commands_of_an_interrupted_turn_are_ended_and_named() {
     for argument in COMMANDS.into_iter().chain(SERVERS) {
         scene.wait_for_program("sleep", argument);
     }
-    agent.interrupt(Queued::Keep).await.unwrap();
+    agent.interrupt(QueuedMessages::Keep).await.unwrap();
     let (events, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Interrupted);
     // All commands have ended when the end of the turn is reported.
@@ -72,7 +72,7 @@ async fn x101j_commands_of_an_interrupted_turn_are_ended_and_named() {
 }
 
 #[tokio::test]
-async fn x127a_commands_of_an_earlier_turn_stay() {
+async fn x127a_commands_of_an_earlier_turn_survive() {
     let scene = Scene::new();
     let functions = r#"work() {
       tool; quiet setsid sleep "64$n"
@@ -93,7 +93,7 @@ async fn x127a_commands_of_an_earlier_turn_stay() {
     })
     .await;
     scene.wait_for_program("sleep", "642");
-    agent.interrupt(Queued::Keep).await.unwrap();
+    agent.interrupt(QueuedMessages::Keep).await.unwrap();
     let (events, _) = turn(&mut *agent).await;
     assert!(
         !sleeps(&scene, "642") && sleeps(&scene, "641"),
@@ -129,7 +129,7 @@ stubborn() { CODEX_THREAD_ID=t quiet setsid sh -c 'trap "" TERM; sleep 661; slee
 "#;
 
 #[tokio::test]
-async fn x101j_a_message_waits_for_the_end_of_the_commands_and_its_own_stay() {
+async fn x101j_message_waits_for_the_end_of_old_commands() {
     let scene = Scene::new();
     let functions = format!(
         r#"{STUBBORN}
@@ -141,11 +141,11 @@ async fn x101j_a_message_waits_for_the_end_of_the_commands_and_its_own_stay() {
     agent.send(Message::new("one")).await.unwrap();
     until(&mut *agent, |event| matches!(event, Event::TextDelta(_))).await;
     scene.wait_for_program("sleep", "661");
-    agent.interrupt(Queued::Keep).await.unwrap();
+    agent.interrupt(QueuedMessages::Keep).await.unwrap();
     until_cleaning(&scene, &mut *agent).await;
     agent.send(Message::new("two")).await.unwrap();
     // No turn runs, and a queued message is not interrupted.
-    agent.interrupt(Queued::Keep).await.unwrap();
+    agent.interrupt(QueuedMessages::Keep).await.unwrap();
     let (events, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Interrupted);
     for argument in ["661", "662"] {
@@ -162,7 +162,7 @@ async fn x101j_a_message_waits_for_the_end_of_the_commands_and_its_own_stay() {
 }
 
 #[tokio::test]
-async fn x101j_a_stop_while_commands_are_ended_begins_no_turn() {
+async fn x101j_stop_during_command_cleanup_begins_no_turn() {
     let scene = Scene::new();
     // The agent accepts a message into its turn, and forgets it.
     let functions = format!(
@@ -176,7 +176,7 @@ async fn x101j_a_stop_while_commands_are_ended_begins_no_turn() {
     agent.send(Message::new("two")).await.unwrap();
     until(&mut *agent, |event| matches!(event, Event::Input { .. })).await;
     scene.wait_for_program("sleep", "661");
-    agent.interrupt(Queued::Keep).await.unwrap();
+    agent.interrupt(QueuedMessages::Keep).await.unwrap();
     until_cleaning(&scene, &mut *agent).await;
     let report = agent.stop(DEADLINE).await;
     assert!(report.proven && report.survivors.is_empty(), "{report:?}");
@@ -186,13 +186,13 @@ async fn x101j_a_stop_while_commands_are_ended_begins_no_turn() {
 }
 
 #[tokio::test]
-async fn p23a_an_interrupt_of_a_turn_that_never_begins_costs_the_process() {
+async fn p23a_interrupt_of_a_turn_that_never_begins_ends_the_process() {
     let scene = Scene::new();
     let functions = r#"on_start() { ok '"turn":{"id":"1"}'; : > started; }"#;
     let mut agent = connect(&scene, functions).await;
     agent.send(Message::new("work")).await.unwrap();
     crate::scene::wait_for("the turn", || scene.path("started").exists());
-    agent.interrupt(Queued::Keep).await.unwrap();
+    agent.interrupt(QueuedMessages::Keep).await.unwrap();
     let (_, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Interrupted);
     assert!(end.exit.is_some(), "{end:?}");
@@ -201,13 +201,13 @@ async fn p23a_an_interrupt_of_a_turn_that_never_begins_costs_the_process() {
 }
 
 #[tokio::test]
-async fn p23a_an_interrupt_that_is_not_obeyed_costs_the_process() {
+async fn p23a_ignored_interrupt_ends_the_process() {
     let scene = Scene::new();
     let functions = "trap 'exit 7' INT; work() { delta half; }; on_interrupt() { ok; }";
     let mut agent = connect(&scene, functions).await;
     agent.send(Message::new("work")).await.unwrap();
     until(&mut *agent, |event| matches!(event, Event::TextDelta(_))).await;
-    agent.interrupt(Queued::Keep).await.unwrap();
+    agent.interrupt(QueuedMessages::Keep).await.unwrap();
     let (events, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Interrupted);
     assert!(end.exit.is_some(), "{end:?}");

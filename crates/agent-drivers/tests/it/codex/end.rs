@@ -29,7 +29,7 @@ async fn p38a_input_is_closed_when_the_turn_has_ended() {
 }
 
 #[tokio::test]
-async fn x101k_a_stop_keeps_the_text_of_the_turn_and_names_what_it_ended() {
+async fn x101k_stop_keeps_the_text_and_names_ended_processes() {
     let scene = Scene::new();
     let functions = "work() { quiet setsid sleep 651; tool; delta half; }";
     let mut agent = connect(&scene, functions).await;

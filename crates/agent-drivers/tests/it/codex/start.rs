@@ -1,13 +1,13 @@
 //! Tests of the start: the opening request, and failures.
 
 use super::*;
-use agent_drivers::Hidden;
+use agent_drivers::Redacted;
 use agent_drivers::codex::CodexOptions;
 use agent_drivers::mcp::{McpServer, McpServers};
 use agent_duplex::ExitStatus;
 
 #[tokio::test]
-async fn l95a_l95d_secrets_go_by_standard_input() {
+async fn l95a_l95d_secrets_pass_through_standard_input() {
     let scene = Scene::new();
     let functions = r#"on_open() { printf '%s\n' "$line" > opening; ok '"thread":{"id":"t"}'; }"#;
     let mut servers = McpServers::default();
@@ -18,7 +18,7 @@ async fn l95a_l95d_secrets_go_by_standard_input() {
     let driver = driver(&scene, functions)
         .mcp_servers(servers)
         .options(CodexOptions {
-            env: Hidden([("SECRET".into(), "hush-hush".into())].into()),
+            env: Redacted([("SECRET".into(), "hush-hush".into())].into()),
             append_system_prompt: Some("be kind".into()),
             ..CodexOptions::default()
         });
@@ -48,7 +48,7 @@ async fn l95a_l95d_secrets_go_by_standard_input() {
 }
 
 #[tokio::test]
-async fn p48_what_a_start_fails_with_says_what_to_do() {
+async fn p48_start_error_names_next_command() {
     let scene = Scene::new();
     let cases = [
         raw(
@@ -66,8 +66,15 @@ async fn p48_what_a_start_fails_with_says_what_to_do() {
     let mut errors = String::new();
     for driver in cases {
         let error = open(&driver).await.unwrap_err();
-        let kind = if error.is_held() { "held" } else { "start" };
-        assert!(error.is_held() || error.is_start(), "{error}");
+        let kind = if error.is_session_in_use() {
+            "held"
+        } else {
+            "start"
+        };
+        assert!(
+            error.is_session_in_use() || error.is_start_failure(),
+            "{error}"
+        );
         errors += &format!("{kind}: {error}\n");
     }
     insta::assert_snapshot!(errors.trim());
@@ -76,7 +83,7 @@ async fn p48_what_a_start_fails_with_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn p45_a_session_that_does_not_exist_ends_the_first_turn() {
+async fn p45_missing_session_ends_the_first_turn() {
     let scene = Scene::new();
     let driver = driver(
         &scene,
@@ -124,7 +131,7 @@ async fn large_messages_pass_in_both_directions() {
 }
 
 #[tokio::test]
-async fn p32a_an_agent_inherits_what_it_is_allowed() {
+async fn p32a_agent_inherits_only_allowed_variables() {
     let scene = Scene::new();
     let driver = driver(&scene, "env > environment").options(CodexOptions {
         env_allow: Some(vec!["NO_SUCH_*".into()]),

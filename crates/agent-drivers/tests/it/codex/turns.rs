@@ -2,7 +2,8 @@
 
 use super::*;
 use agent_duplex::{
-    Completion, Conversation, ConversationOptions, Input, Primary, Published, Queued, What,
+    Completion, Conversation, ConversationEvent, ConversationOptions, Input, Primary, Published,
+    QueuedMessages,
 };
 use std::collections::BTreeSet;
 
@@ -13,9 +14,13 @@ async fn converse(scene: &Scene, functions: &str) -> (Conversation, Primary) {
     (conversation, primary)
 }
 
-async fn read(primary: &mut Primary, enough: impl Fn(&What) -> bool) -> Vec<What> {
+async fn read(
+    primary: &mut Primary,
+    enough: impl Fn(&ConversationEvent) -> bool,
+) -> Vec<ConversationEvent> {
     let mut all = Vec::new();
-    while let Some(Published { what, .. }) = timeout(DEADLINE, primary.next()).await.unwrap() {
+    while let Some(Published { event: what, .. }) = timeout(DEADLINE, primary.next()).await.unwrap()
+    {
         all.push(what);
         if all.last().is_some_and(&enough) {
             return all;
@@ -24,19 +29,19 @@ async fn read(primary: &mut Primary, enough: impl Fn(&What) -> bool) -> Vec<What
     panic!("the event never came: {all:?}");
 }
 
-fn says(what: &What, wanted: impl Fn(&Event) -> bool) -> bool {
-    matches!(what, What::Observed(seen) if seen.events.iter().any(wanted))
+fn says(what: &ConversationEvent, wanted: impl Fn(&Event) -> bool) -> bool {
+    matches!(what, ConversationEvent::Observed(seen) if seen.events.iter().any(wanted))
 }
 
-fn completion(all: &[What]) -> Completion {
+fn completion(all: &[ConversationEvent]) -> Completion {
     match all.last() {
-        Some(What::Completed(completion)) => completion.clone(),
+        Some(ConversationEvent::Completed(completion)) => completion.clone(),
         other => panic!("expected a completion: {other:?}"),
     }
 }
 
 #[tokio::test]
-async fn l89a_l89b_an_interrupt_keeps_the_process_and_the_message_it_would_forget() {
+async fn l89a_l89b_interrupt_keeps_the_process_and_the_queued_message() {
     let scene = Scene::new();
     // The agent accepts a message into its turn, and forgets it.
     let functions = r#"
@@ -44,15 +49,15 @@ async fn l89a_l89b_an_interrupt_keeps_the_process_and_the_message_it_would_forge
     work() { delta half; [ "$n" = 1 ] || completed completed; }"#;
     let (conversation, mut primary) = converse(&scene, functions).await;
     conversation.send(Input::new("one")).unwrap();
-    let delta = |what: &What| says(what, |event| matches!(event, Event::TextDelta(_)));
+    let delta = |what: &ConversationEvent| says(what, |event| matches!(event, Event::TextDelta(_)));
     read(&mut primary, delta).await;
     let second = conversation.send(Input::new("two")).unwrap();
     read(&mut primary, |what| {
         says(what, |event| matches!(event, Event::Input { .. }))
     })
     .await;
-    let interrupted = tokio::spawn(conversation.interrupt(Queued::Keep));
-    let is_end = |what: &What| matches!(what, What::Completed(_));
+    let interrupted = tokio::spawn(conversation.interrupt(QueuedMessages::Keep));
+    let is_end = |what: &ConversationEvent| matches!(what, ConversationEvent::Completed(_));
     let first = completion(&read(&mut primary, is_end).await);
     assert_eq!(
         (first.end.reason, first.pending),
@@ -61,7 +66,7 @@ async fn l89a_l89b_an_interrupt_keeps_the_process_and_the_message_it_would_forge
     let all = read(&mut primary, is_end).await;
     assert_eq!(completion(&all).end.reason, EndReason::Completed);
     let assigned = all.iter().find_map(|what| match what {
-        What::Assigned(assignment) => Some(assignment.clone()),
+        ConversationEvent::Assigned(assignment) => Some(assignment.clone()),
         _ => None,
     });
     let assigned = assigned.unwrap();
@@ -88,20 +93,28 @@ async fn l84d_no_message_is_lost_or_taken_twice() {
     for n in 0..50 {
         sent.insert(conversation.send(Input::new(format!("{n}"))).unwrap().id);
         if n % 7 == 0 {
-            let all = read(&mut primary, |what| matches!(what, What::Observed(_))).await;
+            let all = read(&mut primary, |what| {
+                matches!(what, ConversationEvent::Observed(_))
+            })
+            .await;
             taken.extend(all);
         }
     }
-    let count = |all: &[What]| {
+    let count = |all: &[ConversationEvent]| {
         let inputs = all.iter().filter_map(|what| match what {
-            What::Assigned(assignment) => Some(assignment.inputs.clone()),
+            ConversationEvent::Assigned(assignment) => Some(assignment.inputs.clone()),
             _ => None,
         });
         let ids = inputs.flatten().map(|input| input.receipt);
         ids.collect::<Vec<_>>()
     };
     while count(&taken).len() < sent.len() {
-        taken.extend(read(&mut primary, |what| matches!(what, What::Assigned(_))).await);
+        taken.extend(
+            read(&mut primary, |what| {
+                matches!(what, ConversationEvent::Assigned(_))
+            })
+            .await,
+        );
     }
     let assigned = count(&taken);
     assert_eq!(assigned.iter().copied().collect::<BTreeSet<_>>(), sent);

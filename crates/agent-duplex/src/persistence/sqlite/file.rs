@@ -17,7 +17,7 @@ const VERSION: i64 = 1;
 /// A commit must survive a power failure. `fullfsync` is required for this on macOS, and does nothing elsewhere.
 const DURABLE: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;";
 /// The maximum wait for another process, which locks the file during a commit.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Database {
@@ -55,7 +55,7 @@ impl Database {
         &mut self,
         deed: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<T, Error>>,
     ) -> Result<T, Error> {
-        self.still_there()?;
+        self.check_not_removed()?;
         let behavior = TransactionBehavior::Immediate;
         let transaction = self.connection.transaction_with_behavior(behavior);
         let done = transaction.and_then(|transaction| {
@@ -66,13 +66,13 @@ impl Database {
             Ok(done)
         });
         let done = done.map_err(|e| fault(&self.path, e))??;
-        self.still_there()?;
+        self.check_not_removed()?;
         Ok(done)
     }
 
     /// Fails if the path no longer leads to the opened file, because the next program that opens it must find what is written. SQLite itself
     /// continues to write without an error after the file is removed. If the file is replaced, SQLite uses the log of one file for the other.
-    fn still_there(&self) -> Result<(), Error> {
+    fn check_not_removed(&self) -> Result<(), Error> {
         let is_there = match identity(&self.path) {
             Ok(identity) => identity == self.identity,
             Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
@@ -96,7 +96,7 @@ impl Database {
     }
 
     fn prepare(&mut self) -> Result<(), Error> {
-        let told = self.connection.busy_timeout(BUSY);
+        let told = self.connection.busy_timeout(BUSY_TIMEOUT);
         told.map_err(|e| self.fault(e))?;
         // Change nothing in a file before it is known to be a file of this crate.
         self.check(&self.connection)?;
@@ -180,7 +180,7 @@ fn make(beside: &Path, path: &Path) -> Result<(), Error> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(beside).map_err(|e| unusable(path, e))?;
     drop(file);
-    lay_out(beside).map_err(|e| fault(path, e))?;
+    create_schema(beside).map_err(|e| fault(path, e))?;
     let named = std::fs::hard_link(beside, path);
     if named.is_err() && std::fs::symlink_metadata(path).is_err() {
         // Some file systems have no hard links.
@@ -189,7 +189,7 @@ fn make(beside: &Path, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn lay_out(file: &Path) -> rusqlite::Result<()> {
+fn create_schema(file: &Path) -> rusqlite::Result<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(file, flags)?;
     connection.execute_batch(DURABLE)?;

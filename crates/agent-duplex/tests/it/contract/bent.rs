@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_duplex::scripted::ScriptedDriver;
 use agent_duplex::{
     BoxFuture, Capabilities, Connection, Decision, Driver, Error, InputPolicy, Message,
-    Observation, ProcessName, Queued, SessionChoice, StopReport,
+    Observation, ProcessName, QueuedMessages, SessionChoice, StopReport,
 };
 
 /// The fault of a driver.
@@ -69,7 +69,7 @@ impl Connection for BentConnection {
         self.inner.next()
     }
 
-    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
+    fn interrupt(&mut self, queued: QueuedMessages) -> BoxFuture<'_, Result<(), Error>> {
         match self.bend {
             Bend::DeafToInterrupts => Box::pin(async { Err(Error::full("it")) }),
             Bend::CantBeInterrupted => {

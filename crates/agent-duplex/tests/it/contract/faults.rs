@@ -3,7 +3,7 @@
 use super::bent::{Bend, Bent};
 use super::parts::{Actor, Moves as _, actor, all, asks, cant, copy, driver, flood, start, used};
 use agent_duplex::contract::Scenario;
-use agent_duplex::scripted::{Gate, Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedDriver};
 use agent_duplex::{
     Capabilities, Capability, EndReason, Error, Event, InputPolicy, InputState, ToolOutcome,
 };
@@ -19,12 +19,18 @@ pub(super) struct Part {
 /// Returns the agents that break the contract, each with one fault.
 pub(super) fn breaking() -> Vec<Part> {
     let all = all();
-    let plays = |script: Script| actor(driver(all).plays(script).repeats(start().parrot()));
+    let plays = |script: Script| {
+        actor(
+            driver(all)
+                .with_script(script)
+                .with_repeating_script(start().parrot()),
+        )
+    };
     let plain = |script: Script| {
         actor(
             driver(Capabilities::none())
-                .plays(script)
-                .repeats(start().parrot()),
+                .with_script(script)
+                .with_repeating_script(start().parrot()),
         )
     };
     let turn = || start().message().begin();
@@ -34,8 +40,8 @@ pub(super) fn breaking() -> Vec<Part> {
         outlives: Some(outlives),
         ..stage
     };
-    let on_kill = |act: &dyn Fn(Script, &Gate) -> Script, script: Script| {
-        let killed = Gate::new();
+    let on_kill = |act: &dyn Fn(Script, &Latch) -> Script, script: Script| {
+        let killed = Latch::new();
         Actor {
             killed: killed.clone(),
             ..plays(act(script, &killed))
@@ -62,7 +68,7 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::Turn,
             "ends without a reason",
-            plays(turn().echo().over()),
+            plays(turn().echo().ends()),
         ),
         (
             S::Turn,
@@ -72,7 +78,7 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::Turn,
             "is gone before its first message",
-            plays(start().over()),
+            plays(start().ends()),
         ),
         (S::Turn, "does not start", plays(Script::new().fails(cant))),
         (
@@ -118,8 +124,8 @@ pub(super) fn breaking() -> Vec<Part> {
             "has the push policy without declaring steer",
             actor(
                 driver(Capabilities::none())
-                    .takes(InputPolicy::Push)
-                    .plays(start().parrot()),
+                    .with_input_policy(InputPolicy::Push)
+                    .with_script(start().parrot()),
             ),
         ),
         (
@@ -127,24 +133,24 @@ pub(super) fn breaking() -> Vec<Part> {
             "declares steer with the after-turn policy",
             actor(
                 driver(all)
-                    .takes(InputPolicy::AfterTurn)
-                    .plays(start().parrot()),
+                    .with_input_policy(InputPolicy::AfterTurn)
+                    .with_script(start().parrot()),
             ),
         ),
         (
             S::Turn,
             "polls although its policy is another",
-            plays(turn().observe(Event::Polled).echo().end(done)),
+            plays(turn().observe(Event::AcceptsMessages).echo().end(done)),
         ),
         (
             S::Turn,
             "reports two different stops",
-            bent(driver(all).plays(start().parrot()), Bend::Fickle),
+            bent(driver(all).with_script(start().parrot()), Bend::Fickle),
         ),
         (
             S::Turn,
             "leaves a process",
-            bent(driver(all).plays(start().parrot()), Bend::Leaks),
+            bent(driver(all).with_script(start().parrot()), Bend::Leaks),
         ),
         (S::Tool, "reports no tool", plays(start().parrot())),
         (
@@ -191,7 +197,7 @@ pub(super) fn breaking() -> Vec<Part> {
                 turn()
                     .tool()
                     .message()
-                    .input(1, InputState::Taken)
+                    .input(1, InputState::InTurn)
                     .say("well")
                     .end(done),
             ),
@@ -229,25 +235,31 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::InterruptText,
             "ends with its turn",
-            plays(turn().delta().interrupted().half().end(cut).over()),
+            plays(turn().delta().interrupted().half().end(cut).ends()),
         ),
         (
             S::InterruptText,
             "continues without declaring interrupt",
             actor(
                 driver(Capabilities::none().with(Capability::Model))
-                    .plays(turn().delta().interrupted().half().end(cut).parrot()),
+                    .with_script(turn().delta().interrupted().half().end(cut).parrot()),
             ),
         ),
         (
             S::InterruptText,
             "rejects the interrupt",
-            bent(driver(all).plays(turn().delta()), Bend::DeafToInterrupts),
+            bent(
+                driver(all).with_script(turn().delta()),
+                Bend::DeafToInterrupts,
+            ),
         ),
         (
             S::InterruptText,
             "can't be interrupted, but declares it",
-            bent(driver(all).plays(turn().delta()), Bend::CantBeInterrupted),
+            bent(
+                driver(all).with_script(turn().delta()),
+                Bend::CantBeInterrupted,
+            ),
         ),
         (
             S::InterruptTool,
@@ -259,7 +271,7 @@ pub(super) fn breaking() -> Vec<Part> {
             S::Resume,
             "forgets the earlier message",
             on_kill(
-                &|script, killed| script.parrot().gate(killed).over(),
+                &|script, killed| script.parrot().gate(killed).ends(),
                 start(),
             ),
         ),
@@ -302,7 +314,7 @@ pub(super) fn breaking() -> Vec<Part> {
                         .gate(killed)
                         .half()
                         .end(done)
-                        .over()
+                        .ends()
                 },
                 start(),
             ),
@@ -311,7 +323,7 @@ pub(super) fn breaking() -> Vec<Part> {
             S::Death,
             "reports no exit status",
             on_kill(
-                &|script, killed| script.message().begin().delta().gate(killed).over(),
+                &|script, killed| script.message().begin().delta().gate(killed).ends(),
                 start(),
             ),
         ),
@@ -321,9 +333,9 @@ pub(super) fn breaking() -> Vec<Part> {
             on_kill(&|script, _| script.message().begin().delta(), start()),
         ),
         (
-            S::CutLine,
+            S::TruncatedLine,
             "reports completion",
-            plays(turn().delta().half().end(done).over()),
+            plays(turn().delta().half().end(done).ends()),
         ),
         (S::SlowReader, "loses a part", plays(flood(63))),
         (
@@ -337,26 +349,30 @@ pub(super) fn breaking() -> Vec<Part> {
             plays(turn().tool().last_words(Event::TurnCompleted(done.into()))),
         ),
         (
-            S::Ask,
+            S::PermissionRequest,
             "requests no permission",
             plays(turn().tool().tool_done().end(done)),
         ),
         (
-            S::Ask,
+            S::PermissionRequest,
             "runs a denied tool",
-            plays(asks(&[ToolOutcome::Done, ToolOutcome::Done])),
+            plays(asks(&[ToolOutcome::Succeeded, ToolOutcome::Succeeded])),
         ),
         (
-            S::Ask,
+            S::PermissionRequest,
             "does not run an allowed tool",
             plays(asks(&[ToolOutcome::Failed, ToolOutcome::Failed])),
         ),
         (
-            S::Ask,
+            S::PermissionRequest,
             "does not continue",
             plays(turn().tool().ask("a").answered()),
         ),
-        (S::Ask, "accepts answers without requests", plain(start())),
+        (
+            S::PermissionRequest,
+            "accepts answers without requests",
+            plain(start()),
+        ),
         (S::Usage, "reports no usage", plays(start().parrot())),
         (
             S::Usage,
@@ -373,14 +389,18 @@ pub(super) fn breaking() -> Vec<Part> {
             "continues the original session",
             actor(
                 driver(all)
-                    .plays(start().parrot().parrot())
-                    .plays(turn().say("pear").end(done)),
+                    .with_script(start().parrot().parrot())
+                    .with_script(turn().say("pear").end(done)),
             ),
         ),
         (
             S::Fork,
             "ends the original session",
-            actor(driver(all).plays(start().parrot()).plays(copy())),
+            actor(
+                driver(all)
+                    .with_script(start().parrot())
+                    .with_script(copy()),
+            ),
         ),
         (S::Fork, "forks without declaring it", plain(start())),
         (
@@ -396,7 +416,7 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::LostSession,
             "reports an ordinary failure",
-            plays(turn().end(EndReason::Failed).over()),
+            plays(turn().end(EndReason::Failed).ends()),
         ),
     ];
     let part = |(scenario, fault, stage)| Part {
@@ -419,6 +439,6 @@ fn full() -> Error {
 }
 
 fn lost_input() -> Event {
-    let (id, state) = (Uuid::nil(), InputState::Taken);
+    let (id, state) = (Uuid::nil(), InputState::InTurn);
     Event::Input { id, state }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::bent::{Bend, Bent};
-use agent_duplex::contract::{Deed, Scenario, Stage};
-use agent_duplex::scripted::{Call, Gate, Script, ScriptedDriver};
+use agent_duplex::contract::{Scenario, TestAction, TestAgent};
+use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    Ask, Capabilities, Capability, Driver, EndReason, Error, Event, ExitStatus, InputState,
-    ToolOutcome, TurnEnd, Usage,
+    Capabilities, Capability, Driver, EndReason, Error, Event, ExitStatus, InputState,
+    PermissionRequest, ToolOutcome, TurnEnd, Usage,
 };
 
 /// Returns all capabilities that the scenarios need.
@@ -21,7 +21,7 @@ pub(super) fn all() -> Capabilities {
 /// An agent under test that follows scripts.
 pub(super) struct Actor {
     pub(super) driver: Bent,
-    pub(super) killed: Gate,
+    pub(super) killed: Latch,
     /// Whether the tool outlives an interrupt or a stop; `None` if it can't be observed.
     pub(super) outlives: Option<bool>,
     pub(super) mute: bool,
@@ -33,15 +33,15 @@ impl Actor {
     }
 }
 
-impl Stage for Actor {
+impl TestAgent for Actor {
     fn driver(&self) -> Box<dyn Driver> {
         Box::new(self.driver.clone())
     }
 
-    fn words(&self, deed: &Deed) -> Result<String, String> {
+    fn prompt_for(&self, deed: &TestAction) -> Result<String, String> {
         match deed {
             _ if self.mute => Err("it does nothing".to_owned()),
-            Deed::Say(word) | Deed::LimitOnce(word) => Ok(word.clone()),
+            TestAction::Say(word) | TestAction::RateLimitOnce(word) => Ok(word.clone()),
             deed => Ok(format!("{deed:?}")),
         }
     }
@@ -52,12 +52,14 @@ impl Stage for Actor {
     }
 
     fn alive(&self, _tool: &str) -> Option<bool> {
-        let ends = |call: &Call| matches!(call, Call::Interrupted(_) | Call::Stopped);
+        let ends = |call: &ScriptedCall| {
+            matches!(call, ScriptedCall::Interrupted(_) | ScriptedCall::Stopped)
+        };
         let ended = self.driver.0.calls().iter().any(ends);
         self.outlives.map(|outlives| outlives || !ended)
     }
 
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         Duration::from_secs(60)
     }
 }
@@ -65,7 +67,7 @@ impl Stage for Actor {
 pub(super) fn actor(driver: ScriptedDriver) -> Actor {
     Actor {
         driver: Bent(driver, Bend::No),
-        killed: Gate::new(),
+        killed: Latch::new(),
         outlives: None,
         mute: false,
     }
@@ -81,7 +83,7 @@ pub(super) fn mute() -> Actor {
 /// Returns an agent whose tools can't be observed, neither as processes nor by reports of its driver.
 pub(super) fn unseen() -> Actor {
     let turn = start().message().begin().delta();
-    actor(ScriptedDriver::new(Capabilities::none()).plays(turn))
+    actor(ScriptedDriver::new(Capabilities::none()).with_script(turn))
 }
 
 pub(super) fn start() -> Script {
@@ -126,7 +128,7 @@ impl Moves for Script {
     fn tool_done(self) -> Self {
         self.observe(Event::ToolFinished {
             id: "t".to_owned(),
-            outcome: ToolOutcome::Done,
+            outcome: ToolOutcome::Succeeded,
             text: String::new(),
         })
     }
@@ -144,7 +146,7 @@ impl Moves for Script {
     }
 
     fn ask(self, id: &str) -> Self {
-        self.observe(Event::PermissionAsked(Ask {
+        self.observe(Event::PermissionRequested(PermissionRequest {
             id: id.to_owned(),
             tool: "make".to_owned(),
             summary: String::new(),
@@ -157,7 +159,7 @@ impl Moves for Script {
             exit: Some(ExitStatus::Signal(9)),
             ..EndReason::Died.into()
         };
-        self.observe(Event::TurnCompleted(end)).over()
+        self.observe(Event::TurnCompleted(end)).ends()
     }
 }
 
@@ -172,9 +174,9 @@ pub(super) fn driver(capabilities: Capabilities) -> ScriptedDriver {
 /// Returns an agent that keeps the contract and has only the declared capabilities.
 pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
     let has = |capability| capabilities.has(capability);
-    let driver = driver(capabilities).repeats(start().parrot());
-    let killed = Gate::new();
-    let with = |script: Script| driver.clone().plays(script);
+    let driver = driver(capabilities).with_repeating_script(start().parrot());
+    let killed = Latch::new();
+    let with = |script: Script| driver.clone().with_script(script);
     let tool = |script: Script| match has(Capability::Tools) {
         true => script.message().begin().tool(),
         false => script.message().begin().delta(),
@@ -183,7 +185,7 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
         let script = script.half().end(EndReason::Interrupted);
         match has(Capability::Interrupt) {
             true => script.parrot(),
-            false => script.over(),
+            false => script.ends(),
         }
     };
     let plays = match scenario {
@@ -193,12 +195,12 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
         }),
         Scenario::TwoMessages => with(start().parrot().parrot()),
         Scenario::Steer if has(Capability::Steer) => {
-            let script = tool(start()).message().input(1, InputState::Taken);
+            let script = tool(start()).message().input(1, InputState::InTurn);
             with(script.echo().end(EndReason::Completed))
         }
         Scenario::Steer => {
             let busy = start().message().begin().refuses(Some(cant)).delta();
-            with(busy).plays(
+            with(busy).with_script(
                 start()
                     .message()
                     .begin()
@@ -211,8 +213,8 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
         Scenario::InterruptText => with(cut(start().message().begin().delta().interrupted())),
         Scenario::InterruptTool => with(cut(tool(start()).interrupted())),
         Scenario::Resume if has(Capability::Resume) => {
-            let dies = start().parrot().gate(&killed).over();
-            with(dies).plays(
+            let dies = start().parrot().gate(&killed).ends();
+            with(dies).with_script(
                 start()
                     .message()
                     .begin()
@@ -221,7 +223,7 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
             )
         }
         Scenario::Resume => {
-            with(Script::new().fails(cant)).plays(start().parrot().gate(&killed).over())
+            with(Script::new().fails(cant)).with_script(start().parrot().gate(&killed).ends())
         }
         Scenario::RateLimit => {
             let limited = start().message().begin().end(EndReason::RateLimited);
@@ -236,11 +238,11 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
                 .half()
                 .dies(),
         ),
-        Scenario::CutLine => with(start().message().begin().delta().half().dies()),
+        Scenario::TruncatedLine => with(start().message().begin().delta().half().dies()),
         Scenario::SlowReader => with(flood(64)),
         Scenario::Stop => with(tool(start())),
-        Scenario::Ask if has(Capability::Permissions) => {
-            let script = asks(&[ToolOutcome::Denied, ToolOutcome::Done]);
+        Scenario::PermissionRequest if has(Capability::Permissions) => {
+            let script = asks(&[ToolOutcome::Denied, ToolOutcome::Succeeded]);
             with(
                 script
                     .message()
@@ -251,18 +253,20 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
                     .end(EndReason::Interrupted),
             )
         }
-        Scenario::Ask => with(start()),
+        Scenario::PermissionRequest => with(start()),
         Scenario::Usage if has(Capability::Usage) => {
             with(used(start().message().begin().echo()).end(EndReason::Completed))
         }
-        Scenario::Fork if has(Capability::Fork) => with(start().parrot().parrot()).plays(copy()),
+        Scenario::Fork if has(Capability::Fork) => {
+            with(start().parrot().parrot()).with_script(copy())
+        }
         Scenario::Fork => with(Script::new().fails(cant)),
         Scenario::LostSession if has(Capability::Resume) => with(
             start()
                 .message()
                 .begin()
                 .end(EndReason::SessionNotFound)
-                .over(),
+                .ends(),
         ),
         Scenario::LostSession => with(Script::new().fails(cant)),
         _ => driver,
@@ -294,7 +298,7 @@ pub(super) fn asks(outcomes: &[ToolOutcome; 2]) -> Script {
 }
 
 pub(super) fn used(script: Script) -> Script {
-    script.observe(Event::Used(Usage {
+    script.observe(Event::UsageReported(Usage {
         output_tokens: 1,
         ..Usage::default()
     }))

@@ -2,7 +2,8 @@
 
 use agent_duplex::scripted::Script;
 use agent_duplex::{
-    Ask, EndReason, Error, Event, InputPolicy, InputState, Mode, Queued, SessionChoice, ToolOutcome,
+    EndReason, Error, Event, InputPolicy, InputState, Mode, PermissionRequest, QueuedMessages,
+    SessionChoice, ToolOutcome,
 };
 use proptest::prelude::*;
 
@@ -32,12 +33,12 @@ pub(super) enum Step {
 
 /// An action of a caller.
 #[derive(Clone, Debug)]
-pub(super) enum Deed {
+pub(super) enum TestAction {
     Send(u8),
     Accept(bool),
     Execute,
     Start(SessionChoice),
-    Interrupt(Queued),
+    Interrupt(QueuedMessages),
     Hold(bool),
     Read(u8),
     Yield(u8),
@@ -70,7 +71,7 @@ impl World {
 pub(super) fn any_script() -> impl Strategy<Value = Vec<Step>> {
     let state = prop_oneof![
         Just(InputState::Queued),
-        Just(InputState::Taken),
+        Just(InputState::InTurn),
         Just(InputState::Dropped("gone".into())),
     ];
     let reason = prop_oneof![
@@ -101,27 +102,27 @@ pub(super) fn any_script() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..25)
 }
 
-pub(super) fn any_deed() -> impl Strategy<Value = Deed> {
+pub(super) fn any_deed() -> impl Strategy<Value = TestAction> {
     let session = prop_oneof![
         3 => Just(SessionChoice::Fresh),
         1 => Just(SessionChoice::Resume("0".into())),
         1 => Just(SessionChoice::Fork("0".into())),
     ];
     prop_oneof![
-        6 => (0u8..3).prop_map(Deed::Send),
-        2 => any::<bool>().prop_map(Deed::Accept),
-        2 => Just(Deed::Execute),
-        3 => session.prop_map(Deed::Start),
-        1 => Just(Deed::Interrupt(Queued::Keep)),
-        1 => Just(Deed::Interrupt(Queued::Drop)),
-        2 => any::<bool>().prop_map(Deed::Hold),
-        4 => (1u8..9).prop_map(Deed::Read),
-        6 => (1u8..9).prop_map(Deed::Yield),
-        1 => Just(Deed::Close),
-        1 => any::<bool>().prop_map(Deed::Freeze),
-        1 => Just(Deed::Answer),
-        1 => Just(Deed::Leftovers),
-        1 => Just(Deed::Stop),
+        6 => (0u8..3).prop_map(TestAction::Send),
+        2 => any::<bool>().prop_map(TestAction::Accept),
+        2 => Just(TestAction::Execute),
+        3 => session.prop_map(TestAction::Start),
+        1 => Just(TestAction::Interrupt(QueuedMessages::Keep)),
+        1 => Just(TestAction::Interrupt(QueuedMessages::Drop)),
+        2 => any::<bool>().prop_map(TestAction::Hold),
+        4 => (1u8..9).prop_map(TestAction::Read),
+        6 => (1u8..9).prop_map(TestAction::Yield),
+        1 => Just(TestAction::Close),
+        1 => any::<bool>().prop_map(TestAction::Freeze),
+        1 => Just(TestAction::Answer),
+        1 => Just(TestAction::Leftovers),
+        1 => Just(TestAction::Stop),
     ]
 }
 
@@ -167,16 +168,16 @@ pub(super) fn script(steps: Vec<Step>) -> Script {
         }),
         Step::ToolDone => script.observe(Event::ToolFinished {
             id: tool(),
-            outcome: ToolOutcome::Done,
+            outcome: ToolOutcome::Succeeded,
             text: tool(),
         }),
-        Step::Ask => script.observe(Event::PermissionAsked(Ask {
+        Step::Ask => script.observe(Event::PermissionRequested(PermissionRequest {
             id: tool(),
             tool: tool(),
             summary: tool(),
             reason: tool(),
         })),
-        Step::Polled => script.observe(Event::Polled),
+        Step::Polled => script.observe(Event::AcceptsMessages),
         Step::End(reason) => script.end(reason),
         Step::Interrupted => script.interrupted().end(EndReason::Interrupted),
         Step::Background(running) => script.observe(Event::BackgroundTasks(running)),
@@ -184,7 +185,7 @@ pub(super) fn script(steps: Vec<Step>) -> Script {
             let full: fn() -> Error = || Error::full("the agent");
             script.refuses(refuses.then_some(full))
         }
-        Step::Over => script.over(),
+        Step::Over => script.ends(),
         Step::Panic => script.panics(),
     })
 }

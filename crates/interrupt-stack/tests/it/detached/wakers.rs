@@ -16,7 +16,7 @@ use super::{Rig, soon};
 use crate::{DEADLINE, wait_for};
 
 #[test]
-fn blocked_waker_does_not_stand_in_the_way_of_the_exit() {
+fn blocked_waker_does_not_block_the_exit() {
     let rig = Rig::new();
     let gate = Arc::new((
         Mutex::new(false),
@@ -49,7 +49,7 @@ fn blocked_waker_does_not_stand_in_the_way_of_the_exit() {
 
 /// After shutdown has begun, a handler isn't woken for a press that it can no longer take.
 #[tokio::test]
-async fn blocked_waker_of_a_handler_does_not_keep_shutdown_from_others() {
+async fn blocked_waker_of_a_handler_does_not_hide_shutdown_from_others() {
     /// A waker that reports its call, and returns when the other end is gone.
     struct Block(mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
     impl Wake for Block {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
-    ladder::{Effect, Press, Resolution},
+    ladder::{LadderEffect, Press, Resolution},
 };
 
 use super::step::Step;
@@ -86,7 +86,7 @@ impl Facts {
         &mut self,
         step: Step,
         now: u64,
-        effects: &[(u64, Effect)],
+        effects: &[(u64, LadderEffect)],
         got: Option<Press>,
     ) {
         // The press of the next notice: the press that is passed down, or `None` for the next request.
@@ -148,7 +148,7 @@ impl Facts {
         }
         for &(at, effect) in effects {
             match effect {
-                Effect::Notify(handler) => {
+                LadderEffect::Notify(handler) => {
                     self.requested.remove(&handler);
                     let request = Pressed {
                         number: 0,
@@ -162,7 +162,7 @@ impl Facts {
                         taken: false,
                     });
                 }
-                Effect::BeginShutdown(cause) => {
+                LadderEffect::BeginShutdown(cause) => {
                     (self.open, self.dropped) = (None, None);
                     self.shutdown = Some((cause, at));
                 }

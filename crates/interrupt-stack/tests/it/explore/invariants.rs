@@ -2,7 +2,7 @@
 
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
-    ladder::{Effect, Press, Resolution},
+    ladder::{LadderEffect, Press, Resolution},
 };
 
 use super::{
@@ -22,7 +22,7 @@ pub(super) struct Moment<'a> {
     /// The time before the step.
     pub(super) earlier: u64,
     /// The effects with their times.
-    pub(super) effects: &'a [(u64, Effect)],
+    pub(super) effects: &'a [(u64, LadderEffect)],
     /// The result of `take`.
     pub(super) got: Option<Press>,
 }
@@ -153,21 +153,24 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     ),
 ];
 
-fn pressed(m: &Moment) -> Option<Effect> {
+fn pressed(m: &Moment) -> Option<LadderEffect> {
     let accepted = matches!(m.step, Step::Press(_)) && m.before.accepts(m.now);
     accepted.then(|| m.effects[0].1)
 }
 
-fn topmost(m: &Moment) -> Effect {
+fn topmost(m: &Moment) -> LadderEffect {
     let top = m.before.alive.last();
-    top.map_or(Effect::BeginShutdown(Cause::Press), |top| {
-        Effect::Notify(*top)
+    top.map_or(LadderEffect::BeginShutdown(Cause::Press), |top| {
+        LadderEffect::Notify(*top)
     })
 }
 
-fn below(m: &Moment, id: HandlerId) -> Effect {
+fn below(m: &Moment, id: HandlerId) -> LadderEffect {
     let below = m.before.below(id);
-    below.map_or(Effect::BeginShutdown(Cause::Press), Effect::Notify)
+    below.map_or(
+        LadderEffect::BeginShutdown(Cause::Press),
+        LadderEffect::Notify,
+    )
 }
 
 /// Returns the first time from now on at which a press is a new press.
@@ -177,7 +180,7 @@ fn next_possible(m: &Moment) -> u64 {
 }
 
 /// Returns the effect that the next press would have.
-fn next_press(m: &Moment) -> Effect {
+fn next_press(m: &Moment) -> LadderEffect {
     m.machine
         .clone()
         .press(PressSource::Signal, next_possible(m))
@@ -188,13 +191,13 @@ fn is_request(m: &Moment) -> bool {
 }
 
 /// Returns the effect of the next waiting request, when no notice is open any more.
-fn next_request(m: &Moment) -> Option<Effect> {
+fn next_request(m: &Moment) -> Option<LadderEffect> {
     let alive = |id: &&HandlerId| m.after.alive.contains(id);
     let innermost = m.before.requested.iter().rfind(alive);
-    innermost.copied().map(Effect::Notify)
+    innermost.copied().map(LadderEffect::Notify)
 }
 
-fn said(m: &Moment) -> Option<Effect> {
+fn said(m: &Moment) -> Option<LadderEffect> {
     m.effects.first().map(|(_, effect)| *effect)
 }
 
@@ -202,7 +205,7 @@ fn accepted_press_has_an_effect(m: &Moment) -> bool {
     pressed(m).is_none_or(|effect| {
         matches!(
             effect,
-            Effect::Notify(_) | Effect::BeginShutdown(_) | Effect::HardExit(_)
+            LadderEffect::Notify(_) | LadderEffect::BeginShutdown(_) | LadderEffect::HardExit(_)
         )
     })
 }
@@ -210,7 +213,7 @@ fn accepted_press_has_an_effect(m: &Moment) -> bool {
 fn no_press_is_lost_or_counted_twice(m: &Moment) -> bool {
     let part_of_another = matches!(m.step, Step::Press(_)) && pressed(m).is_none();
     m.machine.presses() == m.after.accepted
-        && (!part_of_another || said(m) == Some(Effect::Debounced))
+        && (!part_of_another || said(m) == Some(LadderEffect::Debounced))
         && m.got.is_none_or(|got| {
             let press = m.before.open.expect("the taken notice was open").press;
             (got.number, got.source, m.machine.ms(got.at)) == (press.number, press.source, press.at)
@@ -225,7 +228,7 @@ fn first_press_goes_to_the_topmost(m: &Moment) -> bool {
 
 fn press_on_an_open_notice_escalates(m: &Moment) -> bool {
     m.before.open.is_none()
-        || pressed(m).is_none_or(|effect| effect == Effect::BeginShutdown(Cause::Press))
+        || pressed(m).is_none_or(|effect| effect == LadderEffect::BeginShutdown(Cause::Press))
 }
 
 fn handled_resets_at_once(m: &Moment) -> bool {
@@ -240,7 +243,7 @@ fn cooldown_runs_from_the_drop(m: &Moment) -> bool {
     let counted = m.now - at < COOLDOWN;
     effect
         == if counted {
-            Effect::BeginShutdown(Cause::Press)
+            LadderEffect::BeginShutdown(Cause::Press)
         } else {
             topmost(m)
         }
@@ -248,7 +251,7 @@ fn cooldown_runs_from_the_drop(m: &Moment) -> bool {
 
 fn press_in_shutdown_exits(m: &Moment) -> bool {
     m.before.shutdown.is_none()
-        || pressed(m).is_none_or(|effect| effect == Effect::HardExit(Cause::Press))
+        || pressed(m).is_none_or(|effect| effect == LadderEffect::HardExit(Cause::Press))
 }
 
 fn decline_goes_strictly_below(m: &Moment) -> bool {
@@ -262,7 +265,7 @@ fn decline_goes_strictly_below(m: &Moment) -> bool {
 
 fn escalate_begins_shutdown(m: &Moment) -> bool {
     let escalated = m.step == Step::Resolve(Resolution::Escalated) && m.before.open.is_some();
-    !escalated || said(m) == Some(Effect::BeginShutdown(Cause::Press))
+    !escalated || said(m) == Some(LadderEffect::BeginShutdown(Cause::Press))
 }
 
 fn dropped_handler_passes_its_notice_down(m: &Moment) -> bool {
@@ -296,7 +299,7 @@ fn untaken_notice_walks_down(m: &Moment) -> bool {
     let Step::Tick(_) = m.step else { return true };
     let (mut handler, mut since) = (open.handler, open.since);
     for &(at, effect) in m.effects {
-        if at < since + TAKE || Some(effect) != m.before.below(handler).map(Effect::Notify) {
+        if at < since + TAKE || Some(effect) != m.before.below(handler).map(LadderEffect::Notify) {
             return false;
         }
         (handler, since) = (m.before.below(handler).expect("it was just notified"), at);
@@ -306,8 +309,12 @@ fn untaken_notice_walks_down(m: &Moment) -> bool {
 }
 
 fn time_alone_never_shuts_down(m: &Moment) -> bool {
-    let ends =
-        |(_, effect): &(_, _)| matches!(effect, Effect::BeginShutdown(_) | Effect::HardExit(_));
+    let ends = |(_, effect): &(_, _)| {
+        matches!(
+            effect,
+            LadderEffect::BeginShutdown(_) | LadderEffect::HardExit(_)
+        )
+    };
     !matches!(m.step, Step::Tick(_)) || m.before.shutdown.is_some() || !m.effects.iter().any(ends)
 }
 
@@ -318,7 +325,9 @@ fn watchdog_exits_once_by_the_cause(m: &Moment) -> bool {
     let due = at + SHUTDOWN;
     let (earlier, now) = (m.earlier, m.now);
     if earlier < due && due <= now {
-        m.effects.len() == 1 && m.effects[0].0 >= due && m.effects[0].1 == Effect::HardExit(cause)
+        m.effects.len() == 1
+            && m.effects[0].0 >= due
+            && m.effects[0].1 == LadderEffect::HardExit(cause)
     } else {
         m.effects.is_empty()
     }
@@ -329,12 +338,16 @@ fn terminate_passes_the_stack(m: &Moment) -> bool {
         return true;
     };
     let begins = m.before.shutdown.is_none();
-    said(m) == begins.then_some(Effect::BeginShutdown(cause))
+    said(m) == begins.then_some(LadderEffect::BeginShutdown(cause))
 }
 
 fn shutdown_is_for_ever(m: &Moment) -> bool {
-    let again =
-        |(_, effect): &(_, _)| matches!(effect, Effect::BeginShutdown(_) | Effect::Notify(_));
+    let again = |(_, effect): &(_, _)| {
+        matches!(
+            effect,
+            LadderEffect::BeginShutdown(_) | LadderEffect::Notify(_)
+        )
+    };
     let first = m.after.shutdown.map(|(cause, _)| cause);
     m.machine.cause() == first
         && (m.before.shutdown.is_none() || !m.effects.iter().any(again) && m.got.is_none())
@@ -345,7 +358,7 @@ fn request_asks_its_handler_alone(m: &Moment) -> bool {
         return true;
     };
     let at_once = m.before.open.is_none() && m.before.shutdown.is_none();
-    said(m) == at_once.then_some(Effect::Notify(m.before.alive[place]))
+    said(m) == at_once.then_some(LadderEffect::Notify(m.before.alive[place]))
 }
 
 fn untaken_request_stays(m: &Moment) -> bool {
@@ -365,8 +378,8 @@ fn request_leaves_no_trace(m: &Moment) -> bool {
             .dropped
             .is_some_and(|dropped| at - dropped < COOLDOWN);
         let top = m.after.alive.last().filter(|_| !counted);
-        let first = top.map_or(Effect::BeginShutdown(Cause::Press), |top| {
-            Effect::Notify(*top)
+        let first = top.map_or(LadderEffect::BeginShutdown(Cause::Press), |top| {
+            LadderEffect::Notify(*top)
         });
         next_press(m) == first
     }
@@ -421,5 +434,5 @@ fn three_presses_end_it(m: &Moment) -> bool {
     let mut machine = m.machine.clone();
     let mut press = |n: u64| machine.press(PressSource::Signal, m.now + n * 3_600_000);
     let effects = [press(1), press(2), press(3)];
-    effects.contains(&Effect::HardExit(Cause::Press))
+    effects.contains(&LadderEffect::HardExit(Cause::Press))
 }

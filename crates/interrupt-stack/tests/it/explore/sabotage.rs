@@ -7,7 +7,7 @@ use std::{
 
 use interrupt_stack::{
     Cause, HandlerId, PressSource,
-    ladder::{Effect, Ladder, Press, Resolution, Rules},
+    ladder::{Ladder, LadderEffect, LadderTimes, Press, Resolution},
 };
 
 use super::facts::{DEBOUNCE, OLD, TAKE};
@@ -111,7 +111,7 @@ struct Memory {
 }
 
 impl Machine {
-    pub(super) fn new(mut rules: Rules, start: Instant, sabotage: Option<Sabotage>) -> Self {
+    pub(super) fn new(mut rules: LadderTimes, start: Instant, sabotage: Option<Sabotage>) -> Self {
         if sabotage == Some(S::ForgetsTheDebounce) {
             rules.debounce = Duration::ZERO;
         }
@@ -142,7 +142,7 @@ impl Machine {
         id
     }
 
-    pub(super) fn remove(&mut self, id: HandlerId, now: u64) -> Option<Effect> {
+    pub(super) fn remove(&mut self, id: HandlerId, now: u64) -> Option<LadderEffect> {
         let now = self.at(now);
         self.memory.handlers.retain(|other| *other != id);
         if self.is(S::SwallowsTheNoticeOfADroppedHandler)
@@ -153,11 +153,11 @@ impl Machine {
         self.ladder.remove(id, now)
     }
 
-    pub(super) fn press(&mut self, source: PressSource, ms: u64) -> Effect {
+    pub(super) fn press(&mut self, source: PressSource, ms: u64) -> LadderEffect {
         let now = self.at(ms);
         match self.sabotage {
             Some(S::SwallowsTheSecondPress) if self.ladder.presses() == 1 => {
-                return Effect::Debounced;
+                return LadderEffect::Debounced;
             }
             Some(S::ResetsAnOpenNoticeByTheClock) => {
                 let old = |at| now.duration_since(at) >= Duration::from_secs(2);
@@ -169,23 +169,25 @@ impl Machine {
         }
         let effect = self.ladder.press(source, now);
         match (self.sabotage, effect) {
-            (Some(S::CountsTwice), Effect::Notify(_)) => {
+            (Some(S::CountsTwice), LadderEffect::Notify(_)) => {
                 self.ladder.press(source, self.at(ms + DEBOUNCE))
             }
-            (Some(S::AsksTheLowestFirst), Effect::Notify(mut id)) => {
+            (Some(S::AsksTheLowestFirst), LadderEffect::Notify(mut id)) => {
                 while id != self.memory.handlers[0] {
                     let press = self.ladder.take(id).expect("it was just notified");
                     let below = self.ladder.resolve(press.number, Resolution::Declined, now);
-                    let Some(Effect::Notify(below)) = below else {
+                    let Some(LadderEffect::Notify(below)) = below else {
                         unreachable!("the lowest handler is below")
                     };
                     id = below;
                 }
-                Effect::Notify(id)
+                LadderEffect::Notify(id)
             }
-            (Some(S::BeginsShutdownAgain), Effect::HardExit(cause)) => Effect::BeginShutdown(cause),
-            (Some(S::NeverExits), Effect::HardExit(_)) => Effect::Debounced,
-            (_, Effect::Notify(_)) => {
+            (Some(S::BeginsShutdownAgain), LadderEffect::HardExit(cause)) => {
+                LadderEffect::BeginShutdown(cause)
+            }
+            (Some(S::NeverExits), LadderEffect::HardExit(_)) => LadderEffect::Debounced,
+            (_, LadderEffect::Notify(_)) => {
                 self.memory.opened = Some(now);
                 effect
             }
@@ -200,11 +202,12 @@ impl Machine {
             .iter()
             .find_map(|id| self.ladder.take(*id));
         if let Some(press) = untaken.or(self.memory.taken.map(|(press, _)| press)) {
-            let _: Option<Effect> = self.ladder.resolve(press.number, Resolution::Handled, now);
+            let _: Option<LadderEffect> =
+                self.ladder.resolve(press.number, Resolution::Handled, now);
         }
     }
 
-    pub(super) fn terminate(&mut self, cause: Cause, ms: u64) -> Option<Effect> {
+    pub(super) fn terminate(&mut self, cause: Cause, ms: u64) -> Option<LadderEffect> {
         let now = self.at(ms);
         self.memory.cause = Some(cause);
         if self.is(S::ShowsTerminateToTheStack) && !self.memory.handlers.is_empty() {
@@ -213,7 +216,7 @@ impl Machine {
         self.ladder.terminate(cause, now)
     }
 
-    pub(super) fn request(&mut self, mut id: HandlerId, ms: u64) -> Option<Effect> {
+    pub(super) fn request(&mut self, mut id: HandlerId, ms: u64) -> Option<LadderEffect> {
         let now = self.at(ms);
         match self.sabotage {
             Some(S::RequestsOfTheTopmost) => id = *self.memory.handlers.last()?,
@@ -253,7 +256,12 @@ impl Machine {
         press
     }
 
-    pub(super) fn resolve(&mut self, number: u64, answer: Resolution, ms: u64) -> Option<Effect> {
+    pub(super) fn resolve(
+        &mut self,
+        number: u64,
+        answer: Resolution,
+        ms: u64,
+    ) -> Option<LadderEffect> {
         let mut now = self.at(ms);
         let mut answered = answer;
         match (self.sabotage, answer) {
@@ -264,7 +272,7 @@ impl Machine {
                 now = self.memory.taken.map_or(now, |(press, _)| press.at);
             }
             (Some(S::LetsALateAnswerEscalate), _) if self.ladder.cause().is_some() => {
-                return Some(Effect::BeginShutdown(Cause::Press));
+                return Some(LadderEffect::BeginShutdown(Cause::Press));
             }
             _ => {}
         }
@@ -274,9 +282,12 @@ impl Machine {
         self.memory.taken = None;
         let effect = self.ladder.resolve(number, answered, now);
         match (self.sabotage, effect) {
-            (Some(S::DeclinesToTheTop), Some(Effect::Notify(_))) => {
-                self.memory.handlers.last().copied().map(Effect::Notify)
-            }
+            (Some(S::DeclinesToTheTop), Some(LadderEffect::Notify(_))) => self
+                .memory
+                .handlers
+                .last()
+                .copied()
+                .map(LadderEffect::Notify),
             _ => effect,
         }
     }
@@ -301,7 +312,7 @@ impl Machine {
         deadline.map(|at| self.ms(at))
     }
 
-    pub(super) fn on_deadline(&mut self, ms: u64) -> Option<Effect> {
+    pub(super) fn on_deadline(&mut self, ms: u64) -> Option<LadderEffect> {
         let now = self.at(ms);
         let effect = self.ladder.on_deadline(now);
         match self.sabotage {
@@ -318,7 +329,7 @@ impl Machine {
             }
             Some(S::ExitsTwiceByTheWatchdog) if self.ladder.cause().is_some() => {
                 self.memory.exited += 1;
-                effect.or(self.ladder.cause().map(Effect::HardExit))
+                effect.or(self.ladder.cause().map(LadderEffect::HardExit))
             }
             _ => effect,
         }

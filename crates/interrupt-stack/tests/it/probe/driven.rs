@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use interrupt_stack::{Builder, Driver, Handler, Installed, PressSource, die_by};
+use interrupt_stack::{Builder, Handler, Installed, InterruptDriver, PressSource, die_by};
 use tokio::runtime::Runtime;
 
 use super::lines::{builder, line, park, ready, say};
@@ -36,7 +36,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-fn install(builder: Builder) -> (Installed, Driver, Runtime) {
+fn install(builder: Builder) -> (Installed, InterruptDriver, Runtime) {
     let before = threads();
     let (interrupts, driver) = builder.install_driven().unwrap();
     let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -4,12 +4,12 @@ use super::*;
 use crate::control::attach;
 
 #[tokio::test]
-async fn the_run_is_attended_while_a_person_looks_on() {
+async fn run_is_attended_while_a_viewer_is_attached() {
     let mut run = Run::new(false);
     let dir = run.dir.path().to_owned();
-    let attended = |wish: Option<Wish>| match wish {
-        Some(Wish {
-            what: Control::Attended(attended),
+    let attended = |wish: Option<QueuedRequest>| match wish {
+        Some(QueuedRequest {
+            control: RunControl::Attended(attended),
             ..
         }) => attended,
         other => panic!("{other:?}"),
@@ -40,24 +40,28 @@ async fn until(is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn who_looks_on_sees_the_last_news_how_it_stands_and_the_end() {
+async fn viewer_gets_recent_events_status_and_end() {
     let mut run = Run::new(true);
-    let tell = |text: &str| run.recent.push(Timestamp(5), &News::Warning(text.into()));
+    let tell = |text: &str| {
+        run.recent
+            .push(Timestamp(5), &RunEvent::Warning(text.into()))
+    };
     tell("before");
     let dir = run.dir.path().to_owned();
     let looked = spawn_blocking(move || attach(&dir, false).unwrap());
     let mut attached = looked.await.unwrap();
-    let mut news = attached.news().unwrap();
-    assert!(attached.news().is_none(), "there is one reader");
+    let mut news = attached.events().unwrap();
+    assert!(attached.events().is_none(), "there is one reader");
     tell("after");
-    run.happens(Happening::Requested(Request::Pause {
+    run.happens(MachineInput::Requested(Request::Pause {
         reason: None,
         after: PauseAfter::Iteration,
     }));
     let view = attached.view();
     until(|| view.borrow().head.pausing).await;
     assert!(view.borrow().agent.steerable);
-    run.recent.push(Timestamp(6), &News::Run(Notice::Pausing));
+    run.recent
+        .push(Timestamp(6), &RunEvent::Update(RunUpdate::Pausing));
     drop(run.wishes);
     run.socket.close(over()).await;
     let mut told = Vec::new();
@@ -69,30 +73,33 @@ async fn who_looks_on_sees_the_last_news_how_it_stands_and_the_end() {
         [
             "5 Warning(\"before\")",
             "5 Warning(\"after\")",
-            "6 Run(Pausing)"
+            "6 Update(Pausing)"
         ]
     );
-    let ended = spawn_blocking(move || attached.ended()).await.unwrap();
+    let ended = spawn_blocking(move || attached.wait_for_end())
+        .await
+        .unwrap();
     assert_eq!(ended, Some(over()));
 }
 
 #[tokio::test]
-async fn who_does_not_read_holds_nobody_up_and_is_told_what_is_missing() {
+async fn slow_viewer_blocks_no_other_and_gets_missed_count() {
     let run = Run::new(false);
-    let mut silent = UnixStream::connect(place::socket(run.dir.path()))
+    let mut silent = UnixStream::connect(socket_path::socket(run.dir.path()))
         .await
         .unwrap();
-    let asked = protocol::line(&Query::Attach { attended: false });
+    let asked = protocol::line(&ControlQuery::Attach { attended: false });
     silent.write_all(&asked).await.unwrap();
     let line = "x".repeat(10_000);
     for _ in 0..20_000 {
         // Send far more than sockets and rings hold; the run never waits.
-        run.recent.push(Timestamp(5), &News::Warning(line.clone()));
+        run.recent
+            .push(Timestamp(5), &RunEvent::Warning(line.clone()));
         tokio::task::yield_now().await;
     }
-    let mut first = run.connects(Query::Status).await;
+    let mut first = run.connects(ControlQuery::Status).await;
     let told = spawn_blocking(move || first.next(LONG).unwrap());
-    assert!(matches!(told.await.unwrap(), Some(Answer::Status(_))));
+    assert!(matches!(told.await.unwrap(), Some(Response::Status(_))));
     run.socket.close(over()).await;
     let mut text = String::new();
     // The run dropped the viewer, or the viewer had more to read than it took.
@@ -101,7 +108,7 @@ async fn who_does_not_read_holds_nobody_up_and_is_told_what_is_missing() {
 }
 
 #[tokio::test]
-async fn only_so_many_look_on_and_who_leaves_makes_room() {
+async fn viewers_are_limited_and_leaving_frees_a_slot() {
     let run = Run::new(false);
     let path = run.dir.path().to_owned();
     let look = || {
@@ -124,12 +131,12 @@ async fn only_so_many_look_on_and_who_leaves_makes_room() {
 
 /// The first line of such a run was never sent, and the viewer got an error about an invalid response.
 #[tokio::test]
-async fn a_run_that_was_told_a_lot_is_looked_at_all_the_same() {
+async fn run_with_many_messages_can_be_viewed() {
     let mut run = Run::new(true);
     let text = "\u{1}".repeat(loop_state::MAX_STEER_BYTES / 100);
     for _ in 0..99 {
         let text = text.clone();
-        run.happens(Happening::Requested(Request::Steer { text, now: false }));
+        run.happens(MachineInput::Requested(Request::Steer { text, now: false }));
     }
     let dir = run.dir.path().to_owned();
     let looked = spawn_blocking(move || attach(&dir, false));

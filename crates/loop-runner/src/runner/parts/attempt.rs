@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use agent_duplex::{Ask, Conversation, Decision, Primary, Published, StopReport};
+use agent_duplex::{Conversation, Decision, PermissionRequest, Primary, Published, StopReport};
 use loop_state::{AttemptMachine, Timestamp, times};
-use rlm_store::deadline::Hurry;
+use rlm_store::deadline::Deadline;
 use rlm_store::transcript::Transcript;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
@@ -14,19 +14,19 @@ use crate::view::AgentView;
 
 /// The handles on the agent of an attempt; its state is in `machine`.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct RetainedAttempt {
     pub(crate) conversation: Conversation,
     /// `None` after the last event of the conversation.
     pub(crate) primary: Option<Primary>,
     /// The first answer of the agent; reported after the save that records that the agent answers.
-    pub(crate) first_words: Option<Published>,
+    pub(crate) first_answer: Option<Published>,
     /// `None` if it could not be written.
     pub(crate) transcript: Option<Transcript>,
     pub(crate) tasks: Tasks,
     /// The shared deadline for the end of the process tree.
-    pub(crate) hurry: Hurry,
+    pub(crate) deadline: Deadline,
     pub(crate) machine: AttemptMachine,
-    pub(crate) heard: Heard,
+    pub(crate) reports: AgentReports,
     /// The steers by the receipts of their messages.
     pub(crate) receipts: HashMap<Uuid, u32>,
 }
@@ -50,16 +50,16 @@ impl Tasks {
 
 /// The agent's reports about itself.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct AgentReports {
     /// The process id of the agent, once it runs.
     pub(crate) pid: Option<u32>,
     /// The full permission requests; `machine` has those that wait for a person.
-    pub(crate) asks: Vec<Ask>,
+    pub(crate) asks: Vec<PermissionRequest>,
 }
 
 /// An event of the agent or of its tasks.
 #[derive(Debug)]
-pub(crate) enum Woken {
+pub(crate) enum AgentWakeup {
     /// The agent was started, or the start failed.
     Started(Result<(), agent_duplex::Error>),
     /// The agent was closed although it has background tasks.
@@ -86,7 +86,7 @@ async fn published(primary: &mut Option<Primary>) -> Option<Option<Published>> {
     }
 }
 
-impl Attempt {
+impl RetainedAttempt {
     pub(crate) fn new(
         conversation: Conversation,
         primary: Primary,
@@ -96,12 +96,12 @@ impl Attempt {
         Self {
             conversation,
             primary: Some(primary),
-            first_words: None,
+            first_answer: None,
             transcript,
             tasks: Tasks::default(),
-            hurry: Hurry::default(),
+            deadline: Deadline::default(),
             machine,
-            heard: Heard::default(),
+            reports: AgentReports::default(),
             receipts: HashMap::new(),
         }
     }
@@ -120,11 +120,11 @@ impl Attempt {
     pub(crate) fn view(&self) -> AgentView {
         AgentView {
             alive: self.machine.agent().is_alive(),
-            held_for: self.machine.held_for(),
+            awaited_tasks: self.machine.awaited_tasks(),
             interruptible: self.machine.options().interruptible,
             steerable: self.machine.options().steerable,
             tools: self.machine.tools().map(ToOwned::to_owned).collect(),
-            asks: { self.heard.asks.iter() }
+            permission_requests: { self.reports.asks.iter() }
                 .filter(|ask| self.machine.is_asking(&ask.id))
                 .cloned()
                 .collect(),
@@ -133,16 +133,16 @@ impl Attempt {
 
     /// Waits for the next event. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Published> {
-        if self.first_words.is_some() {
-            return self.first_words.take();
+        if self.first_answer.is_some() {
+            return self.first_answer.take();
         }
         published(&mut self.primary).await.flatten()
     }
 
     /// Waits for the next event, including the start of the agent. Cancel safe.
-    pub(crate) async fn wake(&mut self) -> Woken {
-        if let Some(first) = self.first_words.take() {
-            return Woken::Published(Some(first));
+    pub(crate) async fn wake(&mut self) -> AgentWakeup {
+        if let Some(first) = self.first_answer.take() {
+            return AgentWakeup::Published(Some(first));
         }
         let tasks = &mut self.tasks;
         let (starting, closing, ending) =
@@ -151,23 +151,23 @@ impl Attempt {
             biased;
             Some(started) = joined(starting) => {
                 *starting = None;
-                let lost = |e: JoinError| Err(agent_duplex::Error::gone(e.to_string()));
-                Woken::Started(started.unwrap_or_else(lost))
+                let lost = |e: JoinError| Err(agent_duplex::Error::agent_gone(e.to_string()));
+                AgentWakeup::Started(started.unwrap_or_else(lost))
             }
             Some(ended) = joined(ending) => {
                 *ending = None;
-                Woken::Ended(ended.ok())
+                AgentWakeup::Ended(ended.ok())
             }
-            Some(published) = published(&mut self.primary) => Woken::Published(published),
+            Some(published) = published(&mut self.primary) => AgentWakeup::Published(published),
             // Check this last, so that the ends of the tasks and of their turn are reported first.
             Some(_) = joined(closing) => {
                 *closing = None;
-                Woken::Closed
+                AgentWakeup::Closed
             }
         }
     }
 
-    pub(crate) fn may_speak(&self) -> bool {
+    pub(crate) fn may_publish(&self) -> bool {
         self.primary.is_some() || !self.tasks.is_empty()
     }
 }
@@ -181,5 +181,5 @@ pub(crate) fn deny(why: &str) -> Decision {
 /// Suspends or resumes an agent. An agent that is being started gets this when the start is done; nobody waits for that.
 pub(crate) async fn freeze(conversation: &Conversation, frozen: bool) {
     // Freezing fails if the agent is gone, which is fine.
-    let _gone_or_later = timeout(times::FREEZE, conversation.freeze(frozen)).await;
+    let _gone_or_later = timeout(times::FREEZE_TIMEOUT, conversation.freeze(frozen)).await;
 }

@@ -1,39 +1,39 @@
 //! A commit of the work of an iteration.
 
-use agent_subprocess::{AgentCommand, Context};
+use agent_subprocess::{AgentCommand, ProcessContext};
 use loop_state::CheckResult;
-use rlm_store::deadline::Hurried;
-use rlm_store::git::commit::{About, SCRIPT};
-use rlm_store::git::{Git, LIMIT, POINTERS, complaint};
+use rlm_store::deadline::DeadlineReceiver;
+use rlm_store::git::commit::{CommitMessage, SCRIPT};
+use rlm_store::git::{Git, LIMIT, POINTERS, error_text};
 use tokio::sync::mpsc;
 
-use crate::check::{self, CheckEnd, Freeze, Limit};
+use crate::check::{self, CheckOutcome, Freeze, Limit};
 
 const STOPPED: &str = "the run was stopped";
 
 /// A commit to create.
 #[derive(Debug)]
 pub(crate) struct Commit {
-    pub(crate) about: About,
+    pub(crate) about: CommitMessage,
     pub(crate) phase: u32,
     pub(crate) git: Git,
-    pub(crate) context: Context,
+    pub(crate) context: ProcessContext,
 }
 
 /// The result of a commit.
 #[derive(Debug)]
-pub(crate) struct CommitEnd {
-    pub(crate) about: About,
+pub(crate) struct CommitOutcome {
+    pub(crate) about: CommitMessage,
     pub(crate) phase: u32,
     /// `None` if there was nothing to commit.
-    pub(crate) made: Result<Option<Made>, String>,
+    pub(crate) made: Result<Option<CreatedCommit>, String>,
     pub(crate) left_out: Vec<String>,
     /// The result of the git commands, if any ran.
-    pub(crate) ran: Option<CheckEnd>,
+    pub(crate) ran: Option<CheckOutcome>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct CreatedCommit {
     pub(crate) commit: String,
     pub(crate) is_new: bool,
 }
@@ -42,9 +42,9 @@ impl Commit {
     /// Creates the commit. If the shared deadline moves, its processes are ended by that deadline.
     pub(crate) async fn make(
         self,
-        mut halted: Hurried,
+        mut halted: DeadlineReceiver,
         freezes: mpsc::Receiver<Freeze>,
-    ) -> CommitEnd {
+    ) -> CommitOutcome {
         let Self {
             about,
             phase,
@@ -57,7 +57,7 @@ impl Commit {
             let plan = tokio::task::spawn_blocking(move || looking.plan());
             let plan = tokio::select! {
                 biased;
-                _ = halted.told() => return Err(STOPPED.to_owned()),
+                _ = halted.wait_for_deadline() => return Err(STOPPED.to_owned()),
                 plan = plan => plan.map_err(|e| e.to_string())?,
             };
             let plan = plan.map_err(|e| e.to_string())?;
@@ -77,7 +77,7 @@ impl Commit {
             let is_new = commit != plan.before;
             match (commit, failed) {
                 // A process that is ended after the commit, such as a hook, does not undo the commit.
-                (Some(commit), failed) if is_new || failed.is_none() => Ok(Some(Made {
+                (Some(commit), failed) if is_new || failed.is_none() => Ok(Some(CreatedCommit {
                     is_new: is_new && !plan.is_empty,
                     commit,
                 })),
@@ -87,7 +87,7 @@ impl Commit {
             }
         };
         let made = made.await;
-        CommitEnd {
+        CommitOutcome {
             about,
             phase,
             made,
@@ -105,7 +105,7 @@ fn failure(result: &CheckResult) -> Option<String> {
             let (said, how) = text.rsplit_once('\n').unwrap_or(("", text));
             Some(match said.trim().is_empty() {
                 true => text.clone(),
-                false => format!("{} {how}", complaint(said)),
+                false => format!("{} {how}", error_text(said)),
             })
         }
         _ => Some(STOPPED.into()),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, EndReason, Error, Event, ExitStatus,
-    InputState, Message, Observation, ProcessName, Queued, SessionChoice, StopReport, StopStage,
-    ToolOutcome, TurnEnd, Usage,
+    InputState, Message, Observation, ProcessName, QueuedMessages, SessionChoice, StopReport,
+    StopStage, ToolOutcome, TurnEnd, Usage,
 };
 use cancellable_sleep::SleepGate;
 use tokio::time::Instant;
@@ -129,7 +129,7 @@ impl Agent {
 
     /// Plans the actions of this turn.
     fn make_plan(&mut self) {
-        let outage = lock(&self.driver.world).outage();
+        let outage = lock(&self.driver.world).outcome_of_outage();
         let quick = self.dice.seconds(1, 40);
         if let Some((to, kind)) = outage {
             let reset = std::time::SystemTime::UNIX_EPOCH + EVENING + to;
@@ -226,7 +226,7 @@ impl Agent {
             Act::Tool(false) => {
                 let finished = |id: u64| Event::ToolFinished {
                     id: id.to_string(),
-                    outcome: ToolOutcome::Done,
+                    outcome: ToolOutcome::Succeeded,
                     text: String::new(),
                 };
                 self.tool.take().map(finished).into_iter().collect()
@@ -236,11 +236,11 @@ impl Agent {
                 world.used += cost;
                 let mut used = Usage::default();
                 (used.cost_microusd, used.input_tokens) = (cost, cost / 10);
-                vec![Event::Used(used)]
+                vec![Event::UsageReported(used)]
             }
             Act::Retry => vec![Event::Retrying {
                 attempt: 1,
-                of: 10,
+                max_attempts: 10,
                 delay: Duration::from_secs(400),
                 status: Some(529),
                 error: "overloaded".into(),
@@ -248,7 +248,7 @@ impl Agent {
             Act::Take(message) => {
                 self.inbox.retain(|it| it.id != message.id);
                 world.saw(&self.session, &message.text);
-                let (id, state) = (message.id, InputState::Taken);
+                let (id, state) = (message.id, InputState::InTurn);
                 vec![Event::Input { id, state }]
             }
             Act::Tell(event) => vec![*event],
@@ -357,7 +357,7 @@ impl Connection for Agent {
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             if self.over {
-                return Err(Error::gone("it is gone"));
+                return Err(Error::agent_gone("it is gone"));
             }
             let takes = self.driver.capabilities.has(Capability::Steer) && self.in_turn;
             let look = Instant::now() + self.dice.seconds(0, 30);
@@ -407,11 +407,11 @@ impl Connection for Agent {
         })
     }
 
-    fn interrupt(&mut self, queued: Queued) -> BoxFuture<'_, Result<(), Error>> {
+    fn interrupt(&mut self, queued: QueuedMessages) -> BoxFuture<'_, Result<(), Error>> {
         let is_deaf = self.dice.hits(80);
         if self.in_turn && !is_deaf && !self.over {
             self.plan.clear();
-            if queued == Queued::Drop {
+            if queued == QueuedMessages::Drop {
                 for message in std::mem::take(&mut self.inbox) {
                     let state = InputState::Dropped("interrupted".into());
                     let event = Event::Input {

@@ -1,9 +1,9 @@
 //! The simulated required checks and check: they take their time, and have any result.
 
 use agent_duplex::BoxFuture;
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 use cancellable_sleep::SleepGate;
-use loop_state::{CheckResult, Command, Rules};
+use loop_state::{CheckResult, LoopCommand, Rules};
 
 use super::bent::Bent;
 use super::dice::Dice;
@@ -12,7 +12,7 @@ use super::world::{Shared, World, lock};
 
 /// The results of the loop's own commands.
 #[derive(Debug, Default)]
-pub(crate) struct Commands {
+pub(crate) struct FakeCommands {
     /// The number of required checks of each phase.
     gates: Vec<u32>,
     /// The number of commands that began in the night.
@@ -22,12 +22,16 @@ pub(crate) struct Commands {
     passed: u32,
     pub(crate) checked: Option<bool>,
     /// The failure that the next agent must get: the command, a unique word, and the iteration.
-    failed: Option<(Command, String, (u32, u32))>,
+    failed: Option<(LoopCommand, String, (u32, u32))>,
 }
 
-impl Commands {
+impl FakeCommands {
     pub(crate) fn of(rules: &Rules) -> Self {
-        let gates = rules.phases.iter().map(|phase| phase.gates).collect();
+        let gates = rules
+            .phases
+            .iter()
+            .map(|phase| phase.required_checks)
+            .collect();
         Self {
             gates,
             ..Self::default()
@@ -65,8 +69,8 @@ impl Commands {
 /// Returns the result of a command, after its time.
 pub(crate) fn play(
     world: &Shared,
-    command: Command,
-    context: &Context,
+    command: LoopCommand,
+    context: &ProcessContext,
     bent: Bent,
 ) -> BoxFuture<'static, CheckResult> {
     let at = Place::of(context);
@@ -76,30 +80,30 @@ pub(crate) fn play(
         let long = dice.seconds(0, 240);
         let _elapsed = SleepGate::new().sleep(long).await;
         let passes = match command {
-            Command::Gate(_) => dice.hits(850),
-            Command::Check => dice.hits(40),
+            LoopCommand::RequiredCheck(_) => dice.hits(850),
+            LoopCommand::Check => dice.hits(40),
         };
         let result = lock(&world).command_ends(command, at, passes);
         match (bent, command) {
-            (Bent::Gates, Command::Gate(_)) => CheckResult::Passed,
+            (Bent::Gates, LoopCommand::RequiredCheck(_)) => CheckResult::Passed,
             _ => result,
         }
     })
 }
 
 impl World {
-    fn command_begins(&mut self, command: Command, at: Place) -> Dice {
+    fn command_begins(&mut self, command: LoopCommand, at: Place) -> Dice {
         self.note(format!("{command:?} of {at:?}"));
         let (stopping, gates) = (self.stopping, self.commands.gates[at.phase as usize]);
         self.holds(!stopping, || "a command is started after a stop".into());
         let book = &mut self.commands;
         book.begun += 1;
-        if command == Command::Gate(0) || gates == 0 {
+        if command == LoopCommand::RequiredCheck(0) || gates == 0 {
             (book.at, book.passed, book.checked) = (Some(at), 0, None);
         }
         let due = match command {
-            Command::Gate(index) => index,
-            Command::Check => gates,
+            LoopCommand::RequiredCheck(index) => index,
+            LoopCommand::Check => gates,
         };
         let (begun, ready) = (book.begun, (book.at, book.passed) == (Some(at), due));
         self.holds(ready, || {
@@ -108,11 +112,11 @@ impl World {
         Dice::new(self.seed, 2_000_000 + begun)
     }
 
-    fn command_ends(&mut self, command: Command, at: Place, passes: bool) -> CheckResult {
+    fn command_ends(&mut self, command: LoopCommand, at: Place, passes: bool) -> CheckResult {
         let book = &mut self.commands;
         match command {
-            Command::Gate(index) => book.passed = index + u32::from(passes),
-            Command::Check => book.checked = Some(passes),
+            LoopCommand::RequiredCheck(index) => book.passed = index + u32::from(passes),
+            LoopCommand::Check => book.checked = Some(passes),
         }
         if passes {
             book.failed.take_if(|(of, ..)| *of == command);

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use loop_runner::{News, View};
+use loop_runner::{RunEvent, View};
 use loop_state::{
-    Autonomy, Evidence, Head, Notice, RuleChange, Rules, Step, StopCause, StopReason, Verdict,
-    Wait as Why,
+    Autonomy, Evidence, Head, IterationStep, ReviewDecision, RuleChange, Rules, RunUpdate,
+    StopCause, StopReason, WaitCause as Why,
 };
 use rlm_store::RunEntry;
 
@@ -16,7 +16,7 @@ use super::world::{Ending, PIECE, Shared, Wait, lock};
 /// The events and views that a viewer gets.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    News(News),
+    News(RunEvent),
     View(Arc<View>),
 }
 
@@ -66,16 +66,16 @@ impl Judge {
         }
     }
 
-    fn hear(&mut self, news: &News) {
+    fn hear(&mut self, news: &RunEvent) {
         let mut world = lock(&self.world);
-        if !matches!(news, News::Agent(_)) {
+        if !matches!(news, RunEvent::Agent(_)) {
             world.note(format!("the run: {news:?}"));
         }
         if let Some(what) = counted(news) {
             *world.tally.entry(what).or_default() += 1;
         }
         match news {
-            News::Run(Notice::IterationEnded {
+            RunEvent::Update(RunUpdate::IterationEnded {
                 iteration, failure, ..
             }) => {
                 let (told, again) = (world.told, world.again);
@@ -112,7 +112,7 @@ impl Judge {
                     format!("{turn:?} counts as done and is not")
                 });
             }
-            News::Run(Notice::PhaseEnded { name, .. }) => {
+            RunEvent::Update(RunUpdate::PhaseEnded { name, .. }) => {
                 let phase = self.phase;
                 (self.phase, self.at_boundary) = (phase + 1, true);
                 world.holds(*name == format!("p{phase}"), || {
@@ -122,20 +122,23 @@ impl Judge {
                 let asks = self.rules[0].autonomy == Autonomy::Checkpoint;
                 world.review.due = asks && world.review.attended;
             }
-            News::Run(Notice::AttemptStarted { .. }) => self.at_boundary = false,
-            News::Run(Notice::Review(_)) => {
+            RunEvent::Update(RunUpdate::AttemptStarted { .. }) => self.at_boundary = false,
+            RunEvent::Update(RunUpdate::Review(_)) => {
                 let attended = world.review.attended;
                 world.holds(attended, || "the run asks without a person".into());
                 (world.review.open, world.review.due) = (attended, false);
             }
-            News::Run(Notice::Reviewed(verdict)) => {
+            RunEvent::Update(RunUpdate::Reviewed(verdict)) => {
                 world.review.open = false;
-                if matches!(verdict, Verdict::StartOver | Verdict::Revise(_)) {
+                if matches!(
+                    verdict,
+                    ReviewDecision::StartOver | ReviewDecision::Revise(_)
+                ) {
                     world.goes_back();
                     self.phase -= u32::from(self.at_boundary);
                 }
             }
-            News::Run(Notice::Waiting { until, .. }) => {
+            RunEvent::Update(RunUpdate::Waiting { until, .. }) => {
                 world.waits = Some(Wait {
                     until: SystemTime::UNIX_EPOCH + Duration::from_millis(until.0),
                     life: world.life,
@@ -143,33 +146,35 @@ impl Judge {
                 });
             }
             // A resume of a run that no longer waits requests a new try at once.
-            News::Run(Notice::Again(_) | Notice::Ended(StopReason::RateLimit { .. })) => {
+            RunEvent::Update(
+                RunUpdate::Redoing(_) | RunUpdate::Ended(StopReason::RateLimit { .. }),
+            ) => {
                 world.waits = None;
             }
-            News::Run(Notice::RuleSet(change)) => {
+            RunEvent::Update(RunUpdate::RuleChanged(change)) => {
                 let sent = world.sets.iter().position(|it| it == change);
                 world.holds(sent.is_some(), || format!("nobody requested {change}"));
                 // Earlier changes were rejected, or change nothing.
                 world.sets.drain(..sent.map_or(0, |sent| sent + 1));
                 self.rules = changed(&self.rules, change);
             }
-            News::Run(Notice::Ended(StopReason::Stopped(by))) => {
+            RunEvent::Update(RunUpdate::Ended(StopReason::Stopped(by))) => {
                 self.person = *by == StopCause::Person;
             }
             // An agent that is ended during its start sees no messages.
-            News::EndingTurn { .. } => {
+            RunEvent::EndingTurn { .. } => {
                 if let Some(seat) = world.seats.last_mut() {
                     seat.halted = true;
                 }
             }
-            News::Phase { number, .. } => self.phase = number - 1,
-            News::Stopping { .. } if !world.stopping => {
+            RunEvent::Phase { number, .. } => self.phase = number - 1,
+            RunEvent::Stopping { .. } if !world.stopping => {
                 world.stopping = true;
                 let asked = &world.asked;
                 self.person = asked.iter().all(|by| *by == StopCause::Person);
             }
             // The first stop counts, and later only a stop that is immediate.
-            News::Stopping { .. } | News::Run(Notice::StoppingLater) => {
+            RunEvent::Stopping { .. } | RunEvent::Update(RunUpdate::StoppingAfterIteration) => {
                 let asked = &world.asked;
                 self.person = asked.iter().all(|by| *by == StopCause::Person);
             }
@@ -192,14 +197,14 @@ impl Judge {
         world.holds(head.usage.cost_microusd <= used, || {
             format!("{} of {used} is counted", head.usage.cost_microusd)
         });
-        if let Step::Waiting {
+        if let IterationStep::Waiting {
             since,
             until,
-            why: Why::Limit,
+            why: Why::RateLimit,
         } = head.step
             && head.end.is_none()
         {
-            let all = Duration::from_millis(head.waits.limit_ms) + until.since(since);
+            let all = Duration::from_millis(head.retries.rate_limit_wait_ms) + until.since(since);
             let cap = head.rules.limits.wait_on_limit;
             world.holds(all <= cap, || format!("the run waits {all:?} of {cap:?}"));
         }
@@ -211,19 +216,19 @@ impl Judge {
                 && before.usage.cost_microusd <= head.usage.cost_microusd;
             world.holds(grows, || format!("counts went back: {old:?}, {new:?}"));
         }
-        let finished: u32 = head.finished.iter().map(|it| it.iterations).sum();
+        let finished: u32 = head.finished_phases.iter().map(|it| it.iterations).sum();
         let (complete, begun) = (head.counts.iterations, finished + head.iteration);
-        let is_over = head.finished.len() == head.rules.phases.len();
+        let is_over = head.finished_phases.len() == head.rules.phases.len();
         let right = is_over || complete == begun || complete + 1 == begun;
         let right = right || world.again;
         world.holds(right, || format!("{complete} complete and {begun} begun"));
-        let names = head.finished.iter().map(|it| it.name.as_str());
+        let names = head.finished_phases.iter().map(|it| it.name.as_str());
         let in_order = names.eq({ head.rules.phases.iter() }
-            .take(head.finished.len())
+            .take(head.finished_phases.len())
             .map(|it| it.name.as_str()));
-        let behind = head.finished.len() - usize::from(is_over) == head.phase as usize;
+        let behind = head.finished_phases.len() - usize::from(is_over) == head.phase as usize;
         world.holds(in_order && behind, || {
-            format!("phase {} after {:?}", head.phase, head.finished)
+            format!("phase {} after {:?}", head.phase, head.finished_phases)
         });
         self.head = Some(head.clone());
     }
@@ -231,7 +236,7 @@ impl Judge {
     /// Compares the state on disk after a process with its reports.
     pub(crate) fn compare(&mut self, entry: &RunEntry, made: usize, crashed: bool) {
         self.crashes += u32::from(crashed);
-        let person = entry.was_stopped_by_a_person();
+        let person = entry.is_stopped_by_person();
         let mut world = lock(&self.world);
         let saved = match &entry.head {
             Ok(saved) => saved.machine.clone(),
@@ -319,9 +324,13 @@ impl Judge {
             // Unreported iterations have ended all the same.
             world.told = world.told.max(last_turn(&saved));
             world.complete = world.complete.max(counted);
-            self.failed = { saved.last.as_ref() }.is_some_and(|last| last.failure.is_some());
+            self.failed =
+                { saved.last_iteration.as_ref() }.is_some_and(|last| last.failure.is_some());
             // The failure counter increases before the iteration is reported.
-            let in_turn = matches!(saved.step, Step::Turn { .. } | Step::Interrupted { .. });
+            let in_turn = matches!(
+                saved.step,
+                IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
+            );
             let failure = saved.failure.as_deref();
             let untold = failure.is_some_and(|it| !is_of_gate(it)) && !in_turn;
             self.streak = saved.streaks.failures - u32::from(untold);
@@ -329,7 +338,9 @@ impl Judge {
         // The turn counter increases before the required checks, and is reported after them.
         let judged = matches!(
             saved.step,
-            Step::Gate { .. } | Step::Check | Step::Settling { .. }
+            IterationStep::RequiredCheck { .. }
+                | IterationStep::Check
+                | IterationStep::EndingLeftovers { .. }
         );
         let turn_failed = { saved.failure.as_deref() }.is_some_and(|it| !is_of_gate(it));
         let streak = match (judged && !crashed, turn_failed) {
@@ -362,34 +373,36 @@ impl Judge {
         let planned = limits
             .max_iterations
             .is_some_and(|max| max <= head.iteration);
-        let is_over = head.finished.len() == head.rules.phases.len();
+        let is_over = head.finished_phases.len() == head.rules.phases.len();
         let right = match reason {
-            StopReason::Planned | StopReason::Done(_) if !is_over => false,
-            StopReason::Planned => planned && !self.failed,
-            StopReason::LastFailed(at, _) => planned && *at == head.iteration,
+            StopReason::AllIterationsRan | StopReason::Done(_) if !is_over => false,
+            StopReason::AllIterationsRan => planned && !self.failed,
+            StopReason::LastIterationFailed(at, _) => planned && *at == head.iteration,
             StopReason::IterationLimit(max) => planned && Some(*max) == limits.max_iterations,
-            StopReason::Done(Evidence::Claim) => last == Some(Ending::Claimed) && !rules.until,
+            StopReason::Done(Evidence::Promise) => {
+                last == Some(Ending::Claimed) && !rules.has_check
+            }
             StopReason::Done(Evidence::Check) => {
-                let claimed = last == Some(Ending::Claimed) || !rules.promise;
+                let claimed = last == Some(Ending::Claimed) || !rules.has_promise;
                 world.commands.checked == Some(true) && claimed
             }
             StopReason::Stuck(_, count) => {
                 let streaks = head.streaks;
                 let counted = [
                     streaks.failures,
-                    streaks.gates,
+                    streaks.required_checks,
                     streaks.crashes,
-                    streaks.idle,
+                    streaks.no_progress,
                 ];
                 *count >= head.rules.limits.max_failures && counted.contains(count)
             }
             StopReason::TimeLimit(max) => Duration::from_millis(head.active_ms) >= *max,
             StopReason::RateLimit { cap, until } => {
-                let waited = Duration::from_millis(head.waits.limit_ms);
+                let waited = Duration::from_millis(head.retries.rate_limit_wait_ms);
                 let left = head.end.as_ref().map(|end| until.since(end.at));
                 waited + left.unwrap_or_default() > *cap
             }
-            StopReason::Budget(_) => world.is_spent(),
+            StopReason::BudgetSpent(_) => world.is_spent(),
             StopReason::Stopped(by) => asked.contains(by),
             StopReason::Failed(_) => matches!(last, Some(Ending::Login | Ending::NotStarted)),
             _ => false,
@@ -399,25 +412,25 @@ impl Judge {
 }
 
 /// Returns the name under which an event is counted.
-fn counted(news: &News) -> Option<&'static str> {
+fn counted(news: &RunEvent) -> Option<&'static str> {
     Some(match news {
-        News::Run(Notice::Waiting { .. }) => "waits",
-        News::Run(Notice::PhaseEnded { .. }) => "phases",
-        News::Run(Notice::Review(_)) => "questions",
-        News::Run(Notice::Reviewed(_)) => "verdicts",
-        News::Run(Notice::RuleSet(_)) => "rules",
-        News::CommandEnded { .. } => "commands",
+        RunEvent::Update(RunUpdate::Waiting { .. }) => "waits",
+        RunEvent::Update(RunUpdate::PhaseEnded { .. }) => "phases",
+        RunEvent::Update(RunUpdate::Review(_)) => "questions",
+        RunEvent::Update(RunUpdate::Reviewed(_)) => "verdicts",
+        RunEvent::Update(RunUpdate::RuleChanged(_)) => "rules",
+        RunEvent::CommandEnded { .. } => "commands",
         _ => return None,
     })
 }
 
 /// Returns the last complete iteration, with its phase.
 fn last_turn(head: &Head) -> (u32, u32) {
-    let Some(last) = &head.last else {
+    let Some(last) = &head.last_iteration else {
         return (head.phase, 0);
     };
-    let is_over = head.finished.len() == head.rules.phases.len();
-    let is_of_another = { head.finished.last() }.is_some_and(|over| over.at == last.at);
+    let is_over = head.finished_phases.len() == head.rules.phases.len();
+    let is_of_another = { head.finished_phases.last() }.is_some_and(|over| over.at == last.at);
     match is_of_another && !is_over || last.iteration > head.iteration {
         true => (head.phase, 0),
         false => (head.phase, last.iteration),

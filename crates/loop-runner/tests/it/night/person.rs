@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use loop_runner::Control;
+use loop_runner::RunControl;
 use loop_state::{
-    Again, Head, PauseAfter, Request, RuleChange, Step, StopCause, StopRequest, Verdict, When,
+    Head, IterationStep, PauseAfter, RedoScope, Request, ReviewDecision, RuleChange, StopCause,
+    StopRequest, StopTiming,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -55,11 +56,11 @@ impl Person {
     }
 
     /// Acts on the run; returns the message to it, if any.
-    pub(crate) fn act(&mut self, head: &Head) -> Option<Control> {
+    pub(crate) fn act(&mut self, head: &Head) -> Option<RunControl> {
         self.plan();
         if lock(&self.world).hour() >= NIGHT {
             self.next = Instant::now() + Duration::from_secs(HOUR);
-            return Some(self.stop(StopCause::Person, When::Now));
+            return Some(self.stop(StopCause::Person, StopTiming::Now));
         }
         if self.frozen {
             return Some(self.freeze(false));
@@ -80,12 +81,12 @@ impl Person {
             return None;
         }
         if self.dice.hits(15) {
-            return Some(self.stop(StopCause::Terminated, When::Now));
+            return Some(self.stop(StopCause::Terminated, StopTiming::Now));
         }
-        if matches!(head.step, Step::Review { .. }) {
+        if matches!(head.step, IterationStep::Review { .. }) {
             return Some(self.review());
         }
-        if head.is_waiting() {
+        if head.awaits_person() {
             return Some(match self.dice.hits(700) {
                 true => Request::Continue.into(),
                 false => self.steer(),
@@ -106,16 +107,16 @@ impl Person {
                 lock(&self.world).waits = None;
                 Request::Skip.into()
             }
-            64..70 => Request::Fresh.into(),
-            70..74 if matches!(head.step, Step::Turn { .. }) => {
+            64..70 => Request::FreshSession.into(),
+            70..74 if matches!(head.step, IterationStep::Turn { .. }) => {
                 lock(&self.world).goes_back();
-                let what = self.dice.pick(&[Again::Iteration, Again::Phase]);
-                Request::Again { what }.into()
+                let what = self.dice.pick(&[RedoScope::Iteration, RedoScope::Phase]);
+                Request::Redo { what }.into()
             }
             74..82 => self.freeze(true),
-            82..84 => self.stop(StopCause::Person, When::AfterIteration),
-            84..86 => self.stop(StopCause::Person, When::Now),
-            86..87 => self.stop(StopCause::HungUp, When::Now),
+            82..84 => self.stop(StopCause::Person, StopTiming::AfterIteration),
+            84..86 => self.stop(StopCause::Person, StopTiming::Now),
+            86..87 => self.stop(StopCause::HungUp, StopTiming::Now),
             87..88 => {
                 let mut world = lock(&self.world);
                 world.hurried = true;
@@ -135,42 +136,45 @@ impl Person {
     }
 
     /// Answers a review, or leaves.
-    fn review(&mut self) -> Control {
+    fn review(&mut self) -> RunControl {
         // The run may react before its viewers see the answer.
         lock(&self.world).review.open = false;
         let verdict = match self.dice.below(100) {
-            0..60 => Verdict::Continue,
+            0..60 => ReviewDecision::Continue,
             60..65 => return Request::Continue.into(),
-            65..75 => Verdict::StartOver,
+            65..75 => ReviewDecision::StartOver,
             75..80 => {
                 lock(&self.world).goes_back();
                 return self.steer();
             }
-            80..85 => Verdict::Revise(self.words()),
+            80..85 => ReviewDecision::Revise(self.words()),
             85..90 => {
                 lock(&self.world).asked.push(StopCause::Person);
-                Verdict::Exit
+                ReviewDecision::Exit
             }
             _ => return self.attend(),
         };
-        if matches!(verdict, Verdict::StartOver | Verdict::Revise(_)) {
+        if matches!(
+            verdict,
+            ReviewDecision::StartOver | ReviewDecision::Revise(_)
+        ) {
             lock(&self.world).goes_back();
         }
         Request::Review(verdict).into()
     }
 
     /// A person comes or leaves.
-    fn attend(&mut self) -> Control {
+    fn attend(&mut self) -> RunControl {
         let mut world = lock(&self.world);
         let attended = !world.review.attended;
         world.review = Review {
             attended,
             ..Review::default()
         };
-        Control::Attended(attended)
+        RunControl::Attended(attended)
     }
 
-    fn set(&mut self, head: &Head) -> Control {
+    fn set(&mut self, head: &Head) -> RunControl {
         let dice = &mut self.dice;
         let time = |secs: u64| Duration::from_secs(secs);
         let change = match dice.below(10) {
@@ -196,24 +200,24 @@ impl Person {
         format!("STEER{}x{}", self.said, self.dice.below(1000))
     }
 
-    fn steer(&mut self) -> Control {
+    fn steer(&mut self) -> RunControl {
         let text = self.words();
         let now = self.dice.hits(300);
         Request::Steer { text, now }.into()
     }
 
-    fn freeze(&mut self, frozen: bool) -> Control {
+    fn freeze(&mut self, frozen: bool) -> RunControl {
         self.frozen = frozen;
         // A frozen run ends no wait.
         lock(&self.world).waits = None;
         let done = oneshot::channel().0;
-        Control::Freeze { frozen, done }
+        RunControl::Freeze { frozen, done }
     }
 
-    fn stop(&mut self, by: StopCause, when: When) -> Control {
+    fn stop(&mut self, by: StopCause, when: StopTiming) -> RunControl {
         let mut world = lock(&self.world);
-        world.hurried |= when == When::Now;
+        world.hurried |= when == StopTiming::Now;
         world.asked.push(by);
-        Control::Stop(StopRequest { by, when })
+        RunControl::Stop(StopRequest { by, when })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 
 /// An attempt: its phase, its iteration within that, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// Returns the attempt that a process is started for.
-    pub(crate) fn of(context: &Context) -> Self {
+    pub(crate) fn of(context: &ProcessContext) -> Self {
         let value = |name: &str| {
             let value = context.env.iter().find(|(it, _)| it == name);
             value.and_then(|(_, it)| it.to_str()).unwrap()

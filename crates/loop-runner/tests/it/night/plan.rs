@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_duplex::Capabilities;
-use loop_state::{Autonomy, Limits, RunLimits, SessionPolicy};
+use loop_state::{Autonomy, PhaseLimits, RunLimits, SessionPolicy};
 use rlm_store::{PhaseSettings, PromptSource, Settings};
 use serde_json::json;
 
@@ -47,11 +47,11 @@ fn phase(dice: &mut Dice, index: u64, count: u64) -> PhaseSettings {
         1 => 3 + dice.below(120),
         _ => 1 + dice.below(12),
     };
-    let limits = Limits {
+    let limits = PhaseLimits {
         max_iterations: Some(max_iterations.try_into().unwrap()),
         iteration_timeout: Some(time(600 + dice.below(3600))),
         idle_timeout: maybe(dice, 200, 1200, 700),
-        ..Limits::default()
+        ..PhaseLimits::default()
     };
     let agent = json!({"options": {"claude": {}}, "program": ["night"]});
     let agent = serde_json::from_value(agent).unwrap();
@@ -60,8 +60,8 @@ fn phase(dice: &mut Dice, index: u64, count: u64) -> PhaseSettings {
     phase.session = dice.pick(&[SessionPolicy::Fresh, SessionPolicy::Continue]);
     phase.promise = { dice.hits(if count == 1 { 400 } else { 100 }) }.then(|| "DONE".into());
     let gates: &[&str] = dice.pick(&[&[], &[], &["a"], &["a", "b"]]);
-    phase.gates = gates.iter().map(ToString::to_string).collect();
-    phase.until = { dice.hits(if count == 1 { 300 } else { 150 }) }.then(|| "c".into());
+    phase.required_checks = gates.iter().map(ToString::to_string).collect();
+    phase.check = { dice.hits(if count == 1 { 300 } else { 150 }) }.then(|| "c".into());
     phase.limits = limits;
     phase
 }
@@ -72,7 +72,12 @@ pub(crate) fn line(settings: &Settings, capabilities: Capabilities, crashes: u64
     let phases = rules.phases.iter().map(|phase| {
         format!(
             "{}: {:?}, {} gates, until {}, promise {}, {:?}",
-            phase.name, phase.session, phase.gates, phase.until, phase.promise, phase.limits
+            phase.name,
+            phase.session,
+            phase.required_checks,
+            phase.has_check,
+            phase.has_promise,
+            phase.limits
         )
     });
     let phases: Vec<String> = phases.collect();

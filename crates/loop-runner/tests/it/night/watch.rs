@@ -6,7 +6,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use cancellable_sleep::{Sleep, SleepGate};
-use loop_runner::{NewsReceiver, View};
+use loop_runner::{RunEventReceiver, View};
 use tokio::sync::watch;
 
 use super::judge::Seen;
@@ -15,7 +15,7 @@ use super::judge::Seen;
 const POLLS: u64 = 3_000_000;
 
 /// The input of a viewer.
-pub(crate) type Watching = (NewsReceiver, watch::Receiver<Arc<View>>);
+pub(crate) type Watching = (RunEventReceiver, watch::Receiver<Arc<View>>);
 
 /// Waits for the next event or view, as a screen does.
 pub(crate) async fn look(watched: &mut Option<Watching>) -> Seen {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use loop_state::{RuleChange, StopCause, Usage};
+use loop_state::{RuleChange, StopCause, UsageTotal};
 use tokio::time::Instant;
 
-use super::commands::Commands;
+use super::commands::FakeCommands;
 use super::dice::Dice;
 use super::phases::{Place, Results, Review, Tally};
 
@@ -83,16 +83,16 @@ pub(crate) struct World {
     /// The run's reports: the last complete iteration, with its phase; the number of complete ones; the usage; the end of its wait.
     pub(crate) told: (u32, u32),
     pub(crate) complete: u32,
-    pub(crate) spent: Usage,
+    pub(crate) spent: UsageTotal,
     pub(crate) waits: Option<Wait>,
     /// The cost limit and the token limit of the run.
     pub(crate) budgets: (Option<u64>, Option<u64>),
-    pub(crate) commands: Commands,
+    pub(crate) commands: FakeCommands,
     pub(crate) results: Results,
     pub(crate) review: Review,
     /// The requested rule changes in this process, and the usage that is allowed under any rules.
     pub(crate) sets: Vec<RuleChange>,
-    pub(crate) floor: Usage,
+    pub(crate) floor: UsageTotal,
     /// Whether a person requested a redo.
     pub(crate) again: bool,
     /// Whether a stop was requested in this process, and whether the run reported it.
@@ -164,14 +164,14 @@ impl World {
             set_back: false,
             told: (0, 0),
             complete: 0,
-            spent: Usage::default(),
+            spent: UsageTotal::default(),
             waits: None,
             budgets: (None, None),
-            commands: Commands::default(),
+            commands: FakeCommands::default(),
             results: Results::default(),
             review: Review::default(),
             sets: Vec::new(),
-            floor: Usage::default(),
+            floor: UsageTotal::default(),
             again: false,
             hurried: false,
             stopping: false,
@@ -239,7 +239,7 @@ impl World {
         self.set_back = true;
     }
 
-    pub(crate) fn outage(&mut self) -> Option<(Duration, Outage)> {
+    pub(crate) fn outcome_of_outage(&mut self) -> Option<(Duration, Outage)> {
         let now = self.hour();
         let there = { self.outages.iter() }.find(|(from, to, _)| (*from..*to).contains(&now));
         there.map(|(_, to, kind)| (*to, *kind))

@@ -1,11 +1,11 @@
 //! Properties of the screen with keys, run events, presses and sizes in any order.
 
-use loop_state::{Occasion, Request};
+use loop_state::{Request, ReviewPoint};
 use proptest::prelude::*;
 
 use super::*;
 use crate::editor::Edit;
-use crate::stage::pipeline;
+use crate::test_run::pipeline;
 
 #[derive(Clone, Debug)]
 enum Move {
@@ -47,7 +47,7 @@ proptest! {
     /// With any inputs in any order: nothing panics, output is printed once and in order, no question is answered more often than it was asked, each
     /// accepted press is answered once, the rows fit, and after a shutdown nothing prompts.
     #[test]
-    fn any_order_of_things(moves in moves(), width in 2usize..100, height in 1usize..30) {
+    fn any_order_of_events_keeps_the_invariants(moves in moves(), width in 2usize..100, height in 1usize..30) {
         let mut play = Play::in_turn();
         play.ui.resized(width, height);
         let mut asked = Vec::new();
@@ -70,38 +70,38 @@ proptest! {
                     play.asks(&id.to_string(), "make");
                 }
                 Move::Withdraw(id) => {
-                    play.ui.news(&News::Agent(Event::PermissionWithdrawn { id: id.to_string() }), Some(String::new()));
+                    play.ui.take_event(&RunEvent::Agent(Event::PermissionWithdrawn { id: id.to_string() }), Some(String::new()));
                 }
                 Move::Review => {
-                    let (since, of) = (NOW, Occasion::Phase);
-                    play.ui.news(&News::Run(Notice::Review(of)), None);
-                    play.stand = pipeline(Step::Review { since, of });
-                    play.ui.viewed(play.stand.scene());
+                    let (since, point) = (NOW, ReviewPoint::Phase);
+                    play.ui.take_event(&RunEvent::Update(RunUpdate::Review(point)), None);
+                    play.stand = pipeline(IterationStep::Review { since, point });
+                    play.ui.view_changed(play.stand.scene());
                 }
                 Move::Judged => {
-                    play.stand = at(Step::Turn { since: NOW });
-                    play.ui.viewed(play.stand.scene());
+                    play.stand = at(IterationStep::Turn { since: NOW });
+                    play.ui.view_changed(play.stand.scene());
                 }
                 Move::Edited(well) => play.ui.edited(if well { Ok(Edit::File) } else { Err("no".into()) }),
-                Move::Back => play.ui.step_back(),
-                Move::Forward => play.ui.step_forward(),
-                Move::Tick => play.ui.ticked(play.stand.scene()),
+                Move::Back => play.ui.leave_foreground(),
+                Move::Forward => play.ui.enter_foreground(),
+                Move::Tick => play.ui.tick(play.stand.scene()),
                 Move::Shut => {
-                    play.ui.shut();
+                    play.ui.close_prompts();
                     shut = true;
                 }
             }
             for effect in play.ui.effects() {
                 match effect {
                     Effect::Print(text) => printed.push_str(&text),
-                    Effect::Send(Control::Request(Request::Answer { ask, .. })) => answered.push(ask),
-                    Effect::Notice(_) => open_notices = 0,
+                    Effect::Send(RunControl::Request(Request::Answer { permission_request: ask, .. })) => answered.push(ask),
+                    Effect::AnswerPress(_) => open_notices = 0,
                     _ => {}
                 }
             }
-            let wants = play.ui.wants();
-            prop_assert!(!shut || wants == Wants::Lines);
-            prop_assert!(open_notices == 0 || wants == Wants::Choice, "a press is open without a menu");
+            let wants = play.ui.key_mode();
+            prop_assert!(!shut || wants == KeyMode::Lines);
+            prop_assert!(open_notices == 0 || wants == KeyMode::Choice, "a press is open without a menu");
             if let Some(rows) = play.ui.rows(play.stand.scene()) {
                 prop_assert!(rows.rows.len() <= height);
                 for row in &rows.rows {
@@ -109,7 +109,7 @@ proptest! {
                 }
             }
         }
-        play.ui.shut();
+        play.ui.close_prompts();
         play.ui.edited(Ok(Edit::File));
         for effect in play.ui.effects() {
             if let Effect::Print(text) = effect {

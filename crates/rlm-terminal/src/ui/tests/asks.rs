@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn x124g_questions_are_asked_one_after_the_other() {
+fn x124g_permission_requests_are_shown_one_after_another() {
     let mut play = Play::in_turn();
     play.asks("1", "rm -rf build");
     play.asks("2", "cargo publish\u{1b}[2J");
@@ -21,7 +21,7 @@ fn x124g_questions_are_asked_one_after_the_other() {
     play.keys("yy");
     insta::assert_snapshot!(play.out(), @r#"
     say "allowed: Bash: rm -rf build\n"
-    Answer { ask: "1", allow: true, message: "" }
+    Answer { permission_request: "1", allow: true, message: "" }
     "#);
     insta::assert_snapshot!(play.screen(), @r"
     allow? Bash: cargo publish\u{1b}[2J
@@ -30,13 +30,13 @@ fn x124g_questions_are_asked_one_after_the_other() {
     play.keys("\x1b");
     insta::assert_snapshot!(play.out(), @r#"
     say "skipped: Bash: cargo publish\\u{1b}[2J\n"
-    Answer { ask: "2", allow: false, message: "the person skipped this question" }
+    Answer { permission_request: "2", allow: false, message: "the person skipped this question" }
     "#);
-    assert_eq!(play.ui.wants(), Wants::Lines);
+    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
 }
 
 #[test]
-fn x124g_a_question_takes_no_key_before_it_could_be_read() {
+fn x124g_permission_prompt_ignores_keys_before_it_is_readable() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
     let key = |play: &mut Play, at: u64| {
@@ -55,26 +55,26 @@ fn x124g_a_question_takes_no_key_before_it_could_be_read() {
 }
 
 #[test]
-fn x124g_an_id_that_is_used_again_is_a_new_question() {
+fn x124g_reused_id_is_a_new_permission_request() {
     let mut play = Play::in_turn();
     for _ in 0..2 {
         play.asks("1", "make");
-        assert_eq!(play.ui.wants(), Wants::Choice);
+        assert_eq!(play.ui.key_mode(), KeyMode::Choice);
         play.keys("y");
         assert!(play.out().contains("allow: true"));
     }
     // A lost answer leaves the question open.
-    play.stand.agent.asks.push(ask("1", "make"));
-    play.ui.ticked(play.stand.scene());
-    play.ui.ticked(play.stand.scene());
-    assert_eq!(play.ui.wants(), Wants::Lines);
-    play.ui.unanswered("1");
-    play.ui.ticked(play.stand.scene());
-    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.stand.agent.permission_requests.push(ask("1", "make"));
+    play.ui.tick(play.stand.scene());
+    play.ui.tick(play.stand.scene());
+    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
+    play.ui.answer_lost("1");
+    play.ui.tick(play.stand.scene());
+    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
 }
 
 #[test]
-fn x124g_a_question_that_does_not_fit_must_be_seen_to_its_end() {
+fn x124g_long_permission_request_must_be_scrolled_to_its_end() {
     let mut play = Play::in_turn();
     play.ui.resized(24, 5);
     let rows = |play: &Play| play.ui.rows(play.stand.scene()).unwrap().rows.join("\n");
@@ -102,15 +102,15 @@ fn x124g_a_question_that_does_not_fit_must_be_seen_to_its_end() {
 }
 
 #[test]
-fn x124g_what_the_person_answered_is_said_once() {
+fn x124g_answer_is_sent_once() {
     let mut play = Play::in_turn();
-    let asked = News::Agent(Event::PermissionAsked(ask("1", "make")));
+    let asked = RunEvent::Agent(Event::PermissionRequested(ask("1", "make")));
     play.ui
-        .news(&asked, Some("the agent asks: Bash: make\n".into()));
+        .take_event(&asked, Some("the agent asks: Bash: make\n".into()));
     play.keys("n");
     let (tool, message) = ("Bash".into(), "the person denied this".into());
-    let denied = News::Agent(Event::PermissionDenied { tool, message });
-    play.ui.news(&denied, Some("denied: Bash\n".into()));
+    let denied = RunEvent::Agent(Event::PermissionDenied { tool, message });
+    play.ui.take_event(&denied, Some("denied: Bash\n".into()));
     let out = play.out();
     assert!(
         out.contains("say \"denied: Bash: make") && !out.contains("print"),
@@ -118,28 +118,28 @@ fn x124g_what_the_person_answered_is_said_once() {
     );
     // A log for programs is complete.
     play.ui = Ui::new(Some(60), true);
-    play.ui.news(&denied, Some("{}\n".into()));
+    play.ui.take_event(&denied, Some("{}\n".into()));
     assert_eq!(play.out(), "print \"{}\\n\"");
 }
 
 #[test]
-fn x132b_a_press_in_a_question_opens_the_menu_and_the_question_comes_back() {
+fn x132b_press_in_a_permission_prompt_opens_the_menu_and_returns() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
     play.press();
     assert!(play.screen().starts_with("menu ("));
     play.keys("\r");
-    assert_eq!(play.out(), "Notice(Handled)");
+    assert_eq!(play.out(), "AnswerPress(Handled)");
     assert!(play.screen().starts_with("allow? Bash: make"));
 }
 
 #[test]
-fn x124g_a_withdrawn_question_disappears() {
+fn x124g_withdrawn_permission_prompt_disappears() {
     let mut play = Play::in_turn();
     play.asks("1", "make");
     play.output("later\n");
-    play.ui.news(
-        &News::Agent(Event::PermissionWithdrawn { id: "1".into() }),
+    play.ui.take_event(
+        &RunEvent::Agent(Event::PermissionWithdrawn { id: "1".into() }),
         Some(String::new()),
     );
     insta::assert_snapshot!(play.out(), @r#"
@@ -148,25 +148,25 @@ fn x124g_a_withdrawn_question_disappears() {
     "#);
     // A view without the question withdraws it too, if an earlier view had it.
     play.asks("2", "make");
-    play.ui.viewed(play.stand.scene());
-    assert_eq!(play.ui.wants(), Wants::Choice);
-    play.stand.agent.asks.push(ask("2", "make"));
-    play.ui.viewed(play.stand.scene());
-    play.stand.agent.asks.clear();
-    play.ui.viewed(play.stand.scene());
-    assert_eq!(play.ui.wants(), Wants::Lines);
+    play.ui.view_changed(play.stand.scene());
+    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
+    play.stand.agent.permission_requests.push(ask("2", "make"));
+    play.ui.view_changed(play.stand.scene());
+    play.stand.agent.permission_requests.clear();
+    play.ui.view_changed(play.stand.scene());
+    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
 }
 
 #[test]
-fn x124g_a_question_whose_news_were_lost_is_asked_and_an_answered_one_is_not() {
+fn x124g_request_with_a_lost_event_is_shown_and_an_answered_one_is_not() {
     let mut play = Play::in_turn();
-    play.stand.agent.asks.push(ask("1", "make"));
-    play.ui.ticked(play.stand.scene());
-    assert_eq!(play.ui.wants(), Wants::Lines);
-    play.ui.ticked(play.stand.scene());
-    assert_eq!(play.ui.wants(), Wants::Choice);
+    play.stand.agent.permission_requests.push(ask("1", "make"));
+    play.ui.tick(play.stand.scene());
+    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
+    play.ui.tick(play.stand.scene());
+    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
     play.keys("n");
-    play.ui.ticked(play.stand.scene());
-    play.ui.ticked(play.stand.scene());
-    assert_eq!(play.ui.wants(), Wants::Lines);
+    play.ui.tick(play.stand.scene());
+    play.ui.tick(play.stand.scene());
+    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
 }

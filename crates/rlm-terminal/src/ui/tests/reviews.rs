@@ -1,9 +1,9 @@
 //! Tests of reviews of a phase or a batch.
 
-use loop_state::Occasion;
+use loop_state::ReviewPoint;
 
 use super::*;
-use crate::stage::pipeline;
+use crate::test_run::pipeline;
 
 /// Returns a run with an open review of a finished phase.
 fn asked(log: bool) -> Play {
@@ -17,15 +17,17 @@ fn asked(log: bool) -> Play {
 }
 
 fn ask_in(play: &mut Play) {
-    let (since, of) = (NOW, Occasion::Phase);
-    play.ui
-        .news(&News::Run(Notice::Review(of)), Some("over\n".into()));
-    play.stand = pipeline(Step::Review { since, of });
-    play.ui.viewed(play.stand.scene());
+    let (since, of) = (NOW, ReviewPoint::Phase);
+    play.ui.take_event(
+        &RunEvent::Update(RunUpdate::Review(of)),
+        Some("over\n".into()),
+    );
+    play.stand = pipeline(IterationStep::Review { since, point: of });
+    play.ui.view_changed(play.stand.scene());
 }
 
 #[test]
-fn x120a_x120c_x120d_the_menu_opens_by_itself_and_each_choice_is_a_verdict() {
+fn x120a_x120c_x120d_review_opens_by_itself_and_each_choice_is_an_answer() {
     let chosen = |key: &str| {
         let mut play = asked(true);
         assert!(play.screen().starts_with("phase `plan` (1 of 3) finished"));
@@ -39,19 +41,19 @@ fn x120a_x120c_x120d_the_menu_opens_by_itself_and_each_choice_is_a_verdict() {
     };
     let chosen = ["c", "\r", "r", "o", "x", "e", "\x1b", "a"].map(chosen);
     insta::assert_snapshot!(chosen.join("\n"), @r#"
-    "c", closed: print "over\n"; Notice(Handled); Review(Continue)
-    "\r", closed: print "over\n"; Notice(Handled); Review(Continue)
-    "r": print "over\n"; Notice(Handled)
-    "o", closed: print "over\n"; Notice(Handled); Review(StartOver)
-    "x", closed: print "over\n"; Notice(Handled); Stop { after: Now }
-    "e": print "over\n"; Notice(Handled); Edit(1)
-    "\u{1b}", closed: print "over\n"; Notice(Handled)
+    "c", closed: print "over\n"; AnswerPress(Handled); Review(Continue)
+    "\r", closed: print "over\n"; AnswerPress(Handled); Review(Continue)
+    "r": print "over\n"; AnswerPress(Handled)
+    "o", closed: print "over\n"; AnswerPress(Handled); Review(StartOver)
+    "x", closed: print "over\n"; AnswerPress(Handled); Stop { when: Now }
+    "e": print "over\n"; AnswerPress(Handled); OpenEditor(1)
+    "\u{1b}", closed: print "over\n"; AnswerPress(Handled)
     "a": print "over\n"
     "#);
 }
 
 #[test]
-fn x120b_what_is_to_be_revised_is_asked_for_and_the_question_comes_back_without_it() {
+fn x120b_revise_needs_text_and_review_returns_without_it() {
     let mut play = asked(true);
     play.keys("r");
     assert!(play.screen().contains("revise> "), "{}", play.screen());
@@ -71,7 +73,7 @@ fn x120b_what_is_to_be_revised_is_asked_for_and_the_question_comes_back_without_
 }
 
 #[test]
-fn x120e_keys_that_were_meant_for_something_else_decide_nothing() {
+fn x120e_keys_typed_for_another_prompt_decide_nothing() {
     let mut play = asked(true);
     // The menu has just been drawn.
     assert!(play.ui.drawn(NOW), "earlier keys are discarded");
@@ -83,25 +85,25 @@ fn x120e_keys_that_were_meant_for_something_else_decide_nothing() {
     play.press();
     assert!(!play.out().contains("Escalate"));
     play.press();
-    assert!(play.out().contains("Notice(Escalate)"));
+    assert!(play.out().contains("AnswerPress(Escalate)"));
 }
 
 #[test]
-fn x120e_a_line_that_is_being_typed_goes_first_and_the_question_waits() {
+fn x120e_review_waits_for_the_line_being_typed() {
     let mut play = Play::in_turn();
     play.line("\n");
     play.keys("use ta");
     ask_in(&mut play);
-    assert_eq!(play.ui.wants(), Wants::Text);
+    assert_eq!(play.ui.key_mode(), KeyMode::Text);
     play.keys("\x1b");
     assert!(
         play.screen().starts_with("phase `plan`"),
         "{}",
         play.screen()
     );
-    play.ui.step_back();
+    play.ui.leave_foreground();
     assert!(!play.ui.is_prompting());
-    play.ui.step_forward();
+    play.ui.enter_foreground();
     assert!(
         play.screen().starts_with("phase `plan`"),
         "{}",
@@ -110,10 +112,10 @@ fn x120e_a_line_that_is_being_typed_goes_first_and_the_question_waits() {
 }
 
 #[test]
-fn x120e_an_answer_from_elsewhere_closes_the_menu() {
+fn x120e_answer_from_another_terminal_closes_the_menu() {
     let mut play = asked(false);
-    play.stand = at(Step::Turn { since: NOW });
-    play.ui.viewed(play.stand.scene());
+    play.stand = at(IterationStep::Turn { since: NOW });
+    play.ui.view_changed(play.stand.scene());
     assert!(!play.ui.is_prompting());
     assert!(play.out().contains("answered elsewhere"));
     play.ui.cannot_prompt();
@@ -121,7 +123,7 @@ fn x120e_an_answer_from_elsewhere_closes_the_menu() {
 }
 
 #[test]
-fn s23e_a_terminal_that_can_not_ask_blocks_nothing() {
+fn s23e_terminal_without_prompts_blocks_nothing() {
     let mut play = asked(true);
     play.ui.cannot_prompt();
     assert!(play.out().contains("Attended(false)") && !play.ui.is_prompting());

@@ -87,7 +87,7 @@ const FINAL: [Code; 6] = [
 ];
 
 #[test]
-fn x113g_the_job_is_one_that_kubernetes_takes() {
+fn x113g_kubernetes_accepts_the_job() {
     let job = yaml("kubernetes.yaml");
     assert_eq!(
         (&job["apiVersion"], &job["kind"]),
@@ -167,7 +167,7 @@ fn x113g_the_job_is_one_that_kubernetes_takes() {
         panic!("the command is a run")
     };
     assert!(run.resume_or_start && run.run_id.unwrap().as_str() == "nightly");
-    assert!(run.what.heartbeat.is_some() && run.show.no_input);
+    assert!(run.config.heartbeat.is_some() && run.show.no_input);
     // Every mounted volume exists.
     let volumes = job
         .pointer("/spec/template/spec/volumes")
@@ -209,7 +209,7 @@ fn x113g_the_job_is_one_that_kubernetes_takes() {
 }
 
 #[test]
-fn x113g_the_workflow_is_one_that_github_takes() {
+fn x113g_github_accepts_the_workflow() {
     let flow = yaml("github-actions.yml");
     keys(
         &flow,
@@ -272,7 +272,7 @@ fn unit(name: &str) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn x113g_the_units_are_ones_that_systemd_takes() {
+fn x113g_systemd_accepts_the_units() {
     let service = unit("rlm.service");
     let of = |key: &str| {
         let found = service.iter().find(|(_, known, _)| known == key);
@@ -339,7 +339,7 @@ fn is_field(field: &str, least: u32, most: u32) -> bool {
 }
 
 #[test]
-fn x113g_the_crontab_is_one_that_cron_takes() {
+fn x113g_cron_accepts_the_crontab() {
     let mut calls = 0;
     for line in example("crontab").lines() {
         // Commented lines must be valid too.
@@ -362,7 +362,7 @@ fn x113g_the_crontab_is_one_that_cron_takes() {
 }
 
 #[test]
-fn x113g_the_dockerfile_is_one_that_docker_takes() {
+fn x113g_docker_accepts_the_dockerfile() {
     let text = example("Dockerfile").replace("\\\n", " ");
     let mut parsed = Vec::new();
     for line in text

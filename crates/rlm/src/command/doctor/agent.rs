@@ -3,27 +3,27 @@
 use std::path::PathBuf;
 
 use agent_drivers::{AgentConfig, LoggedIn, Login, Probe};
-use agent_subprocess::Context;
+use agent_subprocess::ProcessContext;
 
 use crate::agents;
 use crate::render::{AgentHealth, Health};
 
 /// An agent to examine.
 #[derive(Debug)]
-pub(super) struct Patient {
+pub(super) struct CheckedAgent {
     pub(super) name: &'static str,
     /// The agent with the path of its program, and where it is asked; or why there is no program.
-    pub(super) program: Result<(AgentConfig, Context), String>,
+    pub(super) program: Result<(AgentConfig, ProcessContext), String>,
     /// The settings of the agent.
     pub(super) agent: AgentConfig,
     /// Why doctor doesn't start the program, if it doesn't.
-    pub(super) unrun: Option<String>,
+    pub(super) not_run_reason: Option<String>,
     /// The names of the variables that the project's file sets and that doctor doesn't set.
-    pub(super) unset: Vec<String>,
+    pub(super) missing_variables: Vec<String>,
     /// Why the settings in `rlm.toml` can't be used, if they can't.
-    pub(super) refused: Option<String>,
+    pub(super) start_error: Option<String>,
     /// Further programs of the same name on `PATH`.
-    pub(super) others: Vec<PathBuf>,
+    pub(super) shadowed: Vec<PathBuf>,
     /// The names of the variables for its login that are set.
     pub(super) variables: Vec<String>,
 }
@@ -37,16 +37,16 @@ pub(super) fn not_run() -> Probe {
 }
 
 /// Decides whether an agent can be used.
-pub(super) fn judge(patient: Patient, probe: Option<Probe>) -> AgentHealth {
+pub(super) fn assess(patient: CheckedAgent, probe: Option<Probe>) -> AgentHealth {
     let facts = patient.agent.login_facts();
     let capabilities = patient.agent.capabilities();
-    let Patient {
+    let CheckedAgent {
         name,
         program,
-        unrun,
-        unset,
-        refused,
-        others,
+        not_run_reason: unrun,
+        missing_variables: unset,
+        start_error: refused,
+        shadowed: others,
         variables,
         agent: _,
     } = patient;
@@ -55,9 +55,9 @@ pub(super) fn judge(patient: Patient, probe: Option<Probe>) -> AgentHealth {
         agent: name,
         health: Health::Ok,
         program: None,
-        others: others.into_iter().map(shown).collect(),
+        shadowed: others.into_iter().map(shown).collect(),
         version: None,
-        tried: facts.tested_version,
+        tested_version: facts.tested_version,
         logged_in: LoggedIn::Unknown,
         login: None,
         variables,
@@ -84,8 +84,8 @@ pub(super) fn judge(patient: Patient, probe: Option<Probe>) -> AgentHealth {
         let what = format!("checked without the variables that rlm.toml sets for it: {unset}");
         note(&mut found, Health::Ok, what);
     }
-    if !found.others.is_empty() {
-        let others = found.others.join(", ");
+    if !found.shadowed.is_empty() {
+        let others = found.shadowed.join(", ");
         note(
             &mut found,
             Health::Warning,
@@ -131,17 +131,17 @@ mod tests {
 
     use super::*;
 
-    fn patient(variables: &[&str]) -> Patient {
+    fn patient(variables: &[&str]) -> CheckedAgent {
         let options = AgentOptions::Claude(Box::default());
         let agent = AgentConfig::new(options, vec!["/bin/claude".into()]);
-        Patient {
+        CheckedAgent {
             name: "claude",
-            program: Ok((agent.clone(), Context::new("/", "/"))),
+            program: Ok((agent.clone(), ProcessContext::new("/", "/"))),
             agent,
-            unrun: None,
-            unset: Vec::new(),
-            refused: None,
-            others: Vec::new(),
+            not_run_reason: None,
+            missing_variables: Vec::new(),
+            start_error: None,
+            shadowed: Vec::new(),
             variables: variables.iter().map(|name| (*name).to_owned()).collect(),
         }
     }
@@ -162,13 +162,13 @@ mod tests {
         let yes = || is(LoggedIn::Yes, Some("api_key"));
         let no = || is(LoggedIn::No, None);
         let judged = [
-            judge(patient(&[]), Some(answers(Ok("1.0.0"), yes()))),
-            judge(patient(&[]), Some(answers(Ok("2.0.0"), unknown()))),
-            judge(patient(&["KEY"]), Some(answers(Ok("1.0.0"), unknown()))),
-            judge(patient(&["KEY"]), Some(answers(Ok("1.0.0"), no()))),
-            judge(patient(&[]), Some(answers(Err("it is broken"), unknown()))),
-            judge(
-                Patient {
+            assess(patient(&[]), Some(answers(Ok("1.0.0"), yes()))),
+            assess(patient(&[]), Some(answers(Ok("2.0.0"), unknown()))),
+            assess(patient(&["KEY"]), Some(answers(Ok("1.0.0"), unknown()))),
+            assess(patient(&["KEY"]), Some(answers(Ok("1.0.0"), no()))),
+            assess(patient(&[]), Some(answers(Err("it is broken"), unknown()))),
+            assess(
+                CheckedAgent {
                     program: Err("get it".to_owned()),
                     ..patient(&[])
                 },

@@ -5,27 +5,27 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum as _;
 use rlm_store::Project;
 
-use super::agent::Patient;
-use super::machine::{self, Seen};
+use super::agent::CheckedAgent;
+use super::machine::{self, Finding};
 use crate::agents::{self, AgentKind};
 use crate::config::{self, Config, Layers};
 use crate::exit::Failure;
-use crate::hint::rlm;
+use crate::hint::program_command;
 
 /// The results of searching files only.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct DoctorScope {
     pub(super) project: Project,
     /// The state of the project's settings.
-    pub(super) settings: Seen,
+    pub(super) settings: Finding,
     /// The agents that must work.
     pub(super) chosen: Vec<AgentKind>,
     /// The agents to examine.
-    pub(super) patients: Vec<Patient>,
+    pub(super) agents: Vec<CheckedAgent>,
 }
 
 /// The settings with the project's own file and without it.
-struct Said {
+struct DoctorSettings {
     all: Config,
     /// The settings of the user's own file and the environment.
     of_user: Config,
@@ -38,7 +38,7 @@ pub(super) fn find(
     directory: &Path,
     named: &[AgentKind],
     runs_project: bool,
-) -> Result<Found, Failure> {
+) -> Result<DoctorScope, Failure> {
     let project = Project::find(directory)?;
     let layers = Layers::read(project.root());
     let settings = machine::settings(&project, &layers);
@@ -51,7 +51,7 @@ pub(super) fn find(
         }
         config
     };
-    let said = Said {
+    let said = DoctorSettings {
         all: config(&layers),
         of_user: config(&layers.without_project()),
         runs_project,
@@ -65,9 +65,9 @@ pub(super) fn find(
         _ => chosen.clone(),
     };
     let patients = { kinds.iter() }.map(|kind| patient(*kind, &said, &project));
-    Ok(Found {
+    Ok(DoctorScope {
         settings,
-        patients: patients.collect(),
+        agents: patients.collect(),
         chosen,
         project,
     })
@@ -98,7 +98,7 @@ fn everyone(chosen: &[AgentKind]) -> Vec<AgentKind> {
 }
 
 /// Finds the program of an agent, and the known facts about the agent.
-fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
+fn patient(kind: AgentKind, said: &DoctorSettings, project: &Project) -> CheckedAgent {
     let directory = project.directory();
     let settings = |config| {
         let settings = |bin| config::agent(kind, bin, config, project.root());
@@ -112,7 +112,7 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
         format!(
             "only {} names this program, so doctor doesn't run it; if you trust it: {} doctor {} --run-project-agent",
             config::FILE_NAME,
-            rlm(),
+            program_command(),
             kind.name()
         )
     });
@@ -134,14 +134,14 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
             others.push(other);
         }
     }
-    let env = agent.handed_on().env.cloned().unwrap_or_default();
+    let env = agent.passed_through().env.cloned().unwrap_or_default();
     let is_set = |name: &&&str| {
         let inherited = std::env::var_os(name).is_some_and(|value| !value.is_empty());
         inherited || env.contains_key(**name)
     };
     let variables = facts.variables.iter().filter(is_set);
     // A variable can make a program run another program. The variables for the agent's login can't.
-    let users = of_user.handed_on().env;
+    let users = of_user.passed_through().env;
     let is_safe = |name: &String, value: &String| {
         let is_users = users.is_some_and(|users| users.get(name) == Some(value));
         said.runs_project || is_users || facts.variables.contains(&name.as_str())
@@ -162,15 +162,15 @@ fn patient(kind: AgentKind, said: &Said, project: &Project) -> Patient {
         context.env = given.map(|(name, it)| (name.into(), it.into())).collect();
         (started, context)
     });
-    Patient {
+    CheckedAgent {
         name: kind.name(),
         program: program.ok_or_else(|| agents::missing(kind, &wanted.to_string_lossy())),
-        unrun,
-        unset,
-        refused: agents::check(&agent, &project.root().join(config::FILE_NAME))
+        not_run_reason: unrun,
+        missing_variables: unset,
+        start_error: agents::check(&agent, &project.root().join(config::FILE_NAME))
             .err()
             .map(|refused| refused.message),
-        others,
+        shadowed: others,
         variables: variables.map(|name| (*name).to_owned()).collect(),
         agent,
     }

@@ -4,8 +4,8 @@ use std::fs::{File, TryLockError};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use agent_subprocess::{Agent, AgentCommand, Containment, Context, Marker, StopPolicy};
-use rlm_store::{Project, RunState, Space, state_dir};
+use agent_subprocess::{Agent, AgentCommand, Containment, Marker, ProcessContext, StopPolicy};
+use rlm_store::{Project, RunDiskUsage, RunState, state_dir};
 use rlm_text::{bytes, count};
 use rustix::fs::{Access, access, statvfs};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -14,11 +14,11 @@ use super::file_system;
 use crate::agents;
 use crate::config::{self, Layers};
 use crate::exit::Failure;
-use crate::hint::rlm;
+use crate::hint::program_command;
 use crate::render::Health;
 
 /// The health of something, with details.
-pub(super) type Seen = (Health, String);
+pub(super) type Finding = (Health, String);
 
 /// With less free space, a run may fail.
 const LITTLE: u64 = 1 << 30;
@@ -33,7 +33,7 @@ const BLIND: &str = "rlm can't tell an agent's changes from yours";
 const NO_GUARD: &str = "no guard, so a stop may miss processes";
 
 /// Returns which settings files exist, or the error of one.
-pub(super) fn settings(project: &Project, read: &Result<Layers, Failure>) -> Seen {
+pub(super) fn settings(project: &Project, read: &Result<Layers, Failure>) -> Finding {
     let file = config::FILE_NAME;
     let layers = match read {
         Ok(layers) => layers,
@@ -49,14 +49,14 @@ pub(super) fn settings(project: &Project, read: &Result<Layers, Failure>) -> See
     match shown.is_empty() {
         true => (
             Health::Ok,
-            format!("no {file}; `{} init` writes one", rlm()),
+            format!("no {file}; `{} init` writes one", program_command()),
         ),
         false => (Health::Ok, format!("{} can be read", shown.join(" and "))),
     }
 }
 
 /// Starts a process that would outlive its parent, stops it, and checks what is left.
-pub(super) async fn guard(until: Instant) -> Seen {
+pub(super) async fn guard(until: Instant) -> Finding {
     let shell = AgentCommand::new("sh").args(["-c", ORPHAN]);
     let mut agent = match spawn(shell).await {
         Ok(agent) => agent,
@@ -79,7 +79,7 @@ pub(super) async fn guard(until: Instant) -> Seen {
 
 /// Checks that `/proc` shows this process: otherwise no process tree can be listed.
 #[cfg(target_os = "linux")]
-pub(super) fn proc_fs() -> Seen {
+pub(super) fn proc_fs() -> Finding {
     let own = std::process::id().to_string();
     match std::fs::read_link("/proc/self") {
         Ok(there) if there.as_os_str() == &*own => (
@@ -97,7 +97,7 @@ pub(super) fn proc_fs() -> Seen {
     }
 }
 
-pub(super) fn kernel() -> Seen {
+pub(super) fn kernel() -> Finding {
     let name = rustix::system::uname();
     let name = [name.sysname(), name.release(), name.machine()];
     let name = name.map(|text| text.to_string_lossy()).join(" ");
@@ -107,7 +107,7 @@ pub(super) fn kernel() -> Seen {
     }
 }
 
-pub(super) async fn git(project: &Project, until: Instant) -> Seen {
+pub(super) async fn git(project: &Project, until: Instant) -> Finding {
     let version = match git_version(until).await {
         Ok(version) => version,
         Err(why) => return (Health::Warning, format!("no git, so {BLIND}: {why}")),
@@ -145,8 +145,8 @@ async fn spawn(command: AgentCommand) -> Result<Agent, String> {
 }
 
 /// Returns the surroundings of each program that doctor starts: `/` has no settings of a project, and a marker finds what stays alive.
-pub(super) fn away() -> Context {
-    let mut context = Context::new("/", "/");
+pub(super) fn away() -> ProcessContext {
+    let mut context = ProcessContext::new("/", "/");
     context.marker = Some(Marker {
         variable: rlm_store::processes::MARKER.into(),
         scope: uuid::Uuid::new_v4().simple().to_string(),
@@ -156,7 +156,7 @@ pub(super) fn away() -> Context {
 }
 
 /// Checks that the state directory can be written, and that its file system supports locks.
-pub(super) fn state(project: &Project) -> Seen {
+pub(super) fn state(project: &Project) -> Finding {
     let state = project.root().join(".rlm");
     let kind = state_dir::metadata(&state).map(|meta| meta.is_dir());
     let (there, place) = match kind {
@@ -192,7 +192,7 @@ pub(super) fn state(project: &Project) -> Seen {
     match file_system::of(place) {
         Some(kind) => {
             let caution = kind
-                .caution()
+                .warning()
                 .map_or(String::new(), |why| format!(": {why}"));
             (
                 kind.health,
@@ -203,7 +203,7 @@ pub(super) fn state(project: &Project) -> Seen {
     }
 }
 
-pub(super) fn disk(project: &Project) -> Seen {
+pub(super) fn disk(project: &Project) -> Finding {
     match statvfs(project.root()) {
         // Some file systems don't count files.
         Ok(stat) => room(
@@ -215,16 +215,16 @@ pub(super) fn disk(project: &Project) -> Seen {
 }
 
 /// Returns the size of the project's runs, and the largest of them.
-pub(super) fn space(project: &Project) -> Seen {
-    let mut runs: Vec<_> = match project.clone().in_root().runs() {
+pub(super) fn space(project: &Project) -> Finding {
+    let mut runs: Vec<_> = match project.clone().in_project_tree().runs() {
         Ok(runs) => { runs.into_iter() }
             .map(|run| (project.space(&run.id), run.id))
             .collect(),
         Err(e) => return (Health::Warning, e.to_string()),
     };
-    let sum = |of: fn(&Space) -> u64| runs.iter().map(|(space, _)| of(space)).sum::<u64>();
+    let sum = |of: fn(&RunDiskUsage) -> u64| runs.iter().map(|(space, _)| of(space)).sum::<u64>();
     let trees = project.tree_space();
-    let all = sum(Space::total) + trees.bytes;
+    let all = sum(RunDiskUsage::total) + trees.bytes;
     let mut detail = format!(
         "{} in {}: transcripts {}, state {}, output {}",
         bytes::show(all),
@@ -247,7 +247,7 @@ pub(super) fn space(project: &Project) -> Seen {
     let largest =
         { runs.iter().take(3) }.map(|(space, run)| format!("{run} {}", bytes::show(space.total())));
     let largest: Vec<_> = largest.collect();
-    let rlm = rlm();
+    let rlm = program_command();
     detail += &format!(
         "; largest: {}. `{rlm} clean --dry-run` lists what can be deleted, `{rlm} clean --transcripts` keeps the state",
         largest.join(", ")
@@ -256,7 +256,7 @@ pub(super) fn space(project: &Project) -> Seen {
 }
 
 /// Returns the health for the free bytes and the number of files that can still be created.
-fn room(free: u64, files: Option<u64>) -> Seen {
+fn room(free: u64, files: Option<u64>) -> Finding {
     let size = match free >> 30 {
         0 => format!("{} MiB free", free >> 20),
         gigabytes => format!("{gigabytes} GiB free"),
@@ -276,7 +276,7 @@ fn room(free: u64, files: Option<u64>) -> Seen {
 }
 
 /// Returns crashed and damaged runs.
-pub(super) fn runs(project: &Project) -> Seen {
+pub(super) fn runs(project: &Project) -> Finding {
     let runs = match project.runs() {
         Ok(runs) => runs,
         Err(e) => return (Health::Problem, e.to_string()),
@@ -287,7 +287,10 @@ pub(super) fn runs(project: &Project) -> Seen {
     };
     let (crashed, damaged) = (names(RunState::Crashed), names(RunState::Damaged));
     let live = names(RunState::Running).len() + names(RunState::Paused).len();
-    let (mut told, rlm) = (format!("{} saved, {live} live", runs.len()), rlm());
+    let (mut told, rlm) = (
+        format!("{} saved, {live} live", runs.len()),
+        program_command(),
+    );
     if let Some(one) = crashed.first() {
         let all = crashed.join(", ");
         told.push_str(&format!(
@@ -307,7 +310,7 @@ pub(super) fn runs(project: &Project) -> Seen {
 }
 
 /// Returns the directory in which agents' sessions are locked against other runs.
-pub(super) fn sessions() -> Seen {
+pub(super) fn sessions() -> Finding {
     match agents::session_place() {
         Some((place, _)) => (Health::Ok, format!("locked in {}", place.display())),
         None => (
@@ -317,7 +320,7 @@ pub(super) fn sessions() -> Seen {
     }
 }
 
-pub(super) fn terminal() -> Seen {
+pub(super) fn terminal() -> Finding {
     let here = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let what = match here {
         true => "yes: in a run, Ctrl-C opens the menu and Enter messages the agent",
@@ -327,7 +330,7 @@ pub(super) fn terminal() -> Seen {
 }
 
 /// Warns about relative directories in `PATH`, because the project then decides which program is started.
-pub(super) fn path() -> Seen {
+pub(super) fn path() -> Finding {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let parts: Vec<_> = std::env::split_paths(&path).collect();
     let relative = parts.iter().filter(|part| !part.is_absolute()).count();
@@ -350,8 +353,8 @@ pub(super) fn path() -> Seen {
 /// Runs a check that may hang, for example on a network file system.
 pub(super) async fn on_thread(
     within: Duration,
-    look: impl FnOnce() -> Seen + Send + 'static,
-) -> Seen {
+    look: impl FnOnce() -> Finding + Send + 'static,
+) -> Finding {
     match timeout(within, tokio::task::spawn_blocking(look)).await {
         Ok(Ok(seen)) => seen,
         Ok(Err(e)) => (Health::Problem, e.to_string()),
@@ -370,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_without_room_is_a_problem_before_it_is_full() {
+    fn low_disk_space_is_reported_before_the_disk_is_full() {
         let judged = [
             room(5 << 30, Some(9999)),
             room(5 << 30, None),

@@ -21,9 +21,9 @@ use crate::agents::AgentKind;
 use crate::args::DoctorArgs;
 use crate::exit::{Code, Failure};
 use crate::render::{AgentHealth, Check, Findings, Health, print};
-use agent::Patient;
+use agent::CheckedAgent;
 use find::find;
-use machine::Seen;
+use machine::Finding;
 
 /// The time for all checks, and the part of it in which agents must respond; the rest is for ending them.
 const WHOLE: Duration = Duration::from_secs(15);
@@ -68,7 +68,7 @@ async fn examine(
     };
     let found = found.map_err(|e| Failure::failed(e.to_string()))??;
     let machine = tokio::spawn(look(found.project, found.settings, begin));
-    let patients = found.patients.into_iter();
+    let patients = found.agents.into_iter();
     let asked = patients.map(|patient| tokio::spawn(examine_agent(patient, begin)));
     let asked: Vec<_> = asked.collect();
     let mut agents = Vec::new();
@@ -92,16 +92,16 @@ async fn examine(
     })
 }
 
-async fn examine_agent(patient: Patient, begin: Instant) -> AgentHealth {
+async fn examine_agent(patient: CheckedAgent, begin: Instant) -> AgentHealth {
     let probe = match &patient.program {
-        Ok(_) if patient.unrun.is_some() => Some(agent::not_run()),
+        Ok(_) if patient.not_run_reason.is_some() => Some(agent::not_run()),
         Ok((agent, context)) => {
             let probe = within(begin, agent.probe(context, begin + ANSWERS)).await;
             Some(probe.unwrap_or_else(|why| Probe::failed(&why)))
         }
         Err(_) => None,
     };
-    agent::judge(patient, probe)
+    agent::assess(patient, probe)
 }
 
 /// Waits for a future until the time for all checks is over.
@@ -110,12 +110,12 @@ async fn within<T>(begin: Instant, asked: impl Future<Output = T>) -> Result<T, 
     answer.map_err(|_| format!("it took longer than {} s", WHOLE.as_secs()))
 }
 
-async fn look(project: Project, settings: Seen, begin: Instant) -> Vec<Check> {
-    let thread = |look: fn(&Project) -> Seen| {
+async fn look(project: Project, settings: Finding, begin: Instant) -> Vec<Check> {
+    let thread = |look: fn(&Project) -> Finding| {
         let project = project.clone();
         machine::on_thread(LOOK, move || look(&project))
     };
-    let bounded = |seen: Result<Seen, String>| seen.unwrap_or_else(|why| (Health::Problem, why));
+    let bounded = |seen: Result<Finding, String>| seen.unwrap_or_else(|why| (Health::Problem, why));
     let until = begin + ANSWERS;
     let (guard, git, state, disk, space, runs, sessions) = tokio::join!(
         within(begin, machine::guard(until)),

@@ -82,7 +82,7 @@ mod tests {
     use crate::preset::Preset;
 
     #[test]
-    fn x119e_a_preset_is_a_pipeline_that_can_be_run_as_it_is() {
+    fn x119e_preset_is_a_runnable_pipeline() {
         for preset in Preset::value_variants() {
             let run = "rlm run --agent claude --agent-bin sh";
             let settings = crate::resolve::tests::resolve_line(run, &preset.settings()).unwrap();

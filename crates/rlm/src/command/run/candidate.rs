@@ -4,18 +4,18 @@ use std::path::Path;
 
 use rlm_store::{Project, RunEntry, RunId, RunState};
 
-use super::over::Over;
+use super::ended_run::EndedRun;
 use crate::command::resume;
 use crate::config::Config;
 use crate::exit::{Code, Failure};
 use crate::hint;
 
 /// The result of the search for `--resume-or-start`.
-pub(super) enum Candidate {
+pub(super) enum ResumeCandidate {
     None,
-    Over(Over),
+    Ended(EndedRun),
     /// A saved run to continue.
-    Goes(RunId),
+    Resumable(RunId),
 }
 
 /// Looks for the run that `--resume-or-start` continues.
@@ -23,7 +23,7 @@ pub(super) fn find(
     directory: &Path,
     named: Option<RunId>,
     what: Config,
-) -> impl FnOnce() -> Result<(Candidate, Config), Failure> + Send + 'static {
+) -> impl FnOnce() -> Result<(ResumeCandidate, Config), Failure> + Send + 'static {
     let directory = directory.to_owned();
     move || {
         let project = Project::find(&directory)?;
@@ -34,8 +34,8 @@ pub(super) fn find(
                 runs.retain(|run| run.id == *name && run.state != RunState::Empty);
                 if let Some(run) = runs.first() {
                     refuse(&project, run)?;
-                    if let Some(over) = Over::of(run, &what) {
-                        return Ok((Candidate::Over(over), what));
+                    if let Some(over) = EndedRun::of(run, &what) {
+                        return Ok((ResumeCandidate::Ended(over), what));
                     }
                 }
             }
@@ -43,15 +43,15 @@ pub(super) fn find(
                 let newest = runs.last();
                 let moved = newest.and_then(|run| refuse_moved(run).err());
                 let unfinished = newest.is_some_and(is_unfinished);
-                runs.retain(|run| run.is_resumable() && !run.was_stopped_by_a_person());
+                runs.retain(|run| run.is_resumable() && !run.is_stopped_by_person());
                 if let (Some(moved), true, true) = (moved, unfinished, runs.is_empty()) {
                     return Err(moved);
                 }
             }
         }
         let found = match runs.len() {
-            0 => Candidate::None,
-            1 => Candidate::Goes(runs.remove(0).id),
+            0 => ResumeCandidate::None,
+            1 => ResumeCandidate::Resumable(runs.remove(0).id),
             _ => {
                 let names: Vec<String> = runs.iter().map(|run| run.id.to_string()).collect();
                 return Err(Failure::usage(format!(
@@ -67,8 +67,8 @@ pub(super) fn find(
 /// Refuses a run that was transferred, as a resume does.
 fn refuse_moved(run: &RunEntry) -> Result<(), Failure> {
     let head = run.head.as_ref().ok();
-    match head.and_then(|head| head.moved.as_ref()) {
-        Some(moved) => Err(resume::moved_away(&run.id, moved)),
+    match head.and_then(|head| head.transfer.as_ref()) {
+        Some(moved) => Err(resume::transferred_error(&run.id, moved)),
         None => Ok(()),
     }
 }
@@ -81,7 +81,7 @@ fn is_unfinished(run: &RunEntry) -> bool {
 
 /// Refuses a run that is live, was transferred, or was stopped by a person.
 fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
-    let (id, rlm) = (&run.id, hint::rlm());
+    let (id, rlm) = (&run.id, hint::program_command());
     if run.is_live() {
         let pid = project.holder(id).map(|holder| holder.process.pid);
         let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
@@ -90,7 +90,7 @@ fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
         )));
     }
     refuse_moved(run)?;
-    match run.was_stopped_by_a_person() {
+    match run.is_stopped_by_person() {
         true => Err(Failure::new(
             Code::Stopped,
             format!(

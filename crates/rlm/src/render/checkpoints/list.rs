@@ -3,9 +3,9 @@
 use std::fmt;
 
 use checkpoint_store::PhaseInfo;
-use checkpoint_store::verify::{Condition, Next};
-use loop_state::CutCause;
-use rlm_store::{Fate, Progress, Project, RunEntry, RunState};
+use checkpoint_store::verify::{FileCondition, NextAction};
+use loop_state::UnfinishedCause;
+use rlm_store::{AttemptOutcome, AttemptRecord, Project, RunEntry, RunState};
 use rlm_text::count;
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
@@ -28,9 +28,9 @@ pub(crate) struct List {
     finished: bool,
     bytes: u64,
     /// Its position in the pipeline; `None` if it can't be read.
-    stands: Option<Phases>,
+    position: Option<Phases>,
     phases: Vec<Phase>,
-    progress: Vec<Row>,
+    attempts: Vec<Row>,
     /// Notes about damage, and about the state that is used instead.
     notes: Vec<String>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct List {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Health {
-    Sound,
+    Valid,
     Empty,
     /// A file is damaged, but a state can be read.
     Damaged,
@@ -56,7 +56,7 @@ struct Phase {
     git_commit: Option<String>,
     git_dirty: Option<bool>,
     /// Whether the working tree is at another commit now; `None` if one of the commits is unknown.
-    head_moved: Option<bool>,
+    commit_changed: Option<bool>,
     finished: bool,
     damage: Option<String>,
 }
@@ -71,7 +71,7 @@ struct Row {
     at: String,
     age_s: u64,
     outcome: &'static str,
-    why: Option<String>,
+    reason: Option<String>,
     /// The commit with its changes, for a run with --commit.
     git_commit: Option<String>,
     /// Whether a resume discarded it.
@@ -90,7 +90,7 @@ impl List {
         let locked = matches!(run.state, RunState::Running | RunState::Paused);
         let mut damage = Vec::new();
         let mut health = match &run.head {
-            Ok(_) => Health::Sound,
+            Ok(_) => Health::Valid,
             Err(why) => {
                 notes.push(why.clone());
                 Health::Unreadable
@@ -104,17 +104,20 @@ impl List {
                 notes.push(why.to_string());
             }
             Ok(verified) => {
-                if verified.next == Next::Start && run.head.is_err() {
+                if verified.next == NextAction::Start && run.head.is_err() {
                     health = Health::Empty;
                 }
                 for file in verified.files {
-                    if !matches!(file.condition, Condition::Whole | Condition::Torn { .. }) {
+                    if !matches!(
+                        file.condition,
+                        FileCondition::Valid | FileCondition::Torn { .. }
+                    ) {
                         damage.push((file.name, file.condition.to_string()));
                     }
                 }
             }
         }
-        if health == Health::Sound && !damage.is_empty() {
+        if health == Health::Valid && !damage.is_empty() {
             health = Health::Damaged;
         }
         let (mut phases, mut progress) = (Vec::new(), Vec::new());
@@ -124,7 +127,7 @@ impl List {
             Ok(found) => {
                 let seals = found.phases.iter().rev();
                 phases.extend(seals.map(|info| Phase::of(info, commit, now, &mut damage)));
-                progress.extend(found.progress.iter().map(|it| Row::of(it, locked, now)));
+                progress.extend(found.attempts.iter().map(|it| Row::of(it, locked, now)));
             }
         }
         // Damage outside of the files of phases.
@@ -145,9 +148,9 @@ impl List {
             resumable: run.is_resumable(),
             finished: end.is_some_and(|end| end.reason.is_final()),
             bytes: project.space(&run.id).total(),
-            stands: run.head.as_ref().ok().map(|it| Phases::from(&it.machine)),
+            position: run.head.as_ref().ok().map(|it| Phases::from(&it.machine)),
             phases,
-            progress,
+            attempts: progress,
             notes,
         }
     }
@@ -183,7 +186,7 @@ impl Phase {
             errors: info.meta.errors.clone(),
             git_commit: info.meta.git_commit.clone(),
             git_dirty: info.meta.git_dirty,
-            head_moved: moved.map(|(then, now)| then != now),
+            commit_changed: moved.map(|(then, now)| then != now),
             finished: info.meta.finished,
             damage: at.map(|at| damage.remove(at).1),
         }
@@ -191,14 +194,16 @@ impl Phase {
 }
 
 impl Row {
-    fn of(row: &Progress, live: bool, now: jiff::Timestamp) -> Self {
-        let (outcome, why) = match &row.fate {
-            Fate::Open | Fate::Judging if live => ("open", None),
-            Fate::Judging => ("judging", None),
-            Fate::Open => ("cut", Some(CutCause::Crash.to_string())),
-            Fate::Complete => ("complete", None),
-            Fate::Failed(why) => ("failed", Some(why.clone())),
-            Fate::Cut(cause) => ("cut", cause.map(|cause| cause.to_string())),
+    fn of(row: &AttemptRecord, live: bool, now: jiff::Timestamp) -> Self {
+        let (outcome, why) = match &row.outcome {
+            AttemptOutcome::Open | AttemptOutcome::Checking if live => ("running", None),
+            AttemptOutcome::Checking => ("checking", None),
+            AttemptOutcome::Open => ("unfinished", Some(UnfinishedCause::ProcessDied.to_string())),
+            AttemptOutcome::Complete => ("complete", None),
+            AttemptOutcome::Failed(why) => ("failed", Some(why.clone())),
+            AttemptOutcome::Unfinished(cause) => {
+                ("unfinished", cause.map(|cause| cause.to_string()))
+            }
         };
         Self {
             phase: row.phase_name.clone(),
@@ -209,7 +214,7 @@ impl Row {
             at: utc(row.at),
             age_s: age(row.at, now),
             outcome,
-            why,
+            reason: why,
             git_commit: row.commit.clone(),
             discarded: row.discarded,
         }
@@ -226,7 +231,7 @@ impl fmt::Display for Phase {
             } else {
                 ""
             };
-            let moved = match self.head_moved {
+            let moved = match self.commit_changed {
                 Some(true) => ", HEAD is at another commit now",
                 Some(false) => ", the current HEAD",
                 None => "",
@@ -253,9 +258,9 @@ impl fmt::Display for Row {
         } = self;
         let phase = plain(&self.phase);
         write!(f, "{phase}: iteration {iteration}, attempt {attempt}: ")?;
-        match &self.why {
-            _ if self.outcome == "open" => f.write_str("in progress"),
-            _ if self.outcome == "judging" => {
+        match &self.reason {
+            _ if self.outcome == "running" => f.write_str("in progress"),
+            _ if self.outcome == "checking" => {
                 f.write_str("the turn ended; the required checks and the check are next")
             }
             None => f.write_str(self.outcome),
@@ -282,7 +287,7 @@ impl fmt::Display for List {
         if state != health {
             write!(f, ", {health}")?;
         }
-        if let Some(stands) = &self.stands {
+        if let Some(stands) = &self.position {
             f.write_str(&stands.present())?;
         }
         write!(f, ", {}", size(self.bytes))?;
@@ -291,14 +296,14 @@ impl fmt::Display for List {
         }
         let phases = self.phases.iter();
         let phases = phases.map(|it| (it.save, &it.at, it.age_s, it as &dyn fmt::Display));
-        let rows = self.progress.iter();
+        let rows = self.attempts.iter();
         let rows = rows.map(|it| (it.save, &it.at, it.age_s, it as &dyn fmt::Display));
         let mut lines: Vec<_> = rows.chain(phases).collect();
         lines.sort_by_key(|(save, ..)| *save);
         for (save, at, age, what) in lines {
             write!(f, "\n  save {save:>4}  {at}  {:<14}  {what}", ago(age))?;
         }
-        for line in self.stands.iter().flat_map(Phases::over) {
+        for line in self.position.iter().flat_map(Phases::over) {
             write!(f, "\n  done       {line}")?;
         }
         for note in &self.notes {
@@ -313,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_in_the_order_of_the_saves_and_obeys_nothing() {
+    fn list_is_in_save_order_and_prints_no_control_characters() {
         let at = || "2026-01-31T23:59:59.000Z".to_owned();
         let row = |iteration, save, outcome, why: Option<&str>| Row {
             phase: "plan".into(),
@@ -324,7 +329,7 @@ mod tests {
             at: at(),
             age_s: 61,
             outcome,
-            why: why.map(Into::into),
+            reason: why.map(Into::into),
             git_commit: (iteration == 1).then(|| "0123456789abcdef".into()),
             discarded: false,
         };
@@ -337,7 +342,7 @@ mod tests {
             errors: vec!["iteration 2: \u{1b}[2Jgone".into()],
             git_commit: Some("0123456789abcdef".into()),
             git_dirty: Some(true),
-            head_moved: Some(true),
+            commit_changed: Some(true),
             finished: false,
             damage: Some("damaged: wrong checksum at byte 9".into()),
         };
@@ -349,12 +354,12 @@ mod tests {
             resumable: true,
             finished: false,
             bytes: 4097,
-            stands: None,
+            position: None,
             phases: vec![phase],
-            progress: vec![
+            attempts: vec![
                 row(1, 3, "complete", None),
                 row(2, 5, "failed", Some("it\nended")),
-                row(3, 8, "open", None),
+                row(3, 8, "running", None),
             ],
             notes: vec!["progress-1.ckj: bad \u{7}".into()],
         };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loop_state::Event;
+use loop_state::TimedInput;
 use rlm_store::{RunHead, SavedState};
 use rlm_text::count;
 use rlm_text::escape::{json_escaped, plain};
@@ -17,20 +17,20 @@ const EVENTS: usize = 20;
 
 /// One saved state in full.
 #[derive(Debug, Serialize)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct StateView<'a> {
     run: &'a str,
     save: u64,
     at: String,
     age_s: u64,
-    from: From<'a>,
+    from: StateSource<'a>,
     head: RunHead,
     events: usize,
-    last_events: &'a [Event],
+    last_events: &'a [TimedInput],
 }
 
 /// The file that the state was read from.
 #[derive(Debug, Serialize)]
-struct From<'a> {
+struct StateSource<'a> {
     file: Option<&'a str>,
     id: Option<String>,
     phase: Option<&'a str>,
@@ -43,7 +43,7 @@ struct From<'a> {
     torn_bytes: Option<u64>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> StateView<'a> {
     pub(crate) fn of(state: &'a SavedState, now: jiff::Timestamp) -> Self {
         let SavedState {
             head,
@@ -60,7 +60,7 @@ impl<'a> Shown<'a> {
             save: state.save.get(),
             at: utc(head.machine.last_at),
             age_s: age(head.machine.last_at, now),
-            from: From {
+            from: StateSource {
                 file: report.used.as_deref(),
                 id: report.file.map(|id| id.to_string()),
                 phase: phase.map(|phase| phase.phase.as_str()),
@@ -77,7 +77,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for StateView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = &self.from;
         write!(f, "{}  save {}", plain(self.run), self.save)?;

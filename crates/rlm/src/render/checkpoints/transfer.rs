@@ -3,13 +3,13 @@
 use std::fmt;
 use std::path::Path;
 
-use rlm_store::moving::{Arrival, Exported, Forked, Imported};
+use rlm_store::transfer::{Exported, FilesLocation, Forked, Imported};
 use rlm_store::{Program, Worktree};
 use rlm_terminal::style::{MIND, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;
 
-use crate::hint::{go_further, quoted, rlm};
+use crate::hint::{extend_hint, program_command, quoted};
 use crate::render::lines::size;
 use crate::render::programs::line;
 
@@ -21,7 +21,7 @@ pub(crate) struct Export {
     file: Option<String>,
     bytes: u64,
     /// Whether the run was transferred, so that it ends here.
-    moved: bool,
+    transferred: bool,
     git_commit: Option<String>,
     branch: Option<String>,
     notes: Vec<String>,
@@ -36,7 +36,7 @@ impl Export {
         Self {
             run: exported.run.to_string(),
             bytes: exported.bytes,
-            moved: !exported.copy,
+            transferred: !exported.copy,
             git_commit: exported.commit.clone(),
             branch: exported.branch.clone(),
             notes: exported.notes.clone(),
@@ -59,11 +59,11 @@ impl fmt::Display for Export {
         for note in &self.notes {
             writeln!(f, "  note    {}", plain(note))?;
         }
-        match self.moved {
+        match self.transferred {
             true => writeln!(
                 f,
                 "  here    transferred; to continue here instead: {} resume {run} --force",
-                rlm()
+                program_command()
             )?,
             false => writeln!(f, "  here    unchanged; the copy gets another run id")?,
         }
@@ -77,7 +77,7 @@ pub(crate) struct Import {
     run: String,
     /// The run that it is a copy of.
     copy_of: Option<String>,
-    arrival: Arrival,
+    arrival: FilesLocation,
     directory: String,
     git_commit: Option<String>,
     branch: Option<String>,
@@ -103,8 +103,8 @@ impl Import {
         let head = &imported.head;
         let end = head.machine.end.as_ref().map(|end| &end.reason);
         let next = match end {
-            Some(reason) => go_further(&head.run, reason),
-            None => Some(format!("{} resume {}", rlm(), head.run)),
+            Some(reason) => extend_hint(&head.run, reason),
+            None => Some(format!("{} resume {}", program_command(), head.run)),
         };
         Self {
             run: head.run.to_string(),
@@ -126,10 +126,10 @@ impl Import {
 impl fmt::Display for Import {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let where_it_is = match self.arrival {
-            Arrival::Made => "a new repository",
-            Arrival::InPlace => "the existing working tree",
-            Arrival::Worktree => "its own worktree",
-            Arrival::None => "this directory",
+            FilesLocation::NewRepository => "a new repository",
+            FilesLocation::WorkingTree => "the existing working tree",
+            FilesLocation::Worktree => "its own worktree",
+            FilesLocation::None => "this directory",
         };
         write!(f, "run {}", plain(&self.run))?;
         if let Some(other) = &self.copy_of {
@@ -181,7 +181,7 @@ impl Fork {
         let parent = parent.expect("a fork has a parent");
         // If the parent run ended at a limit, the fork needs a higher limit.
         let ended = forked.ended.as_ref();
-        let more = ended.and_then(|reason| go_further(&head.run, reason));
+        let more = ended.and_then(|reason| extend_hint(&head.run, reason));
         Self {
             run: head.run.to_string(),
             parent: parent.run,
@@ -191,7 +191,7 @@ impl Fork {
             git_commit: forked.commit.clone(),
             worktree: forked.worktree.clone(),
             directory: head.settings.directory.display().to_string(),
-            next: more.unwrap_or_else(|| format!("{} resume {}", rlm(), head.run)),
+            next: more.unwrap_or_else(|| format!("{} resume {}", program_command(), head.run)),
         }
     }
 }

@@ -2,29 +2,29 @@
 
 use std::fmt;
 
-use checkpoint_store::verify::{Condition, File, Next};
+use checkpoint_store::verify::{File, FileCondition, NextAction};
 use rlm_store::{Project, RunEntry};
 use rlm_text::count;
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use serde::Serialize;
 
+use crate::hint::program_command;
 use crate::hint::quoted;
-use crate::hint::rlm;
 use crate::render::lines::size;
 
 /// The result of reading every byte of a run's store.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verified {
     run: String,
-    verdict: Verdict,
+    health: StoreHealth,
     files: Vec<Checked>,
     blobs: usize,
     /// The number of damaged files that earlier processes set aside.
     set_aside: usize,
     /// The file and time of its export, if the run was transferred.
-    moved_to: Option<String>,
-    moved_at: Option<String>,
+    transferred_to: Option<String>,
+    transferred_at: Option<String>,
     /// The save from which a resume continues.
     resumes_from: Option<u64>,
     /// The safe next command.
@@ -35,8 +35,8 @@ pub(crate) struct Verified {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
-    Sound,
+enum StoreHealth {
+    Valid,
     Damaged,
     /// Unknown, because the store can't be read.
     Unreadable,
@@ -49,21 +49,21 @@ struct Checked {
     saves: Option<(u64, u64)>,
     condition: &'static str,
     offset: Option<u64>,
-    why: Option<String>,
+    reason: Option<String>,
 }
 
 impl Checked {
     fn of(file: File) -> Self {
         let (condition, offset, why) = match file.condition {
-            Condition::Whole => ("sound", None, None),
-            Condition::Torn { bytes } => {
+            FileCondition::Valid => ("valid", None, None),
+            FileCondition::Torn { bytes } => {
                 let why = format!(
                     "{bytes} bytes of an incomplete save that was never confirmed, so nothing is lost"
                 );
                 ("torn", None, Some(why))
             }
-            Condition::Damaged { offset, reason } => ("damaged", Some(offset), Some(reason)),
-            Condition::Unreadable(why) => ("unreadable", None, Some(why)),
+            FileCondition::Damaged { offset, reason } => ("damaged", Some(offset), Some(reason)),
+            FileCondition::Unreadable(why) => ("unreadable", None, Some(why)),
             other => ("unreadable", None, Some(other.to_string())),
         };
         Self {
@@ -72,7 +72,7 @@ impl Checked {
             saves: file.saves.map(|(first, last)| (first.get(), last.get())),
             condition,
             offset,
-            why,
+            reason: why,
         }
     }
 }
@@ -81,12 +81,12 @@ impl Verified {
     pub(crate) fn of(project: &Project, run: &RunEntry) -> Self {
         let mut this = Self {
             run: run.id.to_string(),
-            verdict: Verdict::Unreadable,
+            health: StoreHealth::Unreadable,
             files: Vec::new(),
             blobs: 0,
             set_aside: 0,
-            moved_to: None,
-            moved_at: None,
+            transferred_to: None,
+            transferred_at: None,
             resumes_from: None,
             next: String::new(),
             notes: run.notes.clone(),
@@ -100,8 +100,8 @@ impl Verified {
         };
         this.files = found.files.into_iter().map(Checked::of).collect();
         (this.blobs, this.set_aside) = (found.blobs, found.set_aside);
-        let whole = |file: &Checked| matches!(file.condition, "sound" | "torn");
-        let (rlm, id) = (rlm(), &run.id);
+        let whole = |file: &Checked| matches!(file.condition, "valid" | "torn");
+        let (rlm, id) = (program_command(), &run.id);
         let readable = run.head.as_ref();
         let over = readable.is_ok_and(|it| {
             let end = it.machine.end.as_ref();
@@ -111,44 +111,48 @@ impl Verified {
         let copy = format!("cp -a {} {}", quoted(&dir), quoted(&format!("{dir}.copy")));
         let sound = run.loss.is_none()
             && this.files.iter().all(whole)
-            && (readable.is_ok() || found.next == Next::Start)
-            && !matches!(found.next, Next::ResumeOlder { .. } | Next::Restore(_));
-        this.verdict = match sound {
-            true => Verdict::Sound,
-            false => Verdict::Damaged,
+            && (readable.is_ok() || found.next == NextAction::Start)
+            && !matches!(
+                found.next,
+                NextAction::ResumeOlder { .. } | NextAction::Restore(_)
+            );
+        this.health = match sound {
+            true => StoreHealth::Valid,
+            false => StoreHealth::Damaged,
         };
-        let moved = readable.ok().and_then(|head| head.moved.as_ref());
-        (this.moved_to, this.moved_at) = moved.map(|it| (it.to.clone(), utc(it.at))).unzip();
-        let work = run.loss.as_ref().filter(|loss| loss.is_work());
+        let moved = readable.ok().and_then(|head| head.transfer.as_ref());
+        (this.transferred_to, this.transferred_at) =
+            moved.map(|it| (it.to.clone(), utc(it.at))).unzip();
+        let work = run.loss.as_ref().filter(|loss| loss.loses_iterations());
         this.next = match (found.next, readable) {
-            (Next::Start, _) => format!("nothing was saved yet; start a new run: {rlm} run"),
-            (Next::Wait, _) => {
+            (NextAction::Start, _) => format!("nothing was saved yet; start a new run: {rlm} run"),
+            (NextAction::Wait, _) => {
                 "a process works on the run, so this can be normal; verify again when the process ended"
                     .into()
             }
-            (Next::Resume { .. } | Next::ResumeOlder { .. }, Err(why)) => {
+            (NextAction::Resume { .. } | NextAction::ResumeOlder { .. }, Err(why)) => {
                 format!("use the version of rlm that wrote it, or a newer one, and delete nothing: {why}")
             }
-            (Next::Resume { .. } | Next::ResumeOlder { .. }, Ok(_)) if moved.is_some() => format!(
+            (NextAction::Resume { .. } | NextAction::ResumeOlder { .. }, Ok(_)) if moved.is_some() => format!(
                 "the run was transferred; continue there: {rlm} checkpoints import; to continue it here instead: `{rlm} resume {id} --force`"
             ),
-            (Next::Resume { seq }, _) if sound && over => {
+            (NextAction::Resume { seq }, _) if sound && over => {
                 format!("nothing to do: the run is finished, with save {seq}")
             }
-            (Next::Resume { seq } | Next::ResumeOlder { seq }, Ok(_)) if work.is_some() => {
+            (NextAction::Resume { seq } | NextAction::ResumeOlder { seq }, Ok(_)) if work.is_some() => {
                 this.resumes_from = Some(seq.get());
-                let at = work.map_or(1, |loss| loss.at);
+                let at = work.map_or(1, |loss| loss.resumes_at);
                 format!(
                     "it is safe to resume from the older save {seq}, but the work since then would \
                      run again: `{rlm} resume {id} --from {at}` does that, sets damaged files aside in \
                      quarantine/ and deletes nothing; to keep a copy, first `{copy}`"
                 )
             }
-            (Next::Resume { seq }, _) => {
+            (NextAction::Resume { seq }, _) => {
                 this.resumes_from = Some(seq.get());
                 format!("it is safe to resume: `{rlm} resume {id}` continues from save {seq}")
             }
-            (Next::ResumeOlder { seq }, _) => {
+            (NextAction::ResumeOlder { seq }, _) => {
                 this.resumes_from = Some(seq.get());
                 format!(
                     "it is safe to resume, but from the older save {seq}: `{rlm} resume {id}` \
@@ -156,7 +160,7 @@ impl Verified {
                      a copy, first `{copy}`"
                 )
             }
-            (Next::Restore(why), _) => format!(
+            (NextAction::Restore(why), _) => format!(
                 "restore a copy of {dir}, or use a newer version of rlm; delete nothing before that ({why})"
             ),
             (other, _) => other.to_string(),
@@ -164,8 +168,8 @@ impl Verified {
         this
     }
 
-    pub(crate) fn is_sound(&self) -> bool {
-        self.verdict == Verdict::Sound
+    pub(crate) fn is_valid(&self) -> bool {
+        self.health == StoreHealth::Valid
     }
 }
 
@@ -178,10 +182,10 @@ impl fmt::Display for Checked {
             Some((first, last)) => write!(f, ", saves {first} to {last}")?,
             None => {}
         }
-        let why = self.why.as_deref().map(plain).unwrap_or_default();
+        let why = self.reason.as_deref().map(plain).unwrap_or_default();
         match (self.condition, self.offset) {
-            ("sound", _) => f.write_str(": sound"),
-            ("torn", _) => write!(f, ": sound, then {why}"),
+            ("valid", _) => f.write_str(": valid"),
+            ("torn", _) => write!(f, ": valid, then {why}"),
             (_, Some(offset)) => write!(f, ": damaged at byte {offset}: {why}"),
             _ => write!(f, ": {why}"),
         }
@@ -190,7 +194,7 @@ impl fmt::Display for Checked {
 
 impl fmt::Display for Verified {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = format!("{:?}", self.verdict).to_lowercase();
+        let verdict = format!("{:?}", self.health).to_lowercase();
         write!(f, "{}  {verdict}", plain(&self.run))?;
         for file in &self.files {
             write!(f, "\n  {file}")?;
@@ -206,7 +210,7 @@ impl fmt::Display for Verified {
             let files = count(self.set_aside, "damaged file", "damaged files");
             write!(f, "\n  {files} set aside in quarantine/ earlier")?;
         }
-        if let (Some(to), Some(at)) = (&self.moved_to, &self.moved_at) {
+        if let (Some(to), Some(at)) = (&self.transferred_to, &self.transferred_at) {
             write!(
                 f,
                 "\n  transferred to {} at {at}; this copy stayed here",
@@ -226,7 +230,7 @@ mod tests {
     use checkpoint_store::Seq;
 
     #[test]
-    fn each_condition_has_words_that_say_what_it_means() {
+    fn each_condition_has_a_description() {
         let saves = Some((Seq::new(1), Seq::new(5)));
         let file = |name: &str, saves, condition| {
             let mut file = File::new(name, condition);
@@ -237,25 +241,29 @@ mod tests {
         let newer = "was written as container version 2, this program reads up to 1";
         let verified = Verified {
             run: "first".into(),
-            verdict: Verdict::Damaged,
+            health: StoreHealth::Damaged,
             files: vec![
                 file(
                     "phase-5.ckpt",
                     saves.map(|(_, it)| (it, it)),
-                    Condition::Whole,
+                    FileCondition::Valid,
                 ),
-                file("progress-1.ckj", saves, Condition::Torn { bytes: 12 }),
+                file("progress-1.ckj", saves, FileCondition::Torn { bytes: 12 }),
                 file(
                     "progress-2.ckj",
                     saves,
-                    Condition::Damaged { offset, reason },
+                    FileCondition::Damaged { offset, reason },
                 ),
-                file("progress-3.ckj", None, Condition::Unreadable(newer.into())),
+                file(
+                    "progress-3.ckj",
+                    None,
+                    FileCondition::Unreadable(newer.into()),
+                ),
             ],
             blobs: 1,
             set_aside: 2,
-            moved_to: Some("/p/rlm-first.tar.zst".into()),
-            moved_at: Some("2026-11-22T02:00:00Z".into()),
+            transferred_to: Some("/p/rlm-first.tar.zst".into()),
+            transferred_at: Some("2026-11-22T02:00:00Z".into()),
             resumes_from: Some(5),
             next: "look\nhere".into(),
             notes: Vec::new(),

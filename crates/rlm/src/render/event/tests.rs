@@ -2,9 +2,9 @@
 
 use super::*;
 use agent_duplex::Line;
-use loop_state::{Occasion, RuleChange, Tree};
+use loop_state::{ProcessTreeOutcome, ReviewPoint, RuleChange};
 
-fn samples() -> Vec<News> {
+fn samples() -> Vec<RunEvent> {
     let line = |bytes: &'static [u8]| Line {
         bytes: bytes.into(),
         omitted: 0,
@@ -14,139 +14,139 @@ fn samples() -> Vec<News> {
         name: name.into(),
     };
     vec![
-        News::Run(Notice::AttemptStarted {
+        RunEvent::Update(RunUpdate::AttemptStarted {
             iteration: 2,
             attempt: 1,
-            again: false,
+            is_retry: false,
         }),
-        News::Run(Notice::AttemptStarted {
+        RunEvent::Update(RunUpdate::AttemptStarted {
             iteration: 2,
             attempt: 3,
-            again: true,
+            is_retry: true,
         }),
-        News::Phase {
+        RunEvent::Phase {
             name: "build".into(),
             number: 2,
-            of: 3,
+            limit: 3,
         },
-        News::AgentStarted { pid: 42 },
-        News::Output {
+        RunEvent::AgentStarted { pid: 42 },
+        RunEvent::Output {
             stream: Stream::Stdout,
             line: line(b"work\x1b[2J done"),
         },
-        News::Output {
+        RunEvent::Output {
             stream: Stream::Stderr,
             line: line(b"oh \xff"),
         },
-        News::CommandStarted {
-            command: Command::Check,
+        RunEvent::CommandStarted {
+            command: LoopCommand::Check,
             text: "make\ntest".into(),
         },
-        News::CommandEnded {
-            command: Command::Gate(0),
+        RunEvent::CommandEnded {
+            command: LoopCommand::RequiredCheck(0),
             result: CheckResult::Failed("1\n2\n3\n4\n5\n6\n7\n8\n9\n(exit status 1)".into()),
             took: Duration::from_millis(1234),
         },
-        News::CommandEnded {
-            command: Command::Check,
+        RunEvent::CommandEnded {
+            command: LoopCommand::Check,
             result: CheckResult::Passed,
             took: Duration::ZERO,
         },
-        News::CommandEnded {
-            command: Command::Check,
+        RunEvent::CommandEnded {
+            command: LoopCommand::Check,
             result: CheckResult::Stopped,
             took: Duration::ZERO,
         },
-        News::EndingTurn {
+        RunEvent::EndingTurn {
             why: "no output for 2s".into(),
             budget: Duration::from_secs(8),
         },
-        News::Silent {
+        RunEvent::AgentSilent {
             silent: Duration::from_secs(600),
             of: Duration::from_secs(900),
         },
-        News::Holding {
+        RunEvent::AwaitingTasks {
             tasks: 2,
             patience: Duration::from_secs(30),
         },
-        News::Ended {
+        RunEvent::ProcessesEnded {
             why: "left running by the agent".into(),
             processes: vec![process(7, "sleep"), process(8, "node")],
         },
-        News::InPrompt(3),
-        News::Survivors(vec![process(9, "su\x1b[31m")]),
-        News::Run(Notice::IterationEnded {
+        RunEvent::InPrompt(3),
+        RunEvent::Survivors(vec![process(9, "su\x1b[31m")]),
+        RunEvent::Update(RunUpdate::IterationEnded {
             iteration: 2,
             failure: None,
-            leftovers: Tree {
+            leftovers: ProcessTreeOutcome {
                 ended: 2,
                 survivors: 0,
             },
-            usage: Usage {
+            usage: UsageTotal {
                 input_tokens: 1200,
                 output_tokens: 34,
                 cost_microusd: 123_456,
             },
         }),
-        News::Run(Notice::IterationEnded {
+        RunEvent::Update(RunUpdate::IterationEnded {
             iteration: 2,
             failure: Some("exit status 1".into()),
-            leftovers: Tree::default(),
-            usage: Usage::default(),
+            leftovers: ProcessTreeOutcome::default(),
+            usage: UsageTotal::default(),
         }),
-        News::Run(Notice::Sleeping {
+        RunEvent::Update(RunUpdate::Sleeping {
             until: Timestamp(1_000_000_010_000),
         }),
-        News::Run(Notice::Waiting {
-            why: Wait::Limit,
+        RunEvent::Update(RunUpdate::Waiting {
+            why: WaitCause::RateLimit,
             until: Timestamp(1_000_000_010_000),
             what: Some("usage limit\x1b[2J reached".into()),
         }),
-        News::Run(Notice::Waiting {
-            why: Wait::Retry,
+        RunEvent::Update(RunUpdate::Waiting {
+            why: WaitCause::Retry,
             until: Timestamp(1_000_000_010_000),
             what: None,
         }),
-        News::StillWaiting {
+        RunEvent::StillWaiting {
             until: Timestamp(1_000_000_010_000),
             left: Duration::from_millis(12_000_400),
         },
-        News::Run(Notice::Review(Occasion::Phase)),
-        News::Run(Notice::Review(Occasion::Batch)),
-        News::Run(Notice::Reviewed(Verdict::StartOver)),
-        News::Run(Notice::RuleSet(RuleChange::MaxIterations(Some(9)))),
-        News::Run(Notice::PhaseRuleSet {
+        RunEvent::Update(RunUpdate::Review(ReviewPoint::Phase)),
+        RunEvent::Update(RunUpdate::Review(ReviewPoint::Batch)),
+        RunEvent::Update(RunUpdate::Reviewed(ReviewDecision::StartOver)),
+        RunEvent::Update(RunUpdate::RuleChanged(RuleChange::MaxIterations(Some(9)))),
+        RunEvent::Update(RunUpdate::PhaseRuleChanged {
             phase: "build".into(),
             change: RuleChange::CheckTimeout(Duration::from_secs(60)),
         }),
-        News::Stopping {
+        RunEvent::Stopping {
             budget: Duration::from_secs(8),
             awaited: Some(Awaited::Agent { pid: Some(7) }),
         },
-        News::Stopping {
+        RunEvent::Stopping {
             budget: Duration::ZERO,
             awaited: Some(Awaited::Check),
         },
-        News::Stopping {
+        RunEvent::Stopping {
             budget: Duration::from_secs(8),
             awaited: None,
         },
-        News::StopWaiting {
-            awaited: Awaited::Gate { gate: 2 },
+        RunEvent::StopAwaits {
+            awaited: Awaited::RequiredCheck { required_check: 2 },
             left: Duration::from_secs(7),
         },
-        News::StopWaiting {
+        RunEvent::StopAwaits {
             awaited: Awaited::Commit,
             left: Duration::from_secs(1),
         },
-        News::PauseReason("lunch\x1b[2J".into()),
-        News::Warning("the prompt file is missing".into()),
-        News::Missed(12),
+        RunEvent::PauseReason("lunch\x1b[2J".into()),
+        RunEvent::Warning("the prompt file is missing".into()),
+        RunEvent::EventsMissed(12),
     ]
 }
 
 #[test]
-fn what_people_see() {
+fn text_output_snapshot() {
     let lines: Vec<String> = samples()
         .iter()
         .map(|n| anstream::adapter::strip_str(&text(n, &TimeZone::UTC)).to_string())
@@ -155,7 +155,7 @@ fn what_people_see() {
 }
 
 #[test]
-fn what_programs_see() {
+fn json_output_snapshot() {
     let lines: Vec<String> = samples()
         .iter()
         .map(|n| json(Timestamp(1_000_000_000_123), n).unwrap().to_string())

@@ -20,7 +20,7 @@ fn ask(id: Value, kind: &str, path: &str, options: &[(&str, &str)]) -> Value {
 }
 
 fn permitted(permissions: Permissions) -> Session {
-    let wishes = Wishes {
+    let wishes = SessionRequest {
         permissions,
         ..wishes()
     };
@@ -34,7 +34,7 @@ fn deny() -> Decision {
 }
 
 #[test]
-fn x124f_what_may_be_done_is_answered_and_the_rest_is_asked() {
+fn x124f_allowed_calls_are_answered_and_others_asked() {
     let calls = [
         ("edit", "/place/a"),
         ("edit", "/etc/a"),
@@ -55,7 +55,7 @@ fn x124f_what_may_be_done_is_answered_and_the_rest_is_asked() {
             let asked = heard
                 .events
                 .iter()
-                .any(|event| matches!(event, Event::PermissionAsked(_)));
+                .any(|event| matches!(event, Event::PermissionRequested(_)));
             let option = said(&heard.lines)
                 .first()
                 .map(|line| line["result"]["outcome"]["optionId"].clone());
@@ -72,7 +72,7 @@ fn x124f_what_may_be_done_is_answered_and_the_rest_is_asked() {
 }
 
 #[test]
-fn x124f_an_answer_chooses_by_kind_what_is_offered() {
+fn x124f_answer_selects_the_offered_option_by_kind() {
     let offers: [&[(&str, &str)]; 4] = [&OPTIONS, &OPTIONS[..1], &OPTIONS[3..], &[]];
     let mut table = String::new();
     for options in offers {
@@ -103,7 +103,7 @@ fn x124f_an_answer_chooses_by_kind_what_is_offered() {
 }
 
 #[test]
-fn p17c_an_interrupt_and_the_end_of_a_turn_answer_what_is_asked_as_cancelled() {
+fn p17c_interrupt_and_turn_end_cancel_open_permission_requests() {
     let cancelled = |id| json!({"id": id, "result": {"outcome": {"outcome": "cancelled"}}});
     for interrupt in [true, false] {
         let mut session = fresh();
@@ -135,7 +135,7 @@ fn p17c_an_interrupt_and_the_end_of_a_turn_answer_what_is_asked_as_cancelled() {
 }
 
 #[test]
-fn p18_a_question_that_is_taken_back_is_answered_as_that_once() {
+fn p18_withdrawn_permission_request_is_reported_once() {
     let mut session = fresh();
     prompt(&mut session);
     hear(&mut session, &ask(json!("q"), "execute", "", &OPTIONS));
@@ -151,7 +151,7 @@ fn p18_a_question_that_is_taken_back_is_answered_as_that_once() {
 }
 
 #[test]
-fn p17b_what_is_not_offered_is_refused_once() {
+fn p17b_option_not_offered_is_refused_once() {
     let mut session = fresh();
     for method in [
         "fs/read_text_file",
@@ -178,7 +178,7 @@ fn p17b_what_is_not_offered_is_refused_once() {
 }
 
 #[test]
-fn x124f_a_denied_call_is_told_as_denied() {
+fn x124f_denied_call_is_reported_as_denied() {
     let mut session = fresh();
     let request = prompt(&mut session);
     hear(&mut session, &ask(json!(0), "execute", "", &OPTIONS));
@@ -201,12 +201,12 @@ fn x124f_a_denied_call_is_told_as_denied() {
 }
 
 #[test]
-fn questions_are_bounded() {
+fn open_permission_requests_are_limited() {
     let mut session = fresh();
     prompt(&mut session);
-    let heard: Vec<Heard> = (0..70)
+    let heard: Vec<LineOutcome> = (0..70)
         .map(|n| hear(&mut session, &ask(json!(n), "execute", "", &OPTIONS)))
         .collect();
     let answered = heard.iter().filter(|heard| !heard.lines.is_empty());
-    assert_eq!((session.asks.len(), answered.count()), (64, 6));
+    assert_eq!((session.ask_variable.len(), answered.count()), (64, 6));
 }

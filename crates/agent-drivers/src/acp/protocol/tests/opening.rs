@@ -13,14 +13,14 @@ fn option(category: &str, current: &str, values: &[&str]) -> Value {
     json!({"id": format!("the-{category}"), "category": category, "currentValue": current, "options": [{"group": "g", "options": values}]})
 }
 
-fn methods(heard: &Heard) -> Vec<String> {
+fn methods(heard: &LineOutcome) -> Vec<String> {
     let said = said(&heard.lines).into_iter();
     said.map(|line| format!("{} {}", text(&line, "method"), line["params"]))
         .collect()
 }
 
 #[test]
-fn p27_a_session_is_gone_on_with_as_the_agent_can() {
+fn p27_session_is_resumed_or_loaded_as_the_agent_supports() {
     let resume = json!({"sessionCapabilities": {"resume": {}}, "loadSession": true});
     let cases = [
         (SessionChoice::Fresh, json!({})),
@@ -41,7 +41,7 @@ fn p27_a_session_is_gone_on_with_as_the_agent_can() {
     ];
     let mut table = String::new();
     for (choice, capabilities) in cases {
-        let wishes = Wishes {
+        let wishes = SessionRequest {
             session: choice,
             ..wishes()
         };
@@ -61,8 +61,8 @@ fn p27_a_session_is_gone_on_with_as_the_agent_can() {
 }
 
 #[test]
-fn p29_the_history_of_a_session_is_not_told_as_new() {
-    let wishes = Wishes {
+fn p29_session_history_is_not_reported_as_new() {
+    let wishes = SessionRequest {
         session: SessionChoice::Resume("s".to_owned()),
         ..wishes()
     };
@@ -85,14 +85,14 @@ fn p29_the_history_of_a_session_is_not_told_as_new() {
     hear(&mut session, &json!({"id": 2, "result": null}));
     // Some agents continue the history after their answer; it ends when they are quiet.
     let now = Instant::now();
-    let due = session.answers_due(now).unwrap();
-    assert_eq!(due, now + QUIET);
+    let due = session.next_answer_deadline(now).unwrap();
+    assert_eq!(due, now + HISTORY_IDLE);
     assert_eq!(update(&mut session, chunk("older")), []);
     let later = session
-        .answers_due(now + Duration::from_millis(100))
+        .next_answer_deadline(now + Duration::from_millis(100))
         .unwrap();
-    assert!(later > due && session.expire(due).is_empty() && session.is_opening());
-    let events = session.expire(later);
+    assert!(later > due && session.expire_requests(due).is_empty() && session.is_opening());
+    let events = session.expire_requests(later);
     assert!(matches!(&events[..], [Event::Identified { .. }]));
     assert!(!session.is_opening());
     assert!(prompt(&mut session) > 2, "each request has a new number");
@@ -103,7 +103,7 @@ fn p29_the_history_of_a_session_is_not_told_as_new() {
 }
 
 #[test]
-fn p45_what_a_session_is_refused_for_is_told_by_its_kind() {
+fn p45_refused_session_is_reported_with_its_kind() {
     let known = [
         json!({"code": -32603, "message": "Internal error", "data": {"details": "No previous sessions found for this project."}}),
         json!({"code": -32002, "message": "Resource not found: o"}),
@@ -114,7 +114,7 @@ fn p45_what_a_session_is_refused_for_is_told_by_its_kind() {
     ];
     let mut table = String::new();
     for error in known {
-        let wishes = Wishes {
+        let wishes = SessionRequest {
             session: SessionChoice::Resume("o".to_owned()),
             ..wishes()
         };
@@ -127,7 +127,7 @@ fn p45_what_a_session_is_refused_for_is_told_by_its_kind() {
         );
         hear(&mut session, &json!({"id": 2, "error": error}));
         assert!(!session.is_opening());
-        let told = session.fail(&message());
+        let told = session.failure_for(&message());
         match (session.refusal(), told.as_deref()) {
             (Some(error), None) => writeln!(table, "start: {error}").unwrap(),
             (None, Some([Event::TurnStarted { .. }, Event::TurnCompleted(end)])) => {
@@ -140,7 +140,7 @@ fn p45_what_a_session_is_refused_for_is_told_by_its_kind() {
 }
 
 #[test]
-fn l95a_l95i_mcp_servers_are_handed_on_or_refused_before_the_session() {
+fn l95a_l95i_mcp_servers_are_passed_on_or_refused_before_the_session() {
     let servers = |server| {
         let mut servers = McpServers::default();
         servers
@@ -150,7 +150,7 @@ fn l95a_l95i_mcp_servers_are_handed_on_or_refused_before_the_session() {
             )
             .unwrap();
         servers.insert("two", server).unwrap();
-        Wishes {
+        SessionRequest {
             servers,
             ..wishes()
         }
@@ -170,7 +170,7 @@ fn l95a_l95i_mcp_servers_are_handed_on_or_refused_before_the_session() {
 }
 
 #[test]
-fn x124f_an_agent_is_put_into_the_mode_that_it_has() {
+fn x124f_agent_is_set_to_a_mode_that_it_offers() {
     let offers = [
         json!({"modes": modes("default", &["default", "autoEdit", "yolo", "plan"])}),
         json!({"modes": modes("default", &["default", "acceptEdits", "bypassPermissions"]), "configOptions": [option("mode", "default", &["default", "acceptEdits"])]}),
@@ -186,7 +186,7 @@ fn x124f_an_agent_is_put_into_the_mode_that_it_has() {
             Permissions::All,
             Permissions::Deny,
         ] {
-            let wishes = Wishes {
+            let wishes = SessionRequest {
                 permissions,
                 ..wishes()
             };
@@ -204,7 +204,7 @@ fn x124f_an_agent_is_put_into_the_mode_that_it_has() {
 }
 
 #[test]
-fn x124f_an_agent_that_refuses_to_ask_is_not_used() {
+fn x124f_agent_that_cannot_request_permission_is_refused() {
     for (mode, permissions, used) in [
         ("yolo", Permissions::Deny, false),
         ("yolo", Permissions::Edits, false),
@@ -214,7 +214,7 @@ fn x124f_an_agent_that_refuses_to_ask_is_not_used() {
     ] {
         let all = ["default", "autoEdit", "yolo", "plan"];
         let opened = json!({"sessionId": "s", "modes": modes(mode, &all)});
-        let wishes = Wishes {
+        let wishes = SessionRequest {
             permissions,
             ..wishes()
         };
@@ -232,7 +232,7 @@ fn x124f_an_agent_that_refuses_to_ask_is_not_used() {
 #[test]
 fn l95i_servers_that_gemini_does_not_start_are_reported() {
     let refused = |servers: McpServers| {
-        let wishes = Wishes {
+        let wishes = SessionRequest {
             permissions: Permissions::All,
             servers,
             ..wishes()
@@ -251,7 +251,7 @@ fn l95i_servers_that_gemini_does_not_start_are_reported() {
 }
 
 #[test]
-fn x124f_a_mode_that_was_left_is_chosen_again() {
+fn x124f_mode_is_set_again_after_the_agent_leaves_it() {
     let all = ["default", "yolo"];
     let offers = [
         json!({"sessionId": "s", "modes": modes("default", &all)}),
@@ -285,7 +285,7 @@ fn x124f_a_mode_that_was_left_is_chosen_again() {
 }
 
 #[test]
-fn l97c_the_model_is_chosen_as_the_agent_has_it() {
+fn l97c_model_is_set_by_the_method_of_the_agent() {
     let offers = [
         json!({"models": {"currentModelId": "a"}}),
         json!({"configOptions": [option("model", "a", &["a", "b"])]}),
@@ -294,7 +294,7 @@ fn l97c_the_model_is_chosen_as_the_agent_has_it() {
     let mut table = String::new();
     for mut opened in offers {
         opened["sessionId"] = "s".into();
-        let wishes = Wishes {
+        let wishes = SessionRequest {
             model: Some("b".to_owned()),
             ..wishes()
         };
@@ -326,21 +326,21 @@ fn l97c_the_model_is_chosen_as_the_agent_has_it() {
 }
 
 #[test]
-fn p16c_what_is_not_answered_in_time_is_given_up() {
+fn p16c_unanswered_request_is_given_up() {
     let mut session = Session::new(wishes());
     session.initialize();
     let now = Instant::now();
-    let due = session.answers_due(now).unwrap();
+    let due = session.next_answer_deadline(now).unwrap();
     assert_eq!(due - now, Duration::from_secs(60));
-    session.renew();
-    assert_eq!(session.expire(due), []);
-    session.answers_due(now);
-    session.expire(due);
-    assert!(session.refusal().unwrap().is_start());
+    session.restart_timeouts();
+    assert_eq!(session.expire_requests(due), []);
+    session.next_answer_deadline(now);
+    session.expire_requests(due);
+    assert!(session.refusal().unwrap().is_start_failure());
     // A turn has no time limit.
     let mut session = fresh();
     prompt(&mut session);
-    assert_eq!(session.answers_due(now), None);
+    assert_eq!(session.next_answer_deadline(now), None);
 }
 
 #[test]
@@ -355,8 +355,8 @@ fn p27_another_version_of_the_protocol_is_refused() {
 }
 
 #[test]
-fn a_login_that_is_wanted_comes_before_the_session() {
-    let wishes = Wishes {
+fn required_login_precedes_the_session() {
+    let wishes = SessionRequest {
         auth_method: Some("key".to_owned()),
         ..wishes()
     };

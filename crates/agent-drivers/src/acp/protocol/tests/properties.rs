@@ -66,20 +66,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Does one step as a connection does; a connection sends no message while a turn runs.
-fn step(session: &mut Session, step: &Step) -> Heard {
+fn step(session: &mut Session, step: &Step) -> LineOutcome {
     match step {
-        Step::Line(line) => session.hear(line.as_bytes()),
+        Step::Line(line) => session.handle_line(line.as_bytes()),
         Step::Interrupt => session.interrupt(),
-        Step::Send if session.is_opening() || session.owes_turn() => Heard::default(),
-        Step::Send if session.refusal().is_some() => Heard::default(),
+        Step::Send if session.is_opening() || session.is_turn_expected() => LineOutcome::default(),
+        Step::Send if session.refusal().is_some() => LineOutcome::default(),
         Step::Send => {
-            if let Some(events) = session.fail(&message()) {
+            if let Some(events) = session.failure_for(&message()) {
                 let lines = Vec::new();
-                return Heard { events, lines };
+                return LineOutcome { events, lines };
             }
             let (request, line) = session.prompt(&message());
             let (events, lines) = (vec![session.sent(&message(), request)], vec![line]);
-            Heard { events, lines }
+            LineOutcome { events, lines }
         }
         Step::Answer(allow) => {
             let message = String::new();
@@ -87,14 +87,19 @@ fn step(session: &mut Session, step: &Step) -> Heard {
                 true => Decision::Allow,
                 false => Decision::Deny { message },
             };
-            let ask = session.asks.keys().next().cloned().unwrap_or_default();
+            let ask = session
+                .ask_variable
+                .keys()
+                .next()
+                .cloned()
+                .unwrap_or_default();
             let lines = session.answer(&ask, &decision).into_iter().collect();
             let events = session.answer_sent(&ask, &decision);
-            Heard { events, lines }
+            LineOutcome { events, lines }
         }
         Step::Close => {
             let (events, lines) = (Vec::new(), session.close().into_iter().collect());
-            Heard { events, lines }
+            LineOutcome { events, lines }
         }
     }
 }
@@ -135,7 +140,7 @@ proptest! {
                 _ => {}
             }
         }
-        prop_assert!(!in_turn && session.asks.is_empty());
+        prop_assert!(!in_turn && session.ask_variable.is_empty());
         // Each request is answered at most as often as it was made.
         for line in said(&written) {
             if line.get("method").is_none() {
@@ -147,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn p14_any_line_may_be_cut_or_come_twice(cuts in prop::collection::vec((any::<Index>(), any::<Index>()), 1..6), name in select(GOLDEN.to_vec())) {
+    fn p14_truncated_or_repeated_line_is_harmless(cuts in prop::collection::vec((any::<Index>(), any::<Index>()), 1..6), name in select(GOLDEN.to_vec())) {
         let recording = golden(name);
         let (mut session, _) = replay(&recording);
         prompt(&mut session);
@@ -155,8 +160,8 @@ proptest! {
         let mut events = Vec::new();
         for (line, cut) in cuts {
             let line = line.get(&lines).as_bytes();
-            events.extend(session.hear(&line[..cut.index(line.len())]).events);
-            events.extend(session.hear(line).events);
+            events.extend(session.handle_line(&line[..cut.index(line.len())]).events);
+            events.extend(session.handle_line(line).events);
         }
         events.extend(session.exited(ExitStatus::Code(0), String::new()));
         let ends = events.iter().filter(|event| matches!(event, Event::TurnCompleted(_)));

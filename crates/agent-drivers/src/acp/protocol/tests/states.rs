@@ -1,11 +1,11 @@
 //! Tests of the state of a session.
 
 use super::*;
-use crate::acp::protocol::choices::Choices;
-use crate::acp::protocol::ending::{Trouble, misses, trouble, words};
+use crate::acp::protocol::choices::SessionChoices;
+use crate::acp::protocol::turn_end::{ErrorKind, error_kind, error_text, is_missing_session};
 
 #[test]
-fn l91a_the_end_of_the_process_is_judged_by_what_was_asked() {
+fn l91a_process_exit_is_classified_by_the_request() {
     let ended = |mut session: Session| {
         let events = session.exited(ExitStatus::Code(1), String::new());
         match events.last() {
@@ -27,7 +27,7 @@ fn l91a_the_end_of_the_process_is_judged_by_what_was_asked() {
     assert!(interrupted.is_interrupting());
     assert_eq!(ended(interrupted), Some(EndReason::Interrupted));
     let mut leaving = running();
-    leaving.leave();
+    leaving.note_ending();
     assert!(leaving.is_leaving());
     assert_eq!(ended(leaving), Some(EndReason::Interrupted));
 }
@@ -45,7 +45,7 @@ fn l97c_another_model_is_reported_when_the_session_is_open() {
     let (mut session, _) = begin(wishes(), json!({}), opened.clone());
     assert_eq!(update(&mut session, changed("a")), []);
     assert!(is_told(&update(&mut session, changed("b")), "b"));
-    let wishes = Wishes {
+    let wishes = SessionRequest {
         model: Some("b".to_owned()),
         ..wishes()
     };
@@ -81,7 +81,7 @@ fn l97c_another_model_is_reported_when_the_session_is_open() {
 }
 
 #[test]
-fn l97c_the_model_that_the_agent_names_is_reported_not_the_one_that_was_requested() {
+fn l97c_reported_model_is_the_one_that_the_agent_names() {
     let opened = json!({"sessionId": "s", "configOptions": models("a")});
     let (mut session, _) = begin(wishes(), json!({}), opened);
     let mut told = |asked: &str, result: Value| {
@@ -111,7 +111,7 @@ fn offers(mode: &str) -> [Value; 2] {
 }
 
 #[test]
-fn x124f_who_could_do_everything_has_to_obey_when_that_is_over() {
+fn x124f_agent_must_leave_full_permission_mode() {
     use Permissions::{All, Ask, Edits};
     /// A change of the mode: accepted, refused, or unanswered.
     type Step = (Permissions, Option<bool>);
@@ -132,7 +132,7 @@ fn x124f_who_could_do_everything_has_to_obey_when_that_is_over() {
     ];
     for offer in offers("default") {
         for (steps, expected) in steps {
-            let mut choices = Choices::default();
+            let mut choices = SessionChoices::default();
             choices.take(&offer);
             for (permissions, became) in steps {
                 assert!(choices.choose_mode(*permissions).is_some());
@@ -141,14 +141,14 @@ fn x124f_who_could_do_everything_has_to_obey_when_that_is_over() {
                     other => choices.mode_is_unknown(other.is_none()),
                 }
             }
-            assert_eq!(choices.has_to_obey(Edits), expected, "{steps:?}");
-            assert!(choices.has_to_obey(Ask) && !choices.has_to_obey(All));
+            assert_eq!(choices.must_obey(Edits), expected, "{steps:?}");
+            assert!(choices.must_obey(Ask) && !choices.must_obey(All));
         }
     }
 }
 
 #[test]
-fn x124f_a_mode_that_is_not_certain_is_chosen_again() {
+fn x124f_uncertain_mode_is_set_again() {
     let now = Instant::now();
     for offer in offers("default") {
         let all = Permissions::All;
@@ -159,11 +159,18 @@ fn x124f_a_mode_that_is_not_certain_is_chosen_again() {
             None,
             "the mode is known"
         );
-        let due = session.answers_due(now).unwrap();
-        session.renew();
-        assert_eq!(session.expire(due), [], "frozen time doesn't count");
-        let due = session.answers_due(now).unwrap();
-        assert!(matches!(session.expire(due)[..], [Event::Warning(_)]));
+        let due = session.next_answer_deadline(now).unwrap();
+        session.restart_timeouts();
+        assert_eq!(
+            session.expire_requests(due),
+            [],
+            "frozen time doesn't count"
+        );
+        let due = session.next_answer_deadline(now).unwrap();
+        assert!(matches!(
+            session.expire_requests(due)[..],
+            [Event::Warning(_)]
+        ));
         let line = session.set_permissions(all).unwrap().unwrap();
         let id = json::parse(&line).unwrap()["id"].clone();
         hear(&mut session, &json!({"id": id, "error": {"message": "no"}}));
@@ -173,8 +180,8 @@ fn x124f_a_mode_that_is_not_certain_is_chosen_again() {
     let opened = json!({"sessionId": "s", "configOptions": models("a"), "modes": offers("default")[0]["modes"]});
     let (mut session, _) = begin(wishes(), json!({}), opened);
     session.set_model(Some("b".to_owned())).unwrap().unwrap();
-    let due = session.answers_due(now).unwrap();
-    session.expire(due);
+    let due = session.next_answer_deadline(now).unwrap();
+    session.expire_requests(due);
     assert_eq!(session.set_permissions(Permissions::Ask).unwrap(), None);
     // An agent can change its mode itself.
     let changed = json!({"sessionUpdate": "current_mode_update", "currentModeId": "yolo"});
@@ -183,7 +190,7 @@ fn x124f_a_mode_that_is_not_certain_is_chosen_again() {
 }
 
 #[test]
-fn p25c_a_question_about_a_new_call_ends_the_text_before_it() {
+fn p25c_permission_request_for_a_new_call_ends_the_text() {
     let mut session = fresh();
     prompt(&mut session);
     let ask = |n: u32| {
@@ -201,13 +208,13 @@ fn p25c_a_question_about_a_new_call_ends_the_text_before_it() {
     update(&mut session, chunk("beside"));
     let heard = hear(&mut session, &ask(1));
     assert!(
-        matches!(heard.events[..], [Event::PermissionAsked(_)]),
+        matches!(heard.events[..], [Event::PermissionRequested(_)]),
         "{heard:?}"
     );
 }
 
 #[test]
-fn an_error_says_its_message_and_what_stands_beside_it_once() {
+fn error_shows_message_and_data_once() {
     for (error, expected) in [
         (json!({"message": "a"}), "a"),
         (json!({"message": "a", "data": "b"}), "a: b"),
@@ -216,34 +223,34 @@ fn an_error_says_its_message_and_what_stands_beside_it_once() {
         (json!({"data": {"service": "b"}}), "b"),
         (json!({"code": 7}), "error 7"),
     ] {
-        assert_eq!(words(&error), expected, "{error}");
+        assert_eq!(error_text(&error), expected, "{error}");
     }
 }
 
 #[test]
-fn an_errors_trouble_is_its_code_or_a_word_of_it() {
+fn error_kind_comes_from_its_code_or_text() {
     for (trouble_of, expected) in [
-        ((-32000, "x"), Trouble::NotLoggedIn),
-        ((401, "x"), Trouble::NotLoggedIn),
-        ((403, "x"), Trouble::NotLoggedIn),
-        ((429, "x"), Trouble::RateLimited),
-        ((500, "x"), Trouble::ServiceFailed),
-        ((599, "x"), Trouble::ServiceFailed),
-        ((600, "x"), Trouble::Other),
-        ((1, "Session not found"), Trouble::SessionNotFound),
-        ((1, "Please run /login"), Trouble::NotLoggedIn),
-        ((1, "Incorrect API key"), Trouble::NotLoggedIn),
-        ((1, "maximum context"), Trouble::ContextOverflow),
-        ((1, "too many requests"), Trouble::RateLimited),
-        ((1, "HTTP 429"), Trouble::RateLimited),
-        ((1, "fetch failed"), Trouble::ServiceFailed),
-        ((1, "ECONNREFUSED"), Trouble::ServiceFailed),
-        ((1, "HTTP 529"), Trouble::ServiceFailed),
-        ((1, "HTTP 5290"), Trouble::Other),
+        ((-32000, "x"), ErrorKind::NotLoggedIn),
+        ((401, "x"), ErrorKind::NotLoggedIn),
+        ((403, "x"), ErrorKind::NotLoggedIn),
+        ((429, "x"), ErrorKind::RateLimited),
+        ((500, "x"), ErrorKind::ServiceFailed),
+        ((599, "x"), ErrorKind::ServiceFailed),
+        ((600, "x"), ErrorKind::Other),
+        ((1, "Session not found"), ErrorKind::SessionNotFound),
+        ((1, "Please run /login"), ErrorKind::NotLoggedIn),
+        ((1, "Incorrect API key"), ErrorKind::NotLoggedIn),
+        ((1, "maximum context"), ErrorKind::ContextOverflow),
+        ((1, "too many requests"), ErrorKind::RateLimited),
+        ((1, "HTTP 429"), ErrorKind::RateLimited),
+        ((1, "fetch failed"), ErrorKind::ServiceFailed),
+        ((1, "ECONNREFUSED"), ErrorKind::ServiceFailed),
+        ((1, "HTTP 529"), ErrorKind::ServiceFailed),
+        ((1, "HTTP 5290"), ErrorKind::Other),
     ] {
         let (code, message) = trouble_of;
         let error = json!({"code": code, "message": message});
-        assert_eq!(trouble(&error), expected, "{error}");
+        assert_eq!(error_kind(&error), expected, "{error}");
     }
     for (code, message, expected) in [
         (-32002, "x", true),
@@ -252,20 +259,24 @@ fn an_errors_trouble_is_its_code_or_a_word_of_it() {
         (1, "invalid parameter", false),
     ] {
         let error = json!({"code": code, "message": message});
-        assert_eq!(misses(&error), expected, "{error}");
+        assert_eq!(is_missing_session(&error), expected, "{error}");
     }
 }
 
 #[test]
-fn l97c_a_model_that_is_refused_at_the_start_is_a_start_that_failed() {
-    let wishes = Wishes {
+fn l97c_refused_model_fails_the_start() {
+    let wishes = SessionRequest {
         model: Some("b".to_owned()),
         ..wishes()
     };
     let opened = json!({"sessionId": "s", "configOptions": models("a")});
     let (mut session, _) = begin(wishes.clone(), json!({}), opened.clone());
     hear(&mut session, &json!({"id": 3, "error": {"message": "no"}}));
-    assert!(session.refusal().is_some_and(|error| error.is_start()));
+    assert!(
+        session
+            .refusal()
+            .is_some_and(|error| error.is_start_failure())
+    );
     // If the agent accepts the model, it is reported, even if the answer names another one.
     let (mut session, _) = begin(wishes, json!({}), opened);
     hear(&mut session, &json!({"id": 3, "result": {}}));
@@ -277,17 +288,21 @@ fn l97c_a_model_that_is_refused_at_the_start_is_a_start_that_failed() {
 }
 
 #[test]
-fn p45_a_fresh_session_that_is_not_found_is_a_start_that_failed() {
+fn p45_fresh_session_that_is_not_found_fails_the_start() {
     let mut session = Session::new(wishes());
     session.initialize();
     hear(&mut session, &json!({"id": 1, "result": {}}));
     let error = json!({"code": -32002, "message": "Session not found"});
     hear(&mut session, &json!({"id": 2, "error": error}));
-    assert!(session.refusal().is_some_and(|error| error.is_start()));
+    assert!(
+        session
+            .refusal()
+            .is_some_and(|error| error.is_start_failure())
+    );
 }
 
 #[test]
-fn a_session_is_closed_where_the_agent_knows_how() {
+fn session_is_closed_if_the_agent_supports_it() {
     let close = json!({"sessionCapabilities": {"close": {}}});
     for (capabilities, opened, asks) in [
         (close.clone(), json!({"sessionId": "s"}), true),
@@ -309,9 +324,9 @@ fn a_session_is_closed_where_the_agent_knows_how() {
 }
 
 #[test]
-fn x124f_who_never_asks_can_not_be_made_to() {
-    let wishes = Wishes {
-        never_asks: true,
+fn x124f_unattended_agent_cannot_be_made_to_ask() {
+    let wishes = SessionRequest {
+        is_unattended: true,
         permissions: Permissions::All,
         ..wishes()
     };
@@ -322,12 +337,12 @@ fn x124f_who_never_asks_can_not_be_made_to() {
 }
 
 #[test]
-fn x124f_an_answered_change_leaves_the_mode_known() {
+fn x124f_confirmed_mode_change_makes_the_mode_known() {
     let ask = Permissions::Ask;
     let begun = || {
         let mut opened = offers("yolo")[0].clone();
         opened["configOptions"] = models("a");
-        let wishes = Wishes {
+        let wishes = SessionRequest {
             permissions: Permissions::All,
             ..wishes()
         };

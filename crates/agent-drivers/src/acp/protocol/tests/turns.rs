@@ -1,7 +1,7 @@
 //! Tests of turns: their end, and the reports of texts and costs before it.
 
 use super::*;
-use crate::acp::protocol::tools::ENDED;
+use crate::acp::protocol::tools::MAX_ENDED;
 
 fn tool(id: &str, status: &str) -> Value {
     json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "title": "make", "kind": "execute"})
@@ -57,7 +57,7 @@ fn p20b_the_answer_to_the_prompt_is_the_end_of_the_turn() {
 }
 
 #[test]
-fn p24_what_ends_after_our_cancel_was_interrupted_whatever_the_agent_calls_it() {
+fn p24_turn_that_ends_after_cancel_is_interrupted() {
     let answers = [
         json!({"result": {"stopReason": "cancelled"}}),
         json!({"result": {"stopReason": "end_turn"}}),
@@ -82,7 +82,7 @@ fn p24_what_ends_after_our_cancel_was_interrupted_whatever_the_agent_calls_it() 
             matches!(
                 &cut[..],
                 [Event::ToolFinished {
-                    outcome: ToolOutcome::Cut,
+                    outcome: ToolOutcome::Interrupted,
                     ..
                 }]
             ),
@@ -113,13 +113,13 @@ fn p24_what_ends_after_our_cancel_was_interrupted_whatever_the_agent_calls_it() 
 }
 
 #[test]
-fn p22_an_interrupt_without_a_turn_says_nothing() {
+fn p22_interrupt_without_a_turn_sends_nothing() {
     let mut session = fresh();
     assert!(session.interrupt().lines.is_empty() && !session.is_interrupting());
 }
 
 #[test]
-fn l91a_l91b_l91c_an_agent_that_ends_without_an_answer_has_died_whatever_the_exit_code() {
+fn l91a_l91b_l91c_exit_without_response_is_a_death_with_any_code() {
     let mut session = fresh();
     prompt(&mut session);
     update(&mut session, chunk("hal"));
@@ -135,7 +135,7 @@ fn l91a_l91b_l91c_an_agent_that_ends_without_an_answer_has_died_whatever_the_exi
 #[test]
 fn p43c_exit_codes_of_gemini_in_a_turn_have_their_reason() {
     let ends = |agent, code| {
-        let wishes = Wishes { agent, ..wishes() };
+        let wishes = SessionRequest { agent, ..wishes() };
         let (mut session, _) = begin(wishes, json!({}), json!({"sessionId": "s"}));
         prompt(&mut session);
         let events = session.exited(ExitStatus::Code(code), String::new());
@@ -151,7 +151,7 @@ fn p43c_exit_codes_of_gemini_in_a_turn_have_their_reason() {
 }
 
 #[test]
-fn errors_are_judged_by_their_code_or_their_words() {
+fn errors_are_classified_by_code_or_text() {
     let errors = [
         json!({"code": -32000, "message": "Authentication required"}),
         json!({"code": 429, "message": "Rate limit exceeded. Try again later."}),
@@ -178,7 +178,7 @@ fn errors_are_judged_by_their_code_or_their_words() {
 }
 
 #[test]
-fn x107a_who_is_refused_for_the_rate_says_so() {
+fn x107a_rate_limited_agent_is_reported() {
     let mut session = fresh();
     let request = prompt(&mut session);
     let error = json!({"code": 429, "message": "slow down"});
@@ -192,7 +192,7 @@ fn x107a_who_is_refused_for_the_rate_says_so() {
 }
 
 #[test]
-fn p25c_text_is_told_whole_at_tools_thoughts_and_other_messages() {
+fn p25c_text_is_reported_whole_at_tools_thoughts_and_messages() {
     let mut session = fresh();
     let request = prompt(&mut session);
     let mut events = Vec::new();
@@ -239,7 +239,7 @@ fn p25c_text_is_told_whole_at_tools_thoughts_and_other_messages() {
 }
 
 #[test]
-fn p25c_a_text_beyond_the_limit_is_told_in_pieces_without_a_loss() {
+fn p25c_text_beyond_the_limit_is_reported_in_lossless_pieces() {
     let mut session = fresh();
     let request = prompt(&mut session);
     let piece = "x".repeat(1 << 20);
@@ -257,10 +257,10 @@ fn p25c_a_text_beyond_the_limit_is_told_in_pieces_without_a_loss() {
 }
 
 #[test]
-fn p25c_late_words_about_a_call_that_ended_begin_none_anew() {
+fn p25c_late_updates_of_an_ended_call_start_no_new_call() {
     let mut session = fresh();
     prompt(&mut session);
-    let all = ENDED + 2;
+    let all = MAX_ENDED + 2;
     for n in 0..all {
         assert_eq!(
             update(&mut session, tool(&n.to_string(), "failed")).len(),
@@ -281,10 +281,10 @@ fn p25c_late_words_about_a_call_that_ended_begin_none_anew() {
 }
 
 #[test]
-fn p28a_p28b_p28c_money_is_counted_by_difference() {
+fn p28a_p28b_p28c_cost_is_the_difference_of_totals() {
     let cost = |amount: f64| json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": amount, "currency": "USD"}});
     let spent = |session: &mut Session, amount| match &update(session, cost(amount))[..] {
-        [Event::Used(used)] => used.cost_microusd,
+        [Event::UsageReported(used)] => used.cost_microusd,
         _ => 0,
     };
     let mut session = fresh();
@@ -295,7 +295,7 @@ fn p28a_p28b_p28c_money_is_counted_by_difference() {
     );
     // The cost of an earlier process is not counted again. If the total begins at zero with each process, all of it counts.
     for (cost_restarts, first) in [(false, 0), (true, 100_000)] {
-        let wishes = Wishes {
+        let wishes = SessionRequest {
             session: SessionChoice::Resume("s".to_owned()),
             cost_restarts,
             ..wishes()

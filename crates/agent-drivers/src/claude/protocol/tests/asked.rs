@@ -20,7 +20,7 @@ fn call(session: &mut Session) -> Vec<String> {
         &json!({"type": "stream_event", "event": {"type": "message_start"}}),
     );
     let stop = json!({"type": "stream_event", "event": {"type": "message_stop"}});
-    asks(&session.hear(stop.to_string().as_bytes()).lines)
+    asks(&session.handle_line(stop.to_string().as_bytes()).lines)
 }
 
 fn asks(lines: &[Vec<u8>]) -> Vec<String> {
@@ -38,7 +38,7 @@ fn answer(session: &mut Session, id: &str, cost: f64, tokens: u64) -> (u64, u64,
     let usage = json!({"total_cost_usd": cost, "model_usage": {"a": {"inputTokens": tokens}}});
     let response = json!({"subtype": "success", "request_id": id, "response": {"session": usage}});
     let line = json!({"type": "control_response", "response": response});
-    let heard = session.hear(line.to_string().as_bytes());
+    let heard = session.handle_line(line.to_string().as_bytes());
     let (cost, tokens) = sum(&heard.events);
     (cost, tokens, asks(&heard.lines))
 }
@@ -51,7 +51,7 @@ fn result(session: &mut Session, cost: f64, tokens: u64) -> (u64, u64) {
 
 fn sum(events: &[Event]) -> (u64, u64) {
     let used = events.iter().filter_map(|event| match event {
-        Event::Used(used) => Some(*used),
+        Event::UsageReported(used) => Some(*used),
         _ => None,
     });
     let all = used.fold(Usage::default(), |mut all, used| {
@@ -62,10 +62,10 @@ fn sum(events: &[Event]) -> (u64, u64) {
 }
 
 #[test]
-fn x108e_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
+fn x108e_usage_is_queried_within_turn_and_counted_once() {
     let mut session = Session::new("s".into(), false, TIMEOUTS);
     assert_eq!(
-        session.ask_past(),
+        session.query_earlier_usage(),
         None,
         "a fresh session has no earlier usage"
     );
@@ -89,7 +89,7 @@ fn x108e_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
     answer(&mut session, &next[0], 0.7, 200);
     let apart = json!({"type": "assistant", "parent_tool_use_id": "t", "message": {}});
     let line = apart.to_string();
-    assert_eq!(asks(&session.hear(line.as_bytes()).lines).len(), 1);
+    assert_eq!(asks(&session.handle_line(line.as_bytes()).lines).len(), 1);
     session.interrupt(false).unwrap();
     assert!(
         call(&mut session).is_empty(),
@@ -99,9 +99,9 @@ fn x108e_what_a_turn_uses_is_asked_for_within_it_and_counted_once() {
 }
 
 #[test]
-fn x108e_a_session_with_a_past_is_asked_for_it_first() {
+fn x108e_usage_of_a_resumed_session_is_queried_first() {
     let mut session = Session::new("s".into(), true, TIMEOUTS);
-    let past = asks(&[session.ask_past().unwrap()]);
+    let past = asks(&[session.query_earlier_usage().unwrap()]);
     assert_eq!(answer(&mut session, &past[0], 7.0, 900).0, 0);
     begin(&mut session, &json!([ABLE]));
     let first = call(&mut session);
@@ -110,7 +110,7 @@ fn x108e_a_session_with_a_past_is_asked_for_it_first() {
 
     // If the answer comes too late, the report at the end of the turn is used.
     let mut session = Session::new("s".into(), true, TIMEOUTS);
-    let past = asks(&[session.ask_past().unwrap()]);
+    let past = asks(&[session.query_earlier_usage().unwrap()]);
     begin(&mut session, &json!([ABLE]));
     assert!(call(&mut session).is_empty());
     assert_eq!(answer(&mut session, &past[0], 7.5, 950).0, 0);
@@ -119,7 +119,7 @@ fn x108e_a_session_with_a_past_is_asked_for_it_first() {
 }
 
 #[test]
-fn x108e_an_agent_that_looks_up_its_subscription_is_asked_less_often() {
+fn x108e_agent_that_checks_its_subscription_is_queried_less_often() {
     let mut session = Session::new("s".into(), false, TIMEOUTS);
     begin(&mut session, &json!([ABLE]));
     let first = call(&mut session);
@@ -127,7 +127,7 @@ fn x108e_an_agent_that_looks_up_its_subscription_is_asked_less_often() {
     let body = json!({"session": totals, "rate_limits_available": true});
     let response = json!({"subtype": "success", "request_id": first[0], "response": body});
     let line = json!({"type": "control_response", "response": response});
-    session.hear(line.to_string().as_bytes());
+    session.handle_line(line.to_string().as_bytes());
     let asked: Vec<usize> = (0..16).map(|_| call(&mut session).len()).collect();
     assert_eq!(
         asked.iter().sum::<usize>(),
@@ -138,7 +138,7 @@ fn x108e_an_agent_that_looks_up_its_subscription_is_asked_less_often() {
 }
 
 #[test]
-fn x108e_an_agent_that_can_not_be_asked_is_not() {
+fn x108e_agent_without_usage_query_is_not_queried() {
     let mut session = Session::new("s".into(), false, TIMEOUTS);
     begin(&mut session, &json!(["interrupt_receipt_v1"]));
     assert!(call(&mut session).is_empty());
@@ -149,7 +149,7 @@ fn x108e_an_agent_that_can_not_be_asked_is_not() {
     let first = call(&mut session);
     let response = json!({"subtype": "error", "request_id": first[0], "error": "no"});
     let refusal = json!({"type": "control_response", "response": response});
-    let heard = session.hear(refusal.to_string().as_bytes());
+    let heard = session.handle_line(refusal.to_string().as_bytes());
     assert_eq!((heard.events.len(), heard.lines.len()), (0, 0));
     assert!(call(&mut session).is_empty());
     assert_eq!(result(&mut session, 0.5, 9), (500_000, 9));

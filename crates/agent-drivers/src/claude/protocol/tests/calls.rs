@@ -26,7 +26,7 @@ fn outcome(session: &mut Session, is_error: bool, meta: &Value) -> ToolOutcome {
 }
 
 #[test]
-fn what_an_agent_of_the_agents_says_is_no_answer() {
+fn subagent_text_is_not_an_answer() {
     let (mut session, [_]) = with_messages();
     hear(&mut session, &status());
     let line = json!({"type": "assistant", "parent_tool_use_id": "t0", "message": {"content": [
@@ -51,7 +51,7 @@ fn what_an_agent_of_the_agents_says_is_no_answer() {
     let events = hear(&mut session, &end);
     let [
         Event::ToolFinished {
-            outcome: ToolOutcome::Done,
+            outcome: ToolOutcome::Succeeded,
             text,
             ..
         },
@@ -117,13 +117,13 @@ fn calls_are_shown_on_one_line() {
 }
 
 #[test]
-fn a_question_about_an_unknown_tool_hides_none_of_its_inputs() {
+fn permission_request_for_unknown_tool_shows_all_inputs() {
     let asked = |tool: &str, input: Value| {
         let (mut session, [_]) = with_messages();
         let request = json!({"subtype": "can_use_tool", "tool_name": tool, "input": input});
         let line = json!({"type": "control_request", "request_id": "a", "request": request});
         match hear(&mut session, &line).pop() {
-            Some(Event::PermissionAsked(ask)) => ask.summary,
+            Some(Event::PermissionRequested(ask)) => ask.summary,
             other => panic!("{other:?}"),
         }
     };
@@ -140,7 +140,7 @@ fn a_question_about_an_unknown_tool_hides_none_of_its_inputs() {
 }
 
 #[test]
-fn x124f_a_call_that_failed_was_denied_if_we_said_so() {
+fn x124f_failed_call_counts_as_denied_after_a_denial() {
     let message = "no".to_owned();
     for (decision, expected) in [
         (Decision::Allow, ToolOutcome::Failed),
@@ -156,15 +156,15 @@ fn x124f_a_call_that_failed_was_denied_if_we_said_so() {
 }
 
 #[test]
-fn p25c_how_a_call_ended_is_told_by_what_stands_beside_its_result() {
+fn p25c_call_outcome_comes_from_the_fields_beside_its_result() {
     let reject = json!({"id": "t", "permission_decision": {"decision": "reject"}});
     let kind = |kind: &str| json!({"id": "t", "non_execution_kind": kind});
     for (is_error, meta, expected) in [
-        (false, reject.clone(), ToolOutcome::Done),
+        (false, reject.clone(), ToolOutcome::Succeeded),
         (true, json!({"id": "t"}), ToolOutcome::Failed),
         (true, reject, ToolOutcome::Denied),
         (true, kind("permission-rule"), ToolOutcome::Denied),
-        (true, kind("user-rejected"), ToolOutcome::Cut),
+        (true, kind("user-rejected"), ToolOutcome::Interrupted),
     ] {
         let meta = json!([{"id": "x", "non_execution_kind": "other"}, meta]);
         assert_eq!(outcome(&mut calling(), is_error, &meta), expected, "{meta}");
@@ -172,7 +172,7 @@ fn p25c_how_a_call_ended_is_told_by_what_stands_beside_its_result() {
 }
 
 #[test]
-fn p25b_what_is_cut_off_is_told_as_far_as_it_is_kept() {
+fn p25b_interrupted_text_is_reported_as_far_as_received() {
     let event = |event: Value| json!({"type": "stream_event", "event": event});
     let delta = |text: &str| {
         event(json!({"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}))

@@ -29,22 +29,28 @@ fn refusal(id: &str) -> Value {
 }
 
 #[test]
-fn p16a_each_request_has_a_minute_unless_chosen_otherwise() {
+fn p16a_request_timeout_is_one_minute_by_default() {
     let minute = Duration::from_secs(60);
-    let timeouts = crate::converse::Timeouts::default();
-    assert_eq!((timeouts.initialize, timeouts.others), (minute, minute));
+    let timeouts = crate::dialogue::Timeouts::default();
+    assert_eq!(
+        (timeouts.initialize, timeouts.other_requests),
+        (minute, minute)
+    );
 }
 
 #[test]
-fn p16b_p16c_p15b_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothing_later() {
+fn p16b_p16c_p15b_response_after_the_timeout_is_ignored() {
     let mut session = fresh();
-    assert!(!session.awaits_answers());
+    assert!(!session.has_pending_requests());
     let introduction = requests(&session.initialize());
-    assert!(session.awaits_answers());
+    assert!(session.has_pending_requests());
     let mode = requests(&session.set_mode("default"));
     let start = Instant::now();
-    assert_eq!(session.answers_due(start), Some(start + TIMEOUTS.others));
-    assert_eq!(session.expire(start), []);
+    assert_eq!(
+        session.next_answer_deadline(start),
+        Some(start + TIMEOUTS.other_requests)
+    );
+    assert_eq!(session.expire_requests(start), []);
     // A permission request of the agent has no time limit.
     let ask = json!({"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool", "tool_name": "Bash"}});
     hear(&mut session, &ask);
@@ -54,45 +60,46 @@ fn p16b_p16c_p15b_an_answer_is_waited_for_as_long_as_was_chosen_and_means_nothin
         ))]
     };
     assert_eq!(
-        session.expire(start + TIMEOUTS.others),
+        session.expire_requests(start + TIMEOUTS.other_requests),
         warning("change of permissions")
     );
     assert_eq!(
-        session.answers_due(start),
+        session.next_answer_deadline(start),
         Some(start + TIMEOUTS.initialize)
     );
     assert_eq!(hear(&mut session, &refusal(&mode[0].0)), [], "too late");
-    session.renew();
+    session.restart_timeouts();
     let later = start + Duration::from_secs(3600);
     assert_eq!(
-        session.answers_due(later),
+        session.next_answer_deadline(later),
         Some(later + TIMEOUTS.initialize),
         "frozen time doesn't count"
     );
     assert_eq!(
-        session.expire(later + TIMEOUTS.initialize),
+        session.expire_requests(later + TIMEOUTS.initialize),
         warning("initialization")
     );
     assert_eq!(
         hear(&mut session, &success(&introduction[0].0, json!({}))),
         []
     );
-    assert_eq!(session.answers_due(later), None);
+    assert_eq!(session.next_answer_deadline(later), None);
     assert!(session.answer("a", &Decision::Allow).is_some());
 }
 
 #[test]
-fn p17a_a_question_is_answered_once_however_often_it_is_asked() {
+fn p17a_repeated_permission_request_is_answered_once() {
     let mut session = fresh();
     let ask = |id: &str, subtype: &str| {
         json!({"type": "control_request", "request_id": id, "request": {"subtype": subtype, "tool_name": "Bash"}}).to_string()
     };
-    let answers = |session: &mut Session, line: &str| session.hear(line.as_bytes()).lines.len();
+    let answers =
+        |session: &mut Session, line: &str| session.handle_line(line.as_bytes()).lines.len();
     assert_eq!(answers(&mut session, &ask("h", "hook_callback")), 1);
     assert_eq!(answers(&mut session, &ask("h", "hook_callback")), 0);
     assert_eq!(
         session
-            .hear(ask("a", "can_use_tool").as_bytes())
+            .handle_line(ask("a", "can_use_tool").as_bytes())
             .events
             .len(),
         1
@@ -100,18 +107,23 @@ fn p17a_a_question_is_answered_once_however_often_it_is_asked() {
     assert!(session.answer("a", &Decision::Allow).is_some());
     session.answer_sent("a", &Decision::Allow);
     assert!(session.answer("a", &Decision::Allow).is_none());
-    assert_eq!(session.hear(ask("a", "can_use_tool").as_bytes()).events, []);
-    for n in 0..3 * ANSWERED {
+    assert_eq!(
+        session
+            .handle_line(ask("a", "can_use_tool").as_bytes())
+            .events,
+        []
+    );
+    for n in 0..3 * MAX_REMEMBERED_ANSWERS {
         assert_eq!(
             answers(&mut session, &ask(&n.to_string(), "elicitation")),
             1
         );
     }
-    assert_eq!(session.answered.len(), ANSWERED);
+    assert_eq!(session.recent_answers.len(), MAX_REMEMBERED_ANSWERS);
 }
 
 #[test]
-fn p27_an_agent_that_cannot_forget_its_queue_has_its_messages_taken_back() {
+fn p27_queued_messages_are_cancelled_one_by_one_without_clear_support() {
     for (capabilities, expected) in [
         (None, vec!["interrupt"]),
         (
@@ -174,7 +186,7 @@ fn p27_an_agent_that_cannot_forget_its_queue_has_its_messages_taken_back() {
 }
 
 #[test]
-fn a_change_of_the_model_is_told_by_its_answer() {
+fn model_change_is_reported_after_its_response() {
     let mut session = fresh();
     let asked = requests(&session.set_model(Some("opus")));
     assert_eq!(asked[0].1, json!({"subtype": "set_model", "model": "opus"}));
@@ -201,7 +213,7 @@ fn a_change_of_the_model_is_told_by_its_answer() {
     assert!(session.is_asking());
     assert_eq!(session.model_answer(), None);
     assert_eq!(
-        session.answers_due(Instant::now()),
+        session.next_answer_deadline(Instant::now()),
         None,
         "the request is given up"
     );
@@ -209,7 +221,7 @@ fn a_change_of_the_model_is_told_by_its_answer() {
 }
 
 #[test]
-fn a_task_that_ends_between_turns_is_told_as_one_until_the_turn_that_it_leads_to_begins() {
+fn background_task_lasts_until_its_turn_begins() {
     let mut session = fresh();
     let system = |subtype: &str, tasks: Value| json!({"type": "system", "subtype": subtype, "status": "completed", "tasks": tasks});
     let listed = |tasks: Value| system("background_tasks_changed", tasks);
@@ -231,7 +243,7 @@ fn a_task_that_ends_between_turns_is_told_as_one_until_the_turn_that_it_leads_to
 }
 
 #[test]
-fn tasks_in_the_background_are_those_that_were_listed_last() {
+fn background_tasks_are_those_of_the_last_list() {
     let mut session = fresh();
     let tasks =
         |ids: Value| json!({"type": "system", "subtype": "background_tasks_changed", "tasks": ids});
@@ -259,7 +271,7 @@ fn tasks_in_the_background_are_those_that_were_listed_last() {
 }
 
 #[test]
-fn what_is_written_is_what_the_agent_reads() {
+fn written_line_is_what_agent_reads() {
     let read = |line: Vec<u8>| {
         assert_eq!(line.last(), Some(&b'\n'));
         serde_json::from_slice::<Value>(&line).unwrap()
@@ -302,10 +314,18 @@ fn what_is_written_is_what_the_agent_reads() {
 }
 
 #[test]
-fn p49a_an_open_connection_is_no_sign_of_life() {
+fn p49a_keep_alive_is_no_activity() {
     let (mut session, [_]) = with_messages();
-    assert!(session.hear(br#"{"type":"keep_alive"}"#).means_nothing);
+    assert!(
+        session
+            .handle_line(br#"{"type":"keep_alive"}"#)
+            .means_nothing
+    );
     for line in [status(), result(), json!({"type": "tomorrow"})] {
-        assert!(!session.hear(line.to_string().as_bytes()).means_nothing);
+        assert!(
+            !session
+                .handle_line(line.to_string().as_bytes())
+                .means_nothing
+        );
     }
 }

@@ -23,7 +23,7 @@ fn judged(mut session: Session, stderr: &str) -> Option<(EndReason, String)> {
 }
 
 #[test]
-fn p25b_the_end_of_the_process_is_judged_by_what_was_asked_and_what_it_said() {
+fn p25b_process_exit_is_classified_by_request_and_output() {
     let no_detail = |reason| Some((reason, String::new()));
     let running = || {
         let (mut session, [_]) = with_messages();
@@ -36,7 +36,7 @@ fn p25b_the_end_of_the_process_is_judged_by_what_was_asked_and_what_it_said() {
     assert_eq!(judged(interrupted, ""), no_detail(EndReason::Interrupted));
     let mut leaving = running();
     assert!(!leaving.is_leaving());
-    leaving.leave();
+    leaving.note_ending();
     assert!(leaving.is_leaving());
     assert_eq!(judged(leaving, ""), no_detail(EndReason::Interrupted));
 
@@ -56,15 +56,15 @@ fn p25b_the_end_of_the_process_is_judged_by_what_was_asked_and_what_it_said() {
     hear(&mut idle, &json!({"type": "system", "subtype": "init"}));
     assert_eq!(judged(idle, ""), None);
     let (mut leaving, [_]) = with_messages();
-    leaving.leave();
+    leaving.note_ending();
     assert_eq!(judged(leaving, ""), None);
 }
 
 #[test]
-fn a_service_that_refuses_to_know_us_twice_ends_the_turn() {
+fn second_authentication_failure_ends_the_turn() {
     let (mut session, [_]) = with_messages();
     let lines = |session: &mut Session, line: Value| {
-        let heard = session.hear(line.to_string().as_bytes());
+        let heard = session.handle_line(line.to_string().as_bytes());
         heard.lines.len()
     };
     assert_eq!(lines(&mut session, refused()), 0);
@@ -90,7 +90,7 @@ fn a_service_that_refuses_to_know_us_twice_ends_the_turn() {
 }
 
 #[test]
-fn who_goes_on_after_a_refusal_is_given_up_and_not_heard_again() {
+fn agent_that_retries_after_refusal_is_given_up() {
     let (mut session, [_]) = with_messages();
     hear(&mut session, &refused());
     let events = session.give_up();
@@ -117,14 +117,14 @@ fn who_goes_on_after_a_refusal_is_given_up_and_not_heard_again() {
 }
 
 #[test]
-fn a_failure_before_the_first_message_is_the_answer_to_it() {
+fn failure_before_first_message_fails_that_message() {
     let failed = json!({"type": "result", "subtype": "error_during_execution", "is_error": true, "errors": [UNKNOWN]});
     let mut session = fresh();
-    assert!(!session.spoke());
+    assert!(!session.has_output());
     assert_eq!(hear(&mut session, &failed), []);
-    assert!(session.spoke());
+    assert!(session.has_output());
     let message = Message::new("hello");
-    let events = session.fail(&message).unwrap();
+    let events = session.failure_for(&message).unwrap();
     let [
         Event::TurnStarted { inputs },
         Event::TurnCompleted(TurnEnd { reason, detail, .. }),
@@ -137,7 +137,7 @@ fn a_failure_before_the_first_message_is_the_answer_to_it() {
         (&[message.id][..], EndReason::SessionNotFound)
     );
     assert!(
-        session.fail(&message).is_none(),
+        session.failure_for(&message).is_none(),
         "the failure is reported once"
     );
 
@@ -152,11 +152,11 @@ fn a_failure_before_the_first_message_is_the_answer_to_it() {
     // Another result without a turn is ignored.
     let mut session = fresh();
     hear(&mut session, &result());
-    assert!(session.fail(&message).is_none());
+    assert!(session.failure_for(&message).is_none());
 }
 
 #[test]
-fn a_turn_begins_by_what_only_a_turn_has() {
+fn turn_starts_at_an_event_that_only_turns_have() {
     let begins = |announced: bool, line: Value| {
         let (mut session, [a]) = with_messages();
         if announced {

@@ -36,15 +36,15 @@ pub(super) fn with_messages<const N: usize>() -> (Session, [Message; N]) {
 }
 
 #[test]
-fn p20a_an_agent_that_names_no_messages_takes_all_that_wait() {
+fn p20a_turn_without_message_ids_takes_all_queued_messages() {
     let (mut session, [a, b]) = with_messages();
-    assert!(hear(&mut session, &init()).is_empty() || !session.tells_fate);
+    assert!(hear(&mut session, &init()).is_empty() || !session.reports_delivery);
     let events = hear(&mut session, &status());
     assert_eq!(started(&events), [[a.id, b.id]]);
 }
 
 #[test]
-fn p20a_a_turn_without_messages_is_one_too() {
+fn p20a_turn_without_messages_is_a_turn() {
     let mut session = fresh();
     hear(&mut session, &init());
     assert_eq!(
@@ -56,7 +56,7 @@ fn p20a_a_turn_without_messages_is_one_too() {
 }
 
 #[test]
-fn p20b_a_result_of_the_past_ends_no_turn_of_the_present() {
+fn p20b_late_result_does_not_end_the_current_turn() {
     let (mut session, [a, b]) = with_messages();
     for line in [
         fate(&a, "started"),
@@ -78,23 +78,23 @@ fn p20b_a_result_of_the_past_ends_no_turn_of_the_present() {
         ),
         []
     );
-    assert!(session.owes_turn());
+    assert!(session.is_turn_expected());
     hear(&mut session, &fate(&b, "started"));
     assert_eq!(started(&hear(&mut session, &status())), [[b.id]]);
 }
 
 #[test]
-fn p20a_a_message_that_is_done_without_a_turn_has_one_all_the_same() {
+fn p20a_message_completed_without_a_turn_gets_one() {
     let (mut session, [a]) = with_messages();
     let events = hear(&mut session, &fate(&a, "completed"));
     let inputs = vec![a.id];
     let end = Event::TurnCompleted(EndReason::Completed.into());
     assert_eq!(events, [Event::TurnStarted { inputs }, end]);
-    assert!(!session.owes_turn());
+    assert!(!session.is_turn_expected());
 }
 
 #[test]
-fn p20a_a_turn_has_the_messages_that_are_its_own() {
+fn p20a_turn_has_only_its_own_messages() {
     // A message that is completed while another turn runs is part of that turn.
     let (mut session, [a, b]) = with_messages();
     for line in [fate(&a, "started"), status()] {
@@ -102,10 +102,10 @@ fn p20a_a_turn_has_the_messages_that_are_its_own() {
     }
     let taken = Event::Input {
         id: b.id,
-        state: InputState::Taken,
+        state: InputState::InTurn,
     };
     assert_eq!(hear(&mut session, &fate(&b, "completed")), [taken]);
-    assert!(session.owes_turn());
+    assert!(session.is_turn_expected());
     // A message that is dropped before the turn begins is not part of it.
     let (mut session, [a, b]) = with_messages();
     for line in [
@@ -126,7 +126,7 @@ fn p20a_a_turn_has_the_messages_that_are_its_own() {
 }
 
 #[test]
-fn an_interrupt_of_what_was_dropped_is_over() {
+fn interrupt_of_a_dropped_message_completes() {
     let (mut session, [a]) = with_messages();
     session.interrupt(false).unwrap();
     hear(&mut session, &fate(&a, "cancelled"));
@@ -136,11 +136,11 @@ fn an_interrupt_of_what_was_dropped_is_over() {
 }
 
 #[test]
-fn p26b_what_the_agent_drops_for_the_end_of_its_process_is_not_called_dropped() {
+fn p26b_message_dropped_by_exit_is_not_reported_as_dropped() {
     let dropped = |leaving: bool| {
         let (mut session, [a]) = with_messages();
         if leaving {
-            session.leave();
+            session.note_ending();
         }
         let events = hear(&mut session, &fate(&a, "cancelled"));
         (events, session.exited(ExitStatus::Code(0), String::new()))
@@ -162,7 +162,7 @@ fn p26b_what_the_agent_drops_for_the_end_of_its_process_is_not_called_dropped() 
 }
 
 #[test]
-fn a_death_ends_the_turn_of_messages_that_were_not_taken_up() {
+fn death_ends_the_turn_of_pending_messages() {
     let (mut session, [a]) = with_messages();
     let events = session.exited(ExitStatus::Signal(9), "oops".to_owned());
     assert_eq!(started(&events), [[a.id]]);
@@ -176,7 +176,7 @@ fn a_death_ends_the_turn_of_messages_that_were_not_taken_up() {
 }
 
 #[test]
-fn p21b_an_interrupt_is_asked_for_once_and_again_only_to_drop_what_waits() {
+fn p21b_interrupt_is_repeated_only_to_drop_queued_messages() {
     let (mut session, [_]) = with_messages();
     assert!(!session.is_interrupting());
     assert!(session.interrupt(false).is_some() && session.is_interrupting());
@@ -189,7 +189,7 @@ fn p21b_an_interrupt_is_asked_for_once_and_again_only_to_drop_what_waits() {
 }
 
 #[test]
-fn an_interrupt_that_hits_the_turn_after_its_own_is_told() {
+fn late_interrupt_of_the_next_turn_is_reported() {
     let (mut session, [a, b]) = with_messages();
     for line in [fate(&a, "started"), status(), fate(&b, "queued")] {
         hear(&mut session, &line);
@@ -210,7 +210,7 @@ fn an_interrupt_that_hits_the_turn_after_its_own_is_told() {
 }
 
 #[test]
-fn a_turn_that_another_interrupts_is_no_late_interrupt_of_ours() {
+fn interrupt_by_another_client_is_not_a_late_one() {
     let mut session = fresh();
     let aborted = json!({"type": "result", "terminal_reason": "aborted_streaming"});
     for end in [result(), aborted.clone(), aborted] {
@@ -223,7 +223,7 @@ fn a_turn_that_another_interrupts_is_no_late_interrupt_of_ours() {
 }
 
 #[test]
-fn an_interrupt_that_hits_nothing_or_was_asked_for_again_is_not_told_as_late() {
+fn idle_or_repeated_interrupt_is_not_reported_as_late() {
     for (again, reason) in [(false, "completed"), (true, "aborted_streaming")] {
         let (mut session, [a, b]) = with_messages();
         for line in [fate(&a, "started"), status(), fate(&b, "queued")] {
@@ -246,7 +246,7 @@ fn an_interrupt_that_hits_nothing_or_was_asked_for_again_is_not_told_as_late() {
 }
 
 #[test]
-fn p15a_p15b_requests_have_ids_of_their_own_and_foreign_answers_mean_nothing() {
+fn p15a_p15b_request_ids_are_unique_and_foreign_responses_ignored() {
     let mut ids = BTreeSet::new();
     for _ in 0..3 {
         let mut session = fresh();
@@ -265,7 +265,7 @@ fn p15a_p15b_requests_have_ids_of_their_own_and_foreign_answers_mean_nothing() {
     let line: Value = serde_json::from_slice(&session.interrupt(false).unwrap()).unwrap();
     let answer = |id: &Value| json!({"type": "control_response", "response": {"subtype": "success", "request_id": id, "response": {"still_queued": []}}});
     assert_eq!(hear(&mut session, &answer(&"foreign".into())), []);
-    let taken = Event::InterruptTaken { queued: vec![] };
+    let taken = Event::InterruptAcknowledged { queued: vec![] };
     assert_eq!(hear(&mut session, &answer(&line["request_id"])), [taken]);
     assert_eq!(
         hear(&mut session, &answer(&line["request_id"])),
@@ -275,34 +275,39 @@ fn p15a_p15b_requests_have_ids_of_their_own_and_foreign_answers_mean_nothing() {
 }
 
 #[test]
-fn p17a_p17b_what_is_asked_beyond_the_bound_or_not_understood_is_answered_at_once() {
+fn p17a_p17b_excess_and_unknown_requests_are_answered_at_once() {
     let (mut session, [_]) = with_messages();
     let ask = |n: usize| json!({"type": "control_request", "request_id": format!("a{n}"), "request": {"subtype": "can_use_tool", "tool_name": "Bash"}});
-    for n in 0..ASKS {
-        assert!(session.hear(ask(n).to_string().as_bytes()).lines.is_empty());
+    for n in 0..MAX_PERMISSION_REQUESTS {
+        assert!(
+            session
+                .handle_line(ask(n).to_string().as_bytes())
+                .lines
+                .is_empty()
+        );
     }
-    let heard = session.hear(ask(ASKS).to_string().as_bytes());
+    let heard = session.handle_line(ask(MAX_PERMISSION_REQUESTS).to_string().as_bytes());
     assert!(
         heard.events.is_empty() && heard.lines.len() == 1,
         "{heard:?}"
     );
     // A few large requests reach the limit too.
-    for (bytes, refused) in [(ASKED, 0), (ASKED + 1, 1)] {
+    for (bytes, refused) in [(MAX_REQUEST_BYTES, 0), (MAX_REQUEST_BYTES + 1, 1)] {
         let (mut session, [_]) = with_messages();
         hear(&mut session, &ask(0));
         session.asks.get_mut("a0").unwrap().input = "x".repeat(bytes);
-        let heard = session.hear(ask(1).to_string().as_bytes());
+        let heard = session.handle_line(ask(1).to_string().as_bytes());
         assert_eq!(heard.lines.len(), refused);
     }
     let hook = json!({"type": "control_request", "request_id": "h", "request": {"subtype": "hook_callback"}});
-    let heard = session.hear(hook.to_string().as_bytes());
+    let heard = session.handle_line(hook.to_string().as_bytes());
     let answer: Value = serde_json::from_slice(&heard.lines[0]).unwrap();
     assert_eq!(answer["response"]["subtype"], "error");
     assert_eq!(answer["response"]["request_id"], "h");
 }
 
 #[test]
-fn p18_a_withdrawn_question_is_answered_no_more() {
+fn p18_withdrawn_permission_request_is_not_answered() {
     let (mut session, [_]) = with_messages();
     let ask = json!({"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"n": 1}}});
     hear(&mut session, &ask);
@@ -315,7 +320,7 @@ fn p18_a_withdrawn_question_is_answered_no_more() {
 }
 
 #[test]
-fn a_question_from_the_background_outlives_the_turn() {
+fn background_permission_request_outlives_the_turn() {
     let (mut session, [_]) = with_messages();
     hear(&mut session, &status());
     let asked = |id: &str, more: Value| {
@@ -338,7 +343,7 @@ fn a_question_from_the_background_outlives_the_turn() {
 }
 
 #[test]
-fn x107a_limits_tasks_and_resets_are_told() {
+fn x107a_limits_tasks_and_resets_are_reported() {
     let mut session = fresh();
     let lines = [
         json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}}),
@@ -359,16 +364,16 @@ fn x107a_limits_tasks_and_resets_are_told() {
     RateLimited { rejected: false, resets_at: None, limit: "five_hour" }
     RateLimited { rejected: true, resets_at: Some(SystemTime { tv_sec: 1700000000, tv_nsec: 0 }), limit: "seven_day" }
     BackgroundTasks(2)
-    ContextReset { why: "compacted (auto)" }
+    ContextReset { reason: "compacted (auto)" }
     PermissionDenied { tool: "Bash", message: "no" }
-    ContextReset { why: "clear" }
+    ContextReset { reason: "clear" }
     Session { id: "n" }
     Identified { agent: "Claude Code ", model: "m" }
     "#);
 }
 
 #[test]
-fn a_session_that_is_another_is_told_once_and_as_a_fault_where_its_id_was_chosen() {
+fn changed_session_is_reported_once_and_as_fault_for_a_chosen_id() {
     let chosen = Uuid::new_v4().to_string();
     let init = |id: &str| json!({"type": "system", "subtype": "init", "session_id": id});
     let reset = |id: &str| json!({"type": "conversation_reset", "new_conversation_id": id});

@@ -4,7 +4,7 @@ use super::fates::{status, with_messages};
 use super::*;
 
 /// The replacement for half a surrogate pair.
-const HALF: &str = "\u{fffd}";
+const MAX_PARTIAL_TEXT: &str = "\u{fffd}";
 
 /// Begins a turn.
 fn begun() -> Session {
@@ -14,7 +14,7 @@ fn begun() -> Session {
 }
 
 fn said(line: &str) -> Vec<Event> {
-    begun().hear(line.as_bytes()).events
+    begun().handle_line(line.as_bytes()).events
 }
 
 fn message(text: &str) -> Vec<Event> {
@@ -23,15 +23,21 @@ fn message(text: &str) -> Vec<Event> {
 }
 
 #[test]
-fn half_a_character_costs_that_half_and_not_the_text() {
+fn lone_surrogate_is_replaced_and_the_text_stays() {
     // Programs that cut texts by UTF-16 leave halves of surrogate pairs.
     let line =
         r#"{"type":"assistant","message":{"content":[{"type":"text","text":"done \ud83d"}]}}"#;
-    assert_eq!(said(line), message(&format!("done {HALF}")));
+    assert_eq!(said(line), message(&format!("done {MAX_PARTIAL_TEXT}")));
     let line = r#"{"type":"assistant","message":{"content":"\udc00 \ud83d\ude00 done"}}"#;
-    assert_eq!(said(line), message(&format!("{HALF} \u{1f600} done")));
+    assert_eq!(
+        said(line),
+        message(&format!("{MAX_PARTIAL_TEXT} \u{1f600} done"))
+    );
     let line = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}}}"#;
-    assert_eq!(said(line), [Event::TextDelta(format!("a{HALF}"))]);
+    assert_eq!(
+        said(line),
+        [Event::TextDelta(format!("a{MAX_PARTIAL_TEXT}"))]
+    );
 
     let mut session = begun();
     for (line, expected) in [
@@ -40,24 +46,24 @@ fn half_a_character_costs_that_half_and_not_the_text() {
             Event::ToolStarted {
                 id: "t".to_owned(),
                 name: "Bash".to_owned(),
-                summary: format!("echo {HALF}"),
+                summary: format!("echo {MAX_PARTIAL_TEXT}"),
             },
         ),
         (
             r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"cut off here \ud83d"}]}}"#,
             Event::ToolFinished {
                 id: "t".to_owned(),
-                outcome: ToolOutcome::Done,
-                text: format!("cut off here {HALF}"),
+                outcome: ToolOutcome::Succeeded,
+                text: format!("cut off here {MAX_PARTIAL_TEXT}"),
             },
         ),
     ] {
-        assert_eq!(session.hear(line.as_bytes()).events, [expected]);
+        assert_eq!(session.handle_line(line.as_bytes()).events, [expected]);
     }
 }
 
 #[test]
-fn of_fields_of_one_name_the_last_counts_however_it_is_written() {
+fn last_duplicate_field_wins_in_any_spelling() {
     let line = r#"{"type":"user","typ\u0065":"assistant","message":{"content":"a"},"messag\u0065":{"content":"b"}}"#;
     assert_eq!(said(line), message("b"));
     let line = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}},"parent_tool_use_id":null,"parent_tool_use_id":"apart"}"#;
@@ -65,8 +71,8 @@ fn of_fields_of_one_name_the_last_counts_however_it_is_written() {
     // The shown input is the input that the agent runs.
     let line = r#"{"type":"control_request","request_id":"a","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls","comm\u0061nd":"rm -r x"}}}"#;
     let mut session = begun();
-    let events = session.hear(line.as_bytes()).events;
-    let [Event::PermissionAsked(ask)] = &events[..] else {
+    let events = session.handle_line(line.as_bytes()).events;
+    let [Event::PermissionRequested(ask)] = &events[..] else {
         panic!("{events:?}")
     };
     assert_eq!(ask.summary, "rm -r x");
@@ -77,7 +83,7 @@ fn of_fields_of_one_name_the_last_counts_however_it_is_written() {
 }
 
 #[test]
-fn a_line_is_one_object_and_nothing_beside_it() {
+fn line_is_exactly_one_object() {
     let line = r#"{"type":"assistant","message":{"content":"a"}}"#;
     assert_eq!(said(&format!(" {line}\t\r")), message("a"));
     for more in ["x", "}", ",", line] {
@@ -88,7 +94,7 @@ fn a_line_is_one_object_and_nothing_beside_it() {
 }
 
 #[test]
-fn depth_and_size_of_numbers_harm_nobody() {
+fn deep_nesting_and_large_numbers_are_harmless() {
     let deep = format!("{}1{}", "[".repeat(300_000), "]".repeat(300_000));
     let line = format!(
         r#"{{"type":"assistant","deep":{deep},"message":{{"deep":{deep},"content":"a"}}}}"#

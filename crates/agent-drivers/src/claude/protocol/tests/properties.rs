@@ -1,7 +1,7 @@
 //! Properties that hold for every line and every end of the process.
 
 use super::*;
-use crate::converse::odd::{a_value, check, mutate};
+use crate::dialogue::test_support::{a_value, check, mutate};
 use agent_subprocess::Lines;
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn p14_any_chunking_of_the_bytes_gives_the_same_events(
+    fn p14_events_are_independent_of_chunking(
         recording in a_recording(), cuts in prop::collection::vec(any::<usize>(), 0..200),
     ) {
         let cuts: Vec<usize> = cuts.iter().map(|cut| cut % 500).collect();
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn p25b_a_death_at_any_byte_leaves_one_end_and_nothing_open(recording in a_recording(), at: usize) {
+    fn p25b_death_at_any_byte_gives_one_turn_end_and_no_open_item(recording in a_recording(), at: usize) {
         let bytes = recording.as_bytes();
         let events = play(&recording, &bytes[..at % (bytes.len() + 1)], &[]);
         check(&events);
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn p13a_lines_of_another_version_break_nothing(
+    fn p13a_lines_of_another_version_are_harmless(
         recording in a_recording(),
         changes in prop::collection::vec((any::<usize>(), 0..60_usize, a_value(&WORDS)), 1..12),
     ) {
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn p4a_noise_means_nothing(recording in a_recording(), noise: Vec<u8>, at: usize) {
+    fn p4a_noise_is_ignored(recording in a_recording(), noise: Vec<u8>, at: usize) {
         let mut lines: Vec<&[u8]> = recording.as_bytes().split_inclusive(|b| *b == b'\n').collect();
         let noise = [b"<".to_vec(), noise, b"\n".to_vec()].concat();
         lines.insert(at % (lines.len() + 1), &noise);
@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn p13a_p4b_what_is_not_known_passes_without_a_meaning() {
+fn p13a_p4b_unknown_lines_are_ignored() {
     let mut session = fresh();
     for line in [
         json!({"type": "tomorrow"}),
@@ -97,13 +97,13 @@ fn p13a_p4b_what_is_not_known_passes_without_a_meaning() {
         json!({"type": "control_response"}),
         json!({"type": "keep_alive"}),
     ] {
-        let heard = session.hear(line.to_string().as_bytes());
+        let heard = session.handle_line(line.to_string().as_bytes());
         assert!(
             heard.events.is_empty() && heard.lines.is_empty(),
             "{line}: {heard:?}"
         );
     }
     for line in [&b""[..], b" ", b"{", b"\xff", b"not json"] {
-        assert!(session.hear(line).events.is_empty());
+        assert!(session.handle_line(line).events.is_empty());
     }
 }

@@ -20,7 +20,7 @@ fn ended(fields: Value) -> TurnEnd {
 }
 
 #[test]
-fn p24_a_turn_is_judged_by_what_ended_it_and_not_by_its_subtype() {
+fn p24_turn_outcome_comes_from_its_cause_and_not_its_subtype() {
     let error = |more: Value| {
         let mut fields = json!({"subtype": "success", "is_error": true});
         fields
@@ -91,7 +91,7 @@ fn p24_a_turn_is_judged_by_what_ended_it_and_not_by_its_subtype() {
 }
 
 #[test]
-fn p24_without_a_reason_our_own_interrupt_counts() {
+fn p24_turn_without_reason_after_our_interrupt_is_interrupted() {
     let judge = |interrupt: bool, result: Value| {
         let mut session = fresh();
         session.sent(&Message::new("hello"));
@@ -115,7 +115,7 @@ fn p24_without_a_reason_our_own_interrupt_counts() {
 }
 
 #[test]
-fn a_failed_call_tells_why_where_the_result_does_not() {
+fn failed_call_reports_its_error_if_the_result_has_none() {
     for (failure, expected) in [
         ("authentication_failed", EndReason::NotLoggedIn),
         ("rate_limit", EndReason::RateLimited),
@@ -154,13 +154,13 @@ fn used(session: &mut Session, cost: f64, tokens: u64, more: Value) -> Option<Us
     hear(session, &result)
         .into_iter()
         .find_map(|event| match event {
-            Event::Used(usage) => Some(usage),
+            Event::UsageReported(usage) => Some(usage),
             _ => None,
         })
 }
 
 #[test]
-fn p28a_p28b_p28c_what_was_used_is_the_difference_of_totals_that_may_begin_again() {
+fn p28a_p28b_p28c_usage_is_difference_of_totals_that_may_restart() {
     let usage = |input_tokens, output_tokens, cost_microusd| {
         Some(Usage {
             input_tokens,
@@ -208,7 +208,7 @@ fn p28a_p28b_p28c_what_was_used_is_the_difference_of_totals_that_may_begin_again
 }
 
 #[test]
-fn p28a_p28b_totals_of_which_one_shrinks_began_again() {
+fn p28a_p28b_shrinking_total_means_a_restart() {
     let usage = |input_tokens, output_tokens, cost_microusd| Usage {
         input_tokens,
         output_tokens,
@@ -243,7 +243,7 @@ fn p28a_p28b_totals_of_which_one_shrinks_began_again() {
 }
 
 #[test]
-fn p28c_a_resumed_session_that_used_nothing_yet_is_not_counted_again() {
+fn p28c_resumed_session_without_new_usage_is_not_counted_again() {
     let cost = |session: &mut Session, total: f64, more: Value| {
         used(session, total, 100, more).map_or(0, |usage| usage.cost_microusd)
     };

@@ -1,11 +1,11 @@
 //! Tests of permission requests and their answers.
 
 use super::*;
-use crate::codex::protocol::asks::{ANSWERED, ASKS as ASKED};
-use agent_duplex::Ask;
+use crate::codex::protocol::permissions::{ANSWERED, ASKS as ASKED};
+use agent_duplex::PermissionRequest;
 
 #[test]
-fn p17b_what_is_not_known_is_refused_once() {
+fn p17b_unknown_request_is_refused_once() {
     let mut session = opened();
     // The agent's ids are independent of the driver's pending ones.
     let (_, heard) = say(&mut session, "work");
@@ -21,14 +21,14 @@ fn p17b_what_is_not_known_is_refused_once() {
 }
 
 #[test]
-fn p17a_questions_have_bounds_and_an_answer_each() {
+fn p17a_permission_requests_are_limited_and_each_answered() {
     let mut session = opened_with(Permissions::Ask);
     begin(&mut session, "a");
     let mut asked = |n: usize, method: &str| {
         let params = json!({"command": "make"});
         let line = json!({"id": n, "method": method, "params": params});
         let heard = hear(&mut session, &line);
-        let open = matches!(heard.events[..], [Event::PermissionAsked(_)]);
+        let open = matches!(heard.events[..], [Event::PermissionRequested(_)]);
         let denied = matches!(heard.events[..], [Event::PermissionDenied { .. }]);
         (open, denied, heard.lines.len())
     };
@@ -93,7 +93,7 @@ const ASKS: [(&str, &str, &str, &str); 6] = [
 ];
 
 #[test]
-fn p17a_every_question_is_answered_in_its_own_words() {
+fn p17a_each_permission_request_is_answered_in_its_own_format() {
     let mut asks = String::new();
     for allow in [true, false] {
         let mut session = opened_with(Permissions::Ask);
@@ -104,10 +104,10 @@ fn p17a_every_question_is_answered_in_its_own_words() {
                 &mut session,
                 &json!({"id": n, "method": method, "params": params}),
             );
-            let [Event::PermissionAsked(ask)] = &heard.events[..] else {
+            let [Event::PermissionRequested(ask)] = &heard.events[..] else {
                 panic!("{method}: {heard:?}");
             };
-            let Ask {
+            let PermissionRequest {
                 id,
                 tool,
                 summary,
@@ -136,7 +136,7 @@ fn p17a_every_question_is_answered_in_its_own_words() {
 }
 
 #[test]
-fn x124f_what_a_denial_says_goes_before_it_as_a_word() {
+fn x124f_denial_text_is_sent_first() {
     let said = |turn: &str, message: &str| {
         let mut session = opened_with(Permissions::Ask);
         begin(&mut session, "a");
@@ -147,7 +147,7 @@ fn x124f_what_a_denial_says_goes_before_it_as_a_word() {
         let message = message.to_owned();
         let lines = session.answer("0", &Decision::Deny { message }).unwrap();
         session.answer_sent("0");
-        let heard = Heard {
+        let heard = LineOutcome {
             events: Vec::new(),
             lines: lines
                 .split_inclusive(|b| *b == b'\n')
@@ -205,7 +205,7 @@ fn x124f_what_a_denial_says_goes_before_it_as_a_word() {
 }
 
 #[test]
-fn x124f_only_who_may_all_is_not_asked_about() {
+fn x124f_fully_permitted_agent_is_not_asked() {
     for (permissions, asks) in [
         (Permissions::Ask, true),
         (Permissions::All, false),
@@ -220,7 +220,7 @@ fn x124f_only_who_may_all_is_not_asked_about() {
             &mut session,
             &json!({"id": 0, "method": method, "params": params}),
         );
-        let asked = matches!(heard.events[..], [Event::PermissionAsked(_)]);
+        let asked = matches!(heard.events[..], [Event::PermissionRequested(_)]);
         let answers = written(&heard);
         let answer = answers.first().map(|line| &line["result"]["decision"]);
         let allowed = (!asks).then(|| json!("accept"));
@@ -229,7 +229,7 @@ fn x124f_only_who_may_all_is_not_asked_about() {
 }
 
 #[test]
-fn p18_a_question_that_was_withdrawn_gets_no_answer() {
+fn p18_withdrawn_permission_request_gets_no_answer() {
     let mut session = opened_with(Permissions::Ask);
     begin(&mut session, "a");
     let method = "item/commandExecution/requestApproval";

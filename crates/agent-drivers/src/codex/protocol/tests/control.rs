@@ -4,7 +4,7 @@ use super::*;
 use crate::codex::protocol::limits::THREADS;
 
 #[test]
-fn p20a_p20b_what_is_too_late_for_a_turn_begins_the_next() {
+fn p20a_p20b_late_message_begins_next_turn() {
     let mut session = opened();
     begin(&mut session, "a");
     let (late, heard) = say(&mut session, "and this");
@@ -25,7 +25,7 @@ fn p20a_p20b_what_is_too_late_for_a_turn_begins_the_next() {
 }
 
 #[test]
-fn p15b_answers_for_a_turn_that_is_over_do_no_harm() {
+fn p15b_responses_for_an_ended_turn_are_harmless() {
     for accepted in [true, false] {
         let mut session = opened();
         begin(&mut session, "a");
@@ -51,7 +51,7 @@ fn p15b_answers_for_a_turn_that_is_over_do_no_harm() {
         // A repeated report does not begin the turn again.
         complete(&mut session, "b", "completed");
         let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
-        assert!(heard.events.is_empty() && !session.owes_turn());
+        assert!(heard.events.is_empty() && !session.is_turn_expected());
     }
 }
 
@@ -81,7 +81,7 @@ fn p21a_p21b_an_interrupt_before_a_turn_runs_reaches_it() {
 }
 
 #[test]
-fn p26a_p26b_what_the_agent_forgets_at_an_interrupt_is_kept_or_dropped() {
+fn p26a_p26b_queued_messages_are_kept_or_dropped_at_interrupt() {
     for drop in [false, true] {
         let mut session = opened();
         begin(&mut session, "a");
@@ -93,23 +93,23 @@ fn p26a_p26b_what_the_agent_forgets_at_an_interrupt_is_kept_or_dropped() {
         let heard = session.interrupt(drop);
         let queued = if drop { vec![] } else { vec![id_of] };
         let heard = ok(&mut session, &id(&heard), json!({}));
-        assert_eq!(heard.events, [Event::InterruptTaken { queued }]);
+        assert_eq!(heard.events, [Event::InterruptAcknowledged { queued }]);
         let heard = complete(&mut session, "a", "interrupted");
         let state = InputState::Dropped("cancelled".to_owned());
         let dropped = heard.events.contains(&Event::Input { id: id_of, state });
         assert_eq!((dropped, methods(&heard).len()), (drop, usize::from(!drop)));
-        assert_eq!(session.owes_turn(), !drop);
+        assert_eq!(session.is_turn_expected(), !drop);
     }
 }
 
 #[test]
-fn p16c_what_is_not_answered_in_time_is_given_up() {
+fn p16c_unanswered_request_is_given_up() {
     let mut session = opened();
     let (message, heard) = say(&mut session, "work");
     let now = Instant::now();
-    let due = session.answers_due(now).unwrap();
-    assert_eq!(due, now + TIMEOUTS.others);
-    let given_up = session.expire(due);
+    let due = session.next_answer_deadline(now).unwrap();
+    assert_eq!(due, now + TIMEOUTS.other_requests);
+    let given_up = session.expire_requests(due);
     assert_eq!(reasons(&given_up), [EndReason::Failed]);
     let inputs = vec![message];
     assert_eq!(given_up.events[0], Event::TurnStarted { inputs });
@@ -118,26 +118,29 @@ fn p16c_what_is_not_answered_in_time_is_given_up() {
             .events
             .is_empty()
     );
-    assert!(!session.owes_turn());
+    assert!(!session.is_turn_expected());
 
     let mut session = super::session(&SessionChoice::Fresh, Permissions::All);
     session.initialize();
     say(&mut session, "work");
-    let due = session.answers_due(now).unwrap();
+    let due = session.next_answer_deadline(now).unwrap();
     assert_eq!(due, now + TIMEOUTS.initialize);
-    assert_eq!(reasons(&session.expire(due)), [EndReason::ProtocolError]);
+    assert_eq!(
+        reasons(&session.expire_requests(due)),
+        [EndReason::ProtocolError]
+    );
     assert!(session.refusal().is_some());
 }
 
 #[test]
-fn p28a_p28b_p28c_tokens_are_told_once() {
+fn p28a_p28b_p28c_tokens_are_reported_once() {
     let used = |session: &mut Session, thread: &str, all: u64, last: u64| {
         let tokens = |n: u64| json!({"inputTokens": n, "outputTokens": n / 10});
         let usage = json!({"total": tokens(all), "last": tokens(last)});
         let params = json!({"threadId": thread, "tokenUsage": usage});
         let line = json!({"method": "thread/tokenUsage/updated", "params": params});
         match hear(session, &line).events[..] {
-            [Event::Used(used)] => used.input_tokens,
+            [Event::UsageReported(used)] => used.input_tokens,
             _ => 0,
         }
     };
@@ -177,7 +180,7 @@ fn p28a_p28b_p28c_tokens_are_told_once() {
 }
 
 #[test]
-fn p54_errors_have_reasons() {
+fn p54_errors_map_to_reasons() {
     let status = |kind: &str, status: u16| json!({kind: {"httpStatusCode": status}});
     let kinds = [
         (json!("unauthorized"), EndReason::NotLoggedIn),
@@ -217,7 +220,7 @@ fn p54_errors_have_reasons() {
 }
 
 #[test]
-fn x107a_limits_and_their_resets_are_told_when_they_change() {
+fn x107a_rate_limits_and_resets_are_reported_on_change() {
     let mut session = opened();
     let mut limits = |used: u64, reached: Option<&str>| {
         let window = json!({"usedPercent": used, "resetsAt": 1_800_000_000});
@@ -246,7 +249,7 @@ fn x107a_limits_and_their_resets_are_told_when_they_change() {
 }
 
 #[test]
-fn p54_what_is_chosen_while_it_runs_stands_in_the_next_turn() {
+fn p54_setting_chosen_during_turn_applies_to_next_turn() {
     let mut session = opened_with(Permissions::Ask);
     session.set_permissions(Permissions::Edits);
     session.set_model(Some("n".to_owned()));
@@ -276,7 +279,7 @@ fn p54_what_is_chosen_while_it_runs_stands_in_the_next_turn() {
 }
 
 #[test]
-fn p54_a_compaction_is_told_once_and_other_threads_are_not_ours() {
+fn p54_compaction_is_reported_once_and_other_threads_are_ignored() {
     let mut session = opened();
     begin(&mut session, "a");
     let item = json!({"turnId": "a", "item": {"type": "contextCompaction", "id": "c"}});
@@ -293,7 +296,7 @@ fn p54_a_compaction_is_told_once_and_other_threads_are_not_ours() {
 }
 
 #[test]
-fn p19b_versions_without_names_for_messages_are_followed_by_their_words() {
+fn p19b_messages_without_ids_are_matched_by_text() {
     let mut session = opened();
     begin(&mut session, "a");
     let (message, heard) = say(&mut session, "and this");
@@ -305,12 +308,12 @@ fn p19b_versions_without_names_for_messages_are_followed_by_their_words() {
         "item/started",
         json!({"turnId": "a", "item": item}),
     );
-    let state = InputState::Taken;
+    let state = InputState::InTurn;
     assert_eq!(heard.events, [Event::Input { id: message, state }]);
 }
 
 #[test]
-fn p45_why_there_is_no_conversation_is_told() {
+fn p45_failed_open_is_reported() {
     for (choice, why, reason, refused) in [
         (
             SessionChoice::Resume("a".to_owned()),
@@ -352,7 +355,7 @@ fn p45_why_there_is_no_conversation_is_told() {
 }
 
 #[test]
-fn p25c_a_tool_that_was_refused_or_failed_is_told_so() {
+fn p25c_refused_and_failed_tools_are_reported() {
     let mut session = opened();
     begin(&mut session, "a");
     let statuses = ["completed", "failed", "declined", "inProgress", "tomorrow"];
@@ -369,11 +372,11 @@ fn p25c_a_tool_that_was_refused_or_failed_is_told_so() {
         }
     });
     let expected = [
-        ToolOutcome::Done,
+        ToolOutcome::Succeeded,
         ToolOutcome::Failed,
         ToolOutcome::Denied,
-        ToolOutcome::Cut,
-        ToolOutcome::Done,
+        ToolOutcome::Interrupted,
+        ToolOutcome::Succeeded,
     ];
     assert_eq!(outcomes, expected);
 }

@@ -27,21 +27,21 @@ fn p25c_every_kind_of_call_has_a_name_a_summary_and_an_end() {
         )
     });
     insta::assert_snapshot!(shown.join("\n"), @r#"
-    Some("shell") "make" Done "made"
-    Some("apply_patch") "/a, /b" Done ""
+    Some("shell") "make" Succeeded "made"
+    Some("apply_patch") "/a, /b" Succeeded ""
     Some("mcp__s__t") "{\"a\":1}" Failed "no"
     Some("d") "as it is" Failed "one\ntwo"
-    Some("spawn") "look" Cut ""
-    Some("web_search") "why" Cut ""
-    Some("view_image") "/i" Done ""
-    Some("image_generation") "" Done ""
-    Some("sleep") "5 ms" Done ""
-    None "" Done ""
+    Some("spawn") "look" Interrupted ""
+    Some("web_search") "why" Interrupted ""
+    Some("view_image") "/i" Succeeded ""
+    Some("image_generation") "" Succeeded ""
+    Some("sleep") "5 ms" Succeeded ""
+    None "" Succeeded ""
     "#);
 }
 
 #[test]
-fn p54_what_is_said_of_an_end_is_the_services_word_and_what_mends_it() {
+fn p54_turn_end_has_service_text_and_hint() {
     let ended = |status: &str, kind: &str, message: &str| {
         let mut session = opened();
         begin(&mut session, "a");
@@ -87,11 +87,11 @@ fn p54_what_is_said_of_an_end_is_the_services_word_and_what_mends_it() {
 }
 
 #[test]
-fn what_the_service_changes_by_itself_is_told() {
+fn service_model_change_is_reported() {
     let mut session = opened();
     begin(&mut session, "a");
     let reset = Event::ContextReset {
-        why: "compacted".to_owned(),
+        reason: "compacted".to_owned(),
     };
     let heard = tell(&mut session, "thread/compacted", json!({"turnId": "a"}));
     assert_eq!(heard.events, std::slice::from_ref(&reset));
@@ -113,7 +113,7 @@ fn what_the_service_changes_by_itself_is_told() {
 }
 
 #[test]
-fn a_warning_is_told_once_however_often_it_is_repeated() {
+fn repeated_warning_is_reported_once() {
     let mut session = opened();
     let mut warned = |method: &str, params: Value| {
         let events = tell(&mut session, method, params).events;
@@ -134,5 +134,5 @@ fn a_warning_is_told_once_however_often_it_is_repeated() {
     assert!((0..2 * WARNINGS).all(|n| warned("warning", warning(n))));
     assert!((WARNINGS..2 * WARNINGS).all(|n| !warned("guardianWarning", warning(n))));
     assert!(warned("warning", warning(0)));
-    assert_eq!(session.warned.len(), WARNINGS);
+    assert_eq!(session.reported_warnings.len(), WARNINGS);
 }

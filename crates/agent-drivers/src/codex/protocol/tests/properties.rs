@@ -1,7 +1,7 @@
 //! Properties that hold for every line and every end of the process.
 
 use super::*;
-use crate::converse::odd::{a_value, check, mutate};
+use crate::dialogue::test_support::{a_value, check, mutate};
 use agent_subprocess::Lines;
 use proptest::prelude::*;
 
@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn p14_any_chunking_of_the_bytes_gives_the_same_events(
+    fn p14_events_are_independent_of_chunking(
         recording in a_recording(), cuts in prop::collection::vec(0..500_usize, 0..200),
     ) {
         let whole = play(&recording, recording.as_bytes(), &[]);
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn p25b_a_death_at_any_byte_leaves_one_end_and_nothing_open(recording in a_recording(), at: usize) {
+    fn p25b_death_at_any_byte_gives_one_turn_end_and_no_open_item(recording in a_recording(), at: usize) {
         let bytes = recording.as_bytes();
         let events = play(&recording, &bytes[..at % (bytes.len() + 1)], &[]);
         check(&events);
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn p13a_lines_of_another_version_break_nothing(
+    fn p13a_lines_of_another_version_are_harmless(
         recording in a_recording(),
         changes in prop::collection::vec((any::<usize>(), 0..60_usize, a_value(&WORDS)), 1..12),
     ) {
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn p20b_lines_in_any_order_leave_one_end_and_nothing_open(
+    fn p20b_lines_in_any_order_give_one_turn_end_and_no_open_item(
         recording in a_recording(), swaps in prop::collection::vec((any::<usize>(), any::<usize>()), 1..40),
     ) {
         let mut lines: Vec<&str> = recording.lines().collect();
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn p4a_noise_means_nothing(recording in a_recording(), noise: Vec<u8>, at: usize) {
+    fn p4a_noise_is_ignored(recording in a_recording(), noise: Vec<u8>, at: usize) {
         let mut lines: Vec<&[u8]> = recording.as_bytes().split_inclusive(|b| *b == b'\n').collect();
         let noise = [b"<".to_vec(), noise.into_iter().filter(|b| *b != b'\n').collect(), b"\n".to_vec()].concat();
         lines.insert(at % (lines.len() + 1), &noise);
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn p13a_p4b_what_is_not_known_passes_without_a_meaning() {
+fn p13a_p4b_unknown_lines_are_ignored() {
     let mut session = session(&SessionChoice::Fresh, Permissions::All);
     for line in [
         json!({"method": "tomorrow"}),
@@ -160,12 +160,12 @@ fn p13a_p4b_what_is_not_known_passes_without_a_meaning() {
         );
     }
     for line in [&b""[..], b" ", b"\xff", b"not json"] {
-        assert!(session.hear(line).events.is_empty());
+        assert!(session.handle_line(line).events.is_empty());
     }
 }
 
 #[test]
-fn p4d_a_message_that_never_ends_costs_no_other() {
+fn p4d_unfinished_message_loses_no_other() {
     let mut framing = Framing::default();
     assert_eq!(framing.take(br#"{"method": "a"#), (None, false));
     assert_eq!(framing.take(b"more"), (None, false));
@@ -177,7 +177,7 @@ fn p4d_a_message_that_never_ends_costs_no_other() {
 }
 
 #[test]
-fn p13a_half_a_character_does_not_lose_the_message_that_it_stands_in() {
+fn p13a_lone_surrogate_does_not_lose_its_message() {
     let mut framing = Framing::default();
     let (value, lost) = framing.take(br#"{"method":"a","params":"x\ud83d"}"#);
     assert_eq!(value.unwrap()["params"], "x\u{fffd}");

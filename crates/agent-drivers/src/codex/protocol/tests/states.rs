@@ -8,17 +8,17 @@ fn unopened() -> Session {
 }
 
 #[test]
-fn a_session_is_busy_with_what_was_written_and_not_with_what_waits() {
+fn session_is_busy_only_with_written_messages() {
     let mut session = unopened();
-    assert!(!session.spoke() && !session.is_settled() && session.thread().is_none());
-    session.hear(b"noise");
-    assert!(!session.spoke());
+    assert!(!session.has_output() && !session.is_settled() && session.thread().is_none());
+    session.handle_line(b"noise");
+    assert!(!session.has_output());
     say(&mut session, "before");
     session.interrupt(false);
-    assert!(session.owes_turn() && !session.is_busy() && !session.is_interrupting());
+    assert!(session.is_turn_expected() && !session.is_busy() && !session.is_interrupting());
 
     let mut session = opened();
-    assert!(session.spoke() && session.is_settled() && !session.has_failed());
+    assert!(session.has_output() && session.is_settled() && !session.has_failed());
     assert_eq!(session.thread(), Some(THREAD));
     assert!(!session.is_busy());
     let (_, heard) = say(&mut session, "work");
@@ -38,7 +38,7 @@ fn a_session_is_busy_with_what_was_written_and_not_with_what_waits() {
 }
 
 #[test]
-fn messages_wait_up_to_a_bound() {
+fn queued_messages_are_limited() {
     let mut session = unopened();
     for _ in 0..WAITING {
         assert!(session.has_room());
@@ -48,7 +48,7 @@ fn messages_wait_up_to_a_bound() {
 }
 
 #[test]
-fn p25b_the_end_of_the_process_is_judged_by_what_was_asked() {
+fn p25b_process_exit_is_classified_by_the_request() {
     let ended = |session: &mut Session| {
         let events = session.exited(ExitStatus::Code(1), "oops".to_owned());
         match events.last() {
@@ -74,7 +74,7 @@ fn p25b_the_end_of_the_process_is_judged_by_what_was_asked() {
     let mut leaving = opened();
     begin(&mut leaving, "a");
     assert!(!leaving.is_leaving());
-    leaving.leave();
+    leaving.note_ending();
     assert!(leaving.is_leaving());
     assert_eq!(ended(&mut leaving), Some(EndReason::Interrupted));
 
@@ -83,14 +83,14 @@ fn p25b_the_end_of_the_process_is_judged_by_what_was_asked() {
         let mut session = opened();
         say(&mut session, "work");
         if leaving {
-            session.leave();
+            session.note_ending();
         }
         assert_eq!(ended(&mut session), reason);
     }
 }
 
 #[test]
-fn p20a_p20b_a_turn_begins_once_and_by_its_own_name() {
+fn p20a_p20b_turn_begins_once_under_its_own_id() {
     let started = |id: &str| json!({"turn": {"id": id}});
     let mut session = opened();
     begin(&mut session, "a");
@@ -119,7 +119,7 @@ fn p20a_p20b_a_turn_begins_once_and_by_its_own_name() {
 }
 
 #[test]
-fn p20a_what_waits_after_an_interrupt_is_written_when_that_is_over() {
+fn p20a_queued_message_is_written_after_interrupt() {
     for (status, at_once) in [("completed", true), ("interrupted", false)] {
         let mut session = opened();
         begin(&mut session, "a");
@@ -127,28 +127,32 @@ fn p20a_what_waits_after_an_interrupt_is_written_when_that_is_over() {
         refuse(&mut session, &id(&heard));
         let turn = json!({"threadId": THREAD, "turn": {"id": "a", "status": status}});
         let line = json!({"method": "turn/completed", "params": turn}).to_string();
-        let heard = session.hear(line.as_bytes());
+        let heard = session.handle_line(line.as_bytes());
         assert_eq!(heard.lines.is_empty(), !at_once, "{status}");
-        assert_eq!(session.go_on().lines.is_empty(), at_once, "{status}");
+        assert_eq!(
+            session.continue_after_interrupt().lines.is_empty(),
+            at_once,
+            "{status}"
+        );
     }
 }
 
 #[test]
-fn what_is_taken_back_or_comes_at_the_end_is_not_written() {
+fn returned_message_is_not_written() {
     let mut session = unopened();
     let (first, _) = say(&mut session, "one");
     let (second, _) = say(&mut session, "two");
-    session.unsay(first);
+    session.take_back(first);
     let waiting: Vec<Uuid> = session.waiting.iter().map(|message| message.id).collect();
     assert_eq!(waiting, [second]);
     let mut session = opened();
-    session.leave();
+    session.note_ending();
     assert!(say(&mut session, "work").1.lines.is_empty());
 }
 
 #[test]
-fn p22_an_interrupt_of_nothing_hits_no_later_turn() {
-    let starts = |mut session: Session, heard: Heard| {
+fn p22_interrupt_without_a_turn_does_not_hit_a_later_one() {
+    let starts = |mut session: Session, heard: LineOutcome| {
         ok(&mut session, &id(&heard), json!({"turn": {"id": "b"}}));
         tell(&mut session, "turn/started", json!({"turn": {"id": "b"}})).lines
     };
@@ -164,14 +168,14 @@ fn p22_an_interrupt_of_nothing_hits_no_later_turn() {
     refuse(&mut session, &id(&heard));
     let turn = json!({"threadId": THREAD, "turn": {"id": "a", "status": "interrupted"}});
     let line = json!({"method": "turn/completed", "params": turn}).to_string();
-    session.hear(line.as_bytes());
+    session.handle_line(line.as_bytes());
     session.interrupt(false);
-    let heard = session.go_on();
+    let heard = session.continue_after_interrupt();
     assert!(starts(session, heard).is_empty());
 }
 
 #[test]
-fn p25b_p25c_a_text_is_told_once_and_what_is_cut_off_as_far_as_it_is_kept() {
+fn p25b_p25c_text_is_reported_once_and_interrupted_text_as_received() {
     let item = |id: &str| json!({"turnId": "a", "item": {"type": "agentMessage", "id": id}});
     let delta = |id: &str, text: &str| json!({"turnId": "a", "itemId": id, "delta": text});
     let partial = |text: &str| Event::Message {
@@ -204,7 +208,7 @@ fn p25b_p25c_a_text_is_told_once_and_what_is_cut_off_as_far_as_it_is_kept() {
 }
 
 #[test]
-fn p19b_of_messages_without_names_the_one_with_the_words_is_taken() {
+fn p19b_message_without_id_is_matched_by_its_text() {
     let mut session = opened();
     begin(&mut session, "a");
     let messages = ["one", "two"].map(|text| {
@@ -219,14 +223,14 @@ fn p19b_of_messages_without_names_the_one_with_the_words_is_taken() {
         let heard = tell(&mut session, "item/started", params);
         let taken = expected.map(|n: usize| Event::Input {
             id: messages[n],
-            state: InputState::Taken,
+            state: InputState::InTurn,
         });
         assert_eq!(heard.events, Vec::from_iter(taken), "{text}");
     }
 }
 
 #[test]
-fn p21b_an_interrupt_that_is_refused_again_and_again_is_given_up() {
+fn p21b_repeatedly_refused_interrupt_is_given_up() {
     let mut session = opened();
     begin(&mut session, "a");
     let mut heard = session.interrupt(false);
@@ -246,17 +250,24 @@ fn p21b_an_interrupt_that_is_refused_again_and_again_is_given_up() {
 }
 
 #[test]
-fn p16c_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
+fn p16c_unanswered_message_belongs_to_its_turn() {
     let mut session = opened();
     begin(&mut session, "a");
     say(&mut session, "and this");
     let now = Instant::now();
-    let due = session.answers_due(now).unwrap();
-    session.renew();
+    let due = session.next_answer_deadline(now).unwrap();
+    session.restart_timeouts();
     let later = now + Duration::from_secs(3600);
-    assert_eq!(session.expire(due).events, [], "frozen time doesn't count");
-    assert_eq!(session.answers_due(later), Some(later + TIMEOUTS.others));
-    let heard = session.expire(later + TIMEOUTS.others);
+    assert_eq!(
+        session.expire_requests(due).events,
+        [],
+        "frozen time doesn't count"
+    );
+    assert_eq!(
+        session.next_answer_deadline(later),
+        Some(later + TIMEOUTS.other_requests)
+    );
+    let heard = session.expire_requests(later + TIMEOUTS.other_requests);
     let [Event::Warning(warning)] = &heard.events[..] else {
         panic!("{heard:?}")
     };
@@ -267,9 +278,9 @@ fn p16c_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
     let mut session = opened();
     begin(&mut session, "a");
     say(&mut session, "and this");
-    let due = session.answers_due(now).unwrap();
+    let due = session.next_answer_deadline(now).unwrap();
     assert!(complete(&mut session, "a", "completed").lines.is_empty());
-    assert_eq!(methods(&session.expire(due)), ["turn/start"]);
+    assert_eq!(methods(&session.expire_requests(due)), ["turn/start"]);
 
     // Without an id or an answer the conversation fails, and the driver reports why.
     let mut session = unopened();
@@ -280,14 +291,14 @@ fn p16c_a_message_that_is_not_answered_is_with_the_turn_it_was_written_for() {
     assert!(why.contains("without an id"), "{why}");
     let mut session = unopened();
     session.initialize();
-    let due = session.answers_due(now).unwrap();
-    session.expire(due);
+    let due = session.next_answer_deadline(now).unwrap();
+    session.expire_requests(due);
     let why = session.refusal().unwrap_or_default();
     assert!(why.contains("did not answer in time"), "{why}");
 }
 
 #[test]
-fn p20a_a_turn_that_the_agent_does_not_begin_has_an_end_that_says_why() {
+fn p20a_turn_that_never_starts_ends_with_the_reason() {
     for (code, reason) in [
         (-32001, EndReason::ServiceFailed),
         (-32600, EndReason::Failed),
@@ -305,7 +316,7 @@ fn p20a_a_turn_that_the_agent_does_not_begin_has_an_end_that_says_why() {
 }
 
 #[test]
-fn p4d_a_message_is_put_together_up_to_a_bound() {
+fn p4d_split_message_is_assembled_up_to_a_limit() {
     let put_together = |lines: &[&[u8]]| {
         let mut framing = Framing::default();
         let (mut values, mut lost) = (Vec::new(), 0);

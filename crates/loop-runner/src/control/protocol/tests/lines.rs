@@ -3,34 +3,41 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use agent_duplex::{Ask, Line, ProcessName, Stream};
+use agent_duplex::{Line, PermissionRequest, ProcessName, Stream};
 use agent_subprocess::ProcessId;
-use loop_state::{CheckResult, Command, Head, Limits, Notice, PhaseRules, Rules, Timestamp};
+use loop_state::{
+    CheckResult, Head, LoopCommand, PhaseLimits, PhaseRules, Rules, RunUpdate, Timestamp,
+};
 use rlm_store::RunState;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::{Answer, Doing, Ended, Query, Standing, Told, answer, line};
-use crate::news::News;
-use crate::shutdown::{Awaited, Shutdown};
+use super::super::{
+    Activity, AttachMessage, ControlQuery, EndReport, Response, Status, answer, line,
+};
+use crate::run_event::RunEvent;
+use crate::stop_progress::{Awaited, StopProgress};
 use crate::view::{AgentView, View};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn doings() -> [Doing; 6] {
+fn doings() -> [Activity; 6] {
     // A new variant doesn't compile here until it is in the list.
     let known = |it| match it {
-        Doing::Begin | Doing::Turn | Doing::Gate(_) | Doing::Check | Doing::End | Doing::Finish => {
-            it
-        }
+        Activity::Starting
+        | Activity::Turn
+        | Activity::RequiredCheck(_)
+        | Activity::Check
+        | Activity::EndingLeftovers
+        | Activity::Finishing => it,
     };
     [
-        Doing::Begin,
-        Doing::Turn,
-        Doing::Gate(1),
-        Doing::Check,
-        Doing::End,
-        Doing::Finish,
+        Activity::Starting,
+        Activity::Turn,
+        Activity::RequiredCheck(1),
+        Activity::Check,
+        Activity::EndingLeftovers,
+        Activity::Finishing,
     ]
     .map(known)
 }
@@ -40,7 +47,7 @@ fn awaited() -> [Awaited; 8] {
     let known = |it| match it {
         Awaited::Save
         | Awaited::Agent { .. }
-        | Awaited::Gate { .. }
+        | Awaited::RequiredCheck { .. }
         | Awaited::Check
         | Awaited::Commit
         | Awaited::Leftovers
@@ -50,7 +57,7 @@ fn awaited() -> [Awaited; 8] {
     [
         Awaited::Save,
         Awaited::Agent { pid: Some(7) },
-        Awaited::Gate { gate: 1 },
+        Awaited::RequiredCheck { required_check: 1 },
         Awaited::Check,
         Awaited::Commit,
         Awaited::Leftovers,
@@ -60,17 +67,17 @@ fn awaited() -> [Awaited; 8] {
     .map(known)
 }
 
-fn shutdown() -> Shutdown {
-    Shutdown {
+fn shutdown() -> StopProgress {
+    StopProgress {
         awaited: Some(Awaited::Check),
         since: Timestamp(1),
         until: Timestamp(2),
     }
 }
 
-fn answers() -> Vec<Answer> {
+fn answers() -> Vec<Response> {
     let why = || "no".to_owned();
-    let standing = Standing {
+    let standing = Status {
         run: "r1".parse().unwrap(),
         state: RunState::Paused,
         process: ProcessId {
@@ -88,17 +95,17 @@ fn answers() -> Vec<Answer> {
         stopping: true,
         steers_waiting: 1,
         session: Some("s1".into()),
-        turned_ms: 5,
-        doing: Some(Doing::Gate(1)),
+        last_tick_ms: 5,
+        activity: Some(Activity::RequiredCheck(1)),
         shutdown: Some(shutdown()),
         agent_alive: true,
-        held_for: Some(2),
+        awaited_tasks: Some(2),
         tools: vec!["ls".into()],
-        asks: vec!["rm".into()],
+        permission_requests: vec!["rm".into()],
     };
-    let ended = Ended {
+    let ended = EndReport {
         reason: "stopped".into(),
-        ended: 5,
+        ended_processes: 5,
         survivors: vec![agent_subprocess::ProcessName {
             pid: 9,
             name: "sh".into(),
@@ -106,41 +113,41 @@ fn answers() -> Vec<Answer> {
         proven: true,
     };
     let all = vec![
-        Answer::Recorded {
+        Response::Recorded {
             steer: Some(3),
             budget_ms: Some(8000),
         },
-        Answer::Delivered,
-        Answer::NextPrompt,
-        Answer::InEffect,
-        Answer::Rejected { why: why() },
-        Answer::Refused { why: why() },
-        Answer::Unsupported { what: why() },
-        Answer::Malformed { why: why() },
-        Answer::Busy,
-        Answer::Status(Box::new(standing)),
-        Answer::Ended(ended),
+        Response::Delivered,
+        Response::NextPrompt,
+        Response::Applied,
+        Response::Rejected { reason: why() },
+        Response::Refused { reason: why() },
+        Response::Unsupported { what: why() },
+        Response::Malformed { reason: why() },
+        Response::Busy,
+        Response::Status(Box::new(standing)),
+        Response::RunEnded(ended),
     ];
     // A new variant doesn't compile here until it is in the list.
-    let known = |it: &Answer| match it {
-        Answer::Recorded { .. }
-        | Answer::Delivered
-        | Answer::NextPrompt
-        | Answer::InEffect
-        | Answer::Rejected { .. }
-        | Answer::Refused { .. }
-        | Answer::Unsupported { .. }
-        | Answer::Malformed { .. }
-        | Answer::Busy
-        | Answer::Status(_)
-        | Answer::Ended(_) => true,
-        Answer::Unknown => false,
+    let known = |it: &Response| match it {
+        Response::Recorded { .. }
+        | Response::Delivered
+        | Response::NextPrompt
+        | Response::Applied
+        | Response::Rejected { .. }
+        | Response::Refused { .. }
+        | Response::Unsupported { .. }
+        | Response::Malformed { .. }
+        | Response::Busy
+        | Response::Status(_)
+        | Response::RunEnded(_) => true,
+        Response::Unknown => false,
     };
     assert!(all.iter().all(known));
     all
 }
 
-fn news() -> Vec<News> {
+fn news() -> Vec<RunEvent> {
     let processes = || {
         vec![ProcessName {
             pid: 9,
@@ -148,113 +155,113 @@ fn news() -> Vec<News> {
         }]
     };
     let all = vec![
-        News::Run(Notice::Fresh),
-        News::Phase {
+        RunEvent::Update(RunUpdate::FreshSession),
+        RunEvent::Phase {
             name: "plan".into(),
             number: 1,
-            of: 2,
+            limit: 2,
         },
-        News::AgentStarted { pid: 7 },
-        News::Output {
+        RunEvent::AgentStarted { pid: 7 },
+        RunEvent::Output {
             stream: Stream::Stderr,
             line: Line {
                 bytes: "a".into(),
                 omitted: 3,
             },
         },
-        News::Agent(agent_duplex::Event::Polled),
-        News::GoesOn,
-        News::NextPrompt(1),
-        News::InPrompt(1),
-        News::Said {
+        RunEvent::Agent(agent_duplex::Event::AcceptsMessages),
+        RunEvent::TurnContinued,
+        RunEvent::SteerNextTurn(1),
+        RunEvent::InPrompt(1),
+        RunEvent::SteerRecorded {
             id: 1,
             text: "use tabs".into(),
         },
-        News::Rejected(Cow::Borrowed("no")),
-        News::PauseReason("lunch".into()),
-        News::CommandStarted {
-            command: Command::Gate(1),
+        RunEvent::RequestRejected(Cow::Borrowed("no")),
+        RunEvent::PauseReason("lunch".into()),
+        RunEvent::CommandStarted {
+            command: LoopCommand::RequiredCheck(1),
             text: "make".into(),
         },
-        News::CommandEnded {
-            command: Command::Check,
+        RunEvent::CommandEnded {
+            command: LoopCommand::Check,
             result: CheckResult::Failed("no".into()),
             took: SECOND,
         },
-        News::Committed {
+        RunEvent::IterationCommitted {
             iteration: 1,
             commit: "1234".into(),
             left_out: vec!["a".into()],
         },
-        News::EndingTurn {
+        RunEvent::EndingTurn {
             why: "steer".into(),
             budget: SECOND,
         },
-        News::Silent {
+        RunEvent::AgentSilent {
             silent: SECOND,
             of: SECOND,
         },
-        News::Holding {
+        RunEvent::AwaitingTasks {
             tasks: 1,
             patience: SECOND,
         },
-        News::StillWaiting {
+        RunEvent::StillWaiting {
             until: Timestamp(1),
             left: SECOND,
         },
-        News::Stopping {
+        RunEvent::Stopping {
             budget: SECOND,
             awaited: Some(Awaited::Check),
         },
-        News::StopWaiting {
+        RunEvent::StopAwaits {
             awaited: Awaited::Check,
             left: SECOND,
         },
-        News::Ended {
+        RunEvent::ProcessesEnded {
             why: Cow::Borrowed("leftovers"),
             processes: processes(),
         },
-        News::Survivors(processes()),
-        News::Warning("odd".into()),
-        News::Missed(4),
+        RunEvent::Survivors(processes()),
+        RunEvent::Warning("odd".into()),
+        RunEvent::EventsMissed(4),
     ];
     // A new variant doesn't compile here until it is in the list.
-    let known = |it: &News| match it {
-        News::Run(_)
-        | News::Phase { .. }
-        | News::AgentStarted { .. }
-        | News::Output { .. }
-        | News::Agent(_)
-        | News::GoesOn
-        | News::NextPrompt(_)
-        | News::InPrompt(_)
-        | News::Said { .. }
-        | News::Rejected(_)
-        | News::PauseReason(_)
-        | News::CommandStarted { .. }
-        | News::CommandEnded { .. }
-        | News::Committed { .. }
-        | News::EndingTurn { .. }
-        | News::Silent { .. }
-        | News::Holding { .. }
-        | News::StillWaiting { .. }
-        | News::Stopping { .. }
-        | News::StopWaiting { .. }
-        | News::Ended { .. }
-        | News::Survivors(_)
-        | News::Warning(_)
-        | News::Missed(_) => true,
+    let known = |it: &RunEvent| match it {
+        RunEvent::Update(_)
+        | RunEvent::Phase { .. }
+        | RunEvent::AgentStarted { .. }
+        | RunEvent::Output { .. }
+        | RunEvent::Agent(_)
+        | RunEvent::TurnContinued
+        | RunEvent::SteerNextTurn(_)
+        | RunEvent::InPrompt(_)
+        | RunEvent::SteerRecorded { .. }
+        | RunEvent::RequestRejected(_)
+        | RunEvent::PauseReason(_)
+        | RunEvent::CommandStarted { .. }
+        | RunEvent::CommandEnded { .. }
+        | RunEvent::IterationCommitted { .. }
+        | RunEvent::EndingTurn { .. }
+        | RunEvent::AgentSilent { .. }
+        | RunEvent::AwaitingTasks { .. }
+        | RunEvent::StillWaiting { .. }
+        | RunEvent::Stopping { .. }
+        | RunEvent::StopAwaits { .. }
+        | RunEvent::ProcessesEnded { .. }
+        | RunEvent::Survivors(_)
+        | RunEvent::Warning(_)
+        | RunEvent::EventsMissed(_) => true,
     };
     assert!(all.iter().all(known));
     all
 }
 
-fn view() -> Told {
+fn view() -> AttachMessage {
     let phase = PhaseRules {
         name: "main".into(),
-        limits: Limits {
+        limits: PhaseLimits {
             max_iterations: Some(1),
-            ..Limits::default()
+            ..PhaseLimits::default()
         },
         ..PhaseRules::default()
     };
@@ -262,15 +269,15 @@ fn view() -> Told {
         phases: vec![phase],
         ..Rules::default()
     };
-    Told::View(Box::new(View {
+    AttachMessage::View(Box::new(View {
         head: Head::new(rules).unwrap(),
         agent: AgentView {
             alive: true,
-            held_for: Some(1),
+            awaited_tasks: Some(1),
             interruptible: true,
             steerable: true,
             tools: vec!["ls".into()],
-            asks: vec![Ask {
+            permission_requests: vec![PermissionRequest {
                 id: "a1".into(),
                 tool: "Bash".into(),
                 summary: "rm".into(),
@@ -294,8 +301,8 @@ fn told(message: &impl Serialize) -> String {
 #[test]
 fn each_line_has_this_form() {
     let mut lines = vec![
-        told(&Query::Status),
-        told(&Query::Attach { attended: true }),
+        told(&ControlQuery::Status),
+        told(&ControlQuery::Attach { attended: true }),
     ];
     for sent in answers() {
         let text = line(&sent);
@@ -304,11 +311,11 @@ fn each_line_has_this_form() {
     }
     lines.push(told(&view()));
     for news in news() {
-        let sent = told(&Told::News {
+        let sent = told(&AttachMessage::News {
             at: Timestamp(1),
             news: Box::new(news),
         });
-        let read: Told = serde_json::from_str(&sent).unwrap();
+        let read: AttachMessage = serde_json::from_str(&sent).unwrap();
         assert_eq!(told(&read), sent);
         lines.push(sent);
     }

@@ -1,0 +1,238 @@
+//! The actor's side of the persistence thread: events are stored before they are published.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::command::{Halt, Interrupt, answer, run_unless_halted};
+use crate::persistence::PersistenceThread;
+use crate::shared::Shared;
+use crate::{
+    ConversationEvent, EndReason, Error, Event, InputState, Observation, PersistedRecord,
+    QueuedMessages, SessionChoice, TurnEnd, TurnId, times,
+};
+
+/// The maximum number of message records to post without waiting for the store.
+const MAX_UNCONFIRMED: usize = 64;
+
+/// The actor's end of the persistence thread.
+#[derive(Debug)]
+pub(crate) struct PersistenceClient {
+    shared: Arc<Shared>,
+    keeper: Option<Arc<PersistenceThread>>,
+    /// The session that is stored as the one to continue.
+    session: Option<String>,
+    /// The turns that were assigned and are not completed; the agent's output belongs to the last one.
+    running: Vec<TurnId>,
+    unconfirmed: usize,
+    /// The events to publish once they are stored: a halt came first.
+    unpublished: Vec<ConversationEvent>,
+}
+
+impl PersistenceClient {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        keeper: Option<Arc<PersistenceThread>>,
+        session: Option<String>,
+    ) -> Self {
+        Self {
+            shared,
+            keeper,
+            session,
+            running: Vec::new(),
+            unconfirmed: 0,
+            unpublished: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_enabled(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Posts records, without waiting for the store.
+    pub(super) fn post(&self, records: Vec<PersistedRecord>) {
+        let (Some(keeper), false) = (&self.keeper, records.is_empty()) else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        keeper.post(records, move |kept| {
+            kept.err()
+                .into_iter()
+                .for_each(|fault| shared.failed(fault));
+        });
+    }
+
+    /// Posts the records of events to publish, in a place that can't wait for the store.
+    pub(super) fn persist_later(&mut self, told: Vec<ConversationEvent>) -> Vec<ConversationEvent> {
+        let records = self.records(&told);
+        self.post(records);
+        told
+    }
+
+    /// Posts records, and returns the receiver for the result.
+    fn ask(
+        &mut self,
+        records: Vec<PersistedRecord>,
+    ) -> Option<oneshot::Receiver<Result<(), Error>>> {
+        let keeper = self.keeper.as_ref()?;
+        self.unconfirmed = 0;
+        let (done, kept) = oneshot::channel();
+        keeper.post(records, move |result| {
+            // The send fails if the actor has ended.
+            let _nobody = done.send(result);
+        });
+        Some(kept)
+    }
+
+    fn records(&mut self, told: &[ConversationEvent]) -> Vec<PersistedRecord> {
+        if self.keeper.is_none() {
+            return Vec::new();
+        }
+        let mut records: Vec<PersistedRecord> = Vec::new();
+        for what in told {
+            match what {
+                ConversationEvent::Assigned(assignment) => {
+                    if !assignment.injected {
+                        self.running.push(assignment.turn);
+                    }
+                    records.push(PersistedRecord::Assigned(assignment.clone()));
+                }
+                ConversationEvent::Completed(completion) => {
+                    self.running.retain(|turn| *turn != completion.turn);
+                    records.push(PersistedRecord::Completed {
+                        turn: completion.turn,
+                        reason: completion.end.reason,
+                        detail: completion.end.detail.clone(),
+                    });
+                }
+                ConversationEvent::Observed(seen) => self.observed(seen, &mut records),
+                ConversationEvent::Lifecycle(_) | ConversationEvent::ReplayTruncated => {}
+            }
+        }
+        let session = match self.shared.lock().ledger.session() {
+            SessionChoice::Resume(id) => Some(id.clone()),
+            _ => None,
+        };
+        if self.session != session {
+            self.session.clone_from(&session);
+            records.push(PersistedRecord::Session { id: session });
+        }
+        records
+    }
+
+    fn observed(&self, seen: &Observation, records: &mut Vec<PersistedRecord>) {
+        for event in &seen.events {
+            match event {
+                Event::Input {
+                    id,
+                    state: InputState::Dropped(_),
+                } => records.push(PersistedRecord::Dropped { receipt: *id }),
+                Event::Message { text, partial } => records.push(PersistedRecord::Message {
+                    turn: self.running.last().copied(),
+                    text: text.clone(),
+                    partial: *partial,
+                }),
+                _ => {}
+            }
+        }
+    }
+
+    fn failed(&self, told: &mut [ConversationEvent]) {
+        let fault = self
+            .shared
+            .lock()
+            .persistence_error
+            .as_ref()
+            .map(ToString::to_string);
+        let Some(fault) = fault else {
+            return;
+        };
+        for what in told {
+            if let ConversationEvent::Completed(completion) = what {
+                completion.end = failure(&fault);
+            }
+        }
+    }
+
+    /// Stores events, and then publishes them. Without a `halt` the conversation is ending, and the wait has a time limit.
+    pub(super) async fn tell(&mut self, told: Vec<ConversationEvent>, halt: Option<&mut Halt>) {
+        let records = self.records(&told);
+        let messages = records
+            .iter()
+            .all(|record| matches!(record, PersistedRecord::Message { .. }));
+        self.unconfirmed += records.len();
+        let kept = if records.is_empty() || (messages && self.unconfirmed < MAX_UNCONFIRMED) {
+            self.post(records);
+            // Earlier events must be published first.
+            (halt.is_none() || self.unpublished.is_empty()).then_some(())
+        } else {
+            self.keep(records, halt).await
+        };
+        self.unpublished.extend(told);
+        if kept.is_some() {
+            self.publish_unpublished();
+        }
+    }
+
+    /// Stores records; returns `None` if the conversation is halted before the result is known. Records a persistence fault.
+    pub(super) async fn keep(
+        &mut self,
+        records: Vec<PersistedRecord>,
+        halt: Option<&mut Halt>,
+    ) -> Option<()> {
+        let failed = self.shared.lock().persistence_error.is_some();
+        let Some(kept) = self.ask(records).filter(|_| !failed) else {
+            return Some(());
+        };
+        let kept = match halt {
+            Some(halt) => run_unless_halted(halt, kept).await?,
+            None => timeout(times::PERSIST_TIMEOUT, kept)
+                .await
+                .unwrap_or_else(|_| Ok(Err(late_failure()))),
+        };
+        if let Err(fault) = kept.unwrap_or_else(|_| Err(late_failure())) {
+            self.shared.failed(fault);
+        }
+        Some(())
+    }
+
+    /// Drops the waiting inputs.
+    pub(super) async fn drop_waiting(&mut self, halt: &mut Halt) {
+        let why = "the turn was interrupted";
+        let told = self.shared.lock().ledger.drop_waiting(why);
+        self.tell(told, Some(halt)).await;
+    }
+
+    /// Handles an interrupt of an idle agent.
+    pub(super) async fn idle(&mut self, halt: &mut Halt, interrupt: Interrupt) {
+        if interrupt.queued == QueuedMessages::Drop {
+            self.drop_waiting(halt).await;
+        }
+        answer(interrupt.done, Ok(()));
+    }
+
+    pub(super) fn publish(&self, mut told: Vec<ConversationEvent>) {
+        self.failed(&mut told);
+        self.shared.lock().publish_all(told);
+    }
+
+    /// Publishes the events that waited for the store, stored or not.
+    pub(super) fn publish_unpublished(&mut self) {
+        let untold = std::mem::take(&mut self.unpublished);
+        self.publish(untold);
+    }
+}
+
+/// Returns the end of a turn whose conversation can't be stored.
+pub(super) fn failure(fault: &str) -> TurnEnd {
+    TurnEnd {
+        detail: fault.to_owned(),
+        ..EndReason::Failed.into()
+    }
+}
+
+fn late_failure() -> Error {
+    let text = "a record was not stored in time; check the storage";
+    Error::persistence(text, None)
+}

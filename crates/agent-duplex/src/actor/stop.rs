@@ -1,0 +1,167 @@
+//! The end of an agent, and the end of the conversation.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use super::command::{answer, run_unless_halted, wait_for_earlier_halt};
+use super::{Actor, next};
+use crate::stop::FOREVER;
+use crate::times;
+use crate::{Lifecycle, StopReport};
+
+/// Whether the primary must have room for the last output of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PrimaryRoom {
+    Any,
+    /// Without room, the rest of the output is dropped.
+    Some,
+    /// The actor waits for room.
+    Awaited,
+}
+
+impl Actor {
+    /// Returns whether the agent is being closed, or will be.
+    pub(super) fn is_closing(&self) -> bool {
+        self.finishing || !self.close_waiters.is_empty()
+    }
+
+    /// Schedules the close of the agent: when it has nothing to do any more, or at the earliest time limit of all closes.
+    pub(super) fn schedule_close(&mut self, patience: Duration) {
+        let patience = patience.min(FOREVER);
+        let close_by = Instant::now() + patience;
+        if !self.is_closing() || close_by < self.close_deadline {
+            (self.close_deadline, self.close_timeout) = (close_by, patience);
+        }
+    }
+
+    /// Returns whether the agent must close now: a close was requested, and the agent does nothing that is worth waiting for.
+    pub(super) fn is_close_due(&mut self) -> bool {
+        if !self.may_read {
+            self.finish_close();
+        }
+        if !self.is_closing() || self.frozen {
+            return false;
+        }
+        let busy = {
+            let state = self.shared.lock();
+            state.ledger.in_turn() || state.ledger.has_background()
+        };
+        self.closed |= !busy || self.close_deadline <= Instant::now();
+        self.closed
+    }
+
+    pub(super) fn finish_close(&mut self) {
+        self.finishing = false;
+        for done in self.close_waiters.drain(..) {
+            answer(done, ());
+        }
+    }
+
+    /// Returns whether the agent is known to get no more inputs. Waiting inputs are for the next agent.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.closed
+            || self.death_deadline.is_some()
+            || (self.is_closing() && !self.shared.lock().ledger.in_turn())
+    }
+
+    pub(super) async fn stop(&mut self, mut end_by: Instant) {
+        self.show(Lifecycle::Stopping);
+        self.interrupts.close();
+        drop(drain(&mut self.commands));
+        self.finishing = false;
+        self.close_waiters.clear();
+        self.start_waiters.clear();
+        self.next_start = None;
+        if let Some(connection) = self.connection.as_mut() {
+            let stopped = loop {
+                let left = end_by.saturating_duration_since(Instant::now());
+                tokio::select! {
+                    biased;
+                    stopped = timeout(left + times::STOP_MARGIN, connection.stop(left)) => break stopped,
+                    sooner = wait_for_earlier_halt(&mut self.halt, end_by) => end_by = sooner,
+                }
+            };
+            match stopped {
+                Ok(report) => self.merge_report(report),
+                Err(_) => {
+                    self.connection = None;
+                    self.may_read = false;
+                    self.earlier_report.proven = false;
+                }
+            }
+        }
+        self.flush_persistence().await;
+        if self.persistence.is_enabled() {
+            // A caller can end the process as soon as it has the report.
+            let _words = self.drain_output(PrimaryRoom::Some).await;
+        }
+        self.report.send_replace(Some(self.earlier_report.clone()));
+        let _words = self.drain_output(PrimaryRoom::Awaited).await;
+    }
+
+    /// Ends the agent of a conversation whose handles were all dropped.
+    pub(super) async fn stop_unowned(&mut self) {
+        self.connection = None;
+        self.flush_persistence().await;
+        self.publish_heard(true).await;
+    }
+
+    /// Reads the output that the agent wrote before it was ended; returns `None` if the conversation is halted in the meantime.
+    pub(super) async fn drain_output(&mut self, room: PrimaryRoom) -> Option<()> {
+        let mut patience = times::DRAIN_TIMEOUT;
+        while self.may_read {
+            match room {
+                PrimaryRoom::Some if !self.shared.primary.has_room() => break,
+                PrimaryRoom::Awaited => self.shared.primary.room().await,
+                PrimaryRoom::Any | PrimaryRoom::Some => {}
+            }
+            let since = Instant::now();
+            let words = timeout(patience, next(&mut self.connection));
+            let seen = if self.stopping {
+                words.await
+            } else {
+                run_unless_halted(&mut self.halt, words).await?
+            };
+            patience = patience.saturating_sub(since.elapsed());
+            let seen = seen.ok().flatten();
+            let gone = seen.is_none();
+            self.unpublished.extend(seen);
+            self.publish_heard(gone).await;
+        }
+        Some(())
+    }
+
+    pub(super) fn merge_report(&mut self, report: StopReport) {
+        self.earlier_report.stage = report.stage;
+        self.earlier_report.ended.extend(report.ended);
+        self.earlier_report.survivors.extend(report.survivors);
+        self.earlier_report.proven &= report.proven;
+    }
+}
+
+/// Closes a channel and returns its contents.
+fn drain<T>(channel: &mut mpsc::Receiver<T>) -> Vec<T> {
+    channel.close();
+    std::iter::from_fn(|| channel.try_recv().ok()).collect()
+}
+
+/// Publishes the missing events to the readers at every end of the actor: a stop, the drop of all handles, a panic of a driver, a shutdown of the
+/// runtime.
+impl Drop for Actor {
+    fn drop(&mut self) {
+        drop(self.connection.take());
+        self.persistence.publish_unpublished();
+        let told = self.noted(true);
+        let told = self.persistence.persist_later(told);
+        self.persistence.publish(told);
+        drop(drain(&mut self.commands));
+        let interrupts = drain(&mut self.interrupts).into_iter();
+        self.interrupt_waiters
+            .extend(interrupts.map(|interrupt| interrupt.done));
+        self.turn_over();
+        self.show(Lifecycle::Ended);
+        self.shared.lock().close();
+    }
+}

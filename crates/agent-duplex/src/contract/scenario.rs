@@ -1,0 +1,232 @@
+//! The scenarios, the interface to an agent under test, and the results.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use crate::{Capability, Driver};
+
+/// One scenario of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Scenario {
+    /// A message, its answer, the end of the turn.
+    Turn,
+    /// A turn with a tool.
+    Tool,
+    /// A second message after the first is answered.
+    TwoMessages,
+    /// A message while a turn runs.
+    Steer,
+    /// An interrupt while the agent writes text.
+    InterruptText,
+    /// An interrupt while a tool runs.
+    InterruptTool,
+    /// The agent crashes between two turns.
+    Resume,
+    /// The service limits the rate once.
+    Retry,
+    /// The service limits the rate until the agent gives up.
+    RateLimit,
+    /// The agent is killed in the middle of a turn.
+    Death,
+    /// The agent ends in the middle of a line, with exit status 0.
+    TruncatedLine,
+    /// The primary does not read the agent's output for a while.
+    SlowReader,
+    /// A stop while a tool runs.
+    Stop,
+    /// The agent requests a permission. The request is denied, allowed, and interrupted before its answer.
+    PermissionRequest,
+    /// The agent reports its usage.
+    Usage,
+    /// A new conversation starts as a copy of another one.
+    Fork,
+    /// The session to resume does not exist.
+    LostSession,
+}
+
+impl Scenario {
+    /// All scenarios, in the order in which they build on each other.
+    pub const ALL: [Self; 17] = [
+        Self::Turn,
+        Self::Tool,
+        Self::TwoMessages,
+        Self::Steer,
+        Self::InterruptText,
+        Self::InterruptTool,
+        Self::Resume,
+        Self::Retry,
+        Self::RateLimit,
+        Self::Death,
+        Self::TruncatedLine,
+        Self::SlowReader,
+        Self::Stop,
+        Self::PermissionRequest,
+        Self::Usage,
+        Self::Fork,
+        Self::LostSession,
+    ];
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Turn => "turn",
+            Self::Tool => "tool",
+            Self::TwoMessages => "two messages",
+            Self::Steer => "steer",
+            Self::InterruptText => "interrupt in text",
+            Self::InterruptTool => "interrupt in a tool",
+            Self::Resume => "resume after a crash",
+            Self::Retry => "rate limit, once",
+            Self::RateLimit => "rate limit",
+            Self::Death => "death",
+            Self::TruncatedLine => "truncated line",
+            Self::SlowReader => "slow reader",
+            Self::Stop => "stop in a tool",
+            Self::PermissionRequest => "permission request",
+            Self::Usage => "usage",
+            Self::Fork => "fork",
+            Self::LostSession => "lost session",
+        })
+    }
+}
+
+/// The result of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the contract may be broken"]
+pub enum ScenarioResult {
+    /// The scenario passed; the text describes the observed behaviour.
+    Passed(String),
+    /// The driver does not declare this capability; the promised fallback works, as the text describes.
+    Undeclared(Capability, String),
+    /// The agent can't be made to do it; the text gives the reason.
+    NotApplicable(String),
+    /// The contract is broken; the text describes the observed behaviour.
+    Failed(String),
+}
+
+impl ScenarioResult {
+    /// Returns whether the contract is broken.
+    #[must_use]
+    pub const fn is_broken(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Passed(_) => "passed",
+            Self::Undeclared(..) => "undeclared",
+            Self::NotApplicable(_) => "not applicable",
+            Self::Failed(_) => "FAILED",
+        }
+    }
+}
+
+impl fmt::Display for ScenarioResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed(text) | Self::NotApplicable(text) | Self::Failed(text) => {
+                write!(f, "{}: {text}", self.word())
+            }
+            Self::Undeclared(capability, text) => write!(f, "no {capability}: {text}"),
+        }
+    }
+}
+
+/// Returns the table of results: a row for each scenario, a column for each driver, and below them the text of each result.
+#[must_use]
+pub fn table(columns: &[(&str, Vec<(Scenario, ScenarioResult)>)]) -> String {
+    let mut rows: BTreeMap<Scenario, BTreeMap<usize, &ScenarioResult>> = BTreeMap::new();
+    for (i, (_, cells)) in columns.iter().enumerate() {
+        for (scenario, cell) in cells {
+            rows.entry(*scenario).or_default().insert(i, cell);
+        }
+    }
+    let mut head = vec![String::new()];
+    head.extend(columns.iter().map(|(name, _)| (*name).to_owned()));
+    let mut lines = vec![head];
+    for (scenario, cells) in &rows {
+        let word = |i| cells.get(&i).map_or("", |cell| cell.word()).to_owned();
+        let mut line = vec![scenario.to_string()];
+        line.extend((0..columns.len()).map(word));
+        lines.push(line);
+    }
+    let mut text = String::new();
+    for line in &lines {
+        let mut row = String::new();
+        for (i, word) in line.iter().enumerate() {
+            let width = lines.iter().map(|line| line[i].len()).max().unwrap_or(0);
+            // Writing to a string can't fail.
+            let _written = write!(row, "{word:width$}  ");
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    for (scenario, cells) in &rows {
+        let _written = write!(text, "\n{scenario}\n");
+        for (i, cell) in cells {
+            let _written = writeln!(text, "  {}: {cell}", columns[*i].0);
+        }
+    }
+    text
+}
+
+/// An agent under test: its driver, and ways to make it do something.
+pub trait TestAgent: Send + Sync {
+    /// Creates a driver of the agent, in the same place for each call: directory, sessions, processes. It is called more than once.
+    fn driver(&self) -> Box<dyn Driver>;
+
+    /// Returns a message that makes the agent do this.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the agent can't be made to do it; the result contains it.
+    fn prompt_for(&self, deed: &TestAction) -> Result<String, String>;
+
+    /// Ends the main process of the agent like a crash, by SIGKILL. `pid` comes from the driver's [`Event::Started`](crate::Event::Started).
+    ///
+    /// # Errors
+    ///
+    /// The reason why it can't be ended.
+    fn kill(&self, pid: u32) -> Result<(), String>;
+
+    /// Returns whether a process of the tool with this name is alive (see [`TestAction::RunToolFor`]); `None` if this can't be observed.
+    fn alive(&self, tool: &str) -> Option<bool>;
+
+    /// Returns the maximum time for every expected event: a start, a turn, an end. After that time the contract counts as broken.
+    fn timeout(&self) -> Duration;
+}
+
+/// An action that a [`TestAgent`] makes its agent do. Unless stated otherwise, the agent ends its turn after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TestAction {
+    /// Writes this word.
+    Say(String),
+    /// Writes the first message of its conversation, or at least the word that it had to [write](Self::Say) then.
+    Recall,
+    /// Calls a tool that ends by itself immediately.
+    CallTool,
+    /// Calls a tool that needs a permission request, and continues after the answer. The driver must allow requests.
+    CallToolWithPermission,
+    /// Calls a tool that runs for this time, and whose process [`TestAgent::alive`] knows by its name. Then writes the messages that it got in the
+    /// meantime.
+    RunToolFor {
+        /// The name of the process.
+        name: String,
+        /// The lifetime of the process.
+        time: Duration,
+    },
+    /// Writes text for this time, a few words at a time.
+    TalkFor(Duration),
+    /// Gets a rate limit error from its service once, and then writes this word.
+    RateLimitOnce(String),
+    /// Gets rate limit errors from its service until it gives up.
+    RateLimit,
+    /// Writes something, and ends in the middle of a line as if it had succeeded: with exit status 0.
+    EndMidLine,
+    /// Writes a text of at least this many bytes.
+    Flood(usize),
+}

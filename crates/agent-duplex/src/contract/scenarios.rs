@@ -1,0 +1,496 @@
+//! The scenarios of the contract, one function for each: the messages to the agent, and the required events.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::record::Recorded;
+use super::scenario::{TestAction, TestAgent};
+use super::scenario_run::{ScenarioCheck, ScenarioRun, delivered_count, failure, require};
+use super::{scenario::Scenario, scenario::ScenarioResult, second_connection};
+use crate::{
+    Capability, Decision, EndReason, Event, InputPolicy, Receipt, SessionChoice, ToolOutcome,
+    TurnId,
+};
+
+/// Longer than any wait: the action must be ended, or the contract is broken.
+const LONGER_THAN_ANY_WAIT: Duration = Duration::from_secs(600);
+/// Long enough for a message in the middle of the action.
+const SHORT_DELAY: Duration = Duration::from_secs(3);
+const FLOOD: usize = 4 << 20;
+
+/// Plays one scenario with a conversation of its own, and ends everything that it started.
+///
+/// # Panics
+///
+/// Panics outside of a tokio runtime with a timer.
+///
+/// # Cancel safety
+///
+/// Dropping the future ends the agent, without a report.
+pub async fn play(stage: &dyn TestAgent, scenario: Scenario) -> ScenarioResult {
+    let mut scene = ScenarioRun::new(stage);
+    let played = match scenario {
+        Scenario::Turn => turn(&mut scene).await,
+        Scenario::Tool => tool(&mut scene).await,
+        Scenario::TwoMessages => two_messages(&mut scene).await,
+        Scenario::Steer => steer(&mut scene).await,
+        Scenario::InterruptText => interrupt_text(&mut scene).await,
+        Scenario::InterruptTool => interrupt_tool(&mut scene).await,
+        Scenario::Resume => resume(&mut scene).await,
+        Scenario::Retry => retry(&mut scene).await,
+        Scenario::RateLimit => rate_limit(&mut scene).await,
+        Scenario::Death => death(&mut scene).await,
+        Scenario::TruncatedLine => cut_line(&mut scene).await,
+        Scenario::SlowReader => slow_reader(&mut scene).await,
+        Scenario::Stop => stop(&mut scene).await,
+        Scenario::PermissionRequest => ask(&mut scene).await,
+        Scenario::Usage => usage(&mut scene).await,
+        Scenario::Fork => fork(&mut scene).await,
+        Scenario::LostSession => lost_session(&mut scene).await,
+    };
+    conclude(scene, played).await
+}
+
+/// Ends a conversation, and returns the result of its scenario.
+async fn conclude(scene: ScenarioRun<'_>, played: ScenarioCheck) -> ScenarioResult {
+    let record = scene.record.clone();
+    let finished = scene.finish().await;
+    match (played, finished) {
+        // Report the failure of the scenario first; faults at its end can follow from it.
+        (Err(ScenarioResult::Failed(what)), _) | (_, Err(ScenarioResult::Failed(what))) => {
+            ScenarioResult::Failed(record.lock().explain(what))
+        }
+        (Ok(cell) | Err(cell), _) => cell,
+    }
+}
+
+/// Returns a session id that does not exist.
+fn nobody() -> String {
+    Uuid::new_v4().to_string()
+}
+
+fn held(what: impl Into<String>) -> ScenarioCheck {
+    Ok(ScenarioResult::Passed(what.into()))
+}
+
+async fn turn(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    scene.words(&TestAction::Say("pear".to_owned()))?;
+    scene.begin().await?;
+    let turn = scene.say("pear").await?;
+    let connections = scene.record.lock().generation(turn);
+    require(connections == Some(1), || {
+        "the started agent was gone before it got a message".to_owned()
+    })?;
+    let named = scene.record.lock().session().is_some();
+    require(named || !scene.has(Capability::Resume), || {
+        "it declares resume, but names no session".to_owned()
+    })?;
+    held(match scene.is_opaque() {
+        true => "answered in its output, which has no known form",
+        false => "answered by a message",
+    })
+}
+
+async fn tool(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    scene.words(&TestAction::CallTool)?;
+    scene.begin().await?;
+    let turn = scene.perform(&TestAction::CallTool).await?;
+    if !scene.has(Capability::Tools) {
+        let seen = "the turn is completed, without a report of a tool".to_owned();
+        return Ok(ScenarioResult::Undeclared(Capability::Tools, seen));
+    }
+    let seen = scene.record.lock();
+    let started = seen.events(turn).find_map(|event| match event {
+        Event::ToolStarted { id, .. } => Some(id),
+        _ => None,
+    });
+    let outcome = seen.events(turn).find_map(|event| match event {
+        Event::ToolFinished { id, outcome, .. } if Some(id) == started => Some(*outcome),
+        _ => None,
+    });
+    match (started, outcome) {
+        (Some(_), Some(ToolOutcome::Succeeded)) => held("its start and its end are reported"),
+        (Some(_), outcome) => failure(format!("a successful tool is reported as {outcome:?}")),
+        (None, _) => failure("it declares tools, but reported none"),
+    }
+}
+
+async fn two_messages(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    scene.words(&TestAction::Say("pear".to_owned()))?;
+    scene.begin().await?;
+    let turns = [scene.say("pear").await?, scene.say("plum").await?];
+    require(turns[0] < turns[1], || {
+        "two consecutive messages are in one turn".to_owned()
+    })?;
+    held(match same_agent(scene, turns) {
+        true => "two turns of one agent",
+        false => "two turns, each with its own agent",
+    })
+}
+
+fn same_agent(scene: &ScenarioRun<'_>, turns: [TurnId; 2]) -> bool {
+    let seen = scene.record.lock();
+    let [first, second] = turns.map(|turn| seen.generation(turn));
+    first == second
+}
+
+async fn steer(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    const TOOL: &str = "steered";
+    let work = TestAction::RunToolFor {
+        name: TOOL.to_owned(),
+        time: SHORT_DELAY,
+    };
+    let words = scene.words(&work)?;
+    let plum = scene.words(&TestAction::Say("plum".to_owned()))?;
+    let policy = scene.stage.driver().input_policy();
+    if policy == InputPolicy::AfterTurn {
+        match second_connection::second_message(scene.stage, TOOL, [words, plum]).await? {
+            Err(e) if e.is_unsupported() => {}
+            Err(e) => return failure(format!("wrong error for a second message: {e}")),
+            Ok(()) => return failure("it accepts a second message, but does not declare steer"),
+        }
+    }
+    scene.begin().await?;
+    let first = scene.send(&work)?;
+    let turn = scene.turn(&first).await?;
+    match scene.wait_for_tool(turn, TOOL).await {
+        // Any time in the turn is good enough.
+        Err(ScenarioResult::NotApplicable(_)) => scene.wait_for_output(turn).await?,
+        works => works?,
+    }
+    let second = scene.send(&TestAction::Say("plum".to_owned()))?;
+    let [first, second] = [
+        scene.ends(&first, EndReason::Completed).await?.turn,
+        scene.ends(&second, EndReason::Completed).await?.turn,
+    ];
+    let heard = scene
+        .expect_text(second, "plum")
+        .or_else(|cell| scene.expect_text(first, "plum").map_err(|_| cell));
+    heard?;
+    let (_, busy) = delivered_count(&scene.record.lock());
+    match (policy, first == second) {
+        (InputPolicy::Push, _) if !busy => failure("it gets the message only after the turn"),
+        (InputPolicy::AfterTurn, true) => {
+            failure("it waits for the turn's end, but is in the turn")
+        }
+        (InputPolicy::AfterTurn, false) => {
+            let seen = "rejected during the turn, and answered after it".to_owned();
+            Ok(ScenarioResult::Undeclared(Capability::Steer, seen))
+        }
+        (_, true) => held("part of the running turn"),
+        (_, false) => held("a separate turn, after the running turn"),
+    }
+}
+
+/// Starts with a turn in which the agent writes text until the turn is ended.
+async fn talks(scene: &mut ScenarioRun<'_>) -> ScenarioCheck<Receipt> {
+    let receipt = scene
+        .begin_with(&TestAction::TalkFor(LONGER_THAN_ANY_WAIT))
+        .await?;
+    scene.wait_for_output(scene.turn(&receipt).await?).await?;
+    Ok(receipt)
+}
+
+/// Starts with a turn in which a tool runs until it is ended.
+async fn wait_for_tool(scene: &mut ScenarioRun<'_>, tool: &str) -> ScenarioCheck<Receipt> {
+    let work = TestAction::RunToolFor {
+        name: tool.to_owned(),
+        time: LONGER_THAN_ANY_WAIT,
+    };
+    let receipt = scene.begin_with(&work).await?;
+    scene
+        .wait_for_tool(scene.turn(&receipt).await?, tool)
+        .await?;
+    Ok(receipt)
+}
+
+async fn interrupt_text(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    let receipt = talks(scene).await?;
+    interrupted(scene, &receipt).await
+}
+
+async fn interrupt_tool(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    const TOOL: &str = "interrupted";
+    let receipt = wait_for_tool(scene, TOOL).await?;
+    let cell = interrupted(scene, &receipt).await?;
+    let seen = scene.wait_for_tool_exit(TOOL).await?;
+    let gone = if seen { "its process is gone; " } else { "" };
+    Ok(match cell {
+        ScenarioResult::Passed(what) => ScenarioResult::Passed(format!("{gone}{what}")),
+        ScenarioResult::Undeclared(capability, what) => {
+            ScenarioResult::Undeclared(capability, format!("{gone}{what}"))
+        }
+        cell => cell,
+    })
+}
+
+/// Interrupts a turn, and then requires an answer to the next message.
+async fn interrupted(scene: &ScenarioRun<'_>, receipt: &Receipt) -> ScenarioCheck {
+    let declared = scene.has(Capability::Interrupt);
+    match scene.interrupt().await? {
+        Ok(()) => {}
+        Err(e) if !declared && e.is_unsupported() => {
+            let seen = "rejected; the turn continues until it ends or is stopped".to_owned();
+            return Ok(ScenarioResult::Undeclared(Capability::Interrupt, seen));
+        }
+        Err(e) => return failure(format!("an interrupt is rejected: {e}")),
+    }
+    let first = scene.ends(receipt, EndReason::Interrupted).await?.turn;
+    scene.silence().await;
+    require(!scene.record.lock().reports_after_turn_end(), || {
+        "it was interrupted, but writes text after the end of its turn".to_owned()
+    })?;
+    let second = scene.say("plum").await?;
+    match (declared, same_agent(scene, [first, second])) {
+        (true, true) => held("interrupted, and the same agent continues"),
+        (true, false) => failure("the interrupted agent did not continue"),
+        (false, true) => failure("the agent continues, but its driver does not declare interrupt"),
+        (false, false) => {
+            let seen =
+                "interrupted together with its agent; the next message goes to another agent"
+                    .to_owned();
+            Ok(ScenarioResult::Undeclared(Capability::Interrupt, seen))
+        }
+    }
+}
+
+async fn resume(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    let declared = scene.has(Capability::Resume);
+    scene.words(&TestAction::Say("pear".to_owned()))?;
+    if declared {
+        scene.words(&TestAction::Recall)?;
+    } else {
+        second_connection::refuses(scene.stage, SessionChoice::Resume(nobody())).await?;
+    }
+    scene.begin().await?;
+    scene.say("pear").await?;
+    let ended = |seen: &Recorded| seen.last_connection_ended().then_some(());
+    if ended(&scene.record.lock()).is_none() {
+        scene.kill().await?;
+        scene.until("the end of a killed agent", ended).await?;
+    }
+    let session = scene.record.lock().session().map(str::to_owned);
+    if !declared {
+        scene.say("plum").await?;
+        let sessions = scene.record.lock().sessions();
+        require(
+            sessions == [SessionChoice::Fresh, SessionChoice::Fresh],
+            || format!("the agents were started with {sessions:?}"),
+        )?;
+        let seen = "rejected; the next agent starts a new session".to_owned();
+        return Ok(ScenarioResult::Undeclared(Capability::Resume, seen));
+    }
+    let turn = scene.perform(&TestAction::Recall).await?;
+    let resumed = session.map(SessionChoice::Resume);
+    let sessions = scene.record.lock().sessions();
+    require(
+        sessions.len() == 2 && sessions.last() == resumed.as_ref(),
+        || format!("the agents were started with {sessions:?}, but {resumed:?} was expected"),
+    )?;
+    scene.expect_text(turn, "pear")?;
+    held("the next agent knows the earlier message")
+}
+
+async fn retry(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    let limited = TestAction::RateLimitOnce("pear".to_owned());
+    let receipt = scene.begin_with(&limited).await?;
+    let turn = scene.ends(&receipt, EndReason::Completed).await?.turn;
+    scene.expect_text(turn, "pear")?;
+    let told = |event: &Event| matches!(event, Event::Retrying { .. } | Event::RateLimited { .. });
+    held(match scene.record.lock().events(turn).any(told) {
+        true => "reported, and answered afterwards",
+        false => "answered afterwards, without a report",
+    })
+}
+
+async fn rate_limit(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    let receipt = scene.begin_with(&TestAction::RateLimit).await?;
+    scene.ends(&receipt, EndReason::RateLimited).await?;
+    scene.say("plum").await?;
+    held("the turn ends because of it, and the next message is answered")
+}
+
+async fn death(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    let receipt = talks(scene).await?;
+    scene.kill().await?;
+    let end = scene.ends(&receipt, EndReason::Died).await?.end;
+    require(end.exit.is_some(), || {
+        "it died without an exit status".to_owned()
+    })?;
+    scene.say("plum").await?;
+    let (sent, _) = delivered_count(&scene.record.lock());
+    require(sent == 2, || {
+        format!("two messages were delivered {sent} times")
+    })?;
+    held("the turn died with the agent, and the next message goes to another agent")
+}
+
+async fn cut_line(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    let receipt = scene.begin_with(&TestAction::EndMidLine).await?;
+    let end = scene.completion(&receipt).await?.end;
+    match end.reason {
+        EndReason::Died | EndReason::ProtocolError => {}
+        _ => return failure(format!("a truncated line is reported as: {end}")),
+    }
+    scene.say("plum").await?;
+    held(format!("{}; the next message is answered", end.reason))
+}
+
+async fn slow_reader(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    let flood = TestAction::Flood(FLOOD);
+    scene.words(&flood)?;
+    scene.start(SessionChoice::Fresh).await?;
+    let receipt = scene.send(&flood)?;
+    // Wait until the driver isn't read any more because of back-pressure, or has finished.
+    scene.wait_for_backpressure().await?;
+    scene.read();
+    let turn = scene.ends(&receipt, EndReason::Completed).await?.turn;
+    let said = scene.text_of(turn).len();
+    require(said >= FLOOD, || {
+        format!("only {said} of {FLOOD} bytes arrived")
+    })?;
+    held(format!("all {} MiB arrive", FLOOD >> 20))
+}
+
+async fn stop(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    const TOOL: &str = "stopped";
+    let receipt = wait_for_tool(scene, TOOL).await?;
+    drop(scene.stop().await?);
+    let end = scene.completion(&receipt).await?.end;
+    require(end.reason != EndReason::Completed, || {
+        "a stopped turn is reported as completed".to_owned()
+    })?;
+    let seen = scene.wait_for_tool_exit(TOOL).await?;
+    let gone = if seen { "; the tool is gone" } else { "" };
+    held(format!("{}{gone}", end.reason))
+}
+
+async fn ask(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    if !scene.has(Capability::Permissions) {
+        second_connection::refuses_answers(scene.stage).await?;
+        let seen = "it asks nothing, and rejects answers".to_owned();
+        return Ok(ScenarioResult::Undeclared(Capability::Permissions, seen));
+    }
+    scene.words(&TestAction::CallToolWithPermission)?;
+    scene.begin().await?;
+    let message = "not now".to_owned();
+    let denied = answered(scene, Decision::Deny { message }).await?;
+    let allowed = answered(scene, Decision::Allow).await?;
+    let done = |turn| {
+        let seen = scene.record.lock();
+        let done = |event: &Event| matches!(event, Event::ToolFinished { outcome, .. } if *outcome == ToolOutcome::Succeeded);
+        seen.events(turn).any(done)
+    };
+    require(!done(denied), || {
+        "a denied tool is reported as successful".to_owned()
+    })?;
+    require(done(allowed) || !scene.has(Capability::Tools), || {
+        "an allowed tool is not reported as successful".to_owned()
+    })?;
+    if !scene.has(Capability::Interrupt) {
+        return held("denied and allowed");
+    }
+    let receipt = scene.send(&TestAction::CallToolWithPermission)?;
+    asked(scene, &receipt).await?;
+    let interrupted = scene.interrupt().await?;
+    interrupted.or_else(|e| failure(format!("an interrupt is rejected: {e}")))?;
+    scene.ends(&receipt, EndReason::Interrupted).await?;
+    held("denied, allowed, and withdrawn by an interrupt")
+}
+
+/// Waits for a permission request in the turn of an input.
+async fn asked(scene: &ScenarioRun<'_>, receipt: &Receipt) -> ScenarioCheck<String> {
+    let turn = scene.turn(receipt).await?;
+    let ask = |event: &Event| match event {
+        Event::PermissionRequested(ask) => Some(ask.id.clone()),
+        _ => None,
+    };
+    scene
+        .until("a request", |seen| seen.events(turn).find_map(ask))
+        .await
+}
+
+async fn answered(scene: &ScenarioRun<'_>, decision: Decision) -> ScenarioCheck<TurnId> {
+    let receipt = scene.send(&TestAction::CallToolWithPermission)?;
+    let ask = asked(scene, &receipt).await?;
+    scene.record.change(|seen| seen.audit.answered(&ask));
+    let answering = scene.conversation.answer(&ask, decision);
+    let answered = scene.within("the result of an answer", answering).await?;
+    answered.or_else(|e| failure(format!("an answer is rejected: {e}")))?;
+    Ok(scene.ends(&receipt, EndReason::Completed).await?.turn)
+}
+
+async fn usage(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    scene.words(&TestAction::Say("pear".to_owned()))?;
+    scene.begin().await?;
+    scene.say("pear").await?;
+    if !scene.has(Capability::Usage) {
+        // The rules check that the driver reports no usage.
+        let seen = "none is reported".to_owned();
+        return Ok(ScenarioResult::Undeclared(Capability::Usage, seen));
+    }
+    let used = scene.until("a usage report", |seen| seen.used()).await?;
+    match (used.input_tokens + used.output_tokens, used.cost_microusd) {
+        (0, 0) => failure("the reported usage is zero"),
+        (0, _) => held("reported as cost"),
+        (_, 0) => held("reported as tokens"),
+        (_, _) => held("reported as tokens and cost"),
+    }
+}
+
+async fn fork(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    if !scene.has(Capability::Fork) {
+        second_connection::refuses(scene.stage, SessionChoice::Fork(nobody())).await?;
+        return Ok(ScenarioResult::Undeclared(
+            Capability::Fork,
+            "rejected".to_owned(),
+        ));
+    }
+    scene.words(&TestAction::Say("pear".to_owned()))?;
+    scene.words(&TestAction::Recall)?;
+    scene.begin().await?;
+    scene.say("pear").await?;
+    let session = scene.record.lock().session().map(str::to_owned);
+    let Some(session) = session else {
+        return failure("it declares fork, but names no session");
+    };
+    let mut copy = ScenarioRun::new(scene.stage);
+    let played = copied(&mut copy, session).await;
+    let cell = conclude(copy, played).await;
+    // The original session must not change.
+    scene.say("plum").await?;
+    match cell {
+        ScenarioResult::Passed(_) => Ok(cell),
+        _ => Err(cell),
+    }
+}
+
+async fn copied(copy: &mut ScenarioRun<'_>, session: String) -> ScenarioCheck {
+    copy.read();
+    copy.start(SessionChoice::Fork(session.clone())).await?;
+    let turn = copy.perform(&TestAction::Recall).await?;
+    copy.expect_text(turn, "pear")?;
+    let own = copy.record.lock().session().map(str::to_owned);
+    require(own.is_some() && own.as_ref() != Some(&session), || {
+        format!("the fork of session {session} is named {own:?}")
+    })?;
+    held("the fork knows the earlier message, and the original continues")
+}
+
+async fn lost_session(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    if !scene.has(Capability::Resume) {
+        second_connection::refuses(scene.stage, SessionChoice::Resume(nobody())).await?;
+        return Ok(ScenarioResult::Undeclared(
+            Capability::Resume,
+            "rejected".to_owned(),
+        ));
+    }
+    let say = TestAction::Say("pear".to_owned());
+    scene.words(&say)?;
+    scene.read();
+    scene.start(SessionChoice::Resume(nobody())).await?;
+    let receipt = scene.send(&say)?;
+    scene.ends(&receipt, EndReason::SessionNotFound).await?;
+    held("reported as the end of the first turn")
+}

@@ -1,0 +1,315 @@
+//! Orphans that become children of the host: the processes of a killed guard, if the host is a child subreaper too.
+//!
+//! A subreaper also gets orphans that no agent started, for example a server that an editor left running. So this module has to distinguish them. The
+//! processes below a guard are in sessions of their own, and started after their guard. All other children are ignored: a child in the session of
+//! this process, a child that is older than the guard, and a child that started while an [`OwnProgramGuard`](super::OwnProgramGuard) ran. A child of the last
+//! kind is only ended if it has the marker, or is in the session of the guard, of the agent, or of an orphan that was ended.
+//!
+//! A dead child is only reaped if it is in the session of the guard, of the agent, or of an orphan that was seen alive. Any other dead child can be a
+//! child of the host whose owner still waits for its exit. So a session leader of the process tree stays a zombie until the host ends if it ended
+//! before this module saw it.
+
+use super::tree::{UNKNOWN_NAME, pid_of};
+use crate::sweep::{self, SweepReport};
+use crate::times;
+use crate::{Marker, ProcessId, ProcessName, proc_fs};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitId, WaitIdOptions, WaitOptions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The maximum number of separate spans of own programs; older spans are merged.
+const MAX_SPANS: usize = 64;
+/// The maximum wait between two rounds of SIGKILL.
+const ROUND: Duration = Duration::from_millis(1);
+/// After this number of rounds in a row without an orphan, none is left. An orphan that ends during a round leaves its own children to the next
+/// round.
+const EMPTY_ROUNDS: u32 = 2;
+/// The maximum number of clock reads, a [`ROUND`] apart, while waiting for the end of a tick.
+const TICK_ROUNDS: u32 = 100;
+
+static ADOPTS: AtomicBool = AtomicBool::new(false);
+static CHILDREN: Mutex<Children> = Mutex::new(Children {
+    guards: BTreeSet::new(),
+    spans: Vec::new(),
+    last: 0,
+});
+
+/// The children of this process that are not orphans.
+struct Children {
+    guards: BTreeSet<u32>,
+    spans: Vec<Span>,
+    last: u64,
+}
+
+/// The time in which a program of the host ran, in clock ticks since boot.
+struct Span {
+    number: u64,
+    from: u64,
+    /// `None` while the program runs.
+    until: Option<u64>,
+}
+
+impl Children {
+    fn is_in_a_span(&self, start_time: u64) -> bool {
+        { self.spans.iter() }.any(|span| {
+            span.from <= start_time && span.until.is_none_or(|until| start_time <= until)
+        })
+    }
+
+    /// Keeps the list short by merging the two oldest spans. The merged span ignores more children.
+    fn shorten(&mut self) {
+        let ended = |span: &Span| span.until.is_some();
+        if self.spans.len() > MAX_SPANS && ended(&self.spans[0]) && ended(&self.spans[1]) {
+            let first = self.spans.remove(0);
+            self.spans[0].from = self.spans[0].from.min(first.from);
+            self.spans[0].until = self.spans[0].until.max(first.until);
+        }
+    }
+}
+
+fn children() -> MutexGuard<'static, Children> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn start() -> io::Result<()> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    ADOPTS.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Starts a guard. The guard doesn't count as an orphan until [`guard_is_reaped`].
+pub(crate) fn starting_guard<T>(
+    spawn: impl FnOnce() -> io::Result<T>,
+    pid: impl FnOnce(&T) -> Option<u32>,
+) -> io::Result<T> {
+    // Hold the lock during the spawn: otherwise the guard could be a child that is not in the list yet.
+    let mut children = children();
+    let spawned = spawn()?;
+    children.guards.extend(pid(&spawned));
+    Ok(spawned)
+}
+
+/// Forgets a guard that was reaped, because another process can get its pid from now on.
+pub(crate) fn guard_is_reaped(pid: u32) {
+    children().guards.remove(&pid);
+}
+
+/// Returns the current time in the unit and clock of the start times in `/proc`.
+fn now() -> u64 {
+    // `/proc` has the start time of a new thread in the same clock.
+    let probe = std::thread::spawn(|| proc_fs::read_start("thread-self"));
+    probe.join().ok().flatten().unwrap_or(0)
+}
+
+/// Waits for one [`ROUND`].
+fn pause() {
+    let time = super::tree::timespec(ROUND);
+    let _nothing_to_wait_for_but_time = rustix::event::poll(&mut [], Some(&time));
+}
+
+/// Waits until this tick (about 10 ms) is over. Returns the following tick, and the tick that is over.
+///
+/// An orphan and an own program that start in the same tick can't be distinguished.
+fn wait_for_next_tick() -> (u64, u64) {
+    let this = now();
+    for _ in 0..TICK_ROUNDS {
+        let next = now();
+        if next != this {
+            return (next, this);
+        }
+        pause();
+    }
+    (this, this)
+}
+
+#[derive(Debug)]
+pub(super) struct Running(u64);
+
+impl Running {
+    pub(super) fn begin() -> Self {
+        let (from, _) = wait_for_next_tick();
+        let mut children = children();
+        children.last += 1;
+        let number = children.last;
+        children.spans.push(Span {
+            number,
+            from,
+            until: None,
+        });
+        children.shorten();
+        Self(number)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let (_, last) = wait_for_next_tick();
+        let mut children = children();
+        let span = children.spans.iter_mut().find(|span| span.number == self.0);
+        if let Some(span) = span {
+            span.until = Some(last);
+        }
+    }
+}
+
+/// A guard that ended without a report, and the main process of its agent.
+#[derive(Clone, Copy)]
+pub(crate) struct LostGuard {
+    pub(crate) guard: ProcessId,
+    pub(crate) main: u32,
+}
+
+/// A child that became a child of this process when its parent ended.
+struct Orphan {
+    process: ProcessId,
+    session: u32,
+    is_dead: bool,
+    /// Whether `/proc` hides it, so that it can't be signalled safely.
+    is_hidden: bool,
+}
+
+/// Returns those of these children that can be orphans of a guard that started at `since`.
+///
+/// A child in one of `sessions` certainly belongs to that guard.
+fn orphans(
+    candidates: Vec<u32>,
+    since: u64,
+    sessions: &BTreeSet<u32>,
+    marker: Option<&Marker>,
+) -> Vec<Orphan> {
+    let Some(own) = proc_fs::own() else {
+        return Vec::new();
+    };
+    let children = children();
+    let is_orphan = |pid: &u32| !children.guards.contains(pid);
+    let candidates = candidates.into_iter().filter(is_orphan);
+    let mut marked = None;
+    let orphan = |pid: u32| {
+        let Some(stat) = proc_fs::stat(pid) else {
+            // Its owner has possibly reaped it since it was listed. If it is dead, its exit stays for that owner.
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            let ended = rustix::process::waitid(WaitId::Pid(pid_of(pid)?), look);
+            return ended.is_ok_and(|it| it.is_none()).then_some(Orphan {
+                process: ProcessId { pid, start_time: 0 },
+                session: 0,
+                is_dead: false,
+                is_hidden: true,
+            });
+        };
+        let is_ours = stat.parent == own.pid && stat.session != own.session;
+        if !is_ours || stat.start_time < since {
+            return None;
+        }
+        let mut carries_marker = || {
+            let find = || {
+                let marker = marker?;
+                Some(sweep::find(&marker.variable, &marker.value()))
+            };
+            let marked = marked.get_or_insert_with(|| find().unwrap_or_default());
+            marked.iter().any(|found| found.process == stat.id())
+        };
+        // It can be the own program itself, or a process that the own program started.
+        let is_known = sessions.contains(&stat.session);
+        if !is_known && children.is_in_a_span(stat.start_time) && !carries_marker() {
+            return None;
+        }
+        Some(Orphan {
+            process: stat.id(),
+            session: stat.session,
+            is_dead: stat.is_dead(),
+            is_hidden: false,
+        })
+    };
+    candidates.filter_map(orphan).collect()
+}
+
+/// Ends the orphans of a lost guard, round after round: their own children become children of this process too. Blocks for about `budget` at most.
+///
+/// Reaps each orphan by its pid. A wait for any child would take the exits of children whose owners wait for them.
+pub(crate) fn end_orphans(
+    lost: LostGuard,
+    marker: Option<&Marker>,
+    budget: Duration,
+) -> SweepReport {
+    let since = lost.guard.start_time;
+    let mut sessions = BTreeSet::from([lost.guard.pid, lost.main]);
+    let mut met = BTreeMap::new();
+    let mut first_kill: BTreeMap<ProcessId, Instant> = BTreeMap::new();
+    let start = Instant::now();
+    let mut empty_rounds = 0;
+    let mut alive;
+    loop {
+        alive = Vec::new();
+        let orphans = orphans(proc_fs::children_of_process(), since, &sessions, marker);
+        let living = orphans.iter().filter(|it| !it.is_dead && !it.is_hidden);
+        sessions.extend(living.map(|it| it.session));
+        for orphan in orphans {
+            let process = orphan.process;
+            if orphan.is_dead {
+                if sessions.contains(&orphan.session) {
+                    reap(process.pid);
+                }
+                continue;
+            }
+            let name = match orphan.is_hidden {
+                true => UNKNOWN_NAME.to_owned(),
+                false => proc_fs::name(process.pid).name,
+            };
+            met.entry(process).or_insert(name);
+            alive.push(process);
+            let killed = proc_fs::signal(process, Signal::KILL, |_| true);
+            let since = first_kill.entry(process).or_insert_with(Instant::now);
+            if killed == Err(Errno::PERM) || since.elapsed() > times::STUCK_AFTER {
+                for below in proc_fs::descendants(process.pid) {
+                    met.entry(below.id())
+                        .or_insert_with(|| proc_fs::name(below.pid).name);
+                    let _gone_or_refused = proc_fs::signal(below.id(), Signal::KILL, |_| true);
+                }
+            }
+        }
+        empty_rounds = if alive.is_empty() {
+            empty_rounds + 1
+        } else {
+            0
+        };
+        if empty_rounds >= EMPTY_ROUNDS || start.elapsed() >= budget {
+            break;
+        }
+        pause();
+    }
+    let below = { alive.iter() }.flat_map(|it| proc_fs::descendants(it.pid));
+    let below: Vec<ProcessId> = below.map(|stat| stat.id()).collect();
+    alive.extend(below);
+    let named = |(id, name): (ProcessId, String)| ProcessName { pid: id.pid, name };
+    let (survivors, ended): (Vec<_>, Vec<_>) =
+        met.into_iter().partition(|(id, _)| alive.contains(id));
+    SweepReport {
+        ended: ended.into_iter().map(named).collect(),
+        survivors: survivors.into_iter().map(named).collect(),
+    }
+}
+
+/// Reaps the orphans that ended by themselves; otherwise they would stay zombies. Only own programs leave such orphans.
+pub(crate) fn reap_orphans() {
+    if !children().spans.is_empty() {
+        let orphans = orphans(proc_fs::listed_children(), 0, &BTreeSet::new(), None).into_iter();
+        orphans
+            .filter(|it| it.is_dead)
+            .for_each(|it| reap(it.process.pid));
+    }
+}
+
+fn reap(pid: u32) {
+    if let Some(pid) = pid_of(pid) {
+        let _reaped_already = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+    }
+}
+
+/// Returns whether this process adopts orphans.
+pub(crate) fn is_on() -> bool {
+    ADOPTS.load(Ordering::Relaxed)
+}

@@ -1,0 +1,156 @@
+//! Writes a whole state to its own file, a phase, which never changes.
+
+use crate::compact::JournalWeight;
+use crate::dir::{MAX_FILE, read_up_to};
+use crate::disk::FileHandle;
+use crate::error::{Error, Kind, Result};
+use crate::file_builder::{Image, read_meta, read_phase};
+use crate::id::PhaseId;
+use crate::id::Seqs;
+use crate::meta::{Base, FileMeta, ParentSave, PhaseMeta};
+use crate::name::{self, FileName};
+use crate::raw_writer::RawWriter;
+use crate::replay::{Events, Replay, State};
+use crate::sabotage::{self, Sabotage};
+use crate::saves::Saves;
+
+/// Number of taken phase numbers that are skipped. A fenced writer leaves at most one.
+const MAX_TAKEN_PHASES: u64 = 64;
+
+impl RawWriter {
+    /// Writes `head` and all events to a phase file.
+    pub(crate) fn save_phase(
+        &mut self,
+        phase: &str,
+        head: Vec<u8>,
+        meta: PhaseMeta,
+    ) -> Result<PhaseId> {
+        if let Some(reason) = name::invalid_reason(phase) {
+            let kind = Kind::Name {
+                what: "phase name",
+                name: phase.into(),
+                reason,
+            };
+            return Err(Error::new(self.dir.path(), kind));
+        }
+        self.prepare_save(0)?;
+        let state = State {
+            head: Some(head),
+            events: self.events()?,
+        };
+        self.save_state(phase, state, meta, None)
+    }
+
+    /// Writes a whole state to a phase file; from then on, it is the state of the store.
+    pub(crate) fn save_state(
+        &mut self,
+        phase: &str,
+        state: State,
+        meta: PhaseMeta,
+        parent: Option<ParentSave>,
+    ) -> Result<PhaseId> {
+        let (base, file) = self.save_with_repair(0, |writer| {
+            let mut provenance =
+                FileMeta::new(&writer.options, writer.epoch.number, writer.dir.disk());
+            provenance.phase = Some(phase.into());
+            provenance.base = writer.base;
+            provenance.parent = parent;
+            provenance.meta = meta.clone();
+            writer.write_phase(provenance, &state)
+        })?;
+        self.event_bytes = state.event_bytes();
+        self.seq = base.seq;
+        self.base = Some(base);
+        self.base_file = Some(file);
+        self.seqs = Seqs::default();
+        self.saves = Saves::new(self.dir.disk());
+        self.weight = JournalWeight::default();
+        self.journal = None;
+        self.memory.files.insert(base.file_name());
+        Ok(base.id)
+    }
+
+    fn write_phase(
+        &mut self,
+        mut provenance: FileMeta,
+        state: &State,
+    ) -> Result<(Base, Box<dyn FileHandle>)> {
+        let seq = self.free_phase()?;
+        provenance.seq = seq;
+        let id = provenance.id;
+        let name = FileName::Phase { seq }.to_string();
+        let bytes = Image::new(&provenance, 0, self.dir.disk().random())
+            .and_then(|image| image.write_phase(state))
+            .map_err(|kind| Error::new(self.dir.path().join(&name), kind))?;
+        if sabotage::is_on(Sabotage::DropProgressEarly)
+            && let Some(journal) = &self.journal
+        {
+            self.dir.remove(&journal.name)?;
+        }
+        let file = self.commit(&name, &bytes)?;
+        if !sabotage::is_on(Sabotage::RandomPhaseName) {
+            self.epoch.confirm(&self.dir)?;
+        }
+        self.dir.confirm_named(&name, &*file)?;
+        Ok((Base { id, seq }, file))
+    }
+
+    /// Removes all phases except the newest `keep` and the one of the current state.
+    pub(crate) fn keep_phases(&mut self, keep: usize) -> Result<()> {
+        let mut seqs: Vec<u64> = Vec::new();
+        for name in self.dir.own()? {
+            if let FileName::Phase { seq } = name {
+                seqs.push(seq);
+            }
+        }
+        seqs.sort_unstable();
+        let old = seqs.len().saturating_sub(keep);
+        let base = self.base.map_or(0, |base| base.seq);
+        let old = seqs[..old].iter().filter(|seq| **seq != base);
+        old.copied().try_for_each(|seq| {
+            let name = FileName::Phase { seq }.to_string();
+            self.memory.files.remove(&name);
+            self.dir.remove(&name)
+        })
+    }
+
+    /// Returns the events of the current state: those of the base, read from disk, and those of the saves since then.
+    fn events(&self) -> Result<Vec<Events>> {
+        if self.event_bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let corrupt = |fault| Error::fault(self.dir.path(), fault);
+        let base = match &self.base_file {
+            None => State::default(),
+            Some(file) => {
+                let bytes = read_up_to(&**file, MAX_FILE)
+                    .map_err(|err| self.dir.error("", "read the base phase", err))?;
+                let meta = read_meta(&bytes).map_err(corrupt)?;
+                let state = read_phase(&bytes).map_err(corrupt)?;
+                let (from, to) = (meta.schema_version, self.options.schema_version);
+                let migrations = &self.options.migrations;
+                migrations
+                    .state(state, from, to)
+                    .map_err(|kind| Error::new(self.dir.path(), kind))?
+            }
+        };
+        let mut replay = Replay::new(self.base.map_or(0, |base| base.seq));
+        for kept in self.saves.all(&self.dir) {
+            let kept = kept?;
+            let raw = kept.unpack().map_err(corrupt)?;
+            replay.step(&kept.frame, raw).map_err(corrupt)?;
+        }
+        Ok(base.then(replay.state()).events)
+    }
+
+    pub(crate) fn free_phase(&self) -> Result<u64> {
+        let mut seq = self.next_seq()?;
+        for _ in 0..MAX_TAKEN_PHASES {
+            if !self.dir.exists(&FileName::Phase { seq }.to_string())? {
+                break;
+            }
+            seq = seq.saturating_add(1);
+        }
+        Ok(seq)
+    }
+}

@@ -1,0 +1,250 @@
+//! The requests to a run, from its own process and from its control socket.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use loop_state::{Machine, MachineInput, Request, StopRequest, StopTiming};
+use tokio::sync::{mpsc, oneshot};
+
+/// The most requests that are taken early, during a short wait; more wait in their channels.
+const MAX_DEFERRED: usize = 64;
+
+/// A request, and the sender of its result.
+#[derive(Debug)]
+pub(crate) struct QueuedRequest {
+    pub(crate) control: RunControl,
+    pub(crate) reply: ReplySender,
+}
+
+/// Sends the result when the request is done and saved, or rejected. Dropping it means that the run ended.
+#[derive(Debug, Default)]
+pub(crate) struct ReplySender(Option<oneshot::Sender<RequestResult>>);
+
+pub(crate) type RequestResult = Result<RunPosition, Cow<'static, str>>;
+
+/// The position of the run when it took a request: a steer just taken is the last one, and a turn just interrupted is that of this attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunPosition {
+    pub(crate) steers: u32,
+    pub(crate) iteration: u32,
+    pub(crate) attempt: u32,
+    /// Whether the run is stopping, so that its processes have only the stop budget.
+    pub(crate) stops: bool,
+}
+
+impl From<&Machine> for RunPosition {
+    fn from(machine: &Machine) -> Self {
+        let head = machine.head();
+        Self {
+            stops: machine.is_stopping(),
+            steers: head.counts.steers,
+            iteration: head.iteration,
+            attempt: head.attempt,
+        }
+    }
+}
+
+impl ReplySender {
+    /// Creates a reply and its receiver.
+    pub(crate) fn channel() -> (Self, oneshot::Receiver<RequestResult>) {
+        let (told, reply) = oneshot::channel();
+        (Self(Some(told)), reply)
+    }
+
+    pub(crate) fn send(self, verdict: RequestResult) {
+        if let Some(told) = self.0 {
+            // The receiver may have stopped waiting.
+            let _gone = told.send(verdict);
+        }
+    }
+}
+
+impl From<RunControl> for QueuedRequest {
+    fn from(what: RunControl) -> Self {
+        let reply = ReplySender::default();
+        Self {
+            control: what,
+            reply,
+        }
+    }
+}
+
+/// The queued requests. Those of this process come first.
+#[derive(Debug)]
+pub(crate) struct RequestQueue {
+    local: mpsc::Receiver<RunControl>,
+    remote: mpsc::Receiver<QueuedRequest>,
+    /// The requests that arrived during another wait.
+    deferred: VecDeque<QueuedRequest>,
+}
+
+impl Default for RequestQueue {
+    /// Creates an empty queue without senders.
+    fn default() -> Self {
+        Self::new(mpsc::channel(1).1, mpsc::channel(1).1)
+    }
+}
+
+impl RequestQueue {
+    pub(crate) fn new(
+        own: mpsc::Receiver<RunControl>,
+        others: mpsc::Receiver<QueuedRequest>,
+    ) -> Self {
+        let early = VecDeque::new();
+        Self {
+            local: own,
+            remote: others,
+            deferred: early,
+        }
+    }
+
+    /// Returns a request that waits already.
+    pub(crate) fn try_next(&mut self) -> Option<QueuedRequest> {
+        let early = self.deferred.pop_front().map(Ok);
+        let own = early.unwrap_or_else(|| self.local.try_recv().map(QueuedRequest::from));
+        own.or_else(|_| self.remote.try_recv()).ok()
+    }
+
+    /// Waits for a request, forever if all senders are dropped. Cancel safe.
+    pub(crate) async fn next(&mut self) -> QueuedRequest {
+        if let Some(early) = self.deferred.pop_front() {
+            return early;
+        }
+        self.receive().await
+    }
+
+    /// Waits for a request that ends the run now. Other requests that arrive meanwhile are processed later, and so is this one. Cancel safe.
+    pub(crate) async fn stop_requested(&mut self) {
+        while !self.is_stop_requested() {
+            if self.deferred.len() >= MAX_DEFERRED {
+                return std::future::pending().await;
+            }
+            let wish = self.receive().await;
+            self.deferred.push_back(wish);
+        }
+    }
+
+    /// Returns the machine input that announces the stop requests found so far.
+    pub(crate) fn foreseen(&self) -> MachineInput {
+        let abort = self.deferred.iter().any(|wish| wish.control.is_abort());
+        MachineInput::StopForeseen { abort }
+    }
+
+    /// Returns whether such a request was found.
+    pub(crate) fn is_stop_requested(&self) -> bool {
+        let is_now = |wish: &QueuedRequest| {
+            wish.control
+                .stop()
+                .is_some_and(|it| it.when == StopTiming::Now)
+        };
+        self.deferred.iter().any(is_now)
+    }
+
+    async fn receive(&mut self) -> QueuedRequest {
+        tokio::select! {
+            biased;
+            Some(own) = self.local.recv() => own.into(),
+            Some(other) = self.remote.recv() => other,
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// A message to the run. The run reports its progress by [`RunEvent`](crate::RunEvent), and a rejected one by [`RunEvent::RequestRejected`](crate::RunEvent::RequestRejected).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RunControl {
+    /// A request of a person, from this process or another one.
+    Request(Request),
+    /// Stops the run; if it stops now, within [`RunnerOptions::stop_budget`](crate::RunnerOptions::stop_budget). A second stop can only move the deadline
+    /// earlier.
+    Stop(StopRequest),
+    /// Whether a person is there from now on who can review a phase or a batch. Without one, the run waits for no review.
+    Attended(bool),
+    /// Suspends or resumes everything that runs.
+    Freeze {
+        /// Whether to suspend.
+        frozen: bool,
+        /// Receives a value when everything is suspended or resumed.
+        done: oneshot::Sender<()>,
+    },
+}
+
+impl From<Request> for RunControl {
+    fn from(request: Request) -> Self {
+        Self::Request(request)
+    }
+}
+
+impl RunControl {
+    /// Returns the machine input of this message while the run ends; the machine decides whether it matters.
+    pub(crate) fn while_ending(self) -> Option<MachineInput> {
+        match self {
+            Self::Stop(request) => Some(MachineInput::StopRequested(request)),
+            Self::Request(request) => Some(MachineInput::Requested(request)),
+            Self::Attended(_) | Self::Freeze { .. } => None,
+        }
+    }
+
+    /// Returns the stop request in this message, if any.
+    pub(crate) fn stop(&self) -> Option<StopRequest> {
+        match self {
+            Self::Stop(request) => Some(*request),
+            Self::Request(request) => request.stop(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether this message ends the running processes now.
+    #[must_use]
+    pub fn stops_now(&self) -> bool {
+        self.stop().is_some_and(|stop| stop.when == StopTiming::Now)
+    }
+
+    /// Returns whether this is an abort.
+    pub(crate) fn is_abort(&self) -> bool {
+        matches!(self, Self::Request(Request::Abort))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loop_state::Request;
+
+    /// Git may take long, and a press must not wait for it.
+    #[tokio::test]
+    async fn stop_is_found_behind_other_requests() {
+        let (own, receiver) = mpsc::channel(8);
+        let (others, wishes) = mpsc::channel(8);
+        let mut wishes = RequestQueue::new(receiver, wishes);
+        let steer = |text: &str| Request::Steer {
+            text: text.into(),
+            now: false,
+        };
+        let later = Request::Stop {
+            when: StopTiming::AfterIteration,
+        };
+        for what in [steer("one"), later] {
+            others.send(RunControl::from(what).into()).await.unwrap();
+        }
+        let wanted = tokio::time::timeout(std::time::Duration::ZERO, wishes.stop_requested());
+        assert!(wanted.await.is_err() && !wishes.is_stop_requested());
+        own.send(steer("two").into()).await.unwrap();
+        own.send(Request::Abort.into()).await.unwrap();
+        wishes.stop_requested().await;
+        assert!(wishes.is_stop_requested());
+        let mut heard = Vec::new();
+        while let Some(wish) = wishes.try_next() {
+            heard.push(match wish.control {
+                RunControl::Request(Request::Steer { text, .. }) => text,
+                RunControl::Request(other) => format!("{other:?}"),
+                other => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(heard[0], "one");
+        assert!(heard[1].starts_with("Stop {"), "{heard:?}");
+        assert_eq!(heard[2..], ["two", "Abort"]);
+        assert!(!wishes.is_stop_requested());
+    }
+}

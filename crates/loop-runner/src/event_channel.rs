@@ -1,0 +1,219 @@
+//! The channel from a run to its watcher. A slow watcher misses output and never delays the run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use agent_duplex::Event;
+use loop_state::Timestamp;
+use tokio::sync::mpsc;
+
+use crate::recent_events::RecentEvents;
+use crate::run_event::{RunEvent, size};
+
+/// The most events that wait for a slow watcher.
+const CAPACITY: usize = 4096;
+/// The places that agent output leaves free for other events.
+const RESERVED: usize = 512;
+/// The most bytes of output that wait for a slow watcher.
+const MAX_BYTES: usize = 4 << 20;
+
+/// The watcher's end of the channel: events with their times, in order. A slow watcher misses agent output; neither a slow nor a dropped watcher
+/// delays the run.
+#[derive(Debug)]
+pub struct RunEventReceiver {
+    from: mpsc::Receiver<(Timestamp, RunEvent)>,
+    shared: Arc<Shared>,
+    last: Timestamp,
+}
+
+impl RunEventReceiver {
+    /// Waits for the next event; `None` when the run ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is lost.
+    pub async fn recv(&mut self) -> Option<(Timestamp, RunEvent)> {
+        let news = self.from.recv().await;
+        self.account(news)
+    }
+
+    /// Waits for the next event on a thread that may block.
+    ///
+    /// # Panics
+    ///
+    /// Panics on a thread of an asynchronous runtime.
+    pub fn blocking_recv(&mut self) -> Option<(Timestamp, RunEvent)> {
+        let news = self.from.blocking_recv();
+        self.account(news)
+    }
+
+    /// Frees the event's place; after the last event, reports the number of missed events.
+    fn account(&mut self, news: Option<(Timestamp, RunEvent)>) -> Option<(Timestamp, RunEvent)> {
+        let Some((at, news)) = news else {
+            let missed = self.shared.missed.swap(0, Ordering::Relaxed);
+            return (missed > 0).then_some((self.last, RunEvent::EventsMissed(missed)));
+        };
+        self.last = at;
+        self.shared
+            .waiting
+            .fetch_sub(size(&news), Ordering::Relaxed);
+        Some((at, news))
+    }
+}
+
+/// Whether an event comes from the agent, so that a slow watcher may miss it.
+fn is_output(news: &RunEvent) -> bool {
+    match news {
+        RunEvent::Output { .. } => true,
+        RunEvent::Agent(event) => !matches!(
+            event,
+            Event::PermissionRequested(_)
+                | Event::PermissionWithdrawn { .. }
+                | Event::PermissionDenied { .. }
+                | Event::Warning(_)
+        ),
+        _ => false,
+    }
+}
+
+/// The state that both ends share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// The number of bytes that the watcher has not taken yet.
+    waiting: AtomicUsize,
+    /// The number of missed events that are not reported yet.
+    missed: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RunEventSender {
+    to: mpsc::Sender<(Timestamp, RunEvent)>,
+    shared: Arc<Shared>,
+    /// The recent events for attached viewers.
+    recent: Option<Arc<RecentEvents>>,
+}
+
+pub(crate) fn channel() -> (RunEventSender, RunEventReceiver) {
+    let (to, from) = mpsc::channel(CAPACITY);
+    let shared = Arc::new(Shared::default());
+    let sender = RunEventSender {
+        to,
+        shared: Arc::clone(&shared),
+        recent: None,
+    };
+    let last = Timestamp::default();
+    (sender, RunEventReceiver { from, shared, last })
+}
+
+impl RunEventSender {
+    /// Starts to store the recent events for attached viewers.
+    pub(crate) fn keep(&mut self) -> Arc<RecentEvents> {
+        Arc::clone(self.recent.get_or_insert_default())
+    }
+
+    pub(crate) fn send(&mut self, at: Timestamp, news: RunEvent) {
+        if let Some(recent) = &self.recent {
+            recent.push(at, &news);
+        }
+        let Shared { waiting, missed } = &*self.shared;
+        let is_output = is_output(&news);
+        let too_many = self.to.capacity() <= if is_output { RESERVED } else { 0 };
+        // One event always fits, even if it is longer than the limit.
+        let waits = waiting.load(Ordering::Relaxed);
+        if too_many || (is_output && waits > 0 && waits + size(&news) > MAX_BYTES) {
+            missed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let untold = missed.swap(0, Ordering::Relaxed);
+        if untold > 0
+            && self
+                .to
+                .try_send((at, RunEvent::EventsMissed(untold)))
+                .is_err()
+        {
+            missed.fetch_add(untold, Ordering::Relaxed);
+        }
+        let size = size(&news);
+        waiting.fetch_add(size, Ordering::Relaxed);
+        if self.to.try_send((at, news)).is_err() {
+            waiting.fetch_sub(size, Ordering::Relaxed);
+            missed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_duplex::{Line, Stream};
+    use bytes::Bytes;
+
+    #[test]
+    fn stalled_viewer_misses_only_output() {
+        let (mut sender, mut receiver) = channel();
+        let line = Line {
+            bytes: Bytes::from_static(b"x"),
+            omitted: 0,
+        };
+        let output = RunEvent::Output {
+            stream: Stream::Stdout,
+            line,
+        };
+        for _ in 0..CAPACITY {
+            sender.send(Timestamp(1), output.clone());
+        }
+        sender.send(Timestamp(2), RunEvent::Warning("mind".into()));
+        let mut seen = Vec::new();
+        while let Ok((_, news)) = receiver.from.try_recv() {
+            seen.push(news);
+        }
+        assert_eq!(seen.len(), CAPACITY - RESERVED + 2);
+        assert!(matches!(seen[seen.len() - 2], RunEvent::EventsMissed(n) if n == RESERVED as u64));
+        assert!(matches!(seen.last(), Some(RunEvent::Warning(_))));
+    }
+
+    #[test]
+    fn streamed_text_counts_as_output() {
+        let (mut sender, mut receiver) = channel();
+        for _ in 0..2 * CAPACITY {
+            let text = "word ".to_owned();
+            sender.send(Timestamp(1), RunEvent::Agent(Event::TextDelta(text)));
+        }
+        sender.send(Timestamp(2), RunEvent::Warning("mind".into()));
+        drop(sender);
+        let mut seen = Vec::new();
+        while let Some((_, news)) = receiver.blocking_recv() {
+            seen.push(news);
+        }
+        assert_eq!(seen.len(), CAPACITY - RESERVED + 2);
+        assert!(matches!(seen.last(), Some(RunEvent::Warning(_))));
+    }
+
+    #[test]
+    fn buffer_of_a_stalled_viewer_is_limited_in_bytes() {
+        let (mut sender, mut receiver) = channel();
+        let line = Line {
+            bytes: Bytes::from(vec![b'x'; 1 << 20]),
+            omitted: 0,
+        };
+        let output = RunEvent::Output {
+            stream: Stream::Stdout,
+            line,
+        };
+        for _ in 0..100 {
+            sender.send(Timestamp(1), output.clone());
+        }
+        assert_eq!(sender.shared.waiting.load(Ordering::Relaxed), MAX_BYTES);
+        assert_eq!(sender.shared.missed.load(Ordering::Relaxed), 96);
+        for _ in 0..4 {
+            assert!(receiver.blocking_recv().is_some());
+        }
+        assert_eq!(sender.shared.waiting.load(Ordering::Relaxed), 0);
+        drop(sender);
+        let last = receiver.blocking_recv();
+        assert!(
+            matches!(last, Some((_, RunEvent::EventsMissed(96)))),
+            "{last:?}"
+        );
+    }
+}

@@ -1,0 +1,427 @@
+//! Carries out the effects of the machine.
+
+use agent_duplex::{
+    Capability, Conversation, Driver, Input, Permissions, ProcessName, SessionChoice, StopReport,
+};
+use agent_subprocess::{Marker, ProcessContext, StopPolicy};
+use loop_state::{
+    AskPolicy, AttemptInput, AttemptMachine, AttemptOptions, Effect, Glance, LoopCommand,
+    MachineInput, PromptContext, Reminder, RunUpdate, SteerState, TimedInput, TurnOutcome,
+};
+use rlm_store::deadline::Deadline;
+use rlm_store::processes::{MARKER, without_survivors};
+use rlm_store::sweep::{REPORT, scope_in, scratch};
+use rlm_store::transcript::Transcript;
+use rlm_store::{PhaseSettings, state_dir};
+use std::time::Duration;
+use tokio::time::Instant;
+
+use crate::run_event::RunEvent;
+use crate::runner::Runner;
+use crate::runner::parts::attempt::RetainedAttempt;
+use crate::{Awaited, Error, prompt};
+
+/// How long a git status stays valid while nothing of the run works in the working tree.
+const STATUS_MAX_AGE: Duration = Duration::from_millis(500);
+
+impl Runner {
+    /// Carries out one effect and returns the machine inputs that result at once.
+    pub(super) async fn perform(&mut self, effect: Effect) -> Result<Vec<MachineInput>, Error> {
+        match effect {
+            Effect::Save => {
+                self.update_saved_facts(false).await;
+                self.work_tree.check_state_dir(&self.saved.run)?;
+                self.save_now().await?;
+                self.repair().await?;
+                self.restore_socket();
+                self.notify_begun();
+            }
+            Effect::SavePhase { phase } => {
+                self.update_saved_facts(true).await;
+                let changed = self.uncommitted_files().await;
+                let name = phase.clone();
+                self.work_tree.check_state_dir(&self.saved.run)?;
+                let is_sealed = self.journal.save_phase(phase, &self.saved, changed).await?;
+                self.repair().await?;
+                if !is_sealed {
+                    self.tell(RunEvent::Warning(format!(
+                        "the disk is full: phase `{name}` is saved, but has no checkpoint file"
+                    )));
+                }
+            }
+            Effect::StopBy(deadline) => self.stop_by(deadline),
+            Effect::StartAttempt(brief) => {
+                self.processes.unchanged_since = None;
+                let happening = self.start_attempt(&brief).await?;
+                return Ok(happening.into_iter().collect());
+            }
+            Effect::StopAttempt { why, at_once } => {
+                return Ok(self.halt_turn(why, at_once));
+            }
+            // The code that receives the requests carries this out.
+            Effect::AwaitStop(_) => {}
+            Effect::Deliver(id) => return Ok(self.step_attempt(AttemptInput::Deliver(id))),
+            Effect::InterruptTurn => return Ok(self.interrupt_turn()),
+            Effect::ContinueTurn => return Ok(self.continue_turn()),
+            Effect::RunRequiredCheck(index) => {
+                let text = self.phase().required_checks[index as usize].clone();
+                self.run_command(LoopCommand::RequiredCheck(index), text);
+            }
+            Effect::RunCheck => {
+                let text = self
+                    .phase()
+                    .check
+                    .clone()
+                    .expect("the machine requests only a configured check");
+                self.run_command(LoopCommand::Check, text);
+            }
+            Effect::StopCheck => {
+                let budget = self.budget();
+                if let Some(check) = &self.processes.check {
+                    check.halt().tighten_to(budget);
+                }
+            }
+            Effect::TimeOutCheck(limit) => {
+                if let Some(check) = &self.processes.check {
+                    check.time_out(limit);
+                }
+            }
+            Effect::EndLeftovers => {
+                return Ok(self.start_cleanup().into_iter().collect());
+            }
+            Effect::PauseAt(boundary) => {
+                return Ok(self.step_attempt(AttemptInput::PauseAt(boundary)));
+            }
+            Effect::SavePauseReason(reason) => {
+                self.tell(RunEvent::PauseReason(reason.clone()));
+                self.saved.pause_reason = Some(reason);
+            }
+            Effect::RejectRequest(why) => self.tell(RunEvent::RequestRejected(why)),
+            Effect::Emit(RunUpdate::Stopping) => {
+                let (budget, awaited) = (self.budget(), self.awaited());
+                self.note_awaited(awaited);
+                self.tell(RunEvent::Stopping { budget, awaited });
+            }
+            Effect::Emit(notice) => {
+                let recorded = match notice {
+                    RunUpdate::SteerAdvanced {
+                        id,
+                        state: SteerState::Recorded,
+                    } => Some(id),
+                    _ => None,
+                };
+                if let RunUpdate::AttemptStarted { .. } = notice {
+                    self.report_phase();
+                }
+                let steers = &self.machine.head().steers;
+                if let Some(said) = recorded.and_then(|id| steers.iter().find(|it| it.id == id)) {
+                    let (id, text) = (said.id, said.text.clone());
+                    self.tell(RunEvent::SteerRecorded { id, text });
+                }
+                self.tell(RunEvent::Update(notice));
+                if let (Some(id), true) = (recorded, self.machine.keeps_steers()) {
+                    self.tell(RunEvent::SteerNextTurn(id));
+                }
+            }
+            Effect::Remind(Reminder::Silent { silent, of }) => {
+                self.tell(RunEvent::AgentSilent { silent, of });
+            }
+            Effect::Remind(Reminder::Waiting { until, left }) => {
+                self.tell(RunEvent::StillWaiting { until, left });
+            }
+            Effect::Warn(warning) => self.warn(warning),
+            // The event loop carries this out.
+            Effect::EndRun => {}
+            _ => {}
+        }
+        Ok(Vec::new())
+    }
+
+    /// Reads the git status as required, and records the result.
+    async fn update_saved_facts(&mut self, sealed: bool) {
+        self.saved.advance(self.machine.head());
+        let head = &self.saved.machine;
+        // A rule that changed during the run counts as a rule of the settings.
+        self.saved.settings.apply_rules(&head.rules);
+        if !self.machine.is_held() {
+            self.saved.pause_reason = None;
+        }
+        let glance = self.machine.glance(sealed);
+        if glance != Glance::Skipped {
+            let patient = glance == Glance::Awaited;
+            let git = self.work_tree.project().git();
+            let is_idle = self.processes.attempt.is_none()
+                && self.processes.check.is_none()
+                && self.processes.commands.is_none()
+                && self.processes.cleanup.is_none();
+            let now = Instant::now();
+            let is_seen = |at| now.duration_since(at) < STATUS_MAX_AGE;
+            if is_idle && !patient && self.processes.unchanged_since.is_some_and(is_seen) {
+                let seen = git.last_status();
+                (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
+                return;
+            }
+            self.processes.unchanged_since = is_idle.then_some(now);
+            tokio::select! {
+                biased;
+                seen = git.status(patient) => {
+                    (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
+                }
+                // Keep the last status.
+                () = self.requests.stop_requested() => {}
+            }
+        }
+    }
+
+    /// Returns the uncommitted files; `None` if git fails, or a press comes first.
+    pub(super) async fn uncommitted_files(&mut self) -> Option<Vec<String>> {
+        tokio::select! {
+            biased;
+            changed = self.work_tree.project().git().changed() => changed,
+            () = self.requests.stop_requested() => None,
+        }
+    }
+
+    /// Reports the phase that begins or resumes, if there are several.
+    fn report_phase(&mut self) {
+        let head = self.machine.head();
+        let (at, of) = (head.phase, head.rules.phases.len());
+        if of > 1 && self.told.phase.replace(at) != Some(at) {
+            let name = head.phase_rules().name.clone();
+            let (number, of) = (at + 1, u32::try_from(of).unwrap_or(u32::MAX));
+            self.tell(RunEvent::Phase {
+                name,
+                number,
+                limit: of,
+            });
+        }
+    }
+
+    pub(super) fn phase(&self) -> &PhaseSettings {
+        &self.saved.settings.phases[self.phase_index()]
+    }
+
+    /// Creates a driver for the current attempt.
+    pub(super) fn driver(&self) -> Result<Box<dyn Driver>, Error> {
+        self.processes.drivers.make(self.phase(), self.context(""))
+    }
+
+    /// Starts the agent with its prompt. A failed start is not an error of the loop: the machine decides what follows.
+    async fn start_attempt(
+        &mut self,
+        brief: &PromptContext,
+    ) -> Result<Option<MachineInput>, Error> {
+        let not_started =
+            |why: String| Ok(Some(MachineInput::TurnEnded(TurnOutcome::NotStarted(why))));
+        self.refresh_prompt().await?;
+        let driver = match self.driver() {
+            Ok(driver) => driver,
+            Err(e) => return not_started(e.to_string()),
+        };
+        // Before the agent starts, so that its first changes count as its own.
+        let can = driver.capabilities();
+        let understands = can.has(Capability::Tools);
+        let changed = match brief.unfinished.is_some() {
+            true => self.uncommitted_files().await,
+            false => None,
+        };
+        let footprint = match understands {
+            true => self.fingerprint().await,
+            false => None,
+        };
+        if self.requests.is_stop_requested() || self.options.gate.is_shutdown() {
+            self.processes.withheld = true;
+            return Ok(None);
+        }
+        let settings = &self.saved.settings;
+        let before =
+            { self.phase_index().checked_sub(1) }.map(|it| settings.phases[it].name.as_str());
+        let own = &self.prompts[self.phase_index()];
+        let text = prompt::build_prompt(brief, self.phase(), before, own, changed.as_deref());
+        let transcript = self.begin_transcript(brief, &text);
+        self.prune_transcripts(brief.iteration, brief.attempt).await;
+        let session = brief.session.clone();
+        let session = session.map_or(SessionChoice::Fresh, SessionChoice::Resume);
+        let (conversation, primary) = Conversation::new(driver, Default::default());
+        if let Err(e) = conversation.send(Input::new(text)) {
+            return not_started(e.to_string());
+        }
+        let starting = conversation.clone();
+        let starting = tokio::spawn(async move { starting.start(session).await });
+        self.ended_processes.ended.clear();
+        let interruptible = can.has(Capability::Interrupt);
+        let machine = AttemptMachine::new(AttemptOptions {
+            parses_output: understands,
+            interruptible,
+            steerable: interruptible && can.has(Capability::Steer),
+            task_timeout: self.phase().background_task_timeout,
+            promise: self.phase().promise.clone(),
+            footprint,
+            asks: match self.phase().permissions {
+                Permissions::Ask => AskPolicy::Person,
+                Permissions::All => AskPolicy::Allow,
+                Permissions::Edits | Permissions::Deny => AskPolicy::Deny,
+            },
+            terminal: self.options.interactive,
+        });
+        let mut attempt = RetainedAttempt::new(conversation, primary, transcript, machine);
+        attempt.tasks.starting = Some(starting);
+        self.processes.attempt = Some(attempt);
+        for steer in &brief.steers {
+            self.tell(RunEvent::InPrompt(steer.id));
+        }
+        Ok(None)
+    }
+
+    /// Creates the attempt's transcript, with the prompt as its first record. If that fails, the attempt runs without one.
+    fn begin_transcript(&mut self, brief: &PromptContext, text: &str) -> Option<Transcript> {
+        let run_dir = self.work_tree.project().run_dir(&self.saved.run);
+        let at = self.clock.now();
+        let made = Transcript::create(&run_dir, brief.iteration, brief.attempt)
+            .and_then(|mut transcript| transcript.note(at, "prompt", text).map(|()| transcript));
+        let made = made.and_then(|mut transcript| {
+            if let Some(before) = &brief.previous_agent {
+                let name = self.phase().agent.name();
+                let what = format!("{name} continues the work of {before} in its own session");
+                transcript.note(at, "note", &what)?;
+            }
+            Ok(transcript)
+        });
+        made.map_err(|e| {
+            self.tell(RunEvent::Warning(format!(
+                "can't create a transcript for this attempt: {e}"
+            )));
+        })
+        .ok()
+    }
+
+    /// Returns the context that every process of the current attempt carries: its identity, its marker, and a share of the working tree's lock.
+    ///
+    /// `role` distinguishes the commands of the loop from the agent, whose leftovers may run at the same time.
+    pub(super) fn context(&self, role: &str) -> ProcessContext {
+        let head = self.machine.head();
+        let member = format!("{}.{}{}", head.iteration, head.attempt, role);
+        let identity = [
+            ("RLM_RUN_ID", self.saved.run.to_string()),
+            ("RLM_PHASE", self.phase().name.clone()),
+            ("RLM_ITERATION", head.iteration.to_string()),
+            ("RLM_ATTEMPT", head.attempt.to_string()),
+            ("RLM_EPOCH", self.journal.epoch().to_string()),
+        ];
+        let run_dir = self.work_tree.project().run_dir(&self.saved.run);
+        ProcessContext {
+            cwd: self.saved.settings.directory.clone(),
+            env: identity
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            marker: Some(Marker {
+                variable: MARKER.into(),
+                scope: scope_in(self.work_tree.project().tree(), &self.saved.scope),
+                member,
+            }),
+            hold: Some(self.work_tree.lock()),
+            scratch: scratch(self.work_tree.project(), &self.saved.run),
+            // Somebody may have just removed the state. Until it is repaired, only a sweep finds the survivors.
+            survivors_file: state_dir::is_dir(&run_dir).then(|| run_dir.join(REPORT)),
+            stop: self.stop_policy(),
+        }
+    }
+
+    fn stop_policy(&self) -> StopPolicy {
+        StopPolicy {
+            budget: self.options.stop_budget,
+            ..StopPolicy::default()
+        }
+    }
+
+    /// Reports the end of retained leftovers; returns how many were ended.
+    pub(super) fn report_retained_ended(
+        &mut self,
+        (alive, report): (Vec<ProcessName>, StopReport),
+    ) -> usize {
+        let processes = without_survivors(alive, &report.survivors);
+        let ended = processes.len();
+        if !processes.is_empty() {
+            let why = "retained for later attempts".into();
+            self.tell(RunEvent::ProcessesEnded { why, processes });
+        }
+        self.ended_processes.ended.extend(report.ended);
+        self.ended_processes.proven &= report.proven;
+        self.note_survivors(report.survivors);
+        ended
+    }
+
+    /// Returns the shared deadlines of everything that runs.
+    pub(super) fn deadlines(&self) -> Vec<Deadline> {
+        let check = self.processes.check.iter().map(|check| check.halt());
+        let settling = self
+            .processes
+            .cleanup
+            .iter()
+            .map(|settling| settling.deadline());
+        let attempt = self
+            .processes
+            .attempt
+            .iter()
+            .map(|attempt| &attempt.deadline);
+        let all = check.chain(settling).chain(attempt);
+        all.chain(self.processes.retained.deadlines())
+            .cloned()
+            .collect()
+    }
+
+    /// Ends everything, however the run ended. A request to stop moves the deadline; each other request gets the end as its answer.
+    pub(super) async fn stop_everything(&mut self) {
+        self.update_activity(MachineInput::Ending);
+        let hurries = self.deadlines();
+        let within = |budget| hurries.iter().for_each(|hurry| hurry.tighten_to(budget));
+        within(self.budget());
+        // From here on only stop requests are taken; the cleanup needs no others.
+        let mut requests = std::mem::take(&mut self.requests);
+        let (mut machine, mut clock) = (self.machine.clone(), self.clock.clone());
+        let listens = async {
+            loop {
+                let Some(what) = requests.next().await.control.while_ending() else {
+                    continue;
+                };
+                let at = clock.now();
+                if !machine.step(TimedInput { at, what }).is_empty() {
+                    within(machine.budget(at));
+                }
+            }
+        };
+        tokio::select! {
+            () = self.stop_all() => {}
+            () = listens => {}
+        }
+        (self.machine, self.requests) = (machine, requests);
+    }
+
+    async fn stop_all(&mut self) {
+        let budget = self.budget();
+        let waits = self.awaited();
+        self.show_end(budget, waits);
+        if let Some(check) = &mut self.processes.check {
+            let end = check.ended().await;
+            self.processes.check = None;
+            self.note_survivors(end.survivors);
+        }
+        if let Some(settling) = &mut self.processes.cleanup {
+            let end = settling.ended().await;
+            self.cleanup_ended(end).await;
+        }
+        if self.processes.attempt.is_some() {
+            self.stop_process_tree().await;
+            self.processes.attempt = None;
+        }
+        if self.processes.retained.deadlines().next().is_some() {
+            self.show_end(budget, Some(Awaited::Leftovers));
+        }
+        while let Some(end) = self.processes.retained.stop_oldest(budget).await {
+            self.report_retained_ended(end);
+        }
+        self.show_end(budget, Some(Awaited::Git));
+        self.stop_git_processes(budget).await;
+    }
+}

@@ -1,0 +1,182 @@
+//! The event loop: waits for an input, passes it to the machine, and carries out the effects.
+
+use std::time::Duration;
+
+use cancellable_sleep::SleepGate;
+use loop_state::{
+    AttemptInput, Effect, Inbox, MachineInput, StopReason, TimedInput, Timer, Timestamp,
+};
+use rlm_store::deadline::sleep_until;
+use tokio::time::{Instant, timeout};
+
+use crate::Error;
+use crate::check::CheckOutcome;
+use crate::control::{QueuedRequest, ReplySender, RunPosition};
+use crate::hook::HookQueue;
+use crate::runner::Runner;
+use crate::runner::parts::attempt::{AgentWakeup, RetainedAttempt};
+use crate::runner::parts::cleanup::CleanupOutcome;
+
+/// The input that ended a wait.
+enum Wakeup {
+    Request(QueuedRequest),
+    Agent(AgentWakeup),
+    Check(CheckOutcome),
+    CleanupEnded(Option<Box<CleanupOutcome>>),
+    HookEnded(CheckOutcome),
+    RequestRefused(String),
+    TimePassed,
+}
+
+impl Runner {
+    pub(super) async fn pump(&mut self) -> Result<StopReason, Error> {
+        let mut inbox = Inbox::default();
+        self.accept_requests(&mut inbox).await?;
+        self.apply_shutdown(&mut inbox).await?;
+        inbox.begin(self.first.clone(), self.options.interactive);
+        loop {
+            self.beat().await;
+            if let Some(thawed) = self.clock_jump() {
+                inbox.thaw(thawed);
+            }
+            let (what, reply) = match inbox.take() {
+                Some(next) => next,
+                None => {
+                    self.note_awaited(self.awaited());
+                    self.next(&mut inbox).await?;
+                    self.apply_shutdown(&mut inbox).await?;
+                    continue;
+                }
+            };
+            let event = TimedInput {
+                at: self.clock.now(),
+                what,
+            };
+            let effects = self.machine.step(event.clone());
+            let refusal = effects.iter().find_map(|effect| match effect {
+                Effect::RejectRequest(why) => Some(why.clone()),
+                _ => None,
+            });
+            if refusal.is_none() && !event.what.is_transient() {
+                self.journal.note(event);
+            }
+            let is_over = effects.contains(&Effect::EndRun);
+            for effect in effects {
+                let at_once = self.perform(effect).await?;
+                inbox.follow(at_once, Vec::new);
+            }
+            self.refresh_view();
+            reply.send(refusal.map_or(Ok(RunPosition::from(&self.machine)), Err));
+            if let Some(reason) = self.machine.head().stop_reason().filter(|_| is_over) {
+                return Ok(reason);
+            }
+            self.accept_requests(&mut inbox).await?;
+            self.apply_shutdown(&mut inbox).await?;
+        }
+    }
+
+    /// Reports a shutdown of the program to the machine, and accepts only a stop request while the machine waits for one.
+    async fn apply_shutdown(&mut self, inbox: &mut Inbox<ReplySender>) -> Result<(), Error> {
+        if !self.options.gate.is_shutdown() {
+            return Ok(());
+        }
+        let (at, what) = (self.clock.now(), MachineInput::ShutDown);
+        for effect in self.machine.step(TimedInput { at, what }) {
+            if let Effect::AwaitStop(within) = effect {
+                let is_told = timeout(within, self.requests.stop_requested())
+                    .await
+                    .is_ok();
+                self.accept_requests(inbox).await?;
+                if !is_told {
+                    inbox.shut_down(MachineInput::TimerExpired(Timer::Shutdown));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn accept_requests(&mut self, inbox: &mut Inbox<ReplySender>) -> Result<(), Error> {
+        while let Some(wish) = self.requests.try_next() {
+            if let Some((what, reply)) = self.accept_request(wish).await? {
+                inbox.request(what, reply);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a machine input; queues nothing for other events.
+    async fn next(&mut self, inbox: &mut Inbox<ReplySender>) -> Result<(), Error> {
+        let now = self.clock.now();
+        if let Some(due) = self.machine.due_input(now) {
+            let changed = self.reloaded();
+            inbox.time_up(due, changed);
+            return Ok(());
+        }
+        if let Some(due) = self.machine.reminder_due(now) {
+            inbox.follow(vec![due], Vec::new);
+            return Ok(());
+        }
+        let happened: Vec<MachineInput> = match self.wakeup(now).await {
+            Wakeup::Request(wish) => {
+                if let Some((what, reply)) = self.accept_request(wish).await? {
+                    inbox.request(what, reply);
+                }
+                return Ok(());
+            }
+            Wakeup::Agent(AgentWakeup::Started(started)) => self.agent_started(started),
+            Wakeup::Agent(AgentWakeup::Closed) => self.step_attempt(AttemptInput::Closed),
+            Wakeup::Agent(AgentWakeup::Ended(report)) => self.process_tree_ended(report),
+            Wakeup::Agent(AgentWakeup::Published(published)) => {
+                self.handle_agent_event(published).await
+            }
+            Wakeup::Check(end) => vec![self.check_ended(end)],
+            Wakeup::CleanupEnded(end) => vec![self.cleanup_ended(end).await],
+            Wakeup::HookEnded(end) => {
+                self.notified(end);
+                Vec::new()
+            }
+            Wakeup::RequestRefused(what) => {
+                self.report_refused(what);
+                Vec::new()
+            }
+            Wakeup::TimePassed => {
+                self.save_after_removal().await?;
+                self.time_passed()
+            }
+        };
+        inbox.follow(happened, || self.reloaded());
+        Ok(())
+    }
+
+    /// Time comes before the agent, so that a flood of output can't delay a deadline.
+    async fn wakeup(&mut self, now: Timestamp) -> Wakeup {
+        let wait = self.wait_from(now);
+        let gate = &self.options.gate;
+        let (attempt, check) = (&mut self.processes.attempt, &mut self.processes.check);
+        let settling = &mut self.processes.cleanup;
+        let notifies = self.hooks.as_ref().is_some_and(HookQueue::is_running);
+        let hooks = &mut self.hooks;
+        let is_open = self.control.socket.is_some();
+        let socket = &mut self.control.socket;
+        tokio::select! {
+            biased;
+            wish = self.requests.next() => Wakeup::Request(wish),
+            () = rest(gate, wait) => Wakeup::TimePassed,
+            end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
+            end = async { settling.as_mut().expect("a cleanup runs").ended().await }, if settling.is_some() => Wakeup::CleanupEnded(end),
+            end = async { hooks.as_mut().expect("a hook runs").ended().await }, if notifies => Wakeup::HookEnded(end),
+            refused = async { socket.as_mut().expect("the socket is open").refused().await }, if is_open => Wakeup::RequestRefused(refused),
+            event = async { attempt.as_mut().expect("an attempt runs").wake().await },
+                if attempt.as_ref().is_some_and(RetainedAttempt::may_publish) => Wakeup::Agent(event),
+        }
+    }
+}
+
+/// Waits for work. If the sleep gate was already shut, only the waits of the stop remain, which have their own ends.
+async fn rest(gate: &SleepGate, wait: Duration) {
+    match gate.is_shutdown() {
+        true => sleep_until(Instant::now() + wait).await,
+        // The caller checks for a shutdown next.
+        false => drop(gate.sleep(wait).await),
+    }
+}

@@ -1,0 +1,240 @@
+//! The cleanup after an attempt, in parallel with the loop: ends the process tree, then commits. Leftovers for later attempts are retained until the
+//! run ends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use agent_duplex::{Conversation, ConversationEvent, Event, ProcessName, Published, StopReport};
+use rlm_store::deadline::{Deadline, DeadlineReceiver};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::check::Freezer;
+use crate::runner::parts::attempt::{RetainedAttempt, deny, freeze};
+use crate::runner::parts::commit::{Commit, CommitOutcome};
+use crate::stop_progress::Awaited;
+
+/// The cleanup of an ended attempt: ends its process tree, then commits its work.
+#[derive(Debug)]
+pub(crate) struct AttemptCleanup {
+    conversation: Option<Conversation>,
+    /// The process id of the agent, if it is known.
+    pid: Option<u32>,
+    /// Whether the process tree is gone, so that the commit has begun.
+    commits: Arc<AtomicBool>,
+    /// The shared deadline for both. If it moves, the commit is given up. Dropping it also gives up the commit.
+    deadline: Deadline,
+    freezer: Freezer,
+    task: JoinHandle<Box<CleanupOutcome>>,
+}
+
+/// The result of a cleanup.
+#[derive(Debug)]
+pub(crate) struct CleanupOutcome {
+    pub(crate) tree: Option<ProcessTreeEnd>,
+    pub(crate) commit: Option<CommitOutcome>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ProcessTreeEnd {
+    pub(crate) attempt: RetainedAttempt,
+    pub(crate) leftovers: Vec<ProcessName>,
+    /// `None` if the leftovers are retained.
+    pub(crate) report: Option<StopReport>,
+}
+
+impl AttemptCleanup {
+    /// Starts the cleanup. With `keep`, the leftovers of the attempt stay alive.
+    pub(crate) fn begin(
+        attempt: Option<RetainedAttempt>,
+        commit: Option<Commit>,
+        keep: bool,
+        budget: Duration,
+    ) -> Self {
+        let hurry = Deadline::default();
+        let hurried = hurry.subscribe();
+        let (freezer, freezes) = Freezer::new();
+        let conversation = attempt.as_ref().map(|it| it.conversation.clone());
+        let pid = attempt.as_ref().and_then(|it| it.reports.pid);
+        let commits = Arc::new(AtomicBool::new(false));
+        let is_committing = Arc::clone(&commits);
+        let task = tokio::spawn(async move {
+            let tree = match attempt {
+                Some(attempt) => Some(clean_up(attempt, keep, budget, hurried.clone()).await),
+                None => None,
+            };
+            is_committing.store(commit.is_some(), Ordering::Relaxed);
+            let commit = match commit {
+                Some(commit) => Some(Commit::make(commit, hurried, freezes).await),
+                None => None,
+            };
+            Box::new(CleanupOutcome { tree, commit })
+        });
+        Self {
+            conversation,
+            pid,
+            commits,
+            deadline: hurry,
+            freezer,
+            task,
+        }
+    }
+
+    /// Suspends or resumes everything that runs.
+    pub(crate) async fn freeze(&self, frozen: bool) {
+        if let Some(conversation) = &self.conversation {
+            freeze(conversation, frozen).await;
+        }
+        self.freezer.freeze(frozen).await;
+    }
+
+    /// Returns the part that is not done yet.
+    pub(crate) fn awaited(&self) -> Awaited {
+        match self.commits.load(Ordering::Relaxed) {
+            true => Awaited::Commit,
+            false => Awaited::Agent { pid: self.pid },
+        }
+    }
+
+    /// Returns the shared deadline.
+    pub(crate) fn deadline(&self) -> &Deadline {
+        &self.deadline
+    }
+
+    /// Waits for the end; `None` if the task failed. Cancel safe.
+    pub(crate) async fn ended(&mut self) -> Option<Box<CleanupOutcome>> {
+        (&mut self.task).await.ok()
+    }
+}
+
+async fn clean_up(
+    mut attempt: RetainedAttempt,
+    keep: bool,
+    budget: Duration,
+    mut hurried: DeadlineReceiver,
+) -> ProcessTreeEnd {
+    let conversation = attempt.conversation.clone();
+    let closing = conversation.close();
+    tokio::pin!(closing);
+    // Without an abort, wait for the agent itself; its last events are ignored.
+    let hurry = loop {
+        tokio::select! {
+            biased;
+            Some(by) = hurried.wait_for_deadline() => break Some(by),
+            () = &mut closing => break None,
+            Some(published) = attempt.next() => deny_all(&conversation, published).await,
+        }
+    };
+    // An abort has no time to look for leftovers: the report names the ended processes.
+    let leftovers = match hurry {
+        Some(_) => Vec::new(),
+        None => tokio::select! {
+            biased;
+            Some(_) = hurried.wait_for_deadline() => Vec::new(),
+            leftovers = conversation.leftovers() => leftovers,
+        },
+    };
+    let report = match keep && !leftovers.is_empty() {
+        true => None,
+        false => {
+            let by = hurry.unwrap_or_else(|| Instant::now() + budget);
+            Some(crate::deadline::stop(&mut hurried, &conversation, by).await)
+        }
+    };
+    ProcessTreeEnd {
+        attempt,
+        leftovers,
+        report,
+    }
+}
+
+/// Denies the permission requests of the agent's background tasks: no person sees them any more.
+async fn deny_all(conversation: &Conversation, published: Published) {
+    let ConversationEvent::Observed(seen) = published.event else {
+        return;
+    };
+    for event in seen.events {
+        if let Event::PermissionRequested(ask) = event {
+            // Answering fails if the agent is gone, which is fine.
+            let _gone = conversation
+                .answer(&ask.id, deny("the iteration has ended"))
+                .await;
+        }
+    }
+}
+
+/// The most attempts with retained leftovers: each one costs a guard process.
+pub(crate) const MOST: usize = 8;
+
+/// The retained leftovers of the last attempts, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct RetainedLeftovers(VecDeque<Carried>);
+
+#[derive(Debug)]
+struct Carried {
+    /// The shared deadline of the leftovers. Dropping it ends them.
+    halt: Deadline,
+    task: JoinHandle<(Vec<ProcessName>, StopReport)>,
+}
+
+impl RetainedLeftovers {
+    /// Takes the connection of an ended attempt. If there are too many, starts to end the oldest; returns the reports of those that have ended.
+    ///
+    /// Doesn't wait for the ends, so that a press is handled meanwhile, unless there are twice as many as allowed.
+    pub(crate) async fn keep(
+        &mut self,
+        attempt: RetainedAttempt,
+        budget: Duration,
+    ) -> Vec<(Vec<ProcessName>, StopReport)> {
+        let halt = Deadline::default();
+        let task = tokio::spawn(drain_output(attempt, halt.subscribe(), budget));
+        self.0.push_back(Carried { halt, task });
+        let surplus = self.0.len().saturating_sub(MOST);
+        let oldest = self.0.iter().take(surplus);
+        oldest.for_each(|oldest| oldest.halt.tighten_to(budget));
+        let mut ended = Vec::new();
+        while self.0.len() > 2 * MOST || self.0.front().is_some_and(|it| it.task.is_finished()) {
+            ended.extend(self.stop_oldest(budget).await);
+        }
+        ended
+    }
+
+    /// Ends the leftovers of the oldest attempt, and returns the living processes and the report.
+    pub(crate) async fn stop_oldest(
+        &mut self,
+        budget: Duration,
+    ) -> Option<(Vec<ProcessName>, StopReport)> {
+        let oldest = self.0.pop_front()?;
+        oldest.halt.tighten_to(budget);
+        // A task that panicked has dropped its connection, which ends everything without a report.
+        oldest.task.await.ok()
+    }
+
+    /// Returns the shared deadline of each.
+    pub(crate) fn deadlines(&self) -> impl Iterator<Item = &Deadline> {
+        self.0.iter().map(|attempt| &attempt.halt)
+    }
+}
+
+/// Reads the output of the leftovers, so that none of them blocks, until they must end.
+async fn drain_output(
+    mut attempt: RetainedAttempt,
+    mut halted: DeadlineReceiver,
+    default: Duration,
+) -> (Vec<ProcessName>, StopReport) {
+    let mut speaks = true;
+    let by = loop {
+        tokio::select! {
+            biased;
+            by = halted.wait_for_deadline() => break by.unwrap_or_else(|| Instant::now() + default),
+            event = attempt.next(), if speaks => speaks = event.is_some(),
+        }
+    };
+    let alive = attempt.conversation.leftovers().await;
+    (
+        alive,
+        crate::deadline::stop(&mut halted, &attempt.conversation, by).await,
+    )
+}

@@ -1,0 +1,134 @@
+//! The git status at each save, without delaying the save.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::own_files::is_status_line_of_own_file;
+use super::run::run;
+use super::run::{GitError, PATIENCE};
+use super::{Git, HEAD_COMMIT, query};
+
+/// The time that a save waits for a new status if there is an older one.
+const STATUS_WAIT: Duration = Duration::from_millis(50);
+/// The time limit of a git status in the background.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The commit of a working tree, and the number of files that differ from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GitStatus {
+    pub commit: Option<String>,
+    pub changed: Option<u32>,
+}
+
+/// The newest status, and whether git is running for another one.
+#[derive(Clone, Debug)]
+pub(super) struct StatusCache {
+    latest: Arc<watch::Sender<GitStatus>>,
+    is_running: Arc<AtomicBool>,
+    /// Set when the first status has begun.
+    has_begun: Arc<AtomicBool>,
+    /// Set when counting took too long: later statuses read only the commit.
+    is_slow: Arc<AtomicBool>,
+}
+
+impl Default for StatusCache {
+    fn default() -> Self {
+        Self {
+            latest: Arc::new(watch::channel(GitStatus::default()).0),
+            is_running: Arc::default(),
+            has_begun: Arc::default(),
+            is_slow: Arc::default(),
+        }
+    }
+}
+
+impl Git {
+    /// Returns the newest status.
+    pub fn last_status(&self) -> GitStatus {
+        self.status_cache.latest.borrow().clone()
+    }
+
+    /// Requests a new status, and returns the newest available one. Without `patient`, that may be an older one.
+    pub async fn status(&self, patient: bool) -> GitStatus {
+        let Some(top) = self.top.clone() else {
+            return GitStatus::default();
+        };
+        let glances = &self.status_cache;
+        let mut newest = glances.latest.subscribe();
+        if !glances.is_running.swap(true, Ordering::AcqRel) {
+            let (glances, silent) = (glances.clone(), Arc::clone(&self.is_unresponsive));
+            let looks = self.processes.clone();
+            drop(tokio::task::spawn_blocking(move || {
+                let mut glance = None;
+                if !glances.is_slow.load(Ordering::Relaxed) {
+                    match run(&top, STATUS, STATUS_TIMEOUT, looks.as_ref()) {
+                        Ok(text) => glance = Some(GitStatus::read(&top, &text)),
+                        Err(GitError::TimedOut(_)) => {
+                            glances.is_slow.store(true, Ordering::Relaxed)
+                        }
+                        Err(_) => {}
+                    }
+                }
+                let glance = glance.unwrap_or_else(|| GitStatus {
+                    commit: query(&top, HEAD_COMMIT, &silent, looks.as_ref()),
+                    changed: None,
+                });
+                glances.is_running.store(false, Ordering::Release);
+                glances.latest.send_replace(glance);
+            }));
+        }
+        let is_first = !glances.has_begun.swap(true, Ordering::Relaxed);
+        let patience = if patient || is_first {
+            PATIENCE
+        } else {
+            STATUS_WAIT
+        };
+        // A late status is available for the next save.
+        let _late = tokio::time::timeout(patience, newest.changed()).await;
+        newest.borrow().clone()
+    }
+}
+
+const STATUS: &[&str] = &[
+    "status",
+    "--porcelain=v2",
+    "--branch",
+    "--untracked-files=normal",
+    "--ignore-submodules=dirty",
+];
+
+impl GitStatus {
+    fn read(top: &Path, text: &str) -> Self {
+        let commit = text
+            .lines()
+            .find_map(|line| line.strip_prefix("# branch.oid "));
+        let is_changed =
+            |line: &&str| !line.starts_with('#') && !is_status_line_of_own_file(top, line);
+        let changed = text.lines().filter(is_changed).count();
+        Self {
+            commit: commit.filter(|it| *it != "(initial)").map(Into::into),
+            changed: u32::try_from(changed).ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s22a_s22b_git_status_is_the_commit_and_a_count() {
+        let text = "# branch.oid 01ab\n# branch.head main\n1 .M N... 100644 100644 100644 a b README.md\n? new\n? \"#odd\\n\"";
+        let seen = GitStatus::read(Path::new("/"), text);
+        assert_eq!(
+            (seen.commit.as_deref(), seen.changed),
+            (Some("01ab"), Some(3))
+        );
+        let seen = GitStatus::read(Path::new("/"), "# branch.oid (initial)\n# branch.head main");
+        assert_eq!((seen.commit, seen.changed), (None, Some(0)));
+    }
+}

@@ -1,0 +1,426 @@
+//! Exports a run to one file, so that it can continue elsewhere.
+//!
+//! # The order of the steps
+//!
+//! A run must neither be lost nor continue in two places. First the archive is complete and durable under a temporary name, then the run is marked as
+//! transferred, then the archive is renamed. After a kill before the mark, the run continues here, and there is no archive. After a kill after the
+//! mark, the run is marked here, a person can remove the mark, and the archive has a temporary name. With standard output in place of a file, the end
+//! of the archive is written only after the mark: without its end nobody can import the archive.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use cancellable_sleep::SleepGate;
+use checkpoint_store::Writer;
+use loop_state::TimedInput;
+use uuid::Uuid;
+
+use super::archive;
+use super::manifest::{self, ArchiveEntry, BUNDLE, FORMAT, GitTip, Manifest};
+use super::progress::{Cancel, TransferProgress, refuse_damaged, run_cancellable};
+use super::progress::{StagingDirectory, lock_left};
+use crate::runs::options;
+use crate::timestamp;
+use crate::{
+    Error, Hint, Project, RunHead, RunId, RunState, Transfer, WorkingTreeLock, runs, state_dir,
+    sweep, transcript,
+};
+
+/// The bytes of a printed archive that are held back until the run is marked as transferred.
+const HELD_BACK: u64 = 64;
+/// The name of an unfinished archive: this prefix, a unique part, and the suffix.
+const PARTIAL: &str = ".rlm-export-";
+const UNFINISHED: &str = ".partial";
+
+/// The options of an export.
+#[derive(Clone, Debug, Default)]
+pub struct ExportOptions {
+    /// The run continues here, and the exported run is a fork.
+    pub copy: bool,
+    /// Includes the uncommitted changes, which are uncommitted there too.
+    pub allow_dirty: bool,
+    /// Leaves out the history of the project: it is there already, or its files are copied otherwise.
+    pub state_only: bool,
+    /// Exports the run although it was already transferred.
+    pub repeat: bool,
+}
+
+/// The destination of an archive.
+pub enum ExportTarget {
+    /// A new file.
+    File(PathBuf),
+    /// A stream, such as standard output.
+    Stream(Box<dyn Write + Send>),
+}
+
+impl fmt::Debug for ExportTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Stream(_) => f.write_str("Stream(..)"),
+        }
+    }
+}
+
+/// An exported run.
+#[derive(Debug)]
+pub struct Exported {
+    /// The id of the run.
+    pub run: RunId,
+    /// Whether the run continues here.
+    pub copy: bool,
+    /// The size of the archive in bytes.
+    pub bytes: u64,
+    /// The commit that its files are based on; `None` without files.
+    pub commit: Option<String>,
+    /// The branch of the commit.
+    pub branch: Option<String>,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+}
+
+impl Project {
+    /// Writes a run, and its git history, to one file, and marks it here as transferred: after that only force resumes it.
+    ///
+    /// Ends the survivors of the run's last process first. The archive has the values of variables and similar secrets, and is as private as the
+    /// state.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_held`] if a process works on the run or in its working tree, [`Error::is_usage`] if data would be lost, or the run was already
+    /// transferred; others if the archive can't be written. Then there is no archive, and the run is unchanged.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not cancel an export that has begun. A cancelled token of the gate ends it early, and it leaves nothing behind.
+    pub async fn export(
+        &self,
+        run: &RunId,
+        to: ExportTarget,
+        how: ExportOptions,
+        gate: &SleepGate,
+        meter: TransferProgress,
+    ) -> Result<Exported, Error> {
+        let entry = self.run(run)?;
+        if matches!(entry.state, RunState::Running | RunState::Paused) {
+            return Err(Error::run_in_progress(run));
+        }
+        let head = match entry.head {
+            Ok(head) => head,
+            Err(why) if entry.state == RunState::Damaged => {
+                let problem = format!("is damaged ({why}); see the safe next steps");
+                return Err(
+                    Error::not_transferable(run, problem).with_hint(Hint::Verify(run.clone()))
+                );
+            }
+            Err(_) => return Err(Error::nothing_saved(run.clone())),
+        };
+        refuse_moved(&head, &how)?;
+        if let ExportTarget::File(path) = &to {
+            refuse_existing(path)?;
+        }
+        if let Some(loss) = entry.loss {
+            let problem = format!(
+                "has lost data ({loss}), which an import would not report: resume it here first"
+            );
+            return Err(Error::not_transferable(run, problem).with_hint(Hint::Resume(run.clone())));
+        }
+        let project = match &head.settings.worktree {
+            Some(own) => self.in_worktree(own)?,
+            None => self.clone().in_project_tree(),
+        };
+        let work_tree = WorkingTreeLock::take(&project, run, gate).await?;
+        let scope = sweep::scope_in(project.tree(), &head.scope);
+        let swept = sweep::sweep(scope).await;
+        if let Some(left) = swept.survivors.first() {
+            return Err(Error::not_transferable(
+                run,
+                format!(
+                    "has a survivor `{}` (pid {}), which could not be ended: end it",
+                    left.name, left.pid
+                ),
+            ));
+        }
+        sweep::remove_scratch(&project, run);
+        let run = run.clone();
+        run_cancellable(&project, gate, move |project, halt| {
+            let _held = work_tree;
+            export(project, run, to, &how, halt, &meter)
+        })
+        .await
+    }
+}
+
+fn refuse_moved(head: &RunHead, how: &ExportOptions) -> Result<(), Error> {
+    match &head.transfer {
+        Some(moved) if !how.repeat => Err(Error::transferred(&head.run, &moved.to)),
+        _ => Ok(()),
+    }
+}
+
+fn refuse_existing(path: &Path) -> Result<(), Error> {
+    let why = "already exists: choose another name, or remove it";
+    match state_dir::metadata(path) {
+        Ok(_) => Err(Error::archive(path, why.into())),
+        Err(_) => Ok(()),
+    }
+}
+
+fn export(
+    project: &Project,
+    run: RunId,
+    to: ExportTarget,
+    how: &ExportOptions,
+    halt: &Cancel,
+    meter: &TransferProgress,
+) -> Result<Exported, Error> {
+    let dir = project.run_dir(&run);
+    let store = |e| Error::store(&run, "exported", e);
+    refuse_damaged(&dir).map_err(|why| {
+        let problem =
+            format!("is damaged ({why}), so no import would accept it: see the safe next steps");
+        Error::not_transferable(&run, problem).with_hint(Hint::Verify(run.clone()))
+    })?;
+    let (mut writer, loaded) =
+        Writer::<RunHead, TimedInput>::open(&dir, options(false)).map_err(store)?;
+    let mut head = loaded
+        .head
+        .ok_or_else(|| runs::nothing_saved(project, &run))?;
+    refuse_moved(&head, how)?;
+    let mut notes: Vec<String> = loaded
+        .report
+        .skipped
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let scratch = StagingDirectory::new(project)?;
+    let bundle = scratch.path().join(BUNDLE);
+    let git = match project.git().top().is_none() && how.state_only {
+        true => None,
+        false => Some(prepare_git_bundle(
+            project, &scratch, &bundle, how, &mut notes,
+        )?),
+    };
+    halt.check()?;
+    // A repeated export is the same transfer: the run did not continue in between.
+    let moves = head.transfers + u32::from(!how.copy && head.transfer.is_none());
+    let manifest = Manifest {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").into(),
+        run: run.clone(),
+        created: timestamp(SystemTime::now()),
+        moves,
+        copy: how.copy,
+        root: project.root().display().to_string(),
+        tree: project.tree().display().to_string(),
+        git,
+        files: files(&dir, &bundle, halt)?,
+    };
+    let find = |entry: &ArchiveEntry| match entry.name.as_str() {
+        BUNDLE => bundle.clone(),
+        name => dir.join(manifest::path_in_run(name).expect("each listed file has a path")),
+    };
+    meter.expect(manifest.total());
+    let path = match &to {
+        ExportTarget::File(path) => Some(path.clone()),
+        ExportTarget::Stream(_) => None,
+    };
+    let (beside, name) = match &path {
+        Some(path) => {
+            let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+            (parent.unwrap_or(Path::new(".")), path.as_path())
+        }
+        None => (scratch.path(), Path::new("-")),
+    };
+    let (partial, file) = Partial::new(beside)?;
+    let fail = |e| {
+        halt.check()
+            .err()
+            .unwrap_or_else(|| Error::io("can't write", &partial.0, e))
+    };
+    let mut file = archive::write(file, &manifest, find, halt, meter, &partial.0)?;
+    file.sync_all().map_err(fail)?;
+    let bytes = file.metadata().map_err(fail)?.len();
+    let before = (head.transfers, head.transfer.clone());
+    let mut seal = |is_sealed: bool| {
+        if how.copy {
+            return Ok(());
+        }
+        let (at, to) = (manifest.created, archive_name(name));
+        (head.transfers, head.transfer) = match is_sealed {
+            true => (moves, Some(Transfer { at, to })),
+            false => before.clone(),
+        };
+        writer.append(&head, &[]).map(drop).map_err(store)
+    };
+    let announced = match to {
+        ExportTarget::File(path) => {
+            halt.check()?;
+            refuse_existing(&path)?;
+            seal(true)?;
+            let named = state_dir::rename_new(&partial.0, &path);
+            // The name exists; if it is not durable yet, the mark shows the intended name.
+            named
+                .map(|()| drop(state_dir::sync(beside)))
+                .map_err(|e| Error::io("can't create", &path, e))
+        }
+        ExportTarget::Stream(mut stream) => {
+            let fail = |e| Error::io("can't write to", "standard output", e);
+            file.seek(SeekFrom::Start(0)).map_err(fail)?;
+            let held_back = bytes.min(HELD_BACK);
+            let mut most = io::Read::by_ref(&mut file).take(bytes - held_back);
+            io::copy(&mut most, &mut stream).map_err(fail)?;
+            stream.flush().map_err(fail)?;
+            halt.check()?;
+            seal(true)?;
+            let rest = io::copy(&mut file, &mut stream).and_then(|_| stream.flush());
+            rest.map_err(fail)
+        }
+    };
+    if let Err(e) = announced {
+        // The archive is incomplete, so the run continues in its earlier place.
+        seal(false)?;
+        return Err(e);
+    }
+    let root = project.clone().in_project_tree();
+    if let Some(path) = path.filter(|path| root.git().is_tracked_or_new(path)) {
+        let name = path.file_name().unwrap_or_default().display();
+        notes.push(format!(
+            "{name} is in the working tree, and git does not ignore it: the commits of a run leave it out, other commits may include it"
+        ));
+    }
+    let (commit, branch) = manifest.git.map(|git| (git.commit, git.branch)).unzip();
+    Ok(Exported {
+        run,
+        copy: how.copy,
+        bytes,
+        commit,
+        branch: branch.flatten(),
+        notes,
+    })
+}
+
+/// Prepares the git part; returns an error for files that can't be exported.
+fn prepare_git_bundle(
+    project: &Project,
+    scratch: &StagingDirectory,
+    bundle: &Path,
+    how: &ExportOptions,
+    notes: &mut Vec<String>,
+) -> Result<GitTip, Error> {
+    let refuse = |why: String| Error::git(project.tree(), why);
+    let git = project.git();
+    let stand = git.checkout_state().map_err(refuse)?;
+    let mut dirty = None;
+    match stand.uncommitted {
+        Some(what) if !how.allow_dirty => {
+            return Err(refuse(format!(
+                "can't export uncommitted changes: {what}; commit them, or include them with --allow-dirty"
+            )));
+        }
+        Some(what) if how.state_only => notes.push(format!("the export leaves out: {what}")),
+        Some(_) => {
+            let index = scratch.path().join("index");
+            dirty = Some(git.snapshot(&stand.commit, &index).map_err(refuse)?);
+        }
+        None => {}
+    }
+    if stand.has_submodules {
+        notes.push(
+            "the export leaves out submodules: the import needs access to their repositories"
+                .into(),
+        );
+    }
+    let refs = scratch.id().to_owned();
+    if !how.state_only {
+        git.bundle(&refs, &stand.commit, dirty.as_deref(), bundle)
+            .map_err(refuse)?;
+    }
+    Ok(GitTip {
+        commit: stand.commit,
+        branch: stand.branch,
+        dirty,
+        refs,
+    })
+}
+
+/// Lists the files of a run in its directory.
+fn files(dir: &Path, bundle: &Path, halt: &Cancel) -> Result<Vec<ArchiveEntry>, Error> {
+    let mut all = Vec::new();
+    for (folder, prefix) in [
+        ("", "store/"),
+        ("blobs", "store/blobs/"),
+        (transcript::FOLDER, "transcripts/"),
+    ] {
+        let folder = dir.join(folder);
+        let fail = |e| Error::io("can't read", &folder, e);
+        let entries = state_dir::entries_if_any(&folder).map_err(fail)?;
+        for path in entries {
+            let file = path.file_name().and_then(|file| file.to_str());
+            let name = file.map(|file| format!("{prefix}{file}"));
+            let is_file = state_dir::metadata(&path).map_err(fail)?.is_file();
+            let name = name.filter(|name| is_file && manifest::path_in_run(name).is_some());
+            if let Some(name) = name.filter(|name| name != BUNDLE) {
+                all.push((name, path));
+            }
+        }
+    }
+    if state_dir::is_file(bundle) {
+        all.push((BUNDLE.into(), bundle.to_owned()));
+    }
+    all.sort();
+    let entries = all
+        .into_iter()
+        .map(|(name, path)| archive::entry(name, &path, halt));
+    entries.collect()
+}
+
+/// Returns the name of the archive in the mark.
+fn archive_name(name: &Path) -> String {
+    match name == Path::new("-") {
+        true => "-".into(),
+        false => std::path::absolute(name)
+            .unwrap_or_else(|_| name.into())
+            .display()
+            .to_string(),
+    }
+}
+
+/// An unfinished archive. Dropping it removes the file, unless it was renamed.
+struct Partial(PathBuf);
+
+impl Partial {
+    fn new(beside: &Path) -> Result<(Self, File), Error> {
+        Self::sweep(beside);
+        let name = format!("{PARTIAL}{}{UNFINISHED}", Uuid::new_v4().simple());
+        let path = beside.join(name);
+        let file = state_dir::create_new(&path).map_err(|e| Error::io("can't create", &path, e))?;
+        // While the file is locked, no other process removes it. Without support for locks, no process removes it either.
+        let _locked = file.try_lock();
+        Ok((Self(path), file))
+    }
+
+    /// Removes the files of killed exports in this directory.
+    fn sweep(beside: &Path) {
+        for path in state_dir::entries(beside).unwrap_or_default() {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let is_partial = name
+                .and_then(|name| name.strip_prefix(PARTIAL)?.strip_suffix(UNFINISHED))
+                .is_some_and(|id| Uuid::try_parse(id).is_ok());
+            if is_partial && lock_left(&path).is_some() {
+                // The next sweep tries again.
+                let _stays = state_dir::remove_file(&path);
+            }
+        }
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // Usually the file was renamed before.
+        let _named = state_dir::remove_file(&self.0);
+    }
+}
