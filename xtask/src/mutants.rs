@@ -45,6 +45,9 @@ const CORES: [Core; 5] = [
         name: "machine",
         package: "loop-state",
         files: &[
+            "crates/loop-state/src/agent.rs",
+            "crates/loop-state/src/attempt.rs",
+            "crates/loop-state/src/deadline.rs",
             "crates/loop-state/src/machine*",
             "crates/loop-state/src/machine/*",
             "crates/loop-state/src/rules.rs",
