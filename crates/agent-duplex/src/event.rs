@@ -249,6 +249,32 @@ pub enum ToolOutcome {
     Interrupted,
 }
 
+impl ToolOutcome {
+    const ALL: [Self; 4] = [
+        Self::Succeeded,
+        Self::Failed,
+        Self::Denied,
+        Self::Interrupted,
+    ];
+
+    /// Returns the name for transcripts and other text: `done`, `failed`, `denied` or `interrupted`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Succeeded => "done",
+            Self::Failed => "failed",
+            Self::Denied => "denied",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Returns the outcome with this [name](Self::name), if there is one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+}
+
 /// The usage of an agent. Amounts add up; the sum of all such events is the total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -243,12 +243,7 @@ fn news(records: VecDeque<Record>) -> Vec<Told> {
             }
             "result" => {
                 let (outcome, text) = text.split_once(": ").unwrap_or((&text, ""));
-                let outcome = match outcome {
-                    "Done" => ToolOutcome::Succeeded,
-                    "Denied" => ToolOutcome::Denied,
-                    "Cut" => ToolOutcome::Interrupted,
-                    _ => ToolOutcome::Failed,
-                };
+                let outcome = ToolOutcome::from_name(outcome).unwrap_or(ToolOutcome::Failed);
                 let (id, text) = (begun.pop_front().unwrap_or_default(), text.to_owned());
                 RunEvent::Agent(Event::ToolFinished { id, outcome, text })
             }
@@ -287,8 +282,8 @@ mod tests {
             record(4, "raw", "{}"),
             record(5, "tool", "Read: a\u{1b}]0;b.rs"),
             record(6, "tool", "Bash: ls: x"),
-            record(7, "result", "Done: one"),
-            record(8, "result", "Failed: exit 1"),
+            record(7, "result", "done: one"),
+            record(8, "result", "failed: exit 1"),
             record(9, "stdout", "plain"),
             record(10, "note", "retry 1: overloaded"),
             record(11, "text", "and th"),

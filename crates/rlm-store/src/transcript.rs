@@ -254,7 +254,9 @@ fn record_of(event: &Event) -> Option<(&'static str, String)> {
     Some(match event {
         Event::Message { text, .. } => ("message", text.clone()),
         Event::ToolStarted { name, summary, .. } => ("tool", format!("{name}: {summary}")),
-        Event::ToolFinished { outcome, text, .. } => ("result", format!("{outcome:?}: {text}")),
+        Event::ToolFinished { outcome, text, .. } => {
+            ("result", format!("{}: {text}", outcome.name()))
+        }
         Event::PermissionRequested(ask) => ("ask", format!("{}: {}", ask.tool, ask.summary)),
         Event::PermissionDenied { tool, message } => ("note", format!("{tool} denied: {message}")),
         Event::Warning(text) => ("note", text.clone()),

@@ -125,3 +125,11 @@ fn each_event_has_this_form() {
     }
     insta::assert_snapshot!(text.join("\n"));
 }
+
+#[test]
+fn name_of_each_tool_outcome_reads_back() {
+    for outcome in ToolOutcome::ALL {
+        assert_eq!(ToolOutcome::from_name(outcome.name()), Some(outcome));
+    }
+    assert_eq!(ToolOutcome::from_name("Done"), None);
+}

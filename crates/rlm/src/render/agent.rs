@@ -151,12 +151,7 @@ pub(crate) fn json(event: &Event) -> Option<Value> {
         Event::ToolFinished { id, outcome, text } => json!({
             "event": "tool_finished",
             "id": id,
-            "outcome": match outcome {
-                ToolOutcome::Succeeded => "done",
-                ToolOutcome::Denied => "denied",
-                ToolOutcome::Interrupted => "interrupted",
-                _ => "failed",
-            },
+            "outcome": outcome.name(),
             "text": text,
         }),
         Event::PermissionRequested(ask) => json!({
