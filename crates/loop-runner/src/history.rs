@@ -1,4 +1,4 @@
-//! Rebuilds the events of a run from its journal and its transcripts, for a viewer that attaches late. `recent` stores only the last events.
+//! Rebuilds the events of a run from its journal and its transcripts, for a viewer that attaches late. `recent_events` stores only the last events.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +20,7 @@ const JUST_NOW: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 100;
 
 /// A rebuilt event and its time.
-type Told = (Timestamp, RunEvent);
+type TimedEvent = (Timestamp, RunEvent);
 
 /// Returns the events of a run before `until`, oldest first: the beginning and the end of each of its last 100 attempts, and the last 300 records of
 /// its agent.
@@ -39,11 +39,11 @@ pub fn events_before(
     attempts.retain(|attempt| attempt.began < until);
     let skipped = attempts.len().saturating_sub(ATTEMPTS);
     let files = transcripts(&project.run_dir(run)).unwrap_or_default();
-    let mut said = said(&files, &attempts, until);
-    let mut told = Vec::new();
+    let mut agent_events = agent_events(&files, &attempts, until);
+    let mut events = Vec::new();
     if let (1.., Some(first)) = (skipped, attempts.first()) {
         let text = format!("{skipped} earlier attempts are not shown: rlm checkpoints list");
-        told.push((
+        events.push((
             first.began,
             RunEvent::Agent(Event::ContextReset { reason: text }),
         ));
@@ -52,39 +52,39 @@ pub fn events_before(
     for attempt in attempts.iter().skip(skipped) {
         if timeline.head.settings.phases.len() > 1 && phase != Some(attempt.phase) {
             phase = Some(attempt.phase);
-            told.extend(begun(&timeline, attempt));
+            events.extend(begun(&timeline, attempt));
         }
-        told.push((attempt.began, RunEvent::Update(started(&timeline, attempt))));
+        events.push((attempt.began, RunEvent::Update(started(&timeline, attempt))));
         let key = (attempt.iteration, attempt.attempt);
-        while said.front().is_some_and(|(of, _)| *of == key) {
-            told.extend(said.pop_front().map(|(_, told)| told));
+        while agent_events.front().is_some_and(|(of, _)| *of == key) {
+            events.extend(agent_events.pop_front().map(|(_, event)| event));
         }
-        told.extend(ended(attempt, until));
+        events.extend(ended(attempt, until));
     }
     // The run itself reports an attempt that has just begun.
-    while told.last().is_some_and(|last| is_beginning(last, until)) {
-        told.pop();
+    while events.last().is_some_and(|last| is_beginning(last, until)) {
+        events.pop();
     }
-    told
+    events
 }
 
-fn is_beginning((at, news): &Told, until: Timestamp) -> bool {
+fn is_beginning((at, event): &TimedEvent, until: Timestamp) -> bool {
     let begins = matches!(
-        news,
+        event,
         RunEvent::Phase { .. } | RunEvent::Update(RunUpdate::AttemptStarted { .. })
     );
     begins && until.since(*at) < JUST_NOW
 }
 
-fn begun(timeline: &Timeline, attempt: &AttemptSpan) -> Option<Told> {
+fn begun(timeline: &Timeline, attempt: &AttemptSpan) -> Option<TimedEvent> {
     let phases = &timeline.head.settings.phases;
     let phase = phases.get(attempt.phase as usize)?;
-    let news = RunEvent::Phase {
+    let event = RunEvent::Phase {
         name: phase.name.clone(),
         number: attempt.phase + 1,
         limit: u32::try_from(phases.len()).ok()?,
     };
-    Some((attempt.began, news))
+    Some((attempt.began, event))
 }
 
 fn started(timeline: &Timeline, attempt: &AttemptSpan) -> RunUpdate {
@@ -103,23 +103,23 @@ fn started(timeline: &Timeline, attempt: &AttemptSpan) -> RunUpdate {
 }
 
 /// Returns the ends of the required checks, the check and the attempt that are before `until`.
-fn ended(attempt: &AttemptSpan, until: Timestamp) -> Vec<Told> {
+fn ended(attempt: &AttemptSpan, until: Timestamp) -> Vec<TimedEvent> {
     let commands = attempt
         .commands
         .iter()
         .filter(|command| command.ended < until);
-    let mut told: Vec<Told> = commands
+    let mut events: Vec<TimedEvent> = commands
         .map(|command| {
-            let news = RunEvent::CommandEnded {
+            let event = RunEvent::CommandEnded {
                 command: command.command,
                 result: command.result.clone(),
                 took: command.ended.since(command.began),
             };
-            (command.ended, news)
+            (command.ended, event)
         })
         .collect();
     let Some(at) = attempt.ended.filter(|at| *at < until) else {
-        return told;
+        return events;
     };
     let failure = match &attempt.fate {
         AttemptOutcome::Complete => None,
@@ -127,29 +127,29 @@ fn ended(attempt: &AttemptSpan, until: Timestamp) -> Vec<Told> {
         AttemptOutcome::Unfinished(why) => {
             let why = why.map_or_else(|| "unknown cause".to_owned(), |why| why.to_string());
             let text = format!("attempt {} did not finish: {why}", attempt.attempt);
-            told.push((at, RunEvent::Warning(text)));
-            return told;
+            events.push((at, RunEvent::Warning(text)));
+            return events;
         }
-        _ => return told,
+        _ => return events,
     };
     let iteration = attempt.iteration;
     let (leftovers, usage) = (Default::default(), attempt.usage);
-    let notice = RunUpdate::IterationEnded {
+    let update = RunUpdate::IterationEnded {
         iteration,
         failure,
         leftovers,
         usage,
     };
-    told.push((at, RunEvent::Update(notice)));
-    told
+    events.push((at, RunEvent::Update(update)));
+    events
 }
 
 /// Returns the last events of the agent, each with its iteration and attempt.
-fn said(
+fn agent_events(
     files: &[(u32, u32, PathBuf)],
     attempts: &[&AttemptSpan],
     until: Timestamp,
-) -> VecDeque<((u32, u32), Told)> {
+) -> VecDeque<((u32, u32), TimedEvent)> {
     let mut all = VecDeque::new();
     for attempt in attempts.iter().rev() {
         let key = (attempt.iteration, attempt.attempt);
@@ -162,9 +162,8 @@ fn said(
         };
         let records = Records::open(path).map(|records| last(records, until, room));
         let (left_out, records) = records.unwrap_or_default();
-        let told = news(records);
-        for told in told.into_iter().rev() {
-            all.push_front((key, told));
+        for event in events_of(records).into_iter().rev() {
+            all.push_front((key, event));
         }
         if left_out > 0 {
             all.push_front((key, (attempt.began, RunEvent::EventsMissed(left_out))));
@@ -210,10 +209,10 @@ fn is_streamed(record: &Record) -> bool {
 }
 
 /// Converts records back to events.
-fn news(records: VecDeque<Record>) -> Vec<Told> {
+fn events_of(records: VecDeque<Record>) -> Vec<TimedEvent> {
     let mut begun = VecDeque::new();
     let mut number = 0;
-    let told = records.into_iter().filter_map(|record| {
+    let events = records.into_iter().filter_map(|record| {
         let text = record.text;
         let line = |stream, text: String, omitted| {
             let bytes = text.into_bytes().into();
@@ -222,7 +221,7 @@ fn news(records: VecDeque<Record>) -> Vec<Told> {
                 line: Line { bytes, omitted },
             }
         };
-        let news = match record.kind.as_str() {
+        let event = match record.kind.as_str() {
             "stdout" => line(Stream::Stdout, text, record.omitted),
             "stderr" => line(Stream::Stderr, text, record.omitted),
             "message" => RunEvent::Agent(Event::Message {
@@ -254,9 +253,9 @@ fn news(records: VecDeque<Record>) -> Vec<Told> {
             "note" => RunEvent::Warning(text),
             _ => return None,
         };
-        Some((record.at, news))
+        Some((record.at, event))
     });
-    told.collect()
+    events.collect()
 }
 
 #[cfg(test)]
@@ -291,8 +290,8 @@ mod tests {
         ];
         let (left_out, kept) = last(records.into_iter().map(Ok), Timestamp(12), 99);
         assert_eq!(left_out, 0);
-        let events = news(kept).into_iter().map(|(at, news)| {
-            let json = serde_json::to_string(&news).unwrap();
+        let events = events_of(kept).into_iter().map(|(at, event)| {
+            let json = serde_json::to_string(&event).unwrap();
             format!("{} {json}", at.0)
         });
         insta::assert_snapshot!(events.collect::<Vec<_>>().join("\n"), @r#"
