@@ -45,16 +45,16 @@ pub(crate) struct CheckOutcome {
 
 impl RunningCheck {
     pub(crate) fn start(command: LoopCommand, text: String, context: ProcessContext) -> Self {
-        let halt = Deadline::default();
+        let deadline = Deadline::default();
         let (freezer, freezes) = Freezer::new();
         let (overdue, is_overdue) = mpsc::channel(1);
         let shell = AgentCommand::new("sh").arg("-c").arg(text);
-        let limit = Limit::Told(is_overdue);
-        let task = tokio::spawn(run(shell, context, limit, halt.subscribe(), freezes));
+        let limit = Limit::OnMessage(is_overdue);
+        let task = tokio::spawn(run(shell, context, limit, deadline.subscribe(), freezes));
         Self {
             command,
             started: Instant::now(),
-            deadline: halt,
+            deadline,
             freezer,
             overdue,
             task,
@@ -63,15 +63,15 @@ impl RunningCheck {
 
     /// Simulates a command instead of running it; see [`play`].
     pub(crate) fn play(command: LoopCommand, played: BoxFuture<'static, CheckResult>) -> Self {
-        let halt = Deadline::default();
+        let deadline = Deadline::default();
         let (freezer, freezes) = Freezer::new();
         let (overdue, is_overdue) = mpsc::channel(1);
-        let limit = Limit::Told(is_overdue);
-        let task = tokio::spawn(play(played, limit, halt.subscribe(), freezes));
+        let limit = Limit::OnMessage(is_overdue);
+        let task = tokio::spawn(play(played, limit, deadline.subscribe(), freezes));
         Self {
             command,
             started: Instant::now(),
-            deadline: halt,
+            deadline,
             freezer,
             overdue,
             task,
@@ -79,7 +79,7 @@ impl RunningCheck {
     }
 
     /// Returns the shared deadline of the command.
-    pub(crate) fn halt(&self) -> &Deadline {
+    pub(crate) fn deadline(&self) -> &Deadline {
         &self.deadline
     }
 
@@ -183,7 +183,7 @@ async fn play(
 
 /// A report of a running command: its lines, the end of its output, then its exit.
 enum CommandOutput {
-    Said(Option<Output>),
+    Line(Option<Output>),
     Ended(Exit),
 }
 
@@ -191,15 +191,15 @@ enum CommandOutput {
 pub(crate) enum Limit {
     /// A fixed duration. Time in which the command is suspended does not count.
     Time(Duration),
-    /// Until the run sends its limit, because the command exceeded it.
-    Told(mpsc::Receiver<Duration>),
+    /// Until the run sends a message that the command exceeded this limit.
+    OnMessage(mpsc::Receiver<Duration>),
 }
 
 impl Limit {
     fn time(&self) -> Duration {
         match self {
             Self::Time(time) => *time,
-            Self::Told(_) => Duration::ZERO,
+            Self::OnMessage(_) => Duration::ZERO,
         }
     }
 
@@ -210,7 +210,7 @@ impl Limit {
                 sleep_until(due).await;
                 *time
             }
-            Self::Told(told) => match told.recv().await {
+            Self::OnMessage(messages) => match messages.recv().await {
                 Some(time) => time,
                 None => std::future::pending().await,
             },
@@ -238,12 +238,12 @@ pub(crate) async fn run(
     let mut due = Instant::now() + limit.time();
     let mut frozen_at = None;
     let mut not_run = false;
-    let mut is_silent = false;
+    let mut is_output_closed = false;
     let how = loop {
         // A command that closed its output may run on; the limit also applies to it.
-        let heard = async {
-            match is_silent {
-                false => CommandOutput::Said(process.next_output().await),
+        let output = async {
+            match is_output_closed {
+                false => CommandOutput::Line(process.next_output().await),
                 true => CommandOutput::Ended(process.wait().await),
             }
         };
@@ -266,9 +266,9 @@ pub(crate) async fn run(
                 let _gone = done.send(());
             }
             time = limit.reached(due), if frozen_at.is_none() => break Some(too_long(time)),
-            heard = heard => match heard {
-                CommandOutput::Said(Some(output)) => push_line(&mut tail, &output.line.bytes),
-                CommandOutput::Said(None) => is_silent = true,
+            output = output => match output {
+                CommandOutput::Line(Some(line)) => push_line(&mut tail, &line.line.bytes),
+                CommandOutput::Line(None) => is_output_closed = true,
                 CommandOutput::Ended(exit) => {
                     not_run = is_not_run(exit.code, &tail);
                     break Some(if exit.success() { String::new() } else { exit.to_string() });
@@ -328,8 +328,8 @@ async fn spawn(
 /// Returns whether the shell reports that this command itself does not exist or can't be executed. If a script reports that about one of its
 /// commands, the message begins with the script's name, and the script did run.
 fn is_not_run(code: Option<i32>, tail: &[u8]) -> bool {
-    let said = String::from_utf8_lossy(tail);
-    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    let text = String::from_utf8_lossy(tail);
+    let last = text.lines().rfind(|line| !line.trim().is_empty());
     matches!(code, Some(126 | 127)) && last.is_none_or(|line| line.starts_with("sh: "))
 }
 

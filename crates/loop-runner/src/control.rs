@@ -13,14 +13,14 @@
 //! than 32 peers have not sent their request yet, the run drops the oldest.
 
 // The modules in reading order; each uses only those above it:
-//   wishes                    the queue of requests, and their results
-//   protocol                  the lines of the socket
-//   status, progress          the status and the view of a run; the progress of a request
-//   place, caller, peer       the path of the socket, the permission of a caller, the connection
-//   desk, server              the run's side
-//   client, attached          the client's side, one connection
-//   live_run, force           the client's view of a live run; ending its process by force
-//   life                      whether a live run works
+//   request_queue               the queue of requests, and their results
+//   protocol                    the lines of the socket
+//   status, progress            the status and the view of a run; the progress of a request
+//   socket_path, caller, peer   the path of the socket, the permission of a caller, the connection
+//   connection, server          the run's side
+//   client, attached            the client's side, one connection
+//   live_run, force_stop        the client's view of a live run; ending its process by force
+//   life                        whether a live run works
 mod attached;
 mod caller;
 mod client;

@@ -26,13 +26,13 @@ const SLOWEST: Duration = Duration::from_secs(60);
 /// Cancel safe: after a drop it sends nothing more.
 pub(crate) async fn run_countdown(
     mut stop: watch::Receiver<Option<StopProgress>>,
-    mut news: RunEventSender,
+    mut events: RunEventSender,
 ) -> std::convert::Infallible {
     let Some(since) = since(&mut stop).await else {
         return std::future::pending().await;
     };
     let began = Instant::now();
-    let (mut due, mut told, mut told_at) = (times::COUNTDOWN_STEP, None, Duration::ZERO);
+    let (mut due, mut shown, mut shown_at) = (times::COUNTDOWN_STEP, None, Duration::ZERO);
     loop {
         tokio::select! {
             biased;
@@ -40,9 +40,9 @@ pub(crate) async fn run_countdown(
                 if changed.is_err() {
                     return std::future::pending().await;
                 }
-                let is_new = told.is_some() && told != key(*stop.borrow_and_update());
+                let is_new = shown.is_some() && shown != key(*stop.borrow_and_update());
                 if is_new {
-                    due = due.min((began.elapsed() + MIN_NAMED_WAIT).max(told_at + times::COUNTDOWN_STEP));
+                    due = due.min((began.elapsed() + MIN_NAMED_WAIT).max(shown_at + times::COUNTDOWN_STEP));
                 }
                 continue;
             }
@@ -51,16 +51,16 @@ pub(crate) async fn run_countdown(
         let elapsed = began.elapsed();
         let state = *stop.borrow_and_update();
         due = elapsed + elapsed.clamp(times::COUNTDOWN_STEP, SLOWEST);
-        told_at = elapsed;
+        shown_at = elapsed;
         let now = since + elapsed;
         let Some((awaited, shutdown)) = state.and_then(|it| it.awaited.zip(Some(it))) else {
             due = elapsed + times::COUNTDOWN_STEP;
             continue;
         };
-        told = key(state);
+        shown = key(state);
         let left = shutdown.left(now);
         if !left.is_zero() {
-            news.send(now, RunEvent::StopAwaits { awaited, left });
+            events.send(now, RunEvent::StopAwaits { awaited, left });
         }
     }
 }
@@ -93,7 +93,7 @@ mod tests {
 
     /// Simulates a stop of `seconds`, in which the awaited part changes after 5.5 s; returns the lines with their times.
     async fn lines(seconds: u64) -> Vec<(u64, String, u64)> {
-        let (news, mut receiver) = event_channel::channel();
+        let (events, mut receiver) = event_channel::channel();
         let (stop, seen) = watch::channel(None);
         let play = async {
             let gate = SleepGate::new();
@@ -107,7 +107,7 @@ mod tests {
         };
         tokio::select! {
             biased;
-            never = run_countdown(seen, news) => match never {},
+            never = run_countdown(seen, events) => match never {},
             () = play => {}
         }
         let mut lines = Vec::new();

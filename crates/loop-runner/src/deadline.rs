@@ -6,14 +6,14 @@ use tokio::time::Instant;
 
 /// Stops an agent by `by`, or earlier if the shared deadline moves earlier.
 pub(crate) async fn stop(
-    hurried: &mut DeadlineReceiver,
+    deadline: &mut DeadlineReceiver,
     agent: &Conversation,
     mut by: Instant,
 ) -> StopReport {
     loop {
         tokio::select! {
             biased;
-            sooner = hurried.earlier_than(by) => by = sooner,
+            sooner = deadline.earlier_than(by) => by = sooner,
             report = agent.stop(remaining(by)) => return report,
         }
     }
@@ -37,15 +37,15 @@ mod tests {
         let (conversation, _primary) = Conversation::new(Box::new(driver), Default::default());
         conversation.start(SessionChoice::Fresh).await.unwrap();
         conversation.send(Input::new("go")).unwrap();
-        let (hurry, began) = (Deadline::default(), Instant::now());
-        let mut hurried = hurry.subscribe();
-        hurry.tighten_to(DAY);
-        let by = hurried.wait_for_deadline().await.unwrap();
-        let end = tokio::spawn(async move { stop(&mut hurried, &conversation, by).await });
+        let (sender, began) = (Deadline::default(), Instant::now());
+        let mut deadline = sender.subscribe();
+        sender.tighten_to(DAY);
+        let by = deadline.wait_for_deadline().await.unwrap();
+        let end = tokio::spawn(async move { stop(&mut deadline, &conversation, by).await });
         tokio::time::advance(Duration::from_secs(1)).await;
-        hurry.tighten_to(Duration::from_secs(1));
+        sender.tighten_to(Duration::from_secs(1));
         // The deadline never moves later.
-        hurry.tighten_to(DAY);
+        sender.tighten_to(DAY);
         assert_eq!(end.await.unwrap().stage, StopStage::Kill);
         assert!(began.elapsed() < 60 * Duration::from_secs(1));
     }

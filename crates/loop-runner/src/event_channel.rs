@@ -33,8 +33,8 @@ impl RunEventReceiver {
     ///
     /// Cancel safe: nothing is lost.
     pub async fn recv(&mut self) -> Option<(Timestamp, RunEvent)> {
-        let news = self.from.recv().await;
-        self.account(news)
+        let event = self.from.recv().await;
+        self.account(event)
     }
 
     /// Waits for the next event on a thread that may block.
@@ -43,27 +43,27 @@ impl RunEventReceiver {
     ///
     /// Panics on a thread of an asynchronous runtime.
     pub fn blocking_recv(&mut self) -> Option<(Timestamp, RunEvent)> {
-        let news = self.from.blocking_recv();
-        self.account(news)
+        let event = self.from.blocking_recv();
+        self.account(event)
     }
 
     /// Frees the event's place; after the last event, reports the number of missed events.
-    fn account(&mut self, news: Option<(Timestamp, RunEvent)>) -> Option<(Timestamp, RunEvent)> {
-        let Some((at, news)) = news else {
+    fn account(&mut self, event: Option<(Timestamp, RunEvent)>) -> Option<(Timestamp, RunEvent)> {
+        let Some((at, event)) = event else {
             let missed = self.shared.missed.swap(0, Ordering::Relaxed);
             return (missed > 0).then_some((self.last, RunEvent::EventsMissed(missed)));
         };
         self.last = at;
         self.shared
             .waiting
-            .fetch_sub(size(&news), Ordering::Relaxed);
-        Some((at, news))
+            .fetch_sub(size(&event), Ordering::Relaxed);
+        Some((at, event))
     }
 }
 
-/// Whether an event comes from the agent, so that a slow watcher may miss it.
-fn is_output(news: &RunEvent) -> bool {
-    match news {
+/// Returns whether an event comes from the agent, so that a slow watcher may miss it.
+fn is_output(event: &RunEvent) -> bool {
+    match event {
         RunEvent::Output { .. } => true,
         RunEvent::Agent(event) => !matches!(
             event,
@@ -111,31 +111,31 @@ impl RunEventSender {
         Arc::clone(self.recent.get_or_insert_default())
     }
 
-    pub(crate) fn send(&mut self, at: Timestamp, news: RunEvent) {
+    pub(crate) fn send(&mut self, at: Timestamp, event: RunEvent) {
         if let Some(recent) = &self.recent {
-            recent.push(at, &news);
+            recent.push(at, &event);
         }
         let Shared { waiting, missed } = &*self.shared;
-        let is_output = is_output(&news);
+        let is_output = is_output(&event);
         let too_many = self.to.capacity() <= if is_output { RESERVED } else { 0 };
         // One event always fits, even if it is longer than the limit.
         let waits = waiting.load(Ordering::Relaxed);
-        if too_many || (is_output && waits > 0 && waits + size(&news) > MAX_BYTES) {
+        if too_many || (is_output && waits > 0 && waits + size(&event) > MAX_BYTES) {
             missed.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let untold = missed.swap(0, Ordering::Relaxed);
-        if untold > 0
+        let unreported = missed.swap(0, Ordering::Relaxed);
+        if unreported > 0
             && self
                 .to
-                .try_send((at, RunEvent::EventsMissed(untold)))
+                .try_send((at, RunEvent::EventsMissed(unreported)))
                 .is_err()
         {
-            missed.fetch_add(untold, Ordering::Relaxed);
+            missed.fetch_add(unreported, Ordering::Relaxed);
         }
-        let size = size(&news);
+        let size = size(&event);
         waiting.fetch_add(size, Ordering::Relaxed);
-        if self.to.try_send((at, news)).is_err() {
+        if self.to.try_send((at, event)).is_err() {
             waiting.fetch_sub(size, Ordering::Relaxed);
             missed.fetch_add(1, Ordering::Relaxed);
         }
@@ -164,8 +164,8 @@ mod tests {
         }
         sender.send(Timestamp(2), RunEvent::Warning("mind".into()));
         let mut seen = Vec::new();
-        while let Ok((_, news)) = receiver.from.try_recv() {
-            seen.push(news);
+        while let Ok((_, event)) = receiver.from.try_recv() {
+            seen.push(event);
         }
         assert_eq!(seen.len(), CAPACITY - RESERVED + 2);
         assert!(matches!(seen[seen.len() - 2], RunEvent::EventsMissed(n) if n == RESERVED as u64));
@@ -182,8 +182,8 @@ mod tests {
         sender.send(Timestamp(2), RunEvent::Warning("mind".into()));
         drop(sender);
         let mut seen = Vec::new();
-        while let Some((_, news)) = receiver.blocking_recv() {
-            seen.push(news);
+        while let Some((_, event)) = receiver.blocking_recv() {
+            seen.push(event);
         }
         assert_eq!(seen.len(), CAPACITY - RESERVED + 2);
         assert!(matches!(seen.last(), Some(RunEvent::Warning(_))));

@@ -77,20 +77,20 @@ impl Heartbeat {
 
     /// Writes the file if it is due. Returns the cause of a failure once.
     pub(crate) async fn write_heartbeat(&mut self, beat: &HeartbeatContext<'_>) -> Option<String> {
-        let told = match self.writing.take_if(|writing| writing.is_finished()) {
+        let failure = match self.writing.take_if(|writing| writing.is_finished()) {
             Some(written) => self.written(written.await),
             None => None,
         };
         let head = beat.head;
         let step = discriminant(&head.step);
-        let standing = (head.phase, head.iteration, head.attempt, step, head.pausing);
-        let is_same = self.last.is_some_and(|(_, last)| last == standing);
+        let key = (head.phase, head.iteration, head.attempt, step, head.pausing);
+        let is_same = self.last.is_some_and(|(_, last)| last == key);
         let is_due = !is_same || self.due_in().is_some_and(|left| left.is_zero());
         if is_due && self.writing.is_none() {
-            self.last = Some((Instant::now(), standing));
+            self.last = Some((Instant::now(), key));
             self.write(beat);
         }
-        told
+        failure
     }
 
     /// Writes the end of the run, with a short time limit.
@@ -102,8 +102,8 @@ impl Heartbeat {
             if let Some(writing) = self.writing.take() {
                 // Leave a thread that hangs.
                 let written = timeout(times::HEARTBEAT_END, writing).await.ok()?;
-                if let told @ Some(_) = self.written(written) {
-                    return told;
+                if let failure @ Some(_) = self.written(written) {
+                    return failure;
                 }
             }
         }
@@ -173,31 +173,31 @@ fn is_heartbeat(path: &Path, text: &str) -> bool {
     old.is_some() && old == keys(text.as_bytes())
 }
 
-/// The time at which the loop turned last, for clients of the control socket.
+/// The time of the last pass of the loop, for clients of the control socket.
 #[derive(Clone, Debug)]
 pub(crate) struct LastTick {
     since: Instant,
-    turned: Arc<AtomicU64>,
+    ticked: Arc<AtomicU64>,
 }
 
 impl Default for LastTick {
     fn default() -> Self {
         Self {
             since: Instant::now(),
-            turned: Arc::default(),
+            ticked: Arc::default(),
         }
     }
 }
 
 impl LastTick {
-    pub(crate) fn turn(&self) {
-        self.turned.store(self.now(), Ordering::Relaxed);
+    pub(crate) fn record(&self) {
+        self.ticked.store(self.now(), Ordering::Relaxed);
     }
 
-    /// Returns the time since the last turn of the loop.
+    /// Returns the time since the last pass of the loop.
     pub(crate) fn age(&self) -> Duration {
-        let turned = self.turned.load(Ordering::Relaxed);
-        Duration::from_millis(self.now().saturating_sub(turned))
+        let ticked = self.ticked.load(Ordering::Relaxed);
+        Duration::from_millis(self.now().saturating_sub(ticked))
     }
 
     fn now(&self) -> u64 {
@@ -224,7 +224,7 @@ mod tests {
         Head::new(Rules { phases, ..rules }).unwrap()
     }
 
-    async fn cleanup_ended(heartbeat: &mut Heartbeat) {
+    async fn finish_write(heartbeat: &mut Heartbeat) {
         let writing = heartbeat.writing.take();
         if let Some(writing) = writing {
             let written = writing.await;
@@ -255,7 +255,7 @@ mod tests {
                 ended: None,
             };
             assert_eq!(heartbeat.write_heartbeat(&beat).await, None);
-            cleanup_ended(&mut heartbeat).await;
+            finish_write(&mut heartbeat).await;
             seen.push(fs_err::read_to_string(&path).is_ok());
         }
         assert_eq!(seen, [true, false, true, true, false, true]);
@@ -286,17 +286,17 @@ mod tests {
             due: None,
             ended: None,
         };
-        let mut told = Vec::new();
+        let mut failures = Vec::new();
         for round in 0..4 {
             if round == 3 {
                 fs_err::create_dir(dir.path().join("none")).unwrap();
             }
-            told.extend(heartbeat.write_heartbeat(&beat).await);
-            cleanup_ended(&mut heartbeat).await;
+            failures.extend(heartbeat.write_heartbeat(&beat).await);
+            finish_write(&mut heartbeat).await;
             tokio::time::advance(INTERVAL).await;
         }
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("none/beat"), "{told:?}");
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert!(failures[0].contains("none/beat"), "{failures:?}");
         assert!(path.exists());
         // Without the check, the write would replace a device of the machine.
         let socket = dir.path().join("socket");

@@ -67,14 +67,14 @@ pub struct Hook {
 type HookFilter = Box<dyn Fn(&HookEvent<'_>) -> Option<HookInput> + Send + Sync>;
 
 impl Hook {
-    /// Creates a hook; `telling` returns the input for an event, or `None` to skip the event.
+    /// Creates a hook; `input` returns the input for an event, or `None` to skip the event.
     pub fn new(
         command: String,
-        telling: impl Fn(&HookEvent<'_>) -> Option<HookInput> + Send + Sync + 'static,
+        input: impl Fn(&HookEvent<'_>) -> Option<HookInput> + Send + Sync + 'static,
     ) -> Self {
         Self {
             command,
-            input: Box::new(telling),
+            input: Box::new(input),
         }
     }
 }
@@ -101,7 +101,7 @@ pub(crate) struct HookQueue {
 #[derive(Debug)]
 struct QueuedCall {
     context: ProcessContext,
-    telling: HookInput,
+    input: HookInput,
     missed: u64,
 }
 
@@ -124,25 +124,25 @@ impl HookQueue {
     }
 
     /// Returns the input for an event, if the hook reports it.
-    pub(crate) fn telling(&self, moment: HookEvent<'_>) -> Option<HookInput> {
+    pub(crate) fn input_for(&self, event: HookEvent<'_>) -> Option<HookInput> {
         // The event that this one displaces counts as missed.
         let out = self.waiting.front().filter(|_| self.is_full());
         let missed = self.missed + out.map_or(0, |out| out.missed + 1);
-        (self.hook.input)(&HookEvent { missed, ..moment })
+        (self.hook.input)(&HookEvent { missed, ..event })
     }
 
     /// Queues a call.
-    pub(crate) fn push(&mut self, context: ProcessContext, telling: HookInput) {
+    pub(crate) fn push(&mut self, context: ProcessContext, input: HookInput) {
         if self.is_full() {
             self.drop_oldest(1);
         }
         let missed = std::mem::take(&mut self.missed);
         self.waiting.push_back(QueuedCall {
             context,
-            telling,
+            input,
             missed,
         });
-        self.continue_turn();
+        self.start_next();
     }
 
     fn is_full(&self) -> bool {
@@ -161,25 +161,23 @@ impl HookQueue {
     }
 
     /// Starts the next call, unless one runs.
-    fn continue_turn(&mut self) {
+    fn start_next(&mut self) {
         if self.running.is_some() {
             return;
         }
         let Some(QueuedCall {
-            mut context,
-            telling,
-            ..
+            mut context, input, ..
         }) = self.waiting.pop_front()
         else {
             return;
         };
-        let variables = telling.variables.into_iter();
+        let variables = input.variables.into_iter();
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
         context.env.extend(variables);
         context.stop = context.stop.within(times::NOTIFY_ENDING);
         let command = AgentCommand::new("sh")
             .args(["-c", &self.hook.command])
-            .stdin(StdinMode::Bytes(telling.input.into_bytes()));
+            .stdin(StdinMode::Bytes(input.input.into_bytes()));
         let halt = Deadline::default();
         // A call is short, so a suspended run does not suspend it.
         let (_, freezes) = Freezer::new();
@@ -205,7 +203,7 @@ impl HookQueue {
         };
         let end = (&mut running.task).await;
         self.running = None;
-        self.continue_turn();
+        self.start_next();
         end.unwrap_or_else(CheckOutcome::not_run)
     }
 

@@ -11,8 +11,8 @@
 //! # Theory of operation
 //!
 //! The crate `rlm-store` defines the saved state of a run and who may work on it: a [`Project`](rlm_store::Project), a
-//! [`WorkingTreeLock`](rlm_store::WorkingTreeLock) (the right to work in a working tree), and saved [`Settings`](rlm_store::Settings). A [`Runner`] is one run that
-//! this process works on. Every machine input arrives in one place, one at a time. The machine answers each input with effects, and the runner
+//! [`WorkingTreeLock`](rlm_store::WorkingTreeLock) (the right to work in a working tree), and saved [`Settings`](rlm_store::Settings). A [`Runner`]
+//! is one run that this process works on. Every machine input arrives in one place, one at a time. The machine answers each input with effects, and the runner
 //! finishes each effect before it begins the next. *Save* is one of the effects, so everything that the run reports is on disk.
 //!
 //! While a process works on the run, the run's directory has a socket. Through it, any program of the same user can read the status, interrupt,
@@ -54,17 +54,17 @@
 //! each.
 
 // The modules in reading order; each uses only those above it:
-//   error, clock           the errors, and the clock of a run
-//   options                the options of a run, and its outcome
-//   shutdown, view         the waits of a stop, and the view of a live run
-//   news, recent, feed     the run events, the last of them, and the channel to the watcher
-//   history                the events from before a watcher attached, from the journal and the transcripts
-//   countdown, heartbeat   the countdown of a stop; the last turn of the loop, and the file that records it
-//   check, hook            the loop's own commands: required checks, check, notify command
-//   prompt                 the prompt of an agent
-//   hurry                  stops an agent by a shared deadline
-//   control                the control socket: requests and responses; it doesn't know the runner
-//   runner                 the run and its parts
+//   error, clock                              the errors, and the clock of a run
+//   options                                   the options of a run, and its outcome
+//   stop_progress, view                       the waits of a stop, and the view of a live run
+//   run_event, recent_events, event_channel   the run events, the last of them, and the channel to the watcher
+//   history                                   the events from before a watcher attached, from the journal and the transcripts
+//   countdown, heartbeat                      the countdown of a stop; the last pass of the loop, and the file that records it
+//   check, hook                               the loop's own commands: required checks, check, notify command
+//   prompt                                    the prompt of an agent
+//   deadline                                  stops an agent by a shared deadline
+//   control                                   the control socket: requests and responses; it doesn't know the runner
+//   runner                                    the run and its parts
 mod check;
 mod clock;
 pub mod control;

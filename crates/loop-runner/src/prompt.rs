@@ -18,12 +18,12 @@ pub(crate) fn build_prompt(
              Its work is in the working tree, and perhaps in the git log; look there before you continue."
         ));
     }
-    if let Some(cut) = brief.unfinished {
-        let cause = cut.cause;
+    if let Some(unfinished) = brief.unfinished {
+        let cause = unfinished.cause;
         let mut note = format!(
             "Note from the loop: attempt {} of iteration {} did not finish because {cause}. \
              Its changes are still there; look at them before you continue.",
-            cut.attempt, brief.iteration
+            unfinished.attempt, brief.iteration
         );
         match changed {
             Some([]) => note.push_str(" Git shows no uncommitted changes."),
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn session_with_prompt_gets_continue_message() {
-        let cut = PromptContext {
+        let unfinished = PromptContext {
             unfinished: Some(UnfinishedAttempt {
                 attempt: 1,
                 cause: UnfinishedCause::Stop,
@@ -132,11 +132,11 @@ mod tests {
             session: Some("s".into()),
             ..plain()
         };
-        let text = build_prompt(&cut, &phase(), None, "Do it.", None);
+        let text = build_prompt(&unfinished, &phase(), None, "Do it.", None);
         assert!(text.ends_with("Do it."), "{text}");
         let knows = PromptContext {
             has_prompt: true,
-            ..cut
+            ..unfinished
         };
         let text = build_prompt(&knows, &phase(), None, "Do it.", None);
         assert!(

@@ -42,11 +42,11 @@ impl Default for RecentEvents {
 }
 
 impl RecentEvents {
-    pub(crate) fn push(&self, at: Timestamp, news: &RunEvent) {
-        let news = detached_copy(news);
+    pub(crate) fn push(&self, at: Timestamp, event: &RunEvent) {
+        let event = detached_copy(event);
         let mut ring = self.lock();
-        ring.bytes += size(&news);
-        ring.kept.push_back((at, news));
+        ring.bytes += size(&event);
+        ring.kept.push_back((at, event));
         while ring.kept.len() > MOST || (ring.bytes > MAX_BYTES && ring.kept.len() > 1) {
             if let Some((_, oldest)) = ring.kept.pop_front() {
                 ring.bytes -= size(&oldest);
@@ -66,15 +66,15 @@ impl RecentEvents {
         let ring = self.lock();
         let mut shown = Vec::new();
         // A message repeats its streamed text.
-        let mut is_said = false;
-        for (at, news) in ring.kept.iter().rev() {
-            match news {
-                RunEvent::Agent(Event::TextDelta(_)) if is_said => continue,
+        let mut has_message = false;
+        for (at, event) in ring.kept.iter().rev() {
+            match event {
+                RunEvent::Agent(Event::TextDelta(_)) if has_message => continue,
                 RunEvent::Agent(Event::TextDelta(_) | Event::ThinkingDelta(_)) => {}
-                RunEvent::Agent(event) => is_said = matches!(event, Event::Message { .. }),
+                RunEvent::Agent(event) => has_message = matches!(event, Event::Message { .. }),
                 _ => {}
             }
-            shown.push((*at, news.clone()));
+            shown.push((*at, event.clone()));
         }
         shown.reverse();
         (shown, ring.first + ring.kept.len() as u64)
@@ -109,8 +109,8 @@ impl RecentEvents {
 }
 
 /// A line shares its bytes with everything that was read with it; a stored line gets its own copy.
-fn detached_copy(news: &RunEvent) -> RunEvent {
-    match news {
+fn detached_copy(event: &RunEvent) -> RunEvent {
+    match event {
         RunEvent::Output { stream, line } => RunEvent::Output {
             stream: *stream,
             line: Line {

@@ -140,8 +140,8 @@ pub enum RunEvent {
 }
 
 /// Returns the memory that an event uses, without the size of its type.
-pub(crate) fn size(news: &RunEvent) -> usize {
-    match news {
+pub(crate) fn size(event: &RunEvent) -> usize {
+    match event {
         RunEvent::Output { line, .. } => line.bytes.len(),
         RunEvent::SteerRecorded { text, .. } => text.len(),
         RunEvent::Agent(

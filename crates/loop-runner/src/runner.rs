@@ -13,15 +13,13 @@ use crate::clock::Clock;
 use crate::control::{RequestQueue, RunControl};
 use crate::countdown::run_countdown;
 use crate::event_channel::{self, RunEventReceiver, RunEventSender};
-use crate::heartbeat::Heartbeat;
-use crate::heartbeat::LastTick;
+use crate::heartbeat::{Heartbeat, LastTick};
 use crate::hook::{HookEventKind, HookQueue};
-use crate::options::RunOutcome;
-use crate::options::RunnerOptions;
+use crate::options::{RunOutcome, RunnerOptions};
 use crate::run_event::RunEvent;
 use crate::view::{AgentView, View};
 pub use parts::DriverFactory;
-use parts::attempt::RetainedAttempt;
+use parts::attempt::AttemptHandles;
 use parts::cleanup::RetainedLeftovers;
 use parts::first_input::Reload;
 pub use parts::first_input::Reloaded;
@@ -30,13 +28,13 @@ use parts::{
 };
 
 // The modules in reading order. Each except `parts` adds methods to the run: it uses `Runner`, and this file takes nothing from it.
-//   parts               the parts that the run owns; they don't know the run
-//   preview             shows how a run would begin or resume
-//   pump, perform       the loop around the machine, and the machine's effects
-//   stopping, attempt   the end of a turn and of the run; the agent's events
-//   commands, commit    checks and the notify command; changes of a turn, the commit
-//   person, changes     requests and permission requests; changes of the configuration
-//   time, upkeep        timers, heartbeat and reports of silence; cleanup, repair and pruning
+//   parts                 the parts that the run owns; they don't know the run
+//   preview               shows how a run would begin or resume
+//   event_loop, effects   the loop around the machine, and the machine's effects
+//   stopping, attempt     the end of a turn and of the run; the agent's events
+//   commands, commit      checks and the notify command; changes of a turn, the commit
+//   requests, changes     requests and permission requests; changes of the configuration
+//   time, upkeep          timers, heartbeat and reports of silence; cleanup, repair and pruning
 mod attempt;
 mod changes;
 mod commands;
@@ -69,10 +67,10 @@ pub struct Runner {
     /// The data loss, as a message.
     data_loss: Option<String>,
     clock: Clock,
-    news: RunEventSender,
+    events: RunEventSender,
     processes: RunProcesses,
     control: LiveView,
-    told: Reported,
+    reported: Reported,
     ended_processes: EndedProcesses,
     reload: Reload,
     heartbeat: Option<Heartbeat>,
@@ -107,7 +105,7 @@ impl Runner {
         let (mut journal, _) = Journal::open(project, &run, true)?;
         let mut blobs = Vec::new();
         for (phase, text) in settings.phases.iter_mut().zip(&prompts) {
-            blobs.push(first_input::keep_prompt(&mut journal, phase, text).await?);
+            blobs.push(first_input::store_prompt(&mut journal, phase, text).await?);
         }
         let mut saved = RunHead::new(run, machine, settings);
         saved.prompts = blobs;
@@ -153,19 +151,19 @@ impl Runner {
         if let Some(loss) = loss.clone() {
             loss.record(&mut saved.losses);
         }
-        let unsaid =
+        let uncommitted =
             Self::refuse_uncommittable_resume(project, &mut saved, settings.as_ref()).await?;
         let first = first_input::first(project, &mut saved, settings, from, options.interactive)?;
         let RunHead {
             settings, prompts, ..
         } = &mut saved;
-        first_input::keep_new_prompts(&mut journal, settings, prompts).await?;
+        first_input::store_new_prompts(&mut journal, settings, prompts).await?;
         let prompts = project.prompts(&saved)?;
         let (mut runner, receiver) = Self::new(work_tree, options, saved, journal, prompts, first);
         runner.remove_orphans(loaded.report.removed_temps);
         runner.data_loss = loss.map(|loss| format!("the state is damaged: {loss}"));
-        for what in runner.data_loss.clone().into_iter().chain(unsaid) {
-            runner.tell(RunEvent::Warning(what));
+        for what in runner.data_loss.clone().into_iter().chain(uncommitted) {
+            runner.emit(RunEvent::Warning(what));
         }
         Ok((runner, receiver))
     }
@@ -178,15 +176,15 @@ impl Runner {
         prompts: Vec<String>,
         first: MachineInput,
     ) -> (Self, RunEventReceiver) {
-        let (news, receiver) = event_channel::channel();
-        let looks = Self::own_git_processes(&mut work_tree, &saved.scope);
+        let (events, receiver) = event_channel::channel();
+        let git_processes = Self::own_git_processes(&mut work_tree, &saved.scope);
         let view = View {
             head: saved.machine.clone(),
             agent: AgentView::default(),
             shutdown: None,
         };
         let (view, _) = watch::channel(Arc::new(view));
-        let tidying = TranscriptPruning::new(
+        let transcript_pruning = TranscriptPruning::new(
             work_tree.project().run_dir(&saved.run),
             saved.settings.max_transcripts(),
             first != MachineInput::Started,
@@ -203,7 +201,7 @@ impl Runner {
             first,
             data_loss: None,
             clock: Clock::default(),
-            news,
+            events,
             processes: RunProcesses {
                 drivers: Drivers::default(),
                 attempt: None,
@@ -212,7 +210,7 @@ impl Runner {
                 commands: None,
                 cleanup: None,
                 retained: RetainedLeftovers::default(),
-                git_processes: looks,
+                git_processes,
                 unchanged_since: None,
             },
             control: LiveView {
@@ -221,7 +219,7 @@ impl Runner {
                 socket: None,
                 last_tick: LastTick::default(),
             },
-            told: Reported::default(),
+            reported: Reported::default(),
             ended_processes: EndedProcesses {
                 ended: Vec::new(),
                 survivors: Vec::new(),
@@ -230,7 +228,7 @@ impl Runner {
             reload: Reload::default(),
             heartbeat: None,
             hooks: None,
-            transcript_pruning: tidying,
+            transcript_pruning,
         };
         (runner, receiver)
     }
@@ -278,7 +276,7 @@ impl Runner {
     ) -> Result<RunOutcome, Error> {
         self.processes.drivers = Drivers::new(drivers);
         self.requests = RequestQueue::new(control, self.open_socket());
-        let countdown = run_countdown(self.control.shutdown.subscribe(), self.news.clone());
+        let countdown = run_countdown(self.control.shutdown.subscribe(), self.events.clone());
         tokio::select! {
             biased;
             result = self.run_to_end() => result,
@@ -322,7 +320,7 @@ impl Runner {
                 .processes
                 .attempt
                 .as_ref()
-                .map(RetainedAttempt::view)
+                .map(AttemptHandles::view)
                 .unwrap_or_default(),
             shutdown: *self.control.shutdown.borrow(),
         };
@@ -334,9 +332,9 @@ impl Runner {
         self.machine.budget(self.clock.now())
     }
 
-    fn tell(&mut self, news: RunEvent) {
+    fn emit(&mut self, event: RunEvent) {
         let at = self.clock.now();
-        self.notify(at, HookEventKind::Event(&news));
-        self.news.send(at, news);
+        self.notify(at, HookEventKind::Event(&event));
+        self.events.send(at, event);
     }
 }

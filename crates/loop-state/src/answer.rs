@@ -74,7 +74,7 @@ fn is_made(text: &str, promise: &str) -> bool {
     let tagged = last
         .strip_suffix("</promise>")
         .and_then(|rest| rest.rsplit_once("<promise>"));
-    tagged.is_some_and(|(_, said)| said.trim() == promise)
+    tagged.is_some_and(|(_, tagged_text)| tagged_text.trim() == promise)
 }
 
 #[cfg(test)]

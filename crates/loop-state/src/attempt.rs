@@ -342,21 +342,21 @@ enum TurnState {
 /// let head = Head::new(Rules { phases: vec![phase], ..Rules::default() })?;
 /// let mut attempt = AttemptMachine::new(AttemptOptions { parses_output: true, ..AttemptOptions::default() });
 /// let budget = Duration::from_secs(8);
-/// let moment = StepContext { head: &head, now: Instant::now(), at: Timestamp(0), budget, frozen: false };
-/// attempt.step(moment, AttemptInput::Started);
-/// let effects = attempt.step(moment, AttemptInput::Stop { skip_interrupt: false });
+/// let context = StepContext { head: &head, now: Instant::now(), at: Timestamp(0), budget, frozen: false };
+/// attempt.step(context, AttemptInput::Started);
+/// let effects = attempt.step(context, AttemptInput::Stop { skip_interrupt: false });
 /// assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);
 /// // The process tree of an agent that doesn't end its turn is ended.
-/// let late = StepContext { now: attempt.deadline(false).unwrap(), ..moment };
+/// let late = StepContext { now: attempt.deadline(false).unwrap(), ..context };
 /// let effects = attempt.step(late, AttemptInput::TimePassed);
-/// assert_eq!(effects, [AttemptEffect::End { by: moment.now + budget }]);
+/// assert_eq!(effects, [AttemptEffect::End { by: context.now + budget }]);
 /// # Ok::<(), loop_state::RulesError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AttemptMachine {
     options: AttemptOptions,
     agent: AgentState,
-    phase: TurnState,
+    turn: TurnState,
     prompt: PromptState,
     requested: EndRequest,
     /// With [`PauseAfter::Tool`] the turn is interrupted as soon as no tool runs, if the run still should pause then. Interrupts for other reasons
@@ -385,7 +385,7 @@ impl AttemptMachine {
         Self {
             options,
             agent: AgentState::Starting,
-            phase: TurnState::Turn,
+            turn: TurnState::Turn,
             prompt: PromptState::Sent,
             requested: EndRequest::Nothing,
             pause_at: PauseAfter::Iteration,
@@ -429,7 +429,7 @@ impl AttemptMachine {
     #[must_use]
     pub const fn in_turn(&self) -> bool {
         matches!(
-            self.phase,
+            self.turn,
             TurnState::Turn | TurnState::AwaitingTasks { own_turn: true, .. }
         )
     }
@@ -444,7 +444,7 @@ impl AttemptMachine {
     #[must_use]
     pub fn awaited_tasks(&self) -> Option<u32> {
         let is_held = matches!(
-            self.phase,
+            self.turn,
             TurnState::AwaitingTasks {
                 own_turn: false,
                 ..
@@ -473,7 +473,7 @@ impl AttemptMachine {
     /// Returns when [`AttemptInput::TimePassed`] is due, if no other input comes before.
     #[must_use]
     pub fn deadline(&self, frozen: bool) -> Option<Instant> {
-        match (&self.phase, self.requested) {
+        match (&self.turn, self.requested) {
             (
                 TurnState::AwaitingTasks {
                     by,
@@ -492,23 +492,23 @@ impl AttemptMachine {
     /// Takes an input and returns the required actions, in order.
     ///
     /// Never panics, for any input in any state. An input that makes no sense changes nothing.
-    pub fn step(&mut self, moment: StepContext<'_>, input: AttemptInput) -> Vec<AttemptEffect> {
+    pub fn step(&mut self, context: StepContext<'_>, input: AttemptInput) -> Vec<AttemptEffect> {
         let mut effects = Effects::new();
         match input {
-            AttemptInput::Started => self.started(moment, &mut effects),
+            AttemptInput::Started => self.started(context, &mut effects),
             AttemptInput::NotStarted(outcome) => self.not_started(outcome, &mut effects),
             AttemptInput::Answered => self.answered(&mut effects),
             AttemptInput::TurnBegan {
-                is_injected: injected,
+                is_injected,
                 has_inputs,
                 steers,
             } => {
-                if !injected {
+                if !is_injected {
                     // A promise of an earlier turn doesn't count for this one.
                     self.answer = Answer::default();
                 }
-                self.turn_began(!injected && has_inputs);
-                self.read(steers, &mut effects);
+                self.turn_began(!is_injected && has_inputs);
+                self.steers_read(steers, &mut effects);
             }
             AttemptInput::Line(bytes) if !self.options.parses_output => self.answer.line(&bytes),
             AttemptInput::Line(_) => {}
@@ -518,9 +518,9 @@ impl AttemptMachine {
                 self.worked = true;
                 self.tools.insert(id, activity);
             }
-            AttemptInput::ToolFinished(id) => self.tool_finished(&id, moment, &mut effects),
+            AttemptInput::ToolFinished(id) => self.tool_finished(&id, context, &mut effects),
             AttemptInput::Limited(until) => self.limited_until = until,
-            AttemptInput::Asked(ask) => self.asked(ask, moment, &mut effects),
+            AttemptInput::Asked(ask) => self.asked(ask, context, &mut effects),
             AttemptInput::AskWithdrawn(ask) => self.asks.retain(|open| *open != ask),
             AttemptInput::AskAnswered {
                 ask,
@@ -549,7 +549,7 @@ impl AttemptMachine {
                     effects.push(AttemptEffect::NothingDone);
                 }
             }
-            AttemptInput::BackgroundTasks(tasks) => self.background(tasks, moment),
+            AttemptInput::BackgroundTasks(tasks) => self.background(tasks, context),
             AttemptInput::BatchProcessed => self.batch_processed(&mut effects),
             AttemptInput::TurnEnded {
                 how,
@@ -568,14 +568,14 @@ impl AttemptMachine {
                         claimed: promise.is_some_and(|promise| self.answer.claims(promise)),
                         limited_until: self.limited_until,
                     };
-                    let outcome = start_checks(report, moment.at, moment.head);
-                    self.turn_ended(how, outcome, exited, moment, &mut effects);
+                    let outcome = start_checks(report, context.at, context.head);
+                    self.turn_ended(how, outcome, exited, context, &mut effects);
                 }
             },
             AttemptInput::Exited => {
                 self.agent.step(AgentInput::Exited);
             }
-            AttemptInput::ConversationEnded => self.conversation_ended(moment, &mut effects),
+            AttemptInput::ConversationEnded => self.conversation_ended(context, &mut effects),
             AttemptInput::Closed => {
                 self.agent.step(AgentInput::Closed);
                 self.report(&mut effects);
@@ -584,22 +584,22 @@ impl AttemptMachine {
                 self.agent.step(AgentInput::TreeGone);
                 self.report(&mut effects);
             }
-            AttemptInput::Stop {
-                skip_interrupt: at_once,
-            } => self.stop(at_once, moment, &mut effects),
-            AttemptInput::Abort { by } => self.abort(by, moment),
-            AttemptInput::End => self.end(moment, &mut effects),
-            AttemptInput::Interrupt => self.interrupt(moment, &mut effects),
+            AttemptInput::Stop { skip_interrupt } => {
+                self.stop(skip_interrupt, context, &mut effects)
+            }
+            AttemptInput::Abort { by } => self.abort(by, context),
+            AttemptInput::End => self.end(context, &mut effects),
+            AttemptInput::Interrupt => self.interrupt(context, &mut effects),
             AttemptInput::PauseAt(boundary) => self.pause_at = boundary,
-            AttemptInput::Continue => self.continued(moment, &mut effects),
-            AttemptInput::TimePassed => self.time(moment, &mut effects),
+            AttemptInput::Continue => self.continued(context, &mut effects),
+            AttemptInput::TimePassed => self.time_passed(context, &mut effects),
             AttemptInput::Thawed(frozen) => self.resumed_after_freeze(frozen),
         }
         effects
     }
 
-    fn asked(&mut self, ask: String, moment: StepContext<'_>, effects: &mut Effects) {
-        let can_ask = self.options.terminal || moment.head.attended;
+    fn asked(&mut self, ask: String, context: StepContext<'_>, effects: &mut Effects) {
+        let can_ask = self.options.terminal || context.head.attended;
         let answer = match self.options.asks {
             AskPolicy::Person if can_ask => {
                 self.asks.push(ask.clone());
@@ -624,14 +624,14 @@ impl AttemptMachine {
         }
     }
 
-    fn started(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
+    fn started(&mut self, context: StepContext<'_>, effects: &mut Effects) {
         self.agent.step(AgentInput::Started);
         if self.in_turn() {
             self.agent.step(AgentInput::TurnBegan);
         }
         if let EndRequest::Interrupted { until: Some(_) } = self.requested {
             // There was no turn to interrupt at the time of the request.
-            self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
+            self.interrupt_turn(context.now + INTERRUPTED_TURN, effects);
         } else if !self.options.parses_output {
             self.answered(effects);
         }
@@ -640,8 +640,8 @@ impl AttemptMachine {
     fn not_started(&mut self, outcome: TurnOutcome, effects: &mut Effects) {
         if self.agent.is_ended() {
             // No turn began, so the attempt ends with the process tree.
-            if self.phase == TurnState::Turn {
-                self.phase = TurnState::Ended(match self.requested {
+            if self.turn == TurnState::Turn {
+                self.turn = TurnState::Ended(match self.requested {
                     EndRequest::Stopped { .. } => TurnOutcome::Stopped,
                     _ => outcome,
                 });
@@ -650,8 +650,8 @@ impl AttemptMachine {
             return;
         }
         self.agent.step(AgentInput::NotStarted);
-        if self.phase != TurnState::Reported {
-            self.phase = TurnState::Reported;
+        if self.turn != TurnState::Reported {
+            self.turn = TurnState::Reported;
             effects.push(AttemptEffect::Report(outcome));
         }
     }
@@ -675,20 +675,20 @@ impl AttemptMachine {
         }
         self.agent.step(AgentInput::TurnBegan);
         let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
-        match &mut self.phase {
-            TurnState::Reported => self.phase = TurnState::Turn,
+        match &mut self.turn {
+            TurnState::Reported => self.turn = TurnState::Turn,
             // Somebody sent an input, so this turn ends the iteration.
             TurnState::AwaitingTasks { .. } | TurnState::Ended(_)
                 if is_requested && !is_stopped =>
             {
-                self.phase = TurnState::Turn;
+                self.turn = TurnState::Turn;
             }
             TurnState::AwaitingTasks { own_turn, .. } => *own_turn = true,
             TurnState::Turn | TurnState::Ended(_) => {}
         }
     }
 
-    fn read(&mut self, steers: Vec<u32>, effects: &mut Effects) {
+    fn steers_read(&mut self, steers: Vec<u32>, effects: &mut Effects) {
         self.sent.retain(|sent| !steers.contains(sent));
         if self.prompt == PromptState::Sent {
             self.prompt = PromptState::Assigned(steers);
@@ -697,18 +697,18 @@ impl AttemptMachine {
         }
     }
 
-    fn tool_finished(&mut self, id: &str, moment: StepContext<'_>, effects: &mut Effects) {
+    fn tool_finished(&mut self, id: &str, context: StepContext<'_>, effects: &mut Effects) {
         let has_ended = self.tools.remove(id).is_some() && self.tools.is_empty();
-        let is_asked = matches!(
+        let is_ending = matches!(
             self.requested,
             EndRequest::Stopped { .. } | EndRequest::Interrupted { until: Some(_) }
         );
-        if !has_ended || is_asked || self.pause_at != PauseAfter::Tool {
+        if !has_ended || is_ending || self.pause_at != PauseAfter::Tool {
             return;
         }
-        if moment.is_pausing() {
+        if context.is_pausing() {
             // A waiting message gets its own turn, in which the pause still applies.
-            self.interrupt_turn(moment.now + INTERRUPTED_TURN, effects);
+            self.interrupt_turn(context.now + INTERRUPTED_TURN, effects);
         } else {
             self.pause_at = PauseAfter::Iteration;
         }
@@ -734,10 +734,10 @@ impl AttemptMachine {
     }
 
     /// Updates the number of background tasks. The end of one extends the time for the others.
-    fn background(&mut self, tasks: u32, moment: StepContext<'_>) {
+    fn background(&mut self, tasks: u32, context: StepContext<'_>) {
         let before = std::mem::replace(&mut self.tasks, tasks);
-        if let (true, TurnState::AwaitingTasks { by, .. }) = (tasks < before, &mut self.phase) {
-            *by = moment.now + self.options.task_timeout;
+        if let (true, TurnState::AwaitingTasks { by, .. }) = (tasks < before, &mut self.turn) {
+            *by = context.now + self.options.task_timeout;
         }
     }
 
@@ -755,8 +755,8 @@ impl AttemptMachine {
         if is_stopped || self.must_await_tasks() {
             return;
         }
-        if let TurnState::AwaitingTasks { outcome, .. } = &self.phase {
-            self.phase = TurnState::Ended(outcome.clone());
+        if let TurnState::AwaitingTasks { outcome, .. } = &self.turn {
+            self.turn = TurnState::Ended(outcome.clone());
             self.close_when_idle(effects);
             self.report(effects);
         }
@@ -786,7 +786,7 @@ impl AttemptMachine {
         how: AgentTurnEnd,
         outcome: TurnOutcome,
         exited: bool,
-        moment: StepContext<'_>,
+        context: StepContext<'_>,
         effects: &mut Effects,
     ) {
         self.agent.step(AgentInput::TurnEnded);
@@ -794,7 +794,7 @@ impl AttemptMachine {
             self.agent.step(AgentInput::Exited);
         }
         self.tools.clear();
-        let before = match std::mem::replace(&mut self.phase, TurnState::Reported) {
+        let before = match std::mem::replace(&mut self.turn, TurnState::Reported) {
             TurnState::Reported => return,
             TurnState::Turn => None,
             TurnState::AwaitingTasks { outcome, .. } | TurnState::Ended(outcome) => Some(outcome),
@@ -811,33 +811,34 @@ impl AttemptMachine {
             if self.options.parses_output && !self.worked && self.tasks == 0 && !is_own {
                 effects.push(AttemptEffect::Look);
             }
-            let result = result.filter(|_| moment.head.has_later_phase());
+            let result = result.filter(|_| context.head.has_later_phase());
             effects.extend(result.map(AttemptEffect::Said));
         }
-        let both = before.map_or_else(|| outcome.clone(), |turn| both(turn, &outcome));
-        let is_good = matches!(both, TurnOutcome::Completed | TurnOutcome::PromiseMade);
+        let combined =
+            before.map_or_else(|| outcome.clone(), |turn| combined_outcome(turn, &outcome));
+        let is_good = matches!(combined, TurnOutcome::Completed | TurnOutcome::PromiseMade);
         // Kill the process tree before a long wait.
-        let mends = matches!(
+        let needs_wait = matches!(
             outcome,
             TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_)
         );
         let is_held = is_good && !self.options.task_timeout.is_zero() && self.must_await_tasks();
-        if is_stopped || (mends && !is_own) {
-            self.phase = TurnState::Ended(both);
-            self.end(moment, effects);
+        if is_stopped || (needs_wait && !is_own) {
+            self.turn = TurnState::Ended(combined);
+            self.end(context, effects);
         } else if is_held {
             // Unfinished work is no evidence: the required checks and the check wait for it.
             if !is_own {
                 effects.push(AttemptEffect::AwaitingTasks { tasks: self.tasks });
             }
-            let by = moment.now + self.options.task_timeout;
-            self.phase = TurnState::AwaitingTasks {
+            let by = context.now + self.options.task_timeout;
+            self.turn = TurnState::AwaitingTasks {
                 by,
-                outcome: both,
+                outcome: combined,
                 own_turn: false,
             };
         } else {
-            self.phase = TurnState::Ended(both);
+            self.turn = TurnState::Ended(combined);
             if outcome != TurnOutcome::Interrupted {
                 self.close_when_idle(effects);
             }
@@ -850,38 +851,38 @@ impl AttemptMachine {
         if let EndRequest::Interrupted { until } = &mut self.requested {
             *until = None;
         }
-        let is_cut = matches!(how, AgentTurnEnd::Interrupted | AgentTurnEnd::Died);
+        let is_interrupted = matches!(how, AgentTurnEnd::Interrupted | AgentTurnEnd::Died);
         match (outcome, self.requested) {
             (done @ (TurnOutcome::Completed | TurnOutcome::PromiseMade), _) => done,
             (_, EndRequest::Stopped { .. }) => TurnOutcome::Stopped,
-            (_, EndRequest::Interrupted { .. }) if is_cut => TurnOutcome::Interrupted,
+            (_, EndRequest::Interrupted { .. }) if is_interrupted => TurnOutcome::Interrupted,
             (outcome, _) => outcome,
         }
     }
 
-    fn conversation_ended(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
+    fn conversation_ended(&mut self, context: StepContext<'_>, effects: &mut Effects) {
         self.agent.step(AgentInput::Exited);
-        match std::mem::replace(&mut self.phase, TurnState::Reported) {
+        match std::mem::replace(&mut self.turn, TurnState::Reported) {
             TurnState::Turn => {
-                self.phase = TurnState::Ended(TurnOutcome::Stopped);
-                self.end(moment, effects);
+                self.turn = TurnState::Ended(TurnOutcome::Stopped);
+                self.end(context, effects);
             }
             TurnState::AwaitingTasks { outcome, .. } => {
-                self.phase = TurnState::Ended(outcome);
+                self.turn = TurnState::Ended(outcome);
                 match self.requested {
-                    EndRequest::Stopped { .. } => self.end(moment, effects),
+                    EndRequest::Stopped { .. } => self.end(context, effects),
                     _ => self.close_when_idle(effects),
                 }
             }
-            phase => self.phase = phase,
+            turn => self.turn = turn,
         }
         self.report(effects);
     }
 
-    fn stop(&mut self, at_once: bool, moment: StepContext<'_>, effects: &mut Effects) {
+    fn stop(&mut self, skip_interrupt: bool, context: StepContext<'_>, effects: &mut Effects) {
         let (mut until, mut end_by) = (
-            moment.now + TURN_END_AFTER_INTERRUPT.min(moment.budget / 2),
-            moment.now + moment.budget,
+            context.now + TURN_END_AFTER_INTERRUPT.min(context.budget / 2),
+            context.now + context.budget,
         );
         if let EndRequest::Stopped {
             until: earlier,
@@ -891,46 +892,46 @@ impl AttemptMachine {
             (until, end_by) = (until.min(earlier), end_by.min(before));
         }
         self.requested = EndRequest::Stopped { until, end_by };
-        if self.phase == TurnState::Reported {
-            self.phase = TurnState::Ended(TurnOutcome::Stopped);
+        if self.turn == TurnState::Reported {
+            self.turn = TurnState::Ended(TurnOutcome::Stopped);
         }
-        let asks = !at_once && self.in_turn();
-        if asks && self.agent.step(AgentInput::Interrupt).is_some() {
+        let interrupts_first = !skip_interrupt && self.in_turn();
+        if interrupts_first && self.agent.step(AgentInput::Interrupt).is_some() {
             effects.push(AttemptEffect::Interrupt { drop_queued: true });
         } else {
-            self.end(moment, effects);
+            self.end(context, effects);
         }
         self.report(effects);
     }
 
-    fn abort(&mut self, by: Instant, moment: StepContext<'_>) {
+    fn abort(&mut self, by: Instant, context: StepContext<'_>) {
         if let EndRequest::Stopped { until, end_by } = &mut self.requested {
-            *until = moment.now.min(*until);
+            *until = context.now.min(*until);
             *end_by = by.min(*end_by);
         }
     }
 
     /// Ends the whole process tree, at most once.
-    fn end(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
+    fn end(&mut self, context: StepContext<'_>, effects: &mut Effects) {
         if self.agent.step(AgentInput::End).is_some() {
             let by = match self.requested {
                 EndRequest::Stopped { end_by, .. } => end_by,
-                _ => moment.now + moment.budget,
+                _ => context.now + context.budget,
             };
             effects.push(AttemptEffect::End { by });
         }
     }
 
-    fn interrupt(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
+    fn interrupt(&mut self, context: StepContext<'_>, effects: &mut Effects) {
         if self.awaited_tasks().is_some() {
-            // A message that was sent begins a turn, which decides.
+            // The turn that a sent message begins sets the outcome.
             if self.sent.is_empty() {
-                self.phase = TurnState::Ended(TurnOutcome::Interrupted);
+                self.turn = TurnState::Ended(TurnOutcome::Interrupted);
                 self.report(effects);
             }
             return;
         }
-        let until = moment.now + INTERRUPTED_TURN;
+        let until = context.now + INTERRUPTED_TURN;
         let until = match self.requested {
             EndRequest::Interrupted {
                 until: Some(earlier),
@@ -951,7 +952,7 @@ impl AttemptMachine {
         }
     }
 
-    fn continued(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
+    fn continued(&mut self, context: StepContext<'_>, effects: &mut Effects) {
         // An agent that is being ended reports the outcome of its turn; unsent messages come with the next prompt.
         if matches!(self.agent, AgentState::Ending | AgentState::Closing) {
             return;
@@ -962,9 +963,9 @@ impl AttemptMachine {
         if self.agent.is_alive() {
             self.agent.step(AgentInput::TurnBegan);
         } else {
-            let Some(session) = moment.head.session.clone() else {
+            let Some(session) = context.head.session.clone() else {
                 let why = "the agent has exited, and its session id is unknown".into();
-                self.phase = TurnState::Reported;
+                self.turn = TurnState::Reported;
                 effects.push(AttemptEffect::Report(TurnOutcome::Failed(why)));
                 return;
             };
@@ -975,14 +976,14 @@ impl AttemptMachine {
             self.tools.clear();
             effects.push(AttemptEffect::Start { replace, session });
         }
-        self.phase = TurnState::Turn;
+        self.turn = TurnState::Turn;
         if replace {
             self.prompt = PromptState::Sent;
             self.sent.clear();
             self.limited_until = None;
         }
         // The conversation itself delivers messages that were sent but not accepted yet.
-        let unseen = moment.head.unseen_steers().map(|steer| steer.id);
+        let unseen = context.head.unseen_steers().map(|steer| steer.id);
         let unsent: Vec<u32> = unseen.filter(|steer| !self.sent.contains(steer)).collect();
         if unsent.is_empty() && self.sent.is_empty() {
             effects.push(AttemptEffect::SendContinue);
@@ -995,18 +996,18 @@ impl AttemptMachine {
         );
     }
 
-    fn time(&mut self, moment: StepContext<'_>, effects: &mut Effects) {
-        let deadline = self.deadline(moment.frozen);
-        if deadline.is_none_or(|at| at > moment.now) {
+    fn time_passed(&mut self, context: StepContext<'_>, effects: &mut Effects) {
+        let deadline = self.deadline(context.frozen);
+        if deadline.is_none_or(|at| at > context.now) {
             return;
         }
         if let TurnState::AwaitingTasks {
             outcome,
             own_turn: false,
             ..
-        } = &self.phase
+        } = &self.turn
         {
-            self.phase = TurnState::Ended(outcome.clone());
+            self.turn = TurnState::Ended(outcome.clone());
             if self.agent.step(AgentInput::Close).is_some() {
                 effects.push(AttemptEffect::Close { tasks: self.tasks });
             }
@@ -1016,12 +1017,12 @@ impl AttemptMachine {
         if !matches!(self.requested, EndRequest::Stopped { .. }) {
             effects.push(AttemptEffect::ReportInterruptOverdue);
         }
-        self.end(moment, effects);
+        self.end(context, effects);
     }
 
     /// Extends all deadlines by the time in which the run was suspended.
     fn resumed_after_freeze(&mut self, frozen: Duration) {
-        if let TurnState::AwaitingTasks { by, .. } = &mut self.phase {
+        if let TurnState::AwaitingTasks { by, .. } = &mut self.turn {
             *by += frozen;
         }
         match &mut self.requested {
@@ -1049,7 +1050,7 @@ impl AttemptMachine {
         {
             return;
         }
-        self.phase = match std::mem::replace(&mut self.phase, TurnState::Reported) {
+        self.turn = match std::mem::replace(&mut self.turn, TurnState::Reported) {
             TurnState::AwaitingTasks { outcome, .. } if is_gone => {
                 effects.push(AttemptEffect::Report(outcome));
                 TurnState::Reported
@@ -1058,9 +1059,9 @@ impl AttemptMachine {
                 effects.push(AttemptEffect::Report(outcome));
                 TurnState::Reported
             }
-            phase => phase,
+            turn => turn,
         };
-        if is_stopped && self.phase == TurnState::Reported {
+        if is_stopped && self.turn == TurnState::Reported {
             self.requested = EndRequest::Nothing;
         }
     }
@@ -1070,7 +1071,7 @@ impl AttemptMachine {
 ///
 /// The first turn counts, no matter how the other one ended: a promise in the first stays valid, and the second can still make one. Only a person's
 /// interrupt changes the outcome.
-fn both(turn: TurnOutcome, own: &TurnOutcome) -> TurnOutcome {
+fn combined_outcome(turn: TurnOutcome, own: &TurnOutcome) -> TurnOutcome {
     match (turn, own) {
         (_, TurnOutcome::Interrupted) => TurnOutcome::Interrupted,
         (TurnOutcome::Completed, TurnOutcome::PromiseMade) => TurnOutcome::PromiseMade,

@@ -55,7 +55,7 @@ pub enum Effect {
     RunCheck,
     /// End the running required check or check; its end must still be reported.
     StopCheck,
-    /// End the running required check or check because it reached this time limit; its end must still be reported, as a failure with that reason.
+    /// End the running required check or check because it reached this time limit; its end must still be reported, as a failure for that reason.
     TimeOutCheck(Duration),
     /// End the leftovers of the attempt; report [`MachineInput::LeftoversEnded`](crate::MachineInput::LeftoversEnded).
     EndLeftovers,
@@ -132,7 +132,7 @@ pub struct PromptContext {
     pub steers: Vec<Steer>,
     /// The result of the previous phase, in its agent's words.
     pub result: Option<String>,
-    /// The previous agent, if the current agent has not been told about it.
+    /// The previous agent, if the current agent has not read about it yet.
     pub previous_agent: Option<String>,
     /// The session to continue; `None` starts a fresh one.
     pub session: Option<String>,

@@ -229,9 +229,9 @@ impl Head {
 
     /// Marks the steers of an unanswered prompt as not delivered.
     pub(crate) fn unmark_prompt_steers(&mut self) {
-        let briefed = std::mem::take(&mut self.prompt_steers);
-        let mine = |steer: &&mut Steer| briefed.contains(&steer.id);
-        for steer in self.steers.iter_mut().filter(mine) {
+        let unanswered = std::mem::take(&mut self.prompt_steers);
+        let is_unanswered = |steer: &&mut Steer| unanswered.contains(&steer.id);
+        for steer in self.steers.iter_mut().filter(is_unanswered) {
             steer.state = SteerState::Recorded;
         }
     }
@@ -316,23 +316,22 @@ impl Head {
     pub(crate) fn hand_over(&mut self, from: String) {
         let attempt = self.counts.attempts;
         // An agent that was replaced before its first attempt did no work, so it is not recorded.
-        let idle = self.handover.take().filter(|last| last.attempt == attempt);
-        let from = idle.map_or_else(|| last_text_bytes(from), |last| last.from);
-        let told = false;
+        let unused = self.handover.take().filter(|last| last.attempt == attempt);
+        let from = unused.map_or_else(|| last_text_bytes(from), |last| last.from);
         self.handover = (attempt > 0).then_some(Handover {
             from,
             attempt,
-            reported: told,
+            reported: false,
         });
         self.session = None;
         self.has_prompt = false;
         self.continues_session = false;
     }
 
-    /// Returns the previous agent, if the current one has not been told about it.
+    /// Returns the previous agent, if the current one has not read about it in a finished turn.
     pub(crate) fn predecessor(&self) -> Option<&str> {
-        let untold = self.handover.as_ref().filter(|handover| !handover.reported);
-        untold.map(|handover| handover.from.as_str())
+        let unreported = self.handover.as_ref().filter(|handover| !handover.reported);
+        unreported.map(|handover| handover.from.as_str())
     }
 
     /// Creates the head of a fork that continues from the current state; its first input is [`MachineInput::Resumed`](crate::MachineInput::Resumed).
@@ -384,7 +383,7 @@ pub struct Handover {
     pub from: String,
     /// The number of the last attempt of that agent, counted over the whole run.
     pub attempt: u32,
-    /// Whether the current agent has been told in a turn that is over.
+    /// Whether the current agent has read about it in a turn that is over.
     pub reported: bool,
 }
 

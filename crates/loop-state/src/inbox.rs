@@ -156,9 +156,9 @@ mod tests {
                     waiting.push(steer(n));
                 }
                 3 => {
-                    let said = MachineInput::ResultReported(n.to_string());
-                    inbox.follow(vec![said.clone()], || panic!("no turn is over"));
-                    waiting.push(said);
+                    let result = MachineInput::ResultReported(n.to_string());
+                    inbox.follow(vec![result.clone()], || panic!("no turn is over"));
+                    waiting.push(result);
                 }
                 4 => {
                     let over = MachineInput::TurnEnded(TurnOutcome::Failed(n.to_string()));

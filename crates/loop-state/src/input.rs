@@ -166,7 +166,8 @@ pub struct ResumeOptions {
     pub from_iteration: Option<u32>,
     /// The highest attempt number that was ever used, if the caller knows that the saved state is older than that, after a data loss.
     pub highest_used_attempt: Option<u32>,
-    /// The last iteration that ever began, if the caller knows that the saved state is older than that, after a data loss. `from` may go up to it.
+    /// The last iteration that ever began, if the caller knows that the saved state is older than that, after a data loss. `from_iteration` may go up
+    /// to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_begun_iteration: Option<u32>,
     /// Whether a person can be asked.

@@ -71,18 +71,18 @@
 //! [`MAX_ERRORS`] failures each. Clocks are trusted: a clock that jumps forward ends waits early, one that jumps back makes them longer.
 
 // The modules in reading order; each uses only those above it:
-//   time, text, counts             the small types: times, limits of texts, counters, usage, a budget that is used up
-//   stop, rules                    the limits of a run, and why it ends
-//   steer, pipeline, step          steers, phases and reviews, the step of an iteration
-//   head, saved                    the whole state of a run, and the validation of a saved one
-//   request, event, effect         the inputs and the outputs of the machine
-//   inbox                          the order of the inputs
-//   resumable                      which runs may be resumed, by whom, and from where
-//   machine                        the rules of a run
-//   rehearsal                      the preview of a resume
-//   times, deadline                the times of a stop, and its deadline
-//   answer, limit, judge           what the agent's output means: a promise, a result, the end of a limit, the outcome of a turn
-//   agent, attempt                 the machines of an agent's process and of one attempt; they are not saved
+//   time, text, counters            the small types: times, limits of texts, counters, usage, a budget that is used up
+//   stop, rules                     the limits of a run, and why it ends
+//   steer, review, iteration_step   steers, reviews and finished phases, the step of an iteration
+//   head, saved                     the whole state of a run, and the validation of a saved one
+//   request, input, effect          the inputs and the outputs of the machine
+//   inbox                           the order of the inputs
+//   resumable                       which runs may be resumed, by whom, and from where
+//   machine                         the rules of a run
+//   rehearsal                       the preview of a resume
+//   times, deadline                 the times of a stop, and its deadline
+//   answer, limit, judge            what the agent's output means: a promise, a result, the end of a limit, the outcome of a turn
+//   agent, attempt                  the machines of an agent's process and of one attempt; they are not saved
 mod agent;
 mod answer;
 mod attempt;

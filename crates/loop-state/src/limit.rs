@@ -88,8 +88,8 @@ mod tests {
             ("too many requests", None),
             ("retry in ", None),
         ] {
-            let told = named(words).map(|time| time.as_secs_f64());
-            assert_eq!(told, seconds, "{words}");
+            let named_time = named(words).map(|time| time.as_secs_f64());
+            assert_eq!(named_time, seconds, "{words}");
         }
     }
 

@@ -180,9 +180,9 @@ impl Machine {
     /// Takes an input and returns the effects that the runner must do now, in order.
     ///
     /// Never panics, for any input in any state. An input that makes no sense in the current state changes nothing.
-    pub fn step(&mut self, event: TimedInput) -> Vec<Effect> {
-        let at = event.at;
-        let mut effects = self.take(event);
+    pub fn step(&mut self, input: TimedInput) -> Vec<Effect> {
+        let at = input.at;
+        let mut effects = self.take(input);
         if let Some(Effect::EndRun) = effects.last() {
             effects.pop();
             effects.extend(self.warn_of_unseen_steers().map(Effect::Warn));
@@ -196,8 +196,8 @@ impl Machine {
         effects
     }
 
-    fn take(&mut self, event: TimedInput) -> Effects {
-        let TimedInput { at, what } = event;
+    fn take(&mut self, input: TimedInput) -> Effects {
+        let TimedInput { at, what } = input;
         if let Some(effects) = self.stop_while_ending(&what, at) {
             return effects;
         }
@@ -319,9 +319,10 @@ impl Machine {
         head.redo = None;
         head.promised = false;
         head.made_no_progress = false;
-        let goes_on = head.phase_rules().session == SessionPolicy::Continue && !head.fresh_session;
+        let continues =
+            head.phase_rules().session == SessionPolicy::Continue && !head.fresh_session;
         head.fresh_session = false;
-        head.session = head.session.take().filter(|_| goes_on);
+        head.session = head.session.take().filter(|_| continues);
         head.continues_session = head.session.is_some();
         head.unmark_prompt_steers();
         if !head.continues_session {
@@ -350,14 +351,14 @@ impl Machine {
         for steer in &mut head.steers {
             steer.state = SteerState::Seen;
         }
-        let news = RunUpdate::AttemptStarted {
+        let update = RunUpdate::AttemptStarted {
             iteration: brief.iteration,
             attempt: brief.attempt,
             is_retry: head.is_retry(),
         };
         vec![
             Effect::Save,
-            Effect::Emit(news),
+            Effect::Emit(update),
             Effect::StartAttempt(brief),
         ]
     }
@@ -445,12 +446,12 @@ impl Machine {
     }
 
     fn announce_end(&self) -> Effects {
-        let news = self
+        let update = self
             .head
             .end
             .iter()
             .map(|end| Effect::Emit(RunUpdate::Ended(end.reason.clone())));
-        news.chain([Effect::EndRun]).collect()
+        update.chain([Effect::EndRun]).collect()
     }
 }
 
@@ -462,8 +463,8 @@ fn timer_of(why: WaitCause) -> Timer {
 }
 
 /// Inserts the update after the save that makes it durable.
-fn after_save(news: RunUpdate, mut effects: Effects) -> Effects {
-    effects.insert(1, Effect::Emit(news));
+fn after_save(update: RunUpdate, mut effects: Effects) -> Effects {
+    effects.insert(1, Effect::Emit(update));
     effects
 }
 

@@ -18,7 +18,7 @@ pub struct Rehearsal {
     pub notices: Vec<RunUpdate>,
     /// The first command that runs. Its result is unknown, so the rehearsal assumes that this command and each later one fails.
     pub command: Option<LoopCommand>,
-    /// The index of the phase in which that command runs; without a command, that of the last input.
+    /// The index of the phase in which that command runs; without a command, the phase after the last simulated input.
     pub phase: u32,
     /// The iteration in which that command runs, as for [`phase`](Self::phase).
     pub iteration: u32,
@@ -108,7 +108,7 @@ impl Head {
     pub fn rehearse(&self, first: MachineInput, output: &str, at: Timestamp) -> Rehearsal {
         let mut machine = Machine::from(self.clone());
         let (mut notices, mut started) = (Vec::new(), None);
-        let mut stood = None;
+        let mut first_command = None;
         let failed = || CheckResult::Failed(output.to_owned());
         let mut next = Some(first);
         for _ in 0..STEPS {
@@ -119,10 +119,10 @@ impl Head {
                     Effect::RunCheck => Some(LoopCommand::Check),
                     _ => None,
                 };
-                if let (Some(command), None) = (command, stood) {
-                    stood = Some((command, machine.head().phase, machine.head().iteration));
+                if let (Some(command), None) = (command, first_command) {
+                    first_command = Some((command, machine.head().phase, machine.head().iteration));
                 }
-                let is_assumed = stood.is_some();
+                let is_assumed = first_command.is_some();
                 match effect {
                     Effect::RunRequiredCheck(_) => {
                         next = Some(MachineInput::RequiredCheckEnded(failed()))
@@ -131,7 +131,7 @@ impl Head {
                     Effect::Emit(RunUpdate::Sleeping { .. }) if is_assumed => {
                         next = Some(MachineInput::Requested(Request::Skip));
                     }
-                    Effect::Emit(notice) if !is_assumed => notices.push(notice),
+                    Effect::Emit(update) if !is_assumed => notices.push(update),
                     // A real process starts without leftovers: earlier ones are ended before it begins.
                     Effect::EndLeftovers => {
                         next = Some(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
@@ -142,10 +142,11 @@ impl Head {
             }
         }
         let head = machine.head();
-        let (phase, iteration) = stood.map_or((head.phase, head.iteration), |it| (it.1, it.2));
+        let (phase, iteration) =
+            first_command.map_or((head.phase, head.iteration), |it| (it.1, it.2));
         Rehearsal {
             notices,
-            command: stood.map(|it| it.0),
+            command: first_command.map(|it| it.0),
             phase,
             iteration,
             next: started.ok_or_else(|| no_attempt(head)),

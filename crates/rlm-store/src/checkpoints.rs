@@ -94,16 +94,13 @@ impl Project {
         let dir = self.existing(run)?;
         let unread = |e| Error::store(run, "read", e);
         let phases = reader::phases(&dir).map_err(unread)?;
-        let mut progress = Vec::new();
+        let mut attempts = Vec::new();
         reader::history(&dir, &options(false), |save, head: RunHead| {
-            record(&mut progress, save, &head.machine);
-            note_commit(&mut progress, head.committed);
+            record(&mut attempts, save, &head.machine);
+            note_commit(&mut attempts, head.committed);
         })
         .map_err(unread)?;
-        Ok(Checkpoints {
-            phases,
-            attempts: progress,
-        })
+        Ok(Checkpoints { phases, attempts })
     }
 
     /// Reads one state of a run. Writes nothing, and works for a live run.
@@ -202,13 +199,13 @@ fn record(rows: &mut Vec<AttemptRecord>, save: Seq, head: &Head) {
         (row.phase, row.iteration, row.attempt) == (head.phase, head.iteration, head.attempt)
     };
     if let Some(row) = rows.last_mut() {
-        let (present, fate) = (is_present(row), outcome(row, is_present(row), head));
-        if row.outcome != fate
-            || (present && matches!(fate, AttemptOutcome::Open | AttemptOutcome::Checking))
+        let (present, now) = (is_present(row), outcome(row, is_present(row), head));
+        if row.outcome != now
+            || (present && matches!(now, AttemptOutcome::Open | AttemptOutcome::Checking))
         {
             row.last = save;
             row.at = head.last_at;
-            row.outcome = fate;
+            row.outcome = now;
         }
         if present {
             return;
@@ -274,9 +271,11 @@ fn outcome(row: &AttemptRecord, is_present: bool, head: &Head) -> AttemptOutcome
             Some(why) => AttemptOutcome::Failed(why.clone()),
         };
     }
-    let cut = head.unfinished.filter(|cut| cut.attempt == row.attempt);
-    match (cut, is_present) {
-        (Some(cut), _) => AttemptOutcome::Unfinished(Some(cut.cause)),
+    let unfinished = head
+        .unfinished
+        .filter(|unfinished| unfinished.attempt == row.attempt);
+    match (unfinished, is_present) {
+        (Some(unfinished), _) => AttemptOutcome::Unfinished(Some(unfinished.cause)),
         (None, true) if head.is_checking() => AttemptOutcome::Checking,
         (None, true) => AttemptOutcome::Open,
         (None, false) => match row.outcome {
@@ -367,10 +366,10 @@ mod tests {
                 attempt,
                 first,
                 last,
-                outcome: fate,
+                outcome: now,
                 ..
             } = row;
-            format!("{phase_name} {iteration}.{attempt}, saves {first} to {last}: {fate:?}")
+            format!("{phase_name} {iteration}.{attempt}, saves {first} to {last}: {now:?}")
         });
         insta::assert_snapshot!(shown.collect::<Vec<_>>().join("\n"), @r#"
         plan 1.1, saves 1 to 3: Failed("it broke")

@@ -45,8 +45,8 @@ pub struct DeadlineReceiver(watch::Receiver<Option<Instant>>);
 impl DeadlineReceiver {
     /// Waits until a deadline is set; `None` if all senders are dropped. Cancel safe.
     pub async fn wait_for_deadline(&mut self) -> Option<Instant> {
-        let told = self.0.wait_for(Option::is_some).await;
-        told.ok().and_then(|by| *by)
+        let deadline = self.0.wait_for(Option::is_some).await;
+        deadline.ok().and_then(|by| *by)
     }
 
     /// Waits until the deadline is earlier than `than`; forever if all senders are dropped. Cancel safe.
@@ -76,11 +76,11 @@ mod tests {
 
     #[tokio::test]
     async fn dropped_deadline_ends_nothing() {
-        let hurry = Deadline::default();
-        let mut hurried = hurry.subscribe();
-        drop(hurry);
-        assert_eq!(hurried.wait_for_deadline().await, None);
-        let never = tokio::time::timeout(Duration::ZERO, hurried.earlier_than(Instant::now()));
+        let deadline = Deadline::default();
+        let mut receiver = deadline.subscribe();
+        drop(deadline);
+        assert_eq!(receiver.wait_for_deadline().await, None);
+        let never = tokio::time::timeout(Duration::ZERO, receiver.earlier_than(Instant::now()));
         assert!(never.await.is_err());
     }
 }

@@ -63,7 +63,7 @@ enum Kind {
     NotTransferable {
         run: RunId,
         problem: String,
-        by: Option<Hint>,
+        hint: Option<Hint>,
     },
     #[error("run `{0}` already exists; choose another name, or resume it")]
     RunExists(RunId),
@@ -186,12 +186,12 @@ impl Error {
         Self(Box::new(Kind::NoSuchState { run, what }))
     }
 
-    pub(crate) fn not_committed(run: &RunId, iteration: u32, mend: String) -> Self {
+    pub(crate) fn not_committed(run: &RunId, iteration: u32, hint_text: String) -> Self {
         let run = run.clone();
         Self(Box::new(Kind::NotCommitted {
             run,
             iteration,
-            hint_text: mend,
+            hint_text,
             hint: None,
         }))
     }
@@ -207,11 +207,11 @@ impl Error {
     }
 
     pub(crate) fn archive(path: &Path, problem: String) -> Self {
-        let (path, by) = (path.into(), None);
+        let path = path.into();
         Self(Box::new(Kind::Archive {
             path,
             problem,
-            hint: by,
+            hint: None,
         }))
     }
 
@@ -221,17 +221,17 @@ impl Error {
 
     /// `problem` includes the fix.
     pub(crate) fn not_transferable(run: &RunId, problem: impl Into<String>) -> Self {
-        let (run, problem, by) = (run.clone(), problem.into(), None);
-        Self(Box::new(Kind::NotTransferable { run, problem, by }))
+        let (run, problem, hint) = (run.clone(), problem.into(), None);
+        Self(Box::new(Kind::NotTransferable { run, problem, hint }))
     }
 
     /// Adds the hint of a problem whose text ends with that hint.
-    pub(crate) fn with_hint(mut self, mend: Hint) -> Self {
-        if let Kind::Archive { hint: by, .. }
-        | Kind::NotCommitted { hint: by, .. }
-        | Kind::NotTransferable { by, .. } = &mut *self.0
+    pub(crate) fn with_hint(mut self, new: Hint) -> Self {
+        if let Kind::Archive { hint, .. }
+        | Kind::NotCommitted { hint, .. }
+        | Kind::NotTransferable { hint, .. } = &mut *self.0
         {
-            *by = Some(mend);
+            *hint = Some(new);
         }
         self
     }
@@ -294,8 +294,8 @@ impl Error {
     }
 
     pub(crate) fn no_mcp_servers(phase: &str) -> Self {
-        let mend = "pass them in the command's own arguments, or choose an agent with a driver";
-        let source = agent_duplex::Error::unsupported("command", "take MCP servers", mend);
+        let hint = "pass them in the command's own arguments, or choose an agent with a driver";
+        let source = agent_duplex::Error::unsupported("command", "take MCP servers", hint);
         let phase = phase.to_owned();
         Self(Box::new(Kind::Unsupported { phase, source }))
     }
@@ -310,9 +310,9 @@ impl Error {
             Kind::RunInProgress(run) => Some(Hint::Stop(run.clone())),
             Kind::Transferred { run, .. } => Some(Hint::TakeBack(run.clone())),
             Kind::RunExists(run) => Some(Hint::Resume(run.clone())),
-            Kind::Archive { hint: by, .. }
-            | Kind::NotCommitted { hint: by, .. }
-            | Kind::NotTransferable { by, .. } => by.clone(),
+            Kind::Archive { hint, .. }
+            | Kind::NotCommitted { hint, .. }
+            | Kind::NotTransferable { hint, .. } => hint.clone(),
             _ => None,
         }
     }
@@ -403,11 +403,11 @@ pub enum Hint {
     },
     /// Show the damage of the run, and the safe next steps; see [`Project::verify`](crate::Project::verify).
     Verify(RunId),
-    /// Stop the run, which is live; see `Control::Stop` of `loop-runner`.
+    /// Stop the run, which is live; see `RunControl::Stop` of `loop-runner`.
     Stop(RunId),
     /// Resume the run; see `Runner::open` of `loop-runner`.
     Resume(RunId),
-    /// Resume the run although it was transferred; see `Options::take_back` of `loop-runner`.
+    /// Resume the run although it was transferred; see `RunnerOptions::take_back` of `loop-runner`.
     TakeBack(RunId),
     /// Let the run commit its work from now on; see [`Settings::commit`](field@crate::Settings::commit).
     Commit(RunId),

@@ -44,13 +44,13 @@ pub struct Git {
 impl Git {
     /// Finds the repository that contains `directory`.
     pub(crate) fn find(directory: &Path) -> Self {
-        let looks = GitProcesses::of_process();
+        let processes = GitProcesses::of_process();
         let top = match may_be_in_repository(directory) {
             true => run(
                 directory,
                 &["rev-parse", "--show-toplevel"],
                 PATIENCE,
-                looks.as_ref(),
+                processes.as_ref(),
             ),
             false => Err(GitError::not_a_repository()),
         };
@@ -61,18 +61,18 @@ impl Git {
             }
             _ => None,
         };
-        let silent = matches!(top, Err(GitError::TimedOut(_)));
+        let is_unresponsive = matches!(top, Err(GitError::TimedOut(_)));
         let top = top.ok().map(PathBuf::from);
         Self {
             top: top.filter(|top| top.is_absolute()),
             foreign,
-            is_unresponsive: Arc::new(AtomicBool::new(silent)),
+            is_unresponsive: Arc::new(AtomicBool::new(is_unresponsive)),
             status_cache: status::StatusCache::default(),
-            processes: looks,
+            processes,
         }
     }
 
-    /// Returns the fix for a repository that git refuses to use because it belongs to another user, as on a volume of a container.
+    /// Returns why git refuses to use the repository, with the fix: it belongs to another user, as on a volume of a container.
     pub(crate) fn unusable_reason(&self) -> Option<String> {
         let place = self.foreign.as_ref()?.display();
         Some(format!(
@@ -81,8 +81,8 @@ impl Git {
     }
 
     /// Registers the processes that it starts from now on.
-    pub fn track_processes_in(&mut self, looks: GitProcesses) {
-        self.processes = Some(looks);
+    pub fn track_processes_in(&mut self, processes: GitProcesses) {
+        self.processes = Some(processes);
     }
 
     /// Returns git for another working tree with this top.
@@ -97,9 +97,9 @@ impl Git {
     }
 
     /// Returns git for a rollback, which works even after a stop.
-    pub(crate) fn for_rollback(&self, owed: &Rollback) -> Self {
+    pub(crate) fn for_rollback(&self, rollback: &Rollback) -> Self {
         Self {
-            processes: owed.processes(),
+            processes: rollback.processes(),
             ..self.clone()
         }
     }
@@ -193,10 +193,11 @@ impl Git {
     }
 
     async fn on_thread(&self, arguments: &'static [&'static str]) -> Option<String> {
-        let (top, silent) = (self.top.clone()?, Arc::clone(&self.is_unresponsive));
-        let looks = self.processes.clone();
-        let answer =
-            tokio::task::spawn_blocking(move || query(&top, arguments, &silent, looks.as_ref()));
+        let (top, is_unresponsive) = (self.top.clone()?, Arc::clone(&self.is_unresponsive));
+        let processes = self.processes.clone();
+        let answer = tokio::task::spawn_blocking(move || {
+            query(&top, arguments, &is_unresponsive, processes.as_ref())
+        });
         answer.await.ok()?
     }
 }
@@ -214,16 +215,16 @@ fn may_be_in_repository(directory: &Path) -> bool {
 fn query(
     directory: &Path,
     arguments: &[&str],
-    silent: &AtomicBool,
-    looks: Option<&GitProcesses>,
+    is_unresponsive: &AtomicBool,
+    processes: Option<&GitProcesses>,
 ) -> Option<String> {
-    if silent.load(Ordering::Relaxed) {
+    if is_unresponsive.load(Ordering::Relaxed) {
         return None;
     }
-    match run(directory, arguments, PATIENCE, looks) {
+    match run(directory, arguments, PATIENCE, processes) {
         Ok(text) => Some(text),
         Err(GitError::TimedOut(_)) => {
-            silent.store(true, Ordering::Relaxed);
+            is_unresponsive.store(true, Ordering::Relaxed);
             None
         }
         Err(_) => None,

@@ -68,7 +68,7 @@ impl Journal {
         self.epoch
     }
 
-    /// Returns, once, the repair: the state was written to a new file, because its own had failed or was removed.
+    /// Returns the last repair, once. A repair writes the state to a new file, because the old one failed or was removed.
     pub fn take_repaired(&mut self) -> Option<Repaired> {
         self.repaired.take()
     }
@@ -108,13 +108,13 @@ impl Journal {
         self.save(head).await?;
         let head = head.clone();
         let meta = phase_meta(&head, changed);
-        let sealed = self.on_thread(0, move |writer| {
+        let saved = self.on_thread(0, move |writer| {
             writer.save_phase(&phase, &head, meta).map(|_| ())
         });
-        match sealed.await {
+        match saved.await {
             // The journal has the phase, and the writer works: a later save without space returns its own error.
             Err(e) if e.is_full() => Ok(false),
-            sealed => sealed.map(|()| true),
+            saved => saved.map(|()| true),
         }
     }
 
@@ -141,11 +141,11 @@ impl Journal {
             return Err(self.thread_died(io::Error::other("the thread died in an earlier save")));
         };
         self.saving = Some(tokio::task::spawn_blocking(move || {
-            let before = writer.last_repair().map(|healed| healed.epoch);
+            let before = writer.last_repair().map(|repair| repair.epoch);
             let result = work(&mut writer);
-            let healed = writer.last_repair().filter(|it| Some(it.epoch) != before);
+            let repair = writer.last_repair().filter(|it| Some(it.epoch) != before);
             SaveResult {
-                repaired: healed.cloned(),
+                repaired: repair.cloned(),
                 writer,
                 events,
                 result,

@@ -32,23 +32,23 @@
 //! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | [`Project::verify`] shows the damage |
 
 // The modules in reading order; each uses only those above it:
-//   deadline, processes         the wall clock and shared deadlines; the names of processes
-//   state_dir                   files below `.rlm`, which an agent may have planted
-//   run_id, error               the name of a run, and all messages
-//   git                         git commands under a guard, the repository of a working tree, commits, bundles
-//   project                     where runs and their files are
-//   settings                    the settings of a run
-//   programs                    the programs that a run starts
-//   transcript, loss            the record of the agent, and the data loss after damage
-//   run_head, runs              the saved head of a run, and the runs of a project
-//   journal                     the saves
-//   checkpoints, timeline       the list of saves, and all events
-//   worktrees, space            the worktrees of runs, and the disk usage
-//   survivors                   processes that a run left alive
-//   locks, work_tree, holder    the process that works on a run
-//   index                       the user's live runs in all projects
-//   moving                      export, import, fork
-//   removal                     `clean`
+//   deadline, processes                     the wall clock and shared deadlines; the names of processes
+//   state_dir                               files below `.rlm`, which an agent may have planted
+//   run_id, error                           the name of a run, and all messages
+//   git                                     git commands under a guard, the repository of a working tree, commits, bundles
+//   project                                 where runs and their files are
+//   settings                                the settings of a run
+//   programs                                the programs that a run starts
+//   transcript, data_loss                   the record of the agent, and the data loss after damage
+//   run_head, runs                          the saved head of a run, and the runs of a project
+//   journal                                 the saves
+//   checkpoints, timeline                   the list of saves, and all events
+//   worktrees, disk_usage                   the worktrees of runs, and the disk usage
+//   sweep                                   processes that a run left alive
+//   locks, working_tree_lock, lock_holder   the process that works on a run
+//   index                                   the user's live runs in all projects
+//   transfer                                export, import, fork
+//   removal                                 `clean`
 mod checkpoints;
 pub mod data_loss;
 pub mod deadline;

@@ -21,16 +21,16 @@ impl Project {
     /// Always `None` outside Linux, where start times are not known.
     #[must_use]
     pub fn holder(&self, run: &RunId) -> Option<Holder> {
-        let signed = working_tree_lock::holders(self).filter(|it| it.run == *run);
-        let signed = signed.max_by_key(|it| (it.process.is_alive(), it.since));
+        let recorded = working_tree_lock::holders(self).filter(|it| it.run == *run);
+        let recorded = recorded.max_by_key(|it| (it.process.is_alive(), it.since));
         match self.owner(run) {
             Ok(Some(owner)) => Some(Holder {
                 process: owner.process,
-                since: signed.map(|it| it.since).unwrap_or_default(),
+                since: recorded.map(|it| it.since).unwrap_or_default(),
                 run: run.clone(),
             }),
             Ok(None) => None,
-            Err(_) => signed.filter(|it| it.process.is_alive()),
+            Err(_) => recorded.filter(|it| it.process.is_alive()),
         }
     }
 

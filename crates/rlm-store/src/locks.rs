@@ -107,7 +107,7 @@ fn held_by(pid: u32) -> io::Result<Vec<HeldLock>> {
     Ok(held)
 }
 
-/// Whether a descriptor has a lock that `pid` took: a line `lock: 1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`.
+/// Returns whether a descriptor has a lock that `pid` took: a line `lock: 1: FLOCK  ADVISORY  WRITE 522 fe:00:6643985 0 EOF`.
 fn has_flock(info: &str, pid: u32) -> bool {
     let lines = info.lines().filter_map(|line| line.strip_prefix("lock:"));
     lines.into_iter().any(|line| parse(line).contains(&pid))
@@ -229,7 +229,7 @@ pub fn still_holds(owner: &LockOwner) -> bool {
         && owner.process.is_alive()
 }
 
-/// Whether a process runs the same program as this one.
+/// Returns whether a process runs the same program as this one.
 fn is_same_program(pid: u32) -> bool {
     let program = |pid: &str| Identity::at(Path::new(&format!("/proc/{pid}/exe"))).ok();
     let own = program("self");

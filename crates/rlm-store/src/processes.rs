@@ -18,11 +18,11 @@ pub fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> 
 
 /// Converts the names to the type of the control socket.
 pub fn to_subprocess_names(processes: &[ProcessName]) -> Vec<agent_subprocess::ProcessName> {
-    let told = processes.iter().map(|p| agent_subprocess::ProcessName {
+    let names = processes.iter().map(|p| agent_subprocess::ProcessName {
         pid: p.pid,
         name: p.name.clone(),
     });
-    told.collect()
+    names.collect()
 }
 
 /// Returns the processes without the survivors.

@@ -79,7 +79,7 @@ impl Program {
 /// Adds the agent, the programs in its settings, and its hooks.
 pub(crate) fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, String)) {
     let AgentConfig {
-        options: _, // `handed_on` takes them apart
+        options: _, // `passed_through` takes them apart
         program,
         model: _,
         args,
@@ -90,20 +90,17 @@ pub(crate) fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, St
     // The arguments go only to the agent, and the user typed them: a secret in them is already visible in the list of processes.
     let words = program.iter().chain(args);
     let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
-    let handed_on = agent.passed_through();
-    let settings = || handed_on.settings.into_iter().flatten();
+    let passed = agent.passed_through();
+    let settings = || passed.settings.into_iter().flatten();
     let names = settings().map(|(name, _)| name);
-    add(
-        ProgramKind::Agent,
-        with(words.join(" "), handed_on.env, names),
-    );
+    add(ProgramKind::Agent, with(words.join(" "), passed.env, names));
     for (key, value) in settings() {
         let first = key.split('.').next().unwrap_or_default();
-        if handed_on.commands.contains(&first) {
+        if passed.commands.contains(&first) {
             add(ProgramKind::AgentSetting, setting(key, value));
         }
     }
-    if let Some(sources) = handed_on.hooks {
+    if let Some(sources) = passed.hooks {
         let command = format!("the hooks of the settings that Claude Code reads: {sources}");
         add(ProgramKind::AgentHooks, command);
     }

@@ -7,11 +7,8 @@ use checkpoint_store::reader::{self, WriterLockout};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::state_dir;
-use crate::timestamp;
 use crate::transcript::{self, RemovedTranscripts, files};
-use crate::transfer;
-use crate::{Error, Project, RunEntry, RunId, RunState};
+use crate::{Error, Project, RunEntry, RunId, RunState, state_dir, timestamp, transfer};
 
 /// The prefix of a directory that is being removed.
 const REMOVING_PREFIX: &str = "removed-";

@@ -179,7 +179,7 @@ impl RunHead {
         }
     }
 
-    /// Whether no process has worked on the run, so that it is not unfinished. A fork's count includes its parent's.
+    /// Returns whether no process has worked on the run, so that it can't have crashed. A fork's count includes its parent's.
     pub(crate) fn is_untouched(&self) -> bool {
         let processes = self.machine.counts.processes;
         let forked = self

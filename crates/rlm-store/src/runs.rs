@@ -243,7 +243,7 @@ fn changed_at(dir: &Path) -> Timestamp {
     Timestamp(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// Whether an attempt was made. There was a save before it, so a missing state was lost.
+/// Returns whether an attempt was made. There was a save before it, so a missing state was lost.
 fn was_begun(run_dir: &Path) -> bool {
     state_dir::exists(&run_dir.join(transcript::FOLDER))
 }
@@ -256,7 +256,7 @@ pub fn nothing_saved(project: &Project, id: &RunId) -> Error {
     }
 }
 
-/// Whether a run of that name exists. A run whose process died before the first save doesn't exist yet; a new process takes its store's lock.
+/// Returns whether a run of that name exists. A run whose process died before the first save doesn't exist yet; a new process takes its store's lock.
 pub fn exists(project: &Project, id: &RunId) -> bool {
     project
         .run(id)

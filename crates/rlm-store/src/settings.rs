@@ -97,7 +97,7 @@ impl PhaseSettings {
     /// The default time without a report of the background tasks.
     pub const BACKGROUND_WAIT: Duration = Duration::from_secs(30);
 
-    /// Creates a phase without required checks, limits and stop condition: set `until`, a `promise` or `max_iterations`.
+    /// Creates a phase without required checks, limits and stop condition: set `check`, a `promise` or `max_iterations`.
     #[must_use]
     pub fn new(name: impl Into<String>, prompt: PromptSource, agent: AgentConfig) -> Self {
         Self {

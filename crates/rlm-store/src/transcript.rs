@@ -13,8 +13,7 @@ use crate::state_dir;
 use records::{MAX_BYTES, is_zero};
 
 pub(crate) use list::files;
-pub use list::{FOLDER, path, transcripts};
-pub use list::{RemovedTranscripts, removed_transcripts, unknown};
+pub use list::{FOLDER, RemovedTranscripts, path, removed_transcripts, transcripts, unknown};
 pub use quota::{PruneResult, TranscriptQuota};
 pub use records::{Record, Records, sorted_by_age};
 
@@ -25,7 +24,7 @@ mod records;
 
 /// The greatest age of unflushed text, which a hard kill can lose (J51).
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// Lines that arrive within this time form one record, up to `JOINED` bytes: as single records, short lines would take twenty times their length.
+/// Lines that arrive within this time form one record, up to `MAX_JOINED` bytes: as single records, short lines would take twenty times their length.
 const JOIN_WITHIN: Duration = Duration::from_millis(100);
 const MAX_JOINED: usize = 8 << 10;
 
@@ -134,12 +133,12 @@ impl Transcript {
             return self.bounded(at, kind, &text, line.omitted);
         }
         self.unflushed_since.get_or_insert(at);
-        let goes_on = |it: &&mut PendingRecord| {
+        let continues_it = |it: &&mut PendingRecord| {
             it.kind == kind
                 && at.since(it.at) < JOIN_WITHIN
                 && it.text.len() + text.len() < MAX_JOINED
         };
-        if let Some(pending) = self.pending.as_mut().filter(goes_on) {
+        if let Some(pending) = self.pending.as_mut().filter(continues_it) {
             pending.text.push('\n');
             pending.text.push_str(&text);
             return Ok(());

@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::state_dir::{self, Identity};
 use crate::sweep::{self, SweepResult};
-use crate::timestamp;
-use crate::{Error, Project, RunId, locks};
+use crate::{Error, Project, RunId, locks, timestamp};
 
 const POLL: Duration = Duration::from_millis(20);
 /// A longer file names no holder.
@@ -196,11 +195,11 @@ impl WorkingTreeLock {
 
     /// Writes `holder.json`.
     fn write_holder_file(&self) -> Result<(), Error> {
-        let signed = HolderFile {
+        let file = HolderFile {
             holder: self.holder.clone(),
             tree: Identity::at(self.project.tree()).ok(),
         };
-        let text = serde_json::to_string(&signed).expect("a holder serializes");
+        let text = serde_json::to_string(&file).expect("a holder serializes");
         let path = holder_path(&self.project, self.project.tree());
         let written = state_dir::replace(&path, text.as_bytes());
         written.map_err(|e| Error::io("can't write", path, e))
@@ -256,9 +255,9 @@ fn holder_path(project: &Project, tree: &Path) -> PathBuf {
 /// Reads the holder of this very working tree.
 fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
     let text = state_dir::read(&holder_path(project, tree), MOST).ok()?;
-    let signed: HolderFile = serde_json::from_slice(&text).ok()?;
-    let is_here = signed.tree == Identity::at(tree).ok();
-    is_here.then_some(signed.holder)
+    let file: HolderFile = serde_json::from_slice(&text).ok()?;
+    let is_here = file.tree == Identity::at(tree).ok();
+    is_here.then_some(file.holder)
 }
 
 /// Reads the holders of the project's working trees, including the worktrees of runs.
@@ -281,7 +280,7 @@ mod tests {
             },
             "r1".parse().unwrap(),
         );
-        let signed = HolderFile {
+        let file = HolderFile {
             holder: Holder {
                 process,
                 since: Timestamp(9),
@@ -292,7 +291,7 @@ mod tests {
                 inode: 2,
             }),
         };
-        insta::assert_snapshot!(serde_json::to_string(&signed).unwrap(), @r#"{"process":{"pid":7,"start_time":8},"since":9,"run":"r1","tree":{"device":1,"inode":2}}"#);
+        insta::assert_snapshot!(serde_json::to_string(&file).unwrap(), @r#"{"process":{"pid":7,"start_time":8},"since":9,"run":"r1","tree":{"device":1,"inode":2}}"#);
     }
 
     #[tokio::test]
@@ -306,14 +305,14 @@ mod tests {
         let taken = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await;
         let taken = taken.unwrap();
         assert_eq!(project.holder(&run).as_ref(), Some(&taken.holder));
-        let signed = holder_path(&project, &tree);
-        fs_err::copy(&signed, copy.join(".rlm/holder.json")).unwrap();
+        let file = holder_path(&project, &tree);
+        fs_err::copy(&file, copy.join(".rlm/holder.json")).unwrap();
         let there = Project::find(&copy).unwrap();
         assert_eq!(there.holder(&run), None);
         assert!(there.owner(&run).unwrap().is_none());
         // A holder without a tree identity names no process.
         let text = serde_json::to_string(&taken.holder).unwrap();
-        fs_err::write(&signed, text).unwrap();
+        fs_err::write(&file, text).unwrap();
         assert_eq!(read_holder(&project, &tree), None);
         taken.write_holder_file().unwrap();
         fs_err::rename(&tree, &moved).unwrap();

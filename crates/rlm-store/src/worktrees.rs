@@ -80,7 +80,7 @@ impl Project {
                 "branch {branch} already exists: choose another {other}, or delete it: git branch -D {branch}"
             )));
         }
-        let _owed = GitProcesses::begin_rollback();
+        let _rollback = GitProcesses::begin_rollback();
         self.check_out(&path, &[], &["-b", &branch], base, hooks)
             .inspect_err(|_| self.remove_worktree(&path, Some(&branch)))?;
         Ok(Worktree {
@@ -127,8 +127,8 @@ impl Project {
     /// Rolls back a begun worktree: a failing hook runs after the files are there. The worktree has only committed files.
     pub(crate) fn remove_worktree(&self, path: &Path, branch: Option<&str>) {
         // The rolled-back command may have been stopped, which must not stop the rollback.
-        let owed = GitProcesses::begin_rollback();
-        let looks = owed.processes();
+        let rollback = GitProcesses::begin_rollback();
+        let processes = rollback.processes();
         let remove: [&OsStr; 4] = [
             "worktree".as_ref(),
             "remove".as_ref(),
@@ -136,10 +136,10 @@ impl Project {
             path.as_os_str(),
         ];
         // The worktree or the branch may never have been created.
-        let _never_made = git::run(self.root(), &remove, LIMIT, looks.as_ref());
+        let _never_made = git::run(self.root(), &remove, LIMIT, processes.as_ref());
         if let Some(branch) = branch {
             let remove = ["branch", "--quiet", "-D", branch];
-            let _never_made = git::run(self.root(), &remove, LIMIT, looks.as_ref());
+            let _never_made = git::run(self.root(), &remove, LIMIT, processes.as_ref());
         }
     }
 

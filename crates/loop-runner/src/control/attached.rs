@@ -14,8 +14,7 @@ use loop_state::Timestamp;
 use tokio::sync::watch;
 
 use crate::control::client;
-use crate::control::protocol::AttachMessage;
-use crate::control::protocol::{self, ControlQuery, EndReport, MAX_LINE, Response};
+use crate::control::protocol::{self, AttachMessage, ControlQuery, EndReport, MAX_LINE, Response};
 use crate::event_channel::{self, RunEventReceiver};
 use crate::{Error, View};
 
@@ -54,8 +53,8 @@ pub fn attach(run_dir: &Path, attended: bool) -> Result<AttachedRun, Error> {
 ///
 /// As [`attach`].
 pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<AttachedRun, Error> {
-    let answers = client::ask(run_dir, ControlQuery::Attach { attended })?;
-    let (path, mut from) = answers.into_parts();
+    let responses = client::ask(run_dir, ControlQuery::Attach { attended })?;
+    let (path, mut from) = responses.into_parts();
     let failed = |e| rlm_store::Error::io("can't communicate with", &path, e);
     from.get_ref()
         .set_read_timeout(Some(TIMEOUT))
@@ -66,7 +65,7 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
     })?;
     let first = first.ok_or_else(|| Error::not_running(path.clone()))?;
     let Ok(AttachMessage::View(view)) = serde_json::from_slice(&first) else {
-        let why = match protocol::answer(&first) {
+        let why = match protocol::parse_response(&first) {
             Ok(Response::Refused { reason: why }) => {
                 return Err(Error::refused(format!(
                     "the run refused the request: {why}"
@@ -84,7 +83,7 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
     from.get_ref().set_read_timeout(None).map_err(failed)?;
     let stream = from.get_ref().try_clone().map_err(failed)?;
     let (to_view, view) = watch::channel(Arc::from(view));
-    let (mut to_news, news) = event_channel::channel();
+    let (mut to_events, events) = event_channel::channel();
     let (to_first, first) = mpsc::sync_channel(1);
     let last = Arc::new(AtomicU64::new(seen.0));
     let newest = Arc::clone(&last);
@@ -98,10 +97,10 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
                     // The receiver takes only the first time; later sends fail.
                     let _later = to_first.try_send(at);
                     newest.fetch_max(at.0, Ordering::Relaxed);
-                    to_news.send(at, *news);
+                    to_events.send(at, *news);
                 }
                 Err(_) => {
-                    if let Ok(Response::RunEnded(ended)) = protocol::answer(&line) {
+                    if let Ok(Response::RunEnded(ended)) = protocol::parse_response(&line) {
                         return Some(ended);
                     }
                 }
@@ -110,7 +109,7 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
     });
     Ok(AttachedRun {
         view,
-        events: Some(news),
+        events: Some(events),
         stream,
         reader: Some(reader),
         first,
@@ -130,10 +129,10 @@ impl AttachedRun {
         self.events.take()
     }
 
-    /// Returns the time of the first event; `None` if none arrived within `patience`.
+    /// Returns the time of the first event; `None` if none arrived within `timeout`.
     #[must_use]
-    pub fn first_event_at(&self, patience: Duration) -> Option<Timestamp> {
-        self.first.recv_timeout(patience).ok()
+    pub fn first_event_at(&self, timeout: Duration) -> Option<Timestamp> {
+        self.first.recv_timeout(timeout).ok()
     }
 
     /// Returns the time of the newest event that arrived.

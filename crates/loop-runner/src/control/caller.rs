@@ -28,7 +28,7 @@ impl ControlRefusal {
     }
 
     /// Returns the message for the refused process.
-    pub(crate) fn answer(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let why = &self.why;
         match &self.by {
             Some(by) => format!("{} {why}", Named(by)),
@@ -167,7 +167,7 @@ mod tests {
         let refused = check(Ok(peer), own);
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
-        let refused = refused.unwrap_err().answer();
+        let refused = refused.unwrap_err().message();
         let expected = format!("runs below the process of a run (pid {})", own.pid);
         assert!(refused.contains(&expected), "{refused}");
     }

@@ -39,22 +39,22 @@ pub fn ask(run_dir: &Path, message: impl Into<ControlMessage>) -> Result<Respons
     })?;
     // Look up the process at once: if it ends, it can't be found later.
     let peer = ancestry::Peer::of(stream.as_fd()).ok();
-    let mut answers = Responses {
+    let mut responses = Responses {
         path,
         peer: peer.map(|peer| peer.process()),
         from: BufReader::new(stream),
         line: Vec::new(),
         read: 0,
     };
-    let sent = answers
+    let sent = responses
         .from
         .get_mut()
         .write_all(&protocol::line(&message.into()));
     match sent {
-        Ok(()) => Ok(answers),
+        Ok(()) => Ok(responses),
         // The run sends its reason before it closes the connection.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(answers),
-        Err(e) => Err(answers.failed(e)),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(responses),
+        Err(e) => Err(responses.failed(e)),
     }
 }
 
@@ -130,9 +130,9 @@ impl Responses {
                     if self.read > MOST {
                         return Err(Error::bad_response(self.path.clone(), "too many responses"));
                     }
-                    let answer = protocol::answer(&std::mem::take(&mut self.line));
+                    let response = protocol::parse_response(&std::mem::take(&mut self.line));
                     let path = &self.path;
-                    return answer
+                    return response
                         .map(Some)
                         .map_err(|e| Error::bad_response(path.clone(), e));
                 }

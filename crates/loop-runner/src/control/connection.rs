@@ -24,8 +24,7 @@ use crate::control::peer::{
 use crate::control::progress::{AcceptedRequest, first_response, response_without_change};
 use crate::control::protocol::{self, ControlMessage, ControlQuery, Response};
 use crate::control::request_queue::{QueuedRequest, ReplySender};
-use crate::control::status::show;
-use crate::control::status::standing;
+use crate::control::status::{build_status, show};
 use crate::heartbeat::LastTick;
 use crate::recent_events::RecentEvents;
 use crate::{RunControl, View};
@@ -69,9 +68,9 @@ pub(super) struct ReceivedRequest {
 
 impl ReceivedRequest {
     /// Sends a response without doing anything else.
-    pub(super) async fn reject(mut self, answer: &Response) {
+    pub(super) async fn reject(mut self, response: &Response) {
         // Sending fails if the peer is gone, which is fine.
-        let _gone = Peer::new(&mut self.to).send(answer).await;
+        let _gone = Peer::new(&mut self.to).send(response).await;
     }
 }
 
@@ -90,7 +89,7 @@ impl ControlConnection {
             line = read_line(&mut from) => line.ok()?,
             _ = over.changed() => return None,
         };
-        match protocol::message(&line) {
+        match protocol::parse_message(&line) {
             Ok(message) => Some(ReceivedRequest {
                 message,
                 caller,
@@ -105,13 +104,13 @@ impl ControlConnection {
         }
     }
 
-    pub(super) async fn serve(&self, asked: ReceivedRequest) -> io::Result<()> {
+    pub(super) async fn serve(&self, received: ReceivedRequest) -> io::Result<()> {
         let ReceivedRequest {
             message,
             caller,
             mut from,
             mut to,
-        } = asked;
+        } = received;
         let over = self.end.clone();
         let mut peer = Peer::new(&mut to);
         if message != ControlMessage::Query(ControlQuery::Status)
@@ -129,7 +128,7 @@ impl ControlConnection {
         // If the peer sends more or closes the connection, stop responding; the request stays in force.
         tokio::select! {
             biased;
-            told = timeout(LONGEST, self.follow(request, &mut peer)) => told?,
+            result = timeout(LONGEST, self.follow(request, &mut peer)) => result?,
             () = wait_until_closed(&mut from) => Ok(()),
         }
     }
@@ -145,8 +144,8 @@ impl ControlConnection {
         let Ok(place) = self.viewers.try_acquire() else {
             return peer.send(&Response::Busy).await;
         };
-        let asked = attended && !self.interactive;
-        if asked && self.attended_viewers.fetch_add(1, Ordering::SeqCst) == 0 {
+        let counts_as_person = attended && !self.interactive;
+        if counts_as_person && self.attended_viewers.fetch_add(1, Ordering::SeqCst) == 0 {
             self.attended(true).await;
         }
         let shown = tokio::select! {
@@ -154,7 +153,7 @@ impl ControlConnection {
             () = wait_until_closed(from) => Ok(()),
         };
         drop(place);
-        if asked && self.attended_viewers.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if counts_as_person && self.attended_viewers.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.report_unattended().await;
         }
         shown
@@ -180,13 +179,13 @@ impl ControlConnection {
             // If the queue of reports is full, enough of them wait already.
             let _full = self.to_refusals.try_send(text);
         }
-        Err(refusal.answer())
+        Err(refusal.message())
     }
 
     /// Reports to the run whether a person is attached; an ended run ignores it.
     async fn attended(&self, attended: bool) {
-        let wish = QueuedRequest::from(RunControl::Attended(attended));
-        let _over = self.to_run.send(wish).await;
+        let message = QueuedRequest::from(RunControl::Attended(attended));
+        let _over = self.to_run.send(message).await;
     }
 
     /// Waits until the run asks for no review, then reports that no person is attached: a person who detaches has not approved a phase or a batch.
@@ -194,11 +193,11 @@ impl ControlConnection {
         let (mut view, mut over) = (self.view.clone(), self.end.clone());
         let asks = |view: &View| matches!(view.head.step, IterationStep::Review { .. });
         while asks(&view.borrow_and_update()) {
-            let goes_on = tokio::select! {
+            let is_live = tokio::select! {
                 changed = view.changed() => changed.is_ok(),
                 _ = over.changed() => false,
             };
-            if !goes_on {
+            if !is_live {
                 return;
             }
         }
@@ -210,7 +209,7 @@ impl ControlConnection {
     /// Passes the request to the run, and reports its progress until the last response.
     async fn follow(&self, request: Request, peer: &mut Peer<'_>) -> io::Result<()> {
         let (mut view, mut over) = (self.view.clone(), self.end.clone());
-        let (reply, verdict) = ReplySender::channel();
+        let (reply, result) = ReplySender::channel();
         let what = RunControl::from(request.clone());
         if self
             .to_run
@@ -223,26 +222,26 @@ impl ControlConnection {
         {
             return peer.send_end(&mut over).await;
         }
-        let Ok(verdict) = verdict.await else {
+        let Ok(result) = result.await else {
             return peer.send_end(&mut over).await;
         };
-        let mark = verdict.as_ref().copied().unwrap_or_default();
-        let mut told = match verdict {
-            Ok(mark) => first_response(&request, mark, self.stop_budget),
+        let position = result.as_ref().copied().unwrap_or_default();
+        let mut last = match result {
+            Ok(position) => first_response(&request, position, self.stop_budget),
             Err(why) => {
-                let so_already = response_without_change(&request, &view.borrow().head);
-                so_already.unwrap_or_else(|| Response::Rejected {
+                let unchanged = response_without_change(&request, &view.borrow().head);
+                unchanged.unwrap_or_else(|| Response::Rejected {
                     reason: why.into_owned(),
                 })
             }
         };
-        peer.send(&told).await?;
-        let taken = AcceptedRequest::of(&request, mark);
-        while !told.is_last() {
-            let now = taken.progress(&view.borrow_and_update());
-            if std::mem::discriminant(&now) != std::mem::discriminant(&told) {
-                peer.send(&now).await?;
-                told = now;
+        peer.send(&last).await?;
+        let accepted = AcceptedRequest::of(&request, position);
+        while !last.is_last() {
+            let progress = accepted.progress(&view.borrow_and_update());
+            if std::mem::discriminant(&progress) != std::mem::discriminant(&last) {
+                peer.send(&progress).await?;
+                last = progress;
                 continue;
             }
             let ended = over.borrow_and_update().clone();
@@ -262,7 +261,7 @@ impl ControlConnection {
     }
 
     fn status(&self) -> Response {
-        let (view, turned) = (Arc::clone(&self.view.borrow()), self.last_tick.age());
-        Response::Status(Box::new(standing(&self.run, self.process, &view, turned)))
+        let (view, age) = (Arc::clone(&self.view.borrow()), self.last_tick.age());
+        Response::Status(Box::new(build_status(&self.run, self.process, &view, age)))
     }
 }

@@ -106,22 +106,22 @@ impl LiveRun {
         self.holder = self.project.holder(&self.run);
         on_force(self, cause);
         let now = Instant::now();
-        let patience = by.saturating_duration_since(now).max(times::FORCE_LEAST);
+        let grace = by.saturating_duration_since(now).max(times::FORCE_LEAST);
         let limit = (by + times::FORCE_MARGIN).saturating_duration_since(now);
-        force_stop(&self.project, &self.run, patience, limit).map(StopOrForce::Forced)
+        force_stop(&self.project, &self.run, grace, limit).map(StopOrForce::Forced)
     }
 }
 
-/// Ends the process that works on the run: by SIGTERM, with SIGCONT if it is suspended, and by SIGKILL after `patience`. Its guards then end
+/// Ends the process that works on the run: by SIGTERM, with SIGCONT if it is suspended, and by SIGKILL after `grace`. Its guards then end
 /// everything that it started, and this process ends the rest. Blocks for `limit` at most.
 fn force_stop(
     project: &Project,
     run: &RunId,
-    patience: Duration,
+    grace: Duration,
     limit: Duration,
 ) -> Result<ForcedStop, Error> {
     let end = Instant::now() + limit;
-    let kill_at = (Instant::now() + patience).min(end);
+    let kill_at = (Instant::now() + grace).min(end);
     let owner = project.owner(run)?;
     let owner = owner.ok_or_else(|| Error::not_running(project.run_dir(run)))?;
     let process = owner.process;

@@ -69,8 +69,8 @@ impl Patience {
     }
 
     /// Returns how much longer the client waits after this response.
-    fn longer(&self, answer: &Response) -> Option<Duration> {
-        match answer {
+    fn longer(&self, response: &Response) -> Option<Duration> {
+        match response {
             Response::Recorded { budget_ms, .. } if self.or_budget => {
                 let budget = Duration::from_millis((*budget_ms)?) + times::STOP_MARGIN;
                 Some(budget.min(LONGEST))
@@ -161,30 +161,30 @@ impl LiveRun {
     ) -> Result<ReceivedRequest, Error> {
         let begun = Instant::now();
         let (first_by, mut by) = (begun + patience.first, begun + patience.first);
-        let mut answers = match self.connect(request, first_by)? {
-            Reached::Yes(answers) => answers,
+        let mut responses = match self.connect(request, first_by)? {
+            Reached::Yes(responses) => responses,
             Reached::Silent => return Ok(ReceivedRequest::SoFar(None)),
             Reached::NotLive => return Ok(ReceivedRequest::NotLive),
         };
-        let (mut last, mut told, mut is_longer) = (None, Vec::new(), false);
+        let (mut last, mut reported, mut is_longer) = (None, Vec::new(), false);
         loop {
             let left = by.saturating_duration_since(Instant::now());
-            match answers.next(left) {
+            match responses.next(left) {
                 Ok(Some(Response::Unknown)) => {}
                 // Another connection may end and free a place.
                 Ok(Some(Response::Busy)) if last.is_none() && !left.is_zero() => {
                     std::thread::park_timeout(POLL.min(left));
                     match self.connect(request, first_by)? {
-                        Reached::Yes(again) => answers = again,
+                        Reached::Yes(again) => responses = again,
                         Reached::Silent => return Ok(ReceivedRequest::SoFar(None)),
                         Reached::NotLive => return Ok(ReceivedRequest::NotLive),
                     }
                 }
-                Ok(Some(mut answer)) => {
-                    if let Response::RunEnded(ended) = &mut answer {
-                        ended.proven &= self.is_owner(&answers);
+                Ok(Some(mut response)) => {
+                    if let Response::RunEnded(ended) = &mut response {
+                        ended.proven &= self.is_owner(&responses);
                     }
-                    match patience.longer(&answer).filter(|_| !is_longer) {
+                    match patience.longer(&response).filter(|_| !is_longer) {
                         Some(more) => {
                             is_longer = true;
                             by = Instant::now() + more;
@@ -192,15 +192,15 @@ impl LiveRun {
                         None if is_longer => {}
                         None => by = begun + patience.all,
                     }
-                    if answer.is_last() {
-                        return Ok(ReceivedRequest::Told(answer));
+                    if response.is_last() {
+                        return Ok(ReceivedRequest::Told(response));
                     }
-                    let kind = std::mem::discriminant(&answer);
-                    if !told.contains(&kind) {
-                        told.push(kind);
-                        on_answer(&answer);
+                    let kind = std::mem::discriminant(&response);
+                    if !reported.contains(&kind) {
+                        reported.push(kind);
+                        on_answer(&response);
                     }
-                    last = Some(answer);
+                    last = Some(response);
                 }
                 Ok(None) => return Ok(ReceivedRequest::Gone),
                 Err(e) if e.is_unresponsive() => return Ok(ReceivedRequest::SoFar(last)),
@@ -247,8 +247,8 @@ impl LiveRun {
     }
 
     /// Returns whether the process that works on the run responds: responses of another process prove nothing.
-    fn is_owner(&self, answers: &Responses) -> bool {
-        let is_it = |holder: &Holder| answers.is_from(holder.process);
+    fn is_owner(&self, responses: &Responses) -> bool {
+        let is_it = |holder: &Holder| responses.is_from(holder.process);
         !cfg!(target_os = "linux") || self.holder.as_ref().is_some_and(is_it)
     }
 

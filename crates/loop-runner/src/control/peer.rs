@@ -28,8 +28,8 @@ impl<'a> Peer<'a> {
         Self(to)
     }
 
-    pub(super) async fn send(&mut self, answer: &Response) -> io::Result<()> {
-        self.send_line(&protocol::line(answer)).await
+    pub(super) async fn send(&mut self, response: &Response) -> io::Result<()> {
+        self.send_line(&protocol::line(response)).await
     }
 
     pub(super) async fn send_line(&mut self, line: &[u8]) -> io::Result<()> {
@@ -60,9 +60,9 @@ pub(super) async fn wait_until_closed(from: &mut BufReader<OwnedReadHalf>) {
 }
 
 fn has_hung_up(stream: &UnixStream) -> bool {
-    let mut look = [PollFd::new(stream, PollFlags::empty())];
-    let looked = poll(&mut look, Some(&Timespec::default()));
-    looked.is_err() || !look[0].revents().is_empty()
+    let mut descriptors = [PollFd::new(stream, PollFlags::empty())];
+    let polled = poll(&mut descriptors, Some(&Timespec::default()));
+    polled.is_err() || !descriptors[0].revents().is_empty()
 }
 
 /// Reads the request: one line, or the allowed part of a longer one.

@@ -21,11 +21,11 @@ pub(crate) enum AcceptedRequest {
 }
 
 impl AcceptedRequest {
-    pub(crate) fn of(request: &Request, mark: RunPosition) -> Self {
+    pub(crate) fn of(request: &Request, position: RunPosition) -> Self {
         match request {
-            Request::Interrupt => Self::Interrupt(mark),
+            Request::Interrupt => Self::Interrupt(position),
             Request::Pause { .. } => Self::Pause,
-            Request::Steer { .. } => Self::Steer(mark.steers),
+            Request::Steer { .. } => Self::Steer(position.steers),
             Request::Stop { .. } | Request::Abort => Self::Stop,
             _ => Self::Done,
         }
@@ -38,7 +38,7 @@ impl AcceptedRequest {
             // The connection reports the run's end.
             Self::Stop => recorded(None),
             Self::Done => Response::Applied,
-            Self::Interrupt(mark) => interrupt(head, mark),
+            Self::Interrupt(position) => interrupt(head, position),
             Self::Pause if head.awaits_person() => Response::Applied,
             Self::Pause if head.pausing => recorded(None),
             Self::Pause => Response::Rejected {
@@ -49,8 +49,8 @@ impl AcceptedRequest {
     }
 }
 
-fn interrupt(head: &Head, mark: RunPosition) -> Response {
-    let same = (head.iteration, head.attempt) == (mark.iteration, mark.attempt);
+fn interrupt(head: &Head, position: RunPosition) -> Response {
+    let same = (head.iteration, head.attempt) == (position.iteration, position.attempt);
     match head.step {
         IterationStep::Interrupted { .. } => Response::Applied,
         IterationStep::Turn { .. } if same => Response::Delivered,
@@ -66,10 +66,10 @@ fn interrupt(head: &Head, mark: RunPosition) -> Response {
 fn steer(view: &View, id: u32) -> Response {
     let head = &view.head;
     let Some(steer) = head.steers.iter().find(|steer| steer.id == id) else {
-        // The run keeps the steer until a turn that saw it has ended.
+        // The run stores the steer until a turn that read it is over.
         return Response::Applied;
     };
-    let is_heard = match head.step {
+    let can_deliver = match head.step {
         IterationStep::Turn { .. } => view.agent.steerable && view.agent.alive,
         IterationStep::Interrupted { .. } => true,
         _ => false,
@@ -77,7 +77,7 @@ fn steer(view: &View, id: u32) -> Response {
     match steer.state {
         SteerState::Seen => Response::Applied,
         SteerState::Delivered => Response::Delivered,
-        SteerState::Recorded if is_heard && !head.is_stopping_step => recorded(Some(id)),
+        SteerState::Recorded if can_deliver && !head.is_stopping_step => recorded(Some(id)),
         SteerState::Recorded => Response::NextPrompt,
     }
 }
@@ -99,14 +99,14 @@ fn ending(budget: Duration) -> Response {
 /// Returns the first response to a request that the run accepted. A stop that happens now takes as long as `stop_budget`, or as the abort allows.
 pub(crate) fn first_response(
     request: &Request,
-    mark: RunPosition,
+    position: RunPosition,
     stop_budget: Duration,
 ) -> Response {
     match request {
         Request::Interrupt => Response::Delivered,
-        Request::Steer { .. } => recorded(Some(mark.steers)),
+        Request::Steer { .. } => recorded(Some(position.steers)),
         // With an interrupted turn, "after the iteration" means now.
-        Request::Stop { .. } if !mark.stops => recorded(None),
+        Request::Stop { .. } if !position.stops => recorded(None),
         Request::Stop { .. } => ending(stop_budget),
         Request::Abort => ending(loop_state::times::ABORT),
         Request::Pause { .. } | Request::Set(_) => recorded(None),

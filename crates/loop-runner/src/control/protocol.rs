@@ -141,7 +141,7 @@ pub struct Status {
     pub steers_waiting: usize,
     /// The agent's session, if it is known.
     pub session: Option<String>,
-    /// The time since the last turn of the loop, in milliseconds. The loop turns each 5 s at least, unless it hangs.
+    /// The time since the last pass of the loop, in milliseconds. The loop makes a pass at least every 5 s, unless it hangs.
     pub last_tick_ms: u64,
     /// The current activity, which may be newer than the saved state; `None` if the run waits.
     #[serde(
@@ -223,7 +223,7 @@ pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
 }
 
 /// Parses a line; the error is the response to an invalid one.
-pub(crate) fn message(line: &[u8]) -> Result<ControlMessage, Response> {
+pub(crate) fn parse_message(line: &[u8]) -> Result<ControlMessage, Response> {
     let malformed = |why: String| Response::Malformed { reason: why };
     if line.len() >= MAX_LINE {
         return Err(malformed(format!(
@@ -290,7 +290,7 @@ fn check(request: &Request) -> Result<(), String> {
 }
 
 /// Parses a response; the error is a text.
-pub(crate) fn answer(line: &[u8]) -> Result<Response, String> {
+pub(crate) fn parse_response(line: &[u8]) -> Result<Response, String> {
     let value: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
     match value["v"].as_u64() {
         Some(VERSION) => serde_json::from_value(value).map_err(|e| e.to_string()),

@@ -47,14 +47,14 @@ impl From<&Machine> for RunPosition {
 impl ReplySender {
     /// Creates a reply and its receiver.
     pub(crate) fn channel() -> (Self, oneshot::Receiver<RequestResult>) {
-        let (told, reply) = oneshot::channel();
-        (Self(Some(told)), reply)
+        let (sender, reply) = oneshot::channel();
+        (Self(Some(sender)), reply)
     }
 
-    pub(crate) fn send(self, verdict: RequestResult) {
-        if let Some(told) = self.0 {
+    pub(crate) fn send(self, result: RequestResult) {
+        if let Some(sender) = self.0 {
             // The receiver may have stopped waiting.
-            let _gone = told.send(verdict);
+            let _gone = sender.send(result);
         }
     }
 }
@@ -87,28 +87,28 @@ impl Default for RequestQueue {
 
 impl RequestQueue {
     pub(crate) fn new(
-        own: mpsc::Receiver<RunControl>,
-        others: mpsc::Receiver<QueuedRequest>,
+        local: mpsc::Receiver<RunControl>,
+        remote: mpsc::Receiver<QueuedRequest>,
     ) -> Self {
-        let early = VecDeque::new();
+        let deferred = VecDeque::new();
         Self {
-            local: own,
-            remote: others,
-            deferred: early,
+            local,
+            remote,
+            deferred,
         }
     }
 
     /// Returns a request that waits already.
     pub(crate) fn try_next(&mut self) -> Option<QueuedRequest> {
-        let early = self.deferred.pop_front().map(Ok);
-        let own = early.unwrap_or_else(|| self.local.try_recv().map(QueuedRequest::from));
-        own.or_else(|_| self.remote.try_recv()).ok()
+        let deferred = self.deferred.pop_front().map(Ok);
+        let local = deferred.unwrap_or_else(|| self.local.try_recv().map(QueuedRequest::from));
+        local.or_else(|_| self.remote.try_recv()).ok()
     }
 
     /// Waits for a request, forever if all senders are dropped. Cancel safe.
     pub(crate) async fn next(&mut self) -> QueuedRequest {
-        if let Some(early) = self.deferred.pop_front() {
-            return early;
+        if let Some(deferred) = self.deferred.pop_front() {
+            return deferred;
         }
         self.receive().await
     }
@@ -119,21 +119,25 @@ impl RequestQueue {
             if self.deferred.len() >= MAX_DEFERRED {
                 return std::future::pending().await;
             }
-            let wish = self.receive().await;
-            self.deferred.push_back(wish);
+            let request = self.receive().await;
+            self.deferred.push_back(request);
         }
     }
 
     /// Returns the machine input that announces the stop requests found so far.
     pub(crate) fn foreseen(&self) -> MachineInput {
-        let abort = self.deferred.iter().any(|wish| wish.control.is_abort());
+        let abort = self
+            .deferred
+            .iter()
+            .any(|request| request.control.is_abort());
         MachineInput::StopForeseen { abort }
     }
 
     /// Returns whether such a request was found.
     pub(crate) fn is_stop_requested(&self) -> bool {
-        let is_now = |wish: &QueuedRequest| {
-            wish.control
+        let is_now = |request: &QueuedRequest| {
+            request
+                .control
                 .stop()
                 .is_some_and(|it| it.when == StopTiming::Now)
         };
@@ -143,21 +147,22 @@ impl RequestQueue {
     async fn receive(&mut self) -> QueuedRequest {
         tokio::select! {
             biased;
-            Some(own) = self.local.recv() => own.into(),
+            Some(local) = self.local.recv() => local.into(),
             Some(other) = self.remote.recv() => other,
             else => std::future::pending().await,
         }
     }
 }
 
-/// A message to the run. The run reports its progress by [`RunEvent`](crate::RunEvent), and a rejected one by [`RunEvent::RequestRejected`](crate::RunEvent::RequestRejected).
+/// A message to the run. The run reports the progress of a message by [`RunEvent`](crate::RunEvent), and its rejection by
+/// [`RunEvent::RequestRejected`](crate::RunEvent::RequestRejected).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunControl {
     /// A request of a person, from this process or another one.
     Request(Request),
-    /// Stops the run; if it stops now, within [`RunnerOptions::stop_budget`](crate::RunnerOptions::stop_budget). A second stop can only move the deadline
-    /// earlier.
+    /// Stops the run; if it stops now, within [`RunnerOptions::stop_budget`](crate::RunnerOptions::stop_budget). A second stop can only move the
+    /// deadline earlier.
     Stop(StopRequest),
     /// Whether a person is there from now on who can review a phase or a batch. Without one, the run waits for no review.
     Attended(bool),
@@ -216,8 +221,8 @@ mod tests {
     #[tokio::test]
     async fn stop_is_found_behind_other_requests() {
         let (own, receiver) = mpsc::channel(8);
-        let (others, wishes) = mpsc::channel(8);
-        let mut wishes = RequestQueue::new(receiver, wishes);
+        let (others, other_receiver) = mpsc::channel(8);
+        let mut queue = RequestQueue::new(receiver, other_receiver);
         let steer = |text: &str| Request::Steer {
             text: text.into(),
             now: false,
@@ -228,23 +233,23 @@ mod tests {
         for what in [steer("one"), later] {
             others.send(RunControl::from(what).into()).await.unwrap();
         }
-        let wanted = tokio::time::timeout(std::time::Duration::ZERO, wishes.stop_requested());
-        assert!(wanted.await.is_err() && !wishes.is_stop_requested());
+        let stop = tokio::time::timeout(std::time::Duration::ZERO, queue.stop_requested());
+        assert!(stop.await.is_err() && !queue.is_stop_requested());
         own.send(steer("two").into()).await.unwrap();
         own.send(Request::Abort.into()).await.unwrap();
-        wishes.stop_requested().await;
-        assert!(wishes.is_stop_requested());
-        let mut heard = Vec::new();
-        while let Some(wish) = wishes.try_next() {
-            heard.push(match wish.control {
+        queue.stop_requested().await;
+        assert!(queue.is_stop_requested());
+        let mut taken = Vec::new();
+        while let Some(request) = queue.try_next() {
+            taken.push(match request.control {
                 RunControl::Request(Request::Steer { text, .. }) => text,
                 RunControl::Request(other) => format!("{other:?}"),
                 other => panic!("{other:?}"),
             });
         }
-        assert_eq!(heard[0], "one");
-        assert!(heard[1].starts_with("Stop {"), "{heard:?}");
-        assert_eq!(heard[2..], ["two", "Abort"]);
-        assert!(!wishes.is_stop_requested());
+        assert_eq!(taken[0], "one");
+        assert!(taken[1].starts_with("Stop {"), "{taken:?}");
+        assert_eq!(taken[2..], ["two", "Abort"]);
+        assert!(!queue.is_stop_requested());
     }
 }

@@ -1,4 +1,4 @@
-//! The control socket of a run that this process works on: creates and repairs the socket, and accepts connections; `desk` serves them.
+//! The control socket of a run that this process works on: creates and repairs the socket, and accepts connections; `connection` serves them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,11 +39,11 @@ const RECOVERY: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct ControlSocket {
     run_dir: PathBuf,
-    desk: Arc<ControlConnection>,
+    connection: Arc<ControlConnection>,
     over: watch::Sender<Option<EndReport>>,
     bound: Option<(Identity, JoinHandle<()>)>,
     /// Whether a failure to create the socket was reported.
-    told: bool,
+    is_reported: bool,
     refusals: mpsc::Receiver<String>,
 }
 
@@ -54,19 +54,19 @@ impl ControlSocket {
         run_dir: PathBuf,
         options: &RunnerOptions,
         view: watch::Receiver<Arc<View>>,
-        pulse: LastTick,
+        last_tick: LastTick,
         recent: Arc<RecentEvents>,
     ) -> (Self, mpsc::Receiver<QueuedRequest>) {
-        let (to_run, wishes) = mpsc::channel(WAITING);
+        let (to_run, requests) = mpsc::channel(WAITING);
         let (over, is_over) = watch::channel(None);
         let (to_refusals, refusals) = mpsc::channel(WAITING);
-        let desk = Arc::new(ControlConnection {
+        let connection = Arc::new(ControlConnection {
             run,
             process: ProcessId::current(),
             stop_budget: options.stop_budget,
             to_run,
             view,
-            last_tick: pulse,
+            last_tick,
             recent,
             end: is_over,
             slots: Arc::new(Semaphore::new(MOST as usize)),
@@ -78,13 +78,13 @@ impl ControlSocket {
         });
         let socket = Self {
             run_dir,
-            desk,
+            connection,
             over,
             bound: None,
-            told: false,
+            is_reported: false,
             refusals,
         };
-        (socket, wishes)
+        (socket, requests)
     }
 
     /// Creates the socket, also after somebody removed it. Open connections stay open.
@@ -99,14 +99,14 @@ impl ControlSocket {
             .and_then(|(l, id)| Ok((UnixListener::from_std(l)?, id)))
         {
             Ok((listener, identity)) => {
-                let accepting = tokio::spawn(accept(listener, Arc::clone(&self.desk)));
+                let accepting = tokio::spawn(accept(listener, Arc::clone(&self.connection)));
                 self.bound = Some((identity, accepting));
-                self.told = false;
+                self.is_reported = false;
                 Ok(())
             }
-            Err(_) if self.told => Ok(()),
+            Err(_) if self.is_reported => Ok(()),
             Err(e) => {
-                self.told = true;
+                self.is_reported = true;
                 Err(e)
             }
         }
@@ -141,7 +141,7 @@ impl ControlSocket {
         self.unbind();
         self.over.send_replace(Some(ended));
         // All slots are free when every client has the end.
-        let _slow = timeout(times::CONTROL_END, self.desk.slots.acquire_many(MOST)).await;
+        let _slow = timeout(times::CONTROL_END, self.connection.slots.acquire_many(MOST)).await;
     }
 }
 
@@ -151,7 +151,7 @@ impl Drop for ControlSocket {
     }
 }
 
-async fn accept(listener: UnixListener, desk: Arc<ControlConnection>) {
+async fn accept(listener: UnixListener, connection: Arc<ControlConnection>) {
     let mut unread = VecDeque::<AbortHandle>::new();
     loop {
         match listener.accept().await {
@@ -162,11 +162,11 @@ async fn accept(listener: UnixListener, desk: Arc<ControlConnection>) {
                 {
                     oldest.abort();
                 }
-                let desk = Arc::clone(&desk);
+                let connection = Arc::clone(&connection);
                 let reading = tokio::spawn(async move {
                     // A connection whose request is being read is no longer dropped.
-                    if let Some(asked) = desk.read(stream).await {
-                        tokio::spawn(serve(desk, asked));
+                    if let Some(received) = connection.read(stream).await {
+                        tokio::spawn(serve(connection, received));
                     }
                 });
                 unread.push_back(reading.abort_handle());
@@ -179,13 +179,13 @@ async fn accept(listener: UnixListener, desk: Arc<ControlConnection>) {
 }
 
 /// Serves a request, if there is a free slot.
-async fn serve(desk: Arc<ControlConnection>, asked: ReceivedRequest) {
-    match Arc::clone(&desk.slots).try_acquire_owned() {
+async fn serve(connection: Arc<ControlConnection>, received: ReceivedRequest) {
+    match Arc::clone(&connection.slots).try_acquire_owned() {
         Ok(slot) => {
             // Serving fails if the peer is gone, which is fine.
-            let _gone = desk.serve(asked).await;
+            let _gone = connection.serve(received).await;
             drop(slot);
         }
-        Err(_) => asked.reject(&Response::Busy).await,
+        Err(_) => received.reject(&Response::Busy).await,
     }
 }

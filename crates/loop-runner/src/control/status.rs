@@ -14,9 +14,7 @@ use tokio::time::Instant;
 
 use crate::View;
 use crate::control::peer::{Peer, RunEndWatch};
-use crate::control::protocol::AttachMessage;
-use crate::control::protocol::{MAX_LINE, Response};
-use crate::control::{Activity, Status, protocol};
+use crate::control::protocol::{self, Activity, AttachMessage, MAX_LINE, Response, Status};
 use crate::recent_events::RecentEvents;
 use crate::run_event::RunEvent;
 
@@ -24,8 +22,8 @@ use crate::run_event::RunEvent;
 const NAMED: usize = 16;
 const SHORT: usize = 200;
 
-/// Returns the status of a run; `turned` is the time since the last turn of its loop.
-pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Duration) -> Status {
+/// Returns the status of a run; `age` is the time since the last pass of its loop.
+pub(super) fn build_status(run: &RunId, process: ProcessId, view: &View, age: Duration) -> Status {
     let (head, agent) = (&view.head, &view.agent);
     let short = |text: &String| text.chars().take(SHORT).collect();
     Status {
@@ -49,7 +47,7 @@ pub(super) fn standing(run: &RunId, process: ProcessId, view: &View, turned: Dur
         stopping: head.stopping.is_some(),
         steers_waiting: head.unseen_steers().count(),
         session: head.session.as_ref().map(short),
-        last_tick_ms: u64::try_from(turned.as_millis()).unwrap_or(u64::MAX),
+        last_tick_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
         activity: Activity::of(head),
         shutdown: view.shutdown,
         agent_alive: agent.alive,
@@ -74,16 +72,16 @@ const LONGEST_ID: usize = 256;
 
 /// Returns the line of a view. If it is too long, removes the middle of texts, from the longer ones first.
 pub(super) fn line(view: &View) -> Vec<u8> {
-    let mut told = AttachMessage::View(Box::new(view.clone()));
-    let mut line = protocol::line(&told);
+    let mut message = AttachMessage::View(Box::new(view.clone()));
+    let mut line = protocol::line(&message);
     if line.len() < MAX_LINE {
         return line;
     }
-    if let AttachMessage::View(view) = &mut told {
+    if let AttachMessage::View(view) = &mut message {
         view.agent.tools.truncate(MOST);
         view.agent.permission_requests.truncate(MOST);
     }
-    let mut value = serde_json::to_value(&told).expect("a view serializes");
+    let mut value = serde_json::to_value(&message).expect("a view serializes");
     for most in SHORTENED {
         shorten(&mut value, most);
         line = protocol::line(&value);
@@ -141,8 +139,8 @@ pub(super) async fn show(
         let ended = over.borrow_and_update().clone();
         more.borrow_and_update();
         loop {
-            for (at, news) in batch {
-                send_events(at, news, peer).await?;
+            for (at, event) in batch {
+                send_event(at, event, peer).await?;
             }
             batch = recent.since(&mut next);
             if batch.is_empty() {
@@ -174,8 +172,8 @@ async fn send_view(view: &mut watch::Receiver<Arc<View>>, peer: &mut Peer<'_>) -
     peer.send_line(&line(&now)).await
 }
 
-async fn send_events(at: Timestamp, news: RunEvent, peer: &mut Peer<'_>) -> io::Result<()> {
-    let news = Box::new(news);
+async fn send_event(at: Timestamp, event: RunEvent, peer: &mut Peer<'_>) -> io::Result<()> {
+    let news = Box::new(event);
     let mut line = protocol::line(&AttachMessage::News { at, news });
     if line.len() >= MAX_LINE {
         let news = Box::new(RunEvent::EventsMissed(1));

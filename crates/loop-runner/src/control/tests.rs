@@ -32,7 +32,7 @@ struct Run {
     dir: tempfile::TempDir,
     machine: Machine,
     view: watch::Sender<Arc<View>>,
-    wishes: mpsc::Receiver<QueuedRequest>,
+    requests: mpsc::Receiver<QueuedRequest>,
     socket: ControlSocket,
     recent: Arc<RecentEvents>,
     steerable: bool,
@@ -63,7 +63,7 @@ impl Run {
         let run = "r1".parse().unwrap();
         let options = RunnerOptions::new(SleepGate::new());
         let recent = Arc::new(RecentEvents::default());
-        let (mut socket, wishes) = ControlSocket::new(
+        let (mut socket, requests) = ControlSocket::new(
             run,
             dir.path().into(),
             &options,
@@ -76,7 +76,7 @@ impl Run {
             dir,
             machine,
             view,
-            wishes,
+            requests,
             socket,
             recent,
             steerable,
@@ -106,11 +106,11 @@ impl Run {
     }
 
     /// Takes the next request as the runner does.
-    async fn hears(&mut self) {
+    async fn take_request(&mut self) {
         let QueuedRequest {
             control: what,
             reply,
-        } = self.wishes.recv().await.unwrap();
+        } = self.requests.recv().await.unwrap();
         let what = match what {
             RunControl::Request(request) => MachineInput::Requested(request),
             other => panic!("unexpected message: {other:?}"),
@@ -175,9 +175,9 @@ fn pause() -> Request {
 async fn c75a_c75c_c75e_pause_is_reported_until_the_boundary_and_cancelled() {
     let mut run = Run::new(false);
     let (first, second) = (run.connects(pause()).await, run.connects(pause()).await);
-    run.hears().await;
+    run.take_request().await;
     // The machine rejects the second request, because it changes nothing.
-    run.hears().await;
+    run.take_request().await;
     let mut told = Vec::new();
     for peer in [first, second] {
         told.push(next(peer).await);
@@ -188,18 +188,18 @@ async fn c75a_c75c_c75e_pause_is_reported_until_the_boundary_and_cancelled() {
         assert_eq!(next(peer).await.0, Some(Response::Applied));
     }
     let again = run.asks(pause());
-    run.hears().await;
+    run.take_request().await;
     assert_eq!(
         again.await.unwrap(),
         [Response::Applied],
         "the run is paused"
     );
     let woken = run.asks(Request::Continue);
-    run.hears().await;
+    run.take_request().await;
     assert_eq!(woken.await.unwrap(), [Response::Applied]);
 
     let peer = run.connects(pause()).await;
-    run.hears().await;
+    run.take_request().await;
     let (first, peer) = next(peer).await;
     assert_eq!(first, Some(recorded(None, None)));
     run.happens(MachineInput::Requested(Request::Continue));
@@ -212,7 +212,7 @@ async fn set_rule_is_recorded_and_then_in_effect() {
     let mut run = Run::new(false);
     let set = |max| Request::Set(RuleChange::MaxIterations(max));
     let told = run.asks(set(Some(9)));
-    run.hears().await;
+    run.take_request().await;
     assert_eq!(
         told.await.unwrap(),
         [recorded(None, None), Response::Applied]
@@ -222,7 +222,7 @@ async fn set_rule_is_recorded_and_then_in_effect() {
         Some(9)
     );
     let told = run.asks(set(Some(0)));
-    run.hears().await;
+    run.take_request().await;
     assert!(matches!(
         told.await.unwrap()[..],
         [Response::Rejected { .. }]
@@ -233,7 +233,7 @@ async fn set_rule_is_recorded_and_then_in_effect() {
 async fn j49c_turn_that_ended_normally_is_not_reported_as_interrupted() {
     let mut run = Run::new(true);
     let peer = run.connects(Request::Interrupt).await;
-    run.hears().await;
+    run.take_request().await;
     let (first, peer) = next(peer).await;
     assert_eq!(first, Some(Response::Delivered));
     run.happens(MachineInput::TurnEnded(TurnOutcome::Completed));
@@ -245,13 +245,13 @@ async fn j49c_turn_that_ended_normally_is_not_reported_as_interrupted() {
 async fn j49c_interrupt_applies_to_the_running_turn() {
     let mut run = Run::new(true);
     let peer = run.connects(Request::Interrupt).await;
-    while run.wishes.is_empty() {
+    while run.requests.is_empty() {
         tokio::task::yield_now().await;
     }
     // The request waits while the run begins the next iteration.
     run.complete_iteration();
     run.happens(MachineInput::Requested(Request::Skip));
-    run.hears().await;
+    run.take_request().await;
     let (first, peer) = next(peer).await;
     assert_eq!(first, Some(Response::Delivered));
     run.happens(MachineInput::TurnEnded(TurnOutcome::Interrupted));
@@ -269,7 +269,7 @@ async fn x109a_steer_is_reported_until_it_is_seen() {
     };
     let mut run = Run::new(true);
     let told = run.asks(steer());
-    run.hears().await;
+    run.take_request().await;
     for state in [SteerState::Delivered, SteerState::Seen] {
         // Even in a fast sequence of steps, no response reports less progress than an earlier one.
         run.happens(MachineInput::SteerAdvanced { id: 1, state });
@@ -281,7 +281,7 @@ async fn x109a_steer_is_reported_until_it_is_seen() {
 
     let mut plain = Run::new(false);
     let told = plain.asks(steer());
-    plain.hears().await;
+    plain.take_request().await;
     assert_eq!(
         told.await.unwrap(),
         [recorded(Some(1), None), Response::NextPrompt]
@@ -295,15 +295,15 @@ async fn stop_reports_its_budget_and_end() {
         when: StopTiming::Now,
     };
     let told = run.asks(stop.clone());
-    run.hears().await;
+    run.take_request().await;
     // One more request that the run never takes, and a client that never sends one.
     let late = run.asks(stop);
     let path = socket_path::socket(run.dir.path());
     let _silent = UnixStream::connect(&path).await.unwrap();
-    while run.wishes.is_empty() {
+    while run.requests.is_empty() {
         tokio::task::yield_now().await;
     }
-    drop(run.wishes);
+    drop(run.requests);
     run.socket.close(over()).await;
     assert_eq!(
         told.await.unwrap(),
@@ -324,7 +324,7 @@ async fn stop_after_iteration_reports_its_budget_for_an_interrupted_turn() {
         }
         let after = StopTiming::AfterIteration;
         let peer = run.connects(Request::Stop { when: after }).await;
-        run.hears().await;
+        run.take_request().await;
         let budget = interrupted.then_some(8000);
         assert_eq!(next(peer).await.0, Some(recorded(None, budget)));
     }
@@ -334,9 +334,9 @@ async fn stop_after_iteration_reports_its_budget_for_an_interrupted_turn() {
 async fn dead_run_sends_nothing_and_stuck_run_is_unresponsive() {
     let mut run = Run::new(false);
     let told = run.asks(pause());
-    run.hears().await;
+    run.take_request().await;
     let dir = run.dir.path().to_owned();
-    drop((run.socket, run.view, run.wishes));
+    drop((run.socket, run.view, run.requests));
     assert_eq!(told.await.unwrap(), [recorded(None, None)]);
     spawn_blocking(move || {
         let (listener, _) = socket_path::bind_socket(&dir).unwrap();
@@ -375,7 +375,7 @@ async fn peer_without_complete_request_is_dropped() {
         .unwrap();
     let mut text = String::new();
     peer.read_to_string(&mut text).await.unwrap();
-    let told = protocol::answer(text.as_bytes()).unwrap();
+    let told = protocol::parse_response(text.as_bytes()).unwrap();
     assert!(matches!(told, Response::Status(it) if it.run.as_str() == "r1" && it.phase == "main"));
 }
 
@@ -387,13 +387,13 @@ async fn half_closed_peer_gets_all_responses() {
     let asked = protocol::line(&Request::Interrupt);
     peer.write_all(&asked).await.unwrap();
     peer.shutdown().await.unwrap();
-    run.hears().await;
+    run.take_request().await;
     let mut first = vec![0; protocol::line(&Response::Delivered).len()];
     peer.read_exact(&mut first).await.unwrap();
     run.happens(MachineInput::TurnEnded(TurnOutcome::Interrupted));
     let mut rest = Vec::new();
     peer.read_to_end(&mut rest).await.unwrap();
-    assert_eq!(protocol::answer(&rest), Ok(Response::Applied));
+    assert_eq!(protocol::parse_response(&rest), Ok(Response::Applied));
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,7 +404,7 @@ async fn half_closed_peer_frees_its_slot() {
         let mut peer = UnixStream::connect(&path).await.unwrap();
         peer.write_all(&protocol::line(&pause())).await.unwrap();
         peer.shutdown().await.unwrap();
-        let heard = tokio::time::timeout(LONG, run.hears()).await;
+        let heard = tokio::time::timeout(LONG, run.take_request()).await;
         heard.expect("a slot is free");
         let mut first = vec![0; protocol::line(&recorded(None, None)).len()];
         peer.read_exact(&mut first).await.unwrap();
@@ -420,6 +420,6 @@ async fn peer_disconnect_cancels_nothing() {
     spawn_blocking(move || drop(ask(&dir, pause()).unwrap()))
         .await
         .unwrap();
-    run.hears().await;
+    run.take_request().await;
     assert!(run.machine.head().pausing);
 }

@@ -28,15 +28,15 @@ impl Runner {
             return self.step_attempt(AttemptInput::Started);
         };
         let why = e.to_string();
-        let happenings = self.step_attempt(AttemptInput::NotStarted(match e.is_session_in_use() {
+        let inputs = self.step_attempt(AttemptInput::NotStarted(match e.is_session_in_use() {
             true => TurnOutcome::SessionInUse(why),
             false => TurnOutcome::NotStarted(why),
         }));
-        if !happenings.is_empty() {
+        if !inputs.is_empty() {
             self.processes.attempt = None;
             self.refresh_view();
         }
-        happenings
+        inputs
     }
 
     /// Handles an event of the agent; `None` means that its conversation ended.
@@ -49,9 +49,9 @@ impl Runner {
         };
         let Some(published) = published else {
             attempt.primary = None;
-            let happenings = self.step_attempt(AttemptInput::ConversationEnded);
+            let inputs = self.step_attempt(AttemptInput::ConversationEnded);
             self.refresh_view();
-            return happenings;
+            return inputs;
         };
         if attempt.machine.awaits_answer() && is_answer(&published.event) {
             // Save before reporting the first answer: if the agent visibly answered a prompt, a resume doesn't send it again.
@@ -60,7 +60,7 @@ impl Runner {
         }
         match published.event {
             ConversationEvent::Assigned(assignment) => self.handle_assignment(&assignment),
-            ConversationEvent::Observed(seen) => self.handle_observation(seen).await,
+            ConversationEvent::Observed(observation) => self.handle_observation(observation).await,
             ConversationEvent::Completed(completion) => self.completed(completion).await,
             _ => Vec::new(),
         }
@@ -77,43 +77,43 @@ impl Runner {
             has_inputs: !assignment.inputs.is_empty(),
             steers: steers.collect(),
         };
-        let happenings = self.step_attempt(input);
+        let inputs = self.step_attempt(input);
         self.update_activity(MachineInput::AgentActive);
         self.update_busy();
         self.refresh_view();
-        happenings
+        inputs
     }
 
-    async fn handle_observation(&mut self, seen: Observation) -> Vec<MachineInput> {
+    async fn handle_observation(&mut self, observation: Observation) -> Vec<MachineInput> {
         let at = self.clock.now();
         self.update_activity(MachineInput::AgentActive);
         let Some(attempt) = &mut self.processes.attempt else {
             return Vec::new();
         };
-        let understands = attempt.machine.options().parses_output;
-        self.write_transcript(|transcript| match (&seen.raw, understands) {
+        let parses_output = attempt.machine.options().parses_output;
+        self.write_transcript(|transcript| match (&observation.raw, parses_output) {
             (Some((stream, line)), false) => transcript.output(at, *stream, line),
-            _ => transcript.observed(at, &seen),
+            _ => transcript.observed(at, &observation),
         });
-        if let Some((stream, line)) = seen.raw
-            && (!understands || stream == Stream::Stderr)
+        if let Some((stream, line)) = observation.raw
+            && (!parses_output || stream == Stream::Stderr)
         {
             if stream == Stream::Stdout {
                 let line = AttemptInput::Line(line.bytes.to_vec());
                 let _none = self.step_attempt(line);
             }
-            self.tell(RunEvent::Output { stream, line });
+            self.emit(RunEvent::Output { stream, line });
         }
-        let mut happenings = Vec::new();
-        for event in seen.events {
-            happenings.extend(self.event(event).await);
+        let mut inputs = Vec::new();
+        for event in observation.events {
+            inputs.extend(self.event(event).await);
         }
         self.update_busy();
-        happenings.extend(self.step_attempt(AttemptInput::BatchProcessed));
-        happenings
+        inputs.extend(self.step_attempt(AttemptInput::BatchProcessed));
+        inputs
     }
 
-    /// Tells the run's machine whether the agent waits for something.
+    /// Reports to the run's machine whether the agent waits for something.
     pub(super) fn update_busy(&mut self) {
         let Some(attempt) = &self.processes.attempt else {
             return;
@@ -132,23 +132,23 @@ impl Runner {
         let Some(attempt) = self.processes.attempt.as_mut() else {
             return Vec::new();
         };
-        let mut happenings = Vec::new();
+        let mut inputs = Vec::new();
         match &event {
             Event::Started { pid } => {
                 attempt.reports.pid = Some(*pid);
-                self.tell(RunEvent::AgentStarted { pid: *pid });
+                self.emit(RunEvent::AgentStarted { pid: *pid });
                 self.refresh_view();
-                return happenings;
+                return inputs;
             }
-            Event::Exited(_) => happenings = self.step_attempt(AttemptInput::Exited),
+            Event::Exited(_) => inputs = self.step_attempt(AttemptInput::Exited),
             Event::BackgroundTasks(tasks) => {
-                happenings = self.step_attempt(AttemptInput::BackgroundTasks(*tasks));
+                inputs = self.step_attempt(AttemptInput::BackgroundTasks(*tasks));
             }
             // Each process of the agent reports this; a person needs it once.
-            Event::Identified { .. } if self.told.identified.as_ref() == Some(&event) => {
-                return happenings;
+            Event::Identified { .. } if self.reported.identified.as_ref() == Some(&event) => {
+                return inputs;
             }
-            Event::Identified { .. } => self.told.identified = Some(event.clone()),
+            Event::Identified { .. } => self.reported.identified = Some(event.clone()),
             Event::Session { id } => return vec![MachineInput::SessionKnown(id.clone())],
             Event::UsageReported(used) => {
                 return vec![MachineInput::UsageReported(UsageTotal {
@@ -161,21 +161,21 @@ impl Runner {
                 if let InputState::Dropped(_) = state
                     && let Some(steer) = attempt.receipts.remove(id)
                 {
-                    happenings = self.step_attempt(AttemptInput::Dropped(steer));
+                    inputs = self.step_attempt(AttemptInput::Dropped(steer));
                 }
-                return happenings;
+                return inputs;
             }
             Event::Message { text, partial } => {
                 let (text, partial) = (text.clone(), *partial);
-                happenings = self.step_attempt(AttemptInput::Message { text, partial });
+                inputs = self.step_attempt(AttemptInput::Message { text, partial });
             }
             Event::ToolStarted { id, name, summary } => {
                 let (id, activity) = (id.clone(), format!("{name}: {summary}"));
-                happenings = self.step_attempt(AttemptInput::ToolStarted { id, activity });
+                inputs = self.step_attempt(AttemptInput::ToolStarted { id, activity });
             }
             Event::ToolFinished { id, .. } => {
                 // A pause may wait until no tool runs.
-                happenings = self.step_attempt(AttemptInput::ToolFinished(id.clone()));
+                inputs = self.step_attempt(AttemptInput::ToolFinished(id.clone()));
             }
             Event::RateLimited {
                 rejected: true,
@@ -183,7 +183,7 @@ impl Runner {
                 ..
             } => {
                 let until = resets_at.and_then(timestamp);
-                happenings = self.step_attempt(AttemptInput::Limited(until));
+                inputs = self.step_attempt(AttemptInput::Limited(until));
             }
             // This wait may be longer than the idle timeout.
             Event::Retrying { delay, .. } => {
@@ -196,22 +196,22 @@ impl Runner {
             }
             Event::PermissionWithdrawn { id } => {
                 attempt.reports.asks.retain(|ask| ask.id != *id);
-                happenings = self.step_attempt(AttemptInput::AskWithdrawn(id.clone()));
+                inputs = self.step_attempt(AttemptInput::AskWithdrawn(id.clone()));
             }
             Event::PermissionDenied { .. } => {
-                self.tell(RunEvent::Agent(event));
+                self.emit(RunEvent::Agent(event));
                 return vec![MachineInput::PermissionDenied];
             }
             Event::TextDelta(_) | Event::ThinkingDelta(_) => {
-                self.tell(RunEvent::Agent(event));
-                return happenings;
+                self.emit(RunEvent::Agent(event));
+                return inputs;
             }
             _ => {}
         }
-        self.tell(RunEvent::Agent(event));
+        self.emit(RunEvent::Agent(event));
         self.update_busy();
         self.refresh_view();
-        happenings
+        inputs
     }
 
     /// Writes to the transcript. If that fails, gives the transcript up with a warning; the run continues.
@@ -230,7 +230,7 @@ impl Runner {
         if let Some(attempt) = &mut self.processes.attempt {
             attempt.transcript = None;
         }
-        self.tell(RunEvent::Warning(format!(
+        self.emit(RunEvent::Warning(format!(
             "can't write the rest of this attempt's transcript: {e}"
         )));
     }
@@ -238,7 +238,7 @@ impl Runner {
     /// Passes an input to the attempt machine and returns its effects.
     pub(super) fn decide(&mut self, input: AttemptInput) -> Vec<AttemptEffect> {
         let (at, budget) = (self.clock.now(), self.budget());
-        let moment = StepContext {
+        let context = StepContext {
             head: self.machine.head(),
             now: Instant::now().into_std(),
             at,
@@ -246,7 +246,7 @@ impl Runner {
             frozen: self.machine.is_frozen(),
         };
         match &mut self.processes.attempt {
-            Some(attempt) => attempt.machine.step(moment, input),
+            Some(attempt) => attempt.machine.step(context, input),
             None => AttemptMachine::absent(&input),
         }
     }
@@ -267,7 +267,7 @@ impl Runner {
                 let state = SteerState::Delivered;
                 return vec![MachineInput::SteerAdvanced { id, state }];
             }
-            AttemptEffect::NextPrompt(steer) => self.tell(RunEvent::SteerNextTurn(steer)),
+            AttemptEffect::NextPrompt(steer) => self.emit(RunEvent::SteerNextTurn(steer)),
             AttemptEffect::Send {
                 steer,
                 again: false,
@@ -283,8 +283,8 @@ impl Runner {
             }
             AttemptEffect::ReportSteersSeen(steers) => {
                 let state = SteerState::Seen;
-                let moved = |id| MachineInput::SteerAdvanced { id, state };
-                return steers.into_iter().map(moved).collect();
+                let advanced = |id| MachineInput::SteerAdvanced { id, state };
+                return steers.into_iter().map(advanced).collect();
             }
             AttemptEffect::Report(outcome) => return vec![MachineInput::TurnEnded(outcome)],
             AttemptEffect::Interrupt { drop_queued } => {
@@ -301,14 +301,14 @@ impl Runner {
             AttemptEffect::End { by } => self.start_stopping_tree(Instant::from_std(by)),
             AttemptEffect::ReportInterruptOverdue => {
                 let limit = times::INTERRUPTED_TURN;
-                self.tell(RunEvent::Warning(format!(
+                self.emit(RunEvent::Warning(format!(
                     "the agent did not end its turn within {limit:?} after the interrupt; ending the agent; its session can be continued"
                 )));
             }
-            AttemptEffect::ReportContinued => self.tell(RunEvent::TurnContinued),
+            AttemptEffect::ReportContinued => self.emit(RunEvent::TurnContinued),
             AttemptEffect::AwaitingTasks { tasks } => {
                 let patience = self.phase().background_task_timeout;
-                self.tell(RunEvent::AwaitingTasks { tasks, patience });
+                self.emit(RunEvent::AwaitingTasks { tasks, patience });
             }
             AttemptEffect::RecordTurnEnd { outcome, own, .. } => self.note_end(&outcome, own),
             // The code that continues a turn, ends a turn or answers permission requests carries these out itself, because it waits for them.
@@ -325,17 +325,17 @@ impl Runner {
 
     /// Closes the agent, because it is not needed any more. Its leftovers are handled after the required checks and the check.
     fn release(&self) {
-        let patience = self.phase().background_task_timeout;
+        let timeout = self.phase().background_task_timeout;
         if let Some(attempt) = &self.processes.attempt {
             let conversation = attempt.conversation.clone();
-            tokio::spawn(async move { conversation.close_within(patience).await });
+            tokio::spawn(async move { conversation.close_within(timeout).await });
         }
     }
 
     /// Closes an agent whose background tasks reported nothing. Unfinished work is no evidence, so the required checks and the check wait for its
     /// end.
     fn give_up_tasks(&mut self, tasks: u32) {
-        let patience = self.phase().background_task_timeout;
+        let timeout = self.phase().background_task_timeout;
         let Some(attempt) = &mut self.processes.attempt else {
             return;
         };
@@ -346,8 +346,8 @@ impl Runner {
         let conversation = attempt.conversation.clone();
         let close = async move { conversation.close_within(Duration::ZERO).await };
         attempt.tasks.closing = Some(tokio::spawn(close));
-        self.tell(RunEvent::Warning(format!(
-            "no report from {tasks} in the background for {patience:?}; ending the agent"
+        self.emit(RunEvent::Warning(format!(
+            "no report from {tasks} in the background for {timeout:?}; ending the agent"
         )));
         self.refresh_view();
     }
@@ -356,9 +356,9 @@ impl Runner {
     fn start_stopping_tree(&mut self, by: Instant) {
         if let Some(attempt) = &mut self.processes.attempt {
             let conversation = attempt.conversation.clone();
-            let mut hurried = attempt.deadline.subscribe();
+            let mut deadline = attempt.deadline.subscribe();
             attempt.tasks.ending = Some(tokio::spawn(async move {
-                crate::deadline::stop(&mut hurried, &conversation, by).await
+                crate::deadline::stop(&mut deadline, &conversation, by).await
             }));
         }
     }
@@ -375,7 +375,7 @@ impl Runner {
             transcript.flush()
         });
         if let (true, Some(why)) = (own, failure(outcome)) {
-            self.tell(RunEvent::Warning(format!(
+            self.emit(RunEvent::Warning(format!(
                 "a turn that the agent started by itself failed ({why}); the result of the previous turn still counts"
             )));
         }
@@ -390,26 +390,26 @@ impl Runner {
             detail: end.detail,
             pending: completion.pending > 0,
         };
-        let mut happenings = Vec::new();
+        let mut inputs = Vec::new();
         for effect in self.decide(input) {
             if effect == AttemptEffect::Look {
                 let footprint = self.fingerprint().await;
                 let hurried = self.requests.is_stop_requested();
-                happenings.extend(self.step_attempt(AttemptInput::Looked { footprint, hurried }));
+                inputs.extend(self.step_attempt(AttemptInput::Looked { footprint, hurried }));
             }
-            happenings.extend(self.carry_out(effect));
+            inputs.extend(self.carry_out(effect));
         }
         self.update_busy();
         self.refresh_view();
-        happenings
+        inputs
     }
 }
 
 fn is_answer(what: &ConversationEvent) -> bool {
-    let ConversationEvent::Observed(seen) = what else {
+    let ConversationEvent::Observed(observation) = what else {
         return false;
     };
-    seen.events.iter().any(|event| {
+    observation.events.iter().any(|event| {
         matches!(
             event,
             Event::TextDelta(_)

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use crate::control::{ControlSocket, EndReport, QueuedRequest};
 use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::runner::parts::first_input::{Reload, Reloaded, keep_prompt};
+use crate::runner::parts::first_input::{Reload, Reloaded, store_prompt};
 use crate::{Error, RunOutcome};
 
 impl Runner {
@@ -23,9 +23,9 @@ impl Runner {
         };
         match rlm_store::read_prompt(path) {
             Ok(text) if text == self.prompts[self.phase_index()] => Ok(()),
-            Ok(text) => self.keep_prompt(self.phase_index(), text).await,
+            Ok(text) => self.store_prompt(self.phase_index(), text).await,
             Err(e) => {
-                self.tell(RunEvent::Warning(format!(
+                self.emit(RunEvent::Warning(format!(
                     "{e}; continuing with the last text"
                 )));
                 Ok(())
@@ -40,21 +40,21 @@ impl Runner {
         text: String,
     ) -> Result<Result<(), &'static str>, Error> {
         let phase = self.saved.settings.phases.get(index);
-        let is_kept = phase.is_some_and(|it| matches!(it.prompt, PromptSource::Stored(_)));
-        if !is_kept || text.trim().is_empty() {
+        let is_stored = phase.is_some_and(|it| matches!(it.prompt, PromptSource::Stored(_)));
+        if !is_stored || text.trim().is_empty() {
             return Ok(Err(
                 "the prompt comes from a file, or the new text is empty",
             ));
         }
-        self.keep_prompt(index, text).await.map(Ok)
+        self.store_prompt(index, text).await.map(Ok)
     }
 
     /// Stores a new text of a phase's prompt.
-    async fn keep_prompt(&mut self, index: usize, text: String) -> Result<(), Error> {
+    async fn store_prompt(&mut self, index: usize, text: String) -> Result<(), Error> {
         let phase = &mut self.saved.settings.phases[index];
-        let is_kept = matches!(phase.prompt, PromptSource::Stored(_));
-        let blob = keep_prompt(&mut self.journal, phase, &text).await?;
-        if is_kept {
+        let is_stored = matches!(phase.prompt, PromptSource::Stored(_));
+        let blob = store_prompt(&mut self.journal, phase, &text).await?;
+        if is_stored {
             phase.prompt = PromptSource::Stored(blob.clone());
         }
         self.saved.prompts[index] = blob;
@@ -63,26 +63,26 @@ impl Runner {
         self.repair().await
     }
 
-    /// Calls `look` after each turn, before the checks, and after each wait. Applies its changes like [`Request::Set`](loop_state::Request::Set),
-    /// also to later phases, except those that raise a limit of the run, because agents write files. The run itself calls `look`, so it must return
+    /// Calls `reload` after each turn, before the checks, and after each wait. Applies its changes like [`Request::Set`](loop_state::Request::Set),
+    /// also to later phases, except those that raise a limit of the run, because agents write files. The run itself calls `reload`, so it must return
     /// quickly.
     #[must_use]
-    pub fn with_reload(mut self, look: impl FnMut() -> Reloaded + Send + 'static) -> Self {
-        self.reload = Reload(Some(Box::new(look)));
+    pub fn with_reload(mut self, reload: impl FnMut() -> Reloaded + Send + 'static) -> Self {
+        self.reload = Reload(Some(Box::new(reload)));
         self
     }
 
     /// Returns the machine inputs for changes of the configuration.
     pub(super) fn reloaded(&mut self) -> Vec<MachineInput> {
-        let Some(look) = &mut self.reload.0 else {
+        let Some(reload) = &mut self.reload.0 else {
             return Vec::new();
         };
-        let Reloaded { changes, warnings } = look();
+        let Reloaded { changes, warnings } = reload();
         let changes = changes.into_iter();
         let changes = changes.map(|(phase, rule)| (u32::try_from(phase).unwrap_or(u32::MAX), rule));
         let (taken, refusals) = self.machine.reloaded(changes.collect());
         for warning in refusals.into_iter().chain(warnings) {
-            self.tell(RunEvent::Warning(warning));
+            self.emit(RunEvent::Warning(warning));
         }
         taken
     }
@@ -91,23 +91,23 @@ impl Runner {
     pub(super) fn open_socket(&mut self) -> mpsc::Receiver<QueuedRequest> {
         let run = self.saved.run.clone();
         let run_dir = self.work_tree.project().run_dir(&run);
-        let (socket, wishes) = ControlSocket::new(
+        let (socket, requests) = ControlSocket::new(
             run,
             run_dir,
             &self.options,
             self.control.view.subscribe(),
             self.control.last_tick.clone(),
-            self.news.keep(),
+            self.events.keep(),
         );
         self.control.socket = Some(socket);
         self.restore_socket();
-        wishes
+        requests
     }
 
     /// Creates the socket again if somebody removed it.
     pub(super) fn restore_socket(&mut self) {
         if let Some(Err(e)) = self.control.socket.as_mut().map(ControlSocket::ensure) {
-            self.tell(RunEvent::Warning(format!(
+            self.emit(RunEvent::Warning(format!(
                 "other terminals can't control this run: {e}"
             )));
         }
@@ -117,7 +117,7 @@ impl Runner {
     pub(super) fn report_refused(&mut self, what: String) {
         let at = self.clock.now();
         self.write_transcript(|transcript| transcript.note(at, "note", &what));
-        self.tell(RunEvent::Warning(what));
+        self.emit(RunEvent::Warning(what));
     }
 
     /// Sends the end of the run to all waiting clients.

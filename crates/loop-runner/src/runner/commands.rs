@@ -33,18 +33,18 @@ impl Runner {
             Some(FakeCommands(play)) => RunningCheck::play(command, play(command, context)),
             None => RunningCheck::start(command, text.clone(), context),
         });
-        self.tell(RunEvent::CommandStarted { command, text });
+        self.emit(RunEvent::CommandStarted { command, text });
     }
 
     pub(super) fn check_ended(&mut self, end: CheckOutcome) -> MachineInput {
         let check = self.processes.check.take().expect("a check runs");
-        self.tell(RunEvent::CommandEnded {
+        self.emit(RunEvent::CommandEnded {
             command: check.command,
             result: end.result.clone(),
             took: end.took,
         });
         if !end.leftovers.is_empty() {
-            self.tell(RunEvent::ProcessesEnded {
+            self.emit(RunEvent::ProcessesEnded {
                 why: "left running by the command".into(),
                 processes: end.leftovers,
             });
@@ -67,7 +67,7 @@ impl Runner {
                 command,
                 said,
                 stuck_after,
-            } => self.describe_slip(command, &said, stuck_after),
+            } => self.describe_command_not_run(command, &said, stuck_after),
             Warning::SteersUnseen { count: 1 } => {
                 "1 steer did not reach the agent before the run ended".to_owned()
             }
@@ -76,10 +76,15 @@ impl Runner {
             }
             _ => return,
         };
-        self.tell(RunEvent::Warning(text));
+        self.emit(RunEvent::Warning(text));
     }
 
-    fn describe_slip(&self, command: LoopCommand, said: &str, stuck_after: Option<u32>) -> String {
+    fn describe_command_not_run(
+        &self,
+        command: LoopCommand,
+        why: &str,
+        stuck_after: Option<u32>,
+    ) -> String {
         let phase = self.phase();
         let (option, text) = match command {
             LoopCommand::RequiredCheck(index) => {
@@ -90,10 +95,10 @@ impl Runner {
         let ends = stuck_after.map_or_else(String::new, |max| {
             format!("; after {max} times in a row the run stops as stuck")
         });
-        let said = said.trim_end().replace('\n', " ");
+        let why = why.trim_end().replace('\n', " ");
         let run = &self.saved.run;
         format!(
-            "`{text}` can't be run: {said}{ends}; to correct it: rlm stop {run}, then rlm resume {run} {option} COMMAND"
+            "`{text}` can't be run: {why}{ends}; to correct it: rlm stop {run}, then rlm resume {run} {option} COMMAND"
         )
     }
 
@@ -111,25 +116,25 @@ impl Runner {
         let Some(hooks) = &self.hooks else {
             return;
         };
-        let moment = HookEvent {
+        let event = HookEvent {
             run: &self.saved.run,
             head: self.machine.head(),
             at,
             kind: what,
             missed: 0,
         };
-        let Some(telling) = hooks.telling(moment) else {
+        let Some(input) = hooks.input_for(event) else {
             return;
         };
         let context = self.context("-notify");
         if let Some(hooks) = &mut self.hooks {
-            hooks.push(context, telling);
+            hooks.push(context, input);
         }
     }
 
     /// Queues a call for the start or resume of the run, after it is saved.
     pub(super) fn notify_begun(&mut self) {
-        if self.machine.has_begun() && !std::mem::replace(&mut self.told.begun, true) {
+        if self.machine.has_begun() && !std::mem::replace(&mut self.reported.begun, true) {
             let again = matches!(self.first, loop_state::MachineInput::Resumed(_));
             let at = self.clock.now();
             self.notify(at, HookEventKind::Started { again });
@@ -138,12 +143,12 @@ impl Runner {
 
     /// Handles the end of a call.
     pub(super) fn notified(&mut self, end: CheckOutcome) {
-        let complaint = self.hooks.as_mut().and_then(|it| it.failure_warning(&end));
-        if let Some(complaint) = complaint {
-            self.tell(RunEvent::Warning(complaint));
+        let warning = self.hooks.as_mut().and_then(|it| it.failure_warning(&end));
+        if let Some(warning) = warning {
+            self.emit(RunEvent::Warning(warning));
         }
         if !end.leftovers.is_empty() {
-            self.tell(RunEvent::ProcessesEnded {
+            self.emit(RunEvent::ProcessesEnded {
                 why: "left running by the notify command".into(),
                 processes: end.leftovers,
             });

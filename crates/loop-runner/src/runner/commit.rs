@@ -65,8 +65,8 @@ impl Runner {
         })
     }
 
-    /// Handles the result of a commit, and reports it. `settled` shows whether another commit follows.
-    pub(super) fn committed(&mut self, end: CommitOutcome, settled: &MachineInput) {
+    /// Handles the result of a commit, and reports it. `leftovers_ended` shows whether another commit follows.
+    pub(super) fn committed(&mut self, end: CommitOutcome, leftovers_ended: &MachineInput) {
         let CommitOutcome {
             about,
             phase,
@@ -76,7 +76,7 @@ impl Runner {
         } = end;
         if let Some(ran) = ran {
             if !ran.leftovers.is_empty() {
-                self.tell(RunEvent::ProcessesEnded {
+                self.emit(RunEvent::ProcessesEnded {
                     why: "left running by the commit's hooks".into(),
                     processes: ran.leftovers,
                 });
@@ -98,22 +98,22 @@ impl Runner {
                     commit: commit.clone(),
                 });
                 if is_new {
-                    self.tell(RunEvent::IterationCommitted {
+                    self.emit(RunEvent::IterationCommitted {
                         iteration,
                         commit,
                         left_out,
                     });
                 } else if !left_out.is_empty() {
                     let left_out = left_out.join(", ");
-                    self.tell(RunEvent::Warning(format!(
+                    self.emit(RunEvent::Warning(format!(
                         "iteration {iteration} is not committed: it changed only {left_out}"
                     )));
                 }
             }
             Ok(None) => {}
             Err(why) => {
-                let follows = self.consequence(settled);
-                self.tell(RunEvent::Warning(format!(
+                let follows = self.consequence(leftovers_ended);
+                self.emit(RunEvent::Warning(format!(
                     "iteration {iteration} is not committed: {why}; {follows}"
                 )));
                 self.saved.uncommitted = Some(Uncommitted {
@@ -125,7 +125,7 @@ impl Runner {
     }
 
     /// Returns what happens to the uncommitted work, as text.
-    fn consequence(&mut self, settled: &MachineInput) -> String {
+    fn consequence(&mut self, leftovers_ended: &MachineInput) -> String {
         let tree = self.work_tree.project().tree().to_owned();
         if !tree.is_dir() {
             return format!("its working tree {} is missing", tree.display());
@@ -133,7 +133,7 @@ impl Runner {
         let mut machine = self.machine.clone();
         machine.step(TimedInput {
             at: self.clock.now(),
-            what: settled.clone(),
+            what: leftovers_ended.clone(),
         });
         match &machine.head().end {
             Some(end) if !end.reason.is_stopped() => {
@@ -158,9 +158,9 @@ impl Runner {
             return Ok(());
         }
         let git = project.git().clone();
-        let looked = tokio::task::spawn_blocking(move || git.refuse_commits()).await;
-        let looked = looked.expect("git status does not panic");
-        looked.map_err(|why| rlm_store::Error::git(project.tree(), why).into())
+        let checked = tokio::task::spawn_blocking(move || git.refuse_commits()).await;
+        let checked = checked.expect("git status does not panic");
+        checked.map_err(|why| rlm_store::Error::git(project.tree(), why).into())
     }
 
     /// Returns an error if a resumed run could not commit with its new settings. Work that the run itself left uncommitted is not an error; it is
@@ -173,8 +173,8 @@ impl Runner {
         let settings = settings.unwrap_or(&saved.settings);
         if settings.commit && saved.settings.commit {
             let git = project.git().clone();
-            let looked = tokio::task::spawn_blocking(move || git.uncommitted()).await;
-            return Ok(looked.expect("git status does not panic"));
+            let checked = tokio::task::spawn_blocking(move || git.uncommitted()).await;
+            return Ok(checked.expect("git status does not panic"));
         }
         Self::refuse_uncommittable(project, settings).await?;
         if settings.commit {
@@ -195,10 +195,10 @@ impl Runner {
     pub(super) async fn fingerprint(&mut self) -> Option<u64> {
         let git = self.work_tree.project().git().clone();
         // If the file system hangs, leave the thread behind.
-        let look = tokio::task::spawn_blocking(move || fingerprint(&git));
+        let task = tokio::task::spawn_blocking(move || fingerprint(&git));
         tokio::select! {
             biased;
-            seen = look => seen.ok()?,
+            fingerprint = task => fingerprint.ok()?,
             () = self.requests.stop_requested() => None,
         }
     }

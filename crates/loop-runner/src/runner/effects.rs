@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::runner::parts::attempt::RetainedAttempt;
+use crate::runner::parts::attempt::AttemptHandles;
 use crate::{Awaited, Error, prompt};
 
 /// How long a git status stays valid while nothing of the run works in the working tree.
@@ -41,10 +41,10 @@ impl Runner {
                 let changed = self.uncommitted_files().await;
                 let name = phase.clone();
                 self.work_tree.check_state_dir(&self.saved.run)?;
-                let is_sealed = self.journal.save_phase(phase, &self.saved, changed).await?;
+                let has_checkpoint = self.journal.save_phase(phase, &self.saved, changed).await?;
                 self.repair().await?;
-                if !is_sealed {
-                    self.tell(RunEvent::Warning(format!(
+                if !has_checkpoint {
+                    self.emit(RunEvent::Warning(format!(
                         "the disk is full: phase `{name}` is saved, but has no checkpoint file"
                     )));
                 }
@@ -52,8 +52,8 @@ impl Runner {
             Effect::StopBy(deadline) => self.stop_by(deadline),
             Effect::StartAttempt(brief) => {
                 self.processes.unchanged_since = None;
-                let happening = self.start_attempt(&brief).await?;
-                return Ok(happening.into_iter().collect());
+                let input = self.start_attempt(&brief).await?;
+                return Ok(input.into_iter().collect());
             }
             Effect::StopAttempt { why, at_once } => {
                 return Ok(self.halt_turn(why, at_once));
@@ -78,7 +78,7 @@ impl Runner {
             Effect::StopCheck => {
                 let budget = self.budget();
                 if let Some(check) = &self.processes.check {
-                    check.halt().tighten_to(budget);
+                    check.deadline().tighten_to(budget);
                 }
             }
             Effect::TimeOutCheck(limit) => {
@@ -93,14 +93,14 @@ impl Runner {
                 return Ok(self.step_attempt(AttemptInput::PauseAt(boundary)));
             }
             Effect::SavePauseReason(reason) => {
-                self.tell(RunEvent::PauseReason(reason.clone()));
+                self.emit(RunEvent::PauseReason(reason.clone()));
                 self.saved.pause_reason = Some(reason);
             }
-            Effect::RejectRequest(why) => self.tell(RunEvent::RequestRejected(why)),
+            Effect::RejectRequest(why) => self.emit(RunEvent::RequestRejected(why)),
             Effect::Emit(RunUpdate::Stopping) => {
                 let (budget, awaited) = (self.budget(), self.awaited());
                 self.note_awaited(awaited);
-                self.tell(RunEvent::Stopping { budget, awaited });
+                self.emit(RunEvent::Stopping { budget, awaited });
             }
             Effect::Emit(notice) => {
                 let recorded = match notice {
@@ -114,20 +114,20 @@ impl Runner {
                     self.report_phase();
                 }
                 let steers = &self.machine.head().steers;
-                if let Some(said) = recorded.and_then(|id| steers.iter().find(|it| it.id == id)) {
-                    let (id, text) = (said.id, said.text.clone());
-                    self.tell(RunEvent::SteerRecorded { id, text });
+                if let Some(steer) = recorded.and_then(|id| steers.iter().find(|it| it.id == id)) {
+                    let (id, text) = (steer.id, steer.text.clone());
+                    self.emit(RunEvent::SteerRecorded { id, text });
                 }
-                self.tell(RunEvent::Update(notice));
+                self.emit(RunEvent::Update(notice));
                 if let (Some(id), true) = (recorded, self.machine.keeps_steers()) {
-                    self.tell(RunEvent::SteerNextTurn(id));
+                    self.emit(RunEvent::SteerNextTurn(id));
                 }
             }
             Effect::Remind(Reminder::Silent { silent, of }) => {
-                self.tell(RunEvent::AgentSilent { silent, of });
+                self.emit(RunEvent::AgentSilent { silent, of });
             }
             Effect::Remind(Reminder::Waiting { until, left }) => {
-                self.tell(RunEvent::StillWaiting { until, left });
+                self.emit(RunEvent::StillWaiting { until, left });
             }
             Effect::Warn(warning) => self.warn(warning),
             // The event loop carries this out.
@@ -138,7 +138,7 @@ impl Runner {
     }
 
     /// Reads the git status as required, and records the result.
-    async fn update_saved_facts(&mut self, sealed: bool) {
+    async fn update_saved_facts(&mut self, finishes_phase: bool) {
         self.saved.advance(self.machine.head());
         let head = &self.saved.machine;
         // A rule that changed during the run counts as a rule of the settings.
@@ -146,26 +146,26 @@ impl Runner {
         if !self.machine.is_held() {
             self.saved.pause_reason = None;
         }
-        let glance = self.machine.glance(sealed);
-        if glance != Glance::Skipped {
-            let patient = glance == Glance::Awaited;
+        let status_use = self.machine.glance(finishes_phase);
+        if status_use != Glance::Skipped {
+            let must_wait = status_use == Glance::Awaited;
             let git = self.work_tree.project().git();
             let is_idle = self.processes.attempt.is_none()
                 && self.processes.check.is_none()
                 && self.processes.commands.is_none()
                 && self.processes.cleanup.is_none();
             let now = Instant::now();
-            let is_seen = |at| now.duration_since(at) < STATUS_MAX_AGE;
-            if is_idle && !patient && self.processes.unchanged_since.is_some_and(is_seen) {
-                let seen = git.last_status();
-                (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
+            let is_fresh = |at| now.duration_since(at) < STATUS_MAX_AGE;
+            if is_idle && !must_wait && self.processes.unchanged_since.is_some_and(is_fresh) {
+                let status = git.last_status();
+                (self.saved.git_commit, self.saved.git_changed) = (status.commit, status.changed);
                 return;
             }
             self.processes.unchanged_since = is_idle.then_some(now);
             tokio::select! {
                 biased;
-                seen = git.status(patient) => {
-                    (self.saved.git_commit, self.saved.git_changed) = (seen.commit, seen.changed);
+                status = git.status(must_wait) => {
+                    (self.saved.git_commit, self.saved.git_changed) = (status.commit, status.changed);
                 }
                 // Keep the last status.
                 () = self.requests.stop_requested() => {}
@@ -186,10 +186,10 @@ impl Runner {
     fn report_phase(&mut self) {
         let head = self.machine.head();
         let (at, of) = (head.phase, head.rules.phases.len());
-        if of > 1 && self.told.phase.replace(at) != Some(at) {
+        if of > 1 && self.reported.phase.replace(at) != Some(at) {
             let name = head.phase_rules().name.clone();
             let (number, of) = (at + 1, u32::try_from(of).unwrap_or(u32::MAX));
-            self.tell(RunEvent::Phase {
+            self.emit(RunEvent::Phase {
                 name,
                 number,
                 limit: of,
@@ -220,12 +220,12 @@ impl Runner {
         };
         // Before the agent starts, so that its first changes count as its own.
         let can = driver.capabilities();
-        let understands = can.has(Capability::Tools);
+        let parses_output = can.has(Capability::Tools);
         let changed = match brief.unfinished.is_some() {
             true => self.uncommitted_files().await,
             false => None,
         };
-        let footprint = match understands {
+        let footprint = match parses_output {
             true => self.fingerprint().await,
             false => None,
         };
@@ -251,7 +251,7 @@ impl Runner {
         self.ended_processes.ended.clear();
         let interruptible = can.has(Capability::Interrupt);
         let machine = AttemptMachine::new(AttemptOptions {
-            parses_output: understands,
+            parses_output,
             interruptible,
             steerable: interruptible && can.has(Capability::Steer),
             task_timeout: self.phase().background_task_timeout,
@@ -264,11 +264,11 @@ impl Runner {
             },
             terminal: self.options.interactive,
         });
-        let mut attempt = RetainedAttempt::new(conversation, primary, transcript, machine);
+        let mut attempt = AttemptHandles::new(conversation, primary, transcript, machine);
         attempt.tasks.starting = Some(starting);
         self.processes.attempt = Some(attempt);
         for steer in &brief.steers {
-            self.tell(RunEvent::InPrompt(steer.id));
+            self.emit(RunEvent::InPrompt(steer.id));
         }
         Ok(None)
     }
@@ -288,7 +288,7 @@ impl Runner {
             Ok(transcript)
         });
         made.map_err(|e| {
-            self.tell(RunEvent::Warning(format!(
+            self.emit(RunEvent::Warning(format!(
                 "can't create a transcript for this attempt: {e}"
             )));
         })
@@ -344,7 +344,7 @@ impl Runner {
         let ended = processes.len();
         if !processes.is_empty() {
             let why = "retained for later attempts".into();
-            self.tell(RunEvent::ProcessesEnded { why, processes });
+            self.emit(RunEvent::ProcessesEnded { why, processes });
         }
         self.ended_processes.ended.extend(report.ended);
         self.ended_processes.proven &= report.proven;
@@ -354,18 +354,18 @@ impl Runner {
 
     /// Returns the shared deadlines of everything that runs.
     pub(super) fn deadlines(&self) -> Vec<Deadline> {
-        let check = self.processes.check.iter().map(|check| check.halt());
-        let settling = self
+        let check = self.processes.check.iter().map(|check| check.deadline());
+        let cleanup = self
             .processes
             .cleanup
             .iter()
-            .map(|settling| settling.deadline());
+            .map(|cleanup| cleanup.deadline());
         let attempt = self
             .processes
             .attempt
             .iter()
             .map(|attempt| &attempt.deadline);
-        let all = check.chain(settling).chain(attempt);
+        let all = check.chain(cleanup).chain(attempt);
         all.chain(self.processes.retained.deadlines())
             .cloned()
             .collect()
@@ -374,13 +374,17 @@ impl Runner {
     /// Ends everything, however the run ended. A request to stop moves the deadline; each other request gets the end as its answer.
     pub(super) async fn stop_everything(&mut self) {
         self.update_activity(MachineInput::Ending);
-        let hurries = self.deadlines();
-        let within = |budget| hurries.iter().for_each(|hurry| hurry.tighten_to(budget));
+        let deadlines = self.deadlines();
+        let within = |budget| {
+            deadlines
+                .iter()
+                .for_each(|deadline| deadline.tighten_to(budget))
+        };
         within(self.budget());
         // From here on only stop requests are taken; the cleanup needs no others.
         let mut requests = std::mem::take(&mut self.requests);
         let (mut machine, mut clock) = (self.machine.clone(), self.clock.clone());
-        let listens = async {
+        let take_stops = async {
             loop {
                 let Some(what) = requests.next().await.control.while_ending() else {
                     continue;
@@ -393,7 +397,7 @@ impl Runner {
         };
         tokio::select! {
             () = self.stop_all() => {}
-            () = listens => {}
+            () = take_stops => {}
         }
         (self.machine, self.requests) = (machine, requests);
     }
@@ -407,8 +411,8 @@ impl Runner {
             self.processes.check = None;
             self.note_survivors(end.survivors);
         }
-        if let Some(settling) = &mut self.processes.cleanup {
-            let end = settling.ended().await;
+        if let Some(cleanup) = &mut self.processes.cleanup {
+            let end = cleanup.ended().await;
             self.cleanup_ended(end).await;
         }
         if self.processes.attempt.is_some() {

@@ -14,7 +14,7 @@ use crate::check::CheckOutcome;
 use crate::control::{QueuedRequest, ReplySender, RunPosition};
 use crate::hook::HookQueue;
 use crate::runner::Runner;
-use crate::runner::parts::attempt::{AgentWakeup, RetainedAttempt};
+use crate::runner::parts::attempt::{AgentWakeup, AttemptHandles};
 use crate::runner::parts::cleanup::CleanupOutcome;
 
 /// The input that ended a wait.
@@ -83,11 +83,11 @@ impl Runner {
         let (at, what) = (self.clock.now(), MachineInput::ShutDown);
         for effect in self.machine.step(TimedInput { at, what }) {
             if let Effect::AwaitStop(within) = effect {
-                let is_told = timeout(within, self.requests.stop_requested())
+                let has_request = timeout(within, self.requests.stop_requested())
                     .await
                     .is_ok();
                 self.accept_requests(inbox).await?;
-                if !is_told {
+                if !has_request {
                     inbox.shut_down(MachineInput::TimerExpired(Timer::Shutdown));
                 }
             }
@@ -96,8 +96,8 @@ impl Runner {
     }
 
     async fn accept_requests(&mut self, inbox: &mut Inbox<ReplySender>) -> Result<(), Error> {
-        while let Some(wish) = self.requests.try_next() {
-            if let Some((what, reply)) = self.accept_request(wish).await? {
+        while let Some(request) = self.requests.try_next() {
+            if let Some((what, reply)) = self.accept_request(request).await? {
                 inbox.request(what, reply);
             }
         }
@@ -116,9 +116,9 @@ impl Runner {
             inbox.follow(vec![due], Vec::new);
             return Ok(());
         }
-        let happened: Vec<MachineInput> = match self.wakeup(now).await {
-            Wakeup::Request(wish) => {
-                if let Some((what, reply)) = self.accept_request(wish).await? {
+        let inputs: Vec<MachineInput> = match self.wakeup(now).await {
+            Wakeup::Request(request) => {
+                if let Some((what, reply)) = self.accept_request(request).await? {
                     inbox.request(what, reply);
                 }
                 return Ok(());
@@ -144,7 +144,7 @@ impl Runner {
                 self.time_passed()
             }
         };
-        inbox.follow(happened, || self.reloaded());
+        inbox.follow(inputs, || self.reloaded());
         Ok(())
     }
 
@@ -153,21 +153,21 @@ impl Runner {
         let wait = self.wait_from(now);
         let gate = &self.options.gate;
         let (attempt, check) = (&mut self.processes.attempt, &mut self.processes.check);
-        let settling = &mut self.processes.cleanup;
+        let cleanup = &mut self.processes.cleanup;
         let notifies = self.hooks.as_ref().is_some_and(HookQueue::is_running);
         let hooks = &mut self.hooks;
         let is_open = self.control.socket.is_some();
         let socket = &mut self.control.socket;
         tokio::select! {
             biased;
-            wish = self.requests.next() => Wakeup::Request(wish),
+            request = self.requests.next() => Wakeup::Request(request),
             () = rest(gate, wait) => Wakeup::TimePassed,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
-            end = async { settling.as_mut().expect("a cleanup runs").ended().await }, if settling.is_some() => Wakeup::CleanupEnded(end),
+            end = async { cleanup.as_mut().expect("a cleanup runs").ended().await }, if cleanup.is_some() => Wakeup::CleanupEnded(end),
             end = async { hooks.as_mut().expect("a hook runs").ended().await }, if notifies => Wakeup::HookEnded(end),
             refused = async { socket.as_mut().expect("the socket is open").refused().await }, if is_open => Wakeup::RequestRefused(refused),
             event = async { attempt.as_mut().expect("an attempt runs").wake().await },
-                if attempt.as_ref().is_some_and(RetainedAttempt::may_publish) => Wakeup::Agent(event),
+                if attempt.as_ref().is_some_and(AttemptHandles::may_publish) => Wakeup::Agent(event),
         }
     }
 }

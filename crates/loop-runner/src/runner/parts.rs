@@ -1,10 +1,10 @@
 //! The parts that a run owns; none of them uses `Runner`.
 
 // The modules in reading order; each uses those above it, and this file uses all:
-//   attempt      the handles on the agent of an attempt, and its events
-//   commit       the commit of an iteration
-//   settling     the cleanup after an attempt, and the retained leftovers
-//   beginning    the first machine input of a run, its prompts, and the source of configuration changes
+//   attempt       the handles on the agent of an attempt, and its events
+//   commit        the commit of an iteration
+//   cleanup       the cleanup after an attempt, and the retained leftovers
+//   first_input   the first machine input of a run, its prompts, and the source of configuration changes
 pub(crate) mod attempt;
 pub(crate) mod cleanup;
 pub(crate) mod commit;
@@ -31,14 +31,14 @@ use crate::control::ControlSocket;
 use crate::heartbeat::LastTick;
 use crate::stop_progress::StopProgress;
 use crate::view::View;
-use attempt::RetainedAttempt;
+use attempt::AttemptHandles;
 use cleanup::{AttemptCleanup, RetainedLeftovers};
 
 /// The processes of the run: the agent, the commands of the loop, and their leftovers.
 #[derive(Debug)]
 pub(super) struct RunProcesses {
     pub(super) drivers: Drivers,
-    pub(super) attempt: Option<RetainedAttempt>,
+    pub(super) attempt: Option<AttemptHandles>,
     /// Whether the agent of the current attempt was not started because a stop is coming.
     pub(super) withheld: bool,
     pub(super) check: Option<RunningCheck>,

@@ -64,7 +64,7 @@ impl Runner {
         }
         Self::refuse_uncommittable(project, &settings).await?;
         let texts = first_input::first_prompts(&run, &settings)?;
-        let mut told = Vec::new();
+        let mut built = Vec::new();
         for (phase, text) in settings.phases.iter().zip(texts) {
             let brief = PromptContext {
                 phase: 0,
@@ -78,9 +78,9 @@ impl Runner {
                 session: None,
                 has_prompt: false,
             };
-            told.push(prompt::build_prompt(&brief, phase, None, &text, None));
+            built.push(prompt::build_prompt(&brief, phase, None, &text, None));
         }
-        Ok((RunHead::new(run, machine, settings), told))
+        Ok((RunHead::new(run, machine, settings), built))
     }
 
     /// Returns how a saved run would resume, with the same arguments as [`open`](Self::open) and [`with_feedback`](Self::with_feedback).
@@ -104,7 +104,7 @@ impl Runner {
     ) -> Result<ResumePreview, Error> {
         let state = project.state_at(run, StateSelector::Newest)?;
         let mut saved = state.head;
-        let unsaid =
+        let uncommitted =
             Self::refuse_uncommittable_resume(project, &mut saved, settings.as_ref()).await?;
         let mut first = first_input::first(project, &mut saved, settings, from, attended)?;
         if let Some(text) = feedback {
@@ -123,7 +123,7 @@ impl Runner {
             prompt: None,
             prompt_iteration: 0,
             unknown: None,
-            warnings: lost.into_iter().chain(unsaid).collect(),
+            warnings: lost.into_iter().chain(uncommitted).collect(),
             head: saved,
         };
         let head = &found.head.machine;
@@ -155,8 +155,8 @@ impl Runner {
             Some(_) => project.git().changed().await,
             None => None,
         };
-        let told = prompt::build_prompt(&brief, &phases[at], before, &text, changed.as_deref());
-        found.prompt = Some(told);
+        let built = prompt::build_prompt(&brief, &phases[at], before, &text, changed.as_deref());
+        found.prompt = Some(built);
         found.prompt_iteration = brief.iteration;
         Ok(found)
     }

@@ -24,12 +24,12 @@ impl Runner {
     /// Handles a message and returns its machine input.
     pub(super) async fn accept_request(
         &mut self,
-        wish: QueuedRequest,
+        queued: QueuedRequest,
     ) -> Result<Option<(MachineInput, ReplySender)>, Error> {
         let QueuedRequest {
             control: what,
             reply,
-        } = wish;
+        } = queued;
         Ok(match self.interpret(what).await? {
             Ok(Some(what)) => return Ok(Some((what, reply))),
             Ok(None) => {
@@ -37,7 +37,7 @@ impl Runner {
                 None
             }
             Err(why) => {
-                self.tell(RunEvent::RequestRejected(why.clone()));
+                self.emit(RunEvent::RequestRejected(why.clone()));
                 reply.send(Err(why));
                 None
             }
@@ -127,8 +127,8 @@ impl Runner {
             let by = Instant::now().into_std() + budget;
             let _none = self.step_attempt(AttemptInput::Abort { by });
             self.deadlines().iter().for_each(|it| it.tighten_to(budget));
-        } else if let Some(settling) = &self.processes.cleanup {
-            settling.deadline().tighten_to(budget);
+        } else if let Some(cleanup) = &self.processes.cleanup {
+            cleanup.deadline().tighten_to(budget);
         }
         self.note_awaited(self.awaited());
     }
@@ -155,16 +155,16 @@ impl Runner {
 
     /// Continues in the session of an interrupted turn, in the same process if it is alive.
     pub(super) fn continue_turn(&mut self) -> Vec<MachineInput> {
-        let mut happenings = Vec::new();
+        let mut inputs = Vec::new();
         for effect in self.decide(AttemptInput::Continue) {
             let done = match effect {
                 AttemptEffect::Start { replace, session } => self.reconnect(replace, session),
                 AttemptEffect::Send { steer, again } => self.send_steer(steer).map(|()| {
-                    happenings.extend(self.step_attempt(AttemptInput::Sent { steer, again }));
+                    inputs.extend(self.step_attempt(AttemptInput::Sent { steer, again }));
                 }),
                 AttemptEffect::SendContinue => self.send_continue(),
                 effect => {
-                    happenings.extend(self.carry_out(effect));
+                    inputs.extend(self.carry_out(effect));
                     Ok(())
                 }
             };
@@ -174,7 +174,7 @@ impl Runner {
             }
         }
         self.refresh_view();
-        happenings
+        inputs
     }
 
     fn send_continue(&mut self) -> Result<(), String> {
@@ -208,8 +208,8 @@ impl Runner {
         if let Some(check) = &self.processes.check {
             check.freeze(frozen).await;
         }
-        if let Some(settling) = &self.processes.cleanup {
-            settling.freeze(frozen).await;
+        if let Some(cleanup) = &self.processes.cleanup {
+            cleanup.freeze(frozen).await;
         }
         if let Some(attempt) = &self.processes.attempt {
             freeze(&attempt.conversation, frozen).await;
@@ -240,27 +240,27 @@ impl Runner {
         &mut self,
         effects: Vec<AttemptEffect>,
     ) -> Vec<MachineInput> {
-        let mut happenings = Vec::new();
+        let mut inputs = Vec::new();
         for effect in effects {
             match effect {
                 AttemptEffect::ShowAsk(id) => {
-                    if let Some(ask) = self.handle_permission_request(&id).cloned() {
-                        self.tell(RunEvent::Agent(agent_duplex::Event::PermissionRequested(
+                    if let Some(ask) = self.permission_request(&id).cloned() {
+                        self.emit(RunEvent::Agent(agent_duplex::Event::PermissionRequested(
                             ask,
                         )));
                     }
                     self.refresh_view();
                 }
                 AttemptEffect::AnswerAsk { ask, answer } => {
-                    happenings.extend(self.answer(&ask, answer).await);
+                    inputs.extend(self.answer(&ask, answer).await);
                 }
-                effect => happenings.extend(self.carry_out(effect)),
+                effect => inputs.extend(self.carry_out(effect)),
             }
         }
-        happenings
+        inputs
     }
 
-    fn handle_permission_request(&self, id: &str) -> Option<&PermissionRequest> {
+    fn permission_request(&self, id: &str) -> Option<&PermissionRequest> {
         let attempt = self.processes.attempt.as_ref()?;
         attempt.reports.asks.iter().find(|ask| ask.id == id)
     }
@@ -277,7 +277,7 @@ impl Runner {
                 _ => "this loop allows nothing that needs a permission",
             }),
         };
-        let ask = self.handle_permission_request(id)?.clone();
+        let ask = self.permission_request(id)?.clone();
         let attempt = self.processes.attempt.as_mut()?;
         attempt.reports.asks.retain(|open| open.id != ask.id);
         let denied = match &decision {
@@ -285,7 +285,7 @@ impl Runner {
             _ => None,
         };
         if let Err(e) = attempt.conversation.answer(&ask.id, decision).await {
-            self.tell(RunEvent::Warning(format!(
+            self.emit(RunEvent::Warning(format!(
                 "can't send the answer to the agent: {e}"
             )));
         }
@@ -294,7 +294,7 @@ impl Runner {
         self.refresh_view();
         let message = denied?;
         let tool = format!("{}: {}", ask.tool, ask.summary);
-        self.tell(RunEvent::Agent(agent_duplex::Event::PermissionDenied {
+        self.emit(RunEvent::Agent(agent_duplex::Event::PermissionDenied {
             tool,
             message,
         }));

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::runner::parts::attempt::RetainedAttempt;
+use crate::runner::parts::attempt::AttemptHandles;
 use crate::runner::parts::cleanup::{AttemptCleanup, CleanupOutcome};
 use crate::{Awaited, Error, StopProgress, View};
 
@@ -26,7 +26,7 @@ impl Runner {
             .processes
             .attempt
             .as_ref()
-            .and_then(RetainedAttempt::flush_at);
+            .and_then(AttemptHandles::flush_at);
         if flush_at.is_some_and(|at| at <= now) {
             self.write_transcript(Transcript::flush);
         }
@@ -47,7 +47,7 @@ impl Runner {
         }
         let budget = self.budget();
         if let Some(why) = why {
-            self.tell(RunEvent::EndingTurn { why, budget });
+            self.emit(RunEvent::EndingTurn { why, budget });
         }
         self.step_attempt(AttemptInput::Stop {
             skip_interrupt: at_once,
@@ -57,19 +57,19 @@ impl Runner {
     /// Handles the end of the attempt's process tree.
     pub(super) fn process_tree_ended(&mut self, report: Option<StopReport>) -> Vec<MachineInput> {
         self.count_ended(report);
-        let happenings = self.step_attempt(AttemptInput::TreeGone);
+        let inputs = self.step_attempt(AttemptInput::TreeGone);
         self.refresh_view();
-        happenings
+        inputs
     }
 
     /// Ends the process tree of the attempt, and waits for it.
     pub(super) async fn stop_process_tree(&mut self) {
         // No turn is awaited any more.
-        let _unheard = self.step_attempt(AttemptInput::End);
+        let _ignored = self.step_attempt(AttemptInput::End);
         let attempt = self.processes.attempt.as_mut();
         if let Some(ending) = attempt.and_then(|attempt| attempt.tasks.ending.take()) {
             let report = ending.await.ok();
-            let _unheard = self.process_tree_ended(report);
+            let _ignored = self.process_tree_ended(report);
         }
     }
 
@@ -90,11 +90,11 @@ impl Runner {
             .check
             .as_ref()
             .map(|check| check.command.into());
-        let settling = || {
+        let cleanup = || {
             self.processes
                 .cleanup
                 .as_ref()
-                .map(|settling| settling.awaited())
+                .map(|cleanup| cleanup.awaited())
         };
         let attempt = self
             .processes
@@ -106,7 +106,7 @@ impl Runner {
                 pid: attempt.reports.pid,
             })
         };
-        check.or_else(settling).or_else(agent)
+        check.or_else(cleanup).or_else(agent)
     }
 
     /// Publishes the awaited part, if the run is stopping.
@@ -159,41 +159,41 @@ impl Runner {
         self.processes.unchanged_since = None;
         let keep =
             self.saved.settings.leftovers == Leftovers::Retain && self.machine.keeps_leftovers();
-        let settling = AttemptCleanup::begin(attempt, commit, keep, budget);
+        let cleanup = AttemptCleanup::begin(attempt, commit, keep, budget);
         if let Some(left) = self.machine.ends_within(self.clock.now()) {
-            settling.deadline().tighten_to(left);
+            cleanup.deadline().tighten_to(left);
         }
-        self.processes.cleanup = Some(settling);
+        self.processes.cleanup = Some(cleanup);
         None
     }
 
     pub(super) async fn cleanup_ended(
         &mut self,
-        settled: Option<Box<CleanupOutcome>>,
+        outcome: Option<Box<CleanupOutcome>>,
     ) -> MachineInput {
         self.processes.cleanup = None;
         let before = self.ended_processes.survivors.len();
         let mut ended = 0;
-        let (tree, commit) = settled.map_or((None, None), |it| (it.tree, it.commit));
-        if let Some(settled) = tree {
-            match settled.report {
+        let (tree, commit) = outcome.map_or((None, None), |it| (it.tree, it.commit));
+        if let Some(tree) = tree {
+            match tree.report {
                 None => {
                     let budget = self.budget();
-                    let oldest = self.processes.retained.keep(settled.attempt, budget).await;
+                    let oldest = self.processes.retained.keep(tree.attempt, budget).await;
                     for end in oldest {
                         ended += self.report_retained_ended(end);
                     }
                 }
                 Some(report) => {
-                    let processes = without_survivors(settled.leftovers, &report.survivors);
+                    let processes = without_survivors(tree.leftovers, &report.survivors);
                     ended = processes.len();
                     if !processes.is_empty() {
-                        self.tell(RunEvent::ProcessesEnded {
+                        self.emit(RunEvent::ProcessesEnded {
                             why: "left running by the agent".into(),
                             processes,
                         });
                     }
-                    if settled.attempt.machine.agent() != AgentState::Gone {
+                    if tree.attempt.machine.agent() != AgentState::Gone {
                         self.ended_processes.ended.extend(report.ended);
                         self.ended_processes.proven &= report.proven;
                     }
@@ -202,14 +202,14 @@ impl Runner {
             }
         }
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let settled = MachineInput::LeftoversEnded(ProcessTreeOutcome {
+        let leftovers_ended = MachineInput::LeftoversEnded(ProcessTreeOutcome {
             ended: count(ended),
             survivors: count(self.ended_processes.survivors.len() - before),
         });
         if let Some(commit) = commit {
-            self.committed(commit, &settled);
+            self.committed(commit, &leftovers_ended);
         }
-        settled
+        leftovers_ended
     }
 }
 
@@ -244,8 +244,8 @@ pub(super) fn describe(end: &TurnEnd) -> String {
         }
         (reason, _) => reason.to_string(),
     };
-    let complaint = end.stderr_tail.lines().rev();
-    if let Some(last) = complaint
+    let lines = end.stderr_tail.lines().rev();
+    if let Some(last) = lines
         .map(str::trim)
         .find(|line| line.contains(char::is_alphanumeric))
     {

@@ -28,13 +28,13 @@ fn settings() -> Settings {
 }
 
 /// Runs with these messages, which arrive before the run begins. No agent is ever started.
-async fn carry_out(runner: Runner, told: Vec<RunControl>) -> RunOutcome {
-    let (control, wishes) = mpsc::channel(8);
-    for what in told {
+async fn run_with(runner: Runner, messages: Vec<RunControl>) -> RunOutcome {
+    let (control, requests) = mpsc::channel(8);
+    for what in messages {
         control.send(what).await.unwrap();
     }
     let drivers = Box::new(|_: &_, _| panic!("an agent was started"));
-    runner.run(drivers, wishes).await.unwrap()
+    runner.run(drivers, requests).await.unwrap()
 }
 
 fn stop(by: StopCause) -> RunControl {
@@ -56,7 +56,7 @@ async fn x110b_stop_before_start_names_its_cause() {
     let made = Runner::create(work_tree, settings(), RunnerOptions::new(SleepGate::new()));
     let (runner, _news) = made.await.unwrap();
     // A stop by the program is not a stop by a person.
-    let outcome = carry_out(runner, vec![steer.into(), stop(StopCause::Terminated)]).await;
+    let outcome = run_with(runner, vec![steer.into(), stop(StopCause::Terminated)]).await;
     assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Terminated));
     let entry = project.run(&run).unwrap();
     assert_eq!(entry.state, RunState::Stopped);
@@ -66,7 +66,7 @@ async fn x110b_stop_before_start_names_its_cause() {
     let (runner, _news) =
         { Runner::open(work_tree, None, None, RunnerOptions::new(SleepGate::new())).await }
             .unwrap();
-    carry_out(runner, vec![stop(StopCause::Person)]).await;
+    run_with(runner, vec![stop(StopCause::Person)]).await;
     let entry = project.run(&run).unwrap();
     assert_eq!(entry.state, RunState::Stopped);
     assert!(entry.is_stopped_by_person());
@@ -93,7 +93,7 @@ async fn stop_before_resume_reports_the_existing_end_of_the_run() {
         happens(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     }
     runner.first = MachineInput::Resumed(ResumeOptions::default());
-    let outcome = carry_out(runner, vec![stop(StopCause::Person)]).await;
+    let outcome = run_with(runner, vec![stop(StopCause::Person)]).await;
     assert_eq!(outcome.reason, StopReason::AllIterationsRan);
     let saved = project.run(&run).unwrap().head.unwrap().machine;
     assert_eq!(saved.stop_reason(), Some(outcome.reason));
@@ -193,11 +193,11 @@ async fn x127d_end_of_a_check_is_not_reported_as_end_of_the_agent() {
     agent.wait().unwrap();
 }
 
-/// Returns the time since the last turn of the loop, as the run reports it.
-fn turned(run_dir: &Path) -> Option<u64> {
-    let mut answers = control::ask(run_dir, ControlQuery::Status).ok()?;
-    match answers.next(Duration::from_secs(2)).ok()?? {
-        Response::Status(standing) => Some(standing.last_tick_ms),
+/// Returns the time since the last pass of the loop, as the run reports it.
+fn last_tick_ms(run_dir: &Path) -> Option<u64> {
+    let mut responses = control::ask(run_dir, ControlQuery::Status).ok()?;
+    match responses.next(Duration::from_secs(2)).ok()?? {
+        Response::Status(status) => Some(status.last_tick_ms),
         _ => None,
     }
 }
@@ -229,7 +229,7 @@ async fn x113d_hanging_loop_is_detected_although_its_process_answers() {
     let seen = tokio::task::spawn_blocking(move || {
         let by = Instant::now() + Duration::from_secs(20);
         // Another thread of the process responds all the time.
-        let hangs = || turned(&run_dir).is_some_and(|ms| ms > 1000);
+        let hangs = || last_tick_ms(&run_dir).is_some_and(|ms| ms > 1000);
         while !hangs() && Instant::now() < by {
             std::thread::park_timeout(Duration::from_millis(20));
         }
@@ -237,8 +237,8 @@ async fn x113d_hanging_loop_is_detected_although_its_process_answers() {
         drop(go_on);
         seen
     });
-    let (_control, wishes) = mpsc::channel(8);
-    let outcome = runner.run(drivers, wishes).await.unwrap();
+    let (_control, requests) = mpsc::channel(8);
+    let outcome = runner.run(drivers, requests).await.unwrap();
     assert!(
         matches!(outcome.reason, StopReason::Failed(_)),
         "{outcome:?}"
@@ -272,6 +272,7 @@ async fn unreadable_guard_report_is_reported() {
     let [warning] = &warnings[..] else {
         panic!("one warning: {warnings:?}");
     };
-    let told = "can't read which processes the guard ended after the last process of run r1 died: ";
-    assert!(warning.starts_with(told), "{warning}");
+    let begins =
+        "can't read which processes the guard ended after the last process of run r1 died: ";
+    assert!(warning.starts_with(begins), "{warning}");
 }

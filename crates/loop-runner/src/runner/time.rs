@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::heartbeat::{Heartbeat, HeartbeatContext};
 use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::runner::parts::attempt::RetainedAttempt;
+use crate::runner::parts::attempt::AttemptHandles;
 
 /// The longest single wait. After it, the runner checks the wall clock for a suspend or a change, and whether the saved state still exists. Shorter
 /// than the timeout of clients of the control socket.
@@ -32,8 +32,8 @@ impl Runner {
         self.clock.now();
         let jumped = self.clock.take_jump();
         // After a freeze, the thaw reports this time.
-        let told = !jumped.is_zero() && !self.machine.is_frozen();
-        told.then_some(MachineInput::Thawed(jumped))
+        let is_unreported = !jumped.is_zero() && !self.machine.is_frozen();
+        is_unreported.then_some(MachineInput::Thawed(jumped))
     }
 
     /// Returns the time until the next action if nothing comes from outside.
@@ -44,7 +44,7 @@ impl Runner {
             .processes
             .attempt
             .as_ref()
-            .and_then(RetainedAttempt::flush_at)
+            .and_then(AttemptHandles::flush_at)
             .map(|at| at.since(now));
         let frozen = self.machine.is_frozen();
         let attempt = self.processes.attempt.as_ref();
@@ -73,17 +73,18 @@ impl Runner {
 
     /// Writes the heartbeat.
     pub(super) async fn beat(&mut self) {
-        self.control.last_tick.turn();
+        self.control.last_tick.record();
         let Some(mut heartbeat) = self.heartbeat.take() else {
             return;
         };
         let at = self.clock.now();
-        let told = heartbeat
+        let failure = heartbeat
             .write_heartbeat(&self.heartbeat_context(at, None))
             .await;
         self.heartbeat = Some(heartbeat);
-        told.into_iter()
-            .for_each(|why| self.tell(RunEvent::Warning(why)));
+        failure
+            .into_iter()
+            .for_each(|why| self.emit(RunEvent::Warning(why)));
     }
 
     /// Writes the last heartbeat, with the reason for the end.
@@ -92,11 +93,12 @@ impl Runner {
             return;
         };
         let at = self.clock.now();
-        let told = heartbeat
+        let failure = heartbeat
             .end(&self.heartbeat_context(at, Some(reason)))
             .await;
-        told.into_iter()
-            .for_each(|why| self.tell(RunEvent::Warning(why)));
+        failure
+            .into_iter()
+            .for_each(|why| self.emit(RunEvent::Warning(why)));
     }
 
     fn heartbeat_context<'a>(

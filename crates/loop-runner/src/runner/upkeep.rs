@@ -43,7 +43,7 @@ impl Runner {
                     "by their guard, after the last process of the run died",
                     reported,
                 ),
-                Err(e) => self.tell(RunEvent::Warning(format!(
+                Err(e) => self.emit(RunEvent::Warning(format!(
                     "can't read which processes the guard ended after the last process of run {} died: {e}",
                     head.run
                 ))),
@@ -70,7 +70,7 @@ impl Runner {
             1 => "1 temporary file".to_owned(),
             many => format!("{many} temporary files"),
         };
-        self.tell(RunEvent::Warning(format!(
+        self.emit(RunEvent::Warning(format!(
             "removed {files} of earlier processes from .rlm"
         )));
     }
@@ -80,25 +80,25 @@ impl Runner {
         work_tree: &mut WorkingTreeLock,
         scope: &str,
     ) -> OwnedGitProcesses {
-        let looks = GitProcesses::of_run(marker(work_tree, scope));
+        let processes = GitProcesses::of_run(marker(work_tree, scope));
         work_tree
             .project_mut()
             .git_mut()
-            .track_processes_in(looks.clone());
-        OwnedGitProcesses(looks)
+            .track_processes_in(processes.clone());
+        OwnedGitProcesses(processes)
     }
 
     /// Ends the git processes of the run, and their leftovers if they had to be ended.
     pub(super) async fn stop_git_processes(&mut self, budget: Duration) {
-        let looks = self.processes.git_processes.0.clone();
-        let end = tokio::task::spawn_blocking(move || looks.end(budget)).await;
+        let processes = self.processes.git_processes.0.clone();
+        let end = tokio::task::spawn_blocking(move || processes.end(budget)).await;
         let end = end.expect("stopping git does not panic");
         self.ended_processes.ended.extend(end.ended);
         if !end.leftovers.is_empty() {
             self.ended_processes
                 .ended
                 .extend(end.leftovers.iter().cloned());
-            self.tell(RunEvent::ProcessesEnded {
+            self.emit(RunEvent::ProcessesEnded {
                 why: "left running by git, its filters or its hooks".into(),
                 processes: end.leftovers,
             });
@@ -115,7 +115,7 @@ impl Runner {
 
     fn report_swept(&mut self, why: &'static str, swept: SweepResult) {
         if !swept.ended.is_empty() {
-            self.tell(RunEvent::ProcessesEnded {
+            self.emit(RunEvent::ProcessesEnded {
                 why: why.into(),
                 processes: swept.ended,
             });
@@ -130,7 +130,7 @@ impl Runner {
             .collect();
         if !new.is_empty() {
             self.ended_processes.survivors.extend(new.iter().cloned());
-            self.tell(RunEvent::Survivors(new));
+            self.emit(RunEvent::Survivors(new));
         }
     }
 
@@ -156,22 +156,22 @@ impl Runner {
     ///
     /// Only a file that a resume needs is an error if it can't be restored.
     pub(super) async fn repair(&mut self) -> Result<(), Error> {
-        let Some(mut healed) = self.journal.take_repaired() else {
+        let Some(mut repaired) = self.journal.take_repaired() else {
             return Ok(());
         };
         let restored = self.work_tree.restore();
         if let Err(e) = restored {
-            self.tell(RunEvent::Warning(e.to_string()));
+            self.emit(RunEvent::Warning(e.to_string()));
         }
         for (blob, text) in self.saved.prompts.iter().zip(&self.prompts) {
             let is_prompt = |file: &String| file.strip_prefix("blobs/") == Some(blob);
-            if healed.lost.iter().any(is_prompt) {
+            if repaired.lost.iter().any(is_prompt) {
                 self.journal.put_blob(blob, text).await?;
-                healed.lost.retain(|file| !is_prompt(file));
+                repaired.lost.retain(|file| !is_prompt(file));
             }
         }
         self.write_transcript(|transcript| transcript.restore().map(drop));
-        let lost = self.describe_loss(&healed);
+        let lost = self.describe_loss(&repaired);
         let gone = match lost.len() {
             0 => String::new(),
             1..=NAMED => format!("; lost: {}", lost.join(", ")),
@@ -181,14 +181,14 @@ impl Runner {
                 all - NAMED
             ),
         };
-        self.tell(RunEvent::Warning(format!(
+        self.emit(RunEvent::Warning(format!(
             "{}; the saves since the last phase are on disk again, in a new file{gone}",
-            healed.what
+            repaired.what
         )));
         Ok(())
     }
 
-    fn describe_loss(&self, healed: &Repaired) -> Vec<String> {
+    fn describe_loss(&self, repaired: &Repaired) -> Vec<String> {
         let run_dir = self.work_tree.project().run_dir(&self.saved.run);
         let removed = removed_transcripts(&run_dir).map_or(0, |it| it.attempts.len());
         let there = transcripts(&run_dir).unwrap_or_default().len() + removed;
@@ -199,52 +199,55 @@ impl Runner {
             1 => Some("the transcript of 1 attempt".to_owned()),
             _ => Some(format!("the transcripts of {gone} attempts")),
         };
-        transcripts.into_iter().chain(healed.lost.clone()).collect()
+        transcripts
+            .into_iter()
+            .chain(repaired.lost.clone())
+            .collect()
     }
 
     /// Records that an attempt has a transcript, and prunes the older ones if that is due. Waits for nothing.
     pub(super) async fn prune_transcripts(&mut self, iteration: u32, attempt: u32) {
-        let tidying = &mut self.transcript_pruning;
-        tidying.begun.push_back((iteration, attempt));
-        if let Some(work) = { &mut tidying.work }.take_if(|work| work.is_finished()) {
+        let pruning = &mut self.transcript_pruning;
+        pruning.begun.push_back((iteration, attempt));
+        if let Some(work) = { &mut pruning.work }.take_if(|work| work.is_finished()) {
             // A pruning that panicked is not repeated in this process.
-            if let Ok((room, tended)) = work.await {
+            if let Ok((room, pruned)) = work.await {
                 self.transcript_pruning.room = Some(room);
-                self.report_pruned(tended);
+                self.report_pruned(pruned);
             }
         }
-        let tidying = &mut self.transcript_pruning;
-        let Some(mut room) = tidying.room.take() else {
+        let pruning = &mut self.transcript_pruning;
+        let Some(mut room) = pruning.room.take() else {
             // Limit the memory, even if some transcripts stay uncompressed.
-            tidying.begun.truncate(usize::from(u16::MAX));
+            pruning.begun.truncate(usize::from(u16::MAX));
             return;
         };
-        let begun = tidying.begun.drain(..);
+        let begun = pruning.begun.drain(..);
         let due = begun.fold(false, |_, (iteration, attempt)| {
             room.register(iteration, attempt)
         });
         if !due {
-            tidying.room = Some(room);
+            pruning.room = Some(room);
             return;
         }
-        let stop = tidying.stop.clone();
-        tidying.work = Some(tokio::task::spawn_blocking(move || {
-            let tended = room.prune(&stop);
-            (room, tended)
+        let stop = pruning.stop.clone();
+        pruning.work = Some(tokio::task::spawn_blocking(move || {
+            let pruned = room.prune(&stop);
+            (room, pruned)
         }));
     }
 
-    fn report_pruned(&mut self, tended: PruneResult) {
-        let error = tended
+    fn report_pruned(&mut self, pruned: PruneResult) {
+        let error = pruned
             .error
             .map(|e| format!("can't prune an older transcript: {e}"));
-        let reduced = tended.reduced.then(|| {
+        let reduced = pruned.reduced.then(|| {
             "the transcripts exceed max-transcripts: the oldest ones first lose their raw protocol lines, then everything except their beginning and end".to_owned()
         });
-        for (told, what) in [error, reduced].into_iter().enumerate() {
-            if let Some(what) = what.filter(|_| !self.transcript_pruning.reported[told]) {
-                self.transcript_pruning.reported[told] = true;
-                self.tell(RunEvent::Warning(what));
+        for (kind, what) in [error, reduced].into_iter().enumerate() {
+            if let Some(what) = what.filter(|_| !self.transcript_pruning.reported[kind]) {
+                self.transcript_pruning.reported[kind] = true;
+                self.emit(RunEvent::Warning(what));
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::{
 
 impl Machine {
     pub(super) fn turn_ended(&mut self, outcome: TurnOutcome, at: Timestamp) -> Effects {
-        let halted = std::mem::take(&mut self.head.is_stopping_step);
+        let was_stopping = std::mem::take(&mut self.head.is_stopping_step);
         let timed_out = self.head.failure.is_some();
         let started = !matches!(
             outcome,
@@ -33,22 +33,24 @@ impl Machine {
             TurnOutcome::AgentUnusable(why) if !self.is_stop_due() => {
                 return self.agent_unusable(last_text_bytes(why), at);
             }
-            TurnOutcome::SessionLost if !halted && self.head.continues_session => {
+            TurnOutcome::SessionLost if !was_stopping && self.head.continues_session => {
                 return self.session_lost(at);
             }
-            TurnOutcome::RateLimited { reset, why } if self.may_wait(halted && !timed_out) => {
+            TurnOutcome::RateLimited { reset, why }
+                if self.may_wait(was_stopping && !timed_out) =>
+            {
                 return self.rate_limited(reset, why, at);
             }
             TurnOutcome::Transient(why)
-                if self.may_wait(halted)
+                if self.may_wait(was_stopping)
                     && self.head.retries.transient_failures + 1 < MAX_TRIES =>
             {
                 return self.transient(why, at);
             }
             // A stop or a limit ended the turn, or a person requested a redo.
             TurnOutcome::RateLimited { .. } => return self.turn_stopped(at),
-            TurnOutcome::Interrupted if !halted => return self.turn_interrupted(at),
-            TurnOutcome::Stopped | TurnOutcome::Interrupted if halted && !timed_out => {
+            TurnOutcome::Interrupted if !was_stopping => return self.turn_interrupted(at),
+            TurnOutcome::Stopped | TurnOutcome::Interrupted if was_stopping && !timed_out => {
                 return self.turn_stopped(at);
             }
             TurnOutcome::Interrupted => Some("it was interrupted".into()),
@@ -65,8 +67,8 @@ impl Machine {
             }
             TurnOutcome::Completed => None,
         };
-        if let Some(again) = self.again() {
-            return self.redo_turn(again, at);
+        if let Some(scope) = self.due_redo() {
+            return self.redo_turn(scope, at);
         }
         let head = &mut self.head;
         head.failure = head.failure.take().or(failure);
@@ -119,8 +121,8 @@ impl Machine {
     }
 
     /// Returns whether the machine may retry later: nothing else was requested.
-    fn may_wait(&self, halted: bool) -> bool {
-        !halted && self.again().is_none()
+    fn may_wait(&self, was_stopping: bool) -> bool {
+        !was_stopping && self.due_redo().is_none()
     }
 
     /// Marks all steers as not delivered.
@@ -132,8 +134,8 @@ impl Machine {
 
     /// Handles a turn that ended because of a stop, a limit or a redo.
     fn turn_stopped(&mut self, at: Timestamp) -> Effects {
-        if let Some(again) = self.again() {
-            return self.redo_turn(again, at);
+        if let Some(scope) = self.due_redo() {
+            return self.redo_turn(scope, at);
         }
         match self.stop_cause(at) {
             Some((cause, reason)) => {
@@ -149,7 +151,7 @@ impl Machine {
     }
 
     /// Returns the scope of the requested redo, unless the run has to stop first.
-    fn again(&self) -> Option<RedoScope> {
+    fn due_redo(&self) -> Option<RedoScope> {
         self.head.redo.filter(|_| !self.is_stop_due())
     }
 
@@ -226,15 +228,21 @@ impl Machine {
         result: CheckResult,
         at: Timestamp,
     ) -> Effects {
-        let warning = self.warn_of_a_slip(source, &result).map(Effect::Warn);
+        let warning = self
+            .command_not_run_warning(source, &result)
+            .map(Effect::Warn);
         let mut effects = Effects::from_iter(warning);
         effects.extend(self.after_command(source, result, at));
         effects
     }
 
     /// Returns a warning about a command that can't run, only for the first such failure in a row.
-    fn warn_of_a_slip(&self, command: LoopCommand, result: &CheckResult) -> Option<Warning> {
-        let CheckResult::NotRun(said) = result else {
+    fn command_not_run_warning(
+        &self,
+        command: LoopCommand,
+        result: &CheckResult,
+    ) -> Option<Warning> {
+        let CheckResult::NotRun(why) = result else {
             return None;
         };
         let in_a_row = match command {
@@ -244,7 +252,7 @@ impl Machine {
         let max = self.head.rules.limits.max_failures;
         (in_a_row == 0).then(|| Warning::CommandNotRun {
             command,
-            said: said.clone(),
+            said: why.clone(),
             stuck_after: (max > 0).then_some(max),
         })
     }
@@ -257,8 +265,8 @@ impl Machine {
     ) -> Effects {
         let recheck = matches!(self.head.step, IterationStep::Recheck { .. });
         if std::mem::take(&mut self.head.is_stopping_step) {
-            if let Some(again) = self.again() {
-                return self.redo_after_command(again);
+            if let Some(scope) = self.due_redo() {
+                return self.redo_after_command(scope);
             }
             let Some((_, reason)) = self.stop_cause(at) else {
                 return match recheck {
@@ -348,13 +356,13 @@ impl Machine {
     ) -> Effects {
         let done = match then {
             AfterLeftovers::EndRun(reason) => return self.end(reason, at),
-            AfterLeftovers::Redo(again) => {
+            AfterLeftovers::Redo(scope) => {
                 return match self.head.stopping {
                     // The redo stays in the step, where a resume finds it.
                     Some(request) if self.is_stop_due() => {
                         self.end(StopReason::Stopped(request.by), at)
                     }
-                    _ => self.begin_redo(again, at),
+                    _ => self.begin_redo(scope, at),
                 };
             }
             AfterLeftovers::PhaseDone(evidence) => Some(evidence),
@@ -382,33 +390,33 @@ impl Machine {
             failure: failure.clone(),
             usage: head.iteration_usage,
         });
-        let news = RunUpdate::IterationEnded {
+        let update = RunUpdate::IterationEnded {
             iteration: head.iteration,
             failure,
             leftovers,
             usage: head.iteration_usage,
         };
         if done.is_some() || self.is_plan_made() {
-            return self.phase_over(done, Some(news), at);
+            return self.phase_over(done, Some(update), at);
         }
         if let Some(request) = self.head.stopping {
-            return after_save(news, self.stop_here(request, false, at));
+            return after_save(update, self.stop_here(request, false, at));
         }
         let reason = { self.stuck() }.or_else(|| self.limit(at));
         if let Some(reason) = reason.or_else(|| self.stuck_without_progress()) {
-            return after_save(news, self.end(reason, at));
+            return after_save(update, self.end(reason, at));
         }
         if let Some(effects) = self.pause_or_review(false, at) {
-            return after_save(news, effects);
+            return after_save(update, effects);
         }
         if self.head.rules.limits.sleep.is_zero() {
-            return after_save(news, self.begin_iteration(self.head.iteration + 1, at));
+            return after_save(update, self.begin_iteration(self.head.iteration + 1, at));
         }
         let until = at + self.head.rules.limits.sleep;
         self.head.step = IterationStep::Sleeping { until };
         vec![
             Effect::Save,
-            Effect::Emit(news),
+            Effect::Emit(update),
             Effect::Emit(RunUpdate::Sleeping { until }),
         ]
     }

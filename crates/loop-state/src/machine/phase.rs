@@ -27,15 +27,15 @@ impl Machine {
     pub(super) fn phase_over(
         &mut self,
         done: Option<Evidence>,
-        news: Option<RunUpdate>,
+        update: Option<RunUpdate>,
         at: Timestamp,
     ) -> Effects {
         if let (None, reason @ StopReason::LastIterationFailed(..)) = (done, self.planned_end()) {
             // The last planned iteration failed, so there is no result for the next phase.
             let effects = self.end(reason, at);
-            return news
+            return update
                 .into_iter()
-                .fold(effects, |effects, news| after_save(news, effects));
+                .fold(effects, |effects, update| after_save(update, effects));
         }
         let is_last = self.is_last_phase();
         let head = &mut self.head;
@@ -74,17 +74,17 @@ impl Machine {
             after_save(RunUpdate::PhaseEnded { name: phase, usage }, next)
         };
         effects[0] = Effect::SavePhase { phase: name };
-        match news {
-            Some(news) => after_save(news, effects),
+        match update {
+            Some(update) => after_save(update, effects),
             None => effects,
         }
     }
 
     /// Pauses or asks for a review where an iteration is complete, if the rules or a person require it.
-    pub(super) fn pause_or_review(&mut self, phase_over: bool, at: Timestamp) -> Option<Effects> {
+    pub(super) fn pause_or_review(&mut self, at_phase_end: bool, at: Timestamp) -> Option<Effects> {
         let head = &mut self.head;
         let due = match head.rules.autonomy {
-            Autonomy::Checkpoint => phase_over.then_some(ReviewPoint::Phase),
+            Autonomy::Checkpoint => at_phase_end.then_some(ReviewPoint::Phase),
             Autonomy::Batch(size) => {
                 (head.iterations_since_review >= size).then_some(ReviewPoint::Batch)
             }
@@ -94,13 +94,10 @@ impl Machine {
             head.iterations_since_review = 0;
         }
         match due.filter(|_| head.attended) {
-            Some(of) => {
+            Some(point) => {
                 head.pausing = false;
-                head.step = IterationStep::Review {
-                    since: at,
-                    point: of,
-                };
-                Some(vec![Effect::Save, Effect::Emit(RunUpdate::Review(of))])
+                head.step = IterationStep::Review { since: at, point };
+                Some(vec![Effect::Save, Effect::Emit(RunUpdate::Review(point))])
             }
             None => head.pausing.then(|| self.pause(at)),
         }
@@ -110,10 +107,10 @@ impl Machine {
     pub(super) fn stop_here(
         &mut self,
         request: StopRequest,
-        phase_over: bool,
+        at_phase_end: bool,
         at: Timestamp,
     ) -> Effects {
-        let _asked_later = self.pause_or_review(phase_over, at);
+        let _not_now = self.pause_or_review(at_phase_end, at);
         self.end(StopReason::Stopped(request.by), at)
     }
 
@@ -130,14 +127,14 @@ impl Machine {
     }
 
     /// Continues a run that was waiting for a review, in another process.
-    pub(super) fn resume_review(&mut self, of: ReviewPoint, at: Timestamp) -> Effects {
+    pub(super) fn resume_review(&mut self, point: ReviewPoint, at: Timestamp) -> Effects {
         if !self.head.attended || self.head.rules.autonomy == Autonomy::Full {
             return self.begin_next(at);
         }
         match self.limit(at) {
             // A review would have no effect: the plan is shorter now, or a limit was reached.
             Some(_) => self.begin_next(at),
-            None => vec![Effect::Save, Effect::Emit(RunUpdate::Review(of))],
+            None => vec![Effect::Save, Effect::Emit(RunUpdate::Review(point))],
         }
     }
 
@@ -156,15 +153,15 @@ impl Machine {
 
     pub(super) fn reviewed(
         &mut self,
-        verdict: ReviewDecision,
+        decision: ReviewDecision,
         step: &IterationStep,
         at: Timestamp,
     ) -> Effects {
         if !matches!(step, IterationStep::Review { .. }) {
             return Effects::new();
         }
-        let news = RunUpdate::Reviewed(verdict.clone());
-        let effects = match verdict {
+        let update = RunUpdate::Reviewed(decision.clone());
+        let effects = match decision {
             ReviewDecision::Continue => self.begin_next(at),
             ReviewDecision::Exit => self.end(StopReason::Stopped(StopCause::Person), at),
             ReviewDecision::StartOver => self.rerun_phase(self.is_between_phases(), at),
@@ -176,7 +173,7 @@ impl Machine {
                 after_save(recorded(id), effects)
             }
         };
-        after_save(news, effects)
+        after_save(update, effects)
     }
 
     /// Continues with a person's feedback: at a boundary the finished phase runs again, otherwise the next iteration gets it.

@@ -97,7 +97,7 @@ mod tests {
             why: WaitCause::RateLimit,
         };
         let mut machine = Machine::from(head.clone());
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for now in 12..50 {
             let at = minute(now);
             if let Some(what) = machine.reminder_due(at) {
@@ -107,10 +107,10 @@ mod tests {
                 let reminder = Effect::Remind(Reminder::Waiting { until, left });
                 assert_eq!(machine.step(TimedInput { at, what }), [reminder]);
                 assert_eq!(machine.reminder_due(at), None);
-                told.push(now);
+                reported.push(now);
             }
         }
-        assert_eq!(told, [22, 32, 42]);
+        assert_eq!(reported, [22, 32, 42]);
         head.step = IterationStep::Sleeping { until: minute(900) };
         assert_eq!(Machine::from(head).reminder_due(minute(100)), None);
     }

@@ -61,11 +61,11 @@ impl Machine {
                 IterationStep::Waiting { .. } => self.wait_over(at),
                 _ => Effects::new(),
             },
-            Request::Review(verdict) => self.reviewed(verdict, &step, at),
+            Request::Review(decision) => self.reviewed(decision, &step, at),
             Request::Set(change) => self
                 .rule_set(self.head.phase, change, &step, at)
                 .unwrap_or_else(|e| vec![Effect::RejectRequest(e.to_string().into())]),
-            Request::Redo { what } => self.again_requested(what, &step, at),
+            Request::Redo { what } => self.redo_requested(what, &step, at),
             Request::FreshSession => {
                 self.head.fresh_session = true;
                 vec![Effect::Save, Effect::Emit(RunUpdate::FreshSession)]
@@ -91,7 +91,7 @@ impl Machine {
         at: Timestamp,
     ) -> Effects {
         match what {
-            MachineInput::SteerAdvanced { id, state } => self.steer_moved(id, state),
+            MachineInput::SteerAdvanced { id, state } => self.steer_advanced(id, state),
             MachineInput::Attended(attended) => self.attended(attended, &step, at),
             MachineInput::PhaseRuleChanged { phase, change } => {
                 let effects = self.rule_set(phase, change, &step, at);
@@ -204,7 +204,7 @@ impl Machine {
         Some(id)
     }
 
-    fn steer_moved(&mut self, id: u32, state: SteerState) -> Effects {
+    fn steer_advanced(&mut self, id: u32, state: SteerState) -> Effects {
         let Some(steer) = self.head.steers.iter_mut().find(|steer| steer.id == id) else {
             return Effects::new();
         };
@@ -288,23 +288,18 @@ impl Machine {
         }
     }
 
-    fn again_requested(
-        &mut self,
-        again: RedoScope,
-        step: &IterationStep,
-        at: Timestamp,
-    ) -> Effects {
+    fn redo_requested(&mut self, scope: RedoScope, step: &IterationStep, at: Timestamp) -> Effects {
         if self.is_stop_due() {
             return Effects::new();
         }
         // At a boundary the next phase has no iteration yet, and the previous phase has no current iteration.
         let is_boundary = self.head.iteration == 0 && step.is_resting();
-        let halt = match step {
-            IterationStep::Review { .. } if again == RedoScope::Phase => {
+        let stop_effects = match step {
+            IterationStep::Review { .. } if scope == RedoScope::Phase => {
                 return self.reviewed(ReviewDecision::StartOver, step, at);
             }
-            _ if is_boundary && again == RedoScope::Phase => {
-                return after_save(RunUpdate::Redoing(again), self.rerun_phase(true, at));
+            _ if is_boundary && scope == RedoScope::Phase => {
+                return after_save(RunUpdate::Redoing(scope), self.rerun_phase(true, at));
             }
             _ if is_boundary => return Effects::new(),
             IterationStep::Sleeping { .. }
@@ -314,39 +309,39 @@ impl Machine {
             | IterationStep::Ready => {
                 self.head.fresh_session = true;
                 self.head.end_wait(at);
-                return after_save(RunUpdate::Redoing(again), self.begin_redo(again, at));
+                return after_save(RunUpdate::Redoing(scope), self.begin_redo(scope, at));
             }
             IterationStep::EndingLeftovers {
                 then: AfterLeftovers::NextIteration,
             } => {
-                let then = AfterLeftovers::Redo(again);
+                let then = AfterLeftovers::Redo(scope);
                 self.head.step = IterationStep::EndingLeftovers { then };
                 self.head.fresh_session = true;
-                return vec![Effect::Save, Effect::Emit(RunUpdate::Redoing(again))];
+                return vec![Effect::Save, Effect::Emit(RunUpdate::Redoing(scope))];
             }
             IterationStep::EndingLeftovers { .. } => return Effects::new(),
             _ if self.head.is_stopping_step => Effects::new(),
             step => {
-                self.head.redo = Some(again);
+                self.head.redo = Some(scope);
                 self.stop_step(step)
             }
         };
         self.head.fresh_session = true;
-        self.head.redo = Some(again);
+        self.head.redo = Some(scope);
         self.head.pausing = false;
-        let mut effects = vec![Effect::Save, Effect::Emit(RunUpdate::Redoing(again))];
-        effects.extend(halt);
+        let mut effects = vec![Effect::Save, Effect::Emit(RunUpdate::Redoing(scope))];
+        effects.extend(stop_effects);
         effects
     }
 
     /// Redoes a turn that ended because a person requested it.
-    pub(super) fn redo_turn(&mut self, again: RedoScope, at: Timestamp) -> Effects {
+    pub(super) fn redo_turn(&mut self, scope: RedoScope, at: Timestamp) -> Effects {
         self.mark_unfinished(UnfinishedCause::Redo);
-        self.begin_redo(again, at)
+        self.begin_redo(scope, at)
     }
 
-    pub(super) fn begin_redo(&mut self, again: RedoScope, at: Timestamp) -> Effects {
-        match again {
+    pub(super) fn begin_redo(&mut self, scope: RedoScope, at: Timestamp) -> Effects {
+        match scope {
             RedoScope::Phase => self.renumber_from(1),
             RedoScope::Iteration => {
                 let head = &mut self.head;
@@ -363,8 +358,8 @@ impl Machine {
     }
 
     /// Ends the leftovers and then redoes, after a redo ended a required check or the check.
-    pub(super) fn redo_after_command(&mut self, again: RedoScope) -> Effects {
-        self.end_leftovers(AfterLeftovers::Redo(again))
+    pub(super) fn redo_after_command(&mut self, scope: RedoScope) -> Effects {
+        self.end_leftovers(AfterLeftovers::Redo(scope))
     }
 
     /// Excludes suspended time from the limits of the turn and of the run.

@@ -43,14 +43,14 @@ impl Machine {
         if let Some(from) = resume.previous_agent {
             head.hand_over(from);
         }
-        let settling = match &head.step {
+        let redo_in_leftovers = match &head.step {
             IterationStep::EndingLeftovers {
-                then: AfterLeftovers::Redo(again),
-            } => Some(*again),
+                then: AfterLeftovers::Redo(redo),
+            } => Some(*redo),
             _ => None,
         };
-        let again = head.redo.take().or(settling);
-        let asked_to_stop = head.stopping.take().is_some();
+        let redo = head.redo.take().or(redo_in_leftovers);
+        let was_stopping = head.stopping.take().is_some();
         if let Some(rules) = resume.rules
             && rules.validate().is_ok()
         {
@@ -61,15 +61,15 @@ impl Machine {
             }
             head.rules = rules;
         }
-        let waited = matches!(head.step, IterationStep::Interrupted { .. });
-        if waited || matches!(head.step, IterationStep::Turn { .. }) {
-            let cause = match again {
+        let was_interrupted = matches!(head.step, IterationStep::Interrupted { .. });
+        if was_interrupted || matches!(head.step, IterationStep::Turn { .. }) {
+            let cause = match redo {
                 Some(_) => UnfinishedCause::Redo,
-                None if asked_to_stop => UnfinishedCause::Stop,
+                None if was_stopping => UnfinishedCause::Stop,
                 None => UnfinishedCause::ProcessDied,
             };
             // An interrupted turn that waited for a message is not a crash, and neither is a turn that a redo was ending.
-            let crashed = cause == UnfinishedCause::ProcessDied && !waited;
+            let crashed = cause == UnfinishedCause::ProcessDied && !was_interrupted;
             head.streaks.crashes += u32::from(crashed);
             self.mark_unfinished(cause);
         }
@@ -79,14 +79,14 @@ impl Machine {
             self.head.first_attempt = self.head.highest_attempt + 1;
         }
         let from = resume.from_iteration.filter(|_| allowed.is_ok());
-        if let Some(from) = from.or((again == Some(RedoScope::Phase)).then_some(1)) {
+        if let Some(from) = from.or((redo == Some(RedoScope::Phase)).then_some(1)) {
             let reached = resume.last_begun_iteration.unwrap_or(0).min(MAX_NUMBER / 2);
             self.begin_from(from, self.head.resume_point().0.max(reached));
         }
-        let said = resume.feedback;
-        let said = said.and_then(|text| self.record_steer(text, at));
-        let effects = self.continue_from_saved(again, said.is_some(), at);
-        match said {
+        let steer = resume.feedback;
+        let steer = steer.and_then(|text| self.record_steer(text, at));
+        let effects = self.continue_from_saved(redo, steer.is_some(), at);
+        match steer {
             Some(id) => after_save(recorded(id), effects),
             None => effects,
         }
@@ -95,7 +95,7 @@ impl Machine {
     /// Continues the run at its current step, unless a limit forbids it.
     fn continue_from_saved(
         &mut self,
-        again: Option<RedoScope>,
+        redo: Option<RedoScope>,
         is_revised: bool,
         at: Timestamp,
     ) -> Effects {
@@ -112,12 +112,12 @@ impl Machine {
         match head.step {
             IterationStep::Sleeping { .. } | IterationStep::Paused { .. } => self.begin_next(at),
             IterationStep::Review { .. } if is_revised => self.revise(at),
-            IterationStep::Review { point: of, .. } => self.resume_review(of, at),
+            IterationStep::Review { point, .. } => self.resume_review(point, at),
             IterationStep::Waiting { .. } => self.resume_wait(at),
             IterationStep::RequiredCheck { .. }
             | IterationStep::Check
             | IterationStep::EndingLeftovers { .. }
-                if again.is_some() =>
+                if redo.is_some() =>
             {
                 self.begin_redo(RedoScope::Iteration, at)
             }
@@ -131,7 +131,7 @@ impl Machine {
             _ if head.unfinished.is_some()
                 && head.phase_rules().has_check
                 && !head.phase_rules().has_promise
-                && again.is_none() =>
+                && redo.is_none() =>
             {
                 let mut effects = vec![Effect::Save];
                 effects.extend(self.recheck(0));

@@ -68,10 +68,10 @@ impl Machine {
     /// Returns how a save, which [finishes a phase](Effect::SavePhase) or doesn't, asks for the git status. A stop saves without it. The last save of
     /// a phase or a run needs it.
     #[must_use]
-    pub fn glance(&self, seals: bool) -> Glance {
+    pub fn glance(&self, finishes_phase: bool) -> Glance {
         match self.is_stopping() {
             true => Glance::Skipped,
-            false if seals || self.head.end.is_some() => Glance::Awaited,
+            false if finishes_phase || self.head.end.is_some() => Glance::Awaited,
             false => Glance::Brief,
         }
     }
@@ -101,11 +101,11 @@ impl Machine {
     /// Returns whether a steer that is recorded now waits for the next prompt, because no turn can still get it.
     #[must_use]
     pub fn keeps_steers(&self) -> bool {
-        let hears = matches!(
+        let takes_steers = matches!(
             self.head.step,
             IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
         );
-        !hears || self.head.is_stopping_step
+        !takes_steers || self.head.is_stopping_step
     }
 
     /// Returns whether this process has started or resumed the run.
@@ -122,8 +122,8 @@ impl Machine {
         self.is_ending = false;
     }
 
-    /// Requires a wait for the request to stop that states the reason of the shutdown. The shutdown also wakes the current wait, so nothing else may happen
-    /// before that request.
+    /// Requires a wait for the request to stop that states the reason of the shutdown. The shutdown also ends the current wait, so nothing else may
+    /// happen before that request.
     pub(super) fn shut_down(&mut self) -> Effects {
         let is_new = !std::mem::replace(&mut self.is_shut, true);
         let is_over = self.has_begun && self.head.end.is_some();
@@ -190,11 +190,11 @@ impl Machine {
         });
         // If the current work is already being ended for another reason, it now ends for the stop.
         let already = self.head.is_stopping_step;
-        let halt = self.stop_step(step);
+        let stop_effects = self.stop_step(step);
         let failure = self.head.failure.take();
         self.head.failure = failure.filter(|_| !matches!(step, IterationStep::Turn { .. }));
         let mut effects = vec![Effect::Save, Effect::Emit(RunUpdate::Stopping)];
-        effects.extend(halt.into_iter().filter(|_| !already));
+        effects.extend(stop_effects.into_iter().filter(|_| !already));
         effects
     }
 

@@ -96,9 +96,9 @@ impl Machine {
 
     /// Returns why the run must not wait, or must not wait that long; then the wait ends.
     fn pointless_wait(&mut self, at: Timestamp) -> Option<StopReason> {
-        let asked = self.head.stopping.map(|by| StopReason::Stopped(by.by));
+        let stopped = self.head.stopping.map(|by| StopReason::Stopped(by.by));
         let spent = self.head.spent_budget().map(StopReason::BudgetSpent);
-        let reason = asked
+        let reason = stopped
             .or(spent)
             .or_else(|| self.time_limit(at))
             .or_else(|| self.head.exceeds_wait_limit())?;
@@ -119,8 +119,8 @@ impl Machine {
             (_, Some(reason)) => self.end(reason, at),
             (IterationStep::Waiting { until, why, .. }, None) if until > at => {
                 let what = None;
-                let news = RunUpdate::Waiting { why, until, what };
-                vec![Effect::Save, Effect::Emit(news)]
+                let update = RunUpdate::Waiting { why, until, what };
+                vec![Effect::Save, Effect::Emit(update)]
             }
             _ => self.wait_over(at),
         }
@@ -152,14 +152,14 @@ impl Machine {
             }
         };
         let phases = &self.head.rules.phases;
-        let notice = match phases.len() > 1 && change.is_phase_rule() {
+        let update = match phases.len() > 1 && change.is_phase_rule() {
             true => RunUpdate::PhaseRuleChanged {
                 phase: phases[phase as usize].name.clone(),
                 change,
             },
             false => RunUpdate::RuleChanged(change),
         };
-        Ok(after_save(notice, effects))
+        Ok(after_save(update, effects))
     }
 }
 

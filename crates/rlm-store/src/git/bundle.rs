@@ -46,14 +46,14 @@ pub(crate) struct TemporaryRefs {
 impl Drop for TemporaryRefs {
     fn drop(&mut self) {
         // The command that created them may have been stopped, which must not stop their removal.
-        let looks = self.rollback.processes();
+        let processes = self.rollback.processes();
         for name in &self.names {
             // A ref may never have been created; a ref that stays is harmless.
             let _never_made = run(
                 &self.top,
                 &["update-ref", "-d", name],
                 LIMIT,
-                looks.as_ref(),
+                processes.as_ref(),
             );
         }
     }
@@ -66,11 +66,11 @@ impl TemporaryRefs {
             .into_iter()
             .take(1 + usize::from(with_dirty));
         let names = kinds.map(|kind| format!("{REFS}/{name}/{kind}")).collect();
-        let owed = GitProcesses::begin_rollback();
+        let rollback = GitProcesses::begin_rollback();
         Ok(Self {
             top,
             names,
-            rollback: owed,
+            rollback,
         })
     }
 }
@@ -78,13 +78,13 @@ impl TemporaryRefs {
 impl Git {
     /// Returns the position of the working tree, or why it can't be transferred, with the fix. Blocks.
     pub(crate) fn checkout_state(&self) -> Result<CheckoutState, String> {
-        let said = |e: GitError| e.to_string();
+        let text = |e: GitError| e.to_string();
         let Some(top) = self.top() else {
             return Err(
                 "not a git working tree, so its files can't be exported: git init, commit, and export again; or use --state-only, and copy the files yourself".into(),
             );
         };
-        if let Some(what) = self.operation_in_progress().map_err(said)? {
+        if let Some(what) = self.operation_in_progress().map_err(text)? {
             return Err(format!(
                 "the repository is in the middle of {what}, which can't be exported: finish it or abort it"
             ));
@@ -92,7 +92,7 @@ impl Git {
         let Some(commit) = self.commit_of("HEAD") else {
             return Err("the repository has no commit yet, so its files can't be exported: commit them, or use --state-only".into());
         };
-        let changed = self.changes().map_err(said)?;
+        let changed = self.changes().map_err(text)?;
         let uncommitted = (!changed.is_empty()).then(|| {
             format!(
                 "{} ({})",
@@ -112,20 +112,20 @@ impl Git {
 
     /// Creates a commit of everything that is uncommitted and not ignored, without a branch; the index stays unchanged. Blocks.
     pub(crate) fn snapshot(&self, before: &str, index: &Path) -> Result<String, String> {
-        let said = |e: GitError| e.to_string();
+        let text = |e: GitError| e.to_string();
         let top = self
             .top()
             .ok_or_else(GitError::not_a_repository)
-            .map_err(said)?;
+            .map_err(text)?;
         let place = self
             .output(&["rev-parse", "--git-path", "index"])
-            .map_err(said)?;
+            .map_err(text)?;
         // A copy of the index has the known times of the files, so that git doesn't read all of them.
         state_dir::open(&top.join(place))
             .and_then(|mut from| io::copy(&mut from, &mut state_dir::create_new(index)?))
             .map_err(|e| format!("can't copy git's index: {e}"))?;
         let environment = [("GIT_INDEX_FILE", index.as_os_str())];
-        let looks = self.processes.as_ref();
+        let processes = self.processes.as_ref();
         let git = |words: &[&str]| {
             let call = GitCall {
                 directory: top,
@@ -134,9 +134,9 @@ impl Git {
                 hooks: Hooks::Off,
                 timeout: HISTORY,
             };
-            run_with(&call, looks).map_err(said)
+            run_with(&call, processes).map_err(text)
         };
-        let files = pathspec_without(&self.differences().map_err(said)?.written);
+        let files = pathspec_without(&self.differences().map_err(text)?.written);
         let files = files.iter().map(String::as_str);
         git(&["add", "--all", "--"]
             .into_iter()
@@ -162,7 +162,7 @@ impl Git {
         dirty: Option<&str>,
         to: &Path,
     ) -> Result<(), String> {
-        let said = |e: GitError| e.to_string();
+        let text = |e: GitError| e.to_string();
         if self
             .output(&["rev-parse", "--is-shallow-repository"])
             .is_ok_and(|it| it == "true")
@@ -172,17 +172,17 @@ impl Git {
         let top = self
             .top()
             .ok_or_else(GitError::not_a_repository)
-            .map_err(said)?;
-        let refs = TemporaryRefs::new(self, name, dirty.is_some()).map_err(said)?;
+            .map_err(text)?;
+        let refs = TemporaryRefs::new(self, name, dirty.is_some()).map_err(text)?;
         for (name, commit) in refs.names.iter().zip(std::iter::once(commit).chain(dirty)) {
-            self.output(&["update-ref", name, commit]).map_err(said)?;
+            self.output(&["update-ref", name, commit]).map_err(text)?;
         }
         let mut words: Vec<&OsStr> = ["bundle", "create", "--quiet"].map(OsStr::new).into();
         words.push(to.as_os_str());
         words.extend(refs.names.iter().map(OsStr::new));
         run(top, &words, HISTORY, self.processes.as_ref())
             .map(drop)
-            .map_err(said)
+            .map_err(text)
     }
 
     /// Removes the refs of a killed export or import.
@@ -202,8 +202,8 @@ impl Git {
         commit: &str,
         dirty: Option<&str>,
     ) -> Result<TemporaryRefs, String> {
-        let said = |e: GitError| e.to_string();
-        let refs = TemporaryRefs::new(self, name, dirty.is_some()).map_err(said)?;
+        let text = |e: GitError| e.to_string();
+        let refs = TemporaryRefs::new(self, name, dirty.is_some()).map_err(text)?;
         let mut words: Vec<OsString> = STRANGE.map(OsString::from).into();
         words
             .extend(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"].map(OsString::from));
@@ -216,7 +216,7 @@ impl Git {
         let top = self
             .top()
             .ok_or_else(GitError::not_a_repository)
-            .map_err(said)?;
+            .map_err(text)?;
         run(top, &words, HISTORY, self.processes.as_ref())
             .map_err(|e| format!("git rejects the commits: {e}"))?;
         let has = |name: &String, commit: &str| self.commit_of(name).as_deref() == Some(commit);
@@ -277,13 +277,13 @@ impl Git {
 pub(crate) fn check_branch(
     directory: &Path,
     branch: &str,
-    looks: Option<&GitProcesses>,
+    processes: Option<&GitProcesses>,
 ) -> Result<(), String> {
     match run(
         directory,
         &["check-ref-format", "--branch", branch],
         LIMIT,
-        looks,
+        processes,
     ) {
         Ok(name) if name.trim() == branch => Ok(()),
         Err(e @ GitError::Stopped) => Err(e.to_string()),
@@ -295,10 +295,10 @@ pub(crate) fn check_branch(
 pub(crate) fn init(
     directory: &Path,
     branch: &str,
-    looks: Option<&GitProcesses>,
+    processes: Option<&GitProcesses>,
 ) -> Result<(), String> {
     let words = ["init", "--quiet", "--template=", "--initial-branch", branch];
-    run(directory, &words, LIMIT, looks)
+    run(directory, &words, LIMIT, processes)
         .map(drop)
         .map_err(|e| e.to_string())
 }

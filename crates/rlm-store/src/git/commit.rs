@@ -53,8 +53,8 @@ impl Git {
                 "not a git working tree (no repository, or a bare one), so the run can't commit: git init, or omit --commit".into(),
             );
         };
-        let said = |e: GitError| e.to_string();
-        if let Some(what) = self.operation_in_progress().map_err(said)? {
+        let text = |e: GitError| e.to_string();
+        if let Some(what) = self.operation_in_progress().map_err(text)? {
             return Err(format!(
                 "the repository is in the middle of {what}: finish it, or omit --commit"
             ));
@@ -65,7 +65,7 @@ impl Git {
             );
         }
         self.refuse_commits_anywhere()?;
-        let changed = self.changes().map_err(said)?;
+        let changed = self.changes().map_err(text)?;
         if changed.is_empty() {
             return Ok(());
         }
@@ -333,7 +333,7 @@ impl CommitMessage {
             body(format!("The iteration failed: rlm checkpoints list {run}"));
         }
         if *attempt > self.first_attempt {
-            let cut = match attempt - self.first_attempt {
+            let unfinished = match attempt - self.first_attempt {
                 1 => format!("Attempt {} did not finish", self.first_attempt),
                 _ => format!(
                     "Attempts {} to {} did not finish",
@@ -342,7 +342,7 @@ impl CommitMessage {
                 ),
             };
             body(format!(
-                "{cut}; this commit includes the uncommitted changes."
+                "{unfinished}; this commit includes the uncommitted changes."
             ));
         }
         let missing = iteration.saturating_sub(self.committed + 1);

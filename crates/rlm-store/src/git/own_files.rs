@@ -43,7 +43,7 @@ pub(super) fn is_status_line_of_own_file(top: &Path, line: &str) -> bool {
     new.is_some_and(|path| is_own_file(&top.join(path)))
 }
 
-/// Whether nothing is written to the file yet.
+/// Returns whether nothing is written to the file yet.
 fn is_empty(path: &Path) -> bool {
     fs_err::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0)
 }

@@ -51,10 +51,10 @@ pub(crate) struct Rollback(Option<Arc<Registry>>);
 impl Rollback {
     /// Returns the registry for the rollback, which works after [`stop_git_processes`] too.
     pub(crate) fn processes(&self) -> Option<GitProcesses> {
-        let looks = GitProcesses::new(Arc::clone(self.0.as_ref()?), None);
+        let processes = GitProcesses::new(Arc::clone(self.0.as_ref()?), None);
         Some(GitProcesses {
             may_roll_back: true,
-            ..looks
+            ..processes
         })
     }
 }
@@ -184,7 +184,7 @@ pub struct OwnedGitProcesses(pub GitProcesses);
 impl Drop for OwnedGitProcesses {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::Release);
-        self.0.registry.notify_all(times::GIT_ENDING);
+        self.0.registry.request_end(times::GIT_ENDING);
     }
 }
 
@@ -210,8 +210,8 @@ impl Terminator {
     fn within(&self, grace: Duration) {
         match self {
             // If the command has just ended, it needs no message.
-            Self::Alone(tell) => drop(tell.send(GitSignal::End(grace))),
-            Self::Contained(hurry) => hurry.tighten_to(grace),
+            Self::Alone(sender) => drop(sender.send(GitSignal::End(grace))),
+            Self::Contained(deadline) => deadline.tighten_to(grace),
         }
     }
 }
@@ -243,12 +243,17 @@ impl GitProcess {
             .extend(left.survivors.into_iter().take(room));
     }
 
-    /// Ends git, which is not reaped yet, with its process group: SIGTERM first, so that git can clean up. Takes git's last message from `told`.
-    pub(super) fn terminate(&self, git: &Child, grace: Duration, told: &mpsc::Receiver<GitSignal>) {
+    /// Ends git, which is not reaped yet, with its process group: SIGTERM first, so that git can clean up. Takes git's last message from `signals`.
+    pub(super) fn terminate(
+        &self,
+        git: &Child,
+        grace: Duration,
+        signals: &mpsc::Receiver<GitSignal>,
+    ) {
         self.registry.lock().is_unverified = true;
         if !grace.is_zero() {
             signal(git, Signal::TERM);
-            let _gone_or_late = told.recv_timeout(grace);
+            let _gone_or_late = signals.recv_timeout(grace);
         }
         signal(git, Signal::KILL);
     }
@@ -299,26 +304,26 @@ impl Registry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn notify_all(&self, grace: Duration) {
+    fn request_end(&self, grace: Duration) {
         for (_, ends) in self.lock().all.values() {
             ends.within(grace);
         }
     }
 
     fn end(&self, grace: Duration) {
-        self.notify_all(grace);
+        self.request_end(grace);
         self.wait(grace + times::GIT_KILLED);
     }
 
-    fn wait(&self, patience: Duration) {
-        self.wait_until(patience, |state| state.all.is_empty());
+    fn wait(&self, limit: Duration) {
+        self.wait_until(limit, |state| state.all.is_empty());
     }
 
-    fn wait_until(&self, patience: Duration, is_so: impl Fn(&RegistryState) -> bool) {
+    fn wait_until(&self, limit: Duration, is_so: impl Fn(&RegistryState) -> bool) {
         let not_yet = |state: &mut RegistryState| !is_so(state);
         drop(
             self.process_ended
-                .wait_timeout_while(self.lock(), patience, not_yet),
+                .wait_timeout_while(self.lock(), limit, not_yet),
         );
     }
 

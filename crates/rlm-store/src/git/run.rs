@@ -181,40 +181,40 @@ fn is_read_only<S: AsRef<OsStr>>(words: &[S]) -> bool {
 pub(crate) fn run<S: AsRef<OsStr>>(
     directory: &Path,
     arguments: &[S],
-    patience: Duration,
-    looks: Option<&GitProcesses>,
+    limit: Duration,
+    processes: Option<&GitProcesses>,
 ) -> Result<String, GitError> {
     let call = GitCall {
         directory,
         arguments,
         environment: &[],
         hooks: Hooks::Off,
-        timeout: patience,
+        timeout: limit,
     };
-    run_with(&call, looks)
+    run_with(&call, processes)
 }
 
 /// Runs git to its end on this thread, and returns its output or an error. Git runs under a guard, or so that it can't start other programs. It gets
 /// no input, and is killed at the time limit.
 pub(crate) fn run_with<S: AsRef<OsStr>>(
     call: &GitCall<'_, S>,
-    looks: Option<&GitProcesses>,
+    processes: Option<&GitProcesses>,
 ) -> Result<String, GitError> {
     // Set if git starts a filter, `git` is a wrapper, or the system can't forbid the start of programs: from then on, running under a guard at once
     // is faster.
     static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
     let mut alone = None;
     if is_read_only(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
-        alone = run_alone(call, looks)?;
+        alone = run_alone(call, processes)?;
         if alone.is_none() {
             NEEDS_A_GUARD.store(true, Ordering::Relaxed);
         }
     }
-    let said = match alone {
-        Some(said) => said,
-        None => run_contained(call, looks)?,
+    let output = match alone {
+        Some(output) => output,
+        None => run_contained(call, processes)?,
     };
-    let text = String::from_utf8_lossy(&said);
+    let text = String::from_utf8_lossy(&output);
     Ok(text.trim_end_matches('\n').to_owned())
 }
 
@@ -222,12 +222,12 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(
 /// its process group if it has one.
 fn run_alone<S: AsRef<OsStr>>(
     call: &GitCall<'_, S>,
-    looks: Option<&GitProcesses>,
+    processes: Option<&GitProcesses>,
 ) -> Result<Option<Vec<u8>>, GitError> {
-    let patience = call.timeout;
+    let limit = call.timeout;
     let (tell, told) = mpsc::channel();
-    let look = looks
-        .map(|looks| looks.begin(Terminator::Alone(tell.clone())))
+    let process = processes
+        .map(|processes| processes.begin(Terminator::Alone(tell.clone())))
         .transpose()?;
     let mut git = Command::new("git");
     if childless::enforce(&mut git).is_err() {
@@ -236,9 +236,9 @@ fn run_alone<S: AsRef<OsStr>>(
     POINTERS.iter().for_each(|name| {
         git.env_remove(name);
     });
-    if let Some(looks) = looks {
+    if let Some(processes) = processes {
         git.process_group(0);
-        looks.marker.iter().for_each(|marker| {
+        processes.marker.iter().for_each(|marker| {
             git.env(MARKER, marker);
         });
     }
@@ -255,47 +255,47 @@ fn run_alone<S: AsRef<OsStr>>(
     let Ok(mut git) = git else {
         return Ok(None);
     };
-    if let Some(look) = &look {
-        look.started(git.id());
+    if let Some(process) = &process {
+        process.started(git.id());
     }
     let pid = Pid::from_raw(git.id().cast_signed());
     let stdout = git.stdout.take().expect("it was piped");
     std::thread::spawn(move || {
-        let said = read(stdout);
+        let output = read(stdout);
         // Git stays a zombie until it is reaped, so its group id is not reused.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let _gone = pid.map(|pid| retry_on_intr(|| waitid(WaitId::Pid(pid), options)));
         // The caller no longer waits for a late result.
-        let _late = tell.send(GitSignal::Over(said));
+        let _late = tell.send(GitSignal::Over(output));
     });
     let complained = git.stderr.take().map(reading);
-    let (said, grace) = match told.recv_timeout(patience) {
-        Ok(GitSignal::Over(said)) => (Ok(said), None),
+    let (output, grace) = match told.recv_timeout(limit) {
+        Ok(GitSignal::Over(output)) => (Ok(output), None),
         Ok(GitSignal::End(grace)) => (Err(GitError::Stopped), Some(grace)),
-        Err(_) => (Err(GitError::TimedOut(patience)), Some(times::GIT_ENDING)),
+        Err(_) => (Err(GitError::TimedOut(limit)), Some(times::GIT_ENDING)),
     };
-    match (&look, grace) {
-        (Some(look), Some(grace)) => look.terminate(&git, grace, &told),
-        (Some(look), None) => look.kill_group(&git),
+    match (&process, grace) {
+        (Some(process), Some(grace)) => process.terminate(&git, grace, &told),
+        (Some(process), None) => process.kill_group(&git),
         (None, Some(_)) => {
             let _gone_already = git.kill();
         }
         (None, None) => {}
     }
     let status = git.wait().map_err(GitError::NotRun)?;
-    drop(look);
+    drop(process);
     if childless::was_killed_for_spawn(status) {
         return Ok(None);
     }
-    let said = said?;
-    if said.len() as u64 >= MAX_ANSWER {
+    let output = output?;
+    if output.len() as u64 >= MAX_ANSWER {
         return Err(GitError::Failed(TOO_MUCH.into()));
     }
     if status.success() {
-        return Ok(Some(said));
+        return Ok(Some(output));
     }
     // A leftover of a hook may hold the stream open.
-    let complained = complained.and_then(|said| said.recv_timeout(PATIENCE).ok());
+    let complained = complained.and_then(|output| output.recv_timeout(PATIENCE).ok());
     let complained = complained.unwrap_or_default();
     Err(GitError::Failed(error_text(&String::from_utf8_lossy(
         &complained,
@@ -321,21 +321,22 @@ fn read(from: impl Read) -> Vec<u8> {
 /// Runs git to its end under a guard, and returns its output. Blocks.
 fn run_contained<S: AsRef<OsStr>>(
     call: &GitCall<'_, S>,
-    looks: Option<&GitProcesses>,
+    processes: Option<&GitProcesses>,
 ) -> Result<Vec<u8>, GitError> {
-    let hurry = Deadline::default();
-    let hurried = hurry.subscribe();
-    let look =
-        { looks.map(|looks| looks.begin(Terminator::Contained(hurry.clone()))) }.transpose()?;
-    let command = command(call, looks);
-    let patience = call.timeout;
+    let deadline = Deadline::default();
+    let deadline_changes = deadline.subscribe();
+    let process =
+        { processes.map(|processes| processes.begin(Terminator::Contained(deadline.clone()))) }
+            .transpose()?;
+    let command = command(call, processes);
+    let limit = call.timeout;
     let (tell, told) = mpsc::channel();
     runtime()?.spawn(async move {
-        let end = contained(command, patience, hurried, look.as_ref()).await;
-        drop(look);
+        let end = contained(command, limit, deadline_changes, process.as_ref()).await;
+        drop(process);
         // The caller waits for the result.
         let _waits = tell.send(end);
-        drop(hurry);
+        drop(deadline);
     });
     told.recv().map_err(|_| GitError::Stopped)?
 }
@@ -354,7 +355,10 @@ fn runtime() -> Result<&'static Handle, GitError> {
     started.map_err(|e| GitError::NotRun(io::Error::new(e.kind(), e.to_string())))
 }
 
-fn command<S: AsRef<OsStr>>(call: &GitCall<'_, S>, looks: Option<&GitProcesses>) -> AgentCommand {
+fn command<S: AsRef<OsStr>>(
+    call: &GitCall<'_, S>,
+    processes: Option<&GitProcesses>,
+) -> AgentCommand {
     let mut command = AgentCommand::new("git").args(call.arguments());
     for name in POINTERS {
         command = command.env_remove(name);
@@ -362,7 +366,7 @@ fn command<S: AsRef<OsStr>>(call: &GitCall<'_, S>, looks: Option<&GitProcesses>)
     for (name, value) in call.variables() {
         command = command.env(name, OsString::from(value));
     }
-    let marker = looks.and_then(|looks| looks.marker.as_deref()?.split_once('.'));
+    let marker = processes.and_then(|processes| processes.marker.as_deref()?.split_once('.'));
     if let Some((scope, member)) = marker {
         command = command.marker(Marker {
             variable: MARKER.into(),
@@ -379,15 +383,15 @@ struct GitOutput {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     /// Whether both streams have ended.
-    is_unresponsive: bool,
+    has_ended: bool,
 }
 
 impl GitOutput {
     /// Waits for the end of git, and stores its output.
     async fn run_to_end(&mut self, git: &mut Agent) -> Result<Exit, GitError> {
-        while !self.is_unresponsive {
+        while !self.has_ended {
             match git.next_output().await {
-                None => self.is_unresponsive = true,
+                None => self.has_ended = true,
                 Some(Output {
                     stream: Stream::Stdout,
                     line,
@@ -412,32 +416,32 @@ impl GitOutput {
 
     /// Returns why git failed.
     fn why(&self, exit: impl fmt::Display) -> GitError {
-        let said = String::from_utf8_lossy(&self.stderr);
-        GitError::Failed(match said.trim().is_empty() {
+        let text = String::from_utf8_lossy(&self.stderr);
+        GitError::Failed(match text.trim().is_empty() {
             true => format!("git failed without an error message ({exit})"),
-            false => error_text(&said),
+            false => error_text(&text),
         })
     }
 }
 
 async fn contained(
     command: AgentCommand,
-    patience: Duration,
-    mut hurried: DeadlineReceiver,
-    look: Option<&GitProcess>,
+    limit: Duration,
+    mut deadline_changes: DeadlineReceiver,
+    process: Option<&GitProcess>,
 ) -> Result<Vec<u8>, GitError> {
     let spawned = command.spawn().await;
     let mut git = spawned.map_err(|e| GitError::NotRun(io::Error::other(e)))?;
-    if let Some(look) = look {
-        look.started(git.pid());
+    if let Some(process) = process {
+        process.started(git.pid());
     }
-    let mut heard = GitOutput::default();
+    let mut output = GitOutput::default();
     let (ended, mut by) = tokio::select! {
         biased;
-        by = hurried.wait_for_deadline() => (Err(GitError::Stopped), by.unwrap_or_else(Instant::now)),
-        ended = timeout(patience, heard.run_to_end(&mut git)) => match ended {
+        by = deadline_changes.wait_for_deadline() => (Err(GitError::Stopped), by.unwrap_or_else(Instant::now)),
+        ended = timeout(limit, output.run_to_end(&mut git)) => match ended {
             Ok(ended) => (ended, Instant::now()),
-            Err(_) => (Err(GitError::TimedOut(patience)), Instant::now() + times::GIT_ENDING),
+            Err(_) => (Err(GitError::TimedOut(limit)), Instant::now() + times::GIT_ENDING),
         },
     };
     let report = loop {
@@ -449,20 +453,20 @@ async fn contained(
         };
         tokio::select! {
             biased;
-            sooner = hurried.earlier_than(by) => by = sooner,
+            sooner = deadline_changes.earlier_than(by) => by = sooner,
             report = git.stop(&policy) => break report,
         }
     };
-    if let Some(look) = look {
-        look.record_leftovers(GitLeftovers {
+    if let Some(process) = process {
+        process.record_leftovers(GitLeftovers {
             proven: report.containment == Containment::Guard && !report.guard_lost,
             ended: names(report.ended),
             survivors: names(report.survivors),
         });
     }
     match ended? {
-        exit if exit.success() => Ok(heard.stdout),
-        exit => Err(heard.why(exit)),
+        exit if exit.success() => Ok(output.stdout),
+        exit => Err(output.why(exit)),
     }
 }
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::own_files::is_status_line_of_own_file;
-use super::run::run;
-use super::run::{GitError, PATIENCE};
+use super::run::{GitError, PATIENCE, run};
 use super::{Git, HEAD_COMMIT, query};
 
 /// The time that a save waits for a new status if there is an older one.
@@ -52,43 +51,41 @@ impl Git {
         self.status_cache.latest.borrow().clone()
     }
 
-    /// Requests a new status, and returns the newest available one. Without `patient`, that may be an older one.
-    pub async fn status(&self, patient: bool) -> GitStatus {
+    /// Requests a new status, and returns the newest available one. Without `must_wait`, that may be an older one.
+    pub async fn status(&self, must_wait: bool) -> GitStatus {
         let Some(top) = self.top.clone() else {
             return GitStatus::default();
         };
-        let glances = &self.status_cache;
-        let mut newest = glances.latest.subscribe();
-        if !glances.is_running.swap(true, Ordering::AcqRel) {
-            let (glances, silent) = (glances.clone(), Arc::clone(&self.is_unresponsive));
-            let looks = self.processes.clone();
+        let cache = &self.status_cache;
+        let mut newest = cache.latest.subscribe();
+        if !cache.is_running.swap(true, Ordering::AcqRel) {
+            let (cache, silent) = (cache.clone(), Arc::clone(&self.is_unresponsive));
+            let processes = self.processes.clone();
             drop(tokio::task::spawn_blocking(move || {
-                let mut glance = None;
-                if !glances.is_slow.load(Ordering::Relaxed) {
-                    match run(&top, STATUS, STATUS_TIMEOUT, looks.as_ref()) {
-                        Ok(text) => glance = Some(GitStatus::read(&top, &text)),
-                        Err(GitError::TimedOut(_)) => {
-                            glances.is_slow.store(true, Ordering::Relaxed)
-                        }
+                let mut status = None;
+                if !cache.is_slow.load(Ordering::Relaxed) {
+                    match run(&top, STATUS, STATUS_TIMEOUT, processes.as_ref()) {
+                        Ok(text) => status = Some(GitStatus::read(&top, &text)),
+                        Err(GitError::TimedOut(_)) => cache.is_slow.store(true, Ordering::Relaxed),
                         Err(_) => {}
                     }
                 }
-                let glance = glance.unwrap_or_else(|| GitStatus {
-                    commit: query(&top, HEAD_COMMIT, &silent, looks.as_ref()),
+                let status = status.unwrap_or_else(|| GitStatus {
+                    commit: query(&top, HEAD_COMMIT, &silent, processes.as_ref()),
                     changed: None,
                 });
-                glances.is_running.store(false, Ordering::Release);
-                glances.latest.send_replace(glance);
+                cache.is_running.store(false, Ordering::Release);
+                cache.latest.send_replace(status);
             }));
         }
-        let is_first = !glances.has_begun.swap(true, Ordering::Relaxed);
-        let patience = if patient || is_first {
+        let is_first = !cache.has_begun.swap(true, Ordering::Relaxed);
+        let limit = if must_wait || is_first {
             PATIENCE
         } else {
             STATUS_WAIT
         };
         // A late status is available for the next save.
-        let _late = tokio::time::timeout(patience, newest.changed()).await;
+        let _late = tokio::time::timeout(limit, newest.changed()).await;
         newest.borrow().clone()
     }
 }

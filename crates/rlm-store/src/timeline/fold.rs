@@ -76,14 +76,14 @@ fn begins_late(before: u32) -> String {
 struct Previous {
     step: IterationStep,
     usage: UsageTotal,
-    cuts: u32,
+    unfinished_attempts: u32,
     denied: u32,
     steers: u32,
     processes: u32,
     is_over: bool,
     last_at: Timestamp,
     stopping: Option<StopRequest>,
-    wants_again: bool,
+    is_redo_requested: bool,
 }
 
 struct TimelineBuilder {
@@ -153,11 +153,11 @@ impl TimelineBuilder {
 
     /// Returns whether the replayed state equals the saved one, as far as a timeline shows.
     fn ends_like(&self, saved: &Head) -> bool {
-        let told = |head: &Head| {
+        let shown = |head: &Head| {
             let at = (head.phase, head.iteration, head.attempt);
             (at, head.counts, head.usage, head.end.is_some())
         };
-        told(self.machine.head()) == told(saved)
+        shown(self.machine.head()) == shown(saved)
     }
 
     fn take(&mut self, event: &TimedInput) {
@@ -165,14 +165,14 @@ impl TimelineBuilder {
         let before = Previous {
             step: head.step.clone(),
             usage: head.usage,
-            cuts: head.counts.unfinished_attempts,
+            unfinished_attempts: head.counts.unfinished_attempts,
             denied: head.counts.denied,
             steers: head.counts.steers,
             processes: head.counts.processes,
             is_over: head.end.is_some(),
             last_at: head.last_at,
             stopping: head.stopping,
-            wants_again: head.redo.is_some(),
+            is_redo_requested: head.redo.is_some(),
         };
         let effects = self.machine.step(event.clone());
         if self.machine.head().counts.processes > before.processes {
@@ -204,7 +204,7 @@ impl TimelineBuilder {
                 Effect::RunRequiredCheck(_) | Effect::RunCheck => self.command_since = at,
                 Effect::SavePhase { .. } => self.phase_over(),
                 Effect::StartAttempt(brief) => self.started(brief.session.is_some(), event),
-                Effect::Emit(notice) => self.record_update(notice, event),
+                Effect::Emit(update) => self.record_update(update, event),
                 _ => {}
             }
         }
@@ -290,19 +290,19 @@ impl TimelineBuilder {
         }
         let steers = &mut self.steers;
         self.unseen.retain(|index| {
-            let told = &mut steers[*index];
-            let now = head.steers.iter().find(|steer| steer.id == told.id);
+            let record = &mut steers[*index];
+            let now = head.steers.iter().find(|steer| steer.id == record.id);
             let state = now.map_or(SteerState::Seen, |steer| steer.state);
-            if state != told.state {
-                (told.state, told.state_at) = (state, at);
+            if state != record.state {
+                (record.state, record.state_at) = (state, at);
             }
             now.is_some()
         });
     }
 
-    fn record_update(&mut self, notice: &RunUpdate, event: &TimedInput) {
+    fn record_update(&mut self, update: &RunUpdate, event: &TimedInput) {
         let at = event.at;
-        let what = match notice {
+        let what = match update {
             RunUpdate::IterationEnded {
                 failure, leftovers, ..
             } => {
@@ -337,7 +337,7 @@ impl TimelineBuilder {
                 TimelineEventKind::Stopping(stop)
             }
             RunUpdate::Redoing(again) => TimelineEventKind::Redone(*again),
-            RunUpdate::Reviewed(verdict) => TimelineEventKind::Reviewed(verdict.clone()),
+            RunUpdate::Reviewed(decision) => TimelineEventKind::Reviewed(decision.clone()),
             RunUpdate::RuleChanged(change) | RunUpdate::PhaseRuleChanged { change, .. } => {
                 TimelineEventKind::RuleChanged(*change)
             }
@@ -455,16 +455,16 @@ impl TimelineBuilder {
         };
         let resumed = matches!(what, MachineInput::Resumed(_));
         let ended = if resumed { before.last_at } else { at };
-        if head.counts.unfinished_attempts > before.cuts {
+        if head.counts.unfinished_attempts > before.unfinished_attempts {
             // If somebody returned to an earlier state at the same time, the head no longer has the cause.
-            let cause = head
-                .unfinished
-                .map(|cut| cut.cause)
-                .or(match before.stopping {
-                    _ if before.wants_again || !resumed => Some(UnfinishedCause::Redo),
-                    Some(_) => Some(UnfinishedCause::Stop),
-                    None => Some(UnfinishedCause::ProcessDied),
-                });
+            let cause =
+                head.unfinished
+                    .map(|unfinished| unfinished.cause)
+                    .or(match before.stopping {
+                        _ if before.is_redo_requested || !resumed => Some(UnfinishedCause::Redo),
+                        Some(_) => Some(UnfinishedCause::Stop),
+                        None => Some(UnfinishedCause::ProcessDied),
+                    });
             attempt.fate = AttemptOutcome::Unfinished(cause);
             attempt.turn_ended = Some(ended);
             attempt.ended = Some(ended);

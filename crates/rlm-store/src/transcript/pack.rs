@@ -35,7 +35,7 @@ struct PackedDraft<'a> {
     part: PathBuf,
     to: Encoder<'static, File>,
     stop: &'a AtomicBool,
-    unasked: usize,
+    unchecked: usize,
 }
 
 impl<'a> PackedDraft<'a> {
@@ -45,12 +45,12 @@ impl<'a> PackedDraft<'a> {
         let file = state_dir::create_new(&part)?;
         let mut to = Encoder::new(file, LEVEL)?;
         to.include_checksum(true)?;
-        let unasked = 0;
+        let unchecked = 0;
         Ok(Self {
             part,
             to,
             stop,
-            unasked,
+            unchecked,
         })
     }
 
@@ -61,16 +61,16 @@ impl<'a> PackedDraft<'a> {
     }
 
     fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.unasked += bytes.len();
-        if self.unasked >= CHUNK {
-            self.ask()?;
+        self.unchecked += bytes.len();
+        if self.unchecked >= CHUNK {
+            self.check_stop()?;
         }
         self.to.write_all(bytes)
     }
 
     /// Returns an error if the work must stop.
-    fn ask(&mut self) -> io::Result<()> {
-        self.unasked = 0;
+    fn check_stop(&mut self) -> io::Result<()> {
+        self.unchecked = 0;
         match self.stop.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::TimedOut.into()),
             false => Ok(()),
@@ -79,7 +79,7 @@ impl<'a> PackedDraft<'a> {
 
     /// Replaces `old` by the complete, durable file, with the modification time of `old`.
     fn replace(mut self, old: &Path, packed: &Path) -> io::Result<()> {
-        self.ask()?;
+        self.check_stop()?;
         self.to.do_finish()?;
         let file = self.to.get_ref();
         file.set_modified(state_dir::metadata(old)?.modified())?;
@@ -102,7 +102,7 @@ impl Drop for PackedDraft<'_> {
     }
 }
 
-/// Compresses a transcript that nobody writes any more. Fails with `TimedOut` if `stop` is set meanwhile; the transcript is then unchanged.
+/// Compresses a transcript that is complete. Fails with `TimedOut` if `stop` is set meanwhile; the transcript is then unchanged.
 pub(super) fn pack(plain: &Path, stop: &AtomicBool) -> io::Result<()> {
     let to = packed(plain);
     let mut from = state_dir::open_bounded(plain, MAX_BYTES_READ)?;
@@ -131,7 +131,7 @@ pub(super) fn reduce(path: &Path, less: Reduction, stop: &AtomicBool) -> io::Res
     for record in Records::open(path)? {
         let mut record = record?;
         if record.kind == "raw" {
-            draft.unasked += record.text.len();
+            draft.unchecked += record.text.len();
             left_out.add(&record);
             continue;
         }
@@ -146,9 +146,9 @@ pub(super) fn reduce(path: &Path, less: Reduction, stop: &AtomicBool) -> io::Res
             continue;
         }
         room = 0;
-        draft.unasked += record.text.len();
-        if draft.unasked >= CHUNK {
-            draft.ask()?;
+        draft.unchecked += record.text.len();
+        if draft.unchecked >= CHUNK {
+            draft.check_stop()?;
         }
         in_tail += record.text.len();
         tail.push_back(record);

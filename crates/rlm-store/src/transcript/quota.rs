@@ -82,17 +82,17 @@ impl TranscriptQuota {
 
     /// Compresses and reduces transcripts until `stop` is set. Blocks.
     pub fn prune(&mut self, stop: &AtomicBool) -> PruneResult {
-        let mut tended = PruneResult::default();
-        let result = self.try_tend(stop, &mut tended);
-        tended.error = tended.error.or(result.err());
+        let mut result = PruneResult::default();
+        let pruned = self.try_prune(stop, &mut result);
+        result.error = result.error.or(pruned.err());
         // A stop is not an error.
-        tended.error = tended.error.filter(|e| e.kind() != io::ErrorKind::TimedOut);
-        tended
+        result.error = result.error.filter(|e| e.kind() != io::ErrorKind::TimedOut);
+        result
     }
 
-    fn try_tend(&mut self, stop: &AtomicBool, tended: &mut PruneResult) -> io::Result<()> {
+    fn try_prune(&mut self, stop: &AtomicBool, result: &mut PruneResult) -> io::Result<()> {
         if self.unknown {
-            self.look()?;
+            self.count_earlier()?;
         }
         while let Some(numbers) = self.to_compress.front().copied() {
             let plain = list::path(&self.run_dir, numbers.0, numbers.1);
@@ -105,19 +105,19 @@ impl TranscriptQuota {
                 }
                 Err(e) => {
                     self.older += size(&plain).1;
-                    tended.error.get_or_insert(e);
+                    result.error.get_or_insert(e);
                 }
             }
             self.to_compress.pop_front();
         }
         if self.older > self.next {
-            self.reduce(stop, tended)?;
+            self.reduce(stop, result)?;
         }
         Ok(())
     }
 
     /// Counts the transcripts of earlier processes, and removes their unfinished files.
-    fn look(&mut self) -> io::Result<()> {
+    fn count_earlier(&mut self) -> io::Result<()> {
         for path in state_dir::entries(&self.run_dir.join(FOLDER))? {
             if path.extension().is_some_and(|it| it == PART) {
                 state_dir::remove_file(&path)?;
@@ -137,7 +137,7 @@ impl TranscriptQuota {
     }
 
     /// Reduces the older transcripts, the oldest first, until they fit: first removes raw lines, then everything except the beginning and the end.
-    fn reduce(&mut self, stop: &AtomicBool, tended: &mut PruneResult) -> io::Result<()> {
+    fn reduce(&mut self, stop: &AtomicBool, result: &mut PruneResult) -> io::Result<()> {
         let enough = self.max_bytes - self.max_bytes / 8;
         let mut all = sorted_by_age(transcripts(&self.run_dir)?);
         all.retain(|(iteration, attempt, _)| !self.newest.contains(&(*iteration, *attempt)));
@@ -152,10 +152,10 @@ impl TranscriptQuota {
                     continue;
                 }
                 match pack::reduce(path, less, stop) {
-                    Ok(()) => tended.reduced = true,
+                    Ok(()) => result.reduced = true,
                     Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(e),
                     Err(e) => {
-                        tended.error.get_or_insert(e);
+                        result.error.get_or_insert(e);
                         continue;
                     }
                 }
@@ -213,8 +213,8 @@ mod tests {
             )
         };
         let lines = (0..records).flat_map(|n| {
-            let said = record(n, "message", format!("{} of {iteration}", noise(n)));
-            [said, record(n, "raw", noise(n).repeat(3))]
+            let message = record(n, "message", format!("{} of {iteration}", noise(n)));
+            [message, record(n, "raw", noise(n).repeat(3))]
         });
         let lines = lines.map(|it| serde_json::to_string(&it).unwrap() + "\n");
         fs_err::write(path, lines.collect::<String>()).unwrap();
@@ -245,8 +245,8 @@ mod tests {
             let due = room.register(iteration, 1);
             assert_eq!(due, [9, 11].contains(&iteration), "{iteration}");
             if due {
-                let tended = room.prune(&GO);
-                assert!(tended.error.is_none() && !tended.reduced);
+                let result = room.prune(&GO);
+                assert!(result.error.is_none() && !result.reduced);
             }
         }
         let packed = |line: &String| line.contains(".zst");
@@ -271,8 +271,8 @@ mod tests {
         // If it is stopped at once, the next process does the work.
         room.prune(&AtomicBool::new(true));
         assert_eq!(room.to_compress.len(), 5);
-        let tended = room.prune(&GO);
-        assert!(tended.error.is_none(), "{:?}", tended.error);
+        let result = room.prune(&GO);
+        assert!(result.error.is_none(), "{:?}", result.error);
         assert!(!room.register(14, 1) || room.to_compress.len() == 1);
         let names = there(dir.path());
         assert_eq!(
@@ -294,11 +294,11 @@ mod tests {
         let tend = |most| {
             let mut room = TranscriptQuota::new(dir.path().into(), most, true);
             assert!(room.register(14, 1));
-            let tended = room.prune(&GO);
-            assert!(tended.error.is_none(), "{:?}", tended.error);
+            let result = room.prune(&GO);
+            assert!(result.error.is_none(), "{:?}", result.error);
             let is_again = room.register(15, 1) && room.to_compress.is_empty();
             assert!(!is_again, "no second reduction at once");
-            (tended.reduced, room.older)
+            (result.reduced, room.older)
         };
         let (reduced, all) = tend(u64::MAX);
         assert!(!reduced);

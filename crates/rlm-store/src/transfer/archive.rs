@@ -28,8 +28,8 @@ pub(super) fn write<W: Write>(
     to: W,
     manifest: &Manifest,
     find: impl Fn(&ArchiveEntry) -> PathBuf,
-    halt: &Cancel,
-    meter: &TransferProgress,
+    cancel: &Cancel,
+    progress: &TransferProgress,
     path: &Path,
 ) -> Result<W, Error> {
     let fail = |e| Error::io("can't write", path, e);
@@ -55,9 +55,9 @@ pub(super) fn write<W: Write>(
         let path = find(entry);
         let file = state_dir::open(&path).map_err(|e| Error::io("can't read", &path, e))?;
         let header = header(&entry.name, entry.bytes).map_err(fail)?;
-        let mut from = CheckedReader::new(file.take(entry.bytes), halt, meter);
+        let mut from = CheckedReader::new(file.take(entry.bytes), cancel, progress);
         tar.append(&header, &mut from)
-            .map_err(|e| halt.check().err().unwrap_or_else(|| fail(e)))?;
+            .map_err(|e| cancel.check().err().unwrap_or_else(|| fail(e)))?;
         if (from.bytes, from.crc) != (entry.bytes, entry.crc32c) {
             let changed = io::Error::other("the file changed meanwhile");
             return Err(Error::io("can't export", &path, changed));
@@ -68,17 +68,18 @@ pub(super) fn write<W: Write>(
 }
 
 /// Returns the archive entry of a file.
-pub(super) fn entry(name: String, path: &Path, halt: &Cancel) -> Result<ArchiveEntry, Error> {
+pub(super) fn entry(name: String, path: &Path, cancel: &Cancel) -> Result<ArchiveEntry, Error> {
     let fail = |e| {
-        halt.check()
+        cancel
+            .check()
             .err()
             .unwrap_or_else(|| Error::io("can't read", path, e))
     };
-    let meter = TransferProgress::default();
+    let progress = TransferProgress::default();
     let mut from = CheckedReader::new(
         state_dir::open_bounded(path, MAX_BYTES).map_err(fail)?,
-        halt,
-        &meter,
+        cancel,
+        &progress,
     );
     io::copy(&mut from, &mut io::sink()).map_err(fail)?;
     Ok(ArchiveEntry {
@@ -95,10 +96,10 @@ pub(super) fn read(
     from: impl Read,
     into: &Path,
     room: impl FnOnce(&Manifest) -> Result<(), Error>,
-    halt: &Cancel,
-    meter: &TransferProgress,
+    cancel: &Cancel,
+    progress: &TransferProgress,
 ) -> Result<Result<Manifest, String>, Error> {
-    let cut = |e: io::Error| match e.kind() {
+    let broken = |e: io::Error| match e.kind() {
         io::ErrorKind::UnexpectedEof => "the archive is truncated; fetch it again".to_owned(),
         _ => format!("can't unpack the archive: {e}; fetch it again"),
     };
@@ -107,28 +108,28 @@ pub(super) fn read(
             match $result {
                 Ok(good) => good,
                 Err(why) => {
-                    halt.check()?;
+                    cancel.check()?;
                     return Ok(Err(why));
                 }
             }
         };
     }
-    let mut unpacker = good!(zstd::Decoder::new(from).map_err(cut));
-    good!(unpacker.window_log_max(WINDOW).map_err(cut));
+    let mut unpacker = good!(zstd::Decoder::new(from).map_err(broken));
+    good!(unpacker.window_log_max(WINDOW).map_err(broken));
     let mut tar = tar::Archive::new(unpacker);
     // Read raw entries: a long name or another extension would be read into memory at any length. No export writes one.
-    let mut entries = good!(tar.entries().map_err(cut)).raw(true);
+    let mut entries = good!(tar.entries().map_err(broken)).raw(true);
     let first = good!(
         entries
             .next()
             .ok_or_else(|| "the archive is empty".to_owned())
     );
-    let mut first = good!(first.map_err(cut));
+    let mut first = good!(first.map_err(broken));
     if !is_file(&first, manifest::NAME) || first.size() > MAX_BYTES {
         return Ok(Err("not an exported run".into()));
     }
     let mut text = Vec::new();
-    good!(first.read_to_end(&mut text).map_err(cut));
+    good!(first.read_to_end(&mut text).map_err(broken));
     let manifest = good!(Manifest::parse(&text));
     room(&manifest)?;
     for expected in &manifest.files {
@@ -138,13 +139,13 @@ pub(super) fn read(
                 .next()
                 .ok_or_else(|| format!("the archive lacks `{shown}`"))
         );
-        let next = good!(next.map_err(cut));
+        let next = good!(next.map_err(broken));
         if !is_file(&next, shown) || next.size() != expected.bytes {
             return Ok(Err(format!(
                 "the archive has another entry in place of `{shown}`"
             )));
         }
-        let mut from = CheckedReader::new(next, halt, meter);
+        let mut from = CheckedReader::new(next, cancel, progress);
         let path = manifest::path_in_run(shown).expect("the manifest is checked");
         let path = into.join(path);
         let mut beginning = Vec::new();
@@ -152,10 +153,10 @@ pub(super) fn read(
             good!(begin_bundle(&mut from, &mut beginning));
         }
         let copied = copy(&beginning, &mut from, &path);
-        halt.check()?;
+        cancel.check()?;
         match copied {
             Ok(()) => {}
-            Err(Failed::Read(e)) => return Ok(Err(cut(e))),
+            Err(Failed::Read(e)) => return Ok(Err(broken(e))),
             Err(Failed::Write(e)) => return Err(Error::io("can't write", &path, e)),
         }
         if (from.bytes, from.crc) != (expected.bytes, expected.crc32c) {
@@ -165,12 +166,12 @@ pub(super) fn read(
         }
     }
     if let Some(more) = entries.next() {
-        good!(more.map_err(cut));
+        good!(more.map_err(broken));
         return Ok(Err("the archive has more entries than its manifest".into()));
     }
     let mut rest = tar.into_inner().take(MAX_PADDING);
     let mut padding = Vec::new();
-    let read = good!(rest.read_to_end(&mut padding).map_err(cut));
+    let read = good!(rest.read_to_end(&mut padding).map_err(broken));
     if read as u64 == MAX_PADDING || padding.iter().any(|byte| *byte != 0) {
         return Ok(Err("the archive has more entries than its manifest".into()));
     }
@@ -249,11 +250,11 @@ struct CheckedReader<'a, R> {
 }
 
 impl<'a, R> CheckedReader<'a, R> {
-    fn new(from: R, halt: &'a Cancel, meter: &'a TransferProgress) -> Self {
+    fn new(from: R, cancel: &'a Cancel, progress: &'a TransferProgress) -> Self {
         Self {
             from,
-            cancel: halt,
-            progress: meter,
+            cancel,
+            progress,
             bytes: 0,
             crc: 0,
         }

@@ -20,13 +20,13 @@ use uuid::Uuid;
 
 use super::archive;
 use super::manifest::{self, ArchiveEntry, BUNDLE, FORMAT, GitTip, Manifest};
-use super::progress::{Cancel, TransferProgress, refuse_damaged, run_cancellable};
-use super::progress::{StagingDirectory, lock_left};
+use super::progress::{
+    Cancel, StagingDirectory, TransferProgress, lock_left, refuse_damaged, run_cancellable,
+};
 use crate::runs::options;
-use crate::timestamp;
 use crate::{
     Error, Hint, Project, RunHead, RunId, RunState, Transfer, WorkingTreeLock, runs, state_dir,
-    sweep, transcript,
+    sweep, timestamp, transcript,
 };
 
 /// The bytes of a printed archive that are held back until the run is marked as transferred.
@@ -102,7 +102,7 @@ impl Project {
         to: ExportTarget,
         how: ExportOptions,
         gate: &SleepGate,
-        meter: TransferProgress,
+        progress: TransferProgress,
     ) -> Result<Exported, Error> {
         let entry = self.run(run)?;
         if matches!(entry.state, RunState::Running | RunState::Paused) {
@@ -146,9 +146,9 @@ impl Project {
         }
         sweep::remove_scratch(&project, run);
         let run = run.clone();
-        run_cancellable(&project, gate, move |project, halt| {
+        run_cancellable(&project, gate, move |project, cancel| {
             let _held = work_tree;
-            export(project, run, to, &how, halt, &meter)
+            export(project, run, to, &how, cancel, &progress)
         })
         .await
     }
@@ -156,7 +156,7 @@ impl Project {
 
 fn refuse_moved(head: &RunHead, how: &ExportOptions) -> Result<(), Error> {
     match &head.transfer {
-        Some(moved) if !how.repeat => Err(Error::transferred(&head.run, &moved.to)),
+        Some(transfer) if !how.repeat => Err(Error::transferred(&head.run, &transfer.to)),
         _ => Ok(()),
     }
 }
@@ -174,8 +174,8 @@ fn export(
     run: RunId,
     to: ExportTarget,
     how: &ExportOptions,
-    halt: &Cancel,
-    meter: &TransferProgress,
+    cancel: &Cancel,
+    progress: &TransferProgress,
 ) -> Result<Exported, Error> {
     let dir = project.run_dir(&run);
     let store = |e| Error::store(&run, "exported", e);
@@ -204,7 +204,7 @@ fn export(
             project, &scratch, &bundle, how, &mut notes,
         )?),
     };
-    halt.check()?;
+    cancel.check()?;
     // A repeated export is the same transfer: the run did not continue in between.
     let moves = head.transfers + u32::from(!how.copy && head.transfer.is_none());
     let manifest = Manifest {
@@ -217,13 +217,13 @@ fn export(
         root: project.root().display().to_string(),
         tree: project.tree().display().to_string(),
         git,
-        files: files(&dir, &bundle, halt)?,
+        files: files(&dir, &bundle, cancel)?,
     };
     let find = |entry: &ArchiveEntry| match entry.name.as_str() {
         BUNDLE => bundle.clone(),
         name => dir.join(manifest::path_in_run(name).expect("each listed file has a path")),
     };
-    meter.expect(manifest.total());
+    progress.expect(manifest.total());
     let path = match &to {
         ExportTarget::File(path) => Some(path.clone()),
         ExportTarget::Stream(_) => None,
@@ -237,20 +237,21 @@ fn export(
     };
     let (partial, file) = Partial::new(beside)?;
     let fail = |e| {
-        halt.check()
+        cancel
+            .check()
             .err()
             .unwrap_or_else(|| Error::io("can't write", &partial.0, e))
     };
-    let mut file = archive::write(file, &manifest, find, halt, meter, &partial.0)?;
+    let mut file = archive::write(file, &manifest, find, cancel, progress, &partial.0)?;
     file.sync_all().map_err(fail)?;
     let bytes = file.metadata().map_err(fail)?.len();
     let before = (head.transfers, head.transfer.clone());
-    let mut seal = |is_sealed: bool| {
+    let mut mark = |is_transferred: bool| {
         if how.copy {
             return Ok(());
         }
         let (at, to) = (manifest.created, archive_name(name));
-        (head.transfers, head.transfer) = match is_sealed {
+        (head.transfers, head.transfer) = match is_transferred {
             true => (moves, Some(Transfer { at, to })),
             false => before.clone(),
         };
@@ -258,9 +259,9 @@ fn export(
     };
     let announced = match to {
         ExportTarget::File(path) => {
-            halt.check()?;
+            cancel.check()?;
             refuse_existing(&path)?;
-            seal(true)?;
+            mark(true)?;
             let named = state_dir::rename_new(&partial.0, &path);
             // The name exists; if it is not durable yet, the mark shows the intended name.
             named
@@ -274,15 +275,15 @@ fn export(
             let mut most = io::Read::by_ref(&mut file).take(bytes - held_back);
             io::copy(&mut most, &mut stream).map_err(fail)?;
             stream.flush().map_err(fail)?;
-            halt.check()?;
-            seal(true)?;
+            cancel.check()?;
+            mark(true)?;
             let rest = io::copy(&mut file, &mut stream).and_then(|_| stream.flush());
             rest.map_err(fail)
         }
     };
     if let Err(e) = announced {
         // The archive is incomplete, so the run continues in its earlier place.
-        seal(false)?;
+        mark(false)?;
         return Err(e);
     }
     let root = project.clone().in_project_tree();
@@ -313,9 +314,9 @@ fn prepare_git_bundle(
 ) -> Result<GitTip, Error> {
     let refuse = |why: String| Error::git(project.tree(), why);
     let git = project.git();
-    let stand = git.checkout_state().map_err(refuse)?;
+    let checkout = git.checkout_state().map_err(refuse)?;
     let mut dirty = None;
-    match stand.uncommitted {
+    match checkout.uncommitted {
         Some(what) if !how.allow_dirty => {
             return Err(refuse(format!(
                 "can't export uncommitted changes: {what}; commit them, or include them with --allow-dirty"
@@ -324,11 +325,11 @@ fn prepare_git_bundle(
         Some(what) if how.state_only => notes.push(format!("the export leaves out: {what}")),
         Some(_) => {
             let index = scratch.path().join("index");
-            dirty = Some(git.snapshot(&stand.commit, &index).map_err(refuse)?);
+            dirty = Some(git.snapshot(&checkout.commit, &index).map_err(refuse)?);
         }
         None => {}
     }
-    if stand.has_submodules {
+    if checkout.has_submodules {
         notes.push(
             "the export leaves out submodules: the import needs access to their repositories"
                 .into(),
@@ -336,19 +337,19 @@ fn prepare_git_bundle(
     }
     let refs = scratch.id().to_owned();
     if !how.state_only {
-        git.bundle(&refs, &stand.commit, dirty.as_deref(), bundle)
+        git.bundle(&refs, &checkout.commit, dirty.as_deref(), bundle)
             .map_err(refuse)?;
     }
     Ok(GitTip {
-        commit: stand.commit,
-        branch: stand.branch,
+        commit: checkout.commit,
+        branch: checkout.branch,
         dirty,
         refs,
     })
 }
 
 /// Lists the files of a run in its directory.
-fn files(dir: &Path, bundle: &Path, halt: &Cancel) -> Result<Vec<ArchiveEntry>, Error> {
+fn files(dir: &Path, bundle: &Path, cancel: &Cancel) -> Result<Vec<ArchiveEntry>, Error> {
     let mut all = Vec::new();
     for (folder, prefix) in [
         ("", "store/"),
@@ -374,7 +375,7 @@ fn files(dir: &Path, bundle: &Path, halt: &Cancel) -> Result<Vec<ArchiveEntry>, 
     all.sort();
     let entries = all
         .into_iter()
-        .map(|(name, path)| archive::entry(name, &path, halt));
+        .map(|(name, path)| archive::entry(name, &path, cancel));
     entries.collect()
 }
 

@@ -7,8 +7,7 @@ use checkpoint_store::Writer;
 use loop_state::{Lineage, StopReason, TimedInput};
 use uuid::Uuid;
 
-use super::progress::StagingDirectory;
-use super::progress::{Cancel, run_cancellable};
+use super::progress::{Cancel, StagingDirectory, run_cancellable};
 use crate::git::Hooks;
 use crate::git::worktree::Worktree;
 use crate::run_head::Origin;
@@ -62,8 +61,8 @@ impl Project {
         gate: &SleepGate,
     ) -> Result<Forked, Error> {
         let parent = parent.clone();
-        run_cancellable(self, gate, move |project, halt| {
-            fork(project, &parent, point, halt)
+        run_cancellable(self, gate, move |project, cancel| {
+            fork(project, &parent, point, cancel)
         })
         .await
     }
@@ -73,7 +72,7 @@ fn fork(
     project: &Project,
     parent: &RunId,
     point: ForkPoint,
-    halt: &Cancel,
+    cancel: &Cancel,
 ) -> Result<Forked, Error> {
     let now = project.state_at(parent, StateSelector::Newest)?.head;
     let present = now.machine.phase_rules().name.clone();
@@ -94,7 +93,7 @@ fn fork(
             }
         })
     })?;
-    let no_commit = |mend| Error::not_committed(parent, row.iteration, mend);
+    let no_commit = |hint| Error::not_committed(parent, row.iteration, hint);
     let commit = row.commit.clone();
     let commit = commit.ok_or_else(|| match forkable_iterations(&rows, &now) {
         Some(instead) => no_commit(instead),
@@ -109,7 +108,7 @@ fn fork(
     if runs::exists(project, &point.run) {
         return Err(Error::run_exists(point.run));
     }
-    halt.check()?;
+    cancel.check()?;
     let save = row.last;
     let incoming = StagingDirectory::new(project)?;
     let store = |e| Error::store(parent, "forked", e);
@@ -151,7 +150,7 @@ fn fork(
         (head.transfer, head.transfers) = (None, 0);
         writer.append(&head, &[]).map_err(store)?;
         drop(writer);
-        halt.check()?;
+        cancel.check()?;
         incoming.promote(project, &head.run)?;
         Ok(Forked {
             head,

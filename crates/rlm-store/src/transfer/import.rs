@@ -16,8 +16,9 @@ use super::archive;
 use super::manifest::{BUNDLE, Manifest};
 use super::path_map::{self, PathMap};
 use super::place_files::{FilesLocation, PlacedFiles, place_files};
-use super::progress::StagingDirectory;
-use super::progress::{Cancel, TransferProgress, refuse_damaged, run_cancellable};
+use super::progress::{
+    Cancel, StagingDirectory, TransferProgress, refuse_damaged, run_cancellable,
+};
 use crate::run_head::Origin;
 use crate::runs::options;
 use crate::{Error, Hint, Project, RunHead, RunId, state_dir};
@@ -70,12 +71,12 @@ impl Project {
         name: &Path,
         how: ImportOptions,
         gate: &SleepGate,
-        meter: TransferProgress,
+        progress: TransferProgress,
     ) -> Result<Imported, Error> {
         let name = name.to_owned();
-        run_cancellable(self, gate, move |project, halt| {
+        run_cancellable(self, gate, move |project, cancel| {
             let _state = NewStateDir::of(project);
-            import(project, from, &name, how, halt, &meter)
+            import(project, from, &name, how, cancel, &progress)
         })
         .await
     }
@@ -86,13 +87,13 @@ fn import(
     from: Box<dyn Read + Send>,
     name: &Path,
     how: ImportOptions,
-    halt: &Cancel,
-    meter: &TransferProgress,
+    cancel: &Cancel,
+    progress: &TransferProgress,
 ) -> Result<Imported, Error> {
     let bad = |why: String| Error::archive(name, why);
     let incoming = StagingDirectory::new(project)?;
     let room = |manifest: &Manifest| {
-        meter.expect(manifest.total());
+        progress.expect(manifest.total());
         let free = rustix::fs::statvfs(incoming.path());
         let free = free.map(|it| it.f_bavail.saturating_mul(it.f_frsize));
         match free {
@@ -103,7 +104,7 @@ fn import(
             _ => Ok(()),
         }
     };
-    let manifest = archive::read(from, incoming.path(), room, halt, meter)?.map_err(bad)?;
+    let manifest = archive::read(from, incoming.path(), room, cancel, progress)?.map_err(bad)?;
     let mut head = read_store(incoming.path(), &manifest).map_err(bad)?;
     let run = match (manifest.copy, how.run) {
         (true, named) => named.unwrap_or(how.default_run),
@@ -116,7 +117,7 @@ fn import(
         (false, _) => manifest.run.clone(),
     };
     let before = before(project, &run, &head, &manifest, name)?;
-    halt.check()?;
+    cancel.check()?;
     let bundle = incoming.path().join(BUNDLE);
     let PlacedFiles {
         tree,
@@ -184,7 +185,7 @@ fn import(
     }
     writer.append(&head, &[]).map_err(store)?;
     drop(writer);
-    halt.check()?;
+    cancel.check()?;
     match before {
         Some(_) => incoming.replace(project, &run)?,
         None => incoming.promote(project, &run)?,

@@ -158,7 +158,7 @@ pub(super) fn path_in_run(name: &str) -> Option<PathBuf> {
     is_good.then(|| Path::new(folder.trim_start_matches('/')).join(file))
 }
 
-/// Whether a file with this name in the directory of a run is part of its store.
+/// Returns whether a file with this name in the directory of a run is part of its store.
 pub(super) fn is_of_store(file: &str) -> bool {
     let plain = |c: char| c.is_ascii_hexdigit() && !c.is_ascii_uppercase() || c == '-';
     let middle = |start: &str, end: &str| {
@@ -168,7 +168,7 @@ pub(super) fn is_of_store(file: &str) -> bool {
     middle("phase-", ".ckpt") || middle("progress-", ".ckj") || middle("epoch-", "")
 }
 
-/// Whether a file with this name is the transcript of an attempt.
+/// Returns whether a file with this name is the transcript of an attempt.
 pub(super) fn is_transcript(file: &str) -> bool {
     let stem = file.strip_suffix(".zst").unwrap_or(file);
     let stem = stem
@@ -178,7 +178,7 @@ pub(super) fn is_transcript(file: &str) -> bool {
     stem.is_some_and(|(iteration, attempt)| number(iteration) && number(attempt))
 }
 
-/// Whether a text may be a branch name; git decides finally.
+/// Returns whether a text may be a branch name; git decides finally.
 fn is_branch(text: &str) -> bool {
     let bad = |c: char| c.is_control() || " ~^:?*[\\".contains(c);
     let part = |part: &str| {

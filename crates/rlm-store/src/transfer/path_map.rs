@@ -85,8 +85,8 @@ impl PathMap<'_> {
 /// Names the files that the settings need and `is_there` does not find, with the fix.
 pub(super) fn missing(settings: &Settings, is_there: impl Fn(&Path) -> bool) -> Vec<String> {
     let mut missing = Vec::new();
-    let mut need = |path: &Path, what: &str, mend: &str| {
-        let line = format!("not found here: {what} `{}`; {mend}", path.display());
+    let mut need = |path: &Path, what: &str, fix: &str| {
+        let line = format!("not found here: {what} `{}`; {fix}", path.display());
         if path.as_os_str().as_bytes().contains(&b'/')
             && !is_there(path)
             && !missing.contains(&line)

@@ -46,8 +46,8 @@ pub(super) struct Undo(Option<Box<dyn FnOnce()>>);
 impl Undo {
     /// Creates a rollback; `what` gets a git that works after a press has ended the import.
     fn by(git: &Git, what: impl FnOnce(&Git) + 'static) -> Self {
-        let (git, owed) = (git.clone(), GitProcesses::begin_rollback());
-        Self(Some(Box::new(move || what(&git.for_rollback(&owed)))))
+        let (git, rollback) = (git.clone(), GitProcesses::begin_rollback());
+        Self(Some(Box::new(move || what(&git.for_rollback(&rollback)))))
     }
 
     pub(super) fn disarm(mut self) {
@@ -131,8 +131,8 @@ pub(super) fn place_files(
         }
     }
     let (git, is_root) = (project.git(), project.tree() == project.root());
-    let stands = now == tip.commit && is_root && git.branch() == tip.branch;
-    let held = stands.then(|| lock_tree(project.root())).flatten();
+    let is_at_commit = now == tip.commit && is_root && git.branch() == tip.branch;
+    let held = is_at_commit.then(|| lock_tree(project.root())).flatten();
     if held.is_some() && git.is_clean() {
         let undo = move_tree_to(git, project.root(), &now, tip)?;
         let mut arrived = at(
@@ -160,8 +160,8 @@ fn unbundle(git: &Git, tip: &GitTip, incoming: &StagingDirectory) -> Result<Temp
 
 /// Fast-forwards a clean working tree from its commit to that of the run.
 fn move_tree_to(git: &Git, tree: &Path, here: &str, tip: &GitTip) -> Result<Undo, String> {
-    let stands: Vec<String> = tip.dirty.iter().chain([&tip.commit]).cloned().collect();
-    for stand in &stands {
+    let commits: Vec<String> = tip.dirty.iter().chain([&tip.commit]).cloned().collect();
+    for commit in &commits {
         let added = [
             "diff",
             "--name-only",
@@ -169,7 +169,7 @@ fn move_tree_to(git: &Git, tree: &Path, here: &str, tip: &GitTip) -> Result<Undo
             "--no-renames",
             "--diff-filter=A",
         ];
-        let added = git.run_untrusted(&[&added[..], &[here, stand, "--"]].concat())?;
+        let added = git.run_untrusted(&[&added[..], &[here, commit, "--"]].concat())?;
         let is_there = |name: &&str| fs_err::symlink_metadata(tree.join(name)).is_ok();
         // Git would overwrite an ignored file, and the rollback would remove it.
         if let Some(name) = added.split_terminator('\0').find(is_there) {
@@ -181,8 +181,8 @@ fn move_tree_to(git: &Git, tree: &Path, here: &str, tip: &GitTip) -> Result<Undo
     let before = here.to_owned();
     let undo = Undo::by(git, move |git| {
         // This works for any part that is already there: with such an index git knows all its files, and removes those that were not there before.
-        for stand in stands {
-            let _stays = git.run_untrusted(&["read-tree", "-m", "-i", &stand]);
+        for commit in commits {
+            let _stays = git.run_untrusted(&["read-tree", "-m", "-i", &commit]);
             let _stays = git.run_untrusted(&["reset", "--quiet", "--hard", &before]);
         }
     });

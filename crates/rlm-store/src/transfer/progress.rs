@@ -74,21 +74,21 @@ pub(super) async fn run_cancellable<T: Send + 'static>(
     work: impl FnOnce(&Project, &Cancel) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let mut project = project.clone();
-    let looks = GitProcesses::of_task();
-    project.git_mut().track_processes_in(looks.clone());
-    let halt = Cancel(gate.token().clone());
-    let is_halted = gate.token().clone();
+    let processes = GitProcesses::of_task();
+    project.git_mut().track_processes_in(processes.clone());
+    let cancel = Cancel(gate.token().clone());
+    let cancelled = gate.token().clone();
     let mut task = tokio::task::spawn_blocking(move || {
-        halt.check()?;
-        let done = work(&project, &halt);
+        cancel.check()?;
+        let done = work(&project, &cancel);
         // After a cancellation, the errors of git are ignored.
-        done.map_err(|e| halt.check().err().unwrap_or(e))
+        done.map_err(|e| cancel.check().err().unwrap_or(e))
     });
     let done = tokio::select! {
         biased;
         done = &mut task => done,
-        () = is_halted.cancelled() => {
-            drop(OwnedGitProcesses(looks));
+        () = cancelled.cancelled() => {
+            drop(OwnedGitProcesses(processes));
             task.await
         }
     };

@@ -47,7 +47,7 @@ proptest! {
     fn request_is_one_line_and_round_trips(asked in any_request()) {
         let text = line(&asked);
         prop_assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
-        prop_assert_eq!(message(&text), Ok(ControlMessage::from(asked)));
+        prop_assert_eq!(parse_message(&text), Ok(ControlMessage::from(asked)));
     }
 
     /// Each line is a request, or gets a short response that names the error.
@@ -55,11 +55,11 @@ proptest! {
     fn x117h_any_line_gets_a_response(text in "(\\PC|[\u{0}-\u{1f}]){0,60}", field in "\\PC{0,60}", number in any::<i64>()) {
         let object = |v: Value, name: &str| serde_json::json!({"v": v, "request": name, "text": field, "after": number, "when": number}).to_string();
         for text in [text.clone(), object(1.into(), &field), object(number.into(), "stop"), object(1.into(), "pause")] {
-            if let Err(refusal) = message(text.as_bytes()) {
+            if let Err(refusal) = parse_message(text.as_bytes()) {
                 prop_assert!(refusal.is_last());
                 let told = line(&refusal);
                 prop_assert!(told.len() < 2000);
-                prop_assert_eq!(answer(&told), Ok(refusal));
+                prop_assert_eq!(parse_response(&told), Ok(refusal));
             }
         }
     }
@@ -127,12 +127,12 @@ fn unknown_request_is_unsupported() {
         r#"{"v":1}"#,
         "stop",
     ];
-    let told = lines.map(|line| message(line.as_bytes()).unwrap_err());
+    let told = lines.map(|line| parse_message(line.as_bytes()).unwrap_err());
     insta::assert_debug_snapshot!(told);
-    let newer = answer(br#"{"v":1,"response":"forwarded","to":"elsewhere"}"#);
+    let newer = parse_response(br#"{"v":1,"response":"forwarded","to":"elsewhere"}"#);
     assert_eq!(newer, Ok(Response::Unknown));
     assert!(
-        answer(br#"{"v":2,"response":"busy"}"#)
+        parse_response(br#"{"v":2,"response":"busy"}"#)
             .unwrap_err()
             .contains("version 1")
     );

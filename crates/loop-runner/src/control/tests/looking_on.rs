@@ -7,7 +7,7 @@ use crate::control::attach;
 async fn run_is_attended_while_a_viewer_is_attached() {
     let mut run = Run::new(false);
     let dir = run.dir.path().to_owned();
-    let attended = |wish: Option<QueuedRequest>| match wish {
+    let attended = |request: Option<QueuedRequest>| match request {
         Some(QueuedRequest {
             control: RunControl::Attended(attended),
             ..
@@ -21,11 +21,11 @@ async fn run_is_attended_while_a_viewer_is_attached() {
     let nobody = look(false).await.unwrap();
     let first = look(true).await.unwrap();
     let second = look(true).await.unwrap();
-    assert!(attended(run.wishes.recv().await));
+    assert!(attended(run.requests.recv().await));
     drop((nobody, first));
     drop(second);
-    assert!(!attended(run.wishes.recv().await));
-    assert!(run.wishes.is_empty());
+    assert!(!attended(run.requests.recv().await));
+    assert!(run.requests.is_empty());
 }
 
 /// Waits for a condition that another thread makes true.
@@ -62,7 +62,7 @@ async fn viewer_gets_recent_events_status_and_end() {
     assert!(view.borrow().agent.steerable);
     run.recent
         .push(Timestamp(6), &RunEvent::Update(RunUpdate::Pausing));
-    drop(run.wishes);
+    drop(run.requests);
     run.socket.close(over()).await;
     let mut told = Vec::new();
     while let Some((at, news)) = news.recv().await {

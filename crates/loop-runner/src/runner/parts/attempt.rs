@@ -14,7 +14,7 @@ use crate::view::AgentView;
 
 /// The handles on the agent of an attempt; its state is in `machine`.
 #[derive(Debug)]
-pub(crate) struct RetainedAttempt {
+pub(crate) struct AttemptHandles {
     pub(crate) conversation: Conversation,
     /// `None` after the last event of the conversation.
     pub(crate) primary: Option<Primary>,
@@ -86,7 +86,7 @@ async fn published(primary: &mut Option<Primary>) -> Option<Option<Published>> {
     }
 }
 
-impl RetainedAttempt {
+impl AttemptHandles {
     pub(crate) fn new(
         conversation: Conversation,
         primary: Primary,
@@ -178,7 +178,7 @@ pub(crate) fn deny(why: &str) -> Decision {
     Decision::Deny { message }
 }
 
-/// Suspends or resumes an agent. An agent that is being started gets this when the start is done; nobody waits for that.
+/// Suspends or resumes an agent. If the agent is being started, this happens after the start; the caller doesn't wait for it.
 pub(crate) async fn freeze(conversation: &Conversation, frozen: bool) {
     // Freezing fails if the agent is gone, which is fine.
     let _gone_or_later = timeout(times::FREEZE_TIMEOUT, conversation.freeze(frozen)).await;

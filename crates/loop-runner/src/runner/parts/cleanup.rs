@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::check::Freezer;
-use crate::runner::parts::attempt::{RetainedAttempt, deny, freeze};
+use crate::runner::parts::attempt::{AttemptHandles, deny, freeze};
 use crate::runner::parts::commit::{Commit, CommitOutcome};
 use crate::stop_progress::Awaited;
 
@@ -39,7 +39,7 @@ pub(crate) struct CleanupOutcome {
 
 #[derive(Debug)]
 pub(crate) struct ProcessTreeEnd {
-    pub(crate) attempt: RetainedAttempt,
+    pub(crate) attempt: AttemptHandles,
     pub(crate) leftovers: Vec<ProcessName>,
     /// `None` if the leftovers are retained.
     pub(crate) report: Option<StopReport>,
@@ -48,13 +48,13 @@ pub(crate) struct ProcessTreeEnd {
 impl AttemptCleanup {
     /// Starts the cleanup. With `keep`, the leftovers of the attempt stay alive.
     pub(crate) fn begin(
-        attempt: Option<RetainedAttempt>,
+        attempt: Option<AttemptHandles>,
         commit: Option<Commit>,
         keep: bool,
         budget: Duration,
     ) -> Self {
-        let hurry = Deadline::default();
-        let hurried = hurry.subscribe();
+        let deadline = Deadline::default();
+        let deadline_changes = deadline.subscribe();
         let (freezer, freezes) = Freezer::new();
         let conversation = attempt.as_ref().map(|it| it.conversation.clone());
         let pid = attempt.as_ref().and_then(|it| it.reports.pid);
@@ -62,12 +62,14 @@ impl AttemptCleanup {
         let is_committing = Arc::clone(&commits);
         let task = tokio::spawn(async move {
             let tree = match attempt {
-                Some(attempt) => Some(clean_up(attempt, keep, budget, hurried.clone()).await),
+                Some(attempt) => {
+                    Some(clean_up(attempt, keep, budget, deadline_changes.clone()).await)
+                }
                 None => None,
             };
             is_committing.store(commit.is_some(), Ordering::Relaxed);
             let commit = match commit {
-                Some(commit) => Some(Commit::make(commit, hurried, freezes).await),
+                Some(commit) => Some(Commit::make(commit, deadline_changes, freezes).await),
                 None => None,
             };
             Box::new(CleanupOutcome { tree, commit })
@@ -76,7 +78,7 @@ impl AttemptCleanup {
             conversation,
             pid,
             commits,
-            deadline: hurry,
+            deadline,
             freezer,
             task,
         }
@@ -110,37 +112,37 @@ impl AttemptCleanup {
 }
 
 async fn clean_up(
-    mut attempt: RetainedAttempt,
+    mut attempt: AttemptHandles,
     keep: bool,
     budget: Duration,
-    mut hurried: DeadlineReceiver,
+    mut deadline_changes: DeadlineReceiver,
 ) -> ProcessTreeEnd {
     let conversation = attempt.conversation.clone();
     let closing = conversation.close();
     tokio::pin!(closing);
     // Without an abort, wait for the agent itself; its last events are ignored.
-    let hurry = loop {
+    let abort_by = loop {
         tokio::select! {
             biased;
-            Some(by) = hurried.wait_for_deadline() => break Some(by),
+            Some(by) = deadline_changes.wait_for_deadline() => break Some(by),
             () = &mut closing => break None,
             Some(published) = attempt.next() => deny_all(&conversation, published).await,
         }
     };
     // An abort has no time to look for leftovers: the report names the ended processes.
-    let leftovers = match hurry {
+    let leftovers = match abort_by {
         Some(_) => Vec::new(),
         None => tokio::select! {
             biased;
-            Some(_) = hurried.wait_for_deadline() => Vec::new(),
+            Some(_) = deadline_changes.wait_for_deadline() => Vec::new(),
             leftovers = conversation.leftovers() => leftovers,
         },
     };
     let report = match keep && !leftovers.is_empty() {
         true => None,
         false => {
-            let by = hurry.unwrap_or_else(|| Instant::now() + budget);
-            Some(crate::deadline::stop(&mut hurried, &conversation, by).await)
+            let by = abort_by.unwrap_or_else(|| Instant::now() + budget);
+            Some(crate::deadline::stop(&mut deadline_changes, &conversation, by).await)
         }
     };
     ProcessTreeEnd {
@@ -152,10 +154,10 @@ async fn clean_up(
 
 /// Denies the permission requests of the agent's background tasks: no person sees them any more.
 async fn deny_all(conversation: &Conversation, published: Published) {
-    let ConversationEvent::Observed(seen) = published.event else {
+    let ConversationEvent::Observed(observation) = published.event else {
         return;
     };
-    for event in seen.events {
+    for event in observation.events {
         if let Event::PermissionRequested(ask) = event {
             // Answering fails if the agent is gone, which is fine.
             let _gone = conversation
@@ -170,10 +172,10 @@ pub(crate) const MOST: usize = 8;
 
 /// The retained leftovers of the last attempts, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct RetainedLeftovers(VecDeque<Carried>);
+pub(crate) struct RetainedLeftovers(VecDeque<RetainedTree>);
 
 #[derive(Debug)]
-struct Carried {
+struct RetainedTree {
     /// The shared deadline of the leftovers. Dropping it ends them.
     halt: Deadline,
     task: JoinHandle<(Vec<ProcessName>, StopReport)>,
@@ -185,12 +187,12 @@ impl RetainedLeftovers {
     /// Doesn't wait for the ends, so that a press is handled meanwhile, unless there are twice as many as allowed.
     pub(crate) async fn keep(
         &mut self,
-        attempt: RetainedAttempt,
+        attempt: AttemptHandles,
         budget: Duration,
     ) -> Vec<(Vec<ProcessName>, StopReport)> {
         let halt = Deadline::default();
         let task = tokio::spawn(drain_output(attempt, halt.subscribe(), budget));
-        self.0.push_back(Carried { halt, task });
+        self.0.push_back(RetainedTree { halt, task });
         let surplus = self.0.len().saturating_sub(MOST);
         let oldest = self.0.iter().take(surplus);
         oldest.for_each(|oldest| oldest.halt.tighten_to(budget));
@@ -220,16 +222,16 @@ impl RetainedLeftovers {
 
 /// Reads the output of the leftovers, so that none of them blocks, until they must end.
 async fn drain_output(
-    mut attempt: RetainedAttempt,
+    mut attempt: AttemptHandles,
     mut halted: DeadlineReceiver,
     default: Duration,
 ) -> (Vec<ProcessName>, StopReport) {
-    let mut speaks = true;
+    let mut is_open = true;
     let by = loop {
         tokio::select! {
             biased;
             by = halted.wait_for_deadline() => break by.unwrap_or_else(|| Instant::now() + default),
-            event = attempt.next(), if speaks => speaks = event.is_some(),
+            event = attempt.next(), if is_open => is_open = event.is_some(),
         }
     };
     let alive = attempt.conversation.leftovers().await;

@@ -42,7 +42,7 @@ impl Commit {
     /// Creates the commit. If the shared deadline moves, its processes are ended by that deadline.
     pub(crate) async fn make(
         self,
-        mut halted: DeadlineReceiver,
+        mut deadline: DeadlineReceiver,
         freezes: mpsc::Receiver<Freeze>,
     ) -> CommitOutcome {
         let Self {
@@ -53,11 +53,11 @@ impl Commit {
         } = self;
         let (mut left_out, mut ran) = (Vec::new(), None);
         let made = async {
-            let looking = git.clone();
-            let plan = tokio::task::spawn_blocking(move || looking.plan());
+            let planner = git.clone();
+            let plan = tokio::task::spawn_blocking(move || planner.plan());
             let plan = tokio::select! {
                 biased;
-                _ = halted.wait_for_deadline() => return Err(STOPPED.to_owned()),
+                _ = deadline.wait_for_deadline() => return Err(STOPPED.to_owned()),
                 plan = plan => plan.map_err(|e| e.to_string())?,
             };
             let plan = plan.map_err(|e| e.to_string())?;
@@ -69,7 +69,7 @@ impl Commit {
                 let command = POINTERS
                     .iter()
                     .fold(command, |it, name| it.env_remove(name));
-                let end = check::run(command, context, Limit::Time(LIMIT), halted, freezes).await;
+                let end = check::run(command, context, Limit::Time(LIMIT), deadline, freezes).await;
                 failed = failure(&end.result);
                 ran = Some(end);
             }
@@ -102,10 +102,10 @@ fn failure(result: &CheckResult) -> Option<String> {
         CheckResult::Passed => None,
         CheckResult::Failed(text) | CheckResult::NotRun(text) => {
             // The last line states how the command ended; its output is before that line.
-            let (said, how) = text.rsplit_once('\n').unwrap_or(("", text));
-            Some(match said.trim().is_empty() {
+            let (output, how) = text.rsplit_once('\n').unwrap_or(("", text));
+            Some(match output.trim().is_empty() {
                 true => text.clone(),
-                false => format!("{} {how}", error_text(said)),
+                false => format!("{} {how}", error_text(output)),
             })
         }
         _ => Some(STOPPED.into()),

@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::Path;
 
 use loop_state::{Head, MachineInput, ResumeOptions, RuleChange};
-use rlm_store::MAX_PROMPT;
 use rlm_store::journal::Journal;
 use rlm_store::{
-    PhaseSettings, Project, PromptSource, RunHead, RunId, Settings, data_loss, transcript,
+    MAX_PROMPT, PhaseSettings, Project, PromptSource, RunHead, RunId, Settings, data_loss,
+    transcript,
 };
 use uuid::Uuid;
 
@@ -86,7 +86,7 @@ pub(crate) fn first_prompts(run: &RunId, settings: &Settings) -> Result<Vec<Stri
 }
 
 /// Stores a phase's prompt in the run, and returns its name.
-pub(crate) async fn keep_prompt(
+pub(crate) async fn store_prompt(
     journal: &mut Journal,
     phase: &mut PhaseSettings,
     text: &str,
@@ -104,7 +104,7 @@ pub(crate) async fn keep_prompt(
 }
 
 /// Stores the prompt texts of new settings that replace those of a run, so that each phase has a stored prompt.
-pub(crate) async fn keep_new_prompts(
+pub(crate) async fn store_new_prompts(
     journal: &mut Journal,
     settings: &mut Settings,
     blobs: &mut Vec<String>,
@@ -113,7 +113,7 @@ pub(crate) async fn keep_new_prompts(
     for (phase, blob) in settings.phases.iter_mut().zip(blobs) {
         if let PromptSource::Text(text) = &phase.prompt {
             let text = text.clone();
-            *blob = keep_prompt(journal, phase, &text).await?;
+            *blob = store_prompt(journal, phase, &text).await?;
         }
     }
     Ok(())

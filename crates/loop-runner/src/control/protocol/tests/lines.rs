@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::{
-    Activity, AttachMessage, ControlQuery, EndReport, Response, Status, answer, line,
+    Activity, AttachMessage, ControlQuery, EndReport, Response, Status, line, parse_response,
 };
 use crate::run_event::RunEvent;
 use crate::stop_progress::{Awaited, StopProgress};
@@ -306,7 +306,7 @@ fn each_line_has_this_form() {
     ];
     for sent in answers() {
         let text = line(&sent);
-        assert_eq!(answer(&text).as_ref(), Ok(&sent));
+        assert_eq!(parse_response(&text).as_ref(), Ok(&sent));
         lines.push(told(&sent));
     }
     lines.push(told(&view()));
