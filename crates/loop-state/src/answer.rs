@@ -2,7 +2,7 @@
 
 use crate::text::{MAX_TEXT, last_bytes};
 
-/// The most bytes of the last line of output that may hold a promise.
+/// The maximum number of bytes that are stored of the last line of output, which may contain the promise.
 const MAX_LINE: usize = 4096;
 
 /// The answer of the agent in the current turn so far.

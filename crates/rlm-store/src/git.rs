@@ -208,7 +208,7 @@ fn may_be_in_repository(directory: &Path) -> bool {
     !directory.is_absolute() || above.any(|it| it.join(".git").try_exists().unwrap_or(true))
 }
 
-/// Runs git. Returns `None` in the same way without a response, without git and without a repository.
+/// Runs git. Returns `None` if git does not respond, git is not installed, or there is no repository.
 ///
 /// Git may be slow in a large repository, and hang on a network file system: it is killed at the time limit, and the loop continues without its
 /// output.

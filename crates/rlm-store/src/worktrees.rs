@@ -11,6 +11,7 @@ use crate::{Error, Project, RunId, Worktree, WorktreeStatus, runs, state_dir};
 
 /// The time limit for git to fill a worktree.
 const CHECKOUT: Duration = Duration::from_secs(600);
+
 impl Project {
     /// Creates a worktree for a new run, which commits if `commits` is set. The worktree begins at the current commit, on a new branch `rlm/NAME`.
     /// Returns the worktree and the number of uncommitted files, whose changes are not in it. The directory [`within`](Self::within) the current

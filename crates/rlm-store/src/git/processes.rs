@@ -22,8 +22,8 @@ const MOST_LEFT: usize = 1024;
 /// The git processes of this process, if [`stop_git_processes`] will end them.
 static WATCHED: OnceLock<Arc<Registry>> = OnceLock::new();
 
-/// Registers every git that this process runs from now on, so that [`stop_git_processes`] ends it. Each gets its own process group, so that a terminal's Ctrl-C
-/// no longer reaches it.
+/// Registers every git that this process runs from now on, so that [`stop_git_processes`] ends it. Each gets its own process group, so that a
+/// terminal's Ctrl-C no longer reaches it.
 pub fn track_git_processes() {
     WATCHED.get_or_init(Arc::default);
 }
@@ -42,8 +42,8 @@ pub fn stop_git_processes() {
     }
 }
 
-/// States that the caller rolls back git's changes if it fails; [`stop_git_processes`] waits for the rollback. Dropping it means that no rollback is needed any
-/// more.
+/// States that the caller rolls back git's changes if it fails; [`stop_git_processes`] waits for the rollback. Dropping it means that no rollback is
+/// needed any more.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Rollback(Option<Arc<Registry>>);

@@ -56,28 +56,28 @@ fn head(machine: &Head) -> RunHead {
 }
 
 /// A run that receives inputs, and its saved state.
-struct Told {
+struct RecordedRun {
     machine: Machine,
     saved: RunHead,
     events: Vec<TimedInput>,
     at: u64,
 }
 
-impl Told {
+impl RecordedRun {
     fn new(rules: Rules) -> Self {
         let machine = Machine::new(rules).unwrap();
-        let mut told = Self {
+        let mut recorded = Self {
             saved: head(machine.head()),
             machine,
             events: Vec::new(),
             at: 1_000,
         };
-        told.tell(MachineInput::Started);
-        told.tell(MachineInput::Attended(true));
-        told
+        recorded.apply(MachineInput::Started);
+        recorded.apply(MachineInput::Attended(true));
+        recorded
     }
 
-    fn tell(&mut self, what: MachineInput) {
+    fn apply(&mut self, what: MachineInput) {
         let mut due = vec![what];
         while let Some(what) = due.pop() {
             self.at += 1_000;
@@ -104,13 +104,13 @@ impl Told {
         if let Some(at) = self.machine.next_deadline() {
             self.at = self.at.max(at.0);
             if let Some(what) = self.machine.due_input(Timestamp(self.at)) {
-                self.tell(what);
+                self.apply(what);
             }
         }
     }
 
-    fn all(&mut self, happenings: impl IntoIterator<Item = MachineInput>) {
-        happenings.into_iter().for_each(|what| self.tell(what));
+    fn all(&mut self, inputs: impl IntoIterator<Item = MachineInput>) {
+        inputs.into_iter().for_each(|what| self.apply(what));
     }
 
     fn timeline(&self, state: RunState) -> Timeline {
@@ -154,48 +154,48 @@ fn resume(from: Option<u32>) -> MachineInput {
 }
 
 /// Returns a story with most kinds of events of a run.
-fn story() -> Told {
-    let mut told = Told::new(rules());
-    told.all([used(10), ended(TurnOutcome::Completed), gate(true)]);
-    told.pass();
-    told.all([used(20), ended(TurnOutcome::Completed), gate(false)]);
-    told.pass();
+fn story() -> RecordedRun {
+    let mut recorded = RecordedRun::new(rules());
+    recorded.all([used(10), ended(TurnOutcome::Completed), gate(true)]);
+    recorded.pass();
+    recorded.all([used(20), ended(TurnOutcome::Completed), gate(false)]);
+    recorded.pass();
     let limited = TurnOutcome::RateLimited {
         reset: None,
         why: "come back later".into(),
     };
-    told.tell(ended(limited));
-    told.pass();
+    recorded.apply(ended(limited));
+    recorded.pass();
     let text = "use tabs".into();
-    told.tell(MachineInput::Requested(Request::Steer { text, now: true }));
+    recorded.apply(MachineInput::Requested(Request::Steer { text, now: true }));
     let (id, state) = (1, SteerState::Seen);
-    told.tell(MachineInput::SteerAdvanced { id, state });
-    told.tell(ended(TurnOutcome::Interrupted));
-    told.at += 60_000;
-    told.all([MachineInput::Requested(Request::Continue), used(5)]);
+    recorded.apply(MachineInput::SteerAdvanced { id, state });
+    recorded.apply(ended(TurnOutcome::Interrupted));
+    recorded.at += 60_000;
+    recorded.all([MachineInput::Requested(Request::Continue), used(5)]);
     // The process is killed, and another one takes over.
-    told.at += 600_000;
-    told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
-    told.at += 60_000;
-    told.all([
+    recorded.at += 600_000;
+    recorded.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
+    recorded.at += 60_000;
+    recorded.all([
         MachineInput::Requested(Request::Review(ReviewDecision::Continue)),
         stop(),
     ]);
-    told.tell(ended(TurnOutcome::Stopped));
-    told.at += 60_000;
-    told
+    recorded.apply(ended(TurnOutcome::Stopped));
+    recorded.at += 60_000;
+    recorded
 }
 
 #[test]
 fn timeline_is_in_order() {
-    let mut told = story();
-    told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
-    told.pass();
-    told.tell(ended(TurnOutcome::Completed));
-    told.tell(gate(true));
-    told.pass();
-    told.all([stop(), ended(TurnOutcome::Stopped), resume(Some(1))]);
-    let timeline = told.timeline(RunState::Running);
+    let mut recorded = story();
+    recorded.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
+    recorded.pass();
+    recorded.apply(ended(TurnOutcome::Completed));
+    recorded.apply(gate(true));
+    recorded.pass();
+    recorded.all([stop(), ended(TurnOutcome::Stopped), resume(Some(1))]);
+    let timeline = recorded.timeline(RunState::Running);
     let Timeline {
         phases,
         attempts,
@@ -230,11 +230,11 @@ fn timeline_is_in_order() {
 
 #[test]
 fn crashed_attempt_ends_at_its_last_record() {
-    let mut told = Told::new(rules());
-    told.tell(used(10));
-    let last = Timestamp(told.at);
+    let mut recorded = RecordedRun::new(rules());
+    recorded.apply(used(10));
+    let last = Timestamp(recorded.at);
     for state in [RunState::Crashed, RunState::Running] {
-        let timeline = told.timeline(state);
+        let timeline = recorded.timeline(state);
         let [attempt] = &timeline.attempts[..] else {
             panic!("{:?}", timeline.attempts);
         };
@@ -249,9 +249,9 @@ fn crashed_attempt_ends_at_its_last_record() {
         assert_eq!((&attempt.fate, attempt.ended), (&fate, end));
         assert_eq!(timeline.processes[0].end, process);
     }
-    told.at += 3_600_000;
-    told.tell(resume(None));
-    let timeline = told.timeline(RunState::Running);
+    recorded.at += 3_600_000;
+    recorded.apply(resume(None));
+    let timeline = recorded.timeline(RunState::Running);
     assert_eq!(timeline.attempts[0].ended, Some(last));
     assert_eq!(timeline.processes[0].ended, Some(last));
     assert_eq!(timeline.attempts[1].process, 2);
@@ -266,12 +266,12 @@ fn process_stopped_before_its_first_event_is_no_crash() {
         },
         ..rules()
     };
-    let mut told = Told::new(rules);
-    told.tell(resume(None));
+    let mut recorded = RecordedRun::new(rules);
+    recorded.apply(resume(None));
     let (by, when) = (StopCause::Terminated, StopTiming::Now);
-    told.tell(MachineInput::StoppedBeforeStart(StopRequest { by, when }));
-    told.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
-    let timeline = told.timeline(RunState::Running);
+    recorded.apply(MachineInput::StoppedBeforeStart(StopRequest { by, when }));
+    recorded.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
+    let timeline = recorded.timeline(RunState::Running);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
     let fates: Vec<_> = timeline.attempts.iter().map(|it| it.fate.clone()).collect();
     let (crash, stop) = (
@@ -290,14 +290,14 @@ fn process_stopped_before_its_first_event_is_no_crash() {
 
 #[test]
 fn timeline_uses_the_rules_of_that_time() {
-    let mut told = Told::new(Rules {
+    let mut recorded = RecordedRun::new(Rules {
         limits: RunLimits {
             max_cost_microusd: Some(50),
             ..rules().limits
         },
         ..rules()
     });
-    told.all([used(50), ended(TurnOutcome::Stopped)]);
+    recorded.all([used(50), ended(TurnOutcome::Stopped)]);
     let more = Rules {
         limits: RunLimits {
             max_cost_microusd: Some(500),
@@ -309,16 +309,16 @@ fn timeline_uses_the_rules_of_that_time() {
         rules: Some(more),
         ..ResumeOptions::default()
     };
-    told.all([
+    recorded.all([
         MachineInput::Resumed(resume),
         used(50),
         ended(TurnOutcome::Completed),
         gate(true),
     ]);
-    told.tell(MachineInput::Requested(Request::Set(RuleChange::MaxCost(
+    recorded.apply(MachineInput::Requested(Request::Set(RuleChange::MaxCost(
         Some(900),
     ))));
-    let timeline = told.timeline(RunState::Running);
+    let timeline = recorded.timeline(RunState::Running);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
     assert_eq!(
         timeline.attempts[0].fate,
@@ -326,14 +326,14 @@ fn timeline_uses_the_rules_of_that_time() {
     );
     assert!(matches!(&timeline.processes[0].end, ProcessEnd::Ended(why) if why.contains("budget")));
 
-    told.saved.origin = None;
-    let unsure = told.timeline(RunState::Running);
+    recorded.saved.origin = None;
+    let unsure = recorded.timeline(RunState::Running);
     assert_eq!(unsure.unknown.len(), 1, "the gap is reported");
 }
 
 #[test]
 fn output_of_oldest_required_checks_is_omitted() {
-    let mut told = Told::new(Rules {
+    let mut recorded = RecordedRun::new(Rules {
         phases: vec![{
             let mut phase = phase("main");
             phase.limits.max_iterations = Some(2000);
@@ -348,12 +348,12 @@ fn output_of_oldest_required_checks_is_omitted() {
     let said = "x".repeat(8000);
     for _ in 0..1000 {
         let failed = CheckResult::Failed(said.clone());
-        told.all([
+        recorded.all([
             ended(TurnOutcome::Completed),
             MachineInput::RequiredCheckEnded(failed),
         ]);
     }
-    let timeline = told.timeline(RunState::Running);
+    let timeline = recorded.timeline(RunState::Running);
     let kept = |attempt: &AttemptSpan| match &attempt.commands[0].result {
         CheckResult::Failed(text) => (text.len(), attempt.commands[0].left_out),
         other => panic!("{other:?}"),
@@ -395,12 +395,12 @@ fn happening() -> impl Strategy<Value = MachineInput> {
 proptest! {
     /// For any inputs, the timeline agrees with the totals of the machine.
     #[test]
-    fn a_timeline_adds_up(happenings in proptest::collection::vec(happening(), 0..80)) {
-        let mut told = Told::new(rules());
-        told.all(happenings);
-        let machine = told.machine.head();
+    fn a_timeline_adds_up(inputs in proptest::collection::vec(happening(), 0..80)) {
+        let mut recorded = RecordedRun::new(rules());
+        recorded.all(inputs);
+        let machine = recorded.machine.head();
         for state in [RunState::Running, RunState::Crashed] {
-            let timeline = told.timeline(state);
+            let timeline = recorded.timeline(state);
             prop_assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
             prop_assert_eq!(timeline.attempts.len(), machine.counts.attempts as usize);
             prop_assert_eq!(timeline.processes.len(), machine.counts.processes as usize);
