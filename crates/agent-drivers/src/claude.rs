@@ -7,7 +7,7 @@
 //! The parser is tolerant: it passes unknown types, subtypes and fields on as raw lines, and one field of a wrong type does not lose its line.
 //!
 //! If the [permissions](ClaudeDriver::permissions) require it, the agent asks before it uses a tool, and then it waits without a limit. Answer each
-//! [`PermissionAsked`](agent_duplex::Event::PermissionRequested), or choose permissions that never ask.
+//! [`PermissionRequested`](agent_duplex::Event::PermissionRequested), or choose permissions that never ask.
 //!
 //! # Examples
 //! A single connection. Most programs use a [`Conversation`](agent_duplex::Conversation) on top of it: see the README, and `examples/duplex.rs` for a

@@ -64,9 +64,9 @@ impl Driver for CommandDriver {
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
             if session != SessionChoice::Fresh {
-                let mend =
+                let hint =
                     "start a fresh session, or pass the agent's own resume option in its arguments";
-                return Err(Error::unsupported(NAME, "continue a session", mend));
+                return Err(Error::unsupported(NAME, "continue a session", hint));
             } else if self.argv.is_empty() {
                 return Err(Error::start(
                     "no command given: name the program to run",
@@ -192,8 +192,8 @@ impl Connection for CommandConnection {
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             if self.turn.is_some() || self.closed {
-                let mend = "start it again with the new prompt";
-                return Err(Error::unsupported(NAME, "take a second input", mend));
+                let hint = "start it again with the new prompt";
+                return Err(Error::unsupported(NAME, "take a second input", hint));
             }
             self.turn = Some(Turn::start(&self.driver, &message.text).await?);
             Ok(())

@@ -189,11 +189,11 @@ impl AgentConfig {
         }
     }
 
-    /// Starts the agent's program and asks for its version and login, until the deadline at the latest. No prompt is sent, so it costs nothing.
+    /// Starts the agent's program and queries its version and login, until the deadline. It sends no prompt, so it costs nothing.
     ///
-    /// The program gets the working directory, variables and marker of `context`, and not the options of this configuration. An empty
-    /// directory, or `/`, keeps the agent from running what a project's settings name. Everything that was started has ended when this
-    /// returns. If the future is dropped, the guard ends it. A command is not started, because its arguments have an unknown meaning.
+    /// The program gets the working directory, variables and marker of `context`, but not the options of this configuration. Use an empty
+    /// directory or `/`, so that the agent finds no project settings that start other programs. All started processes have ended when this
+    /// returns. If the future is dropped, their guard ends them. A command is not started, because the meaning of its arguments is unknown.
     pub async fn probe(&self, context: &ProcessContext, deadline: Instant) -> Probe {
         let program = Program {
             argv: &self.program,

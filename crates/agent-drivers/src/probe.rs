@@ -1,6 +1,6 @@
-//! Asks an agent for its version and its login, without a prompt: under a guard, for a bounded time, and with nothing left running.
+//! Queries the version and the login of an agent without a prompt: under a guard, within a deadline, and without leftovers.
 //!
-//! How each agent is asked is in the module `login` beside its driver.
+//! The module `login` beside each driver has the query for its agent.
 
 mod program;
 
@@ -12,13 +12,14 @@ pub(crate) use program::{Output, Program};
 
 /// The time that `--version` may take.
 const VERSION: Duration = Duration::from_secs(10);
-/// The longest name of a login method or service that is repeated.
+/// The maximum length of a reported login method or service, in bytes.
 const MAX_NAME: usize = 40;
-/// The most characters of an agent's error text that are repeated.
+/// The maximum number of reported characters of an agent's error text.
 const MAX_ERROR: usize = 200;
+/// The maximum length of a version, in bytes.
 const MAX_VERSION: usize = 50;
 
-/// The reason why an agent did not answer, for people.
+/// The reason why an agent did not respond, for people.
 pub(crate) type Failure = String;
 
 /// Whether an agent is logged in.
@@ -29,11 +30,11 @@ pub enum LoggedIn {
     Yes,
     /// The agent reports that it has none.
     No,
-    /// The agent can't be asked, or did not answer.
+    /// The agent can't report it, or did not respond.
     Unknown,
 }
 
-/// The login of an agent, as the agent reports it. It never contains an address, a name of a person or a key.
+/// The login of an agent, as the agent reports it. It never contains an address, a person's name or a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     /// Whether the agent is logged in.
@@ -77,7 +78,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Makes the result for an agent that did not answer, for this reason.
+    /// Makes the result for an agent that did not respond, for this reason.
     #[must_use]
     pub fn failed(why: &str) -> Self {
         Self {
@@ -87,7 +88,7 @@ impl Probe {
     }
 }
 
-/// The facts about an agent's login that need no answer of the agent.
+/// The facts about an agent's login that are known without a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoginFacts {
     /// The version of the agent with which this version of the crate is tested.
@@ -98,7 +99,7 @@ pub struct LoginFacts {
     pub variables: &'static [&'static str],
 }
 
-/// Runs `--version`. Returns the version, or why there is none, and the whole output.
+/// Runs `--version`. Returns the version, or the reason why there is none, and the standard output.
 pub(crate) async fn version(program: Program<'_>) -> (Result<Option<String>, String>, String) {
     let deadline = program.deadline.min(Instant::now() + VERSION);
     version_in(program.until(deadline).run(&["--version"]).await)
@@ -141,7 +142,7 @@ pub(crate) fn after_colon(text: &str) -> String {
     })
 }
 
-/// Returns the text if it can only be the name of a method or service: it could otherwise be an address, a key or a sentence.
+/// Returns the text if it looks like the name of a method or service, and not like an address or a sentence.
 pub(crate) fn method_name(text: &str) -> Option<&str> {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     (text.len() <= MAX_NAME && !text.is_empty() && text.chars().all(harmless)).then_some(text)

@@ -108,8 +108,8 @@ impl Lease {
             }) => Err(Error::session_in_use(by.to_string(), Some(by.into()))),
             Err(Refusal::Io(e)) => {
                 let what = format!("can't lock the session: {e}");
-                let mend = "fix the lock directory, or run without session locks";
-                Err(Error::start(format!("{what}; {mend}"), Some(e.into())))
+                let hint = "fix the lock directory, or run without session locks";
+                Err(Error::start(format!("{what}; {hint}"), Some(e.into())))
             }
         }
     }

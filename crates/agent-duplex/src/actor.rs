@@ -86,7 +86,7 @@ impl Actor {
         shared: Arc<Shared>,
         driver: Box<dyn Driver>,
         channels: Channels,
-        keeps: PersistenceClient,
+        client: PersistenceClient,
         mode: Mode,
     ) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Actor {
             interrupts: channels.interrupts,
             halt: channels.halt,
             report: channels.report,
-            persistence: keeps,
+            persistence: client,
             connection: None,
             may_read: false,
             unpublished: Vec::new(),
@@ -149,14 +149,14 @@ impl Actor {
                 end_by = wait_for_halt(&mut self.halt) => break end_by,
                 Some(interrupt) = self.interrupts.recv() => self.interrupt(interrupt).await,
                 Some(command) = self.commands.recv() => self.handle_command(command).await,
-                () = self.shared.has_new_input.notified() => {}
+                () = self.shared.input_notify.notified() => {}
                 () = deadline(self.close_deadline), if waits => {}
                 () = deadline(self.death_deadline.unwrap_or(self.close_deadline)), if self.death_deadline.is_some() => self.death_deadline = None,
                 () = deadline(again.unwrap_or(self.close_deadline)), if again.is_some() => self.is_input_refused = false,
                 () = wait_for_restart(next), if next != NextStart::Never => {}
                 did = close_or_next(&mut self.connection, close), if close || (self.may_read && room) => match did {
                     AgentAction::Close => self.finish_close(),
-                    AgentAction::Say(seen) => self.read_on(seen).await,
+                    AgentAction::Output(seen) => self.read_on(seen).await,
                 },
                 () = self.shared.primary.room(), if self.may_read && !room => {}
             }
@@ -186,12 +186,12 @@ impl Actor {
                 let (Some(connection), Some(ask)) = (self.connection.as_mut(), open) else {
                     return answer(done, Ok(()));
                 };
-                let asked =
+                let result =
                     run_unless_halted(&mut self.halt, connection.answer(&ask, decision)).await;
-                if let Some(Ok(())) = asked {
+                if let Some(Ok(())) = result {
                     self.shared.lock().ledger.answered(&ask);
                 }
-                reply(done, asked);
+                reply(done, result);
             }
             Command::Permissions { permissions, done } => {
                 let Some(connection) = self.connection.as_mut().filter(|_| self.may_read) else {
@@ -228,13 +228,13 @@ impl Actor {
                 answer(done, ());
             }
             Command::Close {
-                close_timeout: patience,
+                close_timeout,
                 done,
             } => {
                 self.shared.lock().starts.wait_for_input();
                 let closed = Err(Error::agent_gone("closed before it was started"));
                 self.notify_start_waiters(&closed);
-                self.schedule_close(patience);
+                self.schedule_close(close_timeout);
                 self.close_waiters.push(done);
             }
             Command::Ensure { done } => self.ensure_running(done),
@@ -256,8 +256,8 @@ impl Actor {
             return self.persistence.idle(&mut self.halt, interrupt).await;
         };
         let Interrupt { queued, done } = interrupt;
-        let asked = run_unless_halted(&mut self.halt, connection.interrupt(queued)).await;
-        if let Some(Err(e)) = asked {
+        let result = run_unless_halted(&mut self.halt, connection.interrupt(queued)).await;
+        if let Some(Err(e)) = result {
             return answer(done, Err(e));
         }
         if queued == QueuedMessages::Drop {
@@ -276,43 +276,43 @@ impl Actor {
         let most = self.shared.primary.has_room_for().min(MAX_BATCH);
         let mut bytes = 0;
         while let Some(next_one) = seen.take() {
-            let goes_on = next_one.events.iter().all(Event::may_batch);
+            let may_continue = next_one.events.iter().all(Event::may_batch);
             bytes += replay::bytes(&next_one);
             self.unpublished.push(next_one);
-            if !goes_on {
-                return self.publish_heard(false).await;
+            if !may_continue {
+                return self.publish_read(false).await;
             } else if self.unpublished.len() >= most || bytes >= MAX_BATCH_BYTES {
-                self.publish_heard(false).await;
+                self.publish_read(false).await;
                 // There is more output, and the subscribers must get their turn to read.
                 return tokio::task::yield_now().await;
             }
             seen = tokio::select! {
                 biased;
                 seen = next(&mut self.connection) => seen,
-                () = std::future::ready(()) => return self.publish_heard(false).await,
+                () = std::future::ready(()) => return self.publish_read(false).await,
             };
         }
-        self.publish_heard(true).await;
+        self.publish_read(true).await;
     }
 
     /// Publishes the observations that were read; `gone` if the agent's output has ended.
-    async fn publish_heard(&mut self, gone: bool) {
-        let told = self.noted(gone);
-        let over = told
+    async fn publish_read(&mut self, gone: bool) {
+        let events = self.take_events(gone);
+        let over = events
             .iter()
             .any(|what| matches!(what, ConversationEvent::Completed(_)));
         let lost = self.shared.lock().starts.lost_session() == LostSession::Fresh
-            && told
+            && events
                 .iter()
                 .any(|what| ended_by(what, EndReason::SessionNotFound));
         if lost {
             self.shared.lock().ledger.set_session(SessionChoice::Fresh);
         }
-        let died = told.iter().any(|what| ended_by(what, EndReason::Died));
+        let died = events.iter().any(|what| ended_by(what, EndReason::Died));
         if died {
             self.death_deadline = Some(Instant::now() + times::DEATH_GRACE);
         }
-        self.tell(told).await;
+        self.store_and_publish(events).await;
         if lost {
             let text = "the session no longer exists; the next agent starts a new one";
             self.warn(text.to_owned()).await;
@@ -331,9 +331,9 @@ impl Actor {
         }
     }
 
-    fn noted(&mut self, gone: bool) -> Vec<ConversationEvent> {
+    fn take_events(&mut self, gone: bool) -> Vec<ConversationEvent> {
         let mut state = self.shared.lock();
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         for mut seen in self.unpublished.drain(..) {
             if self.closed {
                 seen.events.iter_mut().for_each(mark_as_closed);
@@ -343,7 +343,7 @@ impl Actor {
                     state.starts.exited(*status);
                 }
             }
-            told.append(&mut state.ledger.observe(seen));
+            events.append(&mut state.ledger.observe(seen));
         }
         if gone {
             self.may_read = false;
@@ -353,9 +353,9 @@ impl Actor {
                 None if self.closed => closed(),
                 None => TurnEnd::from(EndReason::Died),
             };
-            told.append(&mut state.ledger.connection_ended(owed));
+            events.append(&mut state.ledger.connection_ended(owed));
         }
-        for what in &told {
+        for what in &events {
             if let ConversationEvent::Completed(completion) = what {
                 state.starts.turn(&completion.end);
                 self.interrupted = completion.end.reason == EndReason::Interrupted;
@@ -364,13 +364,13 @@ impl Actor {
         if gone {
             self.was_killed_by_interrupt = self.interrupted && !self.closed && !self.finishing;
         }
-        told
+        events
     }
 
     /// Stores events, and then publishes them.
-    async fn tell(&mut self, told: Vec<ConversationEvent>) {
+    async fn store_and_publish(&mut self, events: Vec<ConversationEvent>) {
         let halt = (!self.stopping).then_some(&mut self.halt);
-        self.persistence.tell(told, halt).await;
+        self.persistence.store_and_publish(events, halt).await;
     }
 
     /// Stores records; returns `None` if the conversation is halted before the result is known. Records a persistence fault.
@@ -467,7 +467,7 @@ fn ended_by(what: &ConversationEvent, reason: EndReason) -> bool {
 /// The result of a wait for the agent.
 enum AgentAction {
     Close,
-    Say(Option<Observation>),
+    Output(Option<Observation>),
 }
 
 async fn close_or_next(connection: &mut Option<Box<dyn Connection>>, close: bool) -> AgentAction {
@@ -476,7 +476,7 @@ async fn close_or_next(connection: &mut Option<Box<dyn Connection>>, close: bool
             connection.close().await;
             AgentAction::Close
         }
-        _ => AgentAction::Say(next(connection).await),
+        _ => AgentAction::Output(next(connection).await),
     }
 }
 

@@ -258,10 +258,10 @@ impl Conversation {
     }
 
     /// Ends the agent gently. The close first waits for the running turn and for the background tasks that the agent reports, for 30 s at most. Then
-    /// the agent has its driver's bound of seconds to end. The time in which the agent is [frozen](Self::freeze) does not count. Does nothing if no
+    /// the agent has the time that its driver allows to end. The time in which the agent is [frozen](Self::freeze) does not count. Does nothing if no
     /// agent runs.
     ///
-    /// A turn that takes longer ends as [`InterruptedTurn`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
+    /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
     /// request](crate::PermissionRequest) does not shorten the wait, because a caller can still answer it; deny it if nobody will.
     ///
     /// The close does not wait for inputs that are in no turn yet: wait for [`wait_until_idle`](Self::wait_until_idle) first if they must be answered. They stay
@@ -283,11 +283,11 @@ impl Conversation {
     /// # Cancel safety
     ///
     /// As for [`answer`](Self::answer).
-    pub async fn close_within(&self, patience: Duration) {
+    pub async fn close_within(&self, close_timeout: Duration) {
         // If the conversation has ended, so has the agent.
         let _over = {
             self.ask(|done| Command::Close {
-                close_timeout: patience,
+                close_timeout,
                 done,
             })
         }

@@ -173,8 +173,8 @@ pub trait Connection: fmt::Debug + Send {
         permissions: Permissions,
     ) -> BoxFuture<'_, Result<PendingChange, Error>> {
         let _ = permissions;
-        let mend = "set them when you start the agent";
-        Box::pin(async move { Err(Error::unsupported("", "change its permissions", mend)) })
+        let hint = "set them when you start the agent";
+        Box::pin(async move { Err(Error::unsupported("", "change its permissions", hint)) })
     }
 
     /// Requests another model from the next call on, by the agent's own name for it; `None` is the agent's default. Does not wait for the result.
@@ -188,8 +188,8 @@ pub trait Connection: fmt::Debug + Send {
     /// Not cancel safe, as for [`send`](Self::send).
     fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<PendingChange, Error>> {
         drop(model);
-        let mend = "set it when you start the agent";
-        Box::pin(async move { Err(Error::unsupported("", "change its model", mend)) })
+        let hint = "set it when you start the agent";
+        Box::pin(async move { Err(Error::unsupported("", "change its model", hint)) })
     }
 
     /// Freezes (`true`) or thaws (`false`) every process of the process tree.

@@ -9,11 +9,11 @@ pub struct Error(Arc<Kind>);
 
 #[derive(Debug, thiserror::Error)]
 enum Kind {
-    #[error("the {agent} agent can't {what}; {mend}")]
+    #[error("the {agent} agent can't {what}; {hint}")]
     Unsupported {
         agent: String,
         what: String,
-        mend: String,
+        hint: String,
     },
     #[error("the agent is gone: {0}")]
     Gone(String),
@@ -55,17 +55,17 @@ fn start_count_text(starts: u32) -> String {
 }
 
 impl Error {
-    /// Creates the error for an ability that `agent` doesn't have: `what` completes "can't …", `mend` names an alternative.
+    /// Creates the error for an ability that `agent` doesn't have: `what` completes "can't …", `hint` names an alternative.
     #[must_use]
     pub fn unsupported(
         agent: impl Into<String>,
         what: impl Into<String>,
-        mend: impl Into<String>,
+        hint: impl Into<String>,
     ) -> Self {
         Self(Arc::new(Kind::Unsupported {
             agent: agent.into(),
             what: what.into(),
-            mend: mend.into(),
+            hint: hint.into(),
         }))
     }
 

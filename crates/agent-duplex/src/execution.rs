@@ -55,7 +55,7 @@ impl Execution {
             self.over = !matches!(next, Some(Ok(_)));
             let published = match next? {
                 Ok(published) => published,
-                Err(dropped) => return Some(Err(dropped)),
+                Err(lagged) => return Some(Err(lagged)),
             };
             if self.concerns(&published.event) {
                 return Some(Ok(Arc::unwrap_or_clone(published)));
@@ -84,7 +84,7 @@ impl Execution {
                 self.over = true;
             }
             ConversationEvent::Observed(seen) if self.turn.is_none() => {
-                self.over = throws_away(seen, receipt)
+                self.over = drops_input(seen, receipt)
             }
             _ => {}
         }
@@ -92,7 +92,7 @@ impl Execution {
     }
 }
 
-fn throws_away(seen: &Observation, receipt: uuid::Uuid) -> bool {
+fn drops_input(seen: &Observation, receipt: uuid::Uuid) -> bool {
     seen.events.iter().any(|event| {
         let Event::Input { id, state } = event else {
             return false;

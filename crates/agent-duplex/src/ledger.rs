@@ -1,7 +1,7 @@
 //! The pure records of a conversation: the place of each input, the running turn, and the open tools and permission requests in it.
 //!
 //! A message that is delivered while no turn runs is assigned to a turn immediately. A message that is delivered during a turn is *sent*: it belongs
-//! to no turn until the agent names it. An agent can also start turns by itself; if such a turn runs first, the assigned turn waits *ahead*.
+//! to no turn until the agent names it. An agent can also start turns by itself; if such a turn runs first, the assigned turn waits as the *next turn*.
 
 mod agent;
 mod event_batch;
@@ -44,7 +44,7 @@ pub(crate) struct LedgerConfig {
 
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    terms: LedgerConfig,
+    config: LedgerConfig,
     inbox: Inbox,
     /// The message that is being delivered.
     in_delivery: Option<(Uuid, Vec<AcceptedInput>)>,
@@ -71,11 +71,11 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(terms: LedgerConfig, recovered: RecoveredConversation) -> Self {
-        let mut inbox = Inbox::new(terms.capacity);
+    pub(crate) fn new(config: LedgerConfig, recovered: RecoveredConversation) -> Self {
+        let mut inbox = Inbox::new(config.capacity);
         inbox.recover(recovered.accepted, recovered.pending);
         Self {
-            terms,
+            config,
             inbox,
             in_delivery: None,
             sent: SentMessages::default(),
@@ -90,7 +90,7 @@ impl Ledger {
             reports_turn_starts: false,
             background_tasks: 0,
             accepts_messages: false,
-            sessions: Sessions::new(terms.can_resume, recovered.session),
+            sessions: Sessions::new(config.can_resume, recovered.session),
             exit: None,
         }
     }
@@ -182,7 +182,7 @@ impl Ledger {
     pub(crate) fn connection_ended(&mut self, mut end: TurnEnd) -> Vec<ConversationEvent> {
         let mut report = EventBatch::default();
         let sent = self.sent.drain().into_iter();
-        if self.terms.may_redeliver {
+        if self.config.may_redeliver {
             self.not_delivered();
             sent.rev()
                 .for_each(|(_, inputs)| self.inbox.put_back(inputs));
@@ -225,7 +225,7 @@ impl Ledger {
         self.last = Some(turn.id);
         let ahead = self.next_turn.iter().flat_map(|turn| &turn.messages);
         let ahead: usize = ahead.map(|parcel| parcel.names().len()).sum();
-        report.say(ConversationEvent::Completed(Completion {
+        report.add(ConversationEvent::Completed(Completion {
             turn: turn.id,
             end: end.clone(),
             pending: self.pending_count() + ahead,
@@ -235,7 +235,7 @@ impl Ledger {
     /// Writes the missing ends of the tools and permission requests of a turn.
     fn close_open(&mut self, report: &mut EventBatch) {
         for id in self.tools.drain(..) {
-            report.pass(Event::ToolFinished {
+            report.add_event(Event::ToolFinished {
                 id,
                 outcome: ToolOutcome::Interrupted,
                 text: String::new(),
@@ -243,7 +243,7 @@ impl Ledger {
         }
         for id in std::mem::take(&mut self.permission_requests) {
             let id = self.request_id(&id);
-            report.pass(Event::PermissionWithdrawn { id });
+            report.add_event(Event::PermissionWithdrawn { id });
         }
     }
 
@@ -320,7 +320,7 @@ impl Ledger {
             return None;
         }
         let ready = self.inbox.len();
-        let count = match self.terms.policy {
+        let count = match self.config.policy {
             _ if self.turn.is_none() => ready,
             InputPolicy::Push => ready.min(1),
             InputPolicy::Poll if self.accepts_messages => ready,
@@ -349,7 +349,7 @@ impl Ledger {
             let parcel = TurnMessage::new(id, &inputs);
             if self.turn.is_none() {
                 self.open(vec![parcel], TurnStart::No, &mut report);
-            } else if self.terms.policy == InputPolicy::Poll {
+            } else if self.config.policy == InputPolicy::Poll {
                 self.inject(vec![parcel], &mut report);
             } else {
                 self.sent.push(id, inputs);
@@ -381,7 +381,7 @@ impl Ledger {
 fn drop_inputs(inputs: &[AcceptedInput], why: &str) -> Vec<ConversationEvent> {
     let mut report = EventBatch::default();
     for accepted in inputs {
-        report.pass(Event::Input {
+        report.add_event(Event::Input {
             id: accepted.receipt,
             state: InputState::Dropped(why.to_owned()),
         });

@@ -86,11 +86,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each uses only those above it:
-//   ask, capability, turn, stop, ids           the small public types
+//   permission, capability, turn, stop, ids    the small public types
 //   lifecycle, error, input, event, published  inputs, events of an agent, events for readers
 //   times                                      the times for the end of a conversation
 //   driver                                     the traits that a driver implements
-//   options, starts                            restarts of agents, and the pure state machine that counts them
+//   options, restart                           restarts of agents, and the pure state machine that counts them
 //   persistence                                the stored records, and the thread that stores them
 //   inbox, ledger, replay                      pure records: accepted inputs, turns, and the replay of the running turn
 //   subscription, execution                    readers; the stream of one input's turn

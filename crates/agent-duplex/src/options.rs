@@ -1,4 +1,4 @@
-//! The options of a conversation, with their defaults; `starts.rs` implements the restart policy.
+//! The options of a conversation, with their defaults; `restart.rs` implements the restart policy.
 
 use std::time::Duration;
 

@@ -42,13 +42,13 @@ pub enum Permissions {
     Edits,
     /// Everything.
     All,
-    /// Only what its own settings allow. Permission requests are to be denied.
+    /// Only what its own settings allow. The caller denies all permission requests.
     Deny,
 }
 
 impl Permissions {
-    /// Returns whether these permissions allow more than `other`. [`PermissionRequest`](Self::Ask) is narrower than [`Edits`](Self::Edits), because a person sees
-    /// each edit first, and wider than [`Deny`](Self::Deny).
+    /// Returns whether these permissions allow more than `other`. [`Ask`](Self::Ask) allows less than [`Edits`](Self::Edits), because a person sees each edit
+    /// first, and more than [`Deny`](Self::Deny).
     #[must_use]
     pub fn are_wider_than(self, other: Self) -> bool {
         let width = |permissions| match permissions {

@@ -3,7 +3,7 @@
 //! A [`Script`] lists, step by step, the events that the agent waits for and the events that it reports; [`Latch`]s replace time. Each start of an
 //! agent plays the next script of its [`ScriptedDriver`], or the one that [repeats](ScriptedDriver::with_repeating_script); [`calls`](ScriptedDriver::calls)
 //! returns the calls that the agents got. So a test can play deaths at any point, and agents that don't start, refuse, don't read, ask, hang in a
-//! close or a stop, or still report after that. An [`ContractChecker`] checks the published events against the promises of a conversation.
+//! close or a stop, or still report after that. A [`ContractChecker`] checks the published events against the promises of a conversation.
 //!
 //! # Examples
 //!

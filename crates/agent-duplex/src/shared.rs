@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) primary: Arc<Queue>,
     /// Wakes the actor for an input.
-    pub(crate) has_new_input: Notify,
+    pub(crate) input_notify: Notify,
     /// Wakes callers that wait until there is nothing left to do.
     pub(crate) idle_notify: Arc<Notify>,
 }
@@ -45,29 +45,29 @@ impl Shared {
     pub(crate) fn new(
         backlog: usize,
         restart: Option<RestartPolicy>,
-        terms: LedgerConfig,
+        config: LedgerConfig,
         recovered: RecoveredConversation,
     ) -> Arc<Self> {
         let primary = Queue::new(backlog);
-        let moved = Arc::new(Notify::new());
+        let idle_notify = Arc::new(Notify::new());
         Arc::new(Self {
             state: Mutex::new(State {
-                ledger: Ledger::new(terms, recovered),
+                ledger: Ledger::new(config, recovered),
                 ids: Ids::new(),
                 lifecycle: Lifecycle::Idle,
                 starts: RestartState::new(restart),
                 persistence_error: None,
                 has_new_input: false,
                 running: 0,
-                idle_notify: Arc::clone(&moved),
+                idle_notify: Arc::clone(&idle_notify),
                 sequence: 0,
                 primary: Arc::clone(&primary),
                 subscribers: Vec::new(),
                 replay: Replay::default(),
             }),
             primary,
-            has_new_input: Notify::new(),
-            idle_notify: moved,
+            input_notify: Notify::new(),
+            idle_notify,
         })
     }
 
@@ -79,14 +79,14 @@ impl Shared {
     pub(crate) fn arrived(&self, state: &mut State) {
         state.has_new_input = true;
         state.starts.input_arrived();
-        self.has_new_input.notify_one();
+        self.input_notify.notify_one();
     }
 
     /// Records that the conversation can't be stored any more.
     pub(crate) fn failed(&self, fault: Error) {
         self.lock().persistence_error.get_or_insert(fault);
         self.idle_notify.notify_waiters();
-        self.has_new_input.notify_one();
+        self.input_notify.notify_one();
     }
 }
 
@@ -101,8 +101,8 @@ impl State {
             .or_else(|| self.starts.refusal())
     }
 
-    /// Returns whether everything that was accepted is completed and published, or the error if this will never happen.
-    pub(crate) fn wait_until_idle(&self) -> Option<Result<(), Error>> {
+    /// Returns `Ok` if everything that was accepted is completed and published, or the error if this will never happen. `None` means to wait.
+    pub(crate) fn idle_result(&self) -> Option<Result<(), Error>> {
         let busy = self.ledger.is_busy() || self.running > 0;
         if !busy && self.ledger.pending().next().is_none() {
             return Some(Ok(()));
@@ -127,8 +127,8 @@ impl State {
     }
 
     /// Publishes several events at once: each reader is woken once.
-    pub(crate) fn publish_all(&mut self, told: Vec<ConversationEvent>) {
-        let items: Vec<Item> = told.into_iter().map(|what| self.item(what)).collect();
+    pub(crate) fn publish_all(&mut self, events: Vec<ConversationEvent>) {
+        let items: Vec<Item> = events.into_iter().map(|what| self.item(what)).collect();
         if !items.is_empty() {
             self.subscribers.retain(|queue| queue.offer(&items));
             self.primary.push(&items);

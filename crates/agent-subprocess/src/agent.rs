@@ -270,9 +270,9 @@ impl Agent {
             progress.wait_for(|now| now.tree_end.is_some()),
         )
         .await;
-        let heard = aftermath.ok().and_then(|now| now.ok()?.tree_end.clone());
-        let unheard = heard.is_none();
-        let aftermath = heard.unwrap_or_else(|| self.unknown_tree_end());
+        let tree_end_report = aftermath.ok().and_then(|now| now.ok()?.tree_end.clone());
+        let is_unreported = tree_end_report.is_none();
+        let aftermath = tree_end_report.unwrap_or_else(|| self.unknown_tree_end());
         let drained = self.drained().await;
         self.close_stdin();
         let nothing_left =
@@ -296,7 +296,7 @@ impl Agent {
             containment: self.containment(),
             outputs_ended: drained,
             guard_lost: aftermath.guard_lost,
-            is_unreported: unheard,
+            is_unreported,
         }
     }
 
@@ -316,13 +316,13 @@ impl Agent {
             stdin_open: self.stdin_open(),
         };
         if next_stage(policy, Duration::ZERO, seen).0 != Stage::Kill {
-            self.list_living(policy).await;
+            self.record_living(policy).await;
         }
         stopping
     }
 
     /// Makes the guard record the living processes, before a gentle stage can end them unrecorded.
-    async fn list_living(&mut self, policy: &StopPolicy) {
+    async fn record_living(&mut self, policy: &StopPolicy) {
         self.keeper.wake();
         self.lists += 1;
         let noted = self.keeper.order(HostCommand::Note).and_then(|()| {

@@ -156,7 +156,7 @@ impl AgentCommand {
         self
     }
 
-    /// Sets the maximum length of a line that comes out whole, in bytes (default 16 MiB).
+    /// Sets the maximum length of a line that is returned as one piece, in bytes (default 16 MiB).
     pub fn max_line(mut self, bytes: usize) -> Self {
         self.max_line = bytes;
         self
@@ -218,7 +218,7 @@ impl ProcessContext {
 impl fmt::Debug for ProcessContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Context")
+        f.debug_struct("ProcessContext")
             .field("cwd", &self.cwd)
             .field("env", &names)
             .field("marker", &self.marker)

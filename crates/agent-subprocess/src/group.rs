@@ -38,7 +38,7 @@ pub(crate) fn start(
         child,
         group: group.clone(),
     };
-    tokio::spawn(keep(hold, orders, progress));
+    tokio::spawn(serve(hold, orders, progress));
     let give_up = Arc::new(Notify::new());
     Ok(TreeHandle {
         main,
@@ -80,13 +80,14 @@ impl Drop for ReapTask {
     }
 }
 
-async fn keep(
+/// Reaps the main process and handles commands until the group has ended.
+async fn serve(
     mut hold: ReapTask,
     mut orders: mpsc::Receiver<HostCommand>,
     progress: watch::Sender<TreeProgress>,
 ) {
     let mut met = BTreeMap::new();
-    // A list follows the command to record, and one search is enough for both.
+    // A `List` follows each `Note`, so one search serves both.
     let mut noting = false;
     let exited = |exit: Exit| progress.send_modify(|now| now.exit = Some(exit));
     let group = hold.group.clone();
@@ -146,8 +147,8 @@ async fn keep(
             Some(HostCommand::Stop { grace, rounds }) => {
                 let times = (Duration::from_millis(grace), Duration::from_millis(rounds));
                 let met = std::mem::take(&mut met);
-                let (hurry, hurried) = watch::channel(Instant::now() + times.0);
-                let mut end = spawn_blocking(move || work.end(times, &hurried, met));
+                let (kill_at, kill_watch) = watch::channel(Instant::now() + times.0);
+                let mut end = spawn_blocking(move || work.end(times, &kill_watch, met));
                 // Continue to reap: an unreaped main process keeps its group alive.
                 let ended = loop {
                     let alive = progress.borrow().exit.is_none();
@@ -157,7 +158,7 @@ async fn keep(
                         // Another stop can make the end earlier.
                         Some(order) = orders.recv() => if let HostCommand::Stop { grace, .. } = order {
                             let at = Instant::now() + Duration::from_millis(grace);
-                            hurry.send_modify(|kill| *kill = at.min(*kill));
+                            kill_at.send_modify(|kill| *kill = at.min(*kill));
                         },
                     }
                 };
@@ -430,7 +431,7 @@ mod tests {
             marker: None,
             group_only: false,
         };
-        let (_hurry, at) = watch::channel(Instant::now());
+        let (_kill_at, at) = watch::channel(Instant::now());
         let aftermath = group.end((Duration::ZERO, Duration::ZERO), &at, Members::new());
         assert!(aftermath.killed);
         assert_eq!(

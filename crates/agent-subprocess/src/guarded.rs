@@ -63,15 +63,17 @@ pub(crate) async fn start(
         (None, Some(&*spec))
     };
     let mut line = start_until_hello(path, marker.as_ref(), early, descriptors).await?;
-    let asked = timeout(REPLY_TIMEOUT, async {
-        let told = match late {
+    let reply = timeout(REPLY_TIMEOUT, async {
+        let sent_spec = match late {
             Some(spec) => send_to_guard(&line.socket, spec, descriptors).await,
             None => Ok(()),
         };
         // A guard that did not receive the whole spec can still have sent the reason.
-        line.next().await.and_then(|notice| told.map(|()| notice))
+        line.next()
+            .await
+            .and_then(|notice| sent_spec.map(|()| notice))
     });
-    let main = match asked.await {
+    let main = match reply.await {
         Ok(Ok(Some(GuardMessage::Spawned { pid }))) => pid,
         Ok(Ok(Some(GuardMessage::SpawnFailed {
             errno,
@@ -154,7 +156,7 @@ async fn start_until_hello(
         let hello = timeout(REPLY_TIMEOUT, async {
             if let Some(spec) = spec {
                 // If the guard is already gone, its hello is missing too.
-                let _told_or_gone = send_to_guard(&line.socket, spec, descriptors).await;
+                let _sent_or_gone = send_to_guard(&line.socket, spec, descriptors).await;
             }
             line.next().await
         });
@@ -272,7 +274,7 @@ async fn follow_guard(
     give_up: Arc<Notify>,
     marker: Option<Marker>,
 ) {
-    let mut last_word = None;
+    let mut final_report = None;
     let listen = async {
         while let Ok(Some(notice)) = next(&socket, &mut inbox).await {
             match notice {
@@ -284,7 +286,7 @@ async fn follow_guard(
                     progress.send_modify(|now| now.latest_list = (sequence, processes));
                 }
                 GuardMessage::Ended(aftermath) => {
-                    last_word = Some(aftermath);
+                    final_report = Some(aftermath);
                     break;
                 }
                 GuardMessage::Hello { .. }
@@ -297,7 +299,7 @@ async fn follow_guard(
         () = listen => {}
         () = give_up.notified() => {}
     }
-    let orderly = last_word.is_some();
+    let orderly = final_report.is_some();
     // Wait for the end of the guard before publishing its result, so that the descriptors that it held are closed by then.
     if !orderly || timeout(times::GUARD_EXIT, child.wait()).await.is_err() {
         let _gone = child.start_kill();
@@ -307,7 +309,7 @@ async fn follow_guard(
         orphans::guard_is_reaped(lost.guard.pid);
         orphans::reap_orphans();
     }
-    let aftermath = match last_word {
+    let aftermath = match final_report {
         Some(aftermath) => aftermath,
         None => sweep_for(lost, marker).await,
     };
@@ -330,9 +332,11 @@ async fn sweep_for(lost: LostGuard, marker: Option<Marker>) -> TreeEnd {
         if let Some(marker) = marker {
             let marked = sweep::end(member(&marker), times::GUARD_SWEEP);
             report.ended.extend(marked.ended);
-            let news = marked.survivors.into_iter();
-            let news: Vec<_> = news.filter(|it| !report.survivors.contains(it)).collect();
-            report.survivors.extend(news);
+            let unnamed = marked.survivors.into_iter();
+            let unnamed: Vec<_> = unnamed
+                .filter(|it| !report.survivors.contains(it))
+                .collect();
+            report.survivors.extend(unnamed);
         }
         report
     });

@@ -52,13 +52,13 @@ struct ReadmeDoctests;
 // The modules in reading order; each uses only those above it:
 //   process, proc_fs, marker, error  identity of a process by its start time, the marks that a sweep searches for, errors
 //   plain_file                       files that only their owner reads, opened without following links
-//   wire, image, sys                 protocol between host and guard; arguments of `execve`; system calls: all unsafe code
+//   guard_protocol, exec_image, sys  protocol between host and guard; arguments of `execve`; system calls: all unsafe code
 //   times                            the times in which a process tree ends
 //   ancestry, childless              ancestors of a process; programs that start no other process
 //   sweep                            processes that outlived host and guard
 //   guard                            the process that owns the process tree
-//   keeper, group, guarded           the host's handle of a process tree: in a process group, or by a guard
-//   lines, writer, output            lines out and in
+//   tree_handle, group, guarded      the host's handle of a process tree: in a process group, or by a guard
+//   lines, writer, output            the lines that the agent reads and writes
 //   stop, report, agent              the stages of a stop, and the running agent
 //   builder, launch                  description and start of an agent
 mod agent;

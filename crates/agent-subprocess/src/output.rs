@@ -181,7 +181,7 @@ impl Reader {
         loop {
             // Check the exit and the deadline first: a leftover can write faster than this task reads.
             let read = match deadline {
-                Some(deadline) if Instant::now() >= deadline => return self.cut().await,
+                Some(deadline) if Instant::now() >= deadline => return self.finish_read().await,
                 Some(deadline) => match timeout_at(deadline, self.read()).await {
                     Ok(read) => read,
                     Err(_) => continue,
@@ -202,7 +202,7 @@ impl Reader {
                         return false;
                     }
                 }
-                Err(_) => return self.cut().await,
+                Err(_) => return self.finish_read().await,
             }
         }
     }
@@ -213,12 +213,12 @@ impl Reader {
         buffer.reserve(READ);
         // If the pipe returns fewer bytes than there is room for, it is empty, so no second read is needed.
         let read = self.pipe.read_buf(buffer).await?;
-        self.list_living(read);
+        self.record_tail(read);
         Ok(read)
     }
 
     /// Stores the last bytes of standard error.
-    fn list_living(&self, read: usize) {
+    fn record_tail(&self, read: usize) {
         if self.stream == Stream::Stderr {
             let new = self.lines.last(read);
             let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,7 +227,7 @@ impl Reader {
     }
 
     /// Takes the bytes that are in the pipe now, and no more: the main process can't have left more.
-    async fn cut(&mut self) -> bool {
+    async fn finish_read(&mut self) -> bool {
         let mut left = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
         while left > 0 {
             let buffer = self.lines.buffer();
@@ -235,7 +235,7 @@ impl Reader {
             let Ok(read @ 1..) = self.pipe.try_read_buf(buffer) else {
                 break;
             };
-            self.list_living(read);
+            self.record_tail(read);
             left = left.saturating_sub(read as u64);
             if !self.hand_out_read().await {
                 return false;

@@ -132,8 +132,8 @@ impl TreeHandle {
     /// Returns whether a guard has proven that the process tree is empty.
     pub(crate) fn is_proven_over(&self) -> bool {
         let progress = self.progress.borrow();
-        let heard = progress.tree_end.as_ref();
-        self.guard().is_some() && heard.is_some_and(|it| !it.guard_lost)
+        let report = progress.tree_end.as_ref();
+        self.guard().is_some() && report.is_some_and(|it| !it.guard_lost)
     }
 
     /// Searches leftovers by the marker, if the guard does not answer.

@@ -44,11 +44,11 @@ fn wake((_, waker): (SleeperId, Waker)) {
     let _contained = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }
 
-/// Cancels the token of a gate. The token may have other waiters, whose panics this crate must not hide. If one panics before the roster
-/// is woken, this wakes the gate's own sleepers and then passes the panic on.
-pub(crate) fn cancel(token: &CancellationToken, roster: &Sleepers) {
+/// Cancels the token of a gate. The token may have other waiters, whose panics this crate must not hide. If one panics before the gate's
+/// sleepers are woken, this wakes them and then passes the panic on.
+pub(crate) fn cancel(token: &CancellationToken, sleepers: &Sleepers) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| token.cancel())) {
-        wake_all(roster.take_wakers());
+        wake_all(sleepers.take_wakers());
         resume_unwind(panic);
     }
 }
@@ -56,11 +56,11 @@ pub(crate) fn cancel(token: &CancellationToken, roster: &Sleepers) {
 /// Cancels the token of a gate. The returned future, or its drop, wakes the sleepers.
 pub(crate) fn cancel_in_batches(
     token: &CancellationToken,
-    roster: &Sleepers,
+    sleepers: &Sleepers,
     batch: NonZeroUsize,
 ) -> CancelInBatches {
     let outer = ASIDE.replace(Some(Vec::new()));
-    let cancelled = catch_unwind(AssertUnwindSafe(|| cancel(token, roster)));
+    let cancelled = catch_unwind(AssertUnwindSafe(|| cancel(token, sleepers)));
     let batches = CancelInBatches {
         batch,
         wakers: ASIDE

@@ -1,4 +1,4 @@
-//! The sleep of a thread: a seat as for a task, with a condition variable instead of a timer.
+//! The sleep of a thread: a sleeper like that of a task, with a condition variable instead of a timer.
 
 use std::{
     pin::pin,
@@ -24,32 +24,39 @@ impl Wake for ThreadWaker {
 }
 
 /// Sleeps on this thread. A deadline of `None` never elapses.
-pub(crate) fn sleep(seat: Sleeper, deadline: Option<Instant>) -> crate::Wake {
-    let mut seat = pin!(seat);
-    let bell = Arc::new(ThreadWaker::default());
-    let waker = Waker::from(bell.clone());
-    let mut over = seat.as_mut().register(&waker);
+pub(crate) fn sleep(sleeper: Sleeper, deadline: Option<Instant>) -> crate::Wake {
+    let mut sleeper = pin!(sleeper);
+    let thread_waker = Arc::new(ThreadWaker::default());
+    let waker = Waker::from(thread_waker.clone());
+    let mut over = sleeper.as_mut().register(&waker);
     loop {
         if let Some(why) = over {
             return why;
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let rung = bell.is_woken.lock().unwrap_or_else(PoisonError::into_inner);
-        let rung = match left {
+        let is_woken = thread_waker
+            .is_woken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_woken = match left {
             Some(left) if left.is_zero() => {
-                drop(rung);
-                return seat.elapse();
+                drop(is_woken);
+                return sleeper.elapse();
             }
             Some(left) => {
-                let waited = bell.condvar.wait_timeout_while(rung, left, |rung| !*rung);
+                let waited = thread_waker
+                    .condvar
+                    .wait_timeout_while(is_woken, left, |is_woken| !*is_woken);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
             None => {
-                let waited = bell.condvar.wait_while(rung, |rung| !*rung);
+                let waited = thread_waker
+                    .condvar
+                    .wait_while(is_woken, |is_woken| !*is_woken);
                 waited.unwrap_or_else(PoisonError::into_inner)
             }
         };
-        drop(rung);
-        over = seat.as_mut().keep_waiting(&waker);
+        drop(is_woken);
+        over = sleeper.as_mut().keep_waiting(&waker);
     }
 }

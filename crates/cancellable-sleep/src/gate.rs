@@ -73,17 +73,17 @@ impl SleepGate {
     }
 
     fn build(token: CancellationToken, wall: WallClock) -> Self {
-        let roster = Arc::new(Sleepers::default());
-        let mut ear = Box::pin(token.clone().cancelled_owned());
-        let waker = Waker::from(roster.clone());
+        let sleepers = Arc::new(Sleepers::default());
+        let mut cancellation = Box::pin(token.clone().cancelled_owned());
+        let waker = Waker::from(sleepers.clone());
         // Ready if the token is cancelled already. Then no sleep will wait here, and no waker is needed.
-        let _: Poll<()> = ear.as_mut().poll(&mut Context::from_waker(&waker));
+        let _: Poll<()> = cancellation.as_mut().poll(&mut Context::from_waker(&waker));
         Self {
             shared: Arc::new(Shared {
                 token,
-                sleepers: roster,
+                sleepers,
                 wall,
-                _cancellation: ear,
+                _cancellation: cancellation,
             }),
         }
     }

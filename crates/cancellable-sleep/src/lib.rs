@@ -64,8 +64,8 @@
 //!
 //! # Theory of operation
 //!
-//! A gate is a cancellation token, which is sticky, and a roster with the wakers of all present sleeps. One listener per gate waits for
-//! the token. When the token is cancelled, the listener removes the wakers from the roster and calls them.
+//! A gate is a cancellation token, which is sticky, and a list with the wakers of all present sleeps. One listener per gate waits for
+//! the token. When the token is cancelled, the listener removes the wakers from the list and calls them.
 //! [`wake_all`](SleepGate::wake_all) does the same, but doesn't cancel the token. A sleep whose waker is gone checks the token to find
 //! the reason. A sleep stores its waker before it checks the token, and the token is cancelled before the wakers are removed. So no
 //! wake-up is lost, and the number that `wake_all` returns is exact. If several reasons apply in the same poll, shutdown wins over
@@ -73,7 +73,7 @@
 //!
 //! No lock is held while a waker is cloned, dropped or called. The panic of a waker is caught, and all other sleeps are woken. The
 //! address of its pinned future identifies a sleep, so [`Sleep`] is only one pointer larger than tokio's timer. That is smaller than
-//! the structure that `select!` makes of a timer and a token, which contains its own waiter. The roster needs about 50 bytes per sleep.
+//! the structure that `select!` makes of a timer and a token, which contains its own waiter. The list needs about 50 bytes per sleep.
 //!
 //! # With backon
 //!
@@ -129,8 +129,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each uses those above it:
-//   wall               the time of day: its source, and the next time to check it
-//   seat               one sleeper at a gate, the roster of all sleepers, and the reason why a sleep ended
+//   wall_clock         the time of day: its source, and the next time to check it
+//   sleeper            one sleeper at a gate, the list of all sleepers, and the reason why a sleep ended
 //   sleep, blocking    the future of a sleep; the sleep of a thread
 //   batches            wakes many sleepers, all at once or in batches
 //   gate               the public handle: each kind of wait, intervals, and backon's sleeper

@@ -1,4 +1,4 @@
-//! The future of a sleep: a seat, and a timer or repeated checks of the time of day.
+//! The future of a sleep: a sleeper, and a timer or repeated checks of the time of day.
 
 use std::{
     pin::Pin,
@@ -74,7 +74,7 @@ pin_project! {
 }
 
 pin_project! {
-    /// The time that a sleep waits for, and whether the sleep has entered its seat. Only a time of day needs a box, so this enum is only
+    /// The time that a sleep waits for, and whether the sleeper is registered. Only a time of day needs a box, so this enum is only
     /// as large as tokio's timer.
     #[derive(Debug)]
     #[project = UntilProjection]
@@ -83,7 +83,7 @@ pin_project! {
         Never { is_registered: bool },
         /// A deadline without a timer: the sleep has not begun, or it began after the deadline.
         At { deadline: Instant, is_registered: bool },
-        /// A timer of a sleep that has entered its seat.
+        /// A timer of a sleeper that is registered.
         Timer {
             #[pin]
             timer: tokio::time::Sleep,

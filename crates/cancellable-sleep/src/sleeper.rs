@@ -1,5 +1,5 @@
-//! The sleepers at a gate: each task or thread that sleeps has a seat, and the roster contains the wakers of all sleepers. Tasks and threads enter
-//! and leave by the same rules, and each wake-up is counted and reported exactly once.
+//! The sleepers at a gate: each task or thread that sleeps is a [`Sleeper`], and [`Sleepers`] has the wakers of all of them. Tasks and threads
+//! register and unregister by the same rules, and each wake-up is counted and reported exactly once.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -33,13 +33,13 @@ pub(crate) struct Shared {
     pub(crate) token: CancellationToken,
     pub(crate) sleepers: Arc<Sleepers>,
     pub(crate) wall: WallClock,
-    /// Listens to the token for all sleepers at once, with the roster as its waker; dropped, it listens no more.
+    /// Waits for the token on behalf of all sleepers, with `sleepers` as its waker. Dropping it ends this wait.
     pub(crate) _cancellation: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 /// One sleeper at a gate: a task or a thread.
 ///
-/// The address of the pinned seat identifies the sleeper, from [`register`](Self::register) until the sleep ends or [`unregister`](Self::unregister).
+/// The address of the pinned value identifies the sleeper, from [`register`](Self::register) until the sleep ends or [`unregister`](Self::unregister).
 ///
 /// A shutdown cancels the token before it takes the wakers. So a sleeper checks the token after it has stored its waker, and after it
 /// has found its waker gone.
@@ -67,7 +67,7 @@ impl Sleeper {
         self.unregister_if_shut()
     }
 
-    /// Continues the sleep with this waker. Returns the reason if `ring` has ended the sleep.
+    /// Continues the sleep with this waker. Returns the reason if [`Sleepers::take_wakers`] has ended the sleep.
     pub(crate) fn keep_waiting(self: Pin<&mut Self>, waker: &Waker) -> Option<Wake> {
         match self.shared.sleepers.keep_waiting(self.id(), waker) {
             true => self.unregister_if_shut(),
@@ -75,7 +75,7 @@ impl Sleeper {
         }
     }
 
-    /// Ends a sleep whose time is up. Returns [`Wake::Elapsed`], unless `ring` has counted the sleep already.
+    /// Ends a sleep whose time is up. Returns [`Wake::Elapsed`], unless [`Sleepers::take_wakers`] has counted the sleep already.
     pub(crate) fn elapse(self: Pin<&mut Self>) -> Wake {
         let present = self.unregister();
         self.unless_shut(if present { Wake::Elapsed } else { Wake::Woken })
@@ -88,7 +88,7 @@ impl Sleeper {
         })
     }
 
-    /// Removes the sleeper from the roster. Returns whether it was there.
+    /// Removes the sleeper from the gate's sleepers. Returns whether it was there.
     pub(crate) fn unregister(&self) -> bool {
         self.shared.sleepers.unregister(self.id())
     }
@@ -108,7 +108,8 @@ impl Sleeper {
 
 /// The wakers of all present sleepers.
 ///
-/// `ring` takes all wakers, so their number is the number of sleeps that it ends. A sleeper notices this because its waker is gone.
+/// [`take_wakers`](Self::take_wakers) takes all wakers, so their number is the number of sleeps that it ends. A sleeper notices this because its
+/// waker is gone.
 /// Wakers are foreign code: they are cloned, dropped and called outside of the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers(Mutex<Wakers>);
@@ -116,35 +117,35 @@ pub(crate) struct Sleepers(Mutex<Wakers>);
 /// The wakers in the order of their memory addresses. Waking many tasks in this order is twice as fast as in any other.
 pub(crate) type Wakers = BTreeMap<SleeperId, Waker>;
 
-/// The id of a sleeper: the address of its pinned seat, which needs no extra memory.
+/// The id of a sleeper: the address of its pinned [`Sleeper`], which needs no extra memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SleeperId(usize);
 
 impl Sleepers {
-    pub(crate) fn register(&self, place: SleeperId, waker: Waker) {
-        let before = self.lock().insert(place, waker);
+    pub(crate) fn register(&self, id: SleeperId, waker: Waker) {
+        let before = self.lock().insert(id, waker);
         debug_assert!(before.is_none(), "two sleepers at one address");
     }
 
-    /// Stores `waker` for the next `ring`. Returns `false` if `ring` has taken the sleeper's waker already.
-    pub(crate) fn keep_waiting(&self, place: SleeperId, waker: &Waker) -> bool {
-        match self.lock().get(&place) {
+    /// Stores `waker` for the next [`take_wakers`](Self::take_wakers). Returns `false` if that has taken the sleeper's waker already.
+    pub(crate) fn keep_waiting(&self, id: SleeperId, waker: &Waker) -> bool {
+        match self.lock().get(&id) {
             None => return false,
             Some(known) if known.will_wake(waker) => return true,
             Some(_) => {}
         }
         let mut other = waker.clone();
-        match self.lock().entry(place) {
+        match self.lock().entry(id) {
             Entry::Vacant(_) => return false,
             Entry::Occupied(mut known) => std::mem::swap(known.get_mut(), &mut other),
         }
         true // `other` is dropped after the lock
     }
 
-    /// Removes a sleeper. Returns `false` if `ring` has taken its waker. Both happen in one step, so `ring` never counts a sleep that
-    /// elapses.
-    pub(crate) fn unregister(&self, place: SleeperId) -> bool {
-        let waker = self.lock().remove(&place); // dropped after the lock
+    /// Removes a sleeper. Returns `false` if [`take_wakers`](Self::take_wakers) has taken its waker. Both happen in one step, so an elapsed sleep is
+    /// never counted as woken.
+    pub(crate) fn unregister(&self, id: SleeperId) -> bool {
+        let waker = self.lock().remove(&id); // dropped after the lock
         waker.is_some()
     }
 

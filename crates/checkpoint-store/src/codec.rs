@@ -232,8 +232,8 @@ mod tests {
         let raw_len = raw.len() as u32;
         assert!(unpack(flags, &stored, raw_len, 0) == Ok(raw));
         assert!(unpack(flags, &stored, raw_len - 1, 0).is_err());
-        let cut = &stored[..stored.len() - 1];
-        assert!(unpack(flags, cut, raw_len, 0).is_err());
+        let truncated = &stored[..stored.len() - 1];
+        assert!(unpack(flags, truncated, raw_len, 0).is_err());
         let with_junk = [&stored[..], b"junk"].concat();
         assert!(unpack(flags, &with_junk, raw_len, 0).is_err());
     }

@@ -103,9 +103,9 @@ pub(crate) enum Kind {
     #[error("exists with other contents; blobs never change, so choose another name")]
     Conflict,
     #[error(
-        "cannot return to save {asked}: it was undone, it is too old, or a phase was finished after it"
+        "cannot return to save {requested}: it was undone, it is too old, or a phase was finished after it"
     )]
-    UnknownSeq { asked: u64 },
+    UnknownSeq { requested: u64 },
     #[cfg(not(feature = "zstd"))]
     #[error(
         "contains a compressed frame; build checkpoint-store with its `zstd` feature to read it"

@@ -66,7 +66,7 @@ fn errors_have_hints() {
         },
         Kind::Taken,
         Kind::Conflict,
-        Kind::UnknownSeq { asked: 5 },
+        Kind::UnknownSeq { requested: 5 },
     ];
     let lines: Vec<String> = kinds
         .into_iter()

@@ -83,11 +83,11 @@ impl Image {
         self.push(DELTA, seq, head_len, raw)?;
         seq += 1;
         let mut raw = Vec::new();
-        let seal = PhaseEnd {
+        let end = PhaseEnd {
             frames: seq,
             bytes: self.bytes.len() as u64,
         };
-        codec::encode(&mut raw, &seal).map_err(Kind::Encode)?;
+        codec::encode(&mut raw, &end).map_err(Kind::Encode)?;
         self.push(END, seq, 0, raw)?;
         Ok(self.bytes)
     }
@@ -118,11 +118,11 @@ pub(crate) fn read_phase(file: &[u8]) -> Result<State, FrameFault> {
         };
         return Err(damaged(offset, "a frame before the end frame is bad"));
     };
-    let sealed = (last.kind == END)
+    let stored_end = (last.kind == END)
         .then(|| codec::unpack(last.flags, last.stored(file), last.raw_len, last.offset))
         .transpose()?
         .and_then(|raw| codec::decode::<PhaseEnd>(&raw).ok());
-    if sealed
+    if stored_end
         != Some(PhaseEnd {
             frames: last.seq,
             bytes: last.offset as u64,

@@ -91,8 +91,8 @@ fn c62a_c62b_c62d_saves_into_reserved_space_succeed_on_a_full_disk() {
         "the needed bytes include those of a new file with all saves"
     );
     assert!(save(&mut writer, n + 1).unwrap_err().is_full());
-    let sealed = writer.save_phase("p", head(9), PhaseMeta::default());
-    assert!(sealed.unwrap_err().is_full());
+    let saved = writer.save_phase("p", head(9), PhaseMeta::default());
+    assert!(saved.unwrap_err().is_full());
 
     space.is_full.store(false, Ordering::Relaxed);
     assert_eq!(save(&mut writer, n + 1).unwrap(), n + 1);
@@ -280,13 +280,13 @@ fn uncertain_newest_phase_keeps_earlier_files() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
     let fails = Arc::new(AtomicBool::new(false));
-    let (seen, sealed) = (fails.clone(), path.join("phase-0000000000000003.ckpt"));
+    let (seen, phase) = (fails.clone(), path.join("phase-0000000000000003.ckpt"));
     let hook = move |call| match call {
         // Everything except the phase itself succeeds, up to its rename.
-        Call::Other if seen.load(Ordering::Relaxed) && sealed.exists() => {
+        Call::Other if seen.load(Ordering::Relaxed) && phase.exists() => {
             Err(io::Error::other("the medium failed"))
         }
-        Call::Make if seen.load(Ordering::Relaxed) && sealed.exists() => {
+        Call::Make if seen.load(Ordering::Relaxed) && phase.exists() => {
             Err(io::ErrorKind::StorageFull.into())
         }
         _ => Ok(()),
@@ -298,8 +298,8 @@ fn uncertain_newest_phase_keeps_earlier_files() {
         .unwrap();
     save(&mut writer, 2).unwrap();
     fails.store(true, Ordering::Relaxed);
-    let sealed = writer.save_phase("p", head(3), PhaseMeta::default());
-    assert!(sealed.unwrap_err().is_full());
+    let saved = writer.save_phase("p", head(3), PhaseMeta::default());
+    assert!(saved.unwrap_err().is_full());
     fails.store(false, Ordering::Relaxed);
     assert_eq!(phases(&path), 2);
     let policy = RetentionPolicy {
@@ -321,8 +321,8 @@ fn c62b_c62e_full_disk_for_blob_or_phase_keeps_reserved_journal_space() {
     save(&mut writer, 1).unwrap();
     space.is_full.store(true, Ordering::Relaxed);
     assert!(writer.put_blob("b", b"bytes").unwrap_err().is_full());
-    let sealed = writer.save_phase("p", head(9), PhaseMeta::default());
-    assert!(sealed.unwrap_err().is_full());
+    let saved = writer.save_phase("p", head(9), PhaseMeta::default());
+    assert!(saved.unwrap_err().is_full());
     assert_eq!(save(&mut writer, 2).unwrap(), 2);
     assert!(writer.last_repair().is_none());
     drop(writer);

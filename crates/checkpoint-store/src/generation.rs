@@ -80,18 +80,17 @@ impl RawWriter {
         all: impl Iterator<Item = Result<PackedFrame>>,
         torn: &[u8],
     ) -> Result<(Journal, Saves, JournalWeight)> {
-        let mut provenance = FileMeta::new(&self.options, self.epoch.number, self.dir.disk());
-        provenance.seq = self.base.map_or(0, |base| base.seq);
-        provenance.base = self.base;
-        provenance.carried = carried;
+        let mut meta = FileMeta::new(&self.options, self.epoch.number, self.dir.disk());
+        meta.seq = self.base.map_or(0, |base| base.seq);
+        meta.base = self.base;
+        meta.carried = carried;
         let name = FileName::Progress {
             epoch: self.epoch.number,
-            base: provenance.seq,
+            base: meta.seq,
         }
         .to_string();
         let refused = |kind| Error::new(self.dir.path().join(&name), kind);
-        let mut image =
-            Image::new(&provenance, provenance.seq, self.dir.disk().random()).map_err(refused)?;
+        let mut image = Image::new(&meta, meta.seq, self.dir.disk().random()).map_err(refused)?;
         let from = image.bytes.len() as u64;
         let (mut saves, mut weight) = (Saves::new(self.dir.disk()), JournalWeight::default());
         let mut temp: Option<Temp<'_>> = None;
@@ -128,13 +127,13 @@ impl RawWriter {
         }
         let file: Arc<dyn FileHandle> = self.give_name(temp, &name)?.into();
         let salt = image.salt;
-        let place = JournalLocation {
+        let location = JournalLocation {
             file: file.clone(),
             name: name.clone(),
             salt,
             from,
         };
         let journal = Journal::new(file, name, salt, end, &self.dir);
-        Ok((journal, saves.at(place), weight))
+        Ok((journal, saves.at(location), weight))
     }
 }

@@ -45,12 +45,12 @@
 //   dir                                a directory that follows no link
 //   saves                              one save, and the saves since the last phase
 //   id, replay                         from frames to a state
-//   options, meta, image, report       how to open a store, the metadata of a file, whole files in memory
+//   options, meta, file_builder, report  how to open a store, the metadata of a file, whole files in memory
 //   lock                               one writer at a time
 //   load, history                      what is on disk
 //   retention, blob, import            removal of old files, blobs, data of other formats
 //   journal, compact                   the file that a writer appends to, and the first contents of the next one
-//   raw_writer, heal, generation, seal the writer without types: opening, repair after a failure, journals, phases
+//   raw_writer, repair, generation, phase  the writer without types: opening, repair after a failure, journals, phases
 //   writer, store, fork, reader, list, verify  the same with types, and the read-only calls
 mod blob;
 #[cfg(test)]

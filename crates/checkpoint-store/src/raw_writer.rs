@@ -236,20 +236,20 @@ impl RawWriter {
     ) -> Result<T> {
         let mut tries = 0..REMOVALS;
         loop {
-            let healed = self.repair(&first);
-            let is_healed = healed.is_ok();
-            match healed.and_then(|()| save(self)) {
+            let repaired = self.repair(&first);
+            let is_repaired = repaired.is_ok();
+            match repaired.and_then(|()| save(self)) {
                 // A program that removes a directory does it file by file, and may not have finished.
                 Err(then) if then.is_about_removal() && tries.next().is_some() => {
                     self.dir.disk().pause();
                 }
-                Err(then) if is_healed && self.is_untouched_by(&then) => return Err(then),
+                Err(then) if is_repaired && self.is_untouched_by(&then) => return Err(then),
                 Err(then) if then.is_full() => {
                     // The next try writes everything to a new file again, and then the save.
-                    let rest = if is_healed { self.saves.len() } else { len };
+                    let rest = if is_repaired { self.saves.len() } else { len };
                     return Err(self.give_up(first, then.with_needed_bytes(rest)));
                 }
-                Err(then) if !is_healed || then.is_about_files() || then.is_fenced() => {
+                Err(then) if !is_repaired || then.is_about_files() || then.is_fenced() => {
                     return Err(self.give_up(first, then));
                 }
                 result => return result,
@@ -271,7 +271,7 @@ impl RawWriter {
         err
     }
 
-    /// Sets the writer's condition after all tries failed.
+    /// Sets the writer's health after all tries failed.
     fn give_up(&mut self, first: Error, then: Error) -> Error {
         self.journal = None;
         if then.is_fenced() {
@@ -316,7 +316,10 @@ impl RawWriter {
     pub(crate) fn truncate_to(&mut self, seq: u64) -> Result<u64> {
         let base = self.base.map_or(0, |base| base.seq);
         if seq != base && !self.seqs.contains(seq) {
-            return Err(Error::new(self.dir.path(), Kind::UnknownSeq { asked: seq }));
+            return Err(Error::new(
+                self.dir.path(),
+                Kind::UnknownSeq { requested: seq },
+            ));
         }
         let mut raw = Vec::new();
         codec::encode(&mut raw, &seq)

@@ -150,10 +150,10 @@ fn failed_write_is_repaired_with_a_new_file() {
     writer.append(head(1), 1).unwrap();
     break_journal(&mut writer, &dir);
     assert_eq!(writer.append(head(2), 1).unwrap(), 2);
-    let healed = writer.last_repair().unwrap().clone();
-    assert_eq!((healed.epoch, writer.epoch()), (2, 2));
-    assert!(healed.what.contains("cannot write"), "{healed}");
-    assert_eq!(healed.lost, [""; 0]);
+    let repaired = writer.last_repair().unwrap().clone();
+    assert_eq!((repaired.epoch, writer.epoch()), (2, 2));
+    assert!(repaired.what.contains("cannot write"), "{repaired}");
+    assert_eq!(repaired.lost, [""; 0]);
     for n in 3..6 {
         break_journal(&mut writer, &dir);
         writer.append(head(n), 1).unwrap();
@@ -214,14 +214,14 @@ fn large_head_and_events_fit_a_checkpoint() {
         words.take(mib << 17).flatten().collect()
     };
     let (head, events) = (noise(5), noise(60));
-    let sealed = State {
+    let state = State {
         head: Some(head.clone()),
         events: vec![crate::replay::Events::new(events.clone())],
     };
     let root = tempfile::tempdir().unwrap();
     let (mut writer, _) = open(&root.path().join("s"));
     writer
-        .save_state("p", sealed, PhaseMeta::default(), None)
+        .save_state("p", state, PhaseMeta::default(), None)
         .unwrap();
     let index = Index::read(&writer.dir, LoadPurpose::Anything).unwrap();
     let loaded = load::newest(&writer.dir, index).unwrap().state;
@@ -296,7 +296,7 @@ fn x116e_writer_memory_is_independent_of_history_length() {
     // The saves that are not in memory must be there when a file fails, when a file is removed, and when a phase is written.
     break_journal(&mut writer, &path);
     writer.append(head(0), 1).unwrap();
-    assert_eq!(writer.last_repair().map(|healed| healed.epoch), Some(2));
+    assert_eq!(writer.last_repair().map(|repaired| repaired.epoch), Some(2));
     let index = Index::read(&writer.dir, LoadPurpose::Anything).unwrap();
     let loaded = load::newest(&writer.dir, index).unwrap();
     assert_eq!(events(&loaded), saved);

@@ -66,15 +66,15 @@ pub fn load_at<H: DeserializeOwned, E: DeserializeOwned>(
 }
 
 pub(crate) fn at(dir: &Dir, seq: Seq, options: &Options) -> Result<load::Loaded> {
-    let mut look = 1;
+    let mut attempt = 1;
     loop {
         let index = Index::read(dir, LoadPurpose::Reader(options))?;
         match load::at(dir, &index, seq.get())? {
             Some(loaded) => return Ok(loaded),
-            None if look == MAX_REREADS => {
+            None if attempt == MAX_REREADS => {
                 return Err(Error::new(dir.path(), Kind::NotFound("save")));
             }
-            None => look += 1,
+            None => attempt += 1,
         }
     }
 }
@@ -111,17 +111,17 @@ pub fn blob_on(disk: Box<dyn crate::disk::Directory>, dir: &Path, name: &str) ->
 }
 
 pub(crate) fn newest(dir: &Dir, want: LoadPurpose<'_>) -> Result<load::Loaded> {
-    let mut look = 1;
+    let mut attempt = 1;
     loop {
         let loaded = Index::read(dir, want).and_then(|index| load::newest(dir, index));
         let sound = match &loaded {
             Ok(loaded) => loaded.report.is_undamaged(),
             Err(err) => !err.is_corrupt(),
         };
-        if sound || look == MAX_REREADS {
+        if sound || attempt == MAX_REREADS {
             return loaded;
         }
-        look += 1;
+        attempt += 1;
     }
 }
 

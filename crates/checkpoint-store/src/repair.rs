@@ -120,7 +120,7 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Makes "this writer was taken over" from "another writer has the lock".
+    /// Converts the error "another writer has the lock" to "this writer was taken over".
     fn taken_over(&self, err: Error) -> Error {
         if !err.is_locked() {
             return err;

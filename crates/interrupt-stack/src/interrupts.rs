@@ -60,13 +60,13 @@ impl Interrupts {
     ///
     /// [`Injector::interrupt`] finds the handler by its `name`, and reports contain it. The name need not be unique.
     pub fn push(&self, name: impl Into<Arc<str>>) -> Handler {
-        let (name, bell) = (name.into(), Arc::new(Notify::new()));
-        let id = self.router().push(name.clone(), bell.clone());
+        let (name, waker) = (name.into(), Arc::new(Notify::new()));
+        let id = self.router().push(name.clone(), waker.clone());
         Handler {
             interrupts: self.clone(),
             id,
             name,
-            notify: bell,
+            notify: waker,
         }
     }
 

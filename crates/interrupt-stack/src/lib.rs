@@ -45,11 +45,11 @@
 //   cause, clock           small public types
 //   times                  time limits of a press and of a shutdown
 //   ladder                 the pure state machine, which makes every decision about a press
-//   atomic, word           the atomic word that the signal handler and the router share
+//   atomic, press_word     the atomic word that the signal handler and the router share
 //   sys, process           the operating system: unsafe calls; the process, its one set of signals and its end
-//   catch                  the signal handler
+//   signal_catcher         the signal handler
 //   state                  decided actions that are not performed yet, behind the router's lock
-//   hooks, router, acting  the program's hooks, the lock, and the actions that run without the lock
+//   hooks, router, worker  the program's hooks, the lock, and the actions that run without the lock
 //   interrupts, handler    the handles that a program holds
 //   builder                the settings
 //   installed, driver      a ladder with the signals of the process, and its errors; a future that replaces all threads
@@ -80,7 +80,7 @@ mod start;
 mod state;
 mod sys;
 mod times;
-mod worker; // outside of `word`, because the model checker's tests compile that file too
+mod worker; // outside of `press_word`, because the model checker's tests compile that file too
 
 pub use builder::Builder;
 pub use cause::{Cause, PressSource};

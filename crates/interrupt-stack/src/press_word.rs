@@ -12,7 +12,7 @@ use crate::atomic::{
 
 /// The number of slots. There are twice as many sequence numbers, so that a slot's content differs from its content one round before.
 const SLOTS: u64 = 16;
-/// The most posted presses, so that the other five kinds, each of which is posted at most once at a time, always find a slot.
+/// The maximum number of posted presses. Each of the other five kinds is posted at most once at a time, so it always finds a slot.
 const MOST_PRESSES: u64 = SLOTS - 5;
 
 /// The kind of a post.
@@ -118,15 +118,15 @@ impl PressWord {
 
     /// Posts a press, for the signal handler, unless it is part of the press before it or ends the process.
     ///
-    /// From the stage `last_rung` on, this returns [`PressOutcome::HardExit`] and changes nothing.
-    pub(crate) fn press(&self, now: u64, debounce: u64, last_rung: u64) -> PressOutcome {
+    /// From the stage `last_stage` on, this returns [`PressOutcome::HardExit`] and changes nothing.
+    pub(crate) fn press(&self, now: u64, debounce: u64, last_stage: u64) -> PressOutcome {
         let claimed = self.change(|fields| {
             if fields.is_part(now, debounce) {
                 return Err(PressOutcome::Debounced);
             }
             // `last` contains the time of every earlier press, so each unsettled press raises the stage by at least one. So this ends the
             // process only if the ladder would end it too.
-            if fields.stage_reached() >= last_rung {
+            if fields.stage_reached() >= last_stage {
                 return Err(PressOutcome::HardExit);
             }
             if fields.presses == MOST_PRESSES {
@@ -141,7 +141,7 @@ impl PressWord {
                 self.fill(number, PostKind::Press, now);
                 PressOutcome::Posted
             }
-            Err(verdict) => verdict,
+            Err(outcome) => outcome,
         }
     }
 
@@ -191,12 +191,12 @@ impl PressWord {
     }
 
     /// Removes, for the router, the posts that it has `read` and decided, and publishes the new stage in the same step.
-    pub(crate) fn settle(&self, read: &[PostKind], rung: u8) {
+    pub(crate) fn settle(&self, read: &[PostKind], stage: u8) {
         let presses = read.iter().filter(|kind| **kind == PostKind::Press).count() as u64;
         let flags = read.iter().fold(0, |flags, kind| flags | kind.flag());
         // This can't fail, because the closure always returns `Ok`.
         let _: Result<(), ()> = self.change(|fields| {
-            fields.stage = rung.into();
+            fields.stage = stage.into();
             fields.presses -= presses;
             fields.flags &= !flags;
             Ok(())

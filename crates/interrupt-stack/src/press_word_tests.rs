@@ -115,8 +115,8 @@ proptest! {
             match step {
                 Step::Wait(time) => now += time,
                 Step::Press { last_stage } => {
-                    let verdict = model.press(now, last_stage);
-                    prop_assert_eq!(word.press(now, DEBOUNCE, last_stage), verdict);
+                    let expected = model.press(now, last_stage);
+                    prop_assert_eq!(word.press(now, DEBOUNCE, last_stage), expected);
                 }
                 Step::Raise(kind) => {
                     prop_assert_eq!(word.post(kind, now), model.raise(kind, now));

@@ -20,14 +20,14 @@ use crate::{
 /// still count and end the process.
 const MAX_ANNOUNCERS: usize = 2;
 
-/// The state that handles and threads share. Events are decided here, under the lock; only `acting` performs actions, without the lock.
+/// The state that handles and threads share. Events are decided here, under the lock; only `worker.rs` performs actions, without the lock.
 pub(crate) struct Router {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hard_exit: HardExit,
     pub(crate) hooks: Hooks,
     /// The signal handler; `None` for a detached ladder.
     pub(crate) catch: Option<Arc<SignalCatcher>>,
-    /// The most threads that may run foreign code, so that one thread is free for the next press.
+    /// The maximum number of threads that may run foreign code, so that one thread is free for the next press.
     pub(crate) max_announcers: usize,
     /// Whether a driver, which must not block, replaces the threads.
     pub(crate) is_driven: bool,
@@ -65,10 +65,10 @@ impl Router {
         }
     }
 
-    pub(crate) fn push(&self, name: Arc<str>, bell: Arc<Notify>) -> HandlerId {
+    pub(crate) fn push(&self, name: Arc<str>, waker: Arc<Notify>) -> HandlerId {
         let mut state = self.lock();
         let id = state.ladder.push();
-        state.handlers.insert(id, (name, bell));
+        state.handlers.insert(id, (name, waker));
         id
     }
 
@@ -128,11 +128,11 @@ impl Router {
     fn wait_until<T>(
         &self,
         until: Option<Instant>,
-        mut look: impl FnMut(&mut State) -> Option<T>,
+        mut search: impl FnMut(&mut State) -> Option<T>,
     ) -> Option<T> {
         let mut state = self.lock();
         loop {
-            if let Some(found) = look(&mut state) {
+            if let Some(found) = search(&mut state) {
                 return Some(found);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -20,7 +20,7 @@ use crate::{
 
 /// The interval of checks for posts if the wake pipe doesn't work.
 const UNWOKEN: Duration = Duration::from_millis(50);
-/// The most ancestors that are searched for a forwarder.
+/// The maximum number of ancestors that are searched for a forwarder.
 const ANCESTORS: usize = 16;
 
 /// The signals that an install catches. `SIGTSTP`, the first, is caught only with a hook for it.
@@ -58,7 +58,7 @@ impl SignalCatcher {
     pub(crate) fn new(
         debounce: Duration,
         forward_window: Duration,
-        last_rung: u64,
+        last_stage: u64,
         restores_terminal: bool,
     ) -> io::Result<Self> {
         let (woken, wake) = io::pipe()?;
@@ -71,7 +71,7 @@ impl SignalCatcher {
             forward_window: micros(forward_window),
             ancestors: ancestors(),
             from_terminal: AtomicU64::new(0),
-            last_stage: last_rung,
+            last_stage,
             terminal: restores_terminal.then(Terminal::find).flatten(),
             released: AtomicBool::new(false),
             wake,
@@ -88,7 +88,7 @@ impl SignalCatcher {
         let posted = match signal {
             libc::SIGINT => match self.press(now, origin) {
                 PressOutcome::HardExit => self.end(signal),
-                verdict => verdict == PressOutcome::Posted,
+                outcome => outcome == PressOutcome::Posted,
             },
             libc::SIGQUIT if self.quits() => self.end(signal),
             libc::SIGQUIT => self.word.post(PostKind::Quit, now),

@@ -171,7 +171,7 @@ impl State {
         let shutdown = self.shutdown().filter(|_| !self.announced);
         self.announced |= shutdown.is_some();
         let may_hook = !self.stopping;
-        let news = Announcements {
+        let announcements = Announcements {
             // In shutdown there is no notice to take, so wake no handler: a waker that hangs must not delay the announcement of the shutdown.
             wake_handler: self
                 .wake_handler
@@ -184,12 +184,13 @@ impl State {
             #[cfg(feature = "tracing")]
             trace: self.trace.next(&self.ladder),
         };
-        self.stopping |= news.suspend;
-        let any = news.wake_handler.is_some() || shutdown.is_some();
-        let any = any || news.suspend || news.resumed || news.has_untaken;
+        self.stopping |= announcements.suspend;
+        let any = announcements.wake_handler.is_some() || shutdown.is_some();
+        let any =
+            any || announcements.suspend || announcements.resumed || announcements.has_untaken;
         #[cfg(feature = "tracing")]
-        let any = any || news.trace.is_some();
-        any.then_some(news)
+        let any = any || announcements.trace.is_some();
+        any.then_some(announcements)
     }
 
     /// Publishes the stage of the ladder to the signal handler.
@@ -273,8 +274,8 @@ impl Inbox {
     /// Publishes the stage after the decisions about all read posts.
     pub(crate) fn publish_stage(&mut self, ladder: &Ladder, is_ending: bool) {
         if let Some(catch) = &self.catch {
-            let rung = if is_ending { 3 } else { ladder.stage() };
-            catch.word.settle(&self.read, rung);
+            let stage = if is_ending { 3 } else { ladder.stage() };
+            catch.word.settle(&self.read, stage);
             self.read.clear();
         }
     }
@@ -305,15 +306,15 @@ impl Trace {
 /// Emits `tracing` events, on the threads that run wakers. A subscriber may hang, as any waker. The signal handler and the thread that ends the
 /// process emit no events.
 #[cfg(feature = "tracing")]
-pub(crate) fn emit(news: &Announcements) {
-    let trace = news.trace.clone().unwrap_or_default();
+pub(crate) fn emit(announcements: &Announcements) {
+    let trace = announcements.trace.clone().unwrap_or_default();
     for number in trace.presses - trace.more + 1..=trace.presses {
         tracing::debug!(target: "interrupt_stack", number, "press");
     }
-    if let Some((handler, _)) = &news.wake_handler {
+    if let Some((handler, _)) = &announcements.wake_handler {
         tracing::debug!(target: "interrupt_stack", %handler, "notice");
     }
-    if let Some(cause) = news.shutdown {
+    if let Some(cause) = announcements.shutdown {
         tracing::info!(target: "interrupt_stack", ?cause, "shutdown begins");
     }
     if let Some(cause) = trace.exit {

@@ -93,23 +93,25 @@ impl Router {
             let mut state = self.lock();
             let any = state.catch_up(now);
             state.publish_stage();
-            let news = match state.announcing_threads < self.max_announcers {
+            let announcements = match state.announcing_threads < self.max_announcers {
                 true => state.take_announcements(),
                 false => None,
             };
             // If only a handler is woken, it takes the notice soon, and then there is no deadline. So the deadline thread can sleep.
             let is_all = self.is_driven
                 || state.exit.is_some()
-                || news.as_ref().is_none_or(|news| !news.is_for_one_handler());
+                || announcements
+                    .as_ref()
+                    .is_none_or(|announcements| !announcements.is_for_one_handler());
             if any && is_all {
                 self.notify();
             }
-            let Some(news) = news else {
+            let Some(announcements) = announcements else {
                 return state;
             };
             state.announcing_threads += 1;
             drop(state);
-            self.announce_to_hooks(news);
+            self.announce_to_hooks(announcements);
             let mut state = self.lock();
             state.announcing_threads -= 1;
             if any && !is_all {
@@ -134,24 +136,34 @@ impl Router {
     }
 
     /// Calls the wakers of handlers and of all that wait for shutdown, and the hooks.
-    fn announce_to_hooks(&self, news: Announcements) {
-        if let Some((_, bell)) = &news.wake_handler {
-            survive(|| bell.notify_one());
+    fn announce_to_hooks(&self, announcements: Announcements) {
+        if let Some((_, waker)) = &announcements.wake_handler {
+            survive(|| waker.notify_one());
         }
-        if news.shutdown.is_some() {
-            survive(|| _ = self.shutdown.send_replace(news.shutdown));
+        if announcements.shutdown.is_some() {
+            survive(|| _ = self.shutdown.send_replace(announcements.shutdown));
             #[cfg(feature = "tokio-util")]
             survive(|| self.token.cancel());
         }
         #[cfg(feature = "tracing")]
-        survive(|| crate::state::emit(&news)); // after the wakers, because a subscriber may hang
-        if let Some(hook) = self.hooks.on_untaken.as_ref().filter(|_| news.has_untaken) {
+        survive(|| crate::state::emit(&announcements)); // after the wakers, because a subscriber may hang
+        if let Some(hook) = self
+            .hooks
+            .on_untaken
+            .as_ref()
+            .filter(|_| announcements.has_untaken)
+        {
             survive(hook);
         }
-        if let Some(hook) = self.hooks.on_resume.as_ref().filter(|_| news.resumed) {
+        if let Some(hook) = self
+            .hooks
+            .on_resume
+            .as_ref()
+            .filter(|_| announcements.resumed)
+        {
             survive(hook);
         }
-        if news.suspend {
+        if announcements.suspend {
             if let Some(hook) = &self.hooks.on_suspend {
                 survive(hook);
             }

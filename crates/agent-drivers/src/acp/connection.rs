@@ -95,7 +95,7 @@ impl Dialogue for AcpConnection {
     }
 
     async fn begin(&mut self) -> Result<(), Error> {
-        if self.link.introduce() {
+        if self.link.begin_initialization() {
             let line = self.session.initialize();
             self.push(line);
         }
@@ -118,9 +118,9 @@ impl Dialogue for AcpConnection {
         } else if self.link.has_reported_exit || self.link.agent.has_exited() {
             return Err(self.gone().await);
         } else if self.session.is_turn_expected() {
-            let mend = "wait for the end of the turn";
+            let hint = "wait for the end of the turn";
             let what = "take a message while a turn runs";
-            return Err(Error::unsupported(self.link.name, what, mend));
+            return Err(Error::unsupported(self.link.name, what, hint));
         }
         let (request, line) = self.session.prompt(&message);
         self.write(line).await?;
@@ -155,12 +155,12 @@ impl Dialogue for AcpConnection {
 
     fn handle_line(&mut self, line: Line) {
         let was_opening = self.session.is_opening();
-        let heard = self.session.handle_line(&line.bytes);
+        let outcome = self.session.handle_line(&line.bytes);
         let is_asking = self.session.is_asking();
         self.change.tell(is_asking, || self.session.change_answer());
         let mut seen = Observation::output(Stream::Stdout, line);
-        seen.events = heard.events;
-        for line in heard.lines {
+        seen.events = outcome.events;
+        for line in outcome.lines {
             self.push(line);
         }
         if was_opening {
@@ -170,8 +170,8 @@ impl Dialogue for AcpConnection {
     }
 
     fn interrupt_turn(&mut self, _drop_queued: bool) -> bool {
-        let heard = self.session.interrupt();
-        self.apply_outcome(heard)
+        let outcome = self.session.interrupt();
+        self.apply_outcome(outcome)
     }
 
     fn is_interrupting(&self) -> bool {
@@ -219,10 +219,10 @@ impl Dialogue for AcpConnection {
         if !self.session.is_opening() {
             return None;
         }
-        let (program, said) = (&self.link.program, last_line(stderr));
-        let what = format!("`{program}` exited before it opened a session ({how}){said}");
-        let mend = "run it by hand, and check that it supports the Agent Client Protocol";
-        Some(Error::start(format!("{what}; {mend}"), None))
+        let (program, detail) = (&self.link.program, last_line(stderr));
+        let what = format!("`{program}` exited before it opened a session ({how}){detail}");
+        let hint = "run it by hand, and check that it supports the Agent Client Protocol";
+        Some(Error::start(format!("{what}; {hint}"), None))
     }
 
     fn escalate_interrupt(&mut self, n: usize) -> Option<Signal> {

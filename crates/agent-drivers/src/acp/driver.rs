@@ -101,7 +101,7 @@ impl AcpDriver {
         for arg in &self.choices.args {
             let arg = arg.to_string_lossy();
             let flag = arg.split('=').next().unwrap_or_default();
-            let mend = if self.kind.permissions.contains(&flag) {
+            let hint = if self.kind.permissions.contains(&flag) {
                 "use --permissions instead"
             } else if self.kind.own_args.contains(&flag) {
                 "remove it from the agent's extra arguments"
@@ -111,7 +111,7 @@ impl AcpDriver {
                 continue;
             };
             let flag = flag.escape_debug();
-            let what = format!("the driver sets `{flag}` itself: {mend}");
+            let what = format!("the driver sets `{flag}` itself: {hint}");
             return Err(Error::start(what, None));
         }
         Ok(())

@@ -1,7 +1,8 @@
-//! The login of agents that speak the Agent Client Protocol. The protocol reports it only when a session can't be opened, so known agents
-//! are asked in their own way.
+//! The login of agents that implement the Agent Client Protocol. The protocol reports a missing login only when a session is opened, so each
+//! known agent has its own query.
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::AcpPreset;
 use crate::claude::login as claude;
@@ -67,17 +68,17 @@ async fn gemini(program: Program<'_>) -> Probe {
     let probe = initialize(program, &GEMINI, true).await;
     match probe.version {
         // Without the protocol, Gemini prints more about why it can't start.
-        Err(_) => Probe {
+        Err(_) if Instant::now() < program.deadline => Probe {
             version: version(program).await.0,
             ..probe
         },
-        Ok(_) => probe,
+        _ => probe,
     }
 }
 
 /// Opens a connection, and a session too if that shows whether the agent is logged in.
 async fn initialize(program: Program<'_>, arguments: &[&str], opens_session: bool) -> Probe {
-    let asked = program.converse(arguments, async |requests| {
+    let answers = program.converse(arguments, async |requests| {
         let fs = json!({"readTextFile": false, "writeTextFile": false});
         let capabilities = json!({"fs": fs, "terminal": false});
         let client = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
@@ -91,7 +92,7 @@ async fn initialize(program: Program<'_>, arguments: &[&str], opens_session: boo
         };
         Ok((agent, session))
     });
-    match asked.await {
+    match answers.await {
         Ok((Ok(agent), session)) => Probe {
             version: Ok(version_in(&agent)),
             login: match session {
@@ -136,7 +137,7 @@ fn login_in_session(response: &Result<Value, Value>) -> Login {
     match response {
         Ok(_) => Login::yes("a session can be opened"),
         Err(error) if error["code"] == AUTH_REQUIRED => Login::no(),
-        Err(_) => Login::unknown("a session can not be opened, for another reason"),
+        Err(_) => Login::unknown("a session can't be opened, for another reason"),
     }
 }
 
@@ -170,7 +171,7 @@ mod tests {
         Unknown unexpected output of `auth list`
         Yes a session can be opened
         No
-        Unknown a session can not be opened, for another reason
+        Unknown a session can't be opened, for another reason
         ");
     }
 
@@ -183,7 +184,7 @@ mod tests {
             ];
             for login in logins {
                 let detail = login.detail.unwrap_or_default();
-                let harmless = |c: char| c.is_ascii_alphanumeric() || "_- :;,`".contains(c);
+                let harmless = |c: char| c.is_ascii_alphanumeric() || "_- :;,`'".contains(c);
                 prop_assert!(detail.chars().all(harmless) && detail.len() < 100, "{detail:?}");
             }
         }

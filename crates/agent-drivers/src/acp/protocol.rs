@@ -139,7 +139,7 @@ pub(super) struct Session {
     failure: Option<Failure>,
     change: Option<Change>,
     turn: Option<Turn>,
-    ask_variable: BTreeMap<String, PendingPermission>,
+    asks: BTreeMap<String, PendingPermission>,
     /// Whether an interrupt was requested.
     interrupting: bool,
     cost: Cost,
@@ -163,7 +163,7 @@ impl Session {
             failure: None,
             change: None,
             turn: None,
-            ask_variable: BTreeMap::new(),
+            asks: BTreeMap::new(),
             interrupting: false,
             cost: Cost::new(is_fresh),
             is_ending: false,
@@ -204,29 +204,31 @@ impl Session {
 
     /// Handles a line of standard output.
     pub(super) fn handle_line(&mut self, bytes: &[u8]) -> LineOutcome {
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         if let Some(line) = json::parse(bytes) {
-            self.take(&line, &mut heard);
+            self.take(&line, &mut outcome);
         }
-        heard
+        outcome
     }
 
-    fn take(&mut self, line: &Value, heard: &mut LineOutcome) {
+    fn take(&mut self, line: &Value, outcome: &mut LineOutcome) {
         let id = line.get("id").filter(|id| id.is_number() || id.is_string());
         match (text(line, "method"), id) {
             ("session/update", None) if self.is_own_session(&line["params"]) => {
-                self.updated(&line["params"]["update"], &mut heard.events);
+                self.updated(&line["params"]["update"], &mut outcome.events);
             }
-            ("$/cancel_request", None) => self.withdrawn(&line["params"], heard),
-            ("session/request_permission", Some(id)) => self.asked(id, &line["params"], heard),
+            ("$/cancel_request", None) => self.withdrawn(&line["params"], outcome),
+            ("session/request_permission", Some(id)) => {
+                self.permission_requested(id, &line["params"], outcome)
+            }
             ("", Some(id)) => {
                 if let Some(request) =
                     { id.as_u64() }.and_then(|id| Some((id, self.pending.remove(&id)?.0)))
                 {
-                    self.answered(request, line, heard);
+                    self.answered(request, line, outcome);
                 }
             }
-            (method, Some(id)) => heard.lines.push(json::refuse(id, method)),
+            (method, Some(id)) => outcome.lines.push(json::refuse(id, method)),
             _ => {}
         }
     }
@@ -261,25 +263,25 @@ impl Session {
     }
 
     /// Handles the answer to a request of the driver.
-    fn answered(&mut self, (id, request): (u64, Request), line: &Value, heard: &mut LineOutcome) {
+    fn answered(&mut self, (id, request): (u64, Request), line: &Value, outcome: &mut LineOutcome) {
         let answer = match line.get("error").filter(|error| !error.is_null()) {
             Some(error) => Err(error),
             None => Ok(&line["result"]),
         };
         match request {
             Request::Initialize | Request::Authenticate | Request::Open => {
-                self.opening(request, answer, heard);
+                self.opening(request, answer, outcome);
             }
-            Request::Prompt => self.prompt_answered(answer, heard),
-            Request::Mode => self.mode_answered(id, answer, heard),
-            Request::Model => self.model_answered(id, answer, heard),
+            Request::Prompt => self.prompt_answered(answer, outcome),
+            Request::Mode => self.mode_answered(id, answer, outcome),
+            Request::Model => self.model_answered(id, answer, outcome),
             Request::History | Request::Close => {}
         }
     }
 
-    fn prompt_answered(&mut self, answer: Result<&Value, &Value>, heard: &mut LineOutcome) {
+    fn prompt_answered(&mut self, answer: Result<&Value, &Value>, outcome: &mut LineOutcome) {
         if let Ok(result) = answer {
-            heard
+            outcome
                 .events
                 .extend(turn::of_turn(result).map(Event::UsageReported));
         }
@@ -291,31 +293,31 @@ impl Session {
             &self.capabilities.auth_methods,
         );
         if end.reason == EndReason::RateLimited {
-            heard.events.push(Event::RateLimited {
+            outcome.events.push(Event::RateLimited {
                 rejected: true,
                 resets_at: None,
                 limit: end.detail.clone(),
             });
         }
-        self.end(end, heard);
+        self.end(end, outcome);
     }
 
     /// Ends the running turn, and closes everything open in it.
-    fn end(&mut self, end: TurnEnd, heard: &mut LineOutcome) {
+    fn end(&mut self, end: TurnEnd, outcome: &mut LineOutcome) {
         let Some(turn) = self.turn.take() else { return };
-        turn.close(end.reason, &mut heard.events);
-        self.cancel_asks(heard);
+        turn.close(end.reason, &mut outcome.events);
+        self.cancel_asks(outcome);
         self.interrupting = false;
-        heard.events.push(Event::TurnCompleted(end));
+        outcome.events.push(Event::TurnCompleted(end));
     }
 
     /// Handles the end of the process: withdraws open permission requests, and ends the open turn, or reports the exit if there is none.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         if self.turn.is_none() {
-            self.cancel_asks(&mut heard);
-            heard.events.push(Event::Exited(exit));
-            return heard.events;
+            self.cancel_asks(&mut outcome);
+            outcome.events.push(Event::Exited(exit));
+            return outcome.events;
         }
         let code =
             || gemini::exit_code(Some(exit)).filter(|_| self.requested.agent == gemini::NAME);
@@ -329,8 +331,8 @@ impl Session {
             exit: Some(exit),
             stderr_tail: stderr,
         };
-        self.end(end, &mut heard);
-        heard.events
+        self.end(end, &mut outcome);
+        outcome.events
     }
 
     /// Returns a failed turn for a message, if there is no session.
@@ -381,9 +383,9 @@ impl Session {
             }
             let what = format!("the agent did not answer the {} in time", request.name());
             if self.is_opening() {
-                let mend = "run it by hand to see why, or give it more time";
+                let hint = "run it by hand to see why, or give it more time";
                 self.failure = Some(Failure::Start(Error::start(
-                    format!("{what}; {mend}"),
+                    format!("{what}; {hint}"),
                     None,
                 )));
             } else {

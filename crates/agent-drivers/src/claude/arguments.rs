@@ -150,22 +150,22 @@ impl Arguments {
 
     /// Appends the caller's own arguments, unless one repeats an argument of the driver.
     fn append_args(&mut self, args: &[OsString]) -> Result<(), Error> {
-        let said: Vec<String> = { self.words.iter() }
+        let own_flags: Vec<String> = { self.words.iter() }
             .filter_map(|word| flag(word))
             .collect();
         for arg in args {
             let given = flag(arg).unwrap_or_default();
-            let mend = if PERMISSIONS.contains(&given.as_str()) {
+            let hint = if PERMISSIONS.contains(&given.as_str()) {
                 "use --permissions instead"
-            } else if given == "--settings" && said.contains(&given) {
+            } else if given == "--settings" && own_flags.contains(&given) {
                 "use the `settings` option, or enable hooks"
-            } else if DRIVER_FLAGS.contains(&given.as_str()) || said.contains(&given) {
+            } else if DRIVER_FLAGS.contains(&given.as_str()) || own_flags.contains(&given) {
                 "remove it from the agent's extra arguments"
             } else {
                 continue;
             };
             let arg = given.escape_debug();
-            let what = format!("the driver sets `{arg}` itself: {mend}");
+            let what = format!("the driver sets `{arg}` itself: {hint}");
             return Err(Error::start(what, None));
         }
         self.words.extend_from_slice(args);
@@ -174,8 +174,8 @@ impl Arguments {
             Some(word) => {
                 let name = flag(word).unwrap_or_else(|| "an argument".to_owned());
                 let what = format!("{name} of the agent is {} bytes long", word.len());
-                let mend = "one argument must be shorter than 128 KiB; pass it in a file";
-                Err(Error::start(format!("{what}: {mend}"), None))
+                let hint = "one argument must be shorter than 128 KiB; pass it in a file";
+                Err(Error::start(format!("{what}: {hint}"), None))
             }
         }
     }
@@ -204,8 +204,8 @@ impl Arguments {
         let file = file.map_err(|e| {
             let place = scratch.display();
             let what = format!("can't write the agent's {what} to {place}: {e}");
-            let mend = "free space there or fix its permissions";
-            Error::start(format!("{what}; {mend}"), Some(e.into()))
+            let hint = "free space there or fix its permissions";
+            Error::start(format!("{what}; {hint}"), Some(e.into()))
         })?;
         self.push_flag_value(flag, file.path());
         self.files.push(file);
@@ -240,7 +240,7 @@ impl ClaudeOptions {
         let is_source = |source: &&String| ["user", "project", "local"].contains(&source.as_str());
         let source = { self.setting_sources.iter().flatten() }.find(|source| !is_source(source));
         let effort = self.effort.as_ref().filter(|effort| !is_name(effort));
-        let (what, text, mend) = if let Some(tool) = tools {
+        let (what, text, hint) = if let Some(tool) = tools {
             ("tool", tool, "name one tool, such as Bash")
         } else if let Some((what, rule)) = bad_rule {
             (
@@ -261,7 +261,7 @@ impl ClaudeOptions {
         };
         let text = text.escape_debug();
         Err(Error::start(
-            format!("`{text}` is not a valid {what}: {mend}"),
+            format!("`{text}` is not a valid {what}: {hint}"),
             None,
         ))
     }

@@ -79,7 +79,7 @@ impl Dialogue for ClaudeConnection {
     /// Waits for the agent's first output: an agent that can't start exits within moments, and gives no other sign. If the agent is slow or never
     /// answers, it gets its first message anyway.
     async fn begin(&mut self) -> Result<(), Error> {
-        if self.link.introduce() {
+        if self.link.begin_initialization() {
             let line = self.session.initialize();
             self.push(line);
             if let Some(line) = self.session.query_earlier_usage() {
@@ -123,11 +123,11 @@ impl Dialogue for ClaudeConnection {
 
     async fn set_permissions(&mut self, permissions: Permissions) -> Result<PendingChange, Error> {
         if permissions == Permissions::All && !self.may_allow_all {
-            let (what, mend) = (
+            let (what, hint) = (
                 "switch to all permissions while it runs",
                 "start it with all permissions",
             );
-            return Err(Error::unsupported(self.link.name, what, mend));
+            return Err(Error::unsupported(self.link.name, what, hint));
         }
         let line = self.session.set_mode(mode(permissions));
         self.write(line).await?;
@@ -145,15 +145,15 @@ impl Dialogue for ClaudeConnection {
     }
 
     fn handle_line(&mut self, line: Line) {
-        let heard = self.session.handle_line(&line.bytes);
+        let outcome = self.session.handle_line(&line.bytes);
         let is_asking = self.session.is_asking();
         self.change.tell(is_asking, || self.session.model_answer());
-        if heard.means_nothing {
+        if outcome.means_nothing {
             return;
         }
         let mut seen = Observation::output(Stream::Stdout, line);
-        seen.events = heard.events;
-        for line in heard.lines {
+        seen.events = outcome.events;
+        for line in outcome.lines {
             self.push(line);
         }
         self.keep(seen);

@@ -14,8 +14,8 @@ pub(super) fn known(stderr: &str) -> Option<String> {
         one_line(line.trim_end_matches('.'), 300)
     };
     if line("cannot be used with root").is_some() {
-        let mend = "run as another user, or set IS_SANDBOX=1 in a container";
-        return Some(format!("the agent refuses all permissions as root: {mend}"));
+        let hint = "run as another user, or set IS_SANDBOX=1 in a container";
+        return Some(format!("the agent refuses all permissions as root: {hint}"));
     }
     let known = [
         ("No conversation found", "start a fresh session"),
@@ -32,14 +32,14 @@ pub(super) fn known(stderr: &str) -> Option<String> {
     ];
     let mut known = known.into_iter();
     known
-        .find_map(|(mark, mend)| Some(format!("the agent reports: {}; {mend}", shown(line(mark)?))))
+        .find_map(|(mark, hint)| Some(format!("the agent reports: {}; {hint}", shown(line(mark)?))))
 }
 
 /// Returns the error for an agent that ended before its first output.
 pub(super) fn at_start(program: &str, how: &str, stderr: &str) -> Error {
     let what = known(stderr).unwrap_or_else(|| {
-        let said = last_line(stderr);
-        format!("`{program}` exited immediately ({how}){said}; run it by hand to see why")
+        let detail = last_line(stderr);
+        format!("`{program}` exited immediately ({how}){detail}; run it by hand to see why")
     });
     Error::start(what, None)
 }

@@ -27,9 +27,12 @@ pub(crate) const FACTS: LoginFacts = LoginFacts {
 pub(crate) async fn probe(program: Program<'_>) -> Probe {
     let (version, output) = version(program).await;
     // Another program, or an older version, would take the arguments for a prompt, and a prompt costs money.
-    let login = match output.contains("Claude") && has_status(&output) {
-        true => status(program, &["auth", "status"]).await,
-        false => Login::unknown("only Claude Code 2.1.79 and later can report it"),
+    let login = match &version {
+        Err(why) => Login::unknown(why),
+        Ok(_) if output.contains("Claude") && has_status(&output) => {
+            status(program, &["auth", "status"]).await
+        }
+        Ok(_) => Login::unknown("only Claude Code 2.1.79 and later can report it"),
     };
     Probe { version, login }
 }

@@ -97,7 +97,7 @@ pub(super) struct Session {
     change: Option<Change>,
     /// Messages that were sent and are in no turn yet.
     queued_messages: Vec<Uuid>,
-    /// The messages among `waiting` with which the next turn begins.
+    /// The messages among `queued_messages` with which the next turn begins.
     starting_messages: Vec<Uuid>,
     /// Whether this agent reports the delivery of messages.
     reports_delivery: bool,
@@ -193,23 +193,23 @@ impl Session {
     /// Handles a line of standard output.
     pub(super) fn handle_line(&mut self, bytes: &[u8]) -> LineOutcome {
         self.has_output = true;
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         if self.is_abandoned {
-            return heard;
+            return outcome;
         }
         // Checking first is much faster than always replacing invalid parts.
         let text = std::str::from_utf8(bytes)
             .map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
         if let Some(line) = Object::parse(&text) {
-            self.take(&line, &mut heard);
+            self.take(&line, &mut outcome);
         }
-        heard
+        outcome
     }
 
-    fn take(&mut self, line: &Object<'_>, heard: &mut LineOutcome) {
-        let events = &mut heard.events;
+    fn take(&mut self, line: &Object<'_>, outcome: &mut LineOutcome) {
+        let events = &mut outcome.events;
         match &*line.word("type") {
-            "system" => self.system(line, heard),
+            "system" => self.system(line, outcome),
             "command_lifecycle" => self.message_state(line, events),
             "user" => self.user(line, events),
             "stream_event" if !is_from_subagent(line) => {
@@ -222,7 +222,7 @@ impl Session {
                 self.calls_since_query += u32::from(is_from_subagent(line));
             }
             "result" => self.result(line, events),
-            "control_request" => self.asked(line, heard),
+            "control_request" => self.permission_requested(line, outcome),
             "control_response" => self.answered(&line.object("response"), events),
             "control_cancel_request" => self.withdrawn(&line.text("request_id"), events),
             "rate_limit_event" => rate_limit(&line.object("rate_limit_info"), events),
@@ -230,23 +230,23 @@ impl Session {
                 events.extend(self.turn.as_ref().and_then(|turn| turn.progress(line)))
             }
             "conversation_reset" => self.reset(line, events),
-            "keep_alive" => heard.means_nothing = true,
+            "keep_alive" => outcome.means_nothing = true,
             _ => {}
         }
         if self.calls_since_query >= self.usage_query_interval {
-            heard.lines.extend(self.query_usage());
+            outcome.lines.extend(self.query_usage());
         }
     }
 
-    fn system(&mut self, line: &Object<'_>, heard: &mut LineOutcome) {
-        let events = &mut heard.events;
+    fn system(&mut self, line: &Object<'_>, outcome: &mut LineOutcome) {
+        let events = &mut outcome.events;
         match &*line.word("subtype") {
             "init" => self.init(line, events),
             "status" if line.word("status") == "requesting" => {
                 self.add_named_to_turn(line, events);
                 self.begin(events);
             }
-            "api_retry" => self.retried(line, heard),
+            "api_retry" => self.retried(line, outcome),
             "permission_denied" => events.push(Event::PermissionDenied {
                 tool: line.text("tool_name"),
                 message: line.text("message"),
@@ -379,11 +379,11 @@ impl Session {
         self.end(end, events);
     }
 
-    fn retried(&mut self, line: &Object<'_>, heard: &mut LineOutcome) {
-        self.begin(&mut heard.events);
+    fn retried(&mut self, line: &Object<'_>, outcome: &mut LineOutcome) {
+        self.begin(&mut outcome.events);
         let status = line.get("error_status");
         let number = |key| u32::try_from(line.number(key)).unwrap_or(u32::MAX);
-        heard.events.push(Event::Retrying {
+        outcome.events.push(Event::Retrying {
             attempt: number("attempt"),
             max_attempts: number("max_retries"),
             delay: Duration::from_millis(line.number("retry_delay_ms")),
@@ -393,7 +393,7 @@ impl Session {
         if let (Some(401 | 403), Some(turn)) = (status, &mut self.turn)
             && turn.refuse() == REFUSALS
         {
-            heard.lines.extend(self.interrupt(false));
+            outcome.lines.extend(self.interrupt(false));
         }
     }
 
@@ -425,7 +425,7 @@ impl Session {
         let (reason, detail) = match known {
             _ if turn.is_refused() => (EndReason::NotLoggedIn, LOG_IN.to_owned()),
             _ if interrupted => (EndReason::Interrupted, String::new()),
-            Some(mend) if is_unknown_session(&stderr) => (EndReason::SessionNotFound, mend),
+            Some(hint) if is_unknown_session(&stderr) => (EndReason::SessionNotFound, hint),
             known => (EndReason::Died, known.unwrap_or_default()),
         };
         let end = TurnEnd {

@@ -50,8 +50,8 @@ pub(super) fn compose(options: &CodexOptions, choices: &Choices) -> Result<Vec<O
     }
     let keys = options.config.0.keys();
     let mut chosen = keys.filter_map(|key| setting(key, options, choices));
-    if let Some((what, mend)) = chosen.next() {
-        return Err(refused(&what, mend));
+    if let Some((what, hint)) = chosen.next() {
+        return Err(refused(&what, hint));
     }
     let mut is_setting = false;
     for arg in &choices.args {
@@ -63,8 +63,8 @@ pub(super) fn compose(options: &CodexOptions, choices: &Choices) -> Result<Vec<O
                 word(&arg, options, choices)
             }
         };
-        if let Some((what, mend)) = refusal {
-            return Err(refused(&what, mend));
+        if let Some((what, hint)) = refusal {
+            return Err(refused(&what, hint));
         }
     }
     words.extend_from_slice(&choices.args);
@@ -72,29 +72,29 @@ pub(super) fn compose(options: &CodexOptions, choices: &Choices) -> Result<Vec<O
         None => Ok(words),
         Some(word) => {
             let what = format!("an argument of the agent is {} bytes long", word.len());
-            let mend = "one argument must be shorter than 128 KiB; use the `config` option";
-            Err(Error::start(format!("{what}: {mend}"), None))
+            let hint = "one argument must be shorter than 128 KiB; use the `config` option";
+            Err(Error::start(format!("{what}: {hint}"), None))
         }
     }
 }
 
-fn refused(what: &str, mend: &str) -> Error {
+fn refused(what: &str, hint: &str) -> Error {
     let what = what.escape_debug();
-    Error::start(format!("the driver sets `{what}` itself: {mend}"), None)
+    Error::start(format!("the driver sets `{what}` itself: {hint}"), None)
 }
 
 /// Returns the part of an argument that the driver sets itself, and the fix.
 fn word(arg: &str, options: &CodexOptions, choices: &Choices) -> Option<(String, &'static str)> {
-    let said = ["-c", "--config="].iter().find_map(|flag| {
+    let value = ["-c", "--config="].iter().find_map(|flag| {
         let rest = arg.strip_prefix(flag)?;
         Some(rest.trim_start_matches('=')).filter(|rest| !rest.is_empty())
     });
-    if let Some(said) = said {
-        return setting(said, options, choices);
+    if let Some(value) = value {
+        return setting(value, options, choices);
     }
     let flag = arg.split('=').next().unwrap_or_default();
     let model = ["-m", "--model"].contains(&flag) && choices.model.is_some();
-    let mend = if PERMISSIONS.contains(&flag) {
+    let hint = if PERMISSIONS.contains(&flag) {
         "use --permissions instead"
     } else if model {
         "use only the driver's own option"
@@ -104,7 +104,7 @@ fn word(arg: &str, options: &CodexOptions, choices: &Choices) -> Option<(String,
     } else {
         return None;
     };
-    Some((flag.to_owned(), mend))
+    Some((flag.to_owned(), hint))
 }
 
 /// Returns the same for `key=value`.
@@ -119,7 +119,7 @@ fn setting(
         .next()
         .unwrap_or_default()
         .trim_matches(['"', '\'', ' ']);
-    let mend = if SETTINGS.contains(&first) {
+    let hint = if SETTINGS.contains(&first) {
         "use --permissions instead"
     } else if first == "analytics" && !options.analytics {
         "use the `analytics` option"
@@ -130,7 +130,7 @@ fn setting(
     } else {
         return None;
     };
-    Some((key.to_owned(), mend))
+    Some((key.to_owned(), hint))
 }
 
 #[cfg(test)]

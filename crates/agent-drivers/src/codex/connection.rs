@@ -61,7 +61,7 @@ impl Dialogue for CodexConnection {
 
     /// Waits until the conversation is open. If the agent takes longer, it gets its first message when the conversation is open.
     async fn begin(&mut self) -> Result<(), Error> {
-        if self.link.introduce() {
+        if self.link.begin_initialization() {
             let line = self.session.initialize();
             self.push(line);
         }
@@ -84,8 +84,8 @@ impl Dialogue for CodexConnection {
         if self.session.is_leaving() {
             return Err(Error::agent_gone("it is being ended"));
         } else if self.session.has_failed() {
-            let heard = self.session.send(&message);
-            self.apply_outcome(heard);
+            let outcome = self.session.send(&message);
+            self.apply_outcome(outcome);
             return Ok(());
         } else if self.link.has_reported_exit || self.link.agent.has_exited() {
             return Err(self.gone().await);
@@ -94,8 +94,8 @@ impl Dialogue for CodexConnection {
             return Err(self.full());
         }
         self.note_start();
-        let heard = self.session.send(&message);
-        for line in heard.lines {
+        let outcome = self.session.send(&message);
+        for line in outcome.lines {
             let written = self.write(line).await;
             if written.is_err() {
                 self.session.take_back(message.id);
@@ -127,13 +127,13 @@ impl Dialogue for CodexConnection {
     }
 
     fn handle_line(&mut self, line: Line) {
-        let heard = self.session.handle_line(&line.bytes);
-        self.publish_or_defer(Observation::output(Stream::Stdout, line), heard);
+        let outcome = self.session.handle_line(&line.bytes);
+        self.publish_or_defer(Observation::output(Stream::Stdout, line), outcome);
     }
 
     fn interrupt_turn(&mut self, drop_queued: bool) -> bool {
-        let heard = self.session.interrupt(drop_queued);
-        self.apply_outcome(heard)
+        let outcome = self.session.interrupt(drop_queued);
+        self.apply_outcome(outcome)
     }
 
     fn is_interrupting(&self) -> bool {
@@ -165,8 +165,8 @@ impl Dialogue for CodexConnection {
     }
 
     fn expire_requests(&mut self) {
-        let heard = self.session.expire_requests(Instant::now());
-        self.apply_outcome(heard);
+        let outcome = self.session.expire_requests(Instant::now());
+        self.apply_outcome(outcome);
     }
 
     fn restart_timeouts(&mut self) {
@@ -181,12 +181,12 @@ impl Dialogue for CodexConnection {
         if self.session.has_output() {
             return None;
         }
-        let (program, said) = (&self.link.program, last_line(stderr));
-        let mend = match said.to_ascii_lowercase().contains("not logged in") {
+        let (program, detail) = (&self.link.program, last_line(stderr));
+        let hint = match detail.to_ascii_lowercase().contains("not logged in") {
             true => LOG_IN,
             false => "run it by hand to see why",
         };
-        let what = format!("`{program}` exited immediately ({how}){said}; {mend}");
+        let what = format!("`{program}` exited immediately ({how}){detail}; {hint}");
         Some(Error::start(what, None))
     }
 

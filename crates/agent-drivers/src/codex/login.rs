@@ -13,21 +13,22 @@ pub(crate) const FACTS: LoginFacts = LoginFacts {
 pub(crate) async fn probe(program: Program<'_>) -> Probe {
     let (version, output) = version(program).await;
     // Another program could take the arguments for a prompt.
-    let login = match output.contains("codex") {
-        true => account(program).await,
-        false => Login::unknown("the program is not Codex"),
+    let login = match &version {
+        Err(why) => Login::unknown(why),
+        Ok(_) if output.contains("codex") => account(program).await,
+        Ok(_) => Login::unknown("the program is not Codex"),
     };
     Probe { version, login }
 }
 
 async fn account(program: Program<'_>) -> Login {
     let server = ["app-server", "-c", "analytics.enabled=false"];
-    let asked = program.converse(&server, async |requests| {
+    let result = program.converse(&server, async |requests| {
         let client = json!({"clientInfo": {"name": "rlm", "version": env!("CARGO_PKG_VERSION")}});
         let _server = requests.send("initialize", client).await?;
         requests.send("account/read", json!({})).await
     });
-    match asked.await {
+    match result.await {
         Ok(Ok(account)) => login_in(&account),
         Ok(Err(_)) => Login::unknown("this version does not support `account/read`"),
         Err(why) => Login::unknown(why),

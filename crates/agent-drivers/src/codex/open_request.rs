@@ -103,7 +103,7 @@ impl OpenRequest {
         ];
         let resumes = self.method != "thread/start";
         let words = why.to_lowercase();
-        let (reason, mend) = if resumes && unknown.iter().any(|mark| words.contains(mark)) {
+        let (reason, hint) = if resumes && unknown.iter().any(|mark| words.contains(mark)) {
             (EndReason::SessionNotFound, "start a fresh session")
         } else if is_session_in_use(why) {
             (
@@ -117,7 +117,7 @@ impl OpenRequest {
             )
         };
         TurnEnd {
-            detail: format!("the agent reports: {why}; {mend}"),
+            detail: format!("the agent reports: {why}; {hint}"),
             ..reason.into()
         }
     }

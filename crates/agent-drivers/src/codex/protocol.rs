@@ -204,30 +204,30 @@ impl Session {
 
     /// Handles a line of standard output.
     pub(super) fn handle_line(&mut self, bytes: &[u8]) -> LineOutcome {
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         let (value, lost) = self.framing.take(bytes);
         if lost {
             let warning = "a broken message of the agent was ignored";
-            heard.events.push(Event::Warning(warning.to_owned()));
+            outcome.events.push(Event::Warning(warning.to_owned()));
         }
         if let Some(value) = value {
             self.has_output = true;
-            self.take(&value, &mut heard);
-            self.write_next(&mut heard);
+            self.take(&value, &mut outcome);
+            self.write_next(&mut outcome);
         }
-        heard
+        outcome
     }
 
-    fn take(&mut self, line: &Value, heard: &mut LineOutcome) {
+    fn take(&mut self, line: &Value, outcome: &mut LineOutcome) {
         match (line["method"].as_str(), &line["id"]) {
-            (None, id) => self.answered(id, line, heard),
-            (Some(method), Value::Null) => self.notified(method, &line["params"], heard),
-            (Some(method), id) => self.asked(id, method, &line["params"], heard),
+            (None, id) => self.answered(id, line, outcome),
+            (Some(method), Value::Null) => self.notified(method, &line["params"], outcome),
+            (Some(method), id) => self.permission_requested(id, method, &line["params"], outcome),
         }
     }
 
-    fn notified(&mut self, method: &str, params: &Value, heard: &mut LineOutcome) {
-        let events = &mut heard.events;
+    fn notified(&mut self, method: &str, params: &Value, outcome: &mut LineOutcome) {
+        let events = &mut outcome.events;
         if method == "thread/tokenUsage/updated" {
             let in_turn = self.turn.is_some();
             events.extend(self.totals.write_next(params, in_turn));
@@ -243,12 +243,12 @@ impl Session {
         let is_ours = params["threadId"].as_str() == self.thread.as_deref();
         if is_ours && self.thread.is_some() {
             match method {
-                "turn/started" => self.begin(text(&params["turn"]["id"]), heard),
-                "turn/completed" => self.completed(&params["turn"], heard),
-                "error" => self.failed(params, heard),
+                "turn/started" => self.begin(text(&params["turn"]["id"]), outcome),
+                "turn/completed" => self.completed(&params["turn"], outcome),
+                "error" => self.failed(params, outcome),
                 "thread/compacted" => self.compacted(params, events),
                 "model/rerouted" => self.rerouted(params, events),
-                _ => self.item(method, params, heard),
+                _ => self.item(method, params, outcome),
             }
         }
         let warning = match method {
@@ -260,19 +260,19 @@ impl Session {
             }
             _ => return,
         };
-        self.warn(&warning, &mut heard.events);
+        self.warn(&warning, &mut outcome.events);
     }
 
     /// Begins a turn, unless it has begun.
-    fn begin(&mut self, id: &str, heard: &mut LineOutcome) {
+    fn begin(&mut self, id: &str, outcome: &mut LineOutcome) {
         let runs = self.turn.as_ref().is_some_and(|turn| turn.id == id);
         if runs || id.is_empty() || id == self.ended {
             return;
         }
         if self.turn.is_some() {
             let warning = "a turn began before the previous one ended";
-            heard.events.push(Event::Warning(warning.to_owned()));
-            self.end(EndReason::ProtocolError.into(), heard);
+            outcome.events.push(Event::Warning(warning.to_owned()));
+            self.end(EndReason::ProtocolError.into(), outcome);
         }
         let mut inputs = Vec::new();
         self.waiting.retain(|message| {
@@ -286,28 +286,28 @@ impl Session {
             !is_part
         });
         self.turn = Some(Turn::new(id));
-        heard.events.push(Event::TurnStarted { inputs });
+        outcome.events.push(Event::TurnStarted { inputs });
         // The agent accepts an interrupt only from now on.
         if self.interrupt.is_some() {
-            heard.lines.extend(self.interrupt_line());
+            outcome.lines.extend(self.interrupt_line());
         }
     }
 
-    fn item(&mut self, method: &str, params: &Value, heard: &mut LineOutcome) {
+    fn item(&mut self, method: &str, params: &Value, outcome: &mut LineOutcome) {
         let id = text(&params["turnId"]);
-        self.begin_if_starting(id, heard);
+        self.begin_if_starting(id, outcome);
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.id == id) else {
-            return self.handle_late(method, params, &mut heard.events);
+            return self.handle_late(method, params, &mut outcome.events);
         };
         if turn.interrupt_refused {
             turn.interrupt_refused = false;
             let line = self.interrupt_line();
-            heard.lines.extend(line);
+            outcome.lines.extend(line);
         } else if method == "item/started" && params["item"]["type"] == "userMessage" {
-            return self.message_taken(&params["item"], &mut heard.events);
+            return self.message_taken(&params["item"], &mut outcome.events);
         }
         if let Some(turn) = &mut self.turn {
-            turn.item(method, params, &mut heard.events);
+            turn.item(method, params, &mut outcome.events);
         }
     }
 
@@ -360,25 +360,25 @@ impl Session {
         events.push(Event::Identified { agent, model });
     }
 
-    fn failed(&mut self, params: &Value, heard: &mut LineOutcome) {
-        self.begin_if_starting(text(&params["turnId"]), heard);
+    fn failed(&mut self, params: &Value, outcome: &mut LineOutcome) {
+        self.begin_if_starting(text(&params["turnId"]), outcome);
         if params["willRetry"] == true {
-            heard.events.push(failure::retrying(&params["error"]));
+            outcome.events.push(failure::retrying(&params["error"]));
         } else if let Some(turn) = &mut self.turn {
             turn.failure = params["error"].clone();
         }
     }
 
-    fn begin_if_starting(&mut self, id: &str, heard: &mut LineOutcome) {
+    fn begin_if_starting(&mut self, id: &str, outcome: &mut LineOutcome) {
         let starts = MessageStage::Starting(Some(id.to_owned()));
         if self.waiting.iter().any(|message| message.stage == starts) {
-            self.begin(id, heard);
+            self.begin(id, outcome);
         }
     }
 
-    fn completed(&mut self, turn: &Value, heard: &mut LineOutcome) {
+    fn completed(&mut self, turn: &Value, outcome: &mut LineOutcome) {
         let id = text(&turn["id"]);
-        self.begin_if_starting(id, heard);
+        self.begin_if_starting(id, outcome);
         let Some(open) = self.turn.as_ref().filter(|open| open.id == id) else {
             return;
         };
@@ -388,31 +388,31 @@ impl Session {
         };
         let end = turn_end_of(text(&turn["status"]), error);
         if end.reason == EndReason::RateLimited {
-            heard.events.push(self.limits.rejected(&end.detail));
+            outcome.events.push(self.limits.rejected(&end.detail));
         }
         if end.reason != EndReason::Interrupted {
             let before = self.background.len();
             let commands = open.commands().take(BACKGROUND.saturating_sub(before));
             self.background.extend(commands.map(str::to_owned));
             if self.background.len() != before {
-                heard.events.push(self.background_tasks());
+                outcome.events.push(self.background_tasks());
             }
         }
-        self.end(end, heard);
+        self.end(end, outcome);
     }
 
     /// Ends the turn and everything open in it.
-    fn end(&mut self, end: TurnEnd, heard: &mut LineOutcome) {
+    fn end(&mut self, end: TurnEnd, outcome: &mut LineOutcome) {
         self.paused = end.reason == EndReason::Interrupted;
         if let Some(turn) = self.turn.take() {
-            self.ended = turn.close(&mut heard.events);
+            self.ended = turn.close(&mut outcome.events);
         }
-        heard.events.extend(self.asks.withdraw_all());
+        outcome.events.extend(self.asks.withdraw_all());
         if self.interrupt.take() == Some(true) {
-            self.drop_waiting(&mut heard.events);
+            self.drop_waiting(&mut outcome.events);
         }
         let pending: Vec<&Request> = self.pending.values().map(|(request, _)| request).collect();
-        let asked = |id: Uuid| {
+        let is_steer_pending = |id: Uuid| {
             pending
                 .iter()
                 .any(|p| matches!(p, Request::Steer(m, _) if *m == id))
@@ -420,26 +420,26 @@ impl Session {
         for message in &mut self.waiting {
             // The agent forgets the messages that it accepted for this turn but didn't read. If the agent can still refuse a message, its answer
             // decides.
-            if message.stage == MessageStage::Steering && !asked(message.id) {
+            if message.stage == MessageStage::Steering && !is_steer_pending(message.id) {
                 message.stage = MessageStage::Queued;
             }
         }
-        heard.events.push(Event::TurnCompleted(end));
+        outcome.events.push(Event::TurnCompleted(end));
     }
 
     /// Handles the end of the process: withdraws open permission requests, and ends the open turn, or reports the exit if there is none.
     pub(super) fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event> {
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         let interrupted = self.is_ending || self.interrupt.is_some();
         if self.turn.is_none() && self.is_turn_expected() && !self.is_ending {
             let inputs = self.waiting.drain(..).map(|message| message.id).collect();
             self.turn = Some(Turn::new(""));
-            heard.events.push(Event::TurnStarted { inputs });
+            outcome.events.push(Event::TurnStarted { inputs });
         }
         if self.turn.is_none() {
-            heard.events.extend(self.asks.withdraw_all());
-            heard.events.push(Event::Exited(exit));
-            return heard.events;
+            outcome.events.extend(self.asks.withdraw_all());
+            outcome.events.push(Event::Exited(exit));
+            return outcome.events;
         }
         let end = TurnEnd {
             exit: Some(exit),
@@ -450,8 +450,8 @@ impl Session {
                 (None, false) => EndReason::Died.into(),
             }
         };
-        self.end(end, &mut heard);
-        heard.events
+        self.end(end, &mut outcome);
+        outcome.events
     }
 
     fn warn(&mut self, warning: &str, events: &mut Vec<Event>) {

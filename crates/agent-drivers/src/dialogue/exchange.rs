@@ -133,9 +133,9 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     }
 
     /// Applies the outcome of one of the driver's messages: queues its events and writes its lines; returns `false` if a line is lost.
-    fn apply_outcome(&mut self, heard: super::LineOutcome) -> bool {
-        self.keep_events(heard.events);
-        heard.lines.into_iter().all(|line| self.push(line))
+    fn apply_outcome(&mut self, outcome: super::LineOutcome) -> bool {
+        self.keep_events(outcome.events);
+        outcome.lines.into_iter().all(|line| self.push(line))
     }
 
     fn write(&mut self, line: Vec<u8>) -> impl Future<Output = Result<(), Error>> + Send {
@@ -192,15 +192,16 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
                 self.escalate();
                 return true;
             }
-            let patient = due.and_then(EscalatingTimeout::until);
-            let until = patient.into_iter().chain(late).min();
+            let escalate_at = due.and_then(EscalatingTimeout::until);
+            let until = escalate_at.into_iter().chain(late).min();
             let link = self.link_mut();
             match wait_for_event(&mut link.agent, link.wait_state.awaits_exit(), until).await {
                 ProcessEvent::Output(output) => self.take(output),
                 ProcessEvent::OutputEnded => link.wait_state.await_exit(),
                 ProcessEvent::Exit(exit) => self.end_of_process(exit),
                 // The next step handles what is overdue.
-                ProcessEvent::TimedOut if patient.is_none_or(|until| until > Instant::now()) => {}
+                ProcessEvent::TimedOut
+                    if escalate_at.is_none_or(|until| until > Instant::now()) => {}
                 ProcessEvent::TimedOut => self.escalate(),
             }
             true
@@ -210,11 +211,11 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     /// Returns a queued observation, or the next one from lines that were already read.
     fn take_read(&mut self) -> Option<Observation> {
         loop {
-            let only_reads = self.is_reading_only();
+            let may_take_more = self.is_reading_only();
             let link = self.link_mut();
             let taken = link.queue.take();
             if taken.is_some()
-                || !only_reads
+                || !may_take_more
                 || link.has_reported_exit
                 || link.wait_state.due().is_some()
             {
@@ -283,33 +284,33 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
 
     /// Requests the end of the turn; returns `false` if that is useless because the agent doesn't read.
     fn request_interrupt(&mut self, drop_queued: bool) -> bool {
-        let asked = self.link().has_reported_exit || self.interrupt_turn(drop_queued);
+        let is_requested = self.link().has_reported_exit || self.interrupt_turn(drop_queued);
         self.watch();
-        asked
+        is_requested
     }
 
     /// Escalates to the next step after a time limit. An agent that ignores interrupts loses its process; its conversation can be resumed.
     fn escalate(&mut self) {
-        let (means, why) = match self.link_mut().wait_state.next_step() {
+        let (to_send, why) = match self.link_mut().wait_state.next_step() {
             Some(TimeoutStep::Interrupted(n)) => match self.escalate_interrupt(n) {
-                Some(means) => (
-                    means,
+                Some(signal) => (
+                    signal,
                     "the agent did not end its turn within 3 s of an interrupt",
                 ),
                 None => return,
             },
             Some(TimeoutStep::Silent(n)) => {
-                let means = if n == 0 {
+                let signal = if n == 0 {
                     Signal::Terminate
                 } else {
                     Signal::Kill
                 };
-                (means, "the agent had nothing left to do but did not exit")
+                (signal, "the agent had nothing left to do but did not exit")
             }
             None => return,
         };
-        let told = signal(&mut self.link_mut().agent, means, why);
-        self.keep(told.into());
+        let sent_signal = signal(&mut self.link_mut().agent, to_send, why);
+        self.keep(sent_signal.into());
     }
 
     /// Ends the agent alone.
@@ -320,20 +321,20 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         async {
             while !self.link().has_reported_exit && self.link().stopped.is_none() {
                 let before = self.link().ending;
-                if let Some(leaving) = before
-                    && leaving.is_waiting()
+                if let Some(sequence) = before
+                    && sequence.is_waiting()
                 {
-                    let is_own = leaving.means() == EndMethod::Own;
+                    let is_own = sequence.method() == EndMethod::Own;
                     let is_served = move |this: &Self| is_own && !this.is_end_requested();
                     if !is_served(self) {
-                        self.pump(leaving.until, is_served).await;
+                        self.pump(sequence.until, is_served).await;
                         continue;
                     }
                 }
                 let Some(next) = EndSequence::after(before, Self::END_METHODS) else {
                     return;
                 };
-                match next.means() {
+                match next.method() {
                     EndMethod::Own => self.request_end(),
                     EndMethod::CloseInput => self.link_mut().agent.close_stdin(),
                     // If the signal can't be sent, a later stop ends the agent.
@@ -349,7 +350,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         async move {
             let link = self.link_mut();
             let is_alive = !link.agent.has_exited();
-            let stopping = StopState::go_on(&mut link.stopping, budget, is_alive);
+            let stopping = StopState::begin_or_continue(&mut link.stopping, budget, is_alive);
             self.note_ending();
             if stopping.was_alive && !self.link().frozen && self.request_interrupt(true) {
                 self.pump(stopping.polite_until, |this| !this.is_busy())

@@ -46,17 +46,17 @@ impl AgentLink {
         let stdin = agent
             .take_stdin()
             .expect("the agent has a pipe as its standard input");
-        let mut kept = ObservationQueue::default();
+        let mut queue = ObservationQueue::default();
         let mut events = vec![Event::Started { pid: agent.pid() }];
         events.extend(session.map(|id| Event::Session { id }));
-        kept.keep(Observation { raw: None, events });
+        queue.keep(Observation { raw: None, events });
         AgentLink {
             agent,
             name,
             program: program[0].to_string_lossy().into_owned(),
             policy: context.stop.clone(),
             writer: LineWriter::new(stdin),
-            queue: kept,
+            queue,
             frozen: false,
             wait_state: WaitState::default(),
             ending: None,
@@ -67,8 +67,8 @@ impl AgentLink {
         }
     }
 
-    /// Returns whether initialization is still to be done, and marks it as done.
-    pub(crate) fn introduce(&mut self) -> bool {
+    /// Returns `true` at the first call: the caller then sends the initialization request.
+    pub(crate) fn begin_initialization(&mut self) -> bool {
         !std::mem::replace(&mut self.is_initialized, true)
     }
 

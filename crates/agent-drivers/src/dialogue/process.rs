@@ -17,17 +17,17 @@ pub(crate) enum ProcessEvent {
     TimedOut,
 }
 
-/// Waits until `until` for an output of the agent, or only for its exit if it `said_all`.
+/// Waits until `until` for an output of the agent, or only for its exit if its `output_ended`.
 ///
 /// # Cancel safety
 /// Cancel safe.
 pub(crate) async fn wait_for_event(
     agent: &mut Agent,
-    said_all: bool,
+    output_ended: bool,
     until: Option<Instant>,
 ) -> ProcessEvent {
     let something = async {
-        if said_all {
+        if output_ended {
             return ProcessEvent::Exit(agent.wait().await);
         }
         let output = agent.next_output().await;
@@ -80,10 +80,10 @@ pub(crate) async fn stop(
 pub(crate) fn last_line(stderr: &str) -> String {
     let stderr = plain(stderr);
     // Some programs end with the closing brace of a printed object.
-    let says = |line: &&str| line.contains(char::is_alphanumeric);
-    let last = stderr.lines().rev().find(says);
-    let said = last.map(|line| format!(": {}", one_line(line, 300)));
-    said.unwrap_or_default()
+    let has_text = |line: &&str| line.contains(char::is_alphanumeric);
+    let last = stderr.lines().rev().find(has_text);
+    let detail = last.map(|line| format!(": {}", one_line(line, 300)));
+    detail.unwrap_or_default()
 }
 
 /// Removes the colours from a text.

@@ -24,14 +24,14 @@ pub(crate) struct EscalatingTimeout {
 
 impl EscalatingTimeout {
     fn new(times: &'static [Duration]) -> Self {
-        let mut patience = EscalatingTimeout {
+        let mut timeout = EscalatingTimeout {
             times,
             used: 0,
             until: None,
             slack: 0,
         };
-        patience.renew();
-        patience
+        timeout.renew();
+        timeout
     }
 
     pub(crate) fn until(self) -> Option<Instant> {
@@ -103,12 +103,12 @@ impl WaitState {
     pub(crate) fn due(&self) -> Option<EscalatingTimeout> {
         let waits = [self.interrupted, self.silent].into_iter().flatten();
         waits
-            .filter(|patience| patience.until.is_some())
-            .min_by_key(|patience| patience.until)
+            .filter(|timeout| timeout.until.is_some())
+            .min_by_key(|timeout| timeout.until)
     }
 
     pub(crate) fn read(&mut self, size: usize) {
-        self.all().for_each(|patience| patience.read(size));
+        self.all().for_each(|timeout| timeout.read(size));
     }
 
     /// Restarts the time limits of all waits.
@@ -160,7 +160,7 @@ impl EndSequence {
         Some(EndSequence { all, step, until })
     }
 
-    pub(crate) fn means(&self) -> EndMethod {
+    pub(crate) fn method(&self) -> EndMethod {
         self.all[self.step].0
     }
 
@@ -187,14 +187,18 @@ pub(crate) struct StopState {
 
 impl StopState {
     /// Begins a stop, or continues it with the earlier deadline.
-    pub(crate) fn go_on(under_way: &mut Option<Self>, budget: Duration, is_alive: bool) -> Self {
+    pub(crate) fn begin_or_continue(
+        stopping: &mut Option<Self>,
+        budget: Duration,
+        is_alive: bool,
+    ) -> Self {
         let (now, budget) = (Instant::now(), budget.min(LONGEST));
         let this = StopState {
             was_alive: is_alive,
             polite_until: now + times::INTERRUPT.min(budget / 3),
             by: now + budget,
         };
-        let stopping = under_way.get_or_insert(this);
+        let stopping = stopping.get_or_insert(this);
         stopping.polite_until = stopping.polite_until.min(this.polite_until);
         stopping.by = stopping.by.min(this.by);
         *stopping
@@ -247,29 +251,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn l90a_each_stage_gets_its_time_before_the_next() {
         const SECOND: Duration = Duration::from_secs(1);
-        static CLEANUP_TIMEOUT: [(EndMethod, Duration); 2] =
+        static METHODS: [(EndMethod, Duration); 2] =
             [(EndMethod::Own, SECOND), (EndMethod::CloseInput, SECOND)];
-        let mut leaving = EndSequence::after(None, &CLEANUP_TIMEOUT).unwrap();
+        let mut sequence = EndSequence::after(None, &METHODS).unwrap();
         tokio::time::advance(SECOND / 2).await;
-        leaving.renew();
+        sequence.renew();
         tokio::time::advance(SECOND / 2).await;
-        assert!(leaving.means() == EndMethod::Own && leaving.is_waiting());
+        assert!(sequence.method() == EndMethod::Own && sequence.is_waiting());
         tokio::time::advance(SECOND / 2).await;
-        assert!(!leaving.is_waiting());
-        let last = EndSequence::after(Some(leaving), &CLEANUP_TIMEOUT);
-        assert_eq!(last.map(|last| last.means()), Some(EndMethod::CloseInput));
-        assert!(EndSequence::after(last, &CLEANUP_TIMEOUT).is_none());
+        assert!(!sequence.is_waiting());
+        let last = EndSequence::after(Some(sequence), &METHODS);
+        assert_eq!(last.map(|last| last.method()), Some(EndMethod::CloseInput));
+        assert!(EndSequence::after(last, &METHODS).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn l90g_a_stop_is_shortened_by_a_caller_with_less_time_and_never_prolonged() {
-        let (second, mut under_way) = (Duration::from_secs(1), None);
-        let mut go_on = |seconds, alive| StopState::go_on(&mut under_way, second * seconds, alive);
-        assert_eq!(go_on(9, true).left(), 9 * second);
+        let (second, mut stopping) = (Duration::from_secs(1), None);
+        let mut stop =
+            |seconds, alive| StopState::begin_or_continue(&mut stopping, second * seconds, alive);
+        assert_eq!(stop(9, true).left(), 9 * second);
         tokio::time::advance(second).await;
-        let later = go_on(60, false);
+        let later = stop(60, false);
         assert_eq!((later.left(), later.was_alive), (8 * second, true));
-        let sooner = go_on(3, false);
+        let sooner = stop(3, false);
         assert_eq!(sooner.left(), 3 * second);
         assert_eq!(sooner.polite_until, Instant::now() + second);
         tokio::time::advance(9 * second).await;

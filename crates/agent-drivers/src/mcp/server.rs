@@ -270,15 +270,15 @@ impl fmt::Debug for McpServer {
 /// Returns a URL without its possible secrets: the user, and everything after the host. Some services put the user's secret into the path.
 fn place(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (host, asked) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let host = host.rsplit('@').next().unwrap_or_default();
     let mark = if scheme.is_empty() { "" } else { "://" };
-    let asked = if matches!(asked, "" | "/") {
-        asked
+    let path = if matches!(path, "" | "/") {
+        path
     } else {
         "/…"
     };
-    format!("{scheme}{mark}{host}{asked}")
+    format!("{scheme}{mark}{host}{path}")
 }
 
 /// Expands `${VARIABLE}` and `${VARIABLE:-default}` in one pass: a value is not expanded again. If the text between the braces is not a variable

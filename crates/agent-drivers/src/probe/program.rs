@@ -11,10 +11,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Failure;
 
-/// The most bytes of output that [`Program::run`] returns.
-const MAX_ANSWER: usize = 64 << 10;
+/// The maximum number of bytes of standard output that [`Program::run`] returns.
+const MAX_OUTPUT: usize = 64 << 10;
+/// The maximum length of a response, in bytes.
 const MAX_LINE: usize = 1 << 20;
-/// The most lines that may precede the response to a request.
+/// The maximum number of lines that are read while waiting for one response.
 const MAX_LINES: usize = 1000;
 
 /// The output of a program that ended.
@@ -25,7 +26,7 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
-/// An agent's program, and the time by which it must answer.
+/// An agent's program, and the deadline for its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program<'a> {
     /// The program and the arguments that precede all others.
@@ -52,17 +53,24 @@ impl Program<'_> {
         Ok(env.fold(command, |it, (name, value)| it.env(name, value)))
     }
 
-    /// Runs the program with these arguments until it exits.
-    pub(crate) async fn run(self, arguments: &[&str]) -> Result<Output, Failure> {
+    async fn spawn(self, arguments: &[&str], stdin: StdinMode) -> Result<Agent, Failure> {
         let start = Instant::now();
         let command = self.command(arguments).map_err(|e| e.to_string())?;
-        let mut agent = command.spawn().await.map_err(|e| e.to_string())?;
+        match timeout_at(self.deadline, command.stdin(stdin).spawn()).await {
+            Ok(spawned) => spawned.map_err(|e| e.to_string()),
+            Err(_) => Err(no_response(start)),
+        }
+    }
+
+    /// Runs the program with these arguments until it exits, and then ends what it left running.
+    pub(crate) async fn run(self, arguments: &[&str]) -> Result<Output, Failure> {
+        let start = Instant::now();
+        let mut agent = self.spawn(arguments, StdinMode::Null).await?;
         let mut stdout = String::new();
         let exit = timeout_at(self.deadline, async {
             while let Some(output) = agent.next_output().await {
-                if output.stream == Stream::Stdout && stdout.len() < MAX_ANSWER {
-                    stdout.push_str(&output.line.text());
-                    stdout.push('\n');
+                if output.stream == Stream::Stdout {
+                    push_line(&mut stdout, &output.line.text());
                 }
             }
             agent.wait().await
@@ -71,7 +79,7 @@ impl Program<'_> {
         let stderr = agent.stderr_tail();
         agent.stop(&StopPolicy::kill()).await;
         Ok(Output {
-            exit: exit.map_err(|_| no_answer(start))?,
+            exit: exit.map_err(|_| no_response(start))?,
             stdout,
             stderr,
         })
@@ -83,9 +91,7 @@ impl Program<'_> {
         arguments: &[&str],
         talk: impl AsyncFnOnce(&mut Requests) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let command = self.command(arguments).map_err(|e| e.to_string())?;
-        let started = command.stdin(StdinMode::Piped).spawn().await;
-        let mut agent = started.map_err(|e| e.to_string())?;
+        let mut agent = self.spawn(arguments, StdinMode::Piped).await?;
         let stdin = agent.take_stdin().expect("stdin is a pipe");
         let mut requests = Requests {
             agent,
@@ -99,7 +105,20 @@ impl Program<'_> {
     }
 }
 
-fn no_answer(start: Instant) -> Failure {
+/// Appends a line, up to [`MAX_OUTPUT`] bytes in total.
+fn push_line(output: &mut String, line: &str) {
+    let room = MAX_OUTPUT.saturating_sub(output.len() + 1);
+    if room > 0 {
+        let mut end = room.min(line.len());
+        while !line.is_char_boundary(end) {
+            end -= 1;
+        }
+        output.push_str(&line[..end]);
+        output.push('\n');
+    }
+}
+
+fn no_response(start: Instant) -> Failure {
     let seconds = start.elapsed().as_secs_f64().round();
     format!("no response within {seconds} s")
 }
@@ -131,22 +150,42 @@ impl Requests {
                 .write_all(format!("{request}\n").as_bytes())
                 .await;
             for _ in 0..MAX_LINES {
-                let output = self.agent.next_output().await?;
+                let Some(output) = self.agent.next_output().await else {
+                    return Err("it exited without a response".into());
+                };
+                if output.stream != Stream::Stdout {
+                    continue;
+                }
                 let line = serde_json::from_slice::<Value>(&output.line.bytes);
                 let is_response = |line: &Value| line["id"] == id && line["method"].is_null();
                 if let Some(response) = line.ok().filter(is_response) {
-                    return Some(response);
+                    return Ok(response);
                 }
             }
-            None
+            Err(format!("no response in {MAX_LINES} lines of output"))
         };
         match timeout_at(self.deadline, response).await {
-            Ok(Some(mut response)) => Ok(match response["error"].take() {
+            Ok(Ok(mut response)) => Ok(match response["error"].take() {
                 Value::Null => Ok(response["result"].take()),
                 error => Err(error),
             }),
-            Ok(None) => Err("it exited without a response".into()),
-            Err(_) => Err(no_answer(start)),
+            Ok(Err(why)) => Err(why),
+            Err(_) => Err(no_response(start)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_bounded_and_ends_at_a_character() {
+        let mut output = String::from("a\n");
+        push_line(&mut output, &"é".repeat(MAX_OUTPUT));
+        assert_eq!(output.len(), MAX_OUTPUT - 1);
+        push_line(&mut output, "more");
+        assert_eq!(output.len(), MAX_OUTPUT - 1);
+        assert!(output.ends_with("é\n"));
     }
 }

@@ -12,5 +12,6 @@ mod claude;
 mod codex;
 mod command;
 mod contract;
+mod probe;
 mod reading;
 mod scene;

@@ -84,9 +84,9 @@ pub(super) fn reply<T>(done: ReplySender<T>, answered: Option<T>) {
 /// Answers when the result of a change is known. The actor reads the agent and handles commands in the meantime.
 pub(super) fn follow(
     mut done: ReplySender<Result<(), Error>>,
-    asked: Option<Result<PendingChange, Error>>,
+    result: Option<Result<PendingChange, Error>>,
 ) {
-    match asked {
+    match result {
         Some(Ok(changing)) => drop(tokio::spawn(async move {
             tokio::select! {
                 () = done.closed() => {}

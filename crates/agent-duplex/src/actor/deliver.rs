@@ -60,16 +60,16 @@ impl Actor {
             Some(Ok(())) => {
                 self.retry_at = None;
                 self.exit_deadline = None;
-                let told = self.shared.lock().ledger.delivered();
-                self.tell(told).await;
+                let events = self.shared.lock().ledger.delivered();
+                self.store_and_publish(events).await;
                 Ok(true)
             }
             Some(Err(e)) => {
                 self.is_input_refused = true;
                 self.return_message(id);
                 let again_at = e.is_full().then(|| Instant::now() + RETRY_DELAY);
-                let is_told = std::mem::replace(&mut self.retry_at, again_at).is_some();
-                if !e.is_unsupported() && !e.is_gone() && !is_told {
+                let was_reported = std::mem::replace(&mut self.retry_at, again_at).is_some();
+                if !e.is_unsupported() && !e.is_gone() && !was_reported {
                     self.warn(format!("an input has to wait: {e}")).await;
                 }
                 Err(e)
@@ -97,8 +97,8 @@ impl Actor {
             }
             self.warn(e.to_string()).await;
         }
-        let told = self.shared.lock().ledger.drop_followed(&e.to_string());
-        self.tell(told).await;
+        let events = self.shared.lock().ledger.drop_followed(&e.to_string());
+        self.store_and_publish(events).await;
     }
 
     /// Returns whether an agent that accepts no input is possibly about to exit. The actor tries again when the agent should have exited.

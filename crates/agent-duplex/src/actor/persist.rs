@@ -64,10 +64,13 @@ impl PersistenceClient {
     }
 
     /// Posts the records of events to publish, in a place that can't wait for the store.
-    pub(super) fn persist_later(&mut self, told: Vec<ConversationEvent>) -> Vec<ConversationEvent> {
-        let records = self.records(&told);
+    pub(super) fn persist_later(
+        &mut self,
+        events: Vec<ConversationEvent>,
+    ) -> Vec<ConversationEvent> {
+        let records = self.records(&events);
         self.post(records);
-        told
+        events
     }
 
     /// Posts records, and returns the receiver for the result.
@@ -85,12 +88,12 @@ impl PersistenceClient {
         Some(kept)
     }
 
-    fn records(&mut self, told: &[ConversationEvent]) -> Vec<PersistedRecord> {
+    fn records(&mut self, events: &[ConversationEvent]) -> Vec<PersistedRecord> {
         if self.keeper.is_none() {
             return Vec::new();
         }
         let mut records: Vec<PersistedRecord> = Vec::new();
-        for what in told {
+        for what in events {
             match what {
                 ConversationEvent::Assigned(assignment) => {
                     if !assignment.injected {
@@ -138,7 +141,7 @@ impl PersistenceClient {
         }
     }
 
-    fn failed(&self, told: &mut [ConversationEvent]) {
+    fn failed(&self, events: &mut [ConversationEvent]) {
         let fault = self
             .shared
             .lock()
@@ -148,7 +151,7 @@ impl PersistenceClient {
         let Some(fault) = fault else {
             return;
         };
-        for what in told {
+        for what in events {
             if let ConversationEvent::Completed(completion) = what {
                 completion.end = failure(&fault);
             }
@@ -156,8 +159,12 @@ impl PersistenceClient {
     }
 
     /// Stores events, and then publishes them. Without a `halt` the conversation is ending, and the wait has a time limit.
-    pub(super) async fn tell(&mut self, told: Vec<ConversationEvent>, halt: Option<&mut Halt>) {
-        let records = self.records(&told);
+    pub(super) async fn store_and_publish(
+        &mut self,
+        events: Vec<ConversationEvent>,
+        halt: Option<&mut Halt>,
+    ) {
+        let records = self.records(&events);
         let messages = records
             .iter()
             .all(|record| matches!(record, PersistedRecord::Message { .. }));
@@ -169,7 +176,7 @@ impl PersistenceClient {
         } else {
             self.keep(records, halt).await
         };
-        self.unpublished.extend(told);
+        self.unpublished.extend(events);
         if kept.is_some() {
             self.publish_unpublished();
         }
@@ -200,8 +207,8 @@ impl PersistenceClient {
     /// Drops the waiting inputs.
     pub(super) async fn drop_waiting(&mut self, halt: &mut Halt) {
         let why = "the turn was interrupted";
-        let told = self.shared.lock().ledger.drop_waiting(why);
-        self.tell(told, Some(halt)).await;
+        let events = self.shared.lock().ledger.drop_waiting(why);
+        self.store_and_publish(events, Some(halt)).await;
     }
 
     /// Handles an interrupt of an idle agent.
@@ -212,9 +219,9 @@ impl PersistenceClient {
         answer(interrupt.done, Ok(()));
     }
 
-    pub(super) fn publish(&self, mut told: Vec<ConversationEvent>) {
-        self.failed(&mut told);
-        self.shared.lock().publish_all(told);
+    pub(super) fn publish(&self, mut events: Vec<ConversationEvent>) {
+        self.failed(&mut events);
+        self.shared.lock().publish_all(events);
     }
 
     /// Publishes the events that waited for the store, stored or not.

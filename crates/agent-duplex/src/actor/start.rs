@@ -90,9 +90,10 @@ impl Actor {
             self.warn(context).await;
         }
         // Waiting callers get this error as their answer, and a crash loop publishes its own warning.
-        let told = !self.start_waiters.is_empty() || self.shared.lock().starts.refusal().is_some();
+        let is_reported =
+            !self.start_waiters.is_empty() || self.shared.lock().starts.refusal().is_some();
         if let Err(e) = &started
-            && !told
+            && !is_reported
         {
             let text = format!("the agent could not be started: {e}");
             self.warn(text).await;
@@ -151,7 +152,7 @@ impl Actor {
             || self.is_closing()
             || self.is_delivery_paused
             || !self.start_waiters.is_empty();
-        let told = {
+        let events = {
             let mut state = self.shared.lock();
             let next = state.starts.next(Instant::now(), false);
             if state.persistence_error.is_none() && (waits || next != NextStart::Never) {
@@ -163,8 +164,8 @@ impl Actor {
             );
             state.ledger.drop_followed(&why)
         };
-        if !told.is_empty() {
-            self.tell(told).await;
+        if !events.is_empty() {
+            self.store_and_publish(events).await;
         }
     }
 
@@ -184,7 +185,7 @@ impl Actor {
     }
 
     pub(super) async fn warn(&mut self, text: String) {
-        self.tell(vec![ConversationEvent::Observed(
+        self.store_and_publish(vec![ConversationEvent::Observed(
             Event::Warning(text).into(),
         )])
         .await;

@@ -28,11 +28,11 @@ impl Actor {
     }
 
     /// Schedules the close of the agent: when it has nothing to do any more, or at the earliest time limit of all closes.
-    pub(super) fn schedule_close(&mut self, patience: Duration) {
-        let patience = patience.min(FOREVER);
-        let close_by = Instant::now() + patience;
+    pub(super) fn schedule_close(&mut self, time_limit: Duration) {
+        let time_limit = time_limit.min(FOREVER);
+        let close_by = Instant::now() + time_limit;
         if !self.is_closing() || close_by < self.close_deadline {
-            (self.close_deadline, self.close_timeout) = (close_by, patience);
+            (self.close_deadline, self.close_timeout) = (close_by, time_limit);
         }
     }
 
@@ -95,22 +95,22 @@ impl Actor {
         self.flush_persistence().await;
         if self.persistence.is_enabled() {
             // A caller can end the process as soon as it has the report.
-            let _words = self.drain_output(PrimaryRoom::Some).await;
+            let _halted = self.drain_output(PrimaryRoom::Some).await;
         }
         self.report.send_replace(Some(self.earlier_report.clone()));
-        let _words = self.drain_output(PrimaryRoom::Awaited).await;
+        let _halted = self.drain_output(PrimaryRoom::Awaited).await;
     }
 
     /// Ends the agent of a conversation whose handles were all dropped.
     pub(super) async fn stop_unowned(&mut self) {
         self.connection = None;
         self.flush_persistence().await;
-        self.publish_heard(true).await;
+        self.publish_read(true).await;
     }
 
     /// Reads the output that the agent wrote before it was ended; returns `None` if the conversation is halted in the meantime.
     pub(super) async fn drain_output(&mut self, room: PrimaryRoom) -> Option<()> {
-        let mut patience = times::DRAIN_TIMEOUT;
+        let mut time_limit = times::DRAIN_TIMEOUT;
         while self.may_read {
             match room {
                 PrimaryRoom::Some if !self.shared.primary.has_room() => break,
@@ -118,17 +118,17 @@ impl Actor {
                 PrimaryRoom::Any | PrimaryRoom::Some => {}
             }
             let since = Instant::now();
-            let words = timeout(patience, next(&mut self.connection));
+            let output = timeout(time_limit, next(&mut self.connection));
             let seen = if self.stopping {
-                words.await
+                output.await
             } else {
-                run_unless_halted(&mut self.halt, words).await?
+                run_unless_halted(&mut self.halt, output).await?
             };
-            patience = patience.saturating_sub(since.elapsed());
+            time_limit = time_limit.saturating_sub(since.elapsed());
             let seen = seen.ok().flatten();
             let gone = seen.is_none();
             self.unpublished.extend(seen);
-            self.publish_heard(gone).await;
+            self.publish_read(gone).await;
         }
         Some(())
     }
@@ -153,9 +153,9 @@ impl Drop for Actor {
     fn drop(&mut self) {
         drop(self.connection.take());
         self.persistence.publish_unpublished();
-        let told = self.noted(true);
-        let told = self.persistence.persist_later(told);
-        self.persistence.publish(told);
+        let events = self.take_events(true);
+        let events = self.persistence.persist_later(events);
+        self.persistence.publish(events);
         drop(drain(&mut self.commands));
         let interrupts = drain(&mut self.interrupts).into_iter();
         self.interrupt_waiters

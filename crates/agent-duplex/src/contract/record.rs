@@ -30,7 +30,7 @@ pub(super) struct Recorded {
     pub(super) published: Vec<Arc<Published>>,
     pub(super) assignments: Vec<Assignment>,
     pub(super) completions: Vec<Completion>,
-    pub(super) audit: ContractChecker,
+    pub(super) checker: ContractChecker,
     /// The calls and reports of the driver, each with the number of its connection.
     pub(super) calls: Vec<(usize, DriverCall)>,
     /// The number of observations of the driver, with or without events.
@@ -88,7 +88,7 @@ impl Recorded {
                 "event {got} was published, but event {expected} was expected"
             ));
         }
-        if let Err(broken) = self.audit.check(&published.event) {
+        if let Err(broken) = self.checker.check(&published.event) {
             self.failures.push(broken);
         }
         match &published.event {

@@ -76,7 +76,7 @@ impl<'a> ScenarioRun<'a> {
 
     /// Starts the conversation with this action in its first turn. Fails if the agent can't be made to do it.
     pub(super) async fn begin_with(&mut self, deed: &TestAction) -> ScenarioCheck<Receipt> {
-        self.words(deed)?;
+        self.prompt_for(deed)?;
         self.begin().await?;
         self.send(deed)
     }
@@ -106,18 +106,18 @@ impl<'a> ScenarioRun<'a> {
         self.conversation.capabilities().has(capability)
     }
 
-    pub(super) fn words(&self, deed: &TestAction) -> ScenarioCheck<String> {
+    pub(super) fn prompt_for(&self, deed: &TestAction) -> ScenarioCheck<String> {
         self.stage
             .prompt_for(deed)
             .map_err(ScenarioResult::NotApplicable)
     }
 
     pub(super) fn send(&self, deed: &TestAction) -> ScenarioCheck<Receipt> {
-        let input = Input::new(self.words(deed)?);
-        // The audit must know the receipt before the events of this input are read; both use this lock.
+        let input = Input::new(self.prompt_for(deed)?);
+        // The checker must know the receipt before the events of this input are read; both use this lock.
         let sent = self.record.change(|seen| {
             let receipt = self.conversation.send(input)?;
-            seen.audit.accepted(&receipt);
+            seen.checker.accepted(&receipt);
             Ok::<_, crate::Error>(receipt)
         });
         sent.or_else(|e| failure(format!("an input is rejected: {e}")))
@@ -128,9 +128,9 @@ impl<'a> ScenarioRun<'a> {
         what: &str,
         future: impl Future<Output = T>,
     ) -> ScenarioCheck<T> {
-        let patience = self.stage.timeout();
-        let done = timeout(patience, future).await;
-        done.or_else(|_| failure(format!("the wait for {what} took longer than {patience:?}")))
+        let limit = self.stage.timeout();
+        let done = timeout(limit, future).await;
+        done.or_else(|_| failure(format!("the wait for {what} took longer than {limit:?}")))
     }
 
     /// Waits until `find` returns a value.
@@ -183,9 +183,9 @@ impl<'a> ScenarioRun<'a> {
     }
 
     pub(super) fn expect_text(&self, turn: TurnId, word: &str) -> ScenarioCheck<()> {
-        let said = self.text_of(turn);
-        let short: String = said.chars().take(200).collect();
-        require(said.contains(word), || {
+        let answered_text = self.text_of(turn);
+        let short: String = answered_text.chars().take(200).collect();
+        require(answered_text.contains(word), || {
             format!("expected {word:?} in the answer, but got {short:?}")
         })
     }
@@ -226,8 +226,8 @@ impl<'a> ScenarioRun<'a> {
             let ConversationEvent::Observed(seen) = what else {
                 return false;
             };
-            let said = |event: &Event| matches!(event, Event::TextDelta(text) | Event::Message { text, .. } if !text.is_empty());
-            seen.events.iter().any(said) || (bare && seen.raw.is_some())
+            let has_text = |event: &Event| matches!(event, Event::TextDelta(text) | Event::Message { text, .. } if !text.is_empty());
+            seen.events.iter().any(has_text) || (bare && seen.raw.is_some())
         };
         let find = |seen: &Recorded| seen.of_turn(turn).any(speaks).then_some(());
         self.until("the first output of the agent", find).await
@@ -259,7 +259,7 @@ impl<'a> ScenarioRun<'a> {
         let seen = async {
             loop {
                 match self.stage.alive(tool) {
-                    Some(now) if now != alive => glance().await,
+                    Some(now) if now != alive => poll_pause().await,
                     seen => return seen.is_some(),
                 }
             }
@@ -284,7 +284,7 @@ impl<'a> ScenarioRun<'a> {
     async fn is_quiet(&self) {
         let (mut last, mut quiet) = (0, 0);
         while quiet < QUIET {
-            glance().await;
+            poll_pause().await;
             let now = self.record.lock().observations;
             quiet = if now == last { quiet + 1 } else { 0 };
             last = now;
@@ -329,7 +329,7 @@ impl<'a> ScenarioRun<'a> {
             require(joined.is_ok(), || "the reader panicked".to_owned())?;
         }
         let seen = self.record.lock();
-        let (running, pending) = (seen.audit.running(), seen.audit.pending());
+        let (running, pending) = (seen.checker.running(), seen.checker.pending());
         require(running == 0, || format!("{running} turns never ended"))?;
         require(pending == 0, || format!("{pending} inputs are in no turn"))?;
         match seen.failures.first() {
@@ -339,7 +339,7 @@ impl<'a> ScenarioRun<'a> {
     }
 }
 
-async fn glance() {
+async fn poll_pause() {
     // This future never resolves; only the timeout ends the wait.
     let _due = timeout(POLL, std::future::pending::<()>()).await;
 }

@@ -41,7 +41,7 @@ pub async fn play(stage: &dyn TestAgent, scenario: Scenario) -> ScenarioResult {
         Scenario::Retry => retry(&mut scene).await,
         Scenario::RateLimit => rate_limit(&mut scene).await,
         Scenario::Death => death(&mut scene).await,
-        Scenario::TruncatedLine => cut_line(&mut scene).await,
+        Scenario::TruncatedLine => truncated_line(&mut scene).await,
         Scenario::SlowReader => slow_reader(&mut scene).await,
         Scenario::Stop => stop(&mut scene).await,
         Scenario::PermissionRequest => ask(&mut scene).await,
@@ -70,12 +70,12 @@ fn nobody() -> String {
     Uuid::new_v4().to_string()
 }
 
-fn held(what: impl Into<String>) -> ScenarioCheck {
+fn passed(what: impl Into<String>) -> ScenarioCheck {
     Ok(ScenarioResult::Passed(what.into()))
 }
 
 async fn turn(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
-    scene.words(&TestAction::Say("pear".to_owned()))?;
+    scene.prompt_for(&TestAction::Say("pear".to_owned()))?;
     scene.begin().await?;
     let turn = scene.say("pear").await?;
     let connections = scene.record.lock().generation(turn);
@@ -86,14 +86,14 @@ async fn turn(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     require(named || !scene.has(Capability::Resume), || {
         "it declares resume, but names no session".to_owned()
     })?;
-    held(match scene.is_opaque() {
+    passed(match scene.is_opaque() {
         true => "answered in its output, which has no known form",
         false => "answered by a message",
     })
 }
 
 async fn tool(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
-    scene.words(&TestAction::CallTool)?;
+    scene.prompt_for(&TestAction::CallTool)?;
     scene.begin().await?;
     let turn = scene.perform(&TestAction::CallTool).await?;
     if !scene.has(Capability::Tools) {
@@ -110,20 +110,20 @@ async fn tool(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         _ => None,
     });
     match (started, outcome) {
-        (Some(_), Some(ToolOutcome::Succeeded)) => held("its start and its end are reported"),
+        (Some(_), Some(ToolOutcome::Succeeded)) => passed("its start and its end are reported"),
         (Some(_), outcome) => failure(format!("a successful tool is reported as {outcome:?}")),
         (None, _) => failure("it declares tools, but reported none"),
     }
 }
 
 async fn two_messages(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
-    scene.words(&TestAction::Say("pear".to_owned()))?;
+    scene.prompt_for(&TestAction::Say("pear".to_owned()))?;
     scene.begin().await?;
     let turns = [scene.say("pear").await?, scene.say("plum").await?];
     require(turns[0] < turns[1], || {
         "two consecutive messages are in one turn".to_owned()
     })?;
-    held(match same_agent(scene, turns) {
+    passed(match same_agent(scene, turns) {
         true => "two turns of one agent",
         false => "two turns, each with its own agent",
     })
@@ -141,8 +141,8 @@ async fn steer(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         name: TOOL.to_owned(),
         time: SHORT_DELAY,
     };
-    let words = scene.words(&work)?;
-    let plum = scene.words(&TestAction::Say("plum".to_owned()))?;
+    let words = scene.prompt_for(&work)?;
+    let plum = scene.prompt_for(&TestAction::Say("plum".to_owned()))?;
     let policy = scene.stage.driver().input_policy();
     if policy == InputPolicy::AfterTurn {
         match second_connection::second_message(scene.stage, TOOL, [words, plum]).await? {
@@ -164,10 +164,9 @@ async fn steer(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         scene.ends(&first, EndReason::Completed).await?.turn,
         scene.ends(&second, EndReason::Completed).await?.turn,
     ];
-    let heard = scene
+    scene
         .expect_text(second, "plum")
-        .or_else(|cell| scene.expect_text(first, "plum").map_err(|_| cell));
-    heard?;
+        .or_else(|cell| scene.expect_text(first, "plum").map_err(|_| cell))?;
     let (_, busy) = delivered_count(&scene.record.lock());
     match (policy, first == second) {
         (InputPolicy::Push, _) if !busy => failure("it gets the message only after the turn"),
@@ -178,13 +177,13 @@ async fn steer(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
             let seen = "rejected during the turn, and answered after it".to_owned();
             Ok(ScenarioResult::Undeclared(Capability::Steer, seen))
         }
-        (_, true) => held("part of the running turn"),
-        (_, false) => held("a separate turn, after the running turn"),
+        (_, true) => passed("part of the running turn"),
+        (_, false) => passed("a separate turn, after the running turn"),
     }
 }
 
 /// Starts with a turn in which the agent writes text until the turn is ended.
-async fn talks(scene: &mut ScenarioRun<'_>) -> ScenarioCheck<Receipt> {
+async fn start_text(scene: &mut ScenarioRun<'_>) -> ScenarioCheck<Receipt> {
     let receipt = scene
         .begin_with(&TestAction::TalkFor(LONGER_THAN_ANY_WAIT))
         .await?;
@@ -193,7 +192,7 @@ async fn talks(scene: &mut ScenarioRun<'_>) -> ScenarioCheck<Receipt> {
 }
 
 /// Starts with a turn in which a tool runs until it is ended.
-async fn wait_for_tool(scene: &mut ScenarioRun<'_>, tool: &str) -> ScenarioCheck<Receipt> {
+async fn start_tool(scene: &mut ScenarioRun<'_>, tool: &str) -> ScenarioCheck<Receipt> {
     let work = TestAction::RunToolFor {
         name: tool.to_owned(),
         time: LONGER_THAN_ANY_WAIT,
@@ -206,13 +205,13 @@ async fn wait_for_tool(scene: &mut ScenarioRun<'_>, tool: &str) -> ScenarioCheck
 }
 
 async fn interrupt_text(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
-    let receipt = talks(scene).await?;
+    let receipt = start_text(scene).await?;
     interrupted(scene, &receipt).await
 }
 
 async fn interrupt_tool(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     const TOOL: &str = "interrupted";
-    let receipt = wait_for_tool(scene, TOOL).await?;
+    let receipt = start_tool(scene, TOOL).await?;
     let cell = interrupted(scene, &receipt).await?;
     let seen = scene.wait_for_tool_exit(TOOL).await?;
     let gone = if seen { "its process is gone; " } else { "" };
@@ -243,7 +242,7 @@ async fn interrupted(scene: &ScenarioRun<'_>, receipt: &Receipt) -> ScenarioChec
     })?;
     let second = scene.say("plum").await?;
     match (declared, same_agent(scene, [first, second])) {
-        (true, true) => held("interrupted, and the same agent continues"),
+        (true, true) => passed("interrupted, and the same agent continues"),
         (true, false) => failure("the interrupted agent did not continue"),
         (false, true) => failure("the agent continues, but its driver does not declare interrupt"),
         (false, false) => {
@@ -257,9 +256,9 @@ async fn interrupted(scene: &ScenarioRun<'_>, receipt: &Receipt) -> ScenarioChec
 
 async fn resume(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     let declared = scene.has(Capability::Resume);
-    scene.words(&TestAction::Say("pear".to_owned()))?;
+    scene.prompt_for(&TestAction::Say("pear".to_owned()))?;
     if declared {
-        scene.words(&TestAction::Recall)?;
+        scene.prompt_for(&TestAction::Recall)?;
     } else {
         second_connection::refuses(scene.stage, SessionChoice::Resume(nobody())).await?;
     }
@@ -289,7 +288,7 @@ async fn resume(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         || format!("the agents were started with {sessions:?}, but {resumed:?} was expected"),
     )?;
     scene.expect_text(turn, "pear")?;
-    held("the next agent knows the earlier message")
+    passed("the next agent knows the earlier message")
 }
 
 async fn retry(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
@@ -297,8 +296,9 @@ async fn retry(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     let receipt = scene.begin_with(&limited).await?;
     let turn = scene.ends(&receipt, EndReason::Completed).await?.turn;
     scene.expect_text(turn, "pear")?;
-    let told = |event: &Event| matches!(event, Event::Retrying { .. } | Event::RateLimited { .. });
-    held(match scene.record.lock().events(turn).any(told) {
+    let is_reported =
+        |event: &Event| matches!(event, Event::Retrying { .. } | Event::RateLimited { .. });
+    passed(match scene.record.lock().events(turn).any(is_reported) {
         true => "reported, and answered afterwards",
         false => "answered afterwards, without a report",
     })
@@ -308,11 +308,11 @@ async fn rate_limit(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     let receipt = scene.begin_with(&TestAction::RateLimit).await?;
     scene.ends(&receipt, EndReason::RateLimited).await?;
     scene.say("plum").await?;
-    held("the turn ends because of it, and the next message is answered")
+    passed("the turn ends because of it, and the next message is answered")
 }
 
 async fn death(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
-    let receipt = talks(scene).await?;
+    let receipt = start_text(scene).await?;
     scene.kill().await?;
     let end = scene.ends(&receipt, EndReason::Died).await?.end;
     require(end.exit.is_some(), || {
@@ -323,10 +323,10 @@ async fn death(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     require(sent == 2, || {
         format!("two messages were delivered {sent} times")
     })?;
-    held("the turn died with the agent, and the next message goes to another agent")
+    passed("the turn died with the agent, and the next message goes to another agent")
 }
 
-async fn cut_line(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+async fn truncated_line(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     let receipt = scene.begin_with(&TestAction::EndMidLine).await?;
     let end = scene.completion(&receipt).await?.end;
     match end.reason {
@@ -334,28 +334,28 @@ async fn cut_line(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         _ => return failure(format!("a truncated line is reported as: {end}")),
     }
     scene.say("plum").await?;
-    held(format!("{}; the next message is answered", end.reason))
+    passed(format!("{}; the next message is answered", end.reason))
 }
 
 async fn slow_reader(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     let flood = TestAction::Flood(FLOOD);
-    scene.words(&flood)?;
+    scene.prompt_for(&flood)?;
     scene.start(SessionChoice::Fresh).await?;
     let receipt = scene.send(&flood)?;
     // Wait until the driver isn't read any more because of back-pressure, or has finished.
     scene.wait_for_backpressure().await?;
     scene.read();
     let turn = scene.ends(&receipt, EndReason::Completed).await?.turn;
-    let said = scene.text_of(turn).len();
-    require(said >= FLOOD, || {
-        format!("only {said} of {FLOOD} bytes arrived")
+    let received = scene.text_of(turn).len();
+    require(received >= FLOOD, || {
+        format!("only {received} of {FLOOD} bytes arrived")
     })?;
-    held(format!("all {} MiB arrive", FLOOD >> 20))
+    passed(format!("all {} MiB arrive", FLOOD >> 20))
 }
 
 async fn stop(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     const TOOL: &str = "stopped";
-    let receipt = wait_for_tool(scene, TOOL).await?;
+    let receipt = start_tool(scene, TOOL).await?;
     drop(scene.stop().await?);
     let end = scene.completion(&receipt).await?.end;
     require(end.reason != EndReason::Completed, || {
@@ -363,7 +363,7 @@ async fn stop(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     })?;
     let seen = scene.wait_for_tool_exit(TOOL).await?;
     let gone = if seen { "; the tool is gone" } else { "" };
-    held(format!("{}{gone}", end.reason))
+    passed(format!("{}{gone}", end.reason))
 }
 
 async fn ask(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
@@ -372,7 +372,7 @@ async fn ask(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         let seen = "it asks nothing, and rejects answers".to_owned();
         return Ok(ScenarioResult::Undeclared(Capability::Permissions, seen));
     }
-    scene.words(&TestAction::CallToolWithPermission)?;
+    scene.prompt_for(&TestAction::CallToolWithPermission)?;
     scene.begin().await?;
     let message = "not now".to_owned();
     let denied = answered(scene, Decision::Deny { message }).await?;
@@ -389,18 +389,18 @@ async fn ask(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         "an allowed tool is not reported as successful".to_owned()
     })?;
     if !scene.has(Capability::Interrupt) {
-        return held("denied and allowed");
+        return passed("denied and allowed");
     }
     let receipt = scene.send(&TestAction::CallToolWithPermission)?;
-    asked(scene, &receipt).await?;
+    wait_for_request(scene, &receipt).await?;
     let interrupted = scene.interrupt().await?;
     interrupted.or_else(|e| failure(format!("an interrupt is rejected: {e}")))?;
     scene.ends(&receipt, EndReason::Interrupted).await?;
-    held("denied, allowed, and withdrawn by an interrupt")
+    passed("denied, allowed, and withdrawn by an interrupt")
 }
 
 /// Waits for a permission request in the turn of an input.
-async fn asked(scene: &ScenarioRun<'_>, receipt: &Receipt) -> ScenarioCheck<String> {
+async fn wait_for_request(scene: &ScenarioRun<'_>, receipt: &Receipt) -> ScenarioCheck<String> {
     let turn = scene.turn(receipt).await?;
     let ask = |event: &Event| match event {
         Event::PermissionRequested(ask) => Some(ask.id.clone()),
@@ -413,8 +413,8 @@ async fn asked(scene: &ScenarioRun<'_>, receipt: &Receipt) -> ScenarioCheck<Stri
 
 async fn answered(scene: &ScenarioRun<'_>, decision: Decision) -> ScenarioCheck<TurnId> {
     let receipt = scene.send(&TestAction::CallToolWithPermission)?;
-    let ask = asked(scene, &receipt).await?;
-    scene.record.change(|seen| seen.audit.answered(&ask));
+    let ask = wait_for_request(scene, &receipt).await?;
+    scene.record.change(|seen| seen.checker.answered(&ask));
     let answering = scene.conversation.answer(&ask, decision);
     let answered = scene.within("the result of an answer", answering).await?;
     answered.or_else(|e| failure(format!("an answer is rejected: {e}")))?;
@@ -422,7 +422,7 @@ async fn answered(scene: &ScenarioRun<'_>, decision: Decision) -> ScenarioCheck<
 }
 
 async fn usage(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
-    scene.words(&TestAction::Say("pear".to_owned()))?;
+    scene.prompt_for(&TestAction::Say("pear".to_owned()))?;
     scene.begin().await?;
     scene.say("pear").await?;
     if !scene.has(Capability::Usage) {
@@ -433,9 +433,9 @@ async fn usage(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     let used = scene.until("a usage report", |seen| seen.used()).await?;
     match (used.input_tokens + used.output_tokens, used.cost_microusd) {
         (0, 0) => failure("the reported usage is zero"),
-        (0, _) => held("reported as cost"),
-        (_, 0) => held("reported as tokens"),
-        (_, _) => held("reported as tokens and cost"),
+        (0, _) => passed("reported as cost"),
+        (_, 0) => passed("reported as tokens"),
+        (_, _) => passed("reported as tokens and cost"),
     }
 }
 
@@ -447,8 +447,8 @@ async fn fork(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
             "rejected".to_owned(),
         ));
     }
-    scene.words(&TestAction::Say("pear".to_owned()))?;
-    scene.words(&TestAction::Recall)?;
+    scene.prompt_for(&TestAction::Say("pear".to_owned()))?;
+    scene.prompt_for(&TestAction::Recall)?;
     scene.begin().await?;
     scene.say("pear").await?;
     let session = scene.record.lock().session().map(str::to_owned);
@@ -475,7 +475,7 @@ async fn copied(copy: &mut ScenarioRun<'_>, session: String) -> ScenarioCheck {
     require(own.is_some() && own.as_ref() != Some(&session), || {
         format!("the fork of session {session} is named {own:?}")
     })?;
-    held("the fork knows the earlier message, and the original continues")
+    passed("the fork knows the earlier message, and the original continues")
 }
 
 async fn lost_session(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
@@ -487,10 +487,10 @@ async fn lost_session(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         ));
     }
     let say = TestAction::Say("pear".to_owned());
-    scene.words(&say)?;
+    scene.prompt_for(&say)?;
     scene.read();
     scene.start(SessionChoice::Resume(nobody())).await?;
     let receipt = scene.send(&say)?;
     scene.ends(&receipt, EndReason::SessionNotFound).await?;
-    held("reported as the end of the first turn")
+    passed("reported as the end of the first turn")
 }

@@ -98,8 +98,6 @@ async fn open(
 }
 
 fn late<T>(stage: &dyn TestAgent) -> ScenarioCheck<T> {
-    let patience = stage.timeout();
-    failure(format!(
-        "a connection alone did not work within {patience:?}"
-    ))
+    let limit = stage.timeout();
+    failure(format!("a connection alone did not work within {limit:?}"))
 }

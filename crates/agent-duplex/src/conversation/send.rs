@@ -115,9 +115,9 @@ impl Conversation {
     pub async fn wait_until_idle(&self) -> Result<(), Error> {
         loop {
             let moved = self.0.shared.idle_notify.notified();
-            let drained = self.0.shared.lock().wait_until_idle();
-            match drained {
-                Some(drained) => return drained,
+            let result = self.0.shared.lock().idle_result();
+            match result {
+                Some(result) => return result,
                 None => moved.await,
             }
         }

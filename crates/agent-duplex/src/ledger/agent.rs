@@ -20,8 +20,8 @@ impl Ledger {
     }
 
     fn event(&mut self, event: Event, report: &mut EventBatch) {
-        self.sessions.see(&event);
-        let tell = match &event {
+        self.sessions.observe(&event);
+        let is_published = match &event {
             Event::TurnStarted { inputs } => return self.started(inputs, report),
             Event::AcceptsMessages => {
                 self.accepts_messages = true;
@@ -32,7 +32,7 @@ impl Ledger {
             Event::InterruptAcknowledged { queued } => {
                 let names = queued.iter().flat_map(|id| self.names(*id));
                 let queued = names.map(|name| name.receipt).collect();
-                return report.pass(Event::InterruptAcknowledged { queued });
+                return report.add_event(Event::InterruptAcknowledged { queued });
             }
             Event::TextDelta(_)
             | Event::ThinkingDelta(_)
@@ -55,8 +55,8 @@ impl Ledger {
             }
             _ => true,
         };
-        if tell {
-            report.pass(event);
+        if is_published {
+            report.add_event(event);
         }
     }
 
@@ -100,7 +100,7 @@ impl Ledger {
             InputState::Dropped(_) => drop(self.sent.take(&[id])),
         }
         for name in names {
-            report.pass(Event::Input {
+            report.add_event(Event::Input {
                 id: name.receipt,
                 state: state.clone(),
             });
@@ -199,7 +199,7 @@ impl Ledger {
         open(&mut self.open_requests, &ask.id);
         if open(&mut self.permission_requests, &ask.id) {
             ask.id = self.request_id(&ask.id);
-            report.pass(Event::PermissionRequested(ask));
+            report.add_event(Event::PermissionRequested(ask));
         }
     }
 
@@ -207,7 +207,7 @@ impl Ledger {
         close(&mut self.open_requests, id);
         if close(&mut self.permission_requests, id) {
             let id = self.request_id(id);
-            report.pass(Event::PermissionWithdrawn { id });
+            report.add_event(Event::PermissionWithdrawn { id });
         }
     }
 

@@ -20,11 +20,11 @@ impl EventBatch {
         }
     }
 
-    pub(super) fn pass(&mut self, event: Event) {
+    pub(super) fn add_event(&mut self, event: Event) {
         self.seen.events.push(event);
     }
 
-    pub(super) fn say(&mut self, what: ConversationEvent) {
+    pub(super) fn add(&mut self, what: ConversationEvent) {
         self.flush();
         self.events.push(what);
     }

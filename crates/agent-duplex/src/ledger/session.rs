@@ -35,7 +35,7 @@ impl Sessions {
         self.next = session;
     }
 
-    pub(super) fn see(&mut self, event: &Event) {
+    pub(super) fn observe(&mut self, event: &Event) {
         match event {
             Event::Session { id } if self.named.as_ref() != Some(id) => {
                 self.answered = false;

@@ -64,8 +64,8 @@ impl Book {
         };
         if taken {
             self.messages.push(message);
-            let told = self.ledger.delivered();
-            self.told(&told);
+            let events = self.ledger.delivered();
+            self.check_events(&events);
         } else {
             self.ledger.not_delivered();
         }
@@ -76,19 +76,19 @@ impl Book {
     }
 
     fn observe(&mut self, seen: Observation) {
-        let told = self.ledger.observe(seen);
-        self.told(&told);
+        let events = self.ledger.observe(seen);
+        self.check_events(&events);
     }
 
     fn end(&mut self) {
-        let told = self.ledger.connection_ended(EndReason::Died.into());
-        self.told(&told);
+        let events = self.ledger.connection_ended(EndReason::Died.into());
+        self.check_events(&events);
         assert!(!self.ledger.is_busy());
         assert_eq!(self.audit.running(), 0);
     }
 
-    fn told(&mut self, told: &[ConversationEvent]) {
-        for what in told {
+    fn check_events(&mut self, events: &[ConversationEvent]) {
+        for what in events {
             self.audit.observe(what);
             assert!(self.audit.running() <= 2);
             match what {
@@ -125,7 +125,7 @@ impl Book {
                 }
             }
         }
-        let completed = told.iter().rev().find_map(|what| match what {
+        let completed = events.iter().rev().find_map(|what| match what {
             ConversationEvent::Completed(completion) => Some(completion.pending),
             _ => None,
         });

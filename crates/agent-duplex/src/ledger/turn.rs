@@ -58,11 +58,11 @@ impl TurnMessage {
 
 impl Turn {
     pub(super) fn has(&self, message: Uuid) -> bool {
-        self.messages.iter().any(|parcel| parcel.id == message)
+        self.messages.iter().any(|own| own.id == message)
     }
 
     pub(super) fn remove(&mut self, message: Uuid) {
-        self.messages.retain(|parcel| parcel.id != message);
+        self.messages.retain(|own| own.id != message);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -87,7 +87,7 @@ impl Turn {
             .cloned()
             .collect();
         self.messages.extend(messages);
-        report.say(ConversationEvent::Assigned(Assignment {
+        report.add(ConversationEvent::Assigned(Assignment {
             turn: self.id,
             generation,
             inputs,
@@ -100,7 +100,7 @@ impl Turn {
             let text = format!(
                 "turn {turn} does not continue turn {other}, although one of its inputs requests it: its parent was chosen before"
             );
-            report.pass(Event::Warning(text));
+            report.add_event(Event::Warning(text));
         }
     }
 }

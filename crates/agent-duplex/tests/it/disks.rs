@@ -49,7 +49,7 @@ fn child(around: &[&str], deed: &str, file: &Path) -> Command {
 }
 
 #[test]
-#[ignore = "the action of the children of these tests"]
+#[ignore = "a child process: `child` in disks.rs runs this binary with `disks::child_process_acts --exact --ignored`"]
 fn child_process_acts() {
     let (Ok(deed), Some(file)) = (env::var(DEED), env::var_os(FILE)) else {
         return;

@@ -160,7 +160,7 @@ impl Persistence for Liar {
 }
 
 #[test]
-#[ignore = "the action of the children of these tests"]
+#[ignore = "a child process: `round` in kills.rs runs this binary with `kills::a_child_talks --exact --ignored`"]
 fn a_child_talks() {
     let (Some(file), Ok(round)) = (env::var_os(FILE), env::var(ROUND)) else {
         return;

@@ -191,8 +191,8 @@ fn orphans(
     let orphan = |pid: u32| {
         let Some(stat) = proc_fs::stat(pid) else {
             // Its owner has possibly reaped it since it was listed. If it is dead, its exit stays for that owner.
-            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            let ended = rustix::process::waitid(WaitId::Pid(pid_of(pid)?), look);
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            let ended = rustix::process::waitid(WaitId::Pid(pid_of(pid)?), options);
             return ended.is_ok_and(|it| it.is_none()).then_some(Orphan {
                 process: ProcessId { pid, start_time: 0 },
                 session: 0,

@@ -76,7 +76,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         closed: false,
     };
     let stay = refused.is_none();
-    line.send_to_guard(&GuardMessage::Hello {
+    line.send_to_host(&GuardMessage::Hello {
         version: VERSION,
         start_time,
         refused,
@@ -96,13 +96,13 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         Ok(spawned) => spawned,
         Err((in_directory, error)) => {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            return line.send_to_guard(&GuardMessage::SpawnFailed {
+            return line.send_to_host(&GuardMessage::SpawnFailed {
                 errno,
                 in_directory,
             });
         }
     };
-    line.send_to_guard(&GuardMessage::Spawned { pid });
+    line.send_to_host(&GuardMessage::Spawned { pid });
     let mut tree = Tree::new(pid, children);
     serve_orders(&mut line, &mut tree);
     let aftermath = tree.tree_end();
@@ -117,7 +117,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
         let _unwritten = report.append(&path);
     }
     // A host that only dropped its handle still reads.
-    line.send_to_guard(&GuardMessage::Ended(aftermath));
+    line.send_to_host(&GuardMessage::Ended(aftermath));
     line.flush_until(Instant::now() + times::LAST_REPORT);
 }
 
@@ -136,7 +136,7 @@ fn serve_orders(line: &mut ControlLine, tree: &mut Tree) {
         line.wait(tree.child_signals(), kill.map(|(at, _)| at - now));
         while let Some(order) = line.next_order() {
             match order {
-                HostCommand::Note => tree.list_all_living(),
+                HostCommand::Note => tree.record_all(),
                 HostCommand::Signal {
                     signal,
                     target: whom,
@@ -162,7 +162,7 @@ fn serve_orders(line: &mut ControlLine, tree: &mut Tree) {
                         .map(|stat| proc_fs::name(stat.pid))
                         .take(MAX_NAMES)
                         .collect();
-                    line.send_to_guard(&GuardMessage::Listed {
+                    line.send_to_host(&GuardMessage::Listed {
                         sequence,
                         processes,
                     });
@@ -189,7 +189,7 @@ fn terminate(
 ) {
     // A killed process is recorded when it is killed. A process that ends by itself must be recorded before.
     if kill.is_none() && at > Instant::now() {
-        tree.list_all_living();
+        tree.record_all();
         tree.signal_all(Signal::TERM);
         // A stopped process handles SIGTERM only after SIGCONT.
         tree.signal_all(Signal::CONT);
@@ -222,7 +222,7 @@ fn spawn(
     Ok((spawned?.id(), descriptors.collect()))
 }
 
-/// The guard's end of the control socket. Writing never blocks.
+/// The guard's end of the control socket. A write never blocks.
 struct ControlLine {
     socket: OwnedFd,
     inbox: Inbox,
@@ -232,7 +232,7 @@ struct ControlLine {
 }
 
 impl ControlLine {
-    fn send_to_guard(&mut self, notice: &GuardMessage) {
+    fn send_to_host(&mut self, notice: &GuardMessage) {
         self.outbox.extend(frame(notice));
         self.flush();
     }
@@ -242,7 +242,7 @@ impl ControlLine {
         if let Some(exit) = tree.exit
             && !std::mem::replace(&mut self.has_reported_exit, true)
         {
-            self.send_to_guard(&GuardMessage::Exited(exit));
+            self.send_to_host(&GuardMessage::Exited(exit));
         }
     }
 

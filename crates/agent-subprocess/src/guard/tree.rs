@@ -52,14 +52,14 @@ impl Tree {
     }
 
     /// Records every living process, and from now on every process that is found.
-    pub(super) fn list_all_living(&mut self) {
+    pub(super) fn record_all(&mut self) {
         self.is_recording = true;
         for stat in self.descendants() {
-            self.list_living(stat.pid);
+            self.record(stat.pid);
         }
     }
 
-    fn list_living(&mut self, pid: u32) {
+    fn record(&mut self, pid: u32) {
         if self.is_recording {
             self.seen
                 .entry(pid)
@@ -76,7 +76,7 @@ impl Tree {
                 Err(_) => return false,
                 Ok(Some(pid)) => {
                     let number = pid.as_raw_nonzero().get().unsigned_abs();
-                    self.list_living(number);
+                    self.record(number);
                     let status = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG)
                         .ok()
                         .flatten();
@@ -96,7 +96,7 @@ impl Tree {
     /// Sends one signal to every descendant, after a check that it is still the process that was found.
     pub(super) fn signal_all(&mut self, signal: Signal) {
         for stat in self.descendants() {
-            self.list_living(stat.pid);
+            self.record(stat.pid);
             self.terminated |= signal == Signal::TERM;
             let _gone_or_refused = self.signal_one(&stat, signal);
         }
@@ -133,7 +133,7 @@ impl Tree {
         while self.reap() && start.elapsed() < bound {
             self.killed = true;
             for child in self.direct_children() {
-                self.list_living(child);
+                self.record(child);
                 let Some(pid) = pid_of(child) else { continue };
                 // Only this thread reaps, so the pid of a child can't have been reused.
                 let refused = rustix::process::kill_process(pid, Signal::KILL) == Err(Errno::PERM);
@@ -145,7 +145,7 @@ impl Tree {
                         > times::STUCK_AFTER
                 {
                     for below in proc_fs::descendants(child) {
-                        self.list_living(below.pid);
+                        self.record(below.pid);
                         let _gone_or_refused = self.signal_one(&below, Signal::KILL);
                     }
                 }

@@ -45,7 +45,7 @@ enum Kind {
 
 /// Returns the role of a process. In the middle of an exec it has neither arguments nor environment, so this function reads it again.
 fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
-    for look in 0..MAX_TRIES {
+    for attempt in 0..MAX_TRIES {
         let environment = read(pid, "environ");
         if is_marked(&environment, variable.as_bytes(), scope.as_bytes()) {
             return Kind::Member;
@@ -55,7 +55,7 @@ fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
             pause(Duration::from_millis(1));
             continue;
         }
-        if environment.is_empty() && look == 0 {
+        if environment.is_empty() && attempt == 0 {
             // Its exec can end between the two reads.
             continue;
         }
@@ -104,7 +104,7 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
         return Vec::new();
     }
     let own = own_line();
-    let look = |pid| {
+    let marked = |pid| {
         // Read the start time first: if the pid is reused afterwards, the later check of start time and marker fails.
         let stat = proc_fs::stat(pid)?;
         if stat.is_dead() || stat.is_kernel_thread() {
@@ -125,7 +125,7 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
     };
     let mut found: Vec<MarkedProcess> = proc_fs::pids()
         .filter(|pid| !own.contains(pid))
-        .filter_map(look)
+        .filter_map(marked)
         .collect();
     found.sort_by_key(order);
     found

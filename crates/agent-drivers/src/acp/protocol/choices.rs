@@ -91,8 +91,8 @@ impl SessionChoices {
     }
 
     /// Stores the requested and accepted model, which the answer can name differently; returns `true` if the model changed.
-    pub(super) fn model_taken(&mut self, asked: String, answer: &Value) -> bool {
-        let before = std::mem::replace(&mut self.model, asked);
+    pub(super) fn model_taken(&mut self, requested: String, answer: &Value) -> bool {
+        let before = std::mem::replace(&mut self.model, requested);
         self.take_options(answer);
         self.model != before
     }

@@ -57,12 +57,12 @@ impl Session {
         &mut self,
         request: Request,
         answer: Result<&Value, &Value>,
-        heard: &mut LineOutcome,
+        outcome: &mut LineOutcome,
     ) {
         let next = match (request, answer) {
             (Request::Initialize, Ok(result)) => self.initialized(result),
             (Request::Open, Ok(result)) => {
-                self.opened(result, heard);
+                self.opened(result, outcome);
                 return;
             }
             (Request::Authenticate, Ok(_)) => self.open(),
@@ -70,7 +70,7 @@ impl Session {
             _ => return,
         };
         match next {
-            Ok(line) => heard.lines.push(line),
+            Ok(line) => outcome.lines.push(line),
             Err(failure) => self.failure = Some(failure),
         }
     }
@@ -80,9 +80,9 @@ impl Session {
         if version != VERSION {
             let what =
                 format!("the agent uses version {version} of the protocol instead of {VERSION}");
-            let mend = "install a version of the agent that supports it";
+            let hint = "install a version of the agent that supports it";
             return Err(Failure::Start(Error::start(
-                format!("{what}; {mend}"),
+                format!("{what}; {hint}"),
                 None,
             )));
         }
@@ -164,11 +164,11 @@ impl Session {
         servers.collect()
     }
 
-    fn cannot(&self, what: &str, mend: &str) -> Failure {
-        Failure::Start(Error::unsupported(self.requested.agent, what, mend))
+    fn cannot(&self, what: &str, hint: &str) -> Failure {
+        Failure::Start(Error::unsupported(self.requested.agent, what, hint))
     }
 
-    fn opened(&mut self, result: &Value, heard: &mut LineOutcome) {
+    fn opened(&mut self, result: &Value, outcome: &mut LineOutcome) {
         let id = match (text(result, "sessionId"), &self.requested.session) {
             ("", SessionChoice::Resume(id)) => id.clone(),
             (id, _) => id.to_owned(),
@@ -182,10 +182,10 @@ impl Session {
             && *wanted != id
         {
             let warning = format!("the agent continues as session {id} instead of {wanted}");
-            heard.events.push(Event::Warning(warning));
+            outcome.events.push(Event::Warning(warning));
         }
         self.id.clone_from(&id);
-        heard.events.push(Event::Session { id });
+        outcome.events.push(Event::Session { id });
         self.choices.take(result);
         self.stage = OpenStage::Settling;
         // Some agents replay the history after their answer. Without this wait it would be taken for the next turn.
@@ -194,22 +194,22 @@ impl Session {
             self.pending.insert(self.last, (Request::History, None));
         }
         if let Some((method, params)) = self.choices.choose_mode(self.requested.permissions) {
-            heard
+            outcome
                 .lines
                 .push(self.choice_request(Request::Mode, method, params));
         }
         if let Some(model) = self.requested.model.clone() {
             match self.choose_model(model) {
-                Ok(line) => heard.lines.extend(line),
+                Ok(line) => outcome.lines.extend(line),
                 Err(error) => self.failure = Some(Failure::Start(error)),
             }
         }
-        self.finish_opening(heard);
+        self.finish_opening(outcome);
     }
 
     /// Reports the session as open, if no answer is pending.
-    fn finish_opening(&mut self, heard: &mut LineOutcome) {
-        heard.events.extend(self.opened_event());
+    fn finish_opening(&mut self, outcome: &mut LineOutcome) {
+        outcome.events.extend(self.opened_event());
     }
 
     pub(super) fn opened_event(&mut self) -> Option<Event> {
@@ -235,7 +235,7 @@ impl Session {
         &mut self,
         id: u64,
         answer: Result<&Value, &Value>,
-        heard: &mut LineOutcome,
+        outcome: &mut LineOutcome,
     ) {
         let change = self.change.as_mut().filter(|change| change.request == id);
         if let Err(error) = answer {
@@ -248,16 +248,18 @@ impl Session {
             {
                 let what =
                     format!("the agent refuses the mode in which it asks for permission: {why}");
-                let mend = "fix the permissions in its own settings";
+                let hint = "fix the permissions in its own settings";
                 self.failure = Some(Failure::Start(Error::start(
-                    format!("{what}; {mend}"),
+                    format!("{what}; {hint}"),
                     None,
                 )));
             } else if why.contains("untrusted folder") && !self.requested.servers.is_empty() {
                 // Gemini CLI ignores MCP servers there without a message.
                 let what = "the agent doesn't trust this folder and uses no MCP servers in it";
-                let mend = "trust it once in a terminal, or start the agent with --skip-trust";
-                heard.events.push(Event::Warning(format!("{what}: {mend}")));
+                let hint = "trust it once in a terminal, or start the agent with --skip-trust";
+                outcome
+                    .events
+                    .push(Event::Warning(format!("{what}: {hint}")));
             }
         } else if let Ok(result) = answer {
             if let Some(change) = change {
@@ -265,14 +267,14 @@ impl Session {
             }
             self.choices.take_options(result);
         }
-        self.finish_opening(heard);
+        self.finish_opening(outcome);
     }
 
     pub(super) fn model_answered(
         &mut self,
         id: u64,
         answer: Result<&Value, &Value>,
-        heard: &mut LineOutcome,
+        outcome: &mut LineOutcome,
     ) {
         let Some(change) = self.change.as_mut().filter(|change| change.request == id) else {
             return;
@@ -282,7 +284,7 @@ impl Session {
             Ok(result) => {
                 change.answer = Some(Ok(()));
                 if self.choices.model_taken(model, result) && self.stage == OpenStage::Open {
-                    heard.events.push(self.identified());
+                    outcome.events.push(self.identified());
                 }
             }
             Err(error) => {
@@ -298,7 +300,7 @@ impl Session {
                 change.answer = Some(Err(why));
             }
         }
-        self.finish_opening(heard);
+        self.finish_opening(outcome);
     }
 
     fn failed(&self, request: Request, error: &Value) -> Failure {
@@ -316,17 +318,17 @@ impl Session {
                 turn_end::login_hint(&words, &self.capabilities.auth_methods),
             ),
             (Request::Open, ErrorKind::SessionNotFound) if is_known => {
-                let mend =
+                let hint =
                     "start a fresh session, or return to the working directory of that session";
                 (
                     EndReason::SessionNotFound,
-                    format!("the agent reports: {words}; {mend}"),
+                    format!("the agent reports: {words}; {hint}"),
                 )
             }
             _ => {
                 let what = format!("the agent refused the {}: {words}", request.name());
-                let mend = "fix its settings, or run it by hand to see why";
-                return Failure::Start(Error::start(format!("{what}; {mend}"), None));
+                let hint = "fix its settings, or run it by hand to see why";
+                return Failure::Start(Error::start(format!("{what}; {hint}"), None));
             }
         };
         Failure::Turn(TurnEnd {

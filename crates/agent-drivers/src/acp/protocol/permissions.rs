@@ -33,36 +33,40 @@ impl Answer {
 }
 
 impl Session {
-    pub(super) fn asked(&mut self, id: &Value, params: &Value, heard: &mut LineOutcome) {
+    pub(super) fn permission_requested(
+        &mut self,
+        id: &Value,
+        params: &Value,
+        outcome: &mut LineOutcome,
+    ) {
         let (key, call) = (id.to_string(), &params["toolCall"]);
-        if self.ask_variable.contains_key(&key) {
+        if self.asks.contains_key(&key) {
             return;
         }
         let options = list(&params["options"]);
-        let asked = PendingPermission {
+        let permission = PendingPermission {
             id: id.clone(),
             call: text(call, "toolCallId").to_owned(),
             allow: Answer::of(options, "allow_once", "allow_always"),
             deny: Answer::of(options, "reject_once", "reject_always"),
         };
         // During an interrupt all permission requests are cancelled.
-        if self.ask_variable.len() >= MAX_PERMISSION_REQUESTS || self.interrupting || self.is_ending
-        {
-            heard.lines.push(Answer::Cancelled.line(id));
+        if self.asks.len() >= MAX_PERMISSION_REQUESTS || self.interrupting || self.is_ending {
+            outcome.lines.push(Answer::Cancelled.line(id));
             return;
         }
         let mut apart = CallInfo::default();
         apart.update(call);
-        let events = &mut heard.events;
+        let events = &mut outcome.events;
         let known = self
             .turn
             .as_mut()
             .filter(|_| self.id == text(params, "sessionId"));
         let known = known.and_then(|turn| {
-            if !turn.tools.is_known(&asked.call) {
+            if !turn.tools.is_known(&permission.call) {
                 turn.flush(false, events);
             }
-            turn.tools.asked(call, events)
+            turn.tools.permission_requested(call, events)
         });
         let known = known.unwrap_or(&apart);
         let may = match self.requested.permissions {
@@ -70,8 +74,8 @@ impl Session {
             Permissions::Edits => known.only_edits_below(&self.requested.roots),
             Permissions::Ask | Permissions::Deny => false,
         };
-        if may && let Answer::Option(_) | Answer::Always(_) = asked.allow {
-            heard.lines.push(asked.allow.line(id));
+        if may && let Answer::Option(_) | Answer::Always(_) = permission.allow {
+            outcome.lines.push(permission.allow.line(id));
             return;
         }
         let ask = PermissionRequest {
@@ -81,26 +85,26 @@ impl Session {
             reason: one_line(&known.content, 400),
         };
         events.push(Event::PermissionRequested(ask));
-        self.ask_variable.insert(key, asked);
+        self.asks.insert(key, permission);
     }
 
     /// Returns the answer to a permission request; `None` if it needs none any more. After it is written, call [`answer_sent`](Self::answer_sent).
     pub(in crate::acp) fn answer(&self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
-        let asked = self.ask_variable.get(ask)?;
+        let permission = self.asks.get(ask)?;
         let answer = match decision {
-            Decision::Allow => &asked.allow,
-            _ => &asked.deny,
+            Decision::Allow => &permission.allow,
+            _ => &permission.deny,
         };
-        Some(answer.line(&asked.id))
+        Some(answer.line(&permission.id))
     }
 
     /// Records that an answer was written, and returns the events that follow.
     pub(in crate::acp) fn answer_sent(&mut self, ask: &str, decision: &Decision) -> Vec<Event> {
-        let Some(asked) = self.ask_variable.remove(ask) else {
+        let Some(permission) = self.asks.remove(ask) else {
             return Vec::new();
         };
         let mut events = Vec::new();
-        let warning = match (decision, asked.allow) {
+        let warning = match (decision, permission.allow) {
             (Decision::Allow, Answer::Option(_)) => return events,
             (Decision::Allow, Answer::Always(_)) => {
                 "the agent only offers to allow this permanently, so it is allowed permanently"
@@ -110,7 +114,7 @@ impl Session {
             }
             _ => {
                 if let Some(turn) = &mut self.turn {
-                    turn.tools.deny(&asked.call, &mut events);
+                    turn.tools.deny(&permission.call, &mut events);
                 }
                 return events;
             }
@@ -120,21 +124,18 @@ impl Session {
     }
 
     /// Withdraws a permission request that the agent cancelled.
-    pub(super) fn withdrawn(&mut self, params: &Value, heard: &mut LineOutcome) {
-        if let Some((id, asked)) = self
-            .ask_variable
-            .remove_entry(&params["requestId"].to_string())
-        {
-            heard.lines.push(json::cancelled(&asked.id));
-            heard.events.push(Event::PermissionWithdrawn { id });
+    pub(super) fn withdrawn(&mut self, params: &Value, outcome: &mut LineOutcome) {
+        if let Some((id, permission)) = self.asks.remove_entry(&params["requestId"].to_string()) {
+            outcome.lines.push(json::cancelled(&permission.id));
+            outcome.events.push(Event::PermissionWithdrawn { id });
         }
     }
 
     /// Answers all open permission requests as cancelled.
-    pub(super) fn cancel_asks(&mut self, heard: &mut LineOutcome) {
-        for (id, asked) in std::mem::take(&mut self.ask_variable) {
-            heard.lines.push(Answer::Cancelled.line(&asked.id));
-            heard.events.push(Event::PermissionWithdrawn { id });
+    pub(super) fn cancel_asks(&mut self, outcome: &mut LineOutcome) {
+        for (id, permission) in std::mem::take(&mut self.asks) {
+            outcome.lines.push(Answer::Cancelled.line(&permission.id));
+            outcome.events.push(Event::PermissionWithdrawn { id });
         }
     }
 }

@@ -27,12 +27,12 @@ impl Session {
 
     /// Requests an interrupt, and cancels open permission requests. Does nothing if that was done already, or no turn runs.
     pub(in crate::acp) fn interrupt(&mut self) -> LineOutcome {
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         if self.is_turn_expected() && !std::mem::replace(&mut self.interrupting, true) {
-            heard.lines.push(self.cancel());
-            self.cancel_asks(&mut heard);
+            outcome.lines.push(self.cancel());
+            self.cancel_asks(&mut outcome);
         }
-        heard
+        outcome
     }
 
     /// Returns the line that requests an interrupt.
@@ -69,11 +69,11 @@ impl Session {
         permissions: Permissions,
     ) -> Result<Option<Vec<u8>>, Error> {
         if self.requested.is_unattended && permissions != Permissions::All {
-            let mend = "start it with fewer permissions";
+            let hint = "start it with fewer permissions";
             return Err(Error::unsupported(
                 self.requested.agent,
                 "ask for permission now",
-                mend,
+                hint,
             ));
         }
         self.requested.permissions = permissions;
@@ -110,11 +110,11 @@ impl Session {
             return Ok(None);
         }
         let Some((method, params)) = self.choices.choose_model(&model) else {
-            let mend = "choose it in the agent's own settings or arguments";
+            let hint = "choose it in the agent's own settings or arguments";
             return Err(Error::unsupported(
                 self.requested.agent,
                 "change its model",
-                mend,
+                hint,
             ));
         };
         let line = self.choice_request(Request::Model, method, params);

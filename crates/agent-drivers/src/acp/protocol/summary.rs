@@ -25,9 +25,9 @@ pub(super) struct CallInfo {
 impl CallInfo {
     pub(super) fn update(&mut self, call: &Value) {
         let replace = |known: &mut String, key| {
-            let said = text(call, key);
-            if !said.is_empty() {
-                *known = one_line(said, SUMMARY);
+            let value = text(call, key);
+            if !value.is_empty() {
+                *known = one_line(value, SUMMARY);
             }
         };
         replace(&mut self.title, "title");
@@ -74,17 +74,17 @@ impl CallInfo {
         }
         let is_plain = ["read", "edit", "delete", "move", "search", "fetch", "think"]
             .contains(&self.kind.as_str());
-        let mut said = self.title.clone();
+        let mut summary = self.title.clone();
         let more = match is_plain {
             true => self.paths.iter().chain(&self.input_paths).collect(),
             false => vec![&self.input],
         };
         for more in more {
-            if !more.is_empty() && !said.contains(more.as_str()) {
-                said = format!("{said} {more}");
+            if !more.is_empty() && !summary.contains(more.as_str()) {
+                summary = format!("{summary} {more}");
             }
         }
-        one_line(&said, SUMMARY)
+        one_line(&summary, SUMMARY)
     }
 
     /// Whether the call only edits files below one of these directories, as the agent reports it.

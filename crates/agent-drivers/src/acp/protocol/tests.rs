@@ -55,11 +55,11 @@ fn begin(wishes: SessionRequest, capabilities: Value, opened: Value) -> (Session
     let mut session = Session::new(wishes);
     session.initialize();
     let introduced = json!({"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": {"name": "a", "version": "1"}});
-    let mut heard = hear(&mut session, &json!({"id": 1, "result": introduced}));
+    let mut outcome = hear(&mut session, &json!({"id": 1, "result": introduced}));
     let more = hear(&mut session, &json!({"id": 2, "result": opened}));
-    heard.lines.extend(more.lines);
-    heard.events.extend(more.events);
-    (session, heard)
+    outcome.lines.extend(more.lines);
+    outcome.events.extend(more.events);
+    (session, outcome)
 }
 
 fn fresh() -> Session {
@@ -132,9 +132,9 @@ fn replay(recording: &str) -> (Session, Vec<Event>) {
     let (mut events, mut written) = (Vec::new(), Vec::new());
     for line in recording.lines() {
         let Some(ours) = line.strip_prefix("> ") else {
-            let heard = session.handle_line(line.strip_prefix("< ").unwrap().as_bytes());
-            events.extend(heard.events);
-            written.extend(heard.lines);
+            let outcome = session.handle_line(line.strip_prefix("< ").unwrap().as_bytes());
+            events.extend(outcome.events);
+            written.extend(outcome.lines);
             continue;
         };
         let ours: Value = serde_json::from_str(ours).unwrap();
@@ -152,9 +152,9 @@ fn replay(recording: &str) -> (Session, Vec<Event>) {
                 written.push(line);
             }
             "session/cancel" => {
-                let heard = session.interrupt();
-                events.extend(heard.events);
-                written.extend(heard.lines);
+                let outcome = session.interrupt();
+                events.extend(outcome.events);
+                written.extend(outcome.lines);
             }
             _ if is_answer => {
                 let ask = ours["id"].to_string();

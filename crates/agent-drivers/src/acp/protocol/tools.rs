@@ -109,7 +109,11 @@ impl Tools {
     }
 
     /// Handles a call in a permission request, and returns the facts about it. Some agents report the call nowhere else.
-    pub(super) fn asked(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<&CallInfo> {
+    pub(super) fn permission_requested(
+        &mut self,
+        call: &Value,
+        events: &mut Vec<Event>,
+    ) -> Option<&CallInfo> {
         let at = self.update(call, events)?;
         self.open[at].report(events);
         Some(&self.open[at].known)

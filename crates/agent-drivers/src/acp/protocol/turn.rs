@@ -41,12 +41,12 @@ impl Turn {
         cut: bool,
         events: &mut Vec<Event>,
     ) {
-        let said = text(&update["content"], "text");
+        let content = text(&update["content"], "text");
         match kind {
-            "agent_message_chunk" => self.piece(said, text(update, "messageId"), events),
-            "agent_thought_chunk" if !said.is_empty() => {
+            "agent_message_chunk" => self.piece(content, text(update, "messageId"), events),
+            "agent_thought_chunk" if !content.is_empty() => {
                 self.flush(false, events);
-                events.push(Event::ThinkingDelta(said.to_owned()));
+                events.push(Event::ThinkingDelta(content.to_owned()));
             }
             "tool_call" | "tool_call_update" => {
                 if !self.tools.is_known(text(update, "toolCallId")) {
@@ -58,14 +58,14 @@ impl Turn {
         }
     }
 
-    fn piece(&mut self, said: &str, message: &str, events: &mut Vec<Event>) {
-        if message != self.message || self.partial_text.len() + said.len() > MESSAGE {
+    fn piece(&mut self, text: &str, message: &str, events: &mut Vec<Event>) {
+        if message != self.message || self.partial_text.len() + text.len() > MESSAGE {
             self.flush(false, events);
             message.clone_into(&mut self.message);
         }
-        if !said.is_empty() {
-            self.partial_text.push_str(said);
-            events.push(Event::TextDelta(said.to_owned()));
+        if !text.is_empty() {
+            self.partial_text.push_str(text);
+            events.push(Event::TextDelta(text.to_owned()));
         }
     }
 

@@ -76,16 +76,16 @@ pub(super) fn error_text(error: &Value) -> String {
     let details = ["details", "message", "error", "service"].iter();
     let details = details
         .map(|key| text(data, key))
-        .find(|said| !said.is_empty());
+        .find(|detail| !detail.is_empty());
     let more = data.as_str().or(details).unwrap_or_default();
-    let said = match (text(error, "message"), more) {
+    let full = match (text(error, "message"), more) {
         (message, more) if message.is_empty() || more.contains(message) => more.to_owned(),
         (message, "") => message.to_owned(),
         (message, more) => format!("{message}: {more}"),
     };
-    match said.is_empty() {
+    match full.is_empty() {
         true => format!("error {}", error["code"]),
-        false => one_line(&said, DETAIL),
+        false => one_line(&full, DETAIL),
     }
 }
 
@@ -173,9 +173,9 @@ pub(super) fn login_hint(words: &str, logins: &[(String, String)]) -> String {
         false => format!("{name} ({id})"),
     });
     let methods = methods.collect::<Vec<_>>().join(", ");
-    let mend = match methods.is_empty() {
+    let hint = match methods.is_empty() {
         true => "start the agent once in a terminal and log in".to_owned(),
         false => format!("start the agent once in a terminal and log in by one of: {methods}"),
     };
-    one_line(&format!("the agent reports: {words}; {mend}"), DETAIL)
+    one_line(&format!("the agent reports: {words}; {hint}"), DETAIL)
 }

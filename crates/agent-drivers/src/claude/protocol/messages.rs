@@ -103,7 +103,7 @@ impl Session {
         turn.close(events);
         let withdrawn = self.asks.keys().cloned();
         events.extend(withdrawn.map(|id| Event::PermissionWithdrawn { id }));
-        self.asks.retain(|_, asked| asked.is_subagent);
+        self.asks.retain(|_, request| request.is_subagent);
         let is_pending = self
             .pending
             .values()
@@ -113,7 +113,7 @@ impl Session {
         self.is_turn_reported = false;
         events.push(Event::TurnCompleted(end));
         // The permission requests of background subagents stay open.
-        let asks = self.asks.values().map(|asked| asked.ask.clone());
+        let asks = self.asks.values().map(|request| request.ask.clone());
         events.extend(asks.map(Event::PermissionRequested));
     }
 }

@@ -11,18 +11,22 @@ use agent_duplex::{Event, PermissionRequest};
 use tokio::time::Instant;
 
 impl Session {
-    pub(super) fn asked(&mut self, line: &Object<'_>, heard: &mut LineOutcome) {
+    pub(super) fn permission_requested(&mut self, line: &Object<'_>, outcome: &mut LineOutcome) {
         let (id, request) = (line.text("request_id"), line.object("request"));
         let subtype = request.text("subtype");
         if self.asks.contains_key(&id) || self.recent_answers.contains(&id) {
             return;
         }
-        let waiting: usize = self.asks.values().map(|asked| asked.input.len()).sum();
+        let waiting: usize = self
+            .asks
+            .values()
+            .map(|permission| permission.input.len())
+            .sum();
         if subtype != "can_use_tool"
             || self.asks.len() >= MAX_PERMISSION_REQUESTS
             || waiting > MAX_REQUEST_BYTES
         {
-            heard.lines.push(encode::refuse(&id, &subtype));
+            outcome.lines.push(encode::refuse(&id, &subtype));
             return self.remember(&id);
         }
         let reason = request.string("decision_reason");
@@ -33,14 +37,14 @@ impl Session {
             tool,
             reason: one_line(&reason.unwrap_or_default(), 400),
         };
-        heard.events.push(Event::PermissionRequested(ask.clone()));
-        let asked = PendingPermission {
+        outcome.events.push(Event::PermissionRequested(ask.clone()));
+        let permission = PendingPermission {
             ask,
             input: request.raw("input").unwrap_or("{}").to_owned(),
             call: request.text("tool_use_id"),
             is_subagent: request.string("agent_id").is_some(),
         };
-        self.asks.insert(id, asked);
+        self.asks.insert(id, permission);
     }
 
     pub(super) fn withdrawn(&mut self, id: &str, events: &mut Vec<Event>) {
@@ -80,7 +84,7 @@ impl Session {
                     usage::query_interval(answer.flag("rate_limits_available"));
                 let used = self
                     .totals
-                    .asked(&answer.object("session"), self.turn.is_some());
+                    .queried(&answer.object("session"), self.turn.is_some());
                 events.extend(used.map(Event::UsageReported));
             }
             (request, Some(why)) => {

@@ -37,12 +37,12 @@ impl Session {
     /// Returns a query for the usage so far, after a call of the model. There is only one query at a time, and none while the turn is being ended.
     pub(super) fn query_usage(&mut self) -> Option<Vec<u8>> {
         let wanted = self.may_query_usage && self.totals.is_known() && self.interrupt.is_none();
-        let asked = |(request, _): &(Request, _)| *request == Request::Usage;
+        let is_query = |(request, _): &(Request, _)| *request == Request::Usage;
         if !wanted || self.turn.is_none() {
             self.calls_since_query = 0;
             return None;
         }
-        (!self.pending.values().any(asked)).then(|| self.request_totals())
+        (!self.pending.values().any(is_query)).then(|| self.request_totals())
     }
 
     fn request_totals(&mut self) -> Vec<u8> {
@@ -124,15 +124,15 @@ impl Session {
 
     /// Whether the agent has a capability. Without an announcement the agent is assumed to be new.
     fn has_capability(&self, what: &str) -> bool {
-        let said = self.capabilities.as_ref();
-        said.is_none_or(|said| said.iter().any(|known| known == what))
+        let capabilities = self.capabilities.as_ref();
+        capabilities.is_none_or(|capabilities| capabilities.iter().any(|known| known == what))
     }
 
     /// Returns the answer to a permission request; `None` if it needs none any more. After it is written, call [`answer_sent`](Self::answer_sent).
     pub(in crate::claude) fn answer(&self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
-        let asked = self.asks.get(ask)?;
+        let permission = self.asks.get(ask)?;
         Some(match decision {
-            Decision::Allow => encode::allow(ask, &asked.input),
+            Decision::Allow => encode::allow(ask, &permission.input),
             Decision::Deny { message } => encode::deny(ask, message),
             _ => encode::deny(ask, "the client sent an unknown answer"),
         })
@@ -140,12 +140,12 @@ impl Session {
 
     /// Records that an answer was written.
     pub(in crate::claude) fn answer_sent(&mut self, ask: &str, decision: &Decision) {
-        let asked = self.asks.remove(ask);
+        let permission = self.asks.remove(ask);
         self.remember(ask);
-        if let (Some(asked), Some(turn), false) =
-            (asked, &mut self.turn, *decision == Decision::Allow)
+        if let (Some(permission), Some(turn), false) =
+            (permission, &mut self.turn, *decision == Decision::Allow)
         {
-            turn.deny(asked.call);
+            turn.deny(permission.call);
         }
     }
 

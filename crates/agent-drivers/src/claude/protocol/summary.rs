@@ -9,11 +9,11 @@ use crate::duplex::one_line;
 pub(super) fn summary(tool: &str, call: &Object<'_>) -> String {
     let input = call.object("input");
     let telling = summary_fields(tool).iter();
-    let said: Vec<String> = telling.filter_map(|key| input.string(key)).collect();
+    let values: Vec<String> = telling.filter_map(|key| input.string(key)).collect();
     let whole = call.raw("input").filter(|text| *text != "{}");
-    match said.is_empty() {
+    match values.is_empty() {
         true => one_line(whole.unwrap_or_default(), SUMMARY),
-        false => one_line(&said.join(" in "), SUMMARY),
+        false => one_line(&values.join(" in "), SUMMARY),
     }
 }
 

@@ -35,7 +35,7 @@ impl UsageTotals {
 
     /// Handles the answer to a usage query. Before the first turn it sets the earlier usage. Within a turn it returns the usage since the last
     /// report. It returns `None` while the earlier usage is unknown.
-    pub(super) fn asked(&mut self, session: &Object<'_>, in_turn: bool) -> Option<Usage> {
+    pub(super) fn queried(&mut self, session: &Object<'_>, in_turn: bool) -> Option<Usage> {
         let models = session.fields("model_usage")?;
         let cost_microusd = micro(session.get("total_cost_usd")?);
         let now = Usage {

@@ -51,9 +51,9 @@ impl CodexConnection {
     }
 
     /// Publishes an observation: immediately, or when the commands of an interrupted turn have ended.
-    pub(super) fn publish_or_defer(&mut self, mut seen: Observation, heard: LineOutcome) {
-        seen.events = heard.events;
-        for line in heard.lines {
+    pub(super) fn publish_or_defer(&mut self, mut seen: Observation, outcome: LineOutcome) {
+        seen.events = outcome.events;
+        for line in outcome.lines {
             self.push(line);
         }
         let is_interrupted = |event: &Event| match event {
@@ -72,25 +72,25 @@ impl CodexConnection {
             });
             return;
         }
-        self.tell(seen);
+        self.publish(seen);
     }
 
-    fn tell(&mut self, seen: Observation) {
+    fn publish(&mut self, seen: Observation) {
         let completed = |event: &Event| matches!(event, Event::TurnCompleted(_));
         if seen.events.iter().any(completed) || !self.session.is_turn_expected() {
             // Commands that start from now on belong to the next turn.
             self.since = now();
         }
         self.keep(seen);
-        let heard = self.session.continue_after_interrupt();
-        self.apply_outcome(heard);
+        let outcome = self.session.continue_after_interrupt();
+        self.apply_outcome(outcome);
         self.watch();
     }
 
     /// Ends the wait, because the whole process tree is being ended anyway.
     pub(super) fn cancel_cleanup(&mut self) {
-        if let Some(cleaning) = self.cleanup.take() {
-            self.tell(cleaning.seen);
+        if let Some(cleanup) = self.cleanup.take() {
+            self.publish(cleanup.seen);
         }
     }
 
@@ -100,8 +100,8 @@ impl CodexConnection {
     /// Cancel safe.
     pub(super) async fn clean_up_step(&mut self) -> bool {
         #[cfg(target_os = "linux")]
-        if let Some(cleaning) = &mut self.cleanup {
-            if let Some(next) = cleaning.next {
+        if let Some(cleanup) = &mut self.cleanup {
+            if let Some(next) = cleanup.next {
                 let _due = timeout_at(next, std::future::pending::<()>()).await;
             }
             let below = self.link.agent.leftovers().await;
@@ -109,26 +109,26 @@ impl CodexConnection {
             let thread = self.session.thread().unwrap_or_default();
             let left =
                 commands::commands_started_since(self.link.agent.pid(), &below, thread, self.since);
-            let time = cleaning.start.elapsed();
+            let time = cleanup.start.elapsed();
             for stat in &left {
-                let is_new = !cleaning.seen_processes.contains_key(&stat.process);
+                let is_new = !cleanup.seen_processes.contains_key(&stat.process);
                 let signal = match time < times::CODEX_COMMANDS_ENDING {
                     true if is_new => Signal::Terminate,
                     true => continue,
                     false => Signal::Kill,
                 };
-                cleaning
+                cleanup
                     .seen_processes
                     .entry(stat.process)
                     .or_insert_with(|| ProcessName::read(stat.process.pid));
                 // If the signal fails, the final warning names the process.
                 let _named = stat.process.signal(signal);
             }
-            cleaning.next = Some(Instant::now() + POLL);
+            cleanup.next = Some(Instant::now() + POLL);
             if left.is_empty() || time >= times::CODEX_COMMANDS {
                 let left: Vec<ProcessId> = left.iter().map(|stat| stat.process).collect();
                 let of = |alive: bool| {
-                    let met = cleaning.seen_processes.iter();
+                    let met = cleanup.seen_processes.iter();
                     let met = met.filter(|(id, _)| left.contains(id) == alive);
                     let names: Vec<String> = met.map(|(_, name)| name.to_string()).collect();
                     names.join(", ")
@@ -136,11 +136,11 @@ impl CodexConnection {
                 let ended = "ended commands that the interrupted turn left running: ";
                 let alive = "can't end commands of the interrupted turn; still running: ";
                 let texts = [(ended, of(false)), (alive, of(true))];
-                let end = cleaning.seen.events.len().saturating_sub(1);
+                let end = cleanup.seen.events.len().saturating_sub(1);
                 for (what, names) in texts {
                     if !names.is_empty() {
                         let warning = Event::Warning(format!("{what}{names}"));
-                        cleaning.seen.events.insert(end, warning);
+                        cleanup.seen.events.insert(end, warning);
                     }
                 }
                 self.cancel_cleanup();

@@ -18,7 +18,7 @@ impl Session {
         line(&json!({"id": id, "method": method, "params": params}))
     }
 
-    pub(super) fn answered(&mut self, id: &Value, answer: &Value, heard: &mut LineOutcome) {
+    pub(super) fn answered(&mut self, id: &Value, answer: &Value, outcome: &mut LineOutcome) {
         let request = id.as_u64().and_then(|id| self.pending.remove(&id));
         let Some((request, _)) = request else {
             return;
@@ -33,23 +33,23 @@ impl Session {
                 let agent = text(&result["userAgent"]).split(' ').next();
                 let version = agent.and_then(|agent| agent.rsplit('/').next());
                 self.agent = format!("Codex {}", version.unwrap_or_default());
-                heard.lines.push(line(&json!({"method": "initialized"})));
+                outcome.lines.push(line(&json!({"method": "initialized"})));
                 let (method, params) = self.opening.request();
-                heard
+                outcome
                     .lines
                     .push(self.request(Request::Open, method, params));
             }
-            (Request::Open, None) => self.opened(result, heard),
+            (Request::Open, None) => self.opened(result, outcome),
             (Request::Initialize | Request::Open, Some(why)) => {
                 let end = self.opening.turn_end_of(&why);
-                self.fail_all(end, heard);
+                self.fail_all(end, outcome);
             }
             (Request::Start(id), None) => {
                 // If the turn has already begun, it has the message.
                 let turn = text(&result["turn"]["id"]).to_owned();
                 self.set(id, MessageStage::Starting(Some(turn)));
             }
-            (Request::Start(id), Some(why)) => self.not_started(id, why, error, heard),
+            (Request::Start(id), Some(why)) => self.not_started(id, why, error, outcome),
             (Request::Steer(id, turn), refusal) => {
                 let now = self.turn.as_mut().filter(|now| now.id == turn);
                 let is_late = now.is_none();
@@ -64,7 +64,7 @@ impl Session {
                     }
                     Some(_) => {
                         let state = InputState::Queued;
-                        heard.events.push(Event::Input { id, state });
+                        outcome.events.push(Event::Input { id, state });
                     }
                     None => {}
                 }
@@ -74,14 +74,14 @@ impl Session {
                 // The end of the turn reports dropped messages.
                 let kept = self.waiting.iter().filter(|_| self.interrupt != Some(true));
                 let queued = kept.map(|message| message.id).collect();
-                heard.events.push(Event::InterruptAcknowledged { queued });
+                outcome.events.push(Event::InterruptAcknowledged { queued });
             }
             (Request::Interrupt, Some(why)) => {
                 if let Some(turn) = self.turn.as_mut().filter(|_| self.interrupt.is_some()) {
                     turn.interrupt_refused = turn.interrupts < INTERRUPTS;
                     if !turn.interrupt_refused {
                         let warning = format!("the agent refused the interrupt: {why}");
-                        heard.events.push(Event::Warning(warning));
+                        outcome.events.push(Event::Warning(warning));
                     }
                 }
             }
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    fn opened(&mut self, result: &Value, heard: &mut LineOutcome) {
+    fn opened(&mut self, result: &Value, outcome: &mut LineOutcome) {
         let thread = &result["thread"];
         let id = text(&thread["id"]).to_owned();
         if id.is_empty() {
@@ -103,7 +103,7 @@ impl Session {
                 detail: what,
                 ..EndReason::ProtocolError.into()
             };
-            return self.fail_all(end, heard);
+            return self.fail_all(end, outcome);
         }
         let model = [&result["model"], &thread["model"]].map(text);
         let model = model.iter().find(|model| !model.is_empty());
@@ -111,28 +111,28 @@ impl Session {
         self.opening.default_model(&self.model);
         self.thread = Some(id.clone());
         let (agent, model) = (self.agent.clone(), self.model.clone());
-        heard.events.push(Event::Session { id });
-        heard.events.push(Event::Identified { agent, model });
+        outcome.events.push(Event::Session { id });
+        outcome.events.push(Event::Identified { agent, model });
     }
 
     /// Records that there is no conversation, so that every message gets a failed turn.
-    fn fail_all(&mut self, end: TurnEnd, heard: &mut LineOutcome) {
+    fn fail_all(&mut self, end: TurnEnd, outcome: &mut LineOutcome) {
         self.failure = Some(end.clone());
         let inputs: Vec<Uuid> = self.waiting.drain(..).map(|message| message.id).collect();
         if !inputs.is_empty() {
-            heard.events.push(Event::TurnStarted { inputs });
-            self.end(end, heard);
+            outcome.events.push(Event::TurnStarted { inputs });
+            self.end(end, outcome);
         }
     }
 
-    fn not_started(&mut self, id: Uuid, why: String, error: &Value, heard: &mut LineOutcome) {
+    fn not_started(&mut self, id: Uuid, why: String, error: &Value, outcome: &mut LineOutcome) {
         let Some(n) = self.waiting.iter().position(|message| message.id == id) else {
             return;
         };
         // The agent did not apply the settings in the request.
-        let told = std::mem::take(&mut self.sent_settings);
-        self.changed_settings.permissions |= told.permissions;
-        self.changed_settings.model = self.changed_settings.model.take().or(told.model);
+        let settings = std::mem::take(&mut self.sent_settings);
+        self.changed_settings.permissions |= settings.permissions;
+        self.changed_settings.model = self.changed_settings.model.take().or(settings.model);
         if self.turn.is_some() {
             // The driver sends it again after the unexpected turn.
             return self.set(id, MessageStage::Queued);
@@ -145,12 +145,12 @@ impl Session {
             false => EndReason::Failed,
         };
         let inputs = vec![id];
-        heard.events.push(Event::TurnStarted { inputs });
+        outcome.events.push(Event::TurnStarted { inputs });
         let end = TurnEnd {
             detail: why,
             ..reason.into()
         };
-        self.end(end, heard);
+        self.end(end, outcome);
     }
 
     /// Returns the deadline of the next answer. For a request without a deadline, the time begins now.
@@ -179,10 +179,10 @@ impl Session {
             .filter(|(_, (_, until))| is_late(until))
             .map(|(id, _)| *id)
             .collect();
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         if self.framing.give_up() {
             let warning = "a broken message of the agent was ignored";
-            heard.events.push(Event::Warning(warning.to_owned()));
+            outcome.events.push(Event::Warning(warning.to_owned()));
         }
         for id in late {
             let what = match self.pending.remove(&id) {
@@ -192,12 +192,12 @@ impl Session {
                             .to_owned(),
                         ..EndReason::ProtocolError.into()
                     };
-                    self.fail_all(end, &mut heard);
+                    self.fail_all(end, &mut outcome);
                     continue;
                 }
                 Some((Request::Start(id), _)) => {
                     let why = "the agent did not answer in time".to_owned();
-                    self.not_started(id, why, &Value::Null, &mut heard);
+                    self.not_started(id, why, &Value::Null, &mut outcome);
                     continue;
                 }
                 Some((Request::Steer(id, turn), _)) => {
@@ -210,9 +210,9 @@ impl Session {
                 Some((Request::Interrupt, _)) => "interrupt",
             };
             let warning = format!("the agent did not answer the {what} in time");
-            heard.events.push(Event::Warning(warning));
+            outcome.events.push(Event::Warning(warning));
         }
-        self.write_next(&mut heard);
-        heard
+        self.write_next(&mut outcome);
+        outcome
     }
 }

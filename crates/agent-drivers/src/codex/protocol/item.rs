@@ -26,7 +26,7 @@ pub(super) fn tool(item: &Value) -> Option<String> {
 
 /// Describes a call on one line.
 pub(super) fn summary(item: &Value) -> String {
-    let said = match text(&item["type"]) {
+    let call = match text(&item["type"]) {
         "commandExecution" => text(&item["command"]).to_owned(),
         "fileChange" => paths(&item["changes"]),
         "webSearch" => text(&item["query"]).to_owned(),
@@ -35,7 +35,7 @@ pub(super) fn summary(item: &Value) -> String {
         "sleep" => item["durationMs"].to_string() + " ms",
         _ => shown(&item["arguments"]),
     };
-    one_line(&said, SUMMARY)
+    one_line(&call, SUMMARY)
 }
 
 fn paths(changes: &Value) -> String {
@@ -72,7 +72,7 @@ pub(super) fn result(item: &Value) -> String {
         let texts: Vec<&str> = blocks.filter_map(|block| block["text"].as_str()).collect();
         texts.join("\n")
     };
-    let said = match text(&item["type"]) {
+    let output = match text(&item["type"]) {
         "commandExecution" => text(&item["aggregatedOutput"]).to_owned(),
         "mcpToolCall" => match item["error"]["message"].as_str() {
             Some(error) => error.to_owned(),
@@ -81,5 +81,5 @@ pub(super) fn result(item: &Value) -> String {
         "dynamicToolCall" => blocks(&item["contentItems"]),
         _ => String::new(),
     };
-    truncate_result(said)
+    truncate_result(output)
 }

@@ -62,18 +62,22 @@ impl PermissionRequests {
     }
 
     pub(super) fn withdraw_all(&mut self) -> Vec<Event> {
-        let ids: Vec<Value> = self.open.values().map(|asked| asked.id.clone()).collect();
+        let ids: Vec<Value> = self
+            .open
+            .values()
+            .map(|permission| permission.id.clone())
+            .collect();
         ids.iter().filter_map(|id| self.withdraw(id)).collect()
     }
 }
 
 impl Session {
-    pub(super) fn asked(
+    pub(super) fn permission_requested(
         &mut self,
         id: &Value,
         method: &str,
         params: &Value,
-        heard: &mut LineOutcome,
+        outcome: &mut LineOutcome,
     ) {
         let name = id.to_string();
         if self.asks.knows(&name) {
@@ -91,11 +95,11 @@ impl Session {
                 // Without an answer the agent would wait forever.
                 let message = format!("{} is not supported by this client", one_line(method, 80));
                 let error = json!({"code": -32601, "message": message});
-                heard.lines.push(line(&json!({"id": id, "error": error})));
+                outcome.lines.push(line(&json!({"id": id, "error": error})));
                 return self.asks.remember(name);
             }
         };
-        let asked = PendingPermission {
+        let permission = PendingPermission {
             id: id.clone(),
             kind,
             requested_grant: params["permissions"].clone(),
@@ -108,18 +112,20 @@ impl Session {
             reason: one_line(text(&params["reason"]), 400),
         };
         if self.permissions == Permissions::All {
-            heard.lines.push(asked.answer(&Decision::Allow));
+            outcome.lines.push(permission.answer(&Decision::Allow));
         } else if self.asks.open.len() < ASKS {
-            self.asks.open.insert(name, asked);
-            return heard.events.push(Event::PermissionRequested(ask));
+            self.asks.open.insert(name, permission);
+            return outcome.events.push(Event::PermissionRequested(ask));
         } else {
             let message = "too many open permission requests".to_owned();
-            let (tool, told) = (ask.tool, format!("{message}: {}", ask.summary));
-            heard.events.push(Event::PermissionDenied {
+            let (tool, shown) = (ask.tool, format!("{message}: {}", ask.summary));
+            outcome.events.push(Event::PermissionDenied {
                 tool,
-                message: told,
+                message: shown,
             });
-            heard.lines.push(asked.answer(&Decision::Deny { message }));
+            outcome
+                .lines
+                .push(permission.answer(&Decision::Deny { message }));
         }
         self.asks.remember(name);
     }
@@ -164,10 +170,10 @@ impl Session {
     ///
     /// Most answers can't contain the explanation of a denial. So it goes first, as a message that joins the turn when the call has ended.
     pub(in crate::codex) fn answer(&mut self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
-        let asked = self.asks.open.get(ask)?;
-        let answer = asked.answer(decision);
-        let has_turn = |turn: &Turn| turn.steerable && turn.id == asked.turn;
-        let may = asked.kind != RequestKind::Review && self.interrupt.is_none();
+        let permission = self.asks.open.get(ask)?;
+        let answer = permission.answer(decision);
+        let has_turn = |turn: &Turn| turn.steerable && turn.id == permission.turn;
+        let may = permission.kind != RequestKind::Review && self.interrupt.is_none();
         let word = match decision {
             Decision::Deny { message } if !message.is_empty() && may => message,
             _ => return Some(answer),

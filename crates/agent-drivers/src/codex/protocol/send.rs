@@ -19,20 +19,20 @@ impl Session {
 
     /// Queues a message, and writes it now if the agent can take it.
     pub(in crate::codex) fn send(&mut self, message: &Message) -> LineOutcome {
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         if let Some(end) = &self.failure {
             let inputs = vec![message.id];
             let end = Event::TurnCompleted(end.clone());
-            heard.events = vec![Event::TurnStarted { inputs }, end];
-            return heard;
+            outcome.events = vec![Event::TurnStarted { inputs }, end];
+            return outcome;
         }
         self.waiting.push_back(QueuedMessage {
             id: message.id,
             text: message.text.clone(),
             stage: MessageStage::Queued,
         });
-        self.write_next(&mut heard);
-        heard
+        self.write_next(&mut outcome);
+        outcome
     }
 
     /// Removes a message that could not be written.
@@ -41,7 +41,7 @@ impl Session {
     }
 
     /// Writes the queued messages that the agent can take now: into the running turn, or as the beginning of a turn.
-    pub(super) fn write_next(&mut self, heard: &mut LineOutcome) {
+    pub(super) fn write_next(&mut self, outcome: &mut LineOutcome) {
         let Some(thread) = self
             .thread
             .clone()
@@ -60,7 +60,7 @@ impl Session {
                         "clientUserMessageId": id.to_string(),
                     });
                     let request = Request::Steer(id, turn.clone());
-                    heard
+                    outcome
                         .lines
                         .push(self.request(request, "turn/steer", params));
                 }
@@ -83,7 +83,7 @@ impl Session {
                     params["model"] = model.as_str().into();
                 }
                 let line = self.request(Request::Start(id), "turn/start", params);
-                heard.lines.push(line);
+                outcome.lines.push(line);
             }
             _ => {}
         }
@@ -91,29 +91,29 @@ impl Session {
 
     /// Continues after an interrupted turn whose cleanup is complete.
     pub(in crate::codex) fn continue_after_interrupt(&mut self) -> LineOutcome {
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         if std::mem::take(&mut self.paused) {
-            self.write_next(&mut heard);
+            self.write_next(&mut outcome);
         }
-        heard
+        outcome
     }
 
     /// Requests an interrupt. Does nothing if it was already requested, or no turn runs. A requested turn that has not begun is interrupted when it
     /// begins.
     pub(in crate::codex) fn interrupt(&mut self, drop_queued: bool) -> LineOutcome {
-        let mut heard = LineOutcome::default();
+        let mut outcome = LineOutcome::default();
         if drop_queued && !self.is_busy() {
-            self.drop_waiting(&mut heard.events);
+            self.drop_waiting(&mut outcome.events);
         }
         if !self.is_turn_expected() || self.paused {
-            return heard;
+            return outcome;
         }
         let was = self.interrupt;
         self.interrupt = Some(drop_queued || was == Some(true));
         if was.is_none() {
-            heard.lines.extend(self.interrupt_line());
+            outcome.lines.extend(self.interrupt_line());
         }
-        heard
+        outcome
     }
 
     pub(super) fn interrupt_line(&mut self) -> Option<Vec<u8>> {

@@ -79,18 +79,18 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
     let Value::Object(_) = sent else {
         return hear_bytes(session, bytes);
     };
-    let mut heard = LineOutcome::default();
+    let mut outcome = LineOutcome::default();
     match text(&sent["method"]) {
-        "initialize" => heard.lines.push(session.initialize()),
+        "initialize" => outcome.lines.push(session.initialize()),
         "turn/start" | "turn/steer" => {
             let id = text(&sent["params"]["clientUserMessageId"]);
             let id = id.parse().unwrap_or_default();
             if said.insert(id) {
                 let text = text(&sent["params"]["input"][0]["text"]).to_owned();
-                heard = session.send(&Message { id, text });
+                outcome = session.send(&Message { id, text });
             }
         }
-        "turn/interrupt" => heard = session.interrupt(false),
+        "turn/interrupt" => outcome = session.interrupt(false),
         "" => {
             let result = &sent["result"];
             let decision = match result["decision"] == "accept" || result["action"] == "accept" {
@@ -100,21 +100,21 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
                 },
             };
             let ask = sent["id"].to_string();
-            heard.lines.extend(session.answer(&ask, &decision));
+            outcome.lines.extend(session.answer(&ask, &decision));
             session.answer_sent(&ask);
         }
         _ => {}
     }
-    heard
+    outcome
 }
 
 /// Handles a line, and continues immediately where a connection would first end commands.
 fn hear_bytes(session: &mut Session, bytes: &[u8]) -> LineOutcome {
-    let mut heard = session.handle_line(bytes);
+    let mut outcome = session.handle_line(bytes);
     let more = session.continue_after_interrupt();
-    heard.events.extend(more.events);
-    heard.lines.extend(more.lines);
-    heard
+    outcome.events.extend(more.events);
+    outcome.lines.extend(more.lines);
+    outcome
 }
 
 fn hear(session: &mut Session, line: &Value) -> LineOutcome {
@@ -122,18 +122,18 @@ fn hear(session: &mut Session, line: &Value) -> LineOutcome {
 }
 
 /// Returns the written lines, parsed.
-fn written(heard: &LineOutcome) -> Vec<Value> {
-    let lines = heard.lines.iter();
+fn written(outcome: &LineOutcome) -> Vec<Value> {
+    let lines = outcome.lines.iter();
     lines
         .map(|line| serde_json::from_slice(line).unwrap())
         .collect()
 }
 
 /// Shows one event or one written line per line. Consecutive deltas are joined.
-fn shown(heard: &[LineOutcome]) -> String {
+fn shown(outcome: &[LineOutcome]) -> String {
     let (mut shown, mut deltas) = (String::new(), (0, String::new()));
-    for heard in heard {
-        for event in &heard.events {
+    for outcome in outcome {
+        for event in &outcome.events {
             if let Event::TextDelta(text) = event {
                 deltas.0 += 1;
                 deltas.1 += text;
@@ -142,7 +142,7 @@ fn shown(heard: &[LineOutcome]) -> String {
             flush(&mut shown, &mut deltas);
             writeln!(shown, "{event:?}").unwrap();
         }
-        for line in written(heard) {
+        for line in written(outcome) {
             flush(&mut shown, &mut deltas);
             let version = env!("CARGO_PKG_VERSION");
             let line = line.to_string().replace(&format!("\"{version}\""), "\"…\"");
@@ -163,11 +163,11 @@ const THREAD: &str = "t";
 
 fn open(session: &mut Session, choice: &str) -> LineOutcome {
     session.initialize();
-    let heard = hear(
+    let outcome = hear(
         session,
         &json!({"id": 1, "result": {"userAgent": "x/1.2.3 (y)"}}),
     );
-    assert_eq!(written(&heard)[1]["method"], choice);
+    assert_eq!(written(&outcome)[1]["method"], choice);
     let result = json!({"thread": {"id": THREAD}, "model": "m"});
     hear(session, &json!({"id": 2, "result": result}))
 }
@@ -192,8 +192,8 @@ fn say(session: &mut Session, text: &str) -> (Uuid, LineOutcome) {
     (message.id, session.send(&message))
 }
 
-fn id(heard: &LineOutcome) -> Value {
-    written(heard).last().unwrap()["id"].clone()
+fn id(outcome: &LineOutcome) -> Value {
+    written(outcome).last().unwrap()["id"].clone()
 }
 
 fn ok(session: &mut Session, request: &Value, result: Value) -> LineOutcome {
@@ -207,11 +207,11 @@ fn refuse(session: &mut Session, request: &Value) -> LineOutcome {
 
 /// Begins a turn with this id.
 fn begin(session: &mut Session, turn: &str) -> Uuid {
-    let (message, heard) = say(session, "work");
-    ok(session, &id(&heard), json!({"turn": {"id": turn}}));
-    let heard = tell(session, "turn/started", json!({"turn": {"id": turn}}));
+    let (message, outcome) = say(session, "work");
+    ok(session, &id(&outcome), json!({"turn": {"id": turn}}));
+    let outcome = tell(session, "turn/started", json!({"turn": {"id": turn}}));
     let inputs = vec![message];
-    assert_eq!(heard.events, [Event::TurnStarted { inputs }]);
+    assert_eq!(outcome.events, [Event::TurnStarted { inputs }]);
     message
 }
 
@@ -223,16 +223,16 @@ fn complete(session: &mut Session, turn: &str, status: &str) -> LineOutcome {
     )
 }
 
-fn methods(heard: &LineOutcome) -> Vec<String> {
-    let written = written(heard);
+fn methods(outcome: &LineOutcome) -> Vec<String> {
+    let written = written(outcome);
     written
         .iter()
         .map(|line| text(&line["method"]).to_owned())
         .collect()
 }
 
-fn reasons(heard: &LineOutcome) -> Vec<EndReason> {
-    let ends = heard.events.iter().filter_map(|event| match event {
+fn reasons(outcome: &LineOutcome) -> Vec<EndReason> {
+    let ends = outcome.events.iter().filter_map(|event| match event {
         Event::TurnCompleted(end) => Some(end.reason),
         _ => None,
     });
@@ -244,14 +244,14 @@ fn p54_recordings_of_the_real_agent_are_parsed() {
     for name in GOLDEN {
         let recording = golden(name);
         let (mut session, mut said) = (session_of(&recording), BTreeSet::new());
-        let mut heard: Vec<LineOutcome> = { recording.lines() }
+        let mut outcome: Vec<LineOutcome> = { recording.lines() }
             .map(|line| replay_line(&mut session, &mut said, line.as_bytes()))
             .collect();
         let events = session.exited(ExitStatus::Code(0), String::new());
-        heard.push(LineOutcome {
+        outcome.push(LineOutcome {
             events,
             lines: Vec::new(),
         });
-        insta::assert_snapshot!(name, shown(&heard));
+        insta::assert_snapshot!(name, shown(&outcome));
     }
 }

@@ -213,13 +213,13 @@ fn synced(directory: &Path) -> std::io::Result<()> {
 
 fn unusable(path: &Path, e: std::io::Error) -> Error {
     let path = path.display();
-    let mend = "choose a file in a writable directory that exists";
-    let text = format!("{path} can't be created; {mend}");
+    let hint = "choose a file in a writable directory that exists";
+    let text = format!("{path} can't be created; {hint}");
     Error::persistence(text, Some(e.into()))
 }
 
 fn fault(path: &Path, e: rusqlite::Error) -> Error {
-    let mend = match e.sqlite_error_code() {
+    let hint = match e.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "has no space; free some and open the conversation again",
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             "can't be written; change its permissions or its directory's"
@@ -233,5 +233,5 @@ fn fault(path: &Path, e: rusqlite::Error) -> Error {
         }
         _ => "can't be read or written; check its disk and open the conversation again",
     };
-    Error::persistence(format!("{} {mend}", path.display()), Some(e.into()))
+    Error::persistence(format!("{} {hint}", path.display()), Some(e.into()))
 }

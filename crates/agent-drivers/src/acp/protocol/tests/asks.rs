@@ -51,12 +51,12 @@ fn x124f_allowed_calls_are_answered_and_others_asked() {
         for (kind, path) in calls {
             let mut session = permitted(permissions);
             prompt(&mut session);
-            let heard = hear(&mut session, &ask(json!(0), kind, path, &OPTIONS));
-            let asked = heard
+            let outcome = hear(&mut session, &ask(json!(0), kind, path, &OPTIONS));
+            let asked = outcome
                 .events
                 .iter()
                 .any(|event| matches!(event, Event::PermissionRequested(_)));
-            let option = said(&heard.lines)
+            let option = said(&outcome.lines)
                 .first()
                 .map(|line| line["result"]["outcome"]["optionId"].clone());
             assert_eq!(asked, option.is_none());
@@ -109,25 +109,25 @@ fn p17c_interrupt_and_turn_end_cancel_open_permission_requests() {
         let mut session = fresh();
         let request = prompt(&mut session);
         hear(&mut session, &ask(json!(0), "execute", "", &OPTIONS));
-        let heard = match interrupt {
+        let outcome = match interrupt {
             true => session.interrupt(),
             false => hear(
                 &mut session,
                 &json!({"id": request, "result": {"stopReason": "end_turn"}}),
             ),
         };
-        assert_eq!(said(&heard.lines).last(), Some(&cancelled(0)));
+        assert_eq!(said(&outcome.lines).last(), Some(&cancelled(0)));
         assert!(
-            heard
+            outcome
                 .events
                 .contains(&Event::PermissionWithdrawn { id: "0".to_owned() })
         );
         assert_eq!(session.answer("0", &Decision::Allow), None);
         if interrupt {
             // The driver cancels later requests of this turn itself.
-            let heard = hear(&mut session, &ask(json!(1), "execute", "", &OPTIONS));
+            let outcome = hear(&mut session, &ask(json!(1), "execute", "", &OPTIONS));
             assert_eq!(
-                (said(&heard.lines), heard.events),
+                (said(&outcome.lines), outcome.events),
                 (vec![cancelled(1)], vec![])
             );
         }
@@ -140,10 +140,10 @@ fn p18_withdrawn_permission_request_is_reported_once() {
     prompt(&mut session);
     hear(&mut session, &ask(json!("q"), "execute", "", &OPTIONS));
     let back = json!({"method": "$/cancel_request", "params": {"requestId": "q"}});
-    let heard = hear(&mut session, &back);
-    assert_eq!(said(&heard.lines)[0]["error"]["code"], -32800);
+    let outcome = hear(&mut session, &back);
+    assert_eq!(said(&outcome.lines)[0]["error"]["code"], -32800);
     assert!(matches!(
-        &heard.events[..],
+        &outcome.events[..],
         [Event::PermissionWithdrawn { .. }]
     ));
     assert!(hear(&mut session, &back).lines.is_empty());
@@ -159,12 +159,12 @@ fn p17b_option_not_offered_is_refused_once() {
         "elicitation/create",
         "_vendor/new",
     ] {
-        let heard = hear(
+        let outcome = hear(
             &mut session,
             &json!({"id": "u", "method": method, "params": {}}),
         );
         assert_eq!(
-            said(&heard.lines),
+            said(&outcome.lines),
             [
                 json!({"id": "u", "error": {"code": -32601, "message": format!("method not found: {method}")}})
             ]
@@ -190,12 +190,12 @@ fn x124f_denied_call_is_reported_as_denied() {
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "failed"});
     assert_eq!(update(&mut session, failed), [], "the call has ended");
     // Some agents end the turn because of the denial.
-    let heard = hear(
+    let outcome = hear(
         &mut session,
         &json!({"id": request, "result": {"stopReason": "cancelled"}}),
     );
     assert_eq!(
-        heard.events,
+        outcome.events,
         [Event::TurnCompleted(EndReason::Completed.into())]
     );
 }
@@ -204,9 +204,9 @@ fn x124f_denied_call_is_reported_as_denied() {
 fn open_permission_requests_are_limited() {
     let mut session = fresh();
     prompt(&mut session);
-    let heard: Vec<LineOutcome> = (0..70)
+    let outcome: Vec<LineOutcome> = (0..70)
         .map(|n| hear(&mut session, &ask(json!(n), "execute", "", &OPTIONS)))
         .collect();
-    let answered = heard.iter().filter(|heard| !heard.lines.is_empty());
-    assert_eq!((session.ask_variable.len(), answered.count()), (64, 6));
+    let answered = outcome.iter().filter(|outcome| !outcome.lines.is_empty());
+    assert_eq!((session.asks.len(), answered.count()), (64, 6));
 }

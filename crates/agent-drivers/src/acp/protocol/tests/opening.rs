@@ -13,8 +13,8 @@ fn option(category: &str, current: &str, values: &[&str]) -> Value {
     json!({"id": format!("the-{category}"), "category": category, "currentValue": current, "options": [{"group": "g", "options": values}]})
 }
 
-fn methods(heard: &LineOutcome) -> Vec<String> {
-    let said = said(&heard.lines).into_iter();
+fn methods(outcome: &LineOutcome) -> Vec<String> {
+    let said = said(&outcome.lines).into_iter();
     said.map(|line| format!("{} {}", text(&line, "method"), line["params"]))
         .collect()
 }
@@ -45,13 +45,13 @@ fn p27_session_is_resumed_or_loaded_as_the_agent_supports() {
             session: choice,
             ..wishes()
         };
-        let (session, heard) = begin(wishes, capabilities, json!({"sessionId": "n"}));
+        let (session, outcome) = begin(wishes, capabilities, json!({"sessionId": "n"}));
         let error = session.refusal();
         assert!(error.as_ref().is_none_or(Error::is_unsupported));
         writeln!(
             table,
             "{:?} {:?} {:?}",
-            methods(&heard),
+            methods(&outcome),
             session.id(),
             error.map(|e| e.to_string())
         )
@@ -79,8 +79,8 @@ fn p29_session_history_is_not_reported_as_new() {
     for old in history {
         assert_eq!(update(&mut session, old), []);
     }
-    let heard = hear(&mut session, &json!({"id": 2, "result": null}));
-    assert!(matches!(&heard.events[..], [Event::Session { id }] if id == "s"));
+    let outcome = hear(&mut session, &json!({"id": 2, "result": null}));
+    assert!(matches!(&outcome.events[..], [Event::Session { id }] if id == "s"));
     // A repeated answer answers nothing else.
     hear(&mut session, &json!({"id": 2, "result": null}));
     // Some agents continue the history after their answer; it ends when they are quiet.
@@ -157,15 +157,15 @@ fn l95a_l95i_mcp_servers_are_passed_on_or_refused_before_the_session() {
     };
     let http = || McpServer::http("http://localhost/").header("A", "b");
     let can = json!({"mcpCapabilities": {"http": true}});
-    let (_, heard) = begin(servers(http()), can.clone(), json!({"sessionId": "s"}));
-    insta::assert_snapshot!(methods(&heard)[0]);
+    let (_, outcome) = begin(servers(http()), can.clone(), json!({"sessionId": "s"}));
+    insta::assert_snapshot!(methods(&outcome)[0]);
     for (server, can) in [
         (http(), json!({})),
         (McpServer::sse("http://localhost/"), can),
     ] {
-        let (session, heard) = begin(servers(server), can, json!({"sessionId": "s"}));
+        let (session, outcome) = begin(servers(server), can, json!({"sessionId": "s"}));
         assert!(session.refusal().unwrap().is_unsupported());
-        assert!(heard.lines.is_empty(), "no request for a session is sent");
+        assert!(outcome.lines.is_empty(), "no request for a session is sent");
     }
 }
 
@@ -190,8 +190,8 @@ fn x124f_agent_is_set_to_a_mode_that_it_offers() {
                 permissions,
                 ..wishes()
             };
-            let (session, heard) = begin(wishes, json!({}), opened.clone());
-            let said = methods(&heard);
+            let (session, outcome) = begin(wishes, json!({}), opened.clone());
+            let said = methods(&outcome);
             assert_eq!(
                 session.is_opening(),
                 said.len() > 1,
@@ -219,13 +219,13 @@ fn x124f_agent_that_cannot_request_permission_is_refused() {
             ..wishes()
         };
         let (mut session, _) = begin(wishes, json!({}), opened.clone());
-        let heard = hear(
+        let outcome = hear(
             &mut session,
             &json!({"id": 3, "error": {"code": -32603, "message": "no"}}),
         );
         assert_eq!(session.refusal().is_none(), used, "{mode} {permissions:?}");
         let warns = |event: &Event| matches!(event, Event::Warning(_));
-        assert!(!heard.events.iter().any(warns), "no capability is lost");
+        assert!(!outcome.events.iter().any(warns), "no capability is lost");
     }
 }
 
@@ -298,17 +298,19 @@ fn l97c_model_is_set_by_the_method_of_the_agent() {
             model: Some("b".to_owned()),
             ..wishes()
         };
-        let (mut session, heard) = begin(wishes, json!({}), opened);
+        let (mut session, outcome) = begin(wishes, json!({}), opened);
         writeln!(
             table,
             "{:?} {:?}",
-            methods(&heard).get(1),
+            methods(&outcome).get(1),
             session.refusal().map(|e| e.to_string())
         )
         .unwrap();
         if session.refusal().is_none() {
-            let heard = hear(&mut session, &json!({"id": 3, "result": {}}));
-            assert!(matches!(&heard.events[..], [Event::Identified { model, .. }] if model == "b"));
+            let outcome = hear(&mut session, &json!({"id": 3, "result": {}}));
+            assert!(
+                matches!(&outcome.events[..], [Event::Identified { model, .. }] if model == "b")
+            );
             // While the agent runs: the current model, the first model, and a refused model.
             assert_eq!(session.set_model(Some("b".to_owned())).unwrap(), None);
             assert!(session.set_model(None).unwrap().is_some() && session.is_asking());
@@ -360,9 +362,9 @@ fn required_login_precedes_the_session() {
         auth_method: Some("key".to_owned()),
         ..wishes()
     };
-    let (mut session, heard) = begin(wishes, json!({}), json!({}));
+    let (mut session, outcome) = begin(wishes, json!({}), json!({}));
     assert_eq!(
-        methods(&heard),
+        methods(&outcome),
         [
             "authenticate {\"methodId\":\"key\"}",
             "session/new {\"cwd\":\"/place\",\"mcpServers\":[]}"

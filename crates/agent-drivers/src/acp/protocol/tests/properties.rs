@@ -87,12 +87,7 @@ fn step(session: &mut Session, step: &Step) -> LineOutcome {
                 true => Decision::Allow,
                 false => Decision::Deny { message },
             };
-            let ask = session
-                .ask_variable
-                .keys()
-                .next()
-                .cloned()
-                .unwrap_or_default();
+            let ask = session.asks.keys().next().cloned().unwrap_or_default();
             let lines = session.answer(&ask, &decision).into_iter().collect();
             let events = session.answer_sent(&ask, &decision);
             LineOutcome { events, lines }
@@ -116,9 +111,9 @@ proptest! {
             {
                 asked.extend(line.get("id").cloned());
             }
-            let heard = step(&mut session, each);
-            events.extend(heard.events);
-            written.extend(heard.lines);
+            let outcome = step(&mut session, each);
+            events.extend(outcome.events);
+            written.extend(outcome.lines);
         }
         events.extend(session.exited(ExitStatus::Code(0), String::new()));
         let (mut in_turn, mut tools) = (false, Vec::new());
@@ -140,7 +135,7 @@ proptest! {
                 _ => {}
             }
         }
-        prop_assert!(!in_turn && session.ask_variable.is_empty());
+        prop_assert!(!in_turn && session.asks.is_empty());
         // Each request is answered at most as often as it was made.
         for line in said(&written) {
             if line.get("method").is_none() {

@@ -66,11 +66,11 @@ fn l97c_another_model_is_reported_when_the_session_is_open() {
             .unwrap();
         let line = json::parse(&line).unwrap();
         assert_eq!(line["params"]["value"], model);
-        let heard = hear(
+        let outcome = hear(
             &mut session,
             &json!({"id": line["id"], "result": {"configOptions": models(model)}}),
         );
-        assert!(is_told(&heard.events, model), "{heard:?}");
+        assert!(is_told(&outcome.events, model), "{outcome:?}");
         assert_eq!(session.change_answer(), Some(Ok(())));
     }
     assert_eq!(
@@ -87,8 +87,8 @@ fn l97c_reported_model_is_the_one_that_the_agent_names() {
     let mut told = |asked: &str, result: Value| {
         let line = session.set_model(Some(asked.to_owned())).unwrap().unwrap();
         let line = json::parse(&line).unwrap();
-        let heard = hear(&mut session, &json!({"id": line["id"], "result": result}));
-        match heard.events.as_slice() {
+        let outcome = hear(&mut session, &json!({"id": line["id"], "result": result}));
+        match outcome.events.as_slice() {
             [Event::Identified { model, .. }] => Some(model.clone()),
             _ => None,
         }
@@ -199,17 +199,17 @@ fn p25c_permission_request_for_a_new_call_ends_the_text() {
         json!({"id": n, "method": "session/request_permission", "params": params})
     };
     update(&mut session, chunk("before"));
-    let heard = hear(&mut session, &ask(0));
+    let outcome = hear(&mut session, &ask(0));
     let whole = Event::Message {
         text: "before".to_owned(),
         partial: false,
     };
-    assert_eq!(heard.events[0], whole);
+    assert_eq!(outcome.events[0], whole);
     update(&mut session, chunk("beside"));
-    let heard = hear(&mut session, &ask(1));
+    let outcome = hear(&mut session, &ask(1));
     assert!(
-        matches!(heard.events[..], [Event::PermissionRequested(_)]),
-        "{heard:?}"
+        matches!(outcome.events[..], [Event::PermissionRequested(_)]),
+        "{outcome:?}"
     );
 }
 

@@ -8,16 +8,16 @@ fn tool(id: &str, status: &str) -> Value {
 }
 
 fn answer(session: &mut Session, request: u64, result: Value) -> TurnEnd {
-    let heard = hear(session, &json!({"id": request, "result": result}));
-    match heard.events.last() {
+    let outcome = hear(session, &json!({"id": request, "result": result}));
+    match outcome.events.last() {
         Some(Event::TurnCompleted(end)) => end.clone(),
         other => panic!("the turn has no end: {other:?}"),
     }
 }
 
 fn fail(session: &mut Session, request: u64, error: Value) -> TurnEnd {
-    let heard = hear(session, &json!({"id": request, "error": error}));
-    match heard.events.last() {
+    let outcome = hear(session, &json!({"id": request, "error": error}));
+    match outcome.events.last() {
         Some(Event::TurnCompleted(end)) => end.clone(),
         other => panic!("the turn has no end: {other:?}"),
     }
@@ -39,19 +39,19 @@ fn p20b_the_answer_to_the_prompt_is_the_end_of_the_turn() {
         let request = prompt(&mut session);
         // The answer to another request, or to an earlier turn, ends nothing.
         for id in [0, request - 1, request + 1] {
-            let heard = hear(
+            let outcome = hear(
                 &mut session,
                 &json!({"id": id, "result": {"stopReason": "end_turn"}}),
             );
-            assert_eq!(heard.events, []);
+            assert_eq!(outcome.events, []);
         }
         let end = answer(&mut session, request, json!({"stopReason": reason}));
         writeln!(ends, "{reason}: {:?} {}", end.reason, end.detail).unwrap();
-        let heard = hear(
+        let outcome = hear(
             &mut session,
             &json!({"id": request, "result": {"stopReason": "end_turn"}}),
         );
-        assert_eq!(heard.events, []);
+        assert_eq!(outcome.events, []);
     }
     insta::assert_snapshot!(ends);
 }
@@ -101,12 +101,12 @@ fn p24_turn_that_ends_after_cancel_is_interrupted() {
         );
         // The next turn is not interrupted.
         let request = prompt(&mut session);
-        let heard = hear(
+        let outcome = hear(
             &mut session,
             &json!({"id": request, "result": {"stopReason": "end_turn"}}),
         );
         assert_eq!(
-            heard.events,
+            outcome.events,
             [Event::TurnCompleted(EndReason::Completed.into())]
         );
     }
@@ -182,13 +182,13 @@ fn x107a_rate_limited_agent_is_reported() {
     let mut session = fresh();
     let request = prompt(&mut session);
     let error = json!({"code": 429, "message": "slow down"});
-    let heard = hear(&mut session, &json!({"id": request, "error": error}));
+    let outcome = hear(&mut session, &json!({"id": request, "error": error}));
     let told = Event::RateLimited {
         rejected: true,
         resets_at: None,
         limit: "slow down".to_owned(),
     };
-    assert!(heard.events.contains(&told), "{:?}", heard.events);
+    assert!(outcome.events.contains(&told), "{:?}", outcome.events);
 }
 
 #[test]

@@ -38,9 +38,9 @@ fn answer(session: &mut Session, id: &str, cost: f64, tokens: u64) -> (u64, u64,
     let usage = json!({"total_cost_usd": cost, "model_usage": {"a": {"inputTokens": tokens}}});
     let response = json!({"subtype": "success", "request_id": id, "response": {"session": usage}});
     let line = json!({"type": "control_response", "response": response});
-    let heard = session.handle_line(line.to_string().as_bytes());
-    let (cost, tokens) = sum(&heard.events);
-    (cost, tokens, asks(&heard.lines))
+    let outcome = session.handle_line(line.to_string().as_bytes());
+    let (cost, tokens) = sum(&outcome.events);
+    (cost, tokens, asks(&outcome.lines))
 }
 
 fn result(session: &mut Session, cost: f64, tokens: u64) -> (u64, u64) {
@@ -149,8 +149,8 @@ fn x108e_agent_without_usage_query_is_not_queried() {
     let first = call(&mut session);
     let response = json!({"subtype": "error", "request_id": first[0], "error": "no"});
     let refusal = json!({"type": "control_response", "response": response});
-    let heard = session.handle_line(refusal.to_string().as_bytes());
-    assert_eq!((heard.events.len(), heard.lines.len()), (0, 0));
+    let outcome = session.handle_line(refusal.to_string().as_bytes());
+    assert_eq!((outcome.events.len(), outcome.lines.len()), (0, 0));
     assert!(call(&mut session).is_empty());
     assert_eq!(result(&mut session, 0.5, 9), (500_000, 9));
 }

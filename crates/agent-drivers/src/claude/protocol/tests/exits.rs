@@ -42,14 +42,14 @@ fn p25b_process_exit_is_classified_by_request_and_output() {
 
     // Text on standard error is used only before the first output.
     let (session, [_]) = with_messages();
-    let (reason, mend) = judged(session, UNKNOWN).unwrap();
+    let (reason, hint) = judged(session, UNKNOWN).unwrap();
     assert_eq!(reason, EndReason::SessionNotFound);
-    assert!(mend.contains("start a fresh session"), "{mend}");
+    assert!(hint.contains("start a fresh session"), "{hint}");
     assert_eq!(judged(running(), UNKNOWN), no_detail(EndReason::Died));
     let (session, [_]) = with_messages();
-    let (reason, mend) = judged(session, "error: unknown option '--x'").unwrap();
+    let (reason, hint) = judged(session, "error: unknown option '--x'").unwrap();
     assert_eq!(reason, EndReason::Died);
-    assert!(mend.contains("extra arguments"), "{mend}");
+    assert!(hint.contains("extra arguments"), "{hint}");
 
     // The agent got no message, or had to end before it began a turn for one.
     let mut idle = fresh();
@@ -64,8 +64,8 @@ fn p25b_process_exit_is_classified_by_request_and_output() {
 fn second_authentication_failure_ends_the_turn() {
     let (mut session, [_]) = with_messages();
     let lines = |session: &mut Session, line: Value| {
-        let heard = session.handle_line(line.to_string().as_bytes());
-        heard.lines.len()
+        let outcome = session.handle_line(line.to_string().as_bytes());
+        outcome.lines.len()
     };
     assert_eq!(lines(&mut session, refused()), 0);
     assert!(!session.is_refused());

@@ -286,22 +286,22 @@ fn p17a_p17b_excess_and_unknown_requests_are_answered_at_once() {
                 .is_empty()
         );
     }
-    let heard = session.handle_line(ask(MAX_PERMISSION_REQUESTS).to_string().as_bytes());
+    let outcome = session.handle_line(ask(MAX_PERMISSION_REQUESTS).to_string().as_bytes());
     assert!(
-        heard.events.is_empty() && heard.lines.len() == 1,
-        "{heard:?}"
+        outcome.events.is_empty() && outcome.lines.len() == 1,
+        "{outcome:?}"
     );
     // A few large requests reach the limit too.
     for (bytes, refused) in [(MAX_REQUEST_BYTES, 0), (MAX_REQUEST_BYTES + 1, 1)] {
         let (mut session, [_]) = with_messages();
         hear(&mut session, &ask(0));
         session.asks.get_mut("a0").unwrap().input = "x".repeat(bytes);
-        let heard = session.handle_line(ask(1).to_string().as_bytes());
-        assert_eq!(heard.lines.len(), refused);
+        let outcome = session.handle_line(ask(1).to_string().as_bytes());
+        assert_eq!(outcome.lines.len(), refused);
     }
     let hook = json!({"type": "control_request", "request_id": "h", "request": {"subtype": "hook_callback"}});
-    let heard = session.handle_line(hook.to_string().as_bytes());
-    let answer: Value = serde_json::from_slice(&heard.lines[0]).unwrap();
+    let outcome = session.handle_line(hook.to_string().as_bytes());
+    let answer: Value = serde_json::from_slice(&outcome.lines[0]).unwrap();
     assert_eq!(answer["response"]["subtype"], "error");
     assert_eq!(answer["response"]["request_id"], "h");
 }

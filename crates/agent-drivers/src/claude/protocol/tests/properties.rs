@@ -97,10 +97,10 @@ fn p13a_p4b_unknown_lines_are_ignored() {
         json!({"type": "control_response"}),
         json!({"type": "keep_alive"}),
     ] {
-        let heard = session.handle_line(line.to_string().as_bytes());
+        let outcome = session.handle_line(line.to_string().as_bytes());
         assert!(
-            heard.events.is_empty() && heard.lines.is_empty(),
-            "{line}: {heard:?}"
+            outcome.events.is_empty() && outcome.lines.is_empty(),
+            "{line}: {outcome:?}"
         );
     }
     for line in [&b""[..], b" ", b"{", b"\xff", b"not json"] {

@@ -8,16 +8,16 @@ use agent_duplex::PermissionRequest;
 fn p17b_unknown_request_is_refused_once() {
     let mut session = opened();
     // The agent's ids are independent of the driver's pending ones.
-    let (_, heard) = say(&mut session, "work");
-    assert_eq!(id(&heard), 3);
+    let (_, outcome) = say(&mut session, "work");
+    assert_eq!(id(&outcome), 3);
     let request = json!({"id": 3, "method": "item/tool/call", "params": {}});
-    let heard = hear(&mut session, &request);
-    assert_eq!(written(&heard)[0]["error"]["code"], -32601);
-    assert_eq!(written(&heard)[0]["id"], 3);
+    let outcome = hear(&mut session, &request);
+    assert_eq!(written(&outcome)[0]["error"]["code"], -32601);
+    assert_eq!(written(&outcome)[0]["id"], 3);
     assert!(hear(&mut session, &request).lines.is_empty());
     ok(&mut session, &json!(3), json!({"turn": {"id": "a"}}));
-    let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
-    assert_eq!(heard.events.len(), 1);
+    let outcome = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
+    assert_eq!(outcome.events.len(), 1);
 }
 
 #[test]
@@ -27,10 +27,10 @@ fn p17a_permission_requests_are_limited_and_each_answered() {
     let mut asked = |n: usize, method: &str| {
         let params = json!({"command": "make"});
         let line = json!({"id": n, "method": method, "params": params});
-        let heard = hear(&mut session, &line);
-        let open = matches!(heard.events[..], [Event::PermissionRequested(_)]);
-        let denied = matches!(heard.events[..], [Event::PermissionDenied { .. }]);
-        (open, denied, heard.lines.len())
+        let outcome = hear(&mut session, &line);
+        let open = matches!(outcome.events[..], [Event::PermissionRequested(_)]);
+        let denied = matches!(outcome.events[..], [Event::PermissionDenied { .. }]);
+        (open, denied, outcome.lines.len())
     };
     let command = "item/commandExecution/requestApproval";
     assert!((0..ASKED).all(|n| asked(n, command) == (true, false, 0)));
@@ -100,12 +100,12 @@ fn p17a_each_permission_request_is_answered_in_its_own_format() {
         begin(&mut session, "a");
         for (n, (method, params, yes, no)) in ASKS.into_iter().enumerate() {
             let params: Value = serde_json::from_str(params).unwrap();
-            let heard = hear(
+            let outcome = hear(
                 &mut session,
                 &json!({"id": n, "method": method, "params": params}),
             );
-            let [Event::PermissionRequested(ask)] = &heard.events[..] else {
-                panic!("{method}: {heard:?}");
+            let [Event::PermissionRequested(ask)] = &outcome.events[..] else {
+                panic!("{method}: {outcome:?}");
             };
             let PermissionRequest {
                 id,
@@ -147,14 +147,14 @@ fn x124f_denial_text_is_sent_first() {
         let message = message.to_owned();
         let lines = session.answer("0", &Decision::Deny { message }).unwrap();
         session.answer_sent("0");
-        let heard = LineOutcome {
+        let outcome = LineOutcome {
             events: Vec::new(),
             lines: lines
                 .split_inclusive(|b| *b == b'\n')
                 .map(<[u8]>::to_vec)
                 .collect(),
         };
-        (session, written(&heard))
+        (session, written(&outcome))
     };
     let (mut session, lines) = said("a", "the user is away");
     let [word, answer] = &lines[..] else {
@@ -165,19 +165,19 @@ fn x124f_denial_text_is_sent_first() {
     assert_eq!(word["params"]["input"][0]["text"], text);
     assert_eq!(answer["result"]["decision"], "decline");
     // The agent can take or refuse it, but it is not a message of the client.
-    let heard = refuse(&mut session, &word["id"]);
-    assert!(heard.events.is_empty() && heard.lines.is_empty());
+    let outcome = refuse(&mut session, &word["id"]);
+    assert!(outcome.events.is_empty() && outcome.lines.is_empty());
     let item =
         json!({"type": "userMessage", "id": "u", "content": [{"type": "text", "text": text}]});
-    let heard = tell(
+    let outcome = tell(
         &mut session,
         "item/started",
         json!({"turnId": "a", "item": item}),
     );
-    assert!(heard.events.is_empty(), "{heard:?}");
-    let heard = complete(&mut session, "a", "completed");
+    assert!(outcome.events.is_empty(), "{outcome:?}");
+    let outcome = complete(&mut session, "a", "completed");
     assert_eq!(
-        (reasons(&heard), heard.lines.len()),
+        (reasons(&outcome), outcome.lines.len()),
         (vec![EndReason::Completed], 0)
     );
     // The denial has no text, or the request belongs to another turn.
@@ -216,12 +216,12 @@ fn x124f_fully_permitted_agent_is_not_asked() {
         begin(&mut session, "a");
         let params = json!({"command": "make"});
         let method = "item/commandExecution/requestApproval";
-        let heard = hear(
+        let outcome = hear(
             &mut session,
             &json!({"id": 0, "method": method, "params": params}),
         );
-        let asked = matches!(heard.events[..], [Event::PermissionRequested(_)]);
-        let answers = written(&heard);
+        let asked = matches!(outcome.events[..], [Event::PermissionRequested(_)]);
+        let answers = written(&outcome);
         let answer = answers.first().map(|line| &line["result"]["decision"]);
         let allowed = (!asks).then(|| json!("accept"));
         assert_eq!((asked, answer), (asks, allowed.as_ref()));
@@ -237,21 +237,21 @@ fn p18_withdrawn_permission_request_gets_no_answer() {
     hear(&mut session, &request(0));
     hear(&mut session, &request(1));
     let withdrawn = |id: &str| Event::PermissionWithdrawn { id: id.to_owned() };
-    let heard = tell(
+    let outcome = tell(
         &mut session,
         "serverRequest/resolved",
         json!({"requestId": 0}),
     );
-    assert_eq!(heard.events, [withdrawn("0")]);
-    let heard = complete(&mut session, "a", "interrupted");
-    assert_eq!(heard.events[0], withdrawn("1"));
+    assert_eq!(outcome.events, [withdrawn("0")]);
+    let outcome = complete(&mut session, "a", "interrupted");
+    assert_eq!(outcome.events[0], withdrawn("1"));
     for ask in ["0", "1", "2"] {
         assert_eq!(session.answer(ask, &Decision::Allow), None);
     }
-    let heard = tell(
+    let outcome = tell(
         &mut session,
         "serverRequest/resolved",
         json!({"requestId": 1}),
     );
-    assert!(heard.events.is_empty());
+    assert!(outcome.events.is_empty());
 }

@@ -7,15 +7,15 @@ use crate::codex::protocol::limits::THREADS;
 fn p20a_p20b_late_message_begins_next_turn() {
     let mut session = opened();
     begin(&mut session, "a");
-    let (late, heard) = say(&mut session, "and this");
-    assert_eq!(methods(&heard), ["turn/steer"]);
-    assert_eq!(written(&heard)[0]["params"]["expectedTurnId"], "a");
-    assert_eq!(methods(&refuse(&mut session, &id(&heard))), [""; 0]);
-    let heard = complete(&mut session, "a", "completed");
-    assert_eq!(methods(&heard), ["turn/start"]);
-    ok(&mut session, &id(&heard), json!({"turn": {"id": "b"}}));
-    let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
-    assert_eq!(heard.events, [Event::TurnStarted { inputs: vec![late] }]);
+    let (late, outcome) = say(&mut session, "and this");
+    assert_eq!(methods(&outcome), ["turn/steer"]);
+    assert_eq!(written(&outcome)[0]["params"]["expectedTurnId"], "a");
+    assert_eq!(methods(&refuse(&mut session, &id(&outcome))), [""; 0]);
+    let outcome = complete(&mut session, "a", "completed");
+    assert_eq!(methods(&outcome), ["turn/start"]);
+    ok(&mut session, &id(&outcome), json!({"turn": {"id": "b"}}));
+    let outcome = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
+    assert_eq!(outcome.events, [Event::TurnStarted { inputs: vec![late] }]);
     // The earlier turn is not the running one.
     assert!(complete(&mut session, "a", "completed").events.is_empty());
     assert_eq!(
@@ -29,55 +29,55 @@ fn p15b_responses_for_an_ended_turn_are_harmless() {
     for accepted in [true, false] {
         let mut session = opened();
         begin(&mut session, "a");
-        let (late, heard) = say(&mut session, "and this");
-        let steer = id(&heard);
+        let (late, outcome) = say(&mut session, "and this");
+        let steer = id(&outcome);
         assert!(complete(&mut session, "a", "completed").lines.is_empty());
-        let heard = match accepted {
+        let outcome = match accepted {
             true => ok(&mut session, &steer, json!({"turnId": "a"})),
             false => refuse(&mut session, &steer),
         };
         assert_eq!(
-            (methods(&heard), heard.events),
+            (methods(&outcome), outcome.events),
             (vec!["turn/start".to_owned()], vec![])
         );
-        let heard = refuse(&mut session, &steer);
+        let outcome = refuse(&mut session, &steer);
         assert!(
-            heard.lines.is_empty() && heard.events.is_empty(),
+            outcome.lines.is_empty() && outcome.events.is_empty(),
             "a request has one answer"
         );
         let inputs = vec![late];
-        let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
-        assert_eq!(heard.events, [Event::TurnStarted { inputs }]);
+        let outcome = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
+        assert_eq!(outcome.events, [Event::TurnStarted { inputs }]);
         // A repeated report does not begin the turn again.
         complete(&mut session, "b", "completed");
-        let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
-        assert!(heard.events.is_empty() && !session.is_turn_expected());
+        let outcome = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
+        assert!(outcome.events.is_empty() && !session.is_turn_expected());
     }
 }
 
 #[test]
 fn p21a_p21b_an_interrupt_before_a_turn_runs_reaches_it() {
     let mut session = opened();
-    let (_, heard) = say(&mut session, "work");
+    let (_, outcome) = say(&mut session, "work");
     assert!(
         session.interrupt(false).lines.is_empty(),
         "no turn runs yet"
     );
-    ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}));
-    let heard = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
-    assert_eq!(methods(&heard), ["turn/interrupt"]);
+    ok(&mut session, &id(&outcome), json!({"turn": {"id": "a"}}));
+    let outcome = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
+    assert_eq!(methods(&outcome), ["turn/interrupt"]);
     // The agent can report a turn before it accepts its interrupt.
-    refuse(&mut session, &id(&heard));
+    refuse(&mut session, &id(&outcome));
     let item = json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
-    let heard = tell(&mut session, "item/started", item);
-    assert_eq!(methods(&heard), ["turn/interrupt"]);
+    let outcome = tell(&mut session, "item/started", item);
+    assert_eq!(methods(&outcome), ["turn/interrupt"]);
     assert!(
         session.interrupt(false).lines.is_empty(),
         "a second request writes nothing"
     );
-    ok(&mut session, &id(&heard), json!({}));
-    let heard = complete(&mut session, "a", "interrupted");
-    assert_eq!(reasons(&heard), [EndReason::Interrupted]);
+    ok(&mut session, &id(&outcome), json!({}));
+    let outcome = complete(&mut session, "a", "interrupted");
+    assert_eq!(reasons(&outcome), [EndReason::Interrupted]);
 }
 
 #[test]
@@ -85,19 +85,22 @@ fn p26a_p26b_queued_messages_are_kept_or_dropped_at_interrupt() {
     for drop in [false, true] {
         let mut session = opened();
         begin(&mut session, "a");
-        let (id_of, heard) = say(&mut session, "and this");
-        let steer = id(&heard);
-        let heard = ok(&mut session, &steer, json!({"turnId": "a"}));
+        let (id_of, outcome) = say(&mut session, "and this");
+        let steer = id(&outcome);
+        let outcome = ok(&mut session, &steer, json!({"turnId": "a"}));
         let state = InputState::Queued;
-        assert_eq!(heard.events, [Event::Input { id: id_of, state }]);
-        let heard = session.interrupt(drop);
+        assert_eq!(outcome.events, [Event::Input { id: id_of, state }]);
+        let outcome = session.interrupt(drop);
         let queued = if drop { vec![] } else { vec![id_of] };
-        let heard = ok(&mut session, &id(&heard), json!({}));
-        assert_eq!(heard.events, [Event::InterruptAcknowledged { queued }]);
-        let heard = complete(&mut session, "a", "interrupted");
+        let outcome = ok(&mut session, &id(&outcome), json!({}));
+        assert_eq!(outcome.events, [Event::InterruptAcknowledged { queued }]);
+        let outcome = complete(&mut session, "a", "interrupted");
         let state = InputState::Dropped("cancelled".to_owned());
-        let dropped = heard.events.contains(&Event::Input { id: id_of, state });
-        assert_eq!((dropped, methods(&heard).len()), (drop, usize::from(!drop)));
+        let dropped = outcome.events.contains(&Event::Input { id: id_of, state });
+        assert_eq!(
+            (dropped, methods(&outcome).len()),
+            (drop, usize::from(!drop))
+        );
         assert_eq!(session.is_turn_expected(), !drop);
     }
 }
@@ -105,7 +108,7 @@ fn p26a_p26b_queued_messages_are_kept_or_dropped_at_interrupt() {
 #[test]
 fn p16c_unanswered_request_is_given_up() {
     let mut session = opened();
-    let (message, heard) = say(&mut session, "work");
+    let (message, outcome) = say(&mut session, "work");
     let now = Instant::now();
     let due = session.next_answer_deadline(now).unwrap();
     assert_eq!(due, now + TIMEOUTS.other_requests);
@@ -114,7 +117,7 @@ fn p16c_unanswered_request_is_given_up() {
     let inputs = vec![message];
     assert_eq!(given_up.events[0], Event::TurnStarted { inputs });
     assert!(
-        ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}))
+        ok(&mut session, &id(&outcome), json!({"turn": {"id": "a"}}))
             .events
             .is_empty()
     );
@@ -214,8 +217,8 @@ fn p54_errors_map_to_reasons() {
         let error = json!({"message": "so", "codexErrorInfo": kind});
         let params = json!({"turnId": "a", "willRetry": false, "error": error});
         tell(&mut session, "error", params);
-        let heard = complete(&mut session, "a", "failed");
-        assert_eq!(reasons(&heard), [reason], "{kind}");
+        let outcome = complete(&mut session, "a", "failed");
+        assert_eq!(reasons(&outcome), [reason], "{kind}");
     }
 }
 
@@ -254,10 +257,10 @@ fn p54_setting_chosen_during_turn_applies_to_next_turn() {
     session.set_permissions(Permissions::Edits);
     session.set_model(Some("n".to_owned()));
     // The driver repeats the settings of a refused request.
-    let (_, heard) = say(&mut session, "zero");
-    refuse(&mut session, &id(&heard));
-    let (_, heard) = say(&mut session, "one");
-    let params = written(&heard)[0]["params"].clone();
+    let (_, outcome) = say(&mut session, "zero");
+    refuse(&mut session, &id(&outcome));
+    let (_, outcome) = say(&mut session, "one");
+    let params = written(&outcome)[0]["params"].clone();
     assert_eq!(
         (
             &params["approvalPolicy"],
@@ -266,12 +269,12 @@ fn p54_setting_chosen_during_turn_applies_to_next_turn() {
         ),
         (&json!("never"), &json!("workspaceWrite"), &json!("n"))
     );
-    ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}));
+    ok(&mut session, &id(&outcome), json!({"turn": {"id": "a"}}));
     tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
     complete(&mut session, "a", "completed");
     session.set_model(None);
-    let (_, heard) = say(&mut session, "two");
-    let params = written(&heard)[0]["params"].clone();
+    let (_, outcome) = say(&mut session, "two");
+    let params = written(&outcome)[0]["params"].clone();
     assert_eq!(
         (&params["approvalPolicy"], &params["model"]),
         (&Value::Null, &json!("m"))
@@ -299,17 +302,17 @@ fn p54_compaction_is_reported_once_and_other_threads_are_ignored() {
 fn p19b_messages_without_ids_are_matched_by_text() {
     let mut session = opened();
     begin(&mut session, "a");
-    let (message, heard) = say(&mut session, "and this");
-    ok(&mut session, &id(&heard), json!({"turnId": "a"}));
+    let (message, outcome) = say(&mut session, "and this");
+    ok(&mut session, &id(&outcome), json!({"turnId": "a"}));
     let content = json!([{"type": "text", "text": "and this"}]);
     let item = json!({"type": "userMessage", "id": "u", "content": content});
-    let heard = tell(
+    let outcome = tell(
         &mut session,
         "item/started",
         json!({"turnId": "a", "item": item}),
     );
     let state = InputState::InTurn;
-    assert_eq!(heard.events, [Event::Input { id: message, state }]);
+    assert_eq!(outcome.events, [Event::Input { id: message, state }]);
 }
 
 #[test]
@@ -343,14 +346,14 @@ fn p45_failed_open_is_reported() {
         let mut session = session(&choice, Permissions::All);
         session.initialize();
         hear(&mut session, &json!({"id": 1, "result": {}}));
-        let (_, heard) = say(&mut session, "before");
-        assert!(heard.lines.is_empty());
+        let (_, outcome) = say(&mut session, "before");
+        assert!(outcome.lines.is_empty());
         let error = json!({"code": -32600, "message": why});
-        let heard = hear(&mut session, &json!({"id": 2, "error": error}));
-        assert_eq!(reasons(&heard), [reason]);
+        let outcome = hear(&mut session, &json!({"id": 2, "error": error}));
+        assert_eq!(reasons(&outcome), [reason]);
         assert_eq!(session.refusal().is_some(), refused);
-        let (_, heard) = say(&mut session, "after");
-        assert_eq!(reasons(&heard), [reason]);
+        let (_, outcome) = say(&mut session, "after");
+        assert_eq!(reasons(&outcome), [reason]);
     }
 }
 
@@ -362,8 +365,8 @@ fn p25c_refused_and_failed_tools_are_reported() {
     let outcomes = statuses.map(|status| {
         let item = json!({"type": "mcpToolCall", "id": status, "server": "s", "tool": "t", "status": status,
             "arguments": {"a": 1}, "result": {"content": [{"type": "text", "text": "é"}]}});
-        let heard = tell(&mut session, "item/completed", json!({"turnId": "a", "item": item}));
-        match &heard.events[..] {
+        let outcome = tell(&mut session, "item/completed", json!({"turnId": "a", "item": item}));
+        match &outcome.events[..] {
             [Event::ToolStarted { name, .. }, Event::ToolFinished { outcome, text, .. }] => {
                 assert_eq!((name.as_str(), text.as_str()), ("mcp__s__t", "é"));
                 *outcome

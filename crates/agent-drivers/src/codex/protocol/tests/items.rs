@@ -53,7 +53,7 @@ fn p54_turn_end_has_service_text_and_hint() {
             other => panic!("{other:?}"),
         }
     };
-    let mended = format!("no; {LOG_IN}");
+    let with_hint = format!("no; {LOG_IN}");
     for (status, kind, message, reason, detail) in [
         ("completed", "other", "once", EndReason::Completed, ""),
         ("interrupted", "other", "once", EndReason::Interrupted, ""),
@@ -63,7 +63,7 @@ fn p54_turn_end_has_service_text_and_hint() {
             "unauthorized",
             "no",
             EndReason::NotLoggedIn,
-            &mended,
+            &with_hint,
         ),
         (
             "failed",
@@ -93,20 +93,20 @@ fn service_model_change_is_reported() {
     let reset = Event::ContextReset {
         reason: "compacted".to_owned(),
     };
-    let heard = tell(&mut session, "thread/compacted", json!({"turnId": "a"}));
-    assert_eq!(heard.events, std::slice::from_ref(&reset));
-    let heard = tell(&mut session, "thread/compacted", json!({"turnId": "a"}));
-    assert_eq!(heard.events, [], "reported once per turn");
-    let heard = tell(&mut session, "thread/compacted", json!({"turnId": "x"}));
-    assert_eq!(heard.events, [reset]);
+    let outcome = tell(&mut session, "thread/compacted", json!({"turnId": "a"}));
+    assert_eq!(outcome.events, std::slice::from_ref(&reset));
+    let outcome = tell(&mut session, "thread/compacted", json!({"turnId": "a"}));
+    assert_eq!(outcome.events, [], "reported once per turn");
+    let outcome = tell(&mut session, "thread/compacted", json!({"turnId": "x"}));
+    assert_eq!(outcome.events, [reset]);
 
-    let heard = tell(
+    let outcome = tell(
         &mut session,
         "model/rerouted",
         json!({"fromModel": "m", "toModel": "n"}),
     );
-    let [Event::Warning(warning), Event::Identified { agent, model }] = &heard.events[..] else {
-        panic!("{heard:?}")
+    let [Event::Warning(warning), Event::Identified { agent, model }] = &outcome.events[..] else {
+        panic!("{outcome:?}")
     };
     assert!(warning.contains("n instead of m"), "{warning}");
     assert_eq!((&**agent, &**model), ("Codex 1.2.3", "n"));

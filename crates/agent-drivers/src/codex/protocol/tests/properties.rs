@@ -35,16 +35,16 @@ fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
             whole.extend(lines.finish());
         }
         for line in whole {
-            let heard = replay_line(&mut session, &mut said, &line.bytes);
-            events.extend(heard.events);
+            let outcome = replay_line(&mut session, &mut said, &line.bytes);
+            events.extend(outcome.events);
             // An answered request is closed, as if it were withdrawn.
             let value: Value = serde_json::from_slice(&line.bytes).unwrap_or_default();
             let sent = &value["sent"];
-            if sent.is_object() && sent["method"].is_null() && !heard.lines.is_empty() {
+            if sent.is_object() && sent["method"].is_null() && !outcome.lines.is_empty() {
                 let id = sent["id"].to_string();
                 events.push(Event::PermissionWithdrawn { id });
             }
-            written.extend(heard.lines);
+            written.extend(outcome.lines);
         }
     }
     // Each written line is exactly one line.
@@ -153,10 +153,10 @@ fn p13a_p4b_unknown_lines_are_ignored() {
         json!({"id": 1, "result": {}}),
         json!({"id": "x", "error": {}}),
     ] {
-        let heard = hear(&mut session, &line);
+        let outcome = hear(&mut session, &line);
         assert!(
-            heard.events.is_empty() && heard.lines.is_empty(),
-            "{line}: {heard:?}"
+            outcome.events.is_empty() && outcome.lines.is_empty(),
+            "{line}: {outcome:?}"
         );
     }
     for line in [&b""[..], b" ", b"\xff", b"not json"] {

@@ -21,11 +21,11 @@ fn session_is_busy_only_with_written_messages() {
     assert!(session.has_output() && session.is_settled() && !session.has_failed());
     assert_eq!(session.thread(), Some(THREAD));
     assert!(!session.is_busy());
-    let (_, heard) = say(&mut session, "work");
+    let (_, outcome) = say(&mut session, "work");
     assert!(session.is_busy() && !session.is_interrupting());
     session.interrupt(false);
     assert!(session.is_interrupting());
-    ok(&mut session, &id(&heard), json!({"turn": {"id": "a"}}));
+    ok(&mut session, &id(&outcome), json!({"turn": {"id": "a"}}));
     tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
     assert!(session.is_busy() && session.is_interrupting());
     complete(&mut session, "a", "interrupted");
@@ -95,27 +95,27 @@ fn p20a_p20b_turn_begins_once_under_its_own_id() {
     let mut session = opened();
     begin(&mut session, "a");
     for id in ["a", ""] {
-        let heard = tell(&mut session, "turn/started", started(id));
-        assert_eq!(heard.events, [], "{id:?}");
+        let outcome = tell(&mut session, "turn/started", started(id));
+        assert_eq!(outcome.events, [], "{id:?}");
     }
-    let heard = tell(&mut session, "turn/started", started("b"));
-    assert_eq!(reasons(&heard), [EndReason::ProtocolError]);
+    let outcome = tell(&mut session, "turn/started", started("b"));
+    assert_eq!(reasons(&outcome), [EndReason::ProtocolError]);
     assert!(
-        matches!(heard.events.last(), Some(Event::TurnStarted { inputs }) if inputs.is_empty())
+        matches!(outcome.events.last(), Some(Event::TurnStarted { inputs }) if inputs.is_empty())
     );
 
     // A turn of another client does not answer the driver's message.
     let mut session = opened();
-    let (message, heard) = say(&mut session, "work");
-    ok(&mut session, &id(&heard), started("a"));
-    let heard = tell(&mut session, "turn/started", started("x"));
-    assert_eq!(heard.events, [Event::TurnStarted { inputs: vec![] }]);
+    let (message, outcome) = say(&mut session, "work");
+    ok(&mut session, &id(&outcome), started("a"));
+    let outcome = tell(&mut session, "turn/started", started("x"));
+    assert_eq!(outcome.events, [Event::TurnStarted { inputs: vec![] }]);
     complete(&mut session, "x", "completed");
     // If the agent doesn't report the beginning of a turn, the first item of the turn begins it.
     let item = json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
-    let heard = tell(&mut session, "item/started", item);
+    let outcome = tell(&mut session, "item/started", item);
     let inputs = vec![message];
-    assert_eq!(heard.events, [Event::TurnStarted { inputs }]);
+    assert_eq!(outcome.events, [Event::TurnStarted { inputs }]);
 }
 
 #[test]
@@ -123,12 +123,12 @@ fn p20a_queued_message_is_written_after_interrupt() {
     for (status, at_once) in [("completed", true), ("interrupted", false)] {
         let mut session = opened();
         begin(&mut session, "a");
-        let (_, heard) = say(&mut session, "and this");
-        refuse(&mut session, &id(&heard));
+        let (_, outcome) = say(&mut session, "and this");
+        refuse(&mut session, &id(&outcome));
         let turn = json!({"threadId": THREAD, "turn": {"id": "a", "status": status}});
         let line = json!({"method": "turn/completed", "params": turn}).to_string();
-        let heard = session.handle_line(line.as_bytes());
-        assert_eq!(heard.lines.is_empty(), !at_once, "{status}");
+        let outcome = session.handle_line(line.as_bytes());
+        assert_eq!(outcome.lines.is_empty(), !at_once, "{status}");
         assert_eq!(
             session.continue_after_interrupt().lines.is_empty(),
             at_once,
@@ -152,26 +152,26 @@ fn returned_message_is_not_written() {
 
 #[test]
 fn p22_interrupt_without_a_turn_does_not_hit_a_later_one() {
-    let starts = |mut session: Session, heard: LineOutcome| {
-        ok(&mut session, &id(&heard), json!({"turn": {"id": "b"}}));
+    let starts = |mut session: Session, outcome: LineOutcome| {
+        ok(&mut session, &id(&outcome), json!({"turn": {"id": "b"}}));
         tell(&mut session, "turn/started", json!({"turn": {"id": "b"}})).lines
     };
     let mut idle = opened();
     assert!(idle.interrupt(false).lines.is_empty());
-    let (_, heard) = say(&mut idle, "work");
-    assert!(starts(idle, heard).is_empty());
+    let (_, outcome) = say(&mut idle, "work");
+    assert!(starts(idle, outcome).is_empty());
 
     // A message that waits for the end of an interrupted turn is not part of that turn.
     let mut session = opened();
     begin(&mut session, "a");
-    let (_, heard) = say(&mut session, "and this");
-    refuse(&mut session, &id(&heard));
+    let (_, outcome) = say(&mut session, "and this");
+    refuse(&mut session, &id(&outcome));
     let turn = json!({"threadId": THREAD, "turn": {"id": "a", "status": "interrupted"}});
     let line = json!({"method": "turn/completed", "params": turn}).to_string();
     session.handle_line(line.as_bytes());
     session.interrupt(false);
-    let heard = session.continue_after_interrupt();
-    assert!(starts(session, heard).is_empty());
+    let outcome = session.continue_after_interrupt();
+    assert!(starts(session, outcome).is_empty());
 }
 
 #[test]
@@ -187,24 +187,24 @@ fn p25b_p25c_text_is_reported_once_and_interrupted_text_as_received() {
     tell(&mut session, "item/started", item("m"));
     tell(&mut session, "item/agentMessage/delta", delta("m", "lost"));
     // The text with the same id begins again.
-    let heard = tell(&mut session, "item/started", item("m"));
-    assert_eq!(heard.events, []);
+    let outcome = tell(&mut session, "item/started", item("m"));
+    assert_eq!(outcome.events, []);
     tell(&mut session, "item/agentMessage/delta", delta("m", "one"));
-    let heard = tell(&mut session, "item/started", item("n"));
-    assert_eq!(heard.events, [partial("one")]);
+    let outcome = tell(&mut session, "item/started", item("n"));
+    assert_eq!(outcome.events, [partial("one")]);
     for method in [
         "item/reasoning/textDelta",
         "item/reasoning/summaryTextDelta",
     ] {
-        let heard = tell(&mut session, method, delta("r", "hm"));
-        assert_eq!(heard.events, [Event::ThinkingDelta("hm".to_owned())]);
+        let outcome = tell(&mut session, method, delta("r", "hm"));
+        assert_eq!(outcome.events, [Event::ThinkingDelta("hm".to_owned())]);
     }
     let piece = "x".repeat(1 << 20);
     for _ in 0..5 {
         tell(&mut session, "item/agentMessage/delta", delta("n", &piece));
     }
-    let heard = complete(&mut session, "a", "completed");
-    assert_eq!(heard.events[0], partial(&piece.repeat(4)));
+    let outcome = complete(&mut session, "a", "completed");
+    assert_eq!(outcome.events[0], partial(&piece.repeat(4)));
 }
 
 #[test]
@@ -212,20 +212,20 @@ fn p19b_message_without_id_is_matched_by_its_text() {
     let mut session = opened();
     begin(&mut session, "a");
     let messages = ["one", "two"].map(|text| {
-        let (message, heard) = say(&mut session, text);
-        ok(&mut session, &id(&heard), json!({"turnId": "a"}));
+        let (message, outcome) = say(&mut session, text);
+        ok(&mut session, &id(&outcome), json!({"turnId": "a"}));
         message
     });
     for (text, expected) in [("two", Some(1)), ("other", None), ("one", Some(0))] {
         let content = json!([{"type": "text", "text": text}]);
         let item = json!({"type": "userMessage", "id": "u", "content": content});
         let params = json!({"turnId": "a", "item": item});
-        let heard = tell(&mut session, "item/started", params);
+        let outcome = tell(&mut session, "item/started", params);
         let taken = expected.map(|n: usize| Event::Input {
             id: messages[n],
             state: InputState::InTurn,
         });
-        assert_eq!(heard.events, Vec::from_iter(taken), "{text}");
+        assert_eq!(outcome.events, Vec::from_iter(taken), "{text}");
     }
 }
 
@@ -233,15 +233,15 @@ fn p19b_message_without_id_is_matched_by_its_text() {
 fn p21b_repeatedly_refused_interrupt_is_given_up() {
     let mut session = opened();
     begin(&mut session, "a");
-    let mut heard = session.interrupt(false);
+    let mut outcome = session.interrupt(false);
     let item = || json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
     for _ in 1..INTERRUPTS {
-        let refused = refuse(&mut session, &id(&heard));
+        let refused = refuse(&mut session, &id(&outcome));
         assert!(refused.events.is_empty() && refused.lines.is_empty());
-        heard = tell(&mut session, "item/started", item());
-        assert_eq!(methods(&heard), ["turn/interrupt"]);
+        outcome = tell(&mut session, "item/started", item());
+        assert_eq!(methods(&outcome), ["turn/interrupt"]);
     }
-    let refused = refuse(&mut session, &id(&heard));
+    let refused = refuse(&mut session, &id(&outcome));
     assert!(
         matches!(refused.events[..], [Event::Warning(_)]),
         "{refused:?}"
@@ -267,12 +267,12 @@ fn p16c_unanswered_message_belongs_to_its_turn() {
         session.next_answer_deadline(later),
         Some(later + TIMEOUTS.other_requests)
     );
-    let heard = session.expire_requests(later + TIMEOUTS.other_requests);
-    let [Event::Warning(warning)] = &heard.events[..] else {
-        panic!("{heard:?}")
+    let outcome = session.expire_requests(later + TIMEOUTS.other_requests);
+    let [Event::Warning(warning)] = &outcome.events[..] else {
+        panic!("{outcome:?}")
     };
     assert!(warning.contains("the message"), "{warning}");
-    assert!(heard.lines.is_empty(), "the agent may have taken it");
+    assert!(outcome.lines.is_empty(), "the agent may have taken it");
 
     // After the end of that turn, the message begins the next turn.
     let mut session = opened();
@@ -304,11 +304,11 @@ fn p20a_turn_that_never_starts_ends_with_the_reason() {
         (-32600, EndReason::Failed),
     ] {
         let mut session = opened();
-        let (message, heard) = say(&mut session, "work");
+        let (message, outcome) = say(&mut session, "work");
         let error = json!({"code": code, "message": "not now"});
-        let heard = hear(&mut session, &json!({"id": id(&heard), "error": error}));
-        let [Event::TurnStarted { inputs }, Event::TurnCompleted(end)] = &heard.events[..] else {
-            panic!("{heard:?}")
+        let outcome = hear(&mut session, &json!({"id": id(&outcome), "error": error}));
+        let [Event::TurnStarted { inputs }, Event::TurnCompleted(end)] = &outcome.events[..] else {
+            panic!("{outcome:?}")
         };
         assert_eq!(*inputs, [message]);
         assert_eq!((end.reason, &*end.detail), (reason, "not now"));
