@@ -361,7 +361,12 @@ fn x127d_processes_of_a_required_check_end_with_it() {
         let named = "left running by the command";
         expect_in_order(
             &ended.stdout,
-            &["gate 1 passed", named, "check did not pass", "it is gone"],
+            &[
+                "required check 1 passed",
+                named,
+                "check did not pass",
+                "it is gone",
+            ],
         );
         scene.expect_nothing_alive();
     }

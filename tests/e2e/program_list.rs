@@ -157,8 +157,8 @@ const STARTED: [&str; 9] = [
     "main: agent-hooks: the hooks of the settings that Claude Code reads",
     "main: mcp-server: shell: sh -c 'true # fine⏎canary-server' (with TOKEN=…)",
     "main: mcp-server: keyed: x --key=…",
-    "main: gate: true # fine⏎canary-gate ⏎\\u{200b}true",
-    "main: until: true # fine⏎true canary-until",
+    "main: required check: true # fine⏎canary-gate ⏎\\u{200b}true",
+    "main: check: true # fine⏎true canary-until",
     "git-hooks: the hooks of this repository, at each commit",
     "notify: true # fine⏎true canary-notify",
     "heartbeat: ",
@@ -300,8 +300,11 @@ fn h6_new_run_shows_project_commands_and_not_typed_ones() {
         .run(&["--once", "--until", "true typed"])
         .run(LONG)
         .expect_code(0);
-    expect_in_order(&ended.stdout, &["starts  main: gate: true canary", "ends "]);
-    assert!(!ended.stdout.contains("starts  main: until"), "{ended}");
+    expect_in_order(
+        &ended.stdout,
+        &["starts  main: required check: true canary", "ends "],
+    );
+    assert!(!ended.stdout.contains("starts  main: check"), "{ended}");
 }
 
 /// The checks that another user saved.
@@ -343,8 +346,8 @@ fn h10_saved_command_that_is_not_named_again_is_refused() {
     let scene = of_a_stranger(&EVIL);
     let refused = nightly(&scene, &["--once", "-p", "x", "--", "touch", "mine"]).expect_code(2);
     for words in [
-        "gate `touch evil-gate`",
-        "until `touch evil-until`",
+        "required check `touch evil-gate`",
+        "check `touch evil-until`",
         "rlm resume nightly --dry-run",
     ] {
         assert!(refused.stderr.contains(words), "{words}: {refused}");
@@ -386,8 +389,8 @@ fn h10_command_line_and_current_file_win_and_changes_are_reported() {
     let ended = nightly(&scene, &typed).expect_code(0);
     for words in [
         "changed main: agent: sh -c 'touch evil-agent; sleep 600' -> touch mine",
-        "changed main: gate: touch evil-gate -> touch my-gate",
-        "changed main: until: touch evil-until -> test -e mine",
+        "changed main: required check: touch evil-gate -> touch my-gate",
+        "changed main: check: touch evil-until -> test -e mine",
         "changed main: max_iterations: 3 -> 9",
         "changed main: prompt: ",
     ] {

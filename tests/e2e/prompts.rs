@@ -26,10 +26,10 @@ fn failed_required_check_skips_the_check_and_reaches_the_agent() {
         .run(LONG)
         .expect_code(0);
     let words = [
-        "gate 1 passed",
-        "gate 2 did not pass",
+        "required check 1 passed",
+        "required check 2 did not pass",
         "iteration 1 failed: required check 2 failed",
-        "gate 2 passed",
+        "required check 2 passed",
         "check passed",
     ];
     expect_in_order(&ended.stdout, &words);

@@ -161,7 +161,7 @@ fn quiet_and_verbose_change_the_output() {
         "{quiet}"
     );
     for needed in [
-        "gate 1 did not pass",
+        "required check 1 did not pass",
         "iteration 2 complete",
         "all processes ended",
     ] {

@@ -142,7 +142,7 @@ fn report(
     }
 }
 
-fn told(
+fn summary_of(
     asked: &Asked,
     happenings: impl IntoIterator<Item = MachineInput>,
     is_live: bool,
@@ -236,7 +236,7 @@ fn summary_has_three_sentences_for_every_end() {
     let all = [
         (
             "done",
-            told(
+            summary_of(
                 &usual(),
                 iterations(1).chain(went_well()).chain([check(true)]),
                 false,
@@ -244,7 +244,7 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         (
             "claim",
-            told(
+            summary_of(
                 &claimed,
                 [
                     ended(TurnOutcome::PromiseMade),
@@ -255,12 +255,15 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         (
             "planned",
-            told(&planned, (0..3).flat_map(|_| went_well()), false),
+            summary_of(&planned, (0..3).flat_map(|_| went_well()), false),
         ),
-        ("iteration limit", told(&usual(), iterations(3), false)),
+        (
+            "iteration limit",
+            summary_of(&usual(), iterations(3), false),
+        ),
         (
             "time limit",
-            told(
+            summary_of(
                 &bounded(|rules| rules.limits.max_duration = Some(Duration::from_secs(90))),
                 iterations(1),
                 false,
@@ -268,7 +271,7 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         (
             "budget",
-            told(
+            summary_of(
                 &bounded(|rules| rules.limits.max_cost_microusd = Some(500_000)),
                 iterations(1).chain(spent()),
                 false,
@@ -276,7 +279,7 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         (
             "tokens",
-            told(
+            summary_of(
                 &bounded(|rules| rules.limits.max_tokens = Some(20_000)),
                 iterations(1).chain(spent()),
                 false,
@@ -284,11 +287,11 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         (
             "rate limit",
-            told(&usual(), iterations(1).chain([limited]), false),
+            summary_of(&usual(), iterations(1).chain([limited]), false),
         ),
         (
             "stuck",
-            told(
+            summary_of(
                 &bounded(|rules| rules.limits.max_failures = 2),
                 [failed(), gate_failed(), failed(), gate_failed()],
                 false,
@@ -296,7 +299,7 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         (
             "not started",
-            told(
+            summary_of(
                 &usual(),
                 [ended(TurnOutcome::NotStarted("no such program".into()))],
                 false,
@@ -304,7 +307,7 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         (
             "stopped",
-            told(
+            summary_of(
                 &usual(),
                 iterations(2).chain([stop(StopCause::Person), ended(TurnOutcome::Stopped)]),
                 false,
@@ -312,22 +315,22 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         (
             "terminated",
-            told(
+            summary_of(
                 &usual(),
                 [stop(StopCause::Terminated), ended(TurnOutcome::Stopped)],
                 false,
             ),
         ),
-        ("died", told(&usual(), iterations(1), false)),
+        ("died", summary_of(&usual(), iterations(1), false)),
         (
             "died while it was stopped",
-            told(&usual(), [stop(StopCause::Person)], false),
+            summary_of(&usual(), [stop(StopCause::Person)], false),
         ),
-        ("died twice", told(&usual(), died(), true)),
-        ("at work", told(&usual(), iterations(1), true)),
+        ("died twice", summary_of(&usual(), died(), true)),
+        ("at work", summary_of(&usual(), iterations(1), true)),
         (
             "paused",
-            told(
+            summary_of(
                 &usual(),
                 [MachineInput::Requested(Request::Pause {
                     reason: None,
@@ -340,13 +343,13 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         (
             "interrupted",
-            told(&usual(), [ended(TurnOutcome::Interrupted)], true),
+            summary_of(&usual(), [ended(TurnOutcome::Interrupted)], true),
         ),
         ("survivors", survived),
     ];
     let all: String = all
         .iter()
-        .map(|(name, told)| format!("# {name}\n{told}\n\n"))
+        .map(|(name, summary)| format!("# {name}\n{summary}\n\n"))
         .collect();
     insta::assert_snapshot!(all);
 }

@@ -48,7 +48,7 @@ pub enum ProgramKind {
 }
 
 impl ProgramKind {
-    /// Returns its name in JSON.
+    /// Returns its name in the text output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,8 +56,8 @@ impl ProgramKind {
             Self::AgentSetting => "agent-setting",
             Self::AgentHooks => "agent-hooks",
             Self::McpServer => "mcp-server",
-            Self::RequiredCheck => "gate",
-            Self::Check => "until",
+            Self::RequiredCheck => "required check",
+            Self::Check => "check",
             Self::GitHooks => "git-hooks",
             Self::Notify => "notify",
             Self::Heartbeat => "heartbeat",

@@ -61,8 +61,8 @@ impl RepeatKind {
 
 impl RepeatCollapser {
     /// Takes a run event with its lines, and returns the text to print now.
-    pub(crate) fn take(&mut self, news: &RunEvent, text: String) -> String {
-        match news {
+    pub(crate) fn take(&mut self, event: &RunEvent, text: String) -> String {
+        match event {
             RunEvent::Agent(Event::ToolStarted { id, name, summary }) => {
                 let out = self.repeats(RepeatKind::Tool(name.clone()), summary, text);
                 if let Collapsed::Yes(text) = out {
@@ -177,13 +177,13 @@ mod tests {
     /// A log and its collapser.
     #[derive(Default)]
     struct TestLog {
-        calm: RepeatCollapser,
+        collapser: RepeatCollapser,
         text: String,
     }
 
     impl TestLog {
-        fn news(&mut self, news: &RunEvent, text: &str) {
-            self.text += &self.calm.take(news, format!("{text}\n"));
+        fn event(&mut self, event: &RunEvent, text: &str) {
+            self.text += &self.collapser.take(event, format!("{text}\n"));
         }
 
         fn tool(&mut self, id: usize, name: &str, outcome: ToolOutcome) {
@@ -193,10 +193,10 @@ mod tests {
                 name: name.into(),
                 summary: summary.clone(),
             };
-            self.news(&RunEvent::Agent(begun), &format!("● {name}: {summary}"));
+            self.event(&RunEvent::Agent(begun), &format!("● {name}: {summary}"));
             let text = String::new();
             let done = Event::ToolFinished { id, outcome, text };
-            self.news(&RunEvent::Agent(done), &format!("  ⎿ {outcome:?}"));
+            self.event(&RunEvent::Agent(done), &format!("  ⎿ {outcome:?}"));
         }
 
         fn line(&mut self, text: &str) {
@@ -205,11 +205,11 @@ mod tests {
                 omitted: 0,
             };
             let stream = Stream::Stdout;
-            self.news(&RunEvent::Output { stream, line }, &format!("│ {text}"));
+            self.event(&RunEvent::Output { stream, line }, &format!("│ {text}"));
         }
 
         fn end(mut self) -> String {
-            self.text += &self.calm.end_repeats();
+            self.text += &self.collapser.end_repeats();
             anstream::adapter::strip_str(&self.text).to_string()
         }
     }
@@ -224,7 +224,7 @@ mod tests {
             };
             log.tool(id, "Read", outcome);
         }
-        let below = log.calm.repeat_count_line(30);
+        let below = log.collapser.repeat_count_line(30);
         log.tool(12, "Edit", ToolOutcome::Succeeded);
         insta::assert_snapshot!(format!("{}---\n{}", log.end(), below.unwrap()), @r"
         ● Read: file 0
@@ -257,7 +257,7 @@ mod tests {
                 status: Some(529),
                 error: format!("overloaded {attempt}"),
             };
-            log.news(&RunEvent::Agent(retry), &format!("try {attempt}"));
+            log.event(&RunEvent::Agent(retry), &format!("try {attempt}"));
         }
         insta::assert_snapshot!(log.end(), @r"
         │ one
@@ -280,7 +280,7 @@ mod tests {
                     0 => log.tool(id, "Read", ToolOutcome::Succeeded),
                     1 => log.tool(id, "Edit", ToolOutcome::Denied),
                     2 => log.line("same"),
-                    _ => log.news(&RunEvent::Warning("careful".into()), "warning"),
+                    _ => log.event(&RunEvent::Warning("careful".into()), "warning"),
                 }
             }
             let text = log.end();

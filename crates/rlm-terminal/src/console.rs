@@ -19,7 +19,7 @@ use loop_state::{Timestamp, times};
 use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
-use effects::{Reader, edited, next_notice, next_signal, next_told, room, typed_before};
+use effects::{Reader, edited, next_message, next_notice, next_signal, room, typed_before};
 pub use foreground_run::{ForegroundRun, FormatAnswer, FormatEvent, LogOutput, TerminalSignals};
 use scopes::Scopes;
 
@@ -39,25 +39,30 @@ const TICK: Duration = Duration::from_secs(1);
 const PROMPT_TICK: Duration = Duration::from_millis(250);
 /// The most bytes of waiting output, and the most run events, in one frame.
 const FRAME: usize = 64 << 10;
-const FRAME_NEWS: usize = 64;
+const FRAME_EVENTS: usize = 64;
 
 impl Terminal {
     /// Starts a thread that shows a run. The thread ends when the run has ended and all output is printed.
     #[must_use]
-    pub fn show(&self, shown: ForegroundRun, news: RunEventReceiver) -> JoinHandle<()> {
+    pub fn show(&self, shown: ForegroundRun, events: RunEventReceiver) -> JoinHandle<()> {
         // Push the handler before anything starts, so that every press opens the menu.
         let answers = self.tty.is_some() || self.broken.is_some() || shown.presses.is_fixed();
         let scopes = answers.then(|| Scopes::of_run(shown.interrupts.clone()));
         let (terminal, caller) = (self.clone(), std::thread::current());
         std::thread::spawn(move || {
-            self::show(shown, news, &terminal, scopes);
+            self::show(shown, events, &terminal, scopes);
             caller.unpark();
         })
     }
 }
 
 /// Shows the run until it has ended and all output is printed.
-fn show(shown: ForegroundRun, news: RunEventReceiver, terminal: &Terminal, scopes: Option<Scopes>) {
+fn show(
+    shown: ForegroundRun,
+    events: RunEventReceiver,
+    terminal: &Terminal,
+    scopes: Option<Scopes>,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -66,7 +71,7 @@ fn show(shown: ForegroundRun, news: RunEventReceiver, terminal: &Terminal, scope
     let reader = Reader::of(terminal, typed_to);
     let interrupts = shown.interrupts.clone();
     let console = Console::new(shown, terminal, scopes);
-    runtime.block_on(console.run(news, typed, &interrupts));
+    runtime.block_on(console.run(events, typed, &interrupts));
     drop(reader);
 }
 
@@ -154,7 +159,7 @@ impl Console {
             bell,
             attached,
             earlier_events: before,
-            messages: told,
+            messages,
         } = shown;
         let LogOutput {
             to,
@@ -214,13 +219,13 @@ impl Console {
             for_person: String::new(),
             is_over: false,
             earlier_events: before,
-            messages: told,
+            messages,
         }
     }
 
     async fn run(
         mut self,
-        mut news: RunEventReceiver,
+        mut events: RunEventReceiver,
         mut typed: mpsc::Receiver<Typed>,
         interrupts: &Interrupts,
     ) {
@@ -246,7 +251,7 @@ impl Console {
             let can_type = self.tty.is_some();
             // Back-pressure: stop taking events while the log is full. Events wait in the bounded channel.
             let has_room = self.log.has_room();
-            let wants_news = !self.is_over
+            let wants_events = !self.is_over
                 && has_room
                 && self.for_log.len() < FRAME
                 && !(self.waits() && has_view);
@@ -266,12 +271,12 @@ impl Console {
                 _ = next_signal(&mut continued) => WakeReason::Continued,
                 _ = next_signal(&mut resized) => WakeReason::Resized,
                 _ = tick.tick(), if can_tick => WakeReason::Tick,
-                told = next_told(&mut self.messages) => WakeReason::Message(told),
+                message = next_message(&mut self.messages) => WakeReason::Message(message),
                 changed = self.view.changed(), if has_view => WakeReason::View(changed.is_ok()),
                 () = room(self.person_sink.as_ref()), if face => WakeReason::PersonWritable,
                 () = self.log.room(), if log || !has_room => WakeReason::LogWritable,
                 // The last branch, so that a flood of events doesn't starve the others.
-                item = news.recv(), if wants_news => WakeReason::Event(item),
+                item = events.recv(), if wants_events => WakeReason::Event(item),
             };
             match woken {
                 WakeReason::Notice(scope, notice) => self.press_taken(scope, notice),
@@ -299,11 +304,11 @@ impl Console {
                 WakeReason::Continued => self.terminal_returned(),
                 WakeReason::LogWritable => self.print_log(),
                 WakeReason::PersonWritable => self.print_to_person(),
-                WakeReason::Message(told) => match told {
-                    Some(told) => self.ui.show_person(told),
+                WakeReason::Message(message) => match message {
+                    Some(message) => self.ui.show_person(message),
                     None => self.messages = None,
                 },
-                WakeReason::Event(item) => self.take_events(item, &mut news).await,
+                WakeReason::Event(item) => self.take_events(item, &mut events).await,
                 WakeReason::View(is_there) => {
                     has_view = is_there;
                     self.refresh();
@@ -426,10 +431,10 @@ impl Console {
     async fn take_events(
         &mut self,
         first: Option<(Timestamp, RunEvent)>,
-        news: &mut RunEventReceiver,
+        events: &mut RunEventReceiver,
     ) {
         let mut next = Some(first);
-        for _ in 0..FRAME_NEWS {
+        for _ in 0..FRAME_EVENTS {
             match next {
                 Some(Some((at, item))) => self.take_event(at, &item),
                 Some(None) => {
@@ -445,7 +450,7 @@ impl Console {
             if self.for_log.len() >= FRAME {
                 return;
             }
-            let mut waiting = pin!(news.recv());
+            let mut waiting = pin!(events.recv());
             next = std::future::poll_fn(|context| {
                 Poll::Ready(match waiting.as_mut().poll(context) {
                     Poll::Ready(item) => Some(item),
@@ -459,28 +464,28 @@ impl Console {
         }
     }
 
-    fn take_event(&mut self, at: Timestamp, news: &RunEvent) {
+    fn take_event(&mut self, at: Timestamp, event: &RunEvent) {
         if self.bell
-            && needs_a_person(news)
+            && needs_a_person(event)
             && let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground())
         {
             tty.ring();
         }
         // The status line already shows how time passes.
         let is_status = self.tty.is_some() && self.has_status();
-        if is_status && matches!(news, RunEvent::StillWaiting { .. }) {
+        if is_status && matches!(event, RunEvent::StillWaiting { .. }) {
             return;
         }
         // A log that goes elsewhere still gets the countdown.
-        let counts = is_status && matches!(news, RunEvent::StopAwaits { .. });
+        let counts = is_status && matches!(event, RunEvent::StopAwaits { .. });
         if counts && self.person_sink.is_none() {
             return;
         }
-        let text = (self.format_event)(at, news);
-        self.ui.take_event(news, text);
+        let text = (self.format_event)(at, event);
+        self.ui.take_event(event, text);
         if self.person_sink.is_some()
             && !counts
-            && let Some(words) = (self.format_answer)(news)
+            && let Some(words) = (self.format_answer)(event)
         {
             self.ui.show_person(words);
         }
@@ -544,9 +549,9 @@ fn print_press_error(why: &str) {
 }
 
 /// Whether the run waits for the person after this event.
-fn needs_a_person(news: &RunEvent) -> bool {
+fn needs_a_person(event: &RunEvent) -> bool {
     matches!(
-        news,
+        event,
         RunEvent::Agent(Event::PermissionRequested(_))
             | RunEvent::Update(loop_state::RunUpdate::Review(_))
     )

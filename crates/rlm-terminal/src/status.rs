@@ -56,12 +56,12 @@ fn parts(run: &str, scene: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> V
     let phases = of_phases(head).zip(phase);
     let phases = phases.map(|(of, phase)| format!("{} {of}", plain(&phase.name)));
     let longest = if terseness < 4 { MAX_TOOL } else { SHORT_TOOL };
-    let stands = match terseness {
+    let state = match terseness {
         MOST_TERSE => short_state_text(scene, now),
         _ => with_bar(NearestLimit::Wait, state_text(scene, now, longest)),
     };
-    let wish = pending_text(scene);
-    let then = match wish {
+    let pending = pending_text(scene);
+    let then = match pending {
         "" => next_text(scene),
         _ => String::new(),
     };
@@ -85,8 +85,8 @@ fn parts(run: &str, scene: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> V
         (6, phases.unwrap_or_default()),
         (7, with_bar(NearestLimit::Iterations, iteration)),
         (4, attempt),
-        (u32::MAX, stands),
-        (8, wish.to_owned()),
+        (u32::MAX, state),
+        (8, pending.to_owned()),
         (3, then),
         (6, with_bar(NearestLimit::Cost, money::cost_short(head))),
         (total_until, total),
@@ -116,12 +116,12 @@ pub(crate) fn report(run: &str, scene: RunSnapshot<'_>, now: Timestamp) -> Vec<S
             plain(&head.phase_rules().name)
         ));
     }
-    let wishes = match pending_text(scene) {
+    let pending_part = match pending_text(scene) {
         "" => String::new(),
-        wish => format!(", {wish}"),
+        pending => format!(", {pending}"),
     };
     lines.push(format!(
-        "  now      {}{wishes}",
+        "  now      {}{pending_part}",
         state_text(scene, now, MAX_TOOL)
     ));
     if let Some(session) = &head.session {
@@ -364,8 +364,8 @@ mod tests {
         });
         let mut wide = turn();
         wide.agent.tools = vec!["書く: 日本語のファイル 👨‍👩‍👧 ❤️ e\u{301}".into()];
-        let stands = [works, tool, late, timed, sleeps, limited, wide];
-        let blocks = stands.map(|stand| {
+        let state = [works, tool, late, timed, sleeps, limited, wide];
+        let blocks = state.map(|stand| {
             let line = |columns| line(RUN, stand.scene(), Timestamp(125_000), columns);
             [200, 120, 80, 40, 20, 8].map(line).join("\n")
         });

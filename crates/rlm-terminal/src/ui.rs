@@ -310,8 +310,8 @@ impl Ui {
     }
 
     /// Handles a run event. `text` is its lines in the log, with line ends; `None` for a message of the agent, which is streamed.
-    pub(crate) fn take_event(&mut self, news: &RunEvent, text: Option<String>) {
-        let text = match (news, text) {
+    pub(crate) fn take_event(&mut self, event: &RunEvent, text: Option<String>) {
+        let text = match (event, text) {
             (RunEvent::Agent(Event::TextDelta(piece)), None) => {
                 self.repeats.end_repeats() + &self.stream.push_piece(piece, self.log_width)
             }
@@ -326,11 +326,11 @@ impl Ui {
                     let talked = self.stream.end_line();
                     self.log(talked);
                 }
-                self.fitted(news, text)
+                self.fitted(event, text)
             }
         };
         self.log(text);
-        match news {
+        match event {
             RunEvent::Agent(Event::PermissionRequested(ask)) => {
                 self.permission_requested(ask.clone())
             }
@@ -343,7 +343,7 @@ impl Ui {
     }
 
     /// Wraps lines for a person to the width of the screen.
-    fn fitted(&mut self, news: &RunEvent, text: String) -> String {
+    fn fitted(&mut self, event: &RunEvent, text: String) -> String {
         // Held output is shown unchanged, because it may be very long.
         let fits = !self.is_json && self.prompt.is_none();
         let Some(width) = self.log_width.filter(|_| fits) else {
@@ -351,9 +351,9 @@ impl Ui {
         };
         let text = match self.shows_everything {
             true => text,
-            false => self.repeats.take(news, text),
+            false => self.repeats.take(event, text),
         };
-        let most = match news {
+        let most = match event {
             _ if self.shows_everything => usize::MAX,
             RunEvent::Output { .. } => 6,
             RunEvent::Agent(Event::ToolStarted { .. }) => 3,

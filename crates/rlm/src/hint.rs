@@ -67,15 +67,15 @@ pub(crate) fn extend_hint(run: &RunId, reason: &StopReason) -> Option<String> {
 }
 
 /// Adds to an error the command that fixes it, if there is one.
-pub(crate) fn with_command(error: &dyn std::error::Error, mend: Option<Hint>) -> String {
-    match mend {
-        Some(mend) => format!("{error}: {}", command(program_command(), &mend)),
+pub(crate) fn with_command(error: &dyn std::error::Error, hint: Option<Hint>) -> String {
+    match hint {
+        Some(hint) => format!("{error}: {}", command(program_command(), &hint)),
         None => error.to_string(),
     }
 }
 
-fn command(rlm: &str, mend: &Hint) -> String {
-    match mend {
+fn command(rlm: &str, hint: &Hint) -> String {
+    match hint {
         Hint::ChooseRun => format!("{rlm} status, or -C DIR"),
         Hint::ChooseState(run) => format!("{rlm} checkpoints list {run}"),
         Hint::ShowState { run, save } => format!("{rlm} checkpoints show {run} --save {save}"),
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn each_hint_is_a_valid_command() {
         let run: RunId = "r1".parse().unwrap();
-        let mends = [
+        let hints = [
             Hint::ChooseRun,
             Hint::ChooseState(run.clone()),
             Hint::ShowState {
@@ -115,7 +115,7 @@ mod tests {
             Hint::Commit(run.clone()),
             Hint::Fork { run, iteration: 3 },
         ];
-        let commands = mends.map(|mend| command("rlm -C ../there", &mend));
+        let commands = hints.map(|hint| command("rlm -C ../there", &hint));
         for line in &commands {
             let line = line.split(',').next().unwrap();
             let parsed = Args::try_parse_from(line.split(' '));

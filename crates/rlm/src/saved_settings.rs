@@ -11,47 +11,47 @@ use serde_json::{Value, json};
 use crate::config::Config;
 
 /// Applies a configuration to the settings of a run.
-pub(crate) fn apply_to_run(said: &Config, settings: &mut Settings) {
-    optional(&mut settings.title, said.title.clone());
+pub(crate) fn apply_to_run(given: &Config, settings: &mut Settings) {
+    optional(&mut settings.title, given.title.clone());
     let limits = &mut settings.limits;
-    optional(&mut limits.max_duration, said.max_duration);
-    always(&mut limits.max_failures, said.max_failures);
-    always(&mut limits.sleep, said.sleep);
-    optional(&mut limits.max_cost_microusd, said.max_cost);
-    optional(&mut limits.max_tokens, said.max_tokens);
-    always(&mut limits.wait_on_limit, said.wait_on_limit);
-    optional(&mut settings.autonomy, said.autonomy);
-    always(&mut settings.commit, said.commit);
-    always(&mut settings.leftovers, said.leftovers);
-    optional(&mut settings.max_transcripts, said.max_transcripts);
+    optional(&mut limits.max_duration, given.max_duration);
+    always(&mut limits.max_failures, given.max_failures);
+    always(&mut limits.sleep, given.sleep);
+    optional(&mut limits.max_cost_microusd, given.max_cost);
+    optional(&mut limits.max_tokens, given.max_tokens);
+    always(&mut limits.wait_on_limit, given.wait_on_limit);
+    optional(&mut settings.autonomy, given.autonomy);
+    always(&mut settings.commit, given.commit);
+    always(&mut settings.leftovers, given.leftovers);
+    optional(&mut settings.max_transcripts, given.max_transcripts);
 }
 
 /// Applies a configuration to the settings of a phase, except its agent, prompt and MCP servers.
-pub(crate) fn apply_to_phase(said: &Config, phase: &mut PhaseSettings) {
+pub(crate) fn apply_to_phase(given: &Config, phase: &mut PhaseSettings) {
     if phase.agent.has_driver() {
-        always(&mut phase.permissions, said.permissions);
-        always(&mut phase.session, said.session);
+        always(&mut phase.permissions, given.permissions);
+        always(&mut phase.session, given.session);
     }
-    optional(&mut phase.promise, said.completion_promise.clone());
-    optional(&mut phase.check, said.until.clone());
-    always(&mut phase.required_checks, said.gates.clone());
-    always(&mut phase.background_task_timeout, said.background_wait);
+    optional(&mut phase.promise, given.completion_promise.clone());
+    optional(&mut phase.check, given.until.clone());
+    always(&mut phase.required_checks, given.gates.clone());
+    always(&mut phase.background_task_timeout, given.background_wait);
     let limits = &mut phase.limits;
-    optional(&mut limits.max_iterations, said.max_iterations);
-    optional(&mut limits.iteration_timeout, said.iteration_timeout);
-    optional(&mut limits.idle_timeout, said.idle_timeout);
-    always(&mut limits.check_timeout, said.check_timeout);
+    optional(&mut limits.max_iterations, given.max_iterations);
+    optional(&mut limits.iteration_timeout, given.iteration_timeout);
+    optional(&mut limits.idle_timeout, given.idle_timeout);
+    always(&mut limits.check_timeout, given.check_timeout);
 }
 
-fn always<T>(setting: &mut T, said: Option<impl Into<T>>) {
-    if let Some(said) = said {
-        *setting = said.into();
+fn always<T>(setting: &mut T, given: Option<impl Into<T>>) {
+    if let Some(given) = given {
+        *setting = given.into();
     }
 }
 
-fn optional<T>(setting: &mut Option<T>, said: Option<impl Into<T>>) {
-    if let Some(said) = said {
-        *setting = Some(said.into());
+fn optional<T>(setting: &mut Option<T>, given: Option<impl Into<T>>) {
+    if let Some(given) = given {
+        *setting = Some(given.into());
     }
 }
 

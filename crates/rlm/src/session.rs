@@ -35,7 +35,7 @@ const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves
 /// A press that no handler takes passes from scope to scope within this time.
 const UNTAKEN_AGAIN: Duration = Duration::from_secs(10);
 /// The number of requests that can wait for a run that is busy saving.
-const WISHES: usize = 64;
+const REQUEST_QUEUE: usize = 64;
 
 /// The run of this process.
 static RUN: OnceLock<String> = OnceLock::new();
@@ -184,13 +184,13 @@ impl Session {
         self,
         project: &Project,
         runner: Runner,
-        news: RunEventReceiver,
+        events: RunEventReceiver,
         screen: Screen,
         presses: PressActions,
         watchers: &RunObservers,
     ) -> Result<ExitCode, Failure> {
         let runner = watchers.watch(runner, project, &self.interrupts);
-        let (control, messages) = mpsc::channel(WISHES);
+        let (control, messages) = mpsc::channel(REQUEST_QUEUE);
         let head = runner.head();
         let (run, worktree) = (head.run.clone(), head.settings.worktree.clone());
         let _set_once = RUN.set(run.to_string());
@@ -223,7 +223,7 @@ impl Session {
             earlier_events: Vec::new(),
             messages: None,
         };
-        let console = self.terminal.show(shown, news);
+        let console = self.terminal.show(shown, events);
         let place = IndexEntry::of(project, &run);
         let supervised = self.supervise(runner, &control, messages, place.as_ref());
         let outcome = self.runtime.block_on(supervised);
@@ -263,13 +263,13 @@ impl Session {
 
     /// Waits until everything was printed. A slow reader gets as much time as it needs, except in a shutdown or after a stop: then it gets little.
     fn wait_for(&self, console: &JoinHandle<()>, is_stopped: bool) -> bool {
-        let mut patience = times::LAST_LINES;
+        let mut time_left = times::LAST_LINES;
         while !console.is_finished() {
             if is_stopped || self.interrupts.cause().is_some() {
-                if patience.is_zero() {
+                if time_left.is_zero() {
                     return false;
                 }
-                patience = patience.saturating_sub(LOOK_AGAIN);
+                time_left = time_left.saturating_sub(LOOK_AGAIN);
             }
             // The console's thread wakes this one when it ends.
             std::thread::park_timeout(LOOK_AGAIN);
@@ -331,10 +331,10 @@ impl Session {
     pub(crate) fn show_attached(
         &self,
         shown: ForegroundRun,
-        news: RunEventReceiver,
+        events: RunEventReceiver,
         leave: impl FnOnce(),
     ) -> Option<Cause> {
-        let console = self.terminal.show(shown, news);
+        let console = self.terminal.show(shown, events);
         let mut cause = None;
         while !console.is_finished() && cause.is_none() {
             // The console's thread wakes this one when it ends.
@@ -423,12 +423,12 @@ async fn stay(place: Option<&IndexEntry>, gate: &SleepGate) {
     let Some(place) = place else {
         return std::future::pending().await;
     };
-    let mut look = gate.interval(index::LOOK);
+    let mut ticks = gate.interval(index::LOOK);
     loop {
         let place = place.clone();
         // The index may be on a network file system that hangs; that must not delay the run.
         let _ensured = tokio::task::spawn_blocking(move || place.ensure()).await;
-        if look.tick().await == Wake::Shutdown {
+        if ticks.tick().await == Wake::Shutdown {
             return std::future::pending().await;
         }
     }

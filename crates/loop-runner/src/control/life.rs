@@ -49,7 +49,7 @@ impl ProcessHealth {
 
     /// Returns the status, if the process responded.
     #[must_use]
-    pub fn standing(&self) -> Option<&Status> {
+    pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Responding(status) | Self::LoopStuck(status, _) => Some(status),
             Self::Unresponsive(_) => None,

@@ -109,9 +109,9 @@ pub(super) async fn typed_before(
     }
 }
 
-pub(super) async fn next_told(told: &mut Option<mpsc::Receiver<String>>) -> Option<String> {
-    match told {
-        Some(told) => told.recv().await,
+pub(super) async fn next_message(messages: &mut Option<mpsc::Receiver<String>>) -> Option<String> {
+    match messages {
+        Some(messages) => messages.recv().await,
         None => pending().await,
     }
 }

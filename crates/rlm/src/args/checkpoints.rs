@@ -34,7 +34,7 @@ listed as damaged; if you name one RUN, the exit code is then 1. Times are UTC.
 
 Examples:
   rlm checkpoints list
-  rlm checkpoints list RUN --json | jq -r '.progress[].outcome'"
+  rlm checkpoints list RUN --json | jq -r '.attempts[].outcome'"
     )]
     List(RunsArgs),
     /// Show one saved state in full, its file, and the last events before it

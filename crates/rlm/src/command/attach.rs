@@ -21,13 +21,13 @@ use crate::session::{self, Session};
 
 /// The time in which the run must record a request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for the first event of a run that has reported events.
-const FIRST_NEWS: Duration = Duration::from_millis(300);
+/// The maximum wait for the first event of a run that has reported events.
+const FIRST_EVENT: Duration = Duration::from_millis(300);
 /// If two connections end within this time of each other, `attach` gives up.
 const AT_ONCE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
 /// The number of requests that can wait.
-const WISHES: usize = 64;
+const REQUEST_QUEUE: usize = 64;
 
 pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(args.no_input, false)?;
@@ -37,14 +37,14 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
     screen.attached(&target.run, target.holder.as_ref());
     let mut before = Vec::new();
     if !args.json {
-        let until = attached.first_event_at(FIRST_NEWS).unwrap_or_else(now);
+        let until = attached.first_event_at(FIRST_EVENT).unwrap_or_else(now);
         before = events_before(&target.project, &target.run, until);
     }
     loop {
         let began = Instant::now();
-        let news = attached.events().expect("the events were not taken yet");
-        let (control, wanted) = mpsc::channel(WISHES);
-        let (to_person, told) = mpsc::channel(WISHES);
+        let events = attached.events().expect("the events were not taken yet");
+        let (control, requests) = mpsc::channel(REQUEST_QUEUE);
+        let (to_person, messages) = mpsc::channel(REQUEST_QUEUE);
         let shown = ForegroundRun {
             run: target.run.to_string(),
             view: attached.view(),
@@ -60,24 +60,24 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             bell: false,
             attached: true,
             earlier_events: std::mem::take(&mut before),
-            messages: Some(told),
+            messages: Some(messages),
         };
-        carry(&target, wanted, to_person);
-        if let Some(cause) = session.show_attached(shown, news, || attached.detach()) {
+        forward_requests(&target, requests, to_person);
+        if let Some(cause) = session.show_attached(shown, events, || attached.detach()) {
             let (rlm, run) = (hint::program_command(), &target.run);
             // The saved state is newer than the state that was shown last.
             let saved = target.project.run(&target.run);
-            let goes_on = match saved.is_ok_and(|run| run.state == RunState::Paused) {
+            let activity = match saved.is_ok_and(|run| run.state == RunState::Paused) {
                 true => "waits for you",
                 false => "continues",
             };
-            anstream::eprintln!("detached; run {run} {goes_on}: {rlm} attach {run}");
+            anstream::eprintln!("detached; run {run} {activity}: {rlm} attach {run}");
             return session.exit_attached(cause);
         }
         let seen = attached.last_event_at();
         let ended = attached.wait_for_end();
         if ended.is_some() || !target.is_live() {
-            return over(&session, &target, ended, args.json);
+            return finish(&session, &target, ended, args.json);
         }
         // The run drops a viewer that reads nothing for a while, for example after ^Z.
         let again = match began.elapsed() < AT_ONCE {
@@ -85,8 +85,8 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             false => open(&session, &target, Some(seen)),
         };
         attached = match again {
-            Err(_) if goes(&session, &target) => {
-                return over(&session, &target, None, args.json);
+            Err(_) if exits_soon(&session, &target) => {
+                return finish(&session, &target, None, args.json);
             }
             again => match session.interrupts().cause() {
                 Some(cause) => return session.exit_attached(cause),
@@ -97,7 +97,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
     }
 }
 
-/// Connects to the run, even if it has just begun. Events up to `seen` are not shown again. A press ends the wait.
+/// Connects to the run, even if the run has just begun. Events up to `seen` are not shown again. A press ends the wait.
 fn open(
     session: &Session,
     target: &LiveRun,
@@ -114,7 +114,7 @@ fn open(
 
 /// Waits until the process of the run exits, and returns whether it did: a killed process loses its sockets before it releases the run. A press ends
 /// the wait.
-fn goes(session: &Session, target: &LiveRun) -> bool {
+fn exits_soon(session: &Session, target: &LiveRun) -> bool {
     let by = Instant::now() + AT_ONCE;
     let interrupts = session.interrupts();
     while target.is_live() {
@@ -148,20 +148,20 @@ fn prompts(target: &LiveRun) -> Result<Vec<EditTarget>, Failure> {
 }
 
 /// Sends a person's requests to the run, one after another. The run's events show the progress; a missing response is reported here.
-fn carry(
+fn forward_requests(
     target: &LiveRun,
-    mut wanted: mpsc::Receiver<RunControl>,
+    mut requests: mpsc::Receiver<RunControl>,
     to_person: mpsc::Sender<String>,
 ) {
     let run_dir = target.project.run_dir(&target.run);
     let silent = live::unresponsive(target, PATIENCE).message;
     std::thread::spawn(move || {
-        while let Some(control) = wanted.blocking_recv() {
+        while let Some(control) = requests.blocking_recv() {
             let RunControl::Request(request) = control else {
                 continue;
             };
             let answers = ask(&run_dir, request);
-            let told = match answers.and_then(|mut answers| answers.next(PATIENCE)) {
+            let problem = match answers.and_then(|mut answers| answers.next(PATIENCE)) {
                 Ok(Some(Response::Busy)) => "the run has too many requests at once; try again",
                 Ok(None) => &silent,
                 Err(e) if e.is_unresponsive() => &silent,
@@ -169,13 +169,13 @@ fn carry(
                 _ => continue,
             };
             // If the channel is full, the same message is already in it.
-            let _full = to_person.try_send(format!("rlm: {told}\n"));
+            let _full = to_person.try_send(format!("rlm: {problem}\n"));
         }
     });
 }
 
 /// Waits until every process of the run is gone, unless a press ends the wait, and prints how the run ended.
-fn over(
+fn finish(
     session: &Session,
     target: &LiveRun,
     ended: Option<EndReport>,
@@ -186,8 +186,8 @@ fn over(
     } else {
         EndFormat::Text
     };
-    let (waited_for, by_whom) = (target.clone(), ended.clone());
-    let left = session.prepare(move || stop::wait_for_processes(&waited_for, by_whom.as_ref()))?;
+    let (run, report) = (target.clone(), ended.clone());
+    let left = session.prepare(move || stop::wait_for_processes(&run, report.as_ref()))?;
     if target.successor().is_some() && target.is_live() {
         return Err(unseen(target));
     }

@@ -74,7 +74,7 @@ pub(crate) fn request(
     wait: Option<Duration>,
 ) -> Result<ExitCode, Failure> {
     let wait = wait.unwrap_or(DEFAULT_WAIT);
-    match live::asked(target, request, json, Patience::new(wait), |_| ())? {
+    match live::send_request(target, request, json, Patience::new(wait), |_| ())? {
         ReceivedRequest::Told(answer @ (Response::Applied | Response::NextPrompt)) => {
             live::print_response(target, request, &answer, json);
             Ok(Code::Done.into())

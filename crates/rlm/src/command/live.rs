@@ -54,20 +54,20 @@ fn of(project: Project, run: RunId) -> Result<LiveRun, Failure> {
 }
 
 /// Sends a request, and prints each response except the last one. Returns an error if the run is not live.
-pub(crate) fn asked(
+pub(crate) fn send_request(
     target: &LiveRun,
     request: &Request,
     json: bool,
     patience: Patience,
     mut on_answer: impl FnMut(&Response),
 ) -> Result<ReceivedRequest, Failure> {
-    let asked = target.ask(request, patience, |answer| {
+    let received = target.ask(request, patience, |answer| {
         on_answer(answer);
         print_response(target, request, answer, json);
     });
-    match asked? {
+    match received? {
         ReceivedRequest::NotLive => Err(not_live(&target.project.run(&target.run)?)),
-        asked => Ok(asked),
+        received => Ok(received),
     }
 }
 
@@ -92,15 +92,15 @@ pub(crate) fn process(target: &LiveRun) -> String {
 
 /// Returns the error for a process that doesn't respond to a request.
 pub(crate) fn unresponsive(target: &LiveRun, wait: Duration) -> Failure {
-    unheard(target, wait, "; the request may still be applied")
+    unresponsive_error(target, wait, "; the request may still be applied")
 }
 
 /// Returns the same error for a query that changes nothing.
 pub(crate) fn unresponsive_status(target: &LiveRun, wait: Duration) -> Failure {
-    unheard(target, wait, "")
+    unresponsive_error(target, wait, "")
 }
 
-fn unheard(target: &LiveRun, wait: Duration, asked: &str) -> Failure {
+fn unresponsive_error(target: &LiveRun, wait: Duration, effect: &str) -> Failure {
     let (run, rlm) = (&target.run, hint::program_command());
     let (cont, kill) = match &target.holder {
         Some(holder) => {
@@ -114,7 +114,7 @@ fn unheard(target: &LiveRun, wait: Duration, asked: &str) -> Failure {
     };
     Failure::failed(format!(
         "{} did not respond within {}: it is suspended{cont}, or hangs, or its control socket was removed\
-             {asked}. Fix: {rlm} stop {run} --force{kill}",
+             {effect}. Fix: {rlm} stop {run} --force{kill}",
         process(target),
         rlm_text::duration::show(Patience::new(wait).first()),
     ))
@@ -178,12 +178,12 @@ pub(crate) fn shown(text: &str) -> String {
 /// Returns the error for a run that is not live, with the next command.
 pub(crate) fn not_live(run: &RunEntry) -> Failure {
     let id = &run.id;
-    let mend = match run.state {
+    let next = match run.state {
         RunState::Stopped | RunState::Crashed => {
             format!("to continue it: {} resume {id}", hint::program_command())
         }
         _ => format!("details: {} status {id}", hint::program_command()),
     };
     let state = render::state(run.state);
-    Failure::not_found(format!("run `{id}` is not live: it is {state}; {mend}"))
+    Failure::not_found(format!("run `{id}` is not live: it is {state}; {next}"))
 }

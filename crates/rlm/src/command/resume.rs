@@ -207,17 +207,17 @@ fn carry_on(
         ..session.options()
     };
     let presses = said.on_press.unwrap_or_default();
-    let (runner, news) = session.block_on(async {
+    let (runner, events) = session.block_on(async {
         let work_tree = WorkingTreeLock::take(&project, &run, &session.gate()).await?;
         let opened = Runner::open(work_tree, settings, from, options).await;
-        let (runner, news) = opened?;
+        let (runner, events) = opened?;
         let runner = match feedback {
             Some(text) => runner.with_feedback(text)?,
             None => runner,
         };
         let mut watched = WatchedConfig::new(layers, &runner.head().settings);
         let runner = runner.with_reload(move || watched.reload());
-        Ok::<_, loop_runner::Error>((runner, news))
+        Ok::<_, loop_runner::Error>((runner, events))
     })?;
     if let Some(lost) = runner.loss().filter(|_| is_detached) {
         // Later output goes to a file of the run, but this is for the person who started it.
@@ -226,7 +226,7 @@ fn carry_on(
     let beginning = beginning(runner.head(), from, before, starts);
     let person = session.options().interactive;
     screen.begin(&beginning, &project, runner.head(), person);
-    session.run_to_end(&project, runner, news, screen, presses, &watchers)
+    session.run_to_end(&project, runner, events, screen, presses, &watchers)
 }
 
 /// Returns the error for a run that was transferred.

@@ -158,10 +158,10 @@ pub(crate) fn begin(
     let made = session.block_on(async {
         let work_tree = WorkingTreeLock::take(project, &run, &session.gate()).await?;
         let options = session.options();
-        let (runner, news) = Runner::create(work_tree, settings, options).await?;
-        Ok::<_, loop_runner::Error>((runner.with_reload(move || watched.reload()), news))
+        let (runner, events) = Runner::create(work_tree, settings, options).await?;
+        Ok::<_, loop_runner::Error>((runner.with_reload(move || watched.reload()), events))
     });
-    let (runner, news) = made.map_err(|e| {
+    let (runner, events) = made.map_err(|e| {
         let is_held = e.is_held();
         let mut failure = Failure::from(e);
         if is_held {
@@ -171,7 +171,7 @@ pub(crate) fn begin(
     })?;
     let person = session.options().interactive;
     screen.begin(beginning, project, runner.head(), person);
-    session.run_to_end(project, runner, news, screen, presses, &watchers)
+    session.run_to_end(project, runner, events, screen, presses, &watchers)
 }
 
 /// Creates a run id that sorts by time. Two runs of one second get different ids.

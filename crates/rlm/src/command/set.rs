@@ -27,22 +27,22 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     let target = live::find(directory, run)?;
     let of_phase = changes.iter().any(|it| it.is_phase_rule());
     for (at, change) in changes.into_iter().enumerate() {
-        let told = request(
+        let sent = request(
             &target,
             &Request::Set(change),
             args.wait_args.json,
             args.wait_args.wait,
         );
-        told.map_err(|failure| stands(failure, &words[..at]))?;
+        sent.map_err(|failure| with_already_set(failure, &words[..at]))?;
     }
     if of_phase && !args.wait_args.json {
-        tell_phase(&target)?;
+        print_phase(&target)?;
     }
     Ok(Code::Done.into())
 }
 
 /// Adds to an error the changes that were applied before it.
-fn stands(mut failure: Failure, set: &[String]) -> Failure {
+fn with_already_set(mut failure: Failure, set: &[String]) -> Failure {
     if !set.is_empty() {
         failure.message += &format!("; already set: {}", set.join(", "));
     }
@@ -50,7 +50,7 @@ fn stands(mut failure: Failure, set: &[String]) -> Failure {
 }
 
 /// Prints for which of several phases a limit was set.
-fn tell_phase(target: &LiveRun) -> Result<(), Failure> {
+fn print_phase(target: &LiveRun) -> Result<(), Failure> {
     let run = target.project.run(&target.run)?;
     if let Ok(head) = &run.head
         && head.settings.phases.len() > 1

@@ -34,17 +34,17 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         None => patience.or_budget(),
         Some(_) => patience,
     };
-    let mut heard = None;
+    let mut recorder = None;
     // Another process may have taken the run since `find`: wait for the process that recorded the request.
-    let asked = live::asked(&target, &request, args.json, patience, |answer| {
-        if matches!(answer, Response::Recorded { .. }) && heard.is_none() {
-            heard = target.project.holder(&target.run);
+    let received = live::send_request(&target, &request, args.json, patience, |answer| {
+        if matches!(answer, Response::Recorded { .. }) && recorder.is_none() {
+            recorder = target.project.holder(&target.run);
         }
     })?;
-    if let Some(holder) = heard {
+    if let Some(holder) = recorder {
         target.holder = Some(holder);
     }
-    match asked {
+    match received {
         ReceivedRequest::Told(Response::RunEnded(ended)) => {
             process_gone(&target, Some(&ended), EndFormat::of(args.json))
         }
@@ -112,7 +112,7 @@ pub(crate) fn print_end(
         survivors: &all,
         proven: ended.is_some_and(|ended| ended.proven),
     };
-    tell(target, &seen, form)
+    print_result(target, &seen, form)
 }
 
 /// The observed end of a run's process.
@@ -128,13 +128,13 @@ struct ProcessEnd<'a> {
 fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
     let mut target = live::find_for_force_stop(directory, args.run.as_deref())?;
-    let (asked, stop) = (
+    let (requested, stop) = (
         target.clone(),
         Request::Stop {
             when: StopTiming::Now,
         },
     );
-    let on_answer = |answer: &Response| live::print_response(&asked, &stop, answer, args.json);
+    let on_answer = |answer: &Response| live::print_response(&requested, &stop, answer, args.json);
     let on_force = |target: &LiveRun, cause: ForceCause| {
         if !args.json && !matches!(cause, ForceCause::Refused) {
             let (process, why) = (live::process(target), why(target, cause));
@@ -176,7 +176,7 @@ fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
         survivors: &forced.survivors,
         proven: false,
     };
-    tell(&target, &seen, EndFormat::of(args.json))
+    print_result(&target, &seen, EndFormat::of(args.json))
 }
 
 /// Explains why a run is ended by force.
@@ -196,14 +196,18 @@ fn why(target: &LiveRun, cause: ForceCause) -> String {
 }
 
 /// Prints how the run ended and what is left of it, from its saved state and from the observed end.
-fn tell(target: &LiveRun, seen: &ProcessEnd<'_>, form: EndFormat) -> Result<ExitCode, Failure> {
+fn print_result(
+    target: &LiveRun,
+    seen: &ProcessEnd<'_>,
+    form: EndFormat,
+) -> Result<ExitCode, Failure> {
     let run = match target.project.run(&target.run) {
         Err(e) if form != EndFormat::Event => {
             let state = match e.is_not_found() {
                 true => "its saved state was removed".to_owned(),
                 false => unreadable(&e.to_string()),
             };
-            return tell_without_state(target, seen, form, &state);
+            return print_without_state(target, seen, form, &state);
         }
         run => run?,
     };
@@ -217,7 +221,7 @@ fn tell(target: &LiveRun, seen: &ProcessEnd<'_>, form: EndFormat) -> Result<Exit
         _ => {}
     }
     if let (Err(e), true) = (&run.head, form != EndFormat::Event) {
-        return tell_without_state(target, seen, form, &unreadable(e));
+        return print_without_state(target, seen, form, &unreadable(e));
     }
     let &ProcessEnd {
         ended,
@@ -262,7 +266,7 @@ fn unreadable(why: &str) -> String {
 }
 
 /// Prints the same for a run whose state was removed or can't be read.
-fn tell_without_state(
+fn print_without_state(
     target: &LiveRun,
     seen: &ProcessEnd<'_>,
     form: EndFormat,

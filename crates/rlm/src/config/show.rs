@@ -106,14 +106,14 @@ fn group(
     let keys = KEYS.iter().filter(|key| of.contains(&key.scope));
     let (mut rows, mut unset) = (Vec::new(), Vec::new());
     for key in keys {
-        let mut said = leaves
+        let mut set = leaves
             .iter()
             .filter(|(path, _)| path[0] == key.name)
             .peekable();
-        if said.peek().is_none() && !matches!(key.kind, ValueKind::Table(_) | ValueKind::Servers) {
+        if set.peek().is_none() && !matches!(key.kind, ValueKind::Table(_) | ValueKind::Servers) {
             unset.push(key.name);
         }
-        rows.extend(said.map(|(path, leaf)| row(path, leaf)));
+        rows.extend(set.map(|(path, leaf)| row(path, leaf)));
     }
     SettingsGroup {
         phase,
@@ -216,11 +216,11 @@ mod tests {
             leaves.sort();
             leaves
         };
-        let (shown, said) = (leaves(&again), leaves(&layers));
-        assert!(said.len() > 10, "{said:?}");
+        let (shown, set) = (leaves(&again), leaves(&layers));
+        assert!(set.len() > 10, "{set:?}");
         assert!(
-            said.iter().all(|key| shown.contains(key)),
-            "{said:?} {shown:?}"
+            set.iter().all(|key| shown.contains(key)),
+            "{set:?} {shown:?}"
         );
     }
 }

@@ -212,13 +212,13 @@ mod tests {
             root,
             "until = 'x'\nmax-iterations = 7\ncheck-timeout = '2m'\n",
         );
-        let told = watched.reload();
-        assert_eq!(told.changes, [], "a removed key lifts no limit");
-        insta::assert_snapshot!(told.warnings.join("\n"), @"the files no longer set `max-duration`, `sleep`; the previous values stay");
+        let reloaded = watched.reload();
+        assert_eq!(reloaded.changes, [], "a removed key lifts no limit");
+        insta::assert_snapshot!(reloaded.warnings.join("\n"), @"the files no longer set `max-duration`, `sleep`; the previous values stay");
         assert_eq!(watched.reload(), Reloaded::default());
         fs_err::remove_file(root.join("rlm.toml")).unwrap();
-        let told = watched.reload();
-        assert_eq!((told.changes.len(), told.warnings.len()), (0, 2));
+        let reloaded = watched.reload();
+        assert_eq!((reloaded.changes.len(), reloaded.warnings.len()), (0, 2));
         write(root, "until = 'x'\nmax-iterations = 6\n");
         assert_eq!(
             watched.reload().changes,
@@ -235,27 +235,27 @@ mod tests {
             root,
             "sleep = 1\nuntil = 'y'\ngates = ['x']\n[claude.env]\nA = 's3cret'\n",
         );
-        let told = watched.reload();
-        assert_eq!(told.changes, []);
-        insta::assert_snapshot!(told.warnings.join("\n"), @"the settings have changed: `claude`, `gates`, `until` apply only to the next run");
+        let reloaded = watched.reload();
+        assert_eq!(reloaded.changes, []);
+        insta::assert_snapshot!(reloaded.warnings.join("\n"), @"the settings have changed: `claude`, `gates`, `until` apply only to the next run");
         assert_eq!(watched.reload(), Reloaded::default());
         write(root, "sleeep = 1\n");
-        let told = watched.reload();
-        let warning = told.warnings.join("\n");
+        let reloaded = watched.reload();
+        let warning = reloaded.warnings.join("\n");
         assert!(
             warning.contains("line 1: unknown key `sleeep`; did you mean `sleep`?; until you fix"),
             "{warning}"
         );
         assert_eq!(
-            (told.changes, watched.reload()),
+            (reloaded.changes, watched.reload()),
             (Vec::new(), Reloaded::default())
         );
         write(
             root,
             "sleep = 2\nuntil = 'y'\ngates = ['x']\n[claude.env]\nA = 's3cret'\n",
         );
-        let told = watched.reload();
-        assert_eq!((told.changes.len(), told.warnings), (1, Vec::new()));
+        let reloaded = watched.reload();
+        assert_eq!((reloaded.changes.len(), reloaded.warnings), (1, Vec::new()));
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(watched.reload().changes, changes);
         assert_eq!(watched.reload(), Reloaded::default());
         write(root, "command = ['sh']\nprompt = 'x'\n");
-        let told = watched.reload();
-        assert_eq!((told.changes.len(), told.warnings.len()), (0, 2));
+        let reloaded = watched.reload();
+        assert_eq!((reloaded.changes.len(), reloaded.warnings.len()), (0, 2));
     }
 }

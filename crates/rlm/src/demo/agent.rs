@@ -113,8 +113,8 @@ impl<W: Write> Agent<W> {
                 Some(message) => self.turn(message),
                 None if self.closed => return Ok(()),
                 None => {
-                    let happening = self.next_happening();
-                    self.handle(happening)
+                    let received = self.next_input();
+                    self.handle(received)
                 }
             };
             match stopped {
@@ -319,7 +319,7 @@ impl<W: Write> Agent<W> {
             let _agent_is_gone = sender.send(AgentInput::Output { call, text });
         });
         loop {
-            match self.next_happening() {
+            match self.next_input() {
                 AgentInput::Output { call: of, text } if of == call => {
                     return Ok((text, !child.wait()?.success()));
                 }
@@ -344,20 +344,20 @@ impl<W: Write> Agent<W> {
                 false => until.saturating_duration_since(Instant::now()),
             };
             match self.inputs.recv_timeout(left) {
-                Ok(happening) => self.handle(happening)?,
+                Ok(received) => self.handle(received)?,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
     }
 
-    fn next_happening(&self) -> AgentInput {
-        let happening = self.inputs.recv();
-        happening.expect("the agent keeps a sender")
+    fn next_input(&self) -> AgentInput {
+        let received = self.inputs.recv();
+        received.expect("the agent keeps a sender")
     }
 
     /// Handles an event at once; an error ends the turn.
-    fn handle(&mut self, happening: AgentInput) -> Result<(), TurnStop> {
-        let line = match happening {
+    fn handle(&mut self, received: AgentInput) -> Result<(), TurnStop> {
+        let line = match received {
             AgentInput::Line(line) => line,
             AgentInput::Closed => {
                 self.closed = true;
@@ -446,12 +446,12 @@ impl<W: Write> Agent<W> {
 pub(super) fn listen(mut input: impl BufRead, sender: &SyncSender<AgentInput>) {
     loop {
         let mut line = Vec::new();
-        let happening = match input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+        let received = match input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
             Ok(1..) => AgentInput::Line(line),
             Ok(0) | Err(_) => AgentInput::Closed,
         };
-        let last = matches!(happening, AgentInput::Closed);
-        if sender.send(happening).is_err() || last {
+        let last = matches!(received, AgentInput::Closed);
+        if sender.send(received).is_err() || last {
             return;
         }
     }

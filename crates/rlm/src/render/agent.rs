@@ -200,26 +200,26 @@ mod tests {
 
     #[test]
     fn tool_result_shows_both_ends() {
-        let said = |outcome, lines: usize| {
+        let shown = |outcome, lines: usize| {
             let text: String = (1..=lines).map(|n| format!("line {n}\n\n")).collect();
             let id = String::new();
-            let said = super::text(&Event::ToolFinished { id, outcome, text });
-            anstream::adapter::strip_str(&said).to_string()
+            let shown = super::text(&Event::ToolFinished { id, outcome, text });
+            anstream::adapter::strip_str(&shown).to_string()
         };
         let all = [
-            said(ToolOutcome::Succeeded, 0),
-            said(ToolOutcome::Succeeded, 3),
-            said(ToolOutcome::Succeeded, 40),
-            said(ToolOutcome::Failed, 40),
-            said(ToolOutcome::Denied, 2),
-            said(ToolOutcome::Interrupted, 2),
+            shown(ToolOutcome::Succeeded, 0),
+            shown(ToolOutcome::Succeeded, 3),
+            shown(ToolOutcome::Succeeded, 40),
+            shown(ToolOutcome::Failed, 40),
+            shown(ToolOutcome::Denied, 2),
+            shown(ToolOutcome::Interrupted, 2),
         ];
         insta::assert_snapshot!(all.join("\n"));
     }
 
     #[test]
     fn retry_shows_time_and_count_only_if_the_agent_reported_them() {
-        let said = |attempt, of, seconds| {
+        let shown = |attempt, of, seconds| {
             let delay = Duration::from_secs(seconds);
             let (status, error) = (Some(529), "overloaded".to_owned());
             text(&Event::Retrying {
@@ -230,7 +230,7 @@ mod tests {
                 error,
             })
         };
-        let all = [said(1, 10, 2), said(2, 5, 0), said(0, 0, 0)];
+        let all = [shown(1, 10, 2), shown(2, 5, 0), shown(0, 0, 0)];
         let all = all.map(|line| anstream::adapter::strip_str(&line).to_string());
         insta::assert_snapshot!(all.join("\n"), @r"
         the service failed (529, overloaded); the agent tries again in 2s (1 of 10)

@@ -27,8 +27,8 @@ use crate::render::{agent, git};
 const TAIL_LINES: usize = 8;
 
 /// Returns a run event as lines; empty if there is nothing to show.
-pub(crate) fn text(news: &RunEvent, zone: &TimeZone) -> String {
-    match news {
+pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
+    match event {
         RunEvent::Update(notice) => notice_text(notice, zone),
         RunEvent::Phase {
             name,
@@ -58,7 +58,7 @@ pub(crate) fn text(news: &RunEvent, zone: &TimeZone) -> String {
         RunEvent::RequestRejected(why) => format!("{} {why}", styled(MIND, "rejected:")),
         RunEvent::PauseReason(reason) => format!("pause requested: {}", plain(reason)),
         RunEvent::CommandStarted { command, text } => {
-            styled(DIM, format!("{}: {}", name(*command), plain(text)))
+            styled(DIM, format!("{}: {}", command_name(*command), plain(text)))
         }
         RunEvent::CommandEnded {
             command,
@@ -143,7 +143,7 @@ pub(super) fn command_text(
     took: Duration,
     tail: usize,
 ) -> String {
-    let name = name(command);
+    let name = command_name(command);
     let text = match result {
         CheckResult::Passed => {
             return format!("{name} {} ({})", styled(GOOD, "passed"), seconds(took));
@@ -260,7 +260,16 @@ fn spent(usage: UsageTotal) -> String {
     money::usage_text(usage).map_or_else(String::new, |used| format!(" ({used})"))
 }
 
-fn name(command: LoopCommand) -> String {
+/// Returns the name of a command in the text output.
+fn command_name(command: LoopCommand) -> String {
+    match command {
+        LoopCommand::RequiredCheck(index) => format!("required check {}", index + 1),
+        LoopCommand::Check => "check".into(),
+    }
+}
+
+/// Returns the name of a command in JSON.
+fn command_key(command: LoopCommand) -> String {
     match command {
         LoopCommand::RequiredCheck(index) => format!("gate {}", index + 1),
         LoopCommand::Check => "check".into(),
@@ -288,8 +297,8 @@ fn clock(at: Timestamp, zone: &TimeZone) -> String {
 }
 
 /// Returns a run event as JSON; `None` for an event that is reported elsewhere.
-pub(crate) fn json(at: Timestamp, news: &RunEvent) -> Option<Value> {
-    let mut value = match news {
+pub(crate) fn json(at: Timestamp, event: &RunEvent) -> Option<Value> {
+    let mut value = match event {
         RunEvent::Update(notice) => notice_json(notice)?,
         RunEvent::Phase {
             name,
@@ -315,7 +324,7 @@ pub(crate) fn json(at: Timestamp, news: &RunEvent) -> Option<Value> {
         RunEvent::RequestRejected(why) => json!({"event": "request_rejected", "reason": why}),
         RunEvent::PauseReason(reason) => json!({"event": "pause_reason", "reason": reason}),
         RunEvent::CommandStarted { command, text } => {
-            json!({"event": "command_started", "command": name(*command), "text": text})
+            json!({"event": "command_started", "command": command_key(*command), "text": text})
         }
         RunEvent::CommandEnded {
             command,
@@ -323,7 +332,7 @@ pub(crate) fn json(at: Timestamp, news: &RunEvent) -> Option<Value> {
             took,
         } => json!({
             "event": "command_ended",
-            "command": name(*command),
+            "command": command_key(*command),
             "passed": *result == CheckResult::Passed,
             "output": match result { CheckResult::Failed(text) => text.as_str(), _ => "" },
             "took_ms": took.as_millis() as u64,

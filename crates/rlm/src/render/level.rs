@@ -34,18 +34,18 @@ impl Level {
     }
 
     /// Returns the text that this level shows instead of the ordinary lines; `None` to keep those. An empty text shows nothing.
-    pub(crate) fn replacement_line(self, news: &RunEvent) -> Option<String> {
+    pub(crate) fn replacement_line(self, event: &RunEvent) -> Option<String> {
         match self {
-            Self::Quiet if !is_needed(news) => Some(String::new()),
-            Self::Verbose => in_full(news),
+            Self::Quiet if !is_needed(event) => Some(String::new()),
+            Self::Verbose => in_full(event),
             _ => None,
         }
     }
 }
 
 /// Returns whether `-q` shows this event too.
-fn is_needed(news: &RunEvent) -> bool {
-    match news {
+fn is_needed(event: &RunEvent) -> bool {
+    match event {
         RunEvent::Update(notice) => !matches!(
             notice,
             RunUpdate::AttemptStarted { .. }
@@ -69,8 +69,8 @@ fn is_needed(news: &RunEvent) -> bool {
     }
 }
 
-fn in_full(news: &RunEvent) -> Option<String> {
-    Some(match news {
+fn in_full(event: &RunEvent) -> Option<String> {
+    Some(match event {
         RunEvent::Agent(Event::ToolFinished {
             outcome: ToolOutcome::Succeeded | ToolOutcome::Failed,
             text,
@@ -140,7 +140,7 @@ mod tests {
             text: "I work".into(),
             partial: false,
         });
-        for (news, is_shown) in [
+        for (event, is_shown) in [
             (said, false),
             (result("x"), false),
             (RunEvent::AgentStarted { pid: 1 }, false),
@@ -149,9 +149,9 @@ mod tests {
             (ended(Some("it broke")), true),
         ] {
             assert_eq!(
-                Level::Quiet.replacement_line(&news).is_none(),
+                Level::Quiet.replacement_line(&event).is_none(),
                 is_shown,
-                "{news:?}"
+                "{event:?}"
             );
         }
     }

@@ -137,8 +137,8 @@ pub(crate) struct Live {
 }
 
 /// Writes the fields of the status that the line doesn't have yet, so that no field occurs twice.
-fn more<S: Serializer>(standing: &Option<Status>, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut more = json!(standing);
+fn more<S: Serializer>(reported: &Option<Status>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut more = json!(reported);
     if let Some(fields) = more.as_object_mut() {
         fields.retain(|name, _| {
             !["run", "state", "iteration", "activity", "shutdown"].contains(&name.as_str())
@@ -161,24 +161,24 @@ impl Live {
         let now = loop_state::Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
         let head = entry.head.as_ref().ok();
         // The reported status is newer than the saved state.
-        let said = life.standing();
-        let iteration = said.map(|said| said.iteration);
+        let status = life.status();
+        let iteration = status.map(|status| status.iteration);
         Self {
             run: entry.id.clone(),
             title: head.and_then(|head| head.settings.title.clone()),
             project: project.display().to_string(),
-            state: said.map_or(entry.state, |said| said.state),
+            state: status.map_or(entry.state, |status| status.state),
             iteration: iteration.or_else(|| head.map(|head| head.machine.iteration)),
             pid: holder.map(|holder| holder.process.pid),
             since: holder.map(|holder| utc(holder.since)),
             age_s: holder.map(|holder| now.since(holder.since).as_secs()),
             pause_reason: head.and_then(|head| head.pause_reason.clone()),
             cost_usd: head.and_then(|head| money::cost_usd(head.machine.usage)),
-            responds: said.is_some(),
-            stop_awaits: said.and_then(|said| stop_waiting(said.shutdown?, now)),
+            responds: status.is_some(),
+            stop_awaits: status.and_then(|status| stop_waiting(status.shutdown?, now)),
             problem: problem(life),
             head: head.cloned(),
-            status: said.cloned(),
+            status: status.cloned(),
         }
     }
 }
@@ -218,11 +218,11 @@ impl Live {
     fn row(&self) -> Vec<Cell> {
         let word = |number: Option<String>| Cell::new(number.unwrap_or_default());
         let age = |secs| approximate(std::time::Duration::from_secs(secs));
-        let phase = self.status.as_ref().filter(|said| said.phases > 1);
+        let phase = self.status.as_ref().filter(|status| status.phases > 1);
         vec![
             Cell::new(plain(self.run.as_str())),
             Cell::styled(lines::state(self.state), lines::of_state(self.state)),
-            word(phase.map(|said| plain(&said.phase).replace(' ', "_"))),
+            word(phase.map(|status| plain(&status.phase).replace(' ', "_"))),
             word(self.iteration.map(|it| it.to_string())),
             word(self.age_s.map(age)),
             word(self.pid.map(|pid| pid.to_string())),
@@ -236,31 +236,31 @@ impl Live {
         let mut now: Vec<String> = self.problem.iter().cloned().collect();
         match &self.status {
             None => {}
-            Some(standing) => {
-                if standing.stopping {
-                    now.push(match standing.shutdown.and_then(|it| it.awaited) {
+            Some(reported) => {
+                if reported.stopping {
+                    now.push(match reported.shutdown.and_then(|it| it.awaited) {
                         Some(awaited) => format!("stopping: waiting for {awaited}"),
                         None => "stopping".to_owned(),
                     });
-                } else if standing.pausing {
+                } else if reported.pausing {
                     now.push("will pause".to_owned());
                 }
-                if let Some(ask) = standing.permission_requests.first() {
+                if let Some(ask) = reported.permission_requests.first() {
                     now.push(format!("asks: {ask}"));
-                } else if let Some(tool) = standing.tools.first() {
+                } else if let Some(tool) = reported.tools.first() {
                     now.push(tool.clone());
                 }
-                if let Some(doing) = standing.activity.filter(|doing| *doing != Activity::Turn) {
+                if let Some(doing) = reported.activity.filter(|doing| *doing != Activity::Turn) {
                     now.extend(self.head.as_ref().map(|head| activity_text(head, doing)));
                 }
-                if let Some(tasks) = standing.awaited_tasks {
+                if let Some(tasks) = reported.awaited_tasks {
                     now.push(format!("waits for {}", background(tasks)));
                 }
-                if let Some(of) = &standing.review {
+                if let Some(of) = &reported.review {
                     now.push(format!("the {of} is finished: it waits for your approval"));
                 }
-                if standing.steers_waiting > 0 {
-                    let steers = count(standing.steers_waiting, "steer", "steers");
+                if reported.steers_waiting > 0 {
+                    let steers = count(reported.steers_waiting, "steer", "steers");
                     now.push(format!("{steers} for the next prompt"));
                 }
             }
@@ -316,16 +316,16 @@ mod tests {
             notes: Vec::new(),
             last_at: loop_state::Timestamp::default(),
         };
-        let standing = serde_json::json!({
+        let reported = serde_json::json!({
             "run": "r1", "state": "paused", "process": {"pid": 7, "start_time": 9}, "phase": "main", "phase_number": 1, "phases": 1, "iteration": 2, "attempt": 1,
             "iterations_complete": 2, "pausing": false, "stopping": false, "steers_waiting": 0, "session": null,
             "last_tick_ms": 0, "agent_alive": false, "tools": [], "permission_requests": [],
         });
         let now = jiff::Timestamp::UNIX_EPOCH;
-        for said in [Some(serde_json::from_value(standing).unwrap()), None] {
-            let is_said = said.is_some();
+        for status in [Some(serde_json::from_value(reported).unwrap()), None] {
+            let is_responding = status.is_some();
             let silent = ProcessHealth::Unresponsive(std::time::Duration::from_secs(2));
-            let life = said.map_or(silent, |said| ProcessHealth::Responding(Box::new(said)));
+            let life = status.map_or(silent, |status| ProcessHealth::Responding(Box::new(status)));
             let live = Live::of(Path::new("/srv/app"), &entry, None, &life, now);
             let text = serde_json::to_string(&live).unwrap();
             let fields: Map<String, Value> = serde_json::from_str(&text).unwrap();
@@ -334,14 +334,14 @@ mod tests {
                 // The process object has a pid too.
                 assert_eq!(
                     times,
-                    if name == "pid" && is_said { 2 } else { 1 },
+                    if name == "pid" && is_responding { 2 } else { 1 },
                     "{name}: {text}"
                 );
             }
-            let state = if is_said { "paused" } else { "running" };
+            let state = if is_responding { "paused" } else { "running" };
             assert_eq!(
                 (&fields["state"], &fields["responds"]),
-                (&state.into(), &is_said.into())
+                (&state.into(), &is_responding.into())
             );
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn notify_event(moment: &HookEvent<'_>) -> Option<NotifyEvent> {
         HookEventKind::Event(RunEvent::Agent(Event::PermissionRequested(_))) => {
             return Some(NotifyEvent::Permission);
         }
-        HookEventKind::Event(news) => news,
+        HookEventKind::Event(event) => event,
         _ => return None,
     }) else {
         return None;
@@ -58,7 +58,7 @@ pub(crate) fn hook_input(
             (Some(outcome.reason.to_string()), Some(code))
         }
         HookEventKind::Ended(Err(e)) => (Some(e.to_string()), Some(Code::Failed as i32)),
-        HookEventKind::Event(news) => (reason(news), None),
+        HookEventKind::Event(event) => (reason(event), None),
         _ => (None, None),
     };
     let reason = reason.map(|reason| plain(&reason));
@@ -123,8 +123,8 @@ pub(crate) fn hook_input(
 }
 
 /// Returns the reason as text; without the arguments of a tool, which may be secret.
-fn reason(news: &RunEvent) -> Option<String> {
-    match news {
+fn reason(event: &RunEvent) -> Option<String> {
+    match event {
         RunEvent::Agent(Event::PermissionRequested(ask)) => {
             Some(format!("permission for {}?", ask.tool))
         }

@@ -61,7 +61,11 @@ pub(crate) struct Change {
     /// The phase; `None` for a setting of the whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<String>,
+    /// The key of the setting; for a check, its option without the dashes.
     key: String,
+    /// The program that the setting starts, if it starts one.
+    #[serde(skip)]
+    program: Option<ProgramKind>,
     /// The saved value; `None` if there was none.
     before: Option<String>,
     /// The new value; `None` if there is none.
@@ -80,7 +84,7 @@ impl fmt::Display for Change {
             f,
             "{}{}: {before} -> {now}",
             visible(&phase.unwrap_or_default()),
-            self.key
+            self.program.map_or(self.key.as_str(), |it| it.name())
         )
     }
 }
@@ -112,6 +116,7 @@ pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
                 all.push(Change {
                     phase: name.clone(),
                     key: key.into(),
+                    program: None,
                     before: before.map(Into::into),
                     now: now.map(Into::into),
                 });
@@ -144,7 +149,8 @@ fn of_programs(before: &[Program], now: &[Program]) -> Vec<Change> {
         let it = before.or(now)?;
         Some(Change {
             phase: it.phase.clone(),
-            key: it.what.name().into(),
+            key: key(it.what).into(),
+            program: Some(it.what),
             before: before.map(|it| it.command.clone()),
             now: now.map(|it| it.command.clone()),
         })
@@ -157,6 +163,15 @@ fn of_programs(before: &[Program], now: &[Program]) -> Vec<Change> {
     }
     all.extend(new.into_iter().filter_map(|it| change(None, Some(it))));
     all
+}
+
+/// Returns the key of a program in JSON.
+fn key(program: ProgramKind) -> &'static str {
+    match program {
+        ProgramKind::RequiredCheck => "gate",
+        ProgramKind::Check => "until",
+        other => other.name(),
+    }
 }
 
 fn of_values(phase: Option<String>, before: &Value, now: &Value) -> Vec<Change> {
@@ -172,6 +187,7 @@ fn of_values(phase: Option<String>, before: &Value, now: &Value) -> Vec<Change> 
         .map(|(key, now)| Change {
             phase: phase.clone(),
             key: key.clone(),
+            program: None,
             before: text(&before[key.as_str()]),
             now: text(now),
         })
@@ -189,7 +205,7 @@ mod tests {
         let program = Program::new(Some("main".into()), ProgramKind::RequiredCheck, gate);
         assert_eq!(
             line(&program),
-            "main: gate: true # fine⏎curl evil\\u{d}\\u{1b}[2K\\u{9b}8m\\u{202e}\\u{200b}\\u{e0041}"
+            "main: required check: true # fine⏎curl evil\\u{d}\\u{1b}[2K\\u{9b}8m\\u{202e}\\u{200b}\\u{e0041}"
         );
     }
 }

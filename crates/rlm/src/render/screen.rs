@@ -118,31 +118,31 @@ impl Screen {
             has_colour,
             is_json: self.json,
             shows_everything: self.level == Level::Verbose,
-            format_event: Box::new(move |at, news| text.news(at, news)),
-            format_answer: Box::new(move |news| answer.answer(news)),
+            format_event: Box::new(move |at, event| text.event(at, event)),
+            format_answer: Box::new(move |event| answer.answer(event)),
         }
     }
 
     /// Returns an event as whole lines, empty if there is nothing to show; `None` for the agent's own text, which is streamed.
-    pub(crate) fn news(&self, at: Timestamp, news: &RunEvent) -> Option<String> {
+    pub(crate) fn event(&self, at: Timestamp, event: &RunEvent) -> Option<String> {
         let flows = matches!(
-            news,
+            event,
             RunEvent::Agent(Event::TextDelta(_) | Event::Message { .. })
         );
         let text = match self.json {
-            true => event::json(at, news).map_or(String::new(), |value| json_line(&value)),
-            false => match self.level.replacement_line(news) {
+            true => event::json(at, event).map_or(String::new(), |value| json_line(&value)),
+            false => match self.level.replacement_line(event) {
                 Some(instead) => instead,
                 None if flows => return None,
-                None => event::text(news, &self.zone),
+                None => event::text(event, &self.zone),
             },
         };
         Some(ended(text))
     }
 
     /// Returns the response that a person must see after a command, even if the log goes elsewhere.
-    pub(crate) fn answer(&self, news: &RunEvent) -> Option<String> {
-        match news {
+    pub(crate) fn answer(&self, event: &RunEvent) -> Option<String> {
+        match event {
             RunEvent::SteerNextTurn(_) | RunEvent::RequestRejected(_) => {}
             RunEvent::Update(
                 RunUpdate::SteerAdvanced { .. }
@@ -160,7 +160,7 @@ impl Screen {
             RunEvent::Stopping { .. } | RunEvent::StopAwaits { .. } => {}
             _ => return None,
         }
-        Some(ended(event::text(news, &self.zone)))
+        Some(ended(event::text(event, &self.zone)))
     }
 
     /// Prints how the run ended: the reason, and the proof that no process is alive.

@@ -123,7 +123,7 @@ impl RunStatusView {
                     }),
                     last_check: m.last_check,
                     check: checked(m),
-                    next: next(run, head, life) + wished(run, m),
+                    next: next(run, head, life) + pending_request(run, m),
                     reason: reason(run.state, m),
                     pause_reason: head.pause_reason.clone(),
                     transferred_to: head.transfer.as_ref().map(|moved| moved.to.clone()),
@@ -195,19 +195,19 @@ fn checked(m: &loop_state::Head) -> Option<String> {
 
 /// Returns the reported usage, and the rest of the budgets.
 fn cost(m: &loop_state::Head) -> Option<String> {
-    let told = [
+    let parts = [
         money::usage_text(m.usage),
         money::budget_left(&m.rules, m.usage),
     ];
-    let told: Vec<String> = told.into_iter().flatten().collect();
-    (!told.is_empty()).then(|| told.join("; "))
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Returns the stop reason. After a hard exit none is saved, but the requested stop is.
 fn reason(state: RunState, m: &loop_state::Head) -> Option<String> {
-    let told = m.end.as_ref().map(|end| end.reason.to_string());
+    let saved = m.end.as_ref().map(|end| end.reason.to_string());
     let stopping = m.stopping.filter(|_| state == RunState::Stopped);
-    told.or_else(|| {
+    saved.or_else(|| {
         let by = stopping?.by;
         Some(format!(
             "stopped {by}, immediately; the guards ended the agent's processes"
@@ -284,9 +284,10 @@ fn git(d: &Detail) -> Option<String> {
     })
 }
 
-fn moved(d: &Detail) -> Option<String> {
+/// Returns the place and the time of the export, for a transferred run.
+fn transferred(d: &Detail) -> Option<String> {
     let (to, at) = (d.transferred_to.as_ref()?, d.transferred_at.as_ref()?);
-    let to = if to == "-" { "another place" } else { to };
+    let to = if to == "-" { "standard output" } else { to };
     Some(format!("to {to}, at {at}"))
 }
 
@@ -302,12 +303,12 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&ProcessHealth>) -> String 
         let (id, rlm) = (&run.id, program_command());
         return format!("its process {trouble}; to end it: {rlm} stop {id} --force");
     }
-    let said = life.and_then(ProcessHealth::standing);
-    let held_for = said.and_then(|it| it.awaited_tasks);
+    let status = life.and_then(ProcessHealth::status);
+    let held_for = status.and_then(|it| it.awaited_tasks);
     // The reported status is newer than the saved state.
-    let state = said.map_or(run.state, |it| it.state);
-    let doing = said.map_or_else(|| Activity::of(m), |it| it.activity);
-    let (at, cut) = m.resume_point();
+    let state = status.map_or(run.state, |it| it.state);
+    let doing = status.map_or_else(|| Activity::of(m), |it| it.activity);
+    let (at, is_unfinished) = m.resume_point();
     let is_final = m.end.as_ref().is_some_and(|end| end.reason.is_final());
     if let (Some(redo), false) = (
         RedoQuestion::of(run),
@@ -359,7 +360,7 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&ProcessHealth>) -> String 
                 .unwrap_or_default();
             format!("{} resume {}: {asks}", program_command(), run.id)
         }
-        _ if cut => format!(
+        _ if is_unfinished => format!(
             "{} resume {}: iteration {at} again, it is unfinished",
             program_command(),
             run.id
@@ -398,7 +399,7 @@ pub(crate) fn activity_text(head: &RunHead, doing: Activity) -> String {
 }
 
 /// Returns the request for the end of the iteration, if there is one.
-fn wished(run: &RunEntry, m: &loop_state::Head) -> &'static str {
+fn pending_request(run: &RunEntry, m: &loop_state::Head) -> &'static str {
     match run.state {
         RunState::Running if m.stopping.is_some() => "; it is stopping",
         RunState::Running if m.pausing => "; it will pause when the iteration is complete",
@@ -425,7 +426,7 @@ impl fmt::Display for RunStatusView {
             let rows = [
                 ("title", self.title.clone()),
                 ("reason", d.reason.clone()),
-                ("moved", moved(d)),
+                ("export", transferred(d)),
                 ("fork", forked(d)),
                 ("because", d.pause_reason.clone()),
                 ("last", d.last_outcome.clone()),

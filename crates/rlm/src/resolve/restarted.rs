@@ -361,7 +361,7 @@ mod tests {
             |it: &mut Settings| it.phases[0].required_checks = vec!["evil\nmore".into()],
             |it: &mut Settings| it.phases[0].required_checks = vec!["evil".into(), "more".into()],
         ] {
-            assert!(refused(change).contains("gate `evil"));
+            assert!(refused(change).contains("required check `evil"));
         }
     }
 
