@@ -92,12 +92,7 @@ fn x113h_stop_is_notified_within_budget() {
         (&"ended".into(), &143.into())
     );
     assert_eq!(told[0]["state"], "stopped");
-    assert!(
-        told[0]["go_on"]
-            .as_str()
-            .unwrap()
-            .starts_with("rlm resume ")
-    );
+    assert!(told[0]["next"].as_str().unwrap().starts_with("rlm resume "));
     scene.agent.set_script("print turn {start}");
     let resume = ["resume", "--notify", TELL, "--notify-on", "resumed,ended"];
     scene.rlm(&resume).run(LONG).expect_code(0);

@@ -4,7 +4,7 @@
 //! element; one pass over the finished page then makes its control characters visible. This crate must not know the command line, exit codes or
 //! terminals: its caller passes the texts that depend on them as [`CommandLineTerms`]. The crate is a part of `rlm` and makes no promise to other programs.
 //!
-//! Modules in reading order: `report` contains all data of a page, and `gather` reads that data from a project. `page` renders the whole page, with
+//! Modules in reading order: `report` contains all data of a page, and `collect` reads that data from a project. `page` renders the whole page, with
 //! `summary` (three sentences), `plots`, `rows` (the table) and `detail` (one attempt, with its `transcript`). They share `words` and `visible`.
 //! `json` renders the timeline for programs.
 

@@ -255,12 +255,12 @@ fn ended(report: &ReportData) -> Sentence {
             .text(format!(" continues with iteration {at}{again}"))
     };
     let start = Sentence::default();
-    let told = match (&m.end, timeline.state) {
+    let sentence = match (&m.end, timeline.state) {
         (_, RunState::Transferred) => {
-            let told = start.text("The run was transferred and continues elsewhere");
+            let sentence = start.text("The run was transferred and continues elsewhere");
             match &head.transfer {
-                Some(moved) => told.text(" (").time(moved.at).text(")"),
-                None => told,
+                Some(moved) => sentence.text(" (").time(moved.at).text(")"),
+                None => sentence,
             }
         }
         (_, RunState::Running | RunState::Paused) => state_sentence(timeline),
@@ -276,24 +276,24 @@ fn ended(report: &ReportData) -> Sentence {
             resume(died.time(m.last_at), format!("rlm resume {run}"))
         }
         (Some(end), _) => {
-            let told = reason(start, report, &end.reason)
+            let sentence = reason(start, report, &end.reason)
                 .text(" (")
                 .time(end.at)
                 .text(")");
             match &report.wording.resume {
-                Some(command) => resume(told, command.clone()),
-                None => told,
+                Some(command) => resume(sentence, command.clone()),
+                None => sentence,
             }
         }
     };
-    let told = match &report.remaining_processes[..] {
-        [] => told,
+    let sentence = match &report.remaining_processes[..] {
+        [] => sentence,
         left => {
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-            told.text("; still alive: ").code(left.join(", "))
+            sentence.text("; still alive: ").code(left.join(", "))
         }
     };
-    told.text(".")
+    sentence.text(".")
 }
 
 fn reason(start: Sentence, report: &ReportData, reason: &StopReason) -> Sentence {
@@ -318,10 +318,10 @@ fn reason(start: Sentence, report: &ReportData, reason: &StopReason) -> Sentence
             .text(format!("All planned iterations ran, and the last one, iteration {last}, failed: "))
             .text(one_line(why)),
         StopReason::IterationLimit(limit) => {
-            let told = start.text(format!("The run is not done: it reached its limit of {limit} iterations, and "));
+            let sentence = start.text(format!("The run is not done: it reached its limit of {limit} iterations, and "));
             match check {
-                Some(check) => told.code(check).text(" has not passed"),
-                None => told.text("its agent has not made the completion promise"),
+                Some(check) => sentence.code(check).text(" has not passed"),
+                None => sentence.text("its agent has not made the completion promise"),
             }
         }
         StopReason::TimeLimit(limit) => start.text(format!(
@@ -362,8 +362,9 @@ fn state_sentence(timeline: &Timeline) -> Sentence {
     let head = &timeline.head;
     let (run, m) = (&head.run, &head.machine);
     let at_work = Sentence::default().text("The run is live: ");
-    let waits = |told: Sentence| {
-        told.text("; ")
+    let waits = |sentence: Sentence| {
+        sentence
+            .text("; ")
             .code(format!("rlm resume {run}"))
             .text(" continues it")
     };

@@ -108,9 +108,9 @@ impl RepeatCollapser {
     /// Ends the series, and returns the line that counts its hidden events.
     pub(crate) fn end_repeats(&mut self) -> String {
         self.begun = true;
-        let told = self.repeat_count_line(usize::MAX);
+        let line = self.repeat_count_line(usize::MAX);
         self.streak = None;
-        told.map_or_else(String::new, |told| styled(DIM, told) + "\n")
+        line.map_or_else(String::new, |line| styled(DIM, line) + "\n")
     }
 
     /// Returns a row of at most `width` columns with the number of hidden events; `None` if there are none.

@@ -136,9 +136,9 @@ mod tests {
 
     #[test]
     fn x121g_an_unknown_command_names_the_nearest() {
-        let said = ["/puase", "/inter", "/frobnicate", "/stpo", "/foo"]
+        let errors = ["/puase", "/inter", "/frobnicate", "/stpo", "/foo"]
             .map(|line| parse(line).unwrap().unwrap_err());
-        insta::assert_snapshot!(said.join("\n"), @"
+        insta::assert_snapshot!(errors.join("\n"), @"
         unknown command /puase; did you mean /pause? /help lists all
         unknown command /inter; did you mean /interrupt? /help lists all
         unknown command /frobnicate; /help lists all

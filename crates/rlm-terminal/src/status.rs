@@ -94,9 +94,9 @@ fn parts(run: &str, scene: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> V
         (if scene.awaits_person() { 8 } else { 3 }, keys.to_owned()),
         (5, press.to_owned()),
     ];
-    let said = parts.into_iter();
-    let said = said.filter(|(until, text)| terseness < *until && !text.is_empty());
-    said.map(|(_, text)| text).collect()
+    let shown = parts.into_iter();
+    let shown = shown.filter(|(until, text)| terseness < *until && !text.is_empty());
+    shown.map(|(_, text)| text).collect()
 }
 
 /// Returns the status of the run in several lines, for `/status`.

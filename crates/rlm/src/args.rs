@@ -110,7 +110,7 @@ pub(crate) enum Command {
 
 Precedence, highest first: options, the environment (RLM_AGENT, RLM_PERMISSIONS, RLM_SHUTDOWN_TIMEOUT), rlm.toml, \
 ~/.config/rlm/config.toml, defaults. `rlm config show --explain` prints each value with its source. \
-Between iterations a live run reads both files again. They can only lower the limits of the run.
+After each turn and each wait, a live run reads both files again. They can only lower the limits of the run.
 
 Examples:
   rlm run --until 'cargo test'

@@ -27,7 +27,7 @@ pub(crate) use {keys::ValueKind, settings::KEYS};
 
 /// The file that `rlm init` writes.
 pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Options override them; `rlm config show --explain` prints each source.
-# Between iterations a live run reads this file again, and lowers its limits accordingly.
+# After each turn and each wait, a live run reads this file again; the file can only lower its limits.
 
 # prompt-file = "PROMPT.md"        # read again for each iteration
 # agent = "claude"                 # the agent

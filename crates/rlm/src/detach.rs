@@ -38,20 +38,20 @@ pub(crate) fn start() -> Result<ExitCode, Failure> {
     let failed = |what: &str, e: io::Error| Failure::failed(format!("{what}: {e}"));
     let program =
         std::env::current_exe().map_err(|e| failed("can't find the program file of rlm", e))?;
-    let (mut says, output) = io::pipe().map_err(|e| failed("can't create a pipe", e))?;
+    let (mut reader, output) = io::pipe().map_err(|e| failed("can't create a pipe", e))?;
     let mut child = Command::new(program)
         .args(words(std::env::args_os().skip(1)))
         .stdin(Stdio::inherit())
         .stdout(output)
         .spawn()
         .map_err(|e| failed("can't start the background process", e))?;
-    let mut said = [0; 4096];
+    let mut buffer = [0; 4096];
     loop {
-        let count = says.read(&mut said).unwrap_or(0);
-        let text = said[..count].split(|byte| *byte == AT_WORK).next();
+        let count = reader.read(&mut buffer).unwrap_or(0);
+        let text = buffer[..count].split(|byte| *byte == AT_WORK).next();
         let _noted = output::bytes().write_all(text.unwrap_or_default());
         let _noted = output::bytes().flush();
-        if said[..count].contains(&AT_WORK) {
+        if buffer[..count].contains(&AT_WORK) {
             return Ok(Code::Done.into());
         }
         if count == 0 {
@@ -153,12 +153,12 @@ pub(crate) fn report_ready(
     };
     let mut parent = io::stdout();
     settled.0.store(true, Ordering::SeqCst);
-    let told = writeln!(parent, "{text}").and_then(|()| {
+    let sent = writeln!(parent, "{text}").and_then(|()| {
         parent.write_all(&[AT_WORK])?;
         parent.flush()
     });
     // The parent was stopped before the run began, so this process stops too.
-    told.map_err(|_| {
+    sent.map_err(|_| {
         Failure::new(
             Code::Stopped,
             format!(

@@ -138,7 +138,7 @@ mod tests {
     fn suggested_commands_exist() {
         let (run, hour) = ("r".parse().unwrap(), Duration::from_secs(3600));
         let (limit, used) = (1, 2);
-        let told: Vec<String> = [
+        let commands: Vec<String> = [
             StopReason::Done(Evidence::Check),
             StopReason::Failed("no such agent".into()),
             StopReason::LastIterationFailed(3, "it failed".into()),
@@ -151,12 +151,16 @@ mod tests {
         .iter()
         .filter_map(|reason| resume_hint(&run, reason))
         .collect();
-        assert_eq!(told.len(), 7, "{told:?}");
-        for told in told {
-            let more = if told.contains("duration") { "2h" } else { "4" };
-            let words = told.replace("MORE", more);
+        assert_eq!(commands.len(), 7, "{commands:?}");
+        for command in commands {
+            let more = if command.contains("duration") {
+                "2h"
+            } else {
+                "4"
+            };
+            let words = command.replace("MORE", more);
             if let Err(why) = Args::try_parse_from(words.split(' ')) {
-                panic!("{told}: {why}");
+                panic!("{command}: {why}");
             }
         }
     }

@@ -8,8 +8,8 @@
 //! The modules in reading order:
 //!
 //! - `args` is the command line, and `config` has the layers of configuration. `config/settings.rs` defines every setting once.
-//! - `resolve` turns both into the settings of a run; `saved` handles each saved setting. They use `agents` and `programs`.
-//! - `command` has one file per command. `session` runs a run in the foreground, with `watchers` and `detach`.
+//! - `resolve` turns both into the settings of a run; `saved_settings` handles each saved setting. They use `agents` and `programs`.
+//! - `command` has one file per command. `session` runs a run in the foreground, with `observers` and `detach`.
 //! - `render` turns results into text, and `output` writes it. `exit` has the exit codes, and `hint` the suggested commands.
 //! - `demo` has the agent and the project of `rlm demo`. Its `protocol` is the only protocol of an agent outside of `agent-drivers`: it speaks
 //!   Claude's protocol from the agent's side.

@@ -79,7 +79,7 @@ impl Session {
             .shutdown_deadline(Some(shutdown_budget))
             .cooldown(times::COOLDOWN)
             .hard_exit(HardExit::Thread)
-            .on_notice_timeout(say_untaken)
+            .on_notice_timeout(print_untaken)
             .before_exit(|_| {
                 rlm_terminal::restore();
                 rlm_store::stop_git_processes();
@@ -109,12 +109,12 @@ impl Session {
     }
 
     /// Applies the settings of options, environment and files for presses and stops.
-    pub(crate) fn apply_config(&self, said: &Config) {
-        if let Some(budget) = said.shutdown_timeout {
+    pub(crate) fn apply_config(&self, config: &Config) {
+        if let Some(budget) = config.shutdown_timeout {
             self.shutdown_budget.set(budget.0);
             self.interrupts.set_shutdown_deadline(Some(budget.0));
         }
-        if let Some(cooldown) = said.cooldown {
+        if let Some(cooldown) = config.cooldown {
             self.interrupts.set_cooldown(cooldown.0);
         }
     }
@@ -378,11 +378,11 @@ fn is_being_stopped(view: &View) -> bool {
 }
 
 /// Prints once that a press was received: this is called again for each scope that doesn't take the press.
-fn say_untaken() {
-    static SAID: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.is_none_or(|at| at.elapsed() >= UNTAKEN_AGAIN) {
-        *said = Some(Instant::now());
+fn print_untaken() {
+    static PRINTED_AT: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut printed_at = PRINTED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    if printed_at.is_none_or(|at| at.elapsed() >= UNTAKEN_AGAIN) {
+        *printed_at = Some(Instant::now());
         anstream::eprintln!("{UNTAKEN}");
     }
 }

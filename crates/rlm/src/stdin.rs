@@ -30,8 +30,8 @@ mod tests {
     fn long_name_is_not_replaced() {
         let text = "é".repeat(4);
         assert_eq!(read(text.as_bytes(), "it", 8).unwrap(), text);
-        let told = |bytes: &[u8]| read(bytes, "it", 7).unwrap_err().message;
-        assert!(told(text.as_bytes()).contains("longer than 7 bytes"));
-        assert!(told(b"\xff").contains("not UTF-8"));
+        let error = |bytes: &[u8]| read(bytes, "it", 7).unwrap_err().message;
+        assert!(error(text.as_bytes()).contains("longer than 7 bytes"));
+        assert!(error(b"\xff").contains("not UTF-8"));
     }
 }

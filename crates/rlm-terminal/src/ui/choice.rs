@@ -252,7 +252,7 @@ impl Ui {
 
     /// Whether a recorded steer was sent from this terminal, which has shown it already.
     pub(super) fn was_sent_here(&mut self, text: &str) -> bool {
-        let at = self.sent_texts.iter().position(|said| said == text);
+        let at = self.sent_texts.iter().position(|sent| sent == text);
         let at = at.filter(|_| !self.is_json && self.log_width.is_some());
         // The texts after it were sent later.
         at.inspect(|at| drop(self.sent_texts.drain(..=*at)))

@@ -152,7 +152,7 @@ fn show(plan: &[CleanEntry], json: bool) {
         lines = plan.iter().map(render::json_line).collect();
     }
     // Without a reader the deletion continues.
-    let _unheard = lines.iter().all(|line| output::line(line));
+    let _gone = lines.iter().all(|line| output::line(line));
 }
 
 /// Asks a person; without a terminal, requires `--yes`.

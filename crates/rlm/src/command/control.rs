@@ -53,7 +53,7 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
             target.run
         )));
     }
-    let text = said(words.join(" "))?;
+    let text = message_text(words.join(" "))?;
     if text.trim().is_empty() {
         return Err(Failure::usage("the message is empty: rlm steer RUN TEXT"));
     }
@@ -97,7 +97,7 @@ pub(crate) fn request(
 }
 
 /// Returns the message: the argument, or standard input for `-`.
-pub(crate) fn said(text: String) -> Result<String, Failure> {
+pub(crate) fn message_text(text: String) -> Result<String, Failure> {
     match text.as_str() {
         "-" => stdin::text("the message", MOST),
         _ => Ok(text),

@@ -108,11 +108,11 @@ fn again(run: &RunEntry) -> Option<String> {
 }
 
 fn conclusion(place: &str, again: Option<&str>) -> String {
-    let go_on = again.map_or_else(String::new, |again| {
+    let resume = again.map_or_else(String::new, |again| {
         format!("Continue where it stopped:\n  {again}\n")
     });
     format!(
-        "\n{go_on}See what happened:\n  \
+        "\n{resume}See what happened:\n  \
            git -C {place} log -p\n  \
            rlm -C {place} status\n  \
            rlm -C {place} logs\n\

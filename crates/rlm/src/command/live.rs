@@ -73,13 +73,13 @@ pub(crate) fn send_request(
 
 pub(crate) fn print_response(target: &LiveRun, request: &Request, answer: &Response, json: bool) {
     let run = &target.run;
-    let told = RequestProgress {
+    let progress = RequestProgress {
         run,
         request,
         answer,
     };
     // A closed output is not an error here.
-    let _gone = print(json, &told);
+    let _gone = print(json, &progress);
 }
 
 /// Returns the run with the pid of its process, if that is known.

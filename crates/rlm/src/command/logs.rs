@@ -37,41 +37,41 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     let mut damaged = false;
     loop {
         // Checked first: records from before the end are then read below.
-        let goes_on = args.follow && works();
+        let continues = args.follow && works();
         let all = transcripts(&project.run_dir(&run)).map_err(|e| unreadable(&e))?;
         let new = all.into_iter().filter(|(number, ..)| wanted(*number));
         let new: Vec<_> = new
             .filter(|(iteration, attempt, _)| !seen.contains(&(*iteration, *attempt)))
             .collect();
-        let mut told = reading
+        let mut printed = reading
             .iter_mut()
             .try_for_each(|it| it.read(&mut out, args));
         for (iteration, attempt, path) in sorted_by_age(new) {
             damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);
-            told = told.and_then(|()| finish(reading.take(), &mut out, args));
+            printed = printed.and_then(|()| finish(reading.take(), &mut out, args));
             seen.insert((iteration, attempt));
             reading = TranscriptReader::open(iteration, attempt, &path)?;
-            told = told.and_then(|()| {
+            printed = printed.and_then(|()| {
                 let mut next = reading.iter_mut();
                 next.try_for_each(|it| it.read(&mut out, args))
             });
         }
-        match told {
+        match printed {
             // The reader closed the output.
             Err(ReaderGone) => return Ok(Code::Done.into()),
-            Ok(()) if goes_on => std::thread::park_timeout(POLL),
+            Ok(()) if continues => std::thread::park_timeout(POLL),
             Ok(()) => break,
         }
     }
     let removed = removed_transcripts(&project.run_dir(&run));
     if let Some(removed) = removed.filter(|it| it.attempts.iter().any(|(it, _)| wanted(*it))) {
-        let (rlm, told) = (hint::program_command(), rlm_report::removed(&removed));
+        let (rlm, notice) = (hint::program_command(), rlm_report::removed(&removed));
         if seen.is_empty() {
             return Err(Failure::not_found(format!(
-                "{told}; for what the journal has of run `{run}`: {rlm} report {run}"
+                "{notice}; for what the journal has of run `{run}`: {rlm} report {run}"
             )));
         }
-        anstream::eprintln!("{told}");
+        anstream::eprintln!("{notice}");
     }
     if let (Some(iteration), true) = (args.iteration, seen.is_empty()) {
         return Err(Failure::not_found(format!(
@@ -80,7 +80,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         )));
     }
     damaged |= reading.as_ref().is_some_and(|it| it.is_damaged);
-    let _unheard = finish(reading, &mut out, args);
+    let _gone = finish(reading, &mut out, args);
     Ok(Code::of_state(damaged).into())
 }
 

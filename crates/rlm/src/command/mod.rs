@@ -1,4 +1,4 @@
-//! One file per command, and shared code: `meant` selects the run, `live` reaches a live run.
+//! One file per command, and shared code: `select` selects the run, `live` reaches a live run.
 
 pub(crate) mod attach;
 pub(crate) mod checkpoints;

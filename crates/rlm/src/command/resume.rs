@@ -200,13 +200,13 @@ fn carry_on(
         watchers,
         starts,
     } = session.prepare(move || prepare(&directory, args, line, asks))?;
-    let said = layers.run().config();
-    session.apply_config(&said);
+    let config = layers.run().config();
+    session.apply_config(&config);
     let options = RunnerOptions {
         take_back,
         ..session.options()
     };
-    let presses = said.on_press.unwrap_or_default();
+    let presses = config.on_press.unwrap_or_default();
     let (runner, events) = session.block_on(async {
         let work_tree = WorkingTreeLock::take(&project, &run, &session.gate()).await?;
         let opened = Runner::open(work_tree, settings, from, options).await;
@@ -250,7 +250,7 @@ fn prepare(
     asks: bool,
 ) -> Result<PreparedResume, Failure> {
     let (from, feedback) = (args.from, args.feedback);
-    let feedback = feedback.map(control::said).transpose()?;
+    let feedback = feedback.map(control::message_text).transpose()?;
     let project = Project::find(directory)?;
     project.refuse_tracked_state()?;
     let chosen = select::resumable(&project, args.run.as_deref())?;

@@ -107,20 +107,23 @@ pub(crate) fn start(
 fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
     let (json, directory) = (args.show.json, directory.to_owned());
     let run = args.run_id.clone().unwrap_or_else(new_id);
-    let (project, resolved, said, starts) = session.prepare(move || {
+    let (project, resolved, configuration, starts) = session.prepare(move || {
         let project = Project::find(&directory)?;
         project.refuse_tracked_state()?;
         let layers = Layers::read(project.root())?.with_environment(config::variable)?;
         let words = args.agent_command.clone();
         let resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
-        let said = Configuration::of(&resolved.layers, &words, &project, false);
+        let configuration = Configuration::of(&resolved.layers, &words, &project, false);
         let starts = programs::all(&resolved.settings, &resolved.watchers);
-        Ok((project, resolved, said, starts))
+        Ok((project, resolved, configuration, starts))
     })?;
     let preview = Runner::preview(&project, run, resolved.settings);
     let (head, prompts) = session.block_on(preview)?;
-    print(json, &DryRun::of(&project, &head, said, starts, prompts));
+    print(
+        json,
+        &DryRun::of(&project, &head, configuration, starts, prompts),
+    );
     Ok(Code::Done.into())
 }
 

@@ -100,8 +100,8 @@ impl File {
                 return Err(why);
             }
             let value = toml::de::ValueDeserializer::from(phase.clone());
-            let said = Config::deserialize(value).map_err(wrong)?;
-            let Some(name) = said.name else {
+            let config = Config::deserialize(value).map_err(wrong)?;
+            let Some(name) = config.name else {
                 return Err(at(
                     Some(span),
                     "this phase has no name; add one, such as name = \"plan\"",

@@ -114,10 +114,10 @@ impl Layers {
 
     /// Adds the options that a run and a resume share above everything else.
     pub(crate) fn with_options(mut self, args: &Config) -> Result<Self, Failure> {
-        let said = toml::Table::try_from(args);
-        let said = said.map_err(|e| Failure::usage(format!("wrong option: {e}")))?;
+        let given = toml::Table::try_from(args);
+        let given = given.map_err(|e| Failure::usage(format!("wrong option: {e}")))?;
         let origin = |path: &[&str]| ValueOrigin::Flag(flag(path[0]));
-        self.flags = SettingsTree::of(said, &origin);
+        self.flags = SettingsTree::of(given, &origin);
         Ok(self)
     }
 
@@ -249,8 +249,8 @@ mod tests {
         assert_eq!(named(run("rlm run", "", user)), Some("claude"));
         let project = run("rlm run -- --verbose", "agent = 'claude'", user);
         assert_eq!((named(project)), Some("claude"));
-        let said = run("rlm run --agent claude -- --verbose", "", user);
-        assert_eq!(said.model.as_deref(), Some("opus"));
+        let given = run("rlm run --agent claude -- --verbose", "", user);
+        assert_eq!(given.model.as_deref(), Some("opus"));
     }
 
     #[test]

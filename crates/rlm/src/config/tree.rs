@@ -279,13 +279,13 @@ mod tests {
     proptest! {
         /// The nearest layer with a value decides, and the values below are kept in order.
         #[test]
-        fn highest_layer_with_a_value_wins(said in proptest::collection::vec(proptest::option::of(0i64..9), 1..6)) {
-            let layers = said.iter().map(|value| match value {
+        fn highest_layer_with_a_value_wins(values in proptest::collection::vec(proptest::option::of(0i64..9), 1..6)) {
+            let layers = values.iter().map(|value| match value {
                 Some(value) => layer(&format!("max-failures = {value}"), "some"),
                 None => SettingsTree::default(),
             });
             let tree = layers.reduce(SettingsTree::merged_over).unwrap();
-            let all: Vec<i64> = said.iter().flatten().copied().collect();
+            let all: Vec<i64> = values.iter().flatten().copied().collect();
             let leaf = tree.leaf("max-failures");
             prop_assert_eq!(leaf.is_some(), !all.is_empty());
             if let Some(leaf) = leaf {

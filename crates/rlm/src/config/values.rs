@@ -338,8 +338,8 @@ impl<V> LiveRule<V> {
     }
 
     /// Returns the change that a file requests.
-    pub(super) fn change_from_file(self, said: Option<impl Into<V>>) -> Option<RuleChange> {
-        let value = said?.into();
+    pub(super) fn change_from_file(self, in_file: Option<impl Into<V>>) -> Option<RuleChange> {
+        let value = in_file?.into();
         match self {
             Self::Value(change) => Some(change(value)),
             Self::OrNone(change) => Some(change(Some(value))),

@@ -82,22 +82,22 @@ impl WatchedConfig {
                 self.read_error = Some(why.message);
             }
         }
-        let mut unsaid = BTreeSet::new();
+        let mut removed = BTreeSet::new();
         for (at, phase) in self.phases.iter_mut().enumerate() {
-            let said = FileRules::of_phase(&self.layers, &phase.name);
-            unsaid.extend(phase.from_file.lost(said));
-            phase.from_file = said;
-            let counts = said.merged_over(phase.effective);
+            let in_file = FileRules::of_phase(&self.layers, &phase.name);
+            removed.extend(phase.from_file.lost(in_file));
+            phase.from_file = in_file;
+            let counts = in_file.merged_over(phase.effective);
             let changes = phase.effective.changes_to(counts);
             // A change of the whole run is reported once.
             let once = changes.filter(|it| at == 0 || it.is_phase_rule());
             reloaded.changes.extend(once.map(|change| (at, change)));
             phase.effective = counts;
         }
-        if !unsaid.is_empty() {
+        if !removed.is_empty() {
             reloaded.warnings.push(format!(
                 "the files no longer set {}; the previous values stay",
-                quoted(&unsaid)
+                quoted(&removed)
             ));
         }
         reloaded
@@ -161,13 +161,13 @@ fn others(old: &Layers, new: &Layers) -> BTreeSet<String> {
     }
     let mut others = BTreeSet::new();
     for ((_, old), (_, new)) in old.iter().zip(&new) {
-        let said = |tree: &SettingsTree| {
+        let values = |tree: &SettingsTree| {
             let leaves = tree.leaves().into_iter();
             leaves
                 .map(|(path, leaf)| (path.join("."), leaf.value.to_string()))
                 .collect::<BTreeSet<_>>()
         };
-        let (old, new) = (said(old), said(new));
+        let (old, new) = (values(old), values(new));
         let changed = old.symmetric_difference(&new);
         let top = changed.map(|(key, _)| key.split('.').next().unwrap_or_default());
         others.extend(top.filter(|key| !follows_files(key)).map(str::to_owned));

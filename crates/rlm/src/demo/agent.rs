@@ -127,7 +127,8 @@ impl<W: Write> Agent<W> {
     }
 
     fn turn(&mut self, message: Message) -> Result<(), TurnStop> {
-        let (began, heard, said) = (Instant::now(), self.input_words, self.output_words);
+        let (began, input_before, output_before) =
+            (Instant::now(), self.input_words, self.output_words);
         self.taken.clear();
         self.last_text.clear();
         let init = protocol::init(&self.setup.tree.to_string_lossy(), &self.setup.mode);
@@ -142,7 +143,10 @@ impl<W: Write> Agent<W> {
             end,
             index: self.turns,
             took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            turn: (self.input_words - heard, self.output_words - said),
+            turn: (
+                self.input_words - input_before,
+                self.output_words - output_before,
+            ),
             total: (self.input_words, self.output_words),
         });
         self.turns += 1;

@@ -53,7 +53,7 @@ impl DryRun {
     pub(crate) fn of(
         project: &Project,
         head: &RunHead,
-        said: Configuration,
+        configuration: Configuration,
         programs: Vec<Program>,
         prompts: Vec<String>,
     ) -> Self {
@@ -69,7 +69,7 @@ impl DryRun {
             banner: banner::lines(&RunStart::new(Vec::new()), project, head, false, false),
             settings: banner::settings(head),
             programs,
-            configuration: Some(said),
+            configuration: Some(configuration),
             save: None,
             next: Vec::new(),
             prompts: prompts.collect(),
@@ -92,8 +92,8 @@ impl DryRun {
         let notices = notices
             .map(|notice| event::text(&RunEvent::Update(notice), &zone))
             .map(|text| plain(&anstream::adapter::strip_str(&text).to_string()));
-        let asked = asks.map(|redo| plain(&redo.next()));
-        let mut next: Vec<String> = asked.into_iter().chain(notices).collect();
+        let question = asks.map(|redo| plain(&redo.next()));
+        let mut next: Vec<String> = question.into_iter().chain(notices).collect();
         if let Some(gate) = would.gate {
             let text = &phase(would.phase).required_checks[gate as usize];
             next.push(format!(
@@ -161,7 +161,7 @@ impl fmt::Display for DryRun {
         }
         writeln!(f, "\n{}", styled(BOLD, "settings"))?;
         match &self.configuration {
-            Some(said) => write!(f, "{said}")?,
+            Some(configuration) => write!(f, "{configuration}")?,
             None => show(f, &self.settings)?,
         }
         for prompt in &self.prompts {

@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn commit_is_reported_with_excluded_files() {
-        let said = committed(3, "0123456789abcdef", &["big\u{1b}[2J.bin (60 MiB)".into()]);
-        let said = anstream::adapter::strip_str(&said).to_string();
-        insta::assert_snapshot!(said, @r"iteration 3 committed: 0123456789ab; left out: big\u{1b}[2J.bin (60 MiB)");
+        let shown = committed(3, "0123456789abcdef", &["big\u{1b}[2J.bin (60 MiB)".into()]);
+        let shown = anstream::adapter::strip_str(&shown).to_string();
+        insta::assert_snapshot!(shown, @r"iteration 3 committed: 0123456789ab; left out: big\u{1b}[2J.bin (60 MiB)");
     }
 
     #[test]
@@ -110,9 +110,9 @@ mod tests {
             "'my branch'",
             "feature/rlm/x",
         ];
-        let said = branches.map(remove_branch).join(";");
+        let shown = branches.map(remove_branch).join(";");
         assert_eq!(
-            said,
+            shown,
             " && git branch -D rlm/r1; && git branch -D 'rlm/a b';;;"
         );
     }

@@ -136,12 +136,12 @@ mod tests {
                 usage: Default::default(),
             })
         };
-        let said = RunEvent::Agent(Event::Message {
+        let message = RunEvent::Agent(Event::Message {
             text: "I work".into(),
             partial: false,
         });
         for (event, is_shown) in [
-            (said, false),
+            (message, false),
             (result("x"), false),
             (RunEvent::AgentStarted { pid: 1 }, false),
             (RunEvent::Warning("mind".into()), true),

@@ -363,7 +363,7 @@ mod tests {
             r#"{"reason":"failed: \u001b]0;mine\u0007","ended_processes":0,"survivors":[],"proven":true}"#,
         )
         .unwrap();
-        let told = [
+        let cases = [
             (&steer, recorded(Some(3), None)),
             (&steer, Response::Delivered),
             (&steer, Response::NextPrompt),
@@ -377,13 +377,13 @@ mod tests {
             (&stop(StopTiming::Now), Response::RunEnded(ended)),
             (&Request::Continue, Response::Applied),
         ];
-        let lines = told.map(|(request, answer)| {
-            let told = RequestProgress {
+        let lines = cases.map(|(request, answer)| {
+            let progress = RequestProgress {
                 run: &run,
                 request,
                 answer: &answer,
             };
-            anstream::adapter::strip_str(&told.to_string()).to_string()
+            anstream::adapter::strip_str(&progress.to_string()).to_string()
         });
         insta::assert_snapshot!(lines.join("\n"));
     }

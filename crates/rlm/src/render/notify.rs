@@ -98,7 +98,7 @@ pub(crate) fn hook_input(
         "iterations_complete": head.iterations_complete(),
         "reason": reason,
         "exit_code": exit_code,
-        "go_on": again,
+        "next": again,
         "usage": money::json(head.usage),
         "missed": moment.missed,
     });

@@ -183,14 +183,14 @@ mod tests {
         phase build: its check passed, 2 iterations, 0.05 USD, 1234 tokens
           error, iteration 1: it\u{1b}[2J broke
         ");
-        let told = serde_json::to_value(&phases).unwrap();
-        let build = &told["finished"][1];
+        let json = serde_json::to_value(&phases).unwrap();
+        let build = &json["finished"][1];
         assert_eq!(
             (&build["evidence"], &build["usage"]["cost_usd"]),
             (&"check".into(), &0.05.into())
         );
         assert_eq!(
-            (&build["errors"][0]["iteration"], &told["autonomy"]),
+            (&build["errors"][0]["iteration"], &json["autonomy"]),
             (&1.into(), &"full".into())
         );
     }

@@ -189,15 +189,15 @@ fn permissions(
     saved: Permissions,
     refused: &mut Vec<String>,
 ) -> Permissions {
-    let Some(said) = config.permissions else {
+    let Some(given) = config.permissions else {
         if saved.are_wider_than(Permissions::default()) {
             refused.push("permissions `all` (--permissions all)".to_owned());
         }
         return saved;
     };
-    match says_project(tree, "permissions", line.root) && said.are_wider_than(saved) {
+    match says_project(tree, "permissions", line.root) && given.are_wider_than(saved) {
         true => saved,
-        false => said,
+        false => given,
     }
 }
 

@@ -235,8 +235,8 @@ mod tests {
         let AgentOptions::Codex(options) = &phase.agent.options else {
             panic!("{:?}", phase.agent)
         };
-        let told = (phase.agent.model.as_deref(), options.effort.as_deref());
-        assert_eq!(told, (Some("gpt"), Some("high")));
+        let settings = (phase.agent.model.as_deref(), options.effort.as_deref());
+        assert_eq!(settings, (Some("gpt"), Some("high")));
         // The model of another agent doesn't apply.
         let other = Layers::of(Path::new("/"), "agent = 'claude'\nmodel = 'opus'\n");
         let changed = resumed(given(&other, Some(AgentKind::Codex), sh()), &saved);
@@ -273,11 +273,11 @@ mod tests {
             ),
             "{refused}"
         );
-        let said = Config {
+        let given = Config {
             permissions: Some(Permissions::Deny),
             ..sh()
         };
-        change(&strict, AgentKind::Codex, said).unwrap().unwrap();
+        change(&strict, AgentKind::Codex, given).unwrap().unwrap();
         for file in ["permissions = 'deny'", "permissions = 'ask'"] {
             let refused = change(&saved(file), AgentKind::Command, Config::default());
             assert!(refused.unwrap_err().contains("only its own options"));

@@ -311,8 +311,8 @@ fn x113g_systemd_accepts_the_units() {
         .output();
     match verified {
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let of_ours = said
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let of_ours = errors
                 .lines()
                 .filter(|line| line.contains("rlm."))
                 .collect::<Vec<_>>();

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn network_and_memory_file_systems_are_reported() {
-        let told: Vec<_> = [0xEF53, 0x6969, 0x0102_1994]
+        let found: Vec<_> = [0xEF53, 0x6969, 0x0102_1994]
             .into_iter()
             .filter_map(kind)
             .map(|kind| (kind.name, kind.health, kind.warning().is_some()))
@@ -106,7 +106,7 @@ mod tests {
             ("nfs", Health::Warning, true),
             ("tmpfs", Health::Warning, true),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
         assert!(kind(1).is_none());
         assert_eq!(
             of(Path::new("/proc/self/missing")).map(|kind| kind.name),

@@ -287,25 +287,25 @@ pub(super) fn runs(project: &Project) -> Finding {
     };
     let (crashed, damaged) = (names(RunState::Crashed), names(RunState::Damaged));
     let live = names(RunState::Running).len() + names(RunState::Paused).len();
-    let (mut told, rlm) = (
+    let (mut text, rlm) = (
         format!("{} saved, {live} live", runs.len()),
         program_command(),
     );
     if let Some(one) = crashed.first() {
         let all = crashed.join(", ");
-        told.push_str(&format!(
+        text.push_str(&format!(
             "; crashed: {all}; to continue: {rlm} resume {one}"
         ));
     }
     if !damaged.is_empty() {
         let all = damaged.join(", ");
-        told.push_str(&format!(
+        text.push_str(&format!(
             "; damaged: {all}; to check: {rlm} checkpoints verify"
         ));
     }
     match crashed.is_empty() && damaged.is_empty() {
-        true => (Health::Ok, told),
-        false => (Health::Warning, told),
+        true => (Health::Ok, text),
+        false => (Health::Warning, text),
     }
 }
 

@@ -69,11 +69,11 @@ async fn examine(
     let found = found.map_err(|e| Failure::failed(e.to_string()))??;
     let machine = tokio::spawn(look(found.project, found.settings, begin));
     let patients = found.agents.into_iter();
-    let asked = patients.map(|patient| tokio::spawn(examine_agent(patient, begin)));
-    let asked: Vec<_> = asked.collect();
+    let examined = patients.map(|patient| tokio::spawn(examine_agent(patient, begin)));
+    let examined: Vec<_> = examined.collect();
     let mut agents = Vec::new();
-    for asked in asked {
-        agents.push(asked.await.map_err(|e| Failure::failed(e.to_string()))?);
+    for task in examined {
+        agents.push(task.await.map_err(|e| Failure::failed(e.to_string()))?);
     }
     let machine = machine.await.map_err(|e| Failure::failed(e.to_string()))?;
     let chosen: Vec<_> = found.chosen.into_iter().map(AgentKind::name).collect();
@@ -105,8 +105,8 @@ async fn examine_agent(patient: CheckedAgent, begin: Instant) -> AgentHealth {
 }
 
 /// Waits for a future until the time for all checks is over.
-async fn within<T>(begin: Instant, asked: impl Future<Output = T>) -> Result<T, String> {
-    let answer = timeout_at(begin + WHOLE, asked).await;
+async fn within<T>(begin: Instant, future: impl Future<Output = T>) -> Result<T, String> {
+    let answer = timeout_at(begin + WHOLE, future).await;
     answer.map_err(|_| format!("it took longer than {} s", WHOLE.as_secs()))
 }
 

@@ -287,8 +287,8 @@ impl fmt::Display for List {
         if state != health {
             write!(f, ", {health}")?;
         }
-        if let Some(stands) = &self.position {
-            f.write_str(&stands.present())?;
+        if let Some(position) = &self.position {
+            f.write_str(&position.present())?;
         }
         write!(f, ", {}", size(self.bytes))?;
         if self.resumable {
