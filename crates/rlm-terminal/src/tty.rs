@@ -1,7 +1,7 @@
 //! The controlling terminal: its modes, its foreground process group, and its input.
 //!
 //! The signals of the terminal's keys stay enabled in every mode, so that Ctrl-C is a press whatever this program does. Any process of the same user,
-//! such as an agent, can disable them: `rearm` enables them again.
+//! such as an agent, can disable them: `restore_signal_keys` enables them again.
 
 use std::fs::File;
 use std::io;
@@ -46,7 +46,7 @@ pub(crate) struct Tty {
     state: Mutex<State>,
     /// Whether the terminal is in our mode. Atomic, for callers that can't wait for the lock.
     is_ours: AtomicBool,
-    /// Whether `rearm` changed the mode after another process had changed it, so that the end has to restore the mode.
+    /// Whether `restore_signal_keys` changed the mode after another process had changed it, so that the end has to restore the mode.
     is_rearmed: AtomicBool,
     /// The number of live rows down to the row of the cursor, which the end of the process has to erase.
     live_rows: AtomicUsize,
@@ -95,7 +95,7 @@ pub(crate) enum Typed {
     Lines(Vec<u8>),
     /// Keys, with the generation that they belong to.
     Keys(Vec<u8>, u64),
-    /// No input: another process had disabled the signals of the keys, and `rearm` enabled them again.
+    /// No input: another process had disabled the signals of the keys, and `restore_signal_keys` enabled them again.
     Rearmed,
     /// The terminal is gone.
     Gone,
