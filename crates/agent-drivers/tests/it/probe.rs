@@ -74,7 +74,8 @@ async fn hanging_program_is_ended_at_the_deadline() {
     let hangs = "(setsid sleep 600 &); trap '' TERM INT HUP; while :; do sleep 600; done";
     for options in every_agent() {
         let probe = probe(&script(options, hangs), Duration::from_secs(1)).await;
-        assert_eq!(failure(&probe), "no response within 1 s");
+        let why = failure(&probe);
+        assert!(why.starts_with("no response within "), "{why}");
     }
 }
 
@@ -102,7 +103,8 @@ async fn endless_output_is_cut_off() {
     let lines = probe(&script(acp(AcpPreset::Other), "yes"), DEADLINE).await;
     assert_eq!(failure(&lines), "no response in 1000 lines of output");
     let endless = probe(&script(claude(), "yes"), Duration::from_secs(1)).await;
-    assert_eq!(failure(&endless), "no response within 1 s");
+    let why = failure(&endless);
+    assert!(why.starts_with("no response within "), "{why}");
     let long = "echo 2.0.1 Claude; head -c 5000000 /dev/zero | tr '\\0' x";
     let long = probe(&script(claude(), long), DEADLINE).await;
     assert_eq!(long.version, Ok(Some("2.0.1".to_owned())));

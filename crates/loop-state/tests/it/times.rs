@@ -73,7 +73,7 @@ const OTHER: &[(&str, &[&str])] = &[
             "DAY",
             "DEFAULT_IDLE_TIMEOUT",
             "DEFAULT_WAIT",
-            "FIRST_NEWS",
+            "FIRST_EVENT",
             "LOOK",
             "LOOK_AGAIN",
             "PATIENCE",
