@@ -261,7 +261,10 @@ fn j41d_w20_hanging_save_is_given_up_at_the_deadline() {
         // Without strace the save no longer hangs, and can end before the process does.
         let printed = running.stdout();
         drop(strace);
-        running.wait(LONG).expect_signal(Signal::TERM);
+        let ended = running.wait(LONG);
+        // If strace detaches while rlm sends itself the signal, the signal is lost, and rlm exits with the code of a shell instead.
+        let is_terminated = ended.signal() == Some(Signal::TERM.as_raw());
+        assert!(is_terminated || ended.code() == Some(128 + 15), "{ended}");
         assert!(!printed.contains("state saved"), "{printed}");
         scene.wait_until_nothing_is_alive();
     }
