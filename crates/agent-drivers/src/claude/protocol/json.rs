@@ -201,8 +201,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Value<'de>, S::Error> {
         let mut objects = Vec::new();
-        // An object in a list is the deepest part: its `content` is often the long output of a tool, which few readers need.
-        while let Some(value) = seq.next_element_seed(ValueVisitor(0))? {
+        while let Some(value) = seq.next_element_seed(ValueVisitor(self.0.saturating_sub(1)))? {
             if let Value::Object(object) = value {
                 objects.push(object);
             }
