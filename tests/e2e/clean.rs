@@ -167,7 +167,11 @@ fn s20i_only_a_note_remains_of_removed_transcripts() {
     };
     expect_in_order(
         &report(),
-        &["was removed by", "prints the remaining ones", gone[0]],
+        &[
+            "was removed by",
+            "prints the transcripts that remain",
+            gone[0],
+        ],
     );
     // The missing transcripts hide neither later nor remaining ones.
     quick(scene.rlm(&["resume", "r1", "-n", "3"])).expect_code(3);

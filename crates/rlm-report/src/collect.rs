@@ -27,9 +27,9 @@ pub fn collect(project: &Project, timeline: Timeline, wording: CommandLineTerms)
     let removed = removed_transcripts(&project.run_dir(&run));
     let gone = |iteration, attempt| match &removed {
         Some(it) if it.attempts.contains(&(iteration, attempt)) => {
-            format!("it was removed by `{}`", it.by)
+            format!("the file was removed by `{}`", it.by)
         }
-        _ => "it does not exist".to_owned(),
+        _ => "the file does not exist".to_owned(),
     };
     let chosen = attempts_in_full(&timeline);
     let room = (MAX_TRANSCRIPT_BYTES / chosen.len().max(1)).min(MAX_BYTES_EACH);

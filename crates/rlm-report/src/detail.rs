@@ -77,8 +77,13 @@ fn remarks(attempt: &AttemptSpan) -> Vec<String> {
             remarks.push(format!("{} {what}", count(n as usize, one, many)));
         }
     };
-    counted(attempt.denied, "request", "requests", "denied");
-    let left = "left running, then ended";
+    counted(
+        attempt.denied,
+        "permission request",
+        "permission requests",
+        "denied",
+    );
+    let left = "left running by the agent, ended by rlm";
     counted(attempt.leftovers, "process", "processes", left);
     let survived = "could not be ended";
     counted(attempt.survivors, "process", "processes", survived);
@@ -250,7 +255,7 @@ fn commit(attempt: &AttemptSpan, stat: Option<&CommitChange>) -> Markup {
             p {
                 code { (commit) }
                 @match stat {
-                    Some(CommitChange::Same) => ", as before: there was nothing to commit",
+                    Some(CommitChange::Same) => ", unchanged: there was nothing to commit",
                     Some(CommitChange::Unknown) => "; git can’t find it here",
                     _ => {}
                 }

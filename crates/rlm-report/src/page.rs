@@ -60,9 +60,9 @@ fn body(report: &ReportData, clock: &Clock) -> Markup {
         @if in_full.len() < all {
             p class="note" {
                 (number(in_full.len() as u64)) " of " (number(all as u64))
-                " attempts are shown in full: the first three, the newest twenty, and then failed and unfinished ones before others, up to "
+                " attempts are shown in full: the first 3, the newest 20, then failed and unfinished ones, then others. The maximum is "
                 (rows::ALL)
-                ". The table above has a row for each of the others, or one row for many. The transcripts contain everything."
+                ". In the table above, each of the others has a row, or shares a row with its neighbours. The transcripts contain everything."
             }
         }
         @for index in &in_full {
@@ -84,7 +84,7 @@ fn section(title: &str, inner: Markup) -> Markup {
     html! { "\n" section { h2 { (title) } (inner) } }
 }
 
-/// Returns the state in a word or two, and the class of its colour.
+/// Returns the state in one or two words, and the CSS class of its colour.
 fn state(report: &ReportData) -> (&'static str, &'static str) {
     let end = report
         .timeline
@@ -223,7 +223,7 @@ fn end_facts(report: &ReportData) -> Vec<(&'static str, String)> {
                     "the loop ran the check itself, and the check passed"
                 }
                 StopReason::Done(_) => "only the agent’s completion promise",
-                _ => "none: the run is not done",
+                _ => "none",
             };
             facts.push(("Evidence", evidence.to_owned()));
             if let Some(code) = report.wording.exit_code {
@@ -317,9 +317,9 @@ fn about(report: &ReportData, clock: &Clock) -> Markup {
             code { "rlm logs " (timeline.head.run.as_str()) }
             @match &report.removed {
                 None => " prints everything.",
-                Some(gone) => { " prints the remaining ones: " (removed(gone)) "." }
+                Some(gone) => { " prints the transcripts that remain; " (removed(gone)) "." }
             }
-            " The output of agents and tools is shown without colours and with visible control characters. The page contains no settings with secrets, but the output may contain secrets: check the page before you share it."
+            " The output of agents and tools is shown without colours and with visible control characters. The page shows no secret settings, but the output of agents and tools may contain secrets: check the page before you share it."
         }
     }
 }

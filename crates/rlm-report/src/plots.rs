@@ -169,7 +169,11 @@ fn lanes(timeline: &Timeline, clock: &Clock) -> Markup {
         ("kg", "fg", "complete"),
         ("kb", "fb", "failed, or a process that died"),
         ("kc", "fc", "unfinished"),
-        ("kw", "fw", "a process, or waiting for a time"),
+        (
+            "kw",
+            "fw",
+            "a process, or a wait for a rate limit or a retry",
+        ),
         ("ko", "fo", "working, or waiting for a person"),
     ];
     html! {
@@ -203,7 +207,7 @@ fn lanes_caption(timeline: &Timeline, scale: &Scale) -> String {
     );
     if scale.gaps > 0 {
         let gaps = match scale.gaps {
-            1 => "that is",
+            1 => "this gap is",
             _ => "these gaps are",
         };
         text.push_str(&format!(
@@ -257,7 +261,7 @@ fn spent(timeline: &Timeline) -> Markup {
     let y = |amount: u64| HEIGHT - amount as f64 / top as f64 * HEIGHT;
     let limit = match (limit, in_sight) {
         (Some(limit), Some(_)) => format!("the dashed line is the limit of {}.", shown(limit)),
-        (Some(limit), None) => format!("the limit of {} is far above.", shown(limit)),
+        (Some(limit), None) => format!("the limit of {} is above the plot.", shown(limit)),
         _ => "there is no limit.".to_owned(),
     };
     let mut points = vec![(0.0, HEIGHT)];

@@ -16,9 +16,9 @@ use crate::detail::{anchor, title};
 use crate::report::ReportData;
 use crate::words::{Clock, capital, count, first_line, number, outcome, span, used, wait_text};
 
-/// The number of attempts up to which each one gets its own row and is shown in full.
+/// The maximum number of attempts that the page shows in full. A run with at most this many attempts is not grouped into shared rows.
 pub(crate) const ALL: usize = 60;
-/// The number of rows at the beginning and at the end of a long run, and of failed or unfinished attempts between them.
+/// The maximum number of separate rows of a long run: at its start, at its end, and of failed or unfinished attempts between them.
 const FIRST: usize = 10;
 const LAST: usize = 150;
 const WRONG: usize = 200;
@@ -31,7 +31,7 @@ enum Row<'a> {
     Wait(&'a WaitSpan),
     Steer(&'a SteerRecord),
     Moment(&'a TimelineEvent),
-    /// A number of attempts in a row and of other rows, shown as one row.
+    /// Several consecutive attempts and other rows, shown as one row.
     Group(Group),
 }
 
@@ -95,7 +95,7 @@ fn rows(timeline: &Timeline) -> Vec<(Timestamp, Row<'_>)> {
     grouped(timeline, rows)
 }
 
-/// Groups the least interesting rows.
+/// Groups the rows in the middle that show no problem.
 fn grouped<'a>(
     timeline: &'a Timeline,
     rows: Vec<(Timestamp, Row<'a>)>,
@@ -317,8 +317,8 @@ fn moment_words(moment: &TimelineEvent) -> (&'static str, String) {
         }),
         TimelineEventKind::RuleChanged(change) => ("Rule changed", change.to_string()),
         TimelineEventKind::NoProgress(in_a_row) => ("No progress", format!("no tool ran and nothing changed; {in_a_row} in a row")),
-        TimelineEventKind::SessionLost => ("Session lost", "the session to continue does not exist any more".to_owned()),
-        TimelineEventKind::DataLost => ("Data loss", "the newest saved state was damaged; the transcripts of its iterations exist, and the iterations are redone".to_owned()),
+        TimelineEventKind::SessionLost => ("Session lost", "the agent no longer has the session that the run wanted to continue".to_owned()),
+        TimelineEventKind::DataLost => ("Data loss", "the newest saved state was damaged; its iterations run again, and their transcripts are kept".to_owned()),
         TimelineEventKind::Suspended(ms) => ("Suspended", format!("for {}, or the clock was changed", span(Duration::from_millis(*ms)))),
         TimelineEventKind::Discarded { from, attempts, .. } => (
             "Went back",

@@ -401,7 +401,7 @@ fn state_sentence(timeline: &Timeline) -> Sentence {
             .time(*until),
         _ => at_work
             .text(format!(
-                "the checks of iteration {} run, as of ",
+                "the checks of iteration {} are running, as of ",
                 m.iteration
             ))
             .time(m.last_at),

@@ -1,4 +1,4 @@
-//! Tests of pages for runs of the real machine: their texts, that hostile text stays text, and their size.
+//! Tests of pages for runs of the real state machine: their texts and their size, and that hostile text adds no markup.
 
 mod seen;
 
@@ -243,7 +243,7 @@ fn summary_has_three_sentences_for_every_end() {
             ),
         ),
         (
-            "claim",
+            "completion promise",
             summary_of(
                 &claimed,
                 [
@@ -323,7 +323,7 @@ fn summary_has_three_sentences_for_every_end() {
         ),
         ("died", summary_of(&usual(), iterations(1), false)),
         (
-            "died while it was stopped",
+            "died during a stop",
             summary_of(&usual(), [stop(StopCause::Person)], false),
         ),
         ("died twice", summary_of(&usual(), died(), true)),

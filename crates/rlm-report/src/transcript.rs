@@ -24,7 +24,7 @@ pub(crate) struct Transcript {
     /// The number of omitted entries between head and tail, and the number of omitted bytes in total.
     pub(crate) left_out: u64,
     pub(crate) bytes_left_out: u64,
-    /// The streamed text, until the complete message repeats it.
+    /// The streamed text that no complete message has repeated yet.
     streamed: String,
     last_at: Option<Timestamp>,
 }
@@ -69,11 +69,11 @@ impl Transcript {
         self.last_at
     }
 
-    /// Adds the next record. The memory use stays within what the page shows.
+    /// Adds the next record, and drops the text that the page won't show, so the memory use is bounded.
     pub(crate) fn take(&mut self, record: &Record) {
         self.last_at = self.last_at.max(Some(record.at));
         match record.kind.as_str() {
-            // The protocol line of a record that is shown.
+            // A raw line of the protocol. Its decoded record is shown instead.
             "raw" => return,
             "text" => {
                 if self.streamed.len() < MAX_PIECE {
@@ -134,12 +134,12 @@ pub(crate) fn middle_out(text: &str, most: usize) -> (String, u64) {
     (format!("{head}{note}{tail}"), left_out)
 }
 
-/// The report of git about a commit.
+/// The change that git reports for the commit of an attempt.
 #[derive(Debug)]
 pub(crate) enum CommitChange {
     /// The changed files, with the number of changed lines.
     Changed(String),
-    /// The commit is the same as that of the attempt before.
+    /// The attempt has the same commit as the attempt before it.
     Same,
     /// Git can't find the commit here, or did not answer.
     Unknown,

@@ -1,7 +1,7 @@
 //! Makes the control and hidden characters of a finished page visible.
 //!
 //! Templates escape the markup. No tag of the page contains a control or hidden character, so one pass over the whole page covers all texts and
-//! attributes, and no template can forget it.
+//! attributes, and no template has to do it.
 
 use maud::{Markup, html};
 use rlm_text::escape::{is_hidden as is_hidden_on_terminal, sgr_len};
@@ -42,7 +42,7 @@ fn push(out: &mut String, c: char) {
 
 /// Returns whether a browser shows nothing for the character, or reorders its neighbours.
 fn is_hidden(c: char) -> bool {
-    // Emoji need these, and the text of a page can't be hidden by them.
+    // Emoji need these characters, and they can't hide other text.
     let joins = matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}');
     (is_hidden_on_terminal(c) && !joins)
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fdd0}'..='\u{fdef}' | '\u{e0000}'..='\u{e007f}')

@@ -62,20 +62,20 @@ pub(crate) fn used(usage: UsageTotal) -> String {
     }
 }
 
-/// Returns the outcome of an attempt: a word, the class of its colour, and the reason.
+/// Returns the outcome of an attempt: a word, the CSS class of its colour, and the reason.
 pub(crate) fn outcome(attempt: &AttemptSpan) -> (&'static str, &'static str, String) {
     match &attempt.fate {
         AttemptOutcome::Complete => ("complete", "good", String::new()),
         AttemptOutcome::Failed(why) => ("failed", "bad", why.clone()),
         AttemptOutcome::Unfinished(cause) => ("unfinished", "cut", unfinished_text(*cause)),
-        AttemptOutcome::Checking => ("checking", "open", "its turn is over".to_owned()),
+        AttemptOutcome::Checking => ("checking", "open", "its turn has ended".to_owned()),
         _ => ("working", "open", String::new()),
     }
 }
 
 fn unfinished_text(cause: Option<UnfinishedCause>) -> String {
     match cause {
-        None => "its session was lost, and a fresh one began".to_owned(),
+        None => "its session was lost; a fresh session began".to_owned(),
         Some(cause) => cause.to_string(),
     }
 }
