@@ -71,7 +71,7 @@ pub(crate) fn nearest_limit(head: &Head, now: Timestamp) -> Option<(NearestLimit
     ]
     .into_iter()
     .flatten()
-    // Of equal shares, the first one.
+    // If two shares are equal, the first limit counts.
     .reduce(|near, other| if other.1 > near.1 { other } else { near })
 }
 

@@ -15,9 +15,9 @@ use crate::style::{DIM, styled};
 
 /// The number of consecutive uses of one tool that the log shows.
 const TOOLS: u64 = 3;
-/// The most hidden tool uses whose ids are stored until their results come.
+/// The maximum number of hidden tool uses whose ids are stored until their results arrive.
 const MOST_OPEN: usize = 64;
-/// The most columns of the last event of a series in its count.
+/// The maximum width, in columns, of the last event in the row that counts its series.
 const MAX_LAST: usize = 160;
 
 /// The collapser of repeated events: it stores the last event and how often it came.

@@ -23,7 +23,7 @@ const COMMANDS: [(&str, &str); 11] = [
     ("status", "show the status of the run"),
     (
         "interrupt",
-        "end the turn and keep its session; then /continue, or steer",
+        "interrupt the turn and keep the session; then /continue or /steer",
     ),
     (
         "steer TEXT",
@@ -85,8 +85,8 @@ fn unknown(word: &str) -> String {
     });
     let word: String = word.chars().take(30).collect();
     match nearest {
-        Some(name) => format!("unknown command /{word}; did you mean /{name}? /help lists all"),
-        None => format!("unknown command /{word}; /help lists all"),
+        Some(name) => format!("unknown command /{word}; did you mean /{name}? see /help"),
+        None => format!("unknown command /{word}; see /help"),
     }
 }
 
@@ -107,7 +107,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// Returns the lines of `/help`.
 pub(crate) fn help() -> Vec<String> {
-    let mut lines = vec!["Enter opens steer>, Ctrl-C the menu. Commands:".to_owned()];
+    let mut lines = vec!["Enter opens steer>, Ctrl-C opens the menu. Commands:".to_owned()];
     lines.extend(
         COMMANDS
             .iter()
@@ -139,22 +139,22 @@ mod tests {
         let errors = ["/puase", "/inter", "/frobnicate", "/stpo", "/foo"]
             .map(|line| parse(line).unwrap().unwrap_err());
         insta::assert_snapshot!(errors.join("\n"), @"
-        unknown command /puase; did you mean /pause? /help lists all
-        unknown command /inter; did you mean /interrupt? /help lists all
-        unknown command /frobnicate; /help lists all
-        unknown command /stpo; did you mean /stop? /help lists all
-        unknown command /foo; /help lists all
+        unknown command /puase; did you mean /pause? see /help
+        unknown command /inter; did you mean /interrupt? see /help
+        unknown command /frobnicate; see /help
+        unknown command /stpo; did you mean /stop? see /help
+        unknown command /foo; see /help
         ");
     }
 
     #[test]
     fn the_help_names_every_command() {
         insta::assert_snapshot!(help().join("\n"), @"
-        Enter opens steer>, Ctrl-C the menu. Commands:
+        Enter opens steer>, Ctrl-C opens the menu. Commands:
           /pause       pause when this iteration is complete
           /continue    resume the run, or cancel a requested pause
           /status      show the status of the run
-          /interrupt   end the turn and keep its session; then /continue, or steer
+          /interrupt   interrupt the turn and keep the session; then /continue or /steer
           /steer TEXT  send the agent a message; Enter alone opens steer>
           /now TEXT    interrupt the turn and send this message
           /skip        end the sleep or the wait now

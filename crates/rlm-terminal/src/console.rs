@@ -1,4 +1,4 @@
-//! The thread that owns the screen. It receives everything that concerns the person, one event at a time.
+//! The thread that owns the screen. It handles keys, presses, run events and signals, one at a time.
 
 mod draw;
 mod effects;
@@ -33,11 +33,11 @@ use super::tty::{Tty, Typed};
 use super::ui::Ui;
 use crate::terminal::{LogTarget, Terminal};
 
-/// The interval of ticks, which check the rows below the log: one per second of the clock.
+/// The interval of ticks. A tick comes when the clock shows a new second, and updates the rows below the log.
 const TICK: Duration = Duration::from_secs(1);
-/// The interval of ticks while something prompts or an editor has the screen.
+/// The interval of ticks while a prompt or an editor is open.
 const PROMPT_TICK: Duration = Duration::from_millis(250);
-/// The most bytes of waiting output, and the most run events, in one frame.
+/// The maximum number of bytes of waiting output, and of run events, in one frame.
 const FRAME: usize = 64 << 10;
 const FRAME_EVENTS: usize = 64;
 
@@ -94,12 +94,12 @@ struct Console {
     ui: Ui,
     painter: Painter,
     log_target: LogTarget,
-    /// Whether the person has read that another process turned Ctrl-C off.
+    /// Whether the message that another process turned Ctrl-C off was shown.
     has_reported_rearm: bool,
-    /// Whether the person has read that the log has no reader any more.
+    /// Whether the message that the log has no reader any more was shown.
     has_reported_gone: bool,
     decoder: Decoder,
-    /// The time after which the decoder gets no more bytes for its pending keys.
+    /// The time at which the decoder stops waiting for more bytes of a pending key.
     decode_by: Option<Instant>,
     tty: Option<Arc<Tty>>,
     dumb: bool,
@@ -313,7 +313,7 @@ impl Console {
                     has_view = is_there;
                     self.refresh();
                 }
-                // Each pass of the loop compares the live rows anyway.
+                // Nothing to do: each pass of the loop compares the live rows with the screen.
                 WakeReason::Resized => {}
                 WakeReason::Tick => {
                     tick_at = tokio::time::Instant::now() + until_next_second();
@@ -409,7 +409,7 @@ impl Console {
                 self.ui.close_prompts();
                 self.tty = None;
                 if !self.attached {
-                    // Fails only if the run has ended; then it needs no request.
+                    // Fails if the run has ended, or if the channel is full.
                     let _over = self.control.try_send(RunControl::Attended(false));
                 }
             }
@@ -471,7 +471,7 @@ impl Console {
         {
             tty.ring();
         }
-        // The status line already shows how time passes.
+        // The status line already shows the wait.
         let is_status = self.tty.is_some() && self.has_status();
         if is_status && matches!(event, RunEvent::StillWaiting { .. }) {
             return;
@@ -509,7 +509,7 @@ impl Console {
             self.has_reported_gone = true;
             let run = &self.run;
             let text = format!(
-                "the reader of the standard output is gone; the run continues. To see its output: rlm logs {run}\n"
+                "standard output was closed by its reader; the run continues. To see its output: rlm logs {run}\n"
             );
             self.ui.show_person(text);
         }

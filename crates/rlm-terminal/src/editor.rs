@@ -21,7 +21,7 @@ use super::tty::Tty;
 
 /// A shell script that waits until the terminal belongs to its process group, and then becomes the editor.
 const BEHIND_A_LINE: &str = r#"read -r _; exec </dev/tty >/dev/tty; eval "$1 \"\$2\"""#;
-/// The longest prompt. Every reader of a prompt refuses a longer one.
+/// The maximum number of bytes of a prompt. Every reader of a prompt refuses more.
 const MAX_PROMPT: u64 = 4 << 20;
 
 /// The process group of the open editor; 0 for none. A static, because a panic and a hard exit have no access to the console.
@@ -98,7 +98,7 @@ impl Editor {
             }
             OPEN.store(0, Ordering::SeqCst);
             drop(own);
-            // The editor's group is gone, and no other program has taken the terminal.
+            // Take the terminal back: the editor's group is gone, and no other program has taken the terminal.
             let _gone = tty.give_to(getpgrp());
             let result = result.map_err(|how| format!("the editor `{name}` {how}"));
             let result = result.and_then(|()| match is_copy {

@@ -15,8 +15,8 @@
 //! - `tty`, `sink` and `editor` do the I/O.
 //!
 //! While nothing prompts, the terminal edits lines itself, so text that is typed ahead is harmless. While something prompts, keys arrive one by one,
-//! but the signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay enabled, so a press works whatever this thread does. A key library would start its own reader
-//! of the terminal, which could neither be stopped nor be kept off the terminal while the program is in the background.
+//! but the signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay enabled, so a press works even if this thread is busy. The crate uses no key library: such a
+//! library starts its own reader of the terminal, which can't be stopped, and which reads the terminal even while the program is in the background.
 
 mod bar;
 mod collapse;

@@ -57,7 +57,7 @@ pub(crate) enum MenuChoice {
     Choice(Choice),
     /// The menu closes and nothing else happens.
     Nothing,
-    /// The key is no choice, or none that is possible now.
+    /// The key is not an option, or not one that is possible now.
     Invalid(char),
 }
 

@@ -5,7 +5,7 @@ use rlm_text::escape::plain;
 use super::rows::{push_shown, take_rows};
 use crate::style::{DIM, MIND, styled};
 
-/// The length at which a line is printed before its end, if rows have no width.
+/// If rows have no width, the length at which a line is printed although its end has not arrived.
 const MAX_LINE: usize = 2000;
 
 /// The stream of the agent's messages. Streamed text becomes rows as it comes; any other output begins a new line.
@@ -80,7 +80,7 @@ fn line(text: impl std::fmt::Display) -> String {
     format!("{text}\n")
 }
 
-/// The most characters of a steer in its line of the log.
+/// The maximum number of characters of a steer in its line of the log.
 const MAX_ECHO: usize = 200;
 
 /// Formats a person's steer for the log.

@@ -5,13 +5,13 @@ use unicode_width::UnicodeWidthStr;
 
 use super::rows::{Rows, width};
 
-/// The marks of a synchronised update: a terminal that knows them shows the text between them at once. Other terminals ignore them.
+/// The marks of a synchronised update: a terminal that supports them draws the text between them in one step. Other terminals ignore them.
 const BEGIN: &str = "\x1b[?2026h";
 const END: &str = "\x1b[?2026l";
 /// The marks that turn wrapping off and on, because terminals disagree about the width of some characters.
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
-/// A limit above the number of columns of any screen.
+/// More columns than any screen has.
 const MAX_COLUMNS: usize = 1 << 16;
 
 /// The treatment of rows on the screen when the terminal gets narrower.
@@ -24,7 +24,7 @@ pub(crate) enum ResizeBehavior {
 }
 
 impl ResizeBehavior {
-    /// Guesses from the environment variables of terminals. A wrong guess erases a line of the log or leaves an old status line.
+    /// Guesses the behaviour from the environment variables that terminals set. A wrong guess erases a line of the log or leaves an old status line.
     pub(crate) fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let term = variable("TERM").unwrap_or_default();
         let is_cut = variable("XTERM_VERSION").is_some()

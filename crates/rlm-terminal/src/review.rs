@@ -33,7 +33,7 @@ impl<'a> ReviewPrompt<'a> {
         phase.map_or_else(String::new, |phase| format!("`{}`", plain(&phase.name)))
     }
 
-    /// Returns the number and the name of the last phase that worked.
+    /// Returns the number and the name of the phase that ran last.
     fn last(self) -> (u32, String) {
         let index = self
             .head

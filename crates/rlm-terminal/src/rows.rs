@@ -3,7 +3,7 @@
 use rlm_text::escape::push_plain;
 use unicode_width::UnicodeWidthChar;
 
-/// The longest row in bytes, because some characters take no column.
+/// The maximum number of bytes of a row. Columns alone don't limit a row, because some characters take no column.
 const MAX_ROW_BYTES: usize = 4096;
 
 /// Rows that fit the screen, and the position of the cursor in them: row and column, from 0.
@@ -58,7 +58,7 @@ pub(crate) fn push_shown(out: &mut String, c: char) {
     }
 }
 
-/// Returns the most columns that a character takes. Terminals disagree about emoji: a count that is too high wastes a column, a count that is too low
+/// Returns the maximum number of columns that a character takes. Terminals disagree about emoji: a count that is too high wastes a column, a count that is too low
 /// breaks the row.
 pub(crate) fn columns(c: char) -> usize {
     match c {
@@ -67,7 +67,7 @@ pub(crate) fn columns(c: char) -> usize {
     }
 }
 
-/// Returns the most columns that a text without control characters takes.
+/// Returns the maximum number of columns that a text without control characters takes.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }

@@ -155,7 +155,7 @@ pub enum PressAction {
 }
 
 impl PressAction {
-    /// Whether it needs a person.
+    /// Whether the action needs a person.
     pub(crate) fn asks(self) -> bool {
         matches!(self, Self::Prompt | Self::Steer)
     }

@@ -13,7 +13,7 @@ use super::rows::{cut, width};
 use super::run_snapshot::RunSnapshot;
 
 const SEPARATOR: &str = " · ";
-/// The most columns of a running tool.
+/// The maximum number of columns of the name of a running tool.
 const MAX_TOOL: usize = 48;
 /// The same limit on a narrow screen.
 const SHORT_TOOL: usize = 24;
@@ -80,7 +80,7 @@ fn parts(run: &str, scene: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> V
     } else {
         2
     };
-    // Each part with the terseness from which on it is left out.
+    // Each part, with the lowest terseness that leaves the part out.
     let parts = [
         (6, phases.unwrap_or_default()),
         (7, with_bar(NearestLimit::Iterations, iteration)),

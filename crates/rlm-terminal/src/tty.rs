@@ -1,6 +1,6 @@
 //! The controlling terminal: its modes, its foreground process group, and its input.
 //!
-//! The signals of the terminal's keys stay enabled in every mode, so that Ctrl-C is a press whatever this program does. Any process of the same user,
+//! The keys for signals stay enabled in every mode, so that Ctrl-C is a press even while this program is busy. Any process of the same user,
 //! such as an agent, can disable them: `restore_signal_keys` enables them again.
 
 use std::fs::File;
@@ -24,7 +24,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::editor::kill_open;
 
-/// The most bytes of one piece.
+/// The maximum number of bytes of one piece.
 const MAX_PIECE: usize = 64 << 10;
 /// Bytes that follow within this time belong to the same piece, such as a paste.
 const TOGETHER: Duration = Duration::from_millis(20);
@@ -95,7 +95,7 @@ pub(crate) enum Typed {
     Lines(Vec<u8>),
     /// Keys, with the generation that they belong to.
     Keys(Vec<u8>, u64),
-    /// No input: another process had disabled the signals of the keys, and `restore_signal_keys` enabled them again.
+    /// No input: another process had disabled the keys for signals, and `restore_signal_keys` enabled them again.
     Rearmed,
     /// The terminal is gone.
     Gone,
@@ -216,7 +216,7 @@ impl Tty {
         }
     }
 
-    /// Enables the signals of the keys again if another process disabled them. Returns whether they were disabled.
+    /// Enables the keys for signals again if another process disabled them. Returns whether they were disabled.
     ///
     /// Input that was typed meanwhile becomes readable, and a Ctrl-C in it counts as a press.
     pub(crate) fn restore_signal_keys(&self) -> bool {
@@ -239,7 +239,7 @@ impl Tty {
         tcsetattr(&self.fd, OptionalActions::Now, &mode).is_ok()
     }
 
-    /// Checks each second that the signals of the keys are enabled, until the other side of `end` is closed. For a terminal that rlm doesn't read.
+    /// Checks each second that the keys for signals are enabled, until the other side of `end` is closed. For a terminal that rlm doesn't read.
     pub(crate) fn guard(&self, end: &OwnedFd, mut rearmed: impl FnMut()) {
         while wait(&[end], LOOK_AGAIN * 4)[0].is_none() {
             if self.restore_signal_keys() {
@@ -346,7 +346,7 @@ impl Tty {
             if ended.is_some() {
                 return;
             }
-            // If the channel is full, an earlier message is enough.
+            // If the channel is full, the message is dropped: it is only a notice, and the keys work again without it.
             if self.restore_signal_keys()
                 && matches!(to.try_send(Typed::Rearmed), Err(TrySendError::Closed(_)))
             {

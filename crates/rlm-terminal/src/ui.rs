@@ -26,7 +26,7 @@ use super::wrap::wrap;
 const HELP: &str = "Enter sends, Alt-Enter adds a line, Esc cancels";
 const HELP_SEVERAL: &str = "an empty line sends, Esc cancels";
 
-/// The most lines, and bytes, of output that wait while something prompts.
+/// The maximum number of lines, and of bytes, of output that wait while something prompts.
 const MAX_LINES: usize = 500;
 const MAX_BYTES: usize = 256 << 10;
 
@@ -69,9 +69,9 @@ pub(crate) enum PressAnswer {
 pub(crate) enum KeyMode {
     /// Nothing prompts: the terminal edits lines.
     Lines,
-    /// A text.
+    /// The keys write a text.
     Text,
-    /// Single keys, each of which is a decision.
+    /// Each key is a decision.
     Choice,
 }
 
@@ -231,7 +231,7 @@ impl Ui {
         self.open(Prompt::Menu(Menu::default()));
     }
 
-    /// Keeps the text of `steer>`, so that it opens with the text later.
+    /// Keeps the text of `steer>` for the next time that this prompt opens.
     fn keep_draft(&mut self) {
         if let Some(Prompt::Steer { line, .. }) = &self.prompt {
             self.draft = line.text().to_owned();

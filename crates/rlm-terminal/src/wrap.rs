@@ -10,7 +10,7 @@ const MAX_INDENT: usize = 8;
 const LEAST: usize = 16;
 /// The distance of tab stops.
 const TAB: usize = 8;
-/// The most bytes of style sequences in effect at once. No real style needs more.
+/// The maximum number of bytes of the style sequences that are in effect together. No real style needs more.
 const MAX_STYLE: usize = 128;
 const RESET: &str = "\u{1b}[0m";
 

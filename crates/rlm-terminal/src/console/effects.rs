@@ -46,7 +46,7 @@ impl Console {
                     && !self.is_over
                 {
                     self.ui
-                        .show_person("the run accepts no requests now\n".into());
+                        .show_person("request not sent: the run is ending or busy\n".into());
                     if let RunControl::Request(Request::Answer {
                         permission_request: ask,
                         ..
@@ -140,7 +140,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Starts the thread that reads the terminal. With `--no-input`, the thread only keeps the signals of the keys enabled.
+    /// Starts the thread that reads the terminal. With `--no-input`, the thread only keeps the keys for signals (such as Ctrl-C) enabled.
     pub(super) fn of(terminal: &Terminal, to: mpsc::Sender<Typed>) -> Option<Self> {
         match (terminal.tty.clone(), terminal.unread.clone()) {
             (Some(tty), _) => Self::start(tty, to),
@@ -158,7 +158,7 @@ impl Reader {
         })
     }
 
-    /// Starts a thread that reads nothing and only keeps the signals of the keys enabled.
+    /// Starts a thread that reads nothing and only keeps the keys for signals enabled.
     fn guard(tty: Arc<Tty>) -> Option<Self> {
         let (ended, end) = std::io::pipe().ok()?;
         let mut told = false;
@@ -178,7 +178,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         drop(self.end.take());
-        // The thread waits for the pipe and for the receiver, which is gone. A panic in the thread has been reported already.
+        // The thread ends soon: its pipe is closed and its receiver is gone. A panic in the thread has been reported already.
         let _panicked = self.thread.take().map(JoinHandle::join);
     }
 }

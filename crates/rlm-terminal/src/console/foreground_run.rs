@@ -1,4 +1,4 @@
-//! The parts of a run that the terminal needs to show it, whichever process works on the run.
+//! The data and functions that the terminal needs to show a run of this process or of another process.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct ForegroundRun {
     pub log: LogOutput,
     /// Creates the signal streams, within the runtime of the terminal thread.
     pub signals: fn() -> TerminalSignals,
-    /// The exit code of a process that the person detaches from the run.
+    /// The exit code of this process if the person detaches it from the run.
     pub left_code: u8,
     /// Called when the person requests a stop or an abort now. It must not block.
     pub on_stop: Box<dyn Fn() + Send>,

@@ -15,7 +15,7 @@ use crate::rows::Rows;
 use crate::run_snapshot::RunSnapshot;
 use crate::ui::{Effect, KeyMode};
 
-/// The most wrapper processes in our own process group between `rlm` and the shell.
+/// The maximum number of wrapper processes in our own process group between `rlm` and the shell.
 const MAX_ANCESTORS: usize = 16;
 
 const CTRL_C: u8 = 3;

@@ -153,7 +153,7 @@ impl Ui {
     }
 }
 
-/// The most texts that are kept until the run has recorded them.
+/// The maximum number of texts that are kept until the run has recorded them.
 const MAX_SAID: usize = 16;
 
 impl Ui {
@@ -254,7 +254,7 @@ impl Ui {
     pub(super) fn was_sent_here(&mut self, text: &str) -> bool {
         let at = self.sent_texts.iter().position(|sent| sent == text);
         let at = at.filter(|_| !self.is_json && self.log_width.is_some());
-        // The texts after it were sent later.
+        // Keep the texts after this one: they were sent later.
         at.inspect(|at| drop(self.sent_texts.drain(..=*at)))
             .is_some()
     }

@@ -13,18 +13,18 @@ use crate::rows::{Rows, cut, take_rows, width as columns};
 use crate::run_snapshot::RunSnapshot;
 use crate::style::{DIM, styled};
 
-/// The most answered questions that are remembered, so that a late view doesn't open them again.
+/// The maximum number of answered questions that are remembered, so that a late view doesn't open them again.
 const MAX_ANSWERED: usize = 100;
-/// The most columns of a question.
+/// The maximum number of columns of a question.
 const MAX_TEXT: usize = 64 << 10;
-/// The most columns of a question in the line about its answer.
+/// The maximum number of columns of a question in the line about its answer.
 const MAX_SUMMARY: usize = 200;
 const DENIED: &str = "the person denied this";
 const SKIPPED: &str = "the person skipped this question";
-const KEYS: &str = "y allow once, n or Esc deny ";
+const KEYS: &str = "y: allow once, n or Esc: deny ";
 const WRONG: &str = "press y, n or Esc ";
-const EARLY: &str = "read it first; then y allow once, n or Esc deny ";
-const MORE: &str = "there is more: Space shows it; n or Esc deny ";
+const EARLY: &str = "read it first; then y: allow once, n or Esc: deny ";
+const MORE: &str = "there is more: press Space; n or Esc: deny ";
 
 impl Ui {
     /// Whether the agent waits for an answer.
@@ -221,7 +221,7 @@ impl Ui {
         let mut rows: Vec<String> = all.into_iter().skip(top).take(room).collect();
         let keys = match (asking.hint, more) {
             ("", 0) => KEYS.to_owned(),
-            ("", more) => format!("… {more} more: Space. Then y allow once, n or Esc deny "),
+            ("", more) => format!("… {more} more: Space; y: allow once, n or Esc: deny "),
             (hint, _) => hint.to_owned(),
         };
         let keys = cut(&keys, self.size.0);

@@ -405,7 +405,7 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_work() {
     "#);
     let mut play = Play::in_turn();
     play.line("/puase\n");
-    insta::assert_snapshot!(play.out(), @r#"say "unknown command /puase; did you mean /pause? /help lists all\n""#);
+    insta::assert_snapshot!(play.out(), @r#"say "unknown command /puase; did you mean /pause? see /help\n""#);
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn x124g_permission_requests_are_shown_one_after_another() {
     play.asks("2", "cargo publish\u{1b}[2J");
     insta::assert_snapshot!(play.screen(), @"
     allow? Bash: rm -rf build
-    y allow once, n or Esc deny
+    y: allow once, n or Esc: deny
     ");
     play.keys("q");
     assert!(
@@ -25,7 +25,7 @@ fn x124g_permission_requests_are_shown_one_after_another() {
     "#);
     insta::assert_snapshot!(play.screen(), @r"
     allow? Bash: cargo publish\u{1b}[2J
-    y allow once, n or Esc deny
+    y: allow once, n or Esc: deny
     ");
     play.keys("\x1b");
     insta::assert_snapshot!(play.out(), @r#"
@@ -84,7 +84,7 @@ fn x124g_long_permission_request_must_be_scrolled_to_its_end() {
     word word word word word
     word word word word word
     word word word word word
-    … 2 more: Space. Then y…
+    … 2 more: Space; y: all…
     ");
     play.keys("y");
     assert_eq!(play.out(), "", "the end was not visible");
@@ -95,7 +95,7 @@ fn x124g_long_permission_request_must_be_scrolled_to_its_end() {
     word word word word word
     word word word word ;⏎
     rm -rf all
-    y allow once, n or Esc …
+    y: allow once, n or Esc…
     ");
     play.keys("y");
     assert!(play.out().contains("allow: true"));
