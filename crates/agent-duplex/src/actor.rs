@@ -47,7 +47,7 @@ pub(crate) struct Actor {
     is_input_refused: bool,
     /// The time of the next try with an agent that did not read, unless something else comes first.
     retry_at: Option<Instant>,
-    /// The time until which an idle agent that accepts no input may exit, before the actor reports that it accepts none.
+    /// The time until which the actor waits for the exit of an idle agent that accepts no input. After that, the actor reports the refusal.
     exit_deadline: Option<Instant>,
     /// Whether the agent was asked to close; it gets no more inputs.
     closed: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Actor {
     interrupted: bool,
     /// Whether an interrupt ended the last agent, and not only its turn.
     was_killed_by_interrupt: bool,
-    /// The time until which an agent that died in its turn may report the end of its output; it gets no input before.
+    /// The time until which the actor waits for the end of the output of an agent that died in its turn. Until then the agent gets no input.
     death_deadline: Option<Instant>,
     /// Whether the conversation is stopping; the remaining work has time limits.
     stopping: bool,
@@ -143,7 +143,7 @@ impl Actor {
             let again = self
                 .retry_at
                 .filter(|_| self.is_input_refused && self.may_read);
-            // The actor handles a command immediately: both waits can be dropped and started again.
+            // Commands interrupt the wait for output and the close: both futures can be dropped and started again.
             tokio::select! {
                 biased;
                 end_by = wait_for_halt(&mut self.halt) => break end_by,
@@ -271,7 +271,8 @@ impl Actor {
         }
     }
 
-    /// Publishes an observation together with the further output that is available and may be read in advance, so that each reader is woken once.
+    /// Publishes an observation. Before that, reads more output if it is available and may be read in advance, so that each reader is woken only
+    /// once.
     async fn read_on(&mut self, mut seen: Option<Observation>) {
         let most = self.shared.primary.has_room_for().min(MAX_BATCH);
         let mut bytes = 0;
@@ -295,7 +296,7 @@ impl Actor {
         self.publish_read(true).await;
     }
 
-    /// Publishes the observations that were read; `gone` if the agent's output has ended.
+    /// Publishes the observations that were read; `gone` is true if the agent's output has ended.
     async fn publish_read(&mut self, gone: bool) {
         let events = self.take_events(gone);
         let over = events
@@ -373,7 +374,7 @@ impl Actor {
         self.persistence.store_and_publish(events, halt).await;
     }
 
-    /// Stores records; returns `None` if the conversation is halted before the result is known. Records a persistence fault.
+    /// Stores records; returns `None` if the conversation is halted before the result is known. An error of the store is recorded in [`Shared`].
     async fn keep(&mut self, records: Vec<PersistedRecord>) -> Option<()> {
         let halt = (!self.stopping).then_some(&mut self.halt);
         self.persistence.keep(records, halt).await
@@ -392,7 +393,7 @@ impl Actor {
             return;
         };
         self.notify_start_waiters(&Err(fault));
-        // If the conversation is halted, the agent is ended as well.
+        // If a halt interrupts this call, the stop ends the agent.
         let _halted = self.end_dead_connection().await;
     }
 
@@ -431,19 +432,19 @@ impl Actor {
     }
 }
 
-/// Waits until `at`. It has no deadline and no token: each caller races it against a halt in its `select!`.
+/// Waits until `at`. Each caller races this wait against a halt in its `select!`.
 async fn deadline(at: Instant) {
     let _elapsed = timeout_at(at, std::future::pending::<()>()).await;
 }
 
-/// Waits until the next start of an agent is due, as [`deadline`] does.
+/// Waits until the next start of an agent is due.
 async fn wait_for_restart(next: NextStart) {
     if let NextStart::At(at) = next {
         deadline(at).await;
     }
 }
 
-/// Marks the end of a turn as closed: the agent did not die, but was closed during its turn.
+/// Changes the reason of a turn from died to interrupted, because the conversation closed the agent during the turn.
 fn mark_as_closed(event: &mut Event) {
     if let Event::TurnCompleted(end) = event
         && end.reason == EndReason::Died

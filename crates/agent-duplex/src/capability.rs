@@ -14,7 +14,7 @@ pub enum Capability {
     Resume,
     /// Tool calls are reported when they begin and when they end.
     Tools,
-    /// Tokens or money are reported.
+    /// The agent reports its tokens or its cost.
     Usage,
     /// The agent asks before it uses a tool.
     Permissions,

@@ -1,30 +1,30 @@
 //! The contract of a driver as scenarios, which any driver can play with its real agent.
 //!
 //! A program with conversations relies on the same behaviour of every [`Driver`](crate::Driver). A turn has one end. An interrupt ends the turn and
-//! keeps the process. A death is reported as a death. After a crash, the agent still knows what was said before. Here these rules are a list of
-//! [`Scenario`]s. [`play`] runs one in a [`Conversation`](crate::Conversation) with the driver of a [`TestAgent`], which can make its agent do something.
-//! It returns a [`ScenarioResult`] of the [`table`], one of four results: the scenario passed; the driver does not declare the capability, and the promised
-//! fallback works; the agent can't be made to do it; the contract is broken.
+//! keeps the process. A death is reported as a death. After a crash, the next agent knows the earlier messages. This module contains these rules as a
+//! list of [`Scenario`]s. [`play`] runs one scenario in a [`Conversation`](crate::Conversation) with the driver of a [`TestAgent`], which can make
+//! its agent do something. There are four [`ScenarioResult`]s: the scenario passed; the driver does not declare the capability, and the promised
+//! fallback works; the agent can't be made to do it; the contract is broken. [`table`] prints the results.
 //!
 //! A declared capability must work. A missing capability must be rejected with an error for which [`is_unsupported`](crate::Error::is_unsupported) is
 //! true, or have the documented fallback. Without steering, an input during a turn waits for its end. Without interrupts, an interrupted turn ends
 //! with its process. Without resuming, the next agent starts a new session.
 //!
-//! In each scenario two levels are checked: the events that the conversation publishes (see [`ContractChecker`](crate::scripted::ContractChecker)), and the calls and
-//! reports of the driver below it. Faults of a driver are, for example, turns that end twice, messages that were never sent, and text that comes only
-//! in deltas. Undeclared tools or usage are faults too, and so is a second report of a stop that differs from the first.
+//! Each scenario checks two levels: the events that the conversation publishes (see [`ContractChecker`](crate::scripted::ContractChecker)), and the
+//! calls and reports of the driver below it. Faults of a driver are, for example, turns that end twice, messages that were never sent, and text that
+//! comes only in deltas. It is also a fault if a driver reports undeclared tools or usage, or if the second report of a stop differs from the first.
 //!
 //! The tests of `agent-drivers` (`tests/it/contract.rs`) contain an implementation with real processes: four drivers, each with a shell script that
 //! speaks the protocol of its agent.
 //!
 //! # Limits
 //!
-//! It needs a tokio runtime with its timer. Every wait ends after [`TestAgent::timeout`]. A test agent is for one scenario at a time; with one test agent
-//! for each, scenarios can run in parallel. The agent's own actions between two turns are not checked.
+//! [`play`] needs a tokio runtime with its timer. Every wait ends after [`TestAgent::timeout`]. A test agent is for one scenario at a time; with one
+//! test agent for each, scenarios can run in parallel. The agent's own actions between two turns are not checked.
 //!
 //! # Examples
 //!
-//! An agent that repeats its input (a script plays it here; for a real agent, the implementation starts a process):
+//! An agent that repeats its input. This example uses a script; for a real agent, the implementation starts a process:
 //!
 //! ```
 //! use std::time::Duration;

@@ -149,11 +149,11 @@ impl Conversation {
         self.ask(|done| Command::Start { session, done }).await?
     }
 
-    /// Asks the agent to end its turn and to stay. The request is made immediately. The future waits until the agent has acknowledged it *and* the
-    /// turn has ended, or until it is known that no turn runs.
+    /// Asks the agent to end its turn without exiting. The request is made immediately. The future waits until the agent has acknowledged it *and*
+    /// the turn has ended, or until it is certain that no turn runs.
     ///
-    /// With [`QueuedMessages::Drop`] the inputs that wait in the inbox are dropped too. The conversation sees the end of a turn only by reading the agent,
-    /// and the backlog of the [`Primary`] limits this: read the primary while you wait for this future.
+    /// With [`QueuedMessages::Drop`] the inputs that wait in the inbox are dropped too. The conversation sees the end of a turn only by reading the
+    /// agent, and it stops reading while the backlog of the [`Primary`] is full: read the primary while you wait for this future.
     ///
     /// # Errors
     ///
@@ -258,8 +258,8 @@ impl Conversation {
     }
 
     /// Ends the agent gently. The close first waits for the running turn and for the background tasks that the agent reports, for 30 s at most. Then
-    /// the agent has the time that its driver allows to end. The time in which the agent is [frozen](Self::freeze) does not count. Does nothing if no
-    /// agent runs.
+    /// it waits for the end of the agent, as long as the driver allows. The time in which the agent is [frozen](Self::freeze) does not count. Does
+    /// nothing if no agent runs.
     ///
     /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
     /// request](crate::PermissionRequest) does not shorten the wait, because a caller can still answer it; deny it if nobody will.
@@ -278,13 +278,13 @@ impl Conversation {
         self.close_within(times::CLOSE_TIMEOUT).await;
     }
 
-    /// Ends the agent as [`close`](Self::close) does, with another limit than 30 s. If there are several closes, the shortest limit applies.
+    /// Ends the agent as [`close`](Self::close) does, with this limit instead of 30 s. If several closes run, the earliest limit applies.
     ///
     /// # Cancel safety
     ///
     /// As for [`answer`](Self::answer).
     pub async fn close_within(&self, close_timeout: Duration) {
-        // If the conversation has ended, so has the agent.
+        // An error means that the conversation has ended, and the agent with it.
         let _over = {
             self.ask(|done| Command::Close {
                 close_timeout,
@@ -309,8 +309,9 @@ impl Conversation {
     /// Ends the conversation and everything that it started, within `budget`, and returns the result.
     ///
     /// The running turn is completed as interrupted, unless the last output of the agent reports another end. Every reader ends after its unread
-    /// events. Concurrent and later callers get the same report. Of their budgets the earliest end applies, so a second stop can make a running stop
-    /// faster. If a driver takes 10 s more than that, the conversation stops waiting for it, and the report is not proven.
+    /// events. Concurrent and later callers get the same report. If there are several budgets, the one that ends first applies, so a second stop can
+    /// make a running stop faster. If a driver takes 10 s longer than the budget, the conversation stops waiting for it, and the report is not
+    /// proven.
     ///
     /// # Cancel safety
     ///
@@ -346,7 +347,7 @@ impl Conversation {
         self.0.shared.lock().lifecycle
     }
 
-    /// Subscribes to all events from now on. The subscription holds up to `capacity` unread events; with more, it is dropped with an error.
+    /// Subscribes to all events from now on. The subscription holds up to `capacity` unread events; if there are more, it ends with an error.
     pub fn subscribe(&self, capacity: usize) -> Subscription {
         let queue = Queue::new(capacity);
         self.0.shared.lock().add(&queue);
@@ -355,8 +356,9 @@ impl Conversation {
 
     /// Subscribes to all events since the start of the running turn, each event once; from now on if no turn runs.
     ///
-    /// Replayed events don't count as unread. If they were more than 10,000 events or 8 MiB of lines and texts, all of them are left out, and
-    /// [`ConversationEvent::ReplayTruncated`](crate::ConversationEvent::ReplayTruncated) comes first. After that it is the same as [`subscribe`](Self::subscribe).
+    /// Replayed events don't count as unread. If there are more than 10,000 of them, or more than 8 MiB of lines and texts, all of them are left out,
+    /// and [`ConversationEvent::ReplayTruncated`](crate::ConversationEvent::ReplayTruncated) comes first. After that, the subscription is the same as
+    /// that of [`subscribe`](Self::subscribe).
     pub fn replay(&self, capacity: usize) -> Subscription {
         Subscription(self.0.shared.lock().replay(capacity))
     }

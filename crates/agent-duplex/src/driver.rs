@@ -133,8 +133,8 @@ pub trait Connection: fmt::Debug + Send {
     /// Cancel safe: no observation is lost.
     fn next(&mut self) -> BoxFuture<'_, Option<Observation>>;
 
-    /// Asks the agent to end its turn and to stay. The turn ends with its [`Event::TurnCompleted`](crate::Event::TurnCompleted). Does nothing if no
-    /// turn runs.
+    /// Asks the agent to end its turn without exiting. The turn ends with its [`Event::TurnCompleted`](crate::Event::TurnCompleted). Does nothing if
+    /// no turn runs.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ pub trait Connection: fmt::Debug + Send {
 
     /// Ends the agent itself, gently and within a bound of seconds, if no turn runs; its leftovers stay alive. Does nothing if it has ended.
     ///
-    /// It starts immediately: the caller has already waited for background tasks. [`next`](Self::next) returns the output in the meantime.
+    /// It does not wait for background tasks: the caller has already done so. [`next`](Self::next) returns the output in the meantime.
     ///
     /// # Cancel safety
     ///
@@ -229,6 +229,6 @@ pub trait Connection: fmt::Debug + Send {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the stop in its current stage; dropping the connection ends the remaining processes. Another call continues the
-    /// stop. Of several budgets, each counted from its call, the earliest end applies.
+    /// stop. Each budget counts from its own call; the one that ends first applies.
     fn stop(&mut self, budget: Duration) -> BoxFuture<'_, StopReport>;
 }

@@ -31,7 +31,7 @@ enum Kind {
     #[error("{message}")]
     Held {
         message: String,
-        /// Whether only the remaining processes of an ended agent have it.
+        /// Whether only the remaining processes of an ended agent have the session.
         releasing: bool,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
@@ -166,8 +166,8 @@ impl Error {
         matches!(*self.0, Kind::Invalid(_))
     }
 
-    /// Returns whether too many agents in a row were started without completing a turn, so that none starts automatically. The text contains the end
-    /// of the last one.
+    /// Returns whether too many agents in a row were started without completing a turn, so that none starts automatically. The text says how the last
+    /// agent ended.
     #[must_use]
     pub fn is_crash_loop(&self) -> bool {
         matches!(*self.0, Kind::CrashLoop { .. })
@@ -210,7 +210,7 @@ impl Error {
         matches!(*self.0, Kind::Unsupported { .. })
     }
 
-    /// Returns whether the agent could not be started; another try without a change is useless.
+    /// Returns whether the agent could not be started; another try fails in the same way until the cause is fixed.
     #[must_use]
     pub fn is_start_failure(&self) -> bool {
         matches!(*self.0, Kind::Start { .. })

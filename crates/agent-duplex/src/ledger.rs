@@ -122,7 +122,7 @@ impl Ledger {
         }
     }
 
-    /// Returns whether a turn runs, or the delivery of a message has promised one.
+    /// Returns whether a turn runs, or will start because a message was delivered.
     pub(crate) fn in_turn(&self) -> bool {
         self.turn.is_some()
     }
@@ -146,7 +146,7 @@ impl Ledger {
             .map(|accepted| &accepted.input)
     }
 
-    /// Returns the number of those inputs.
+    /// Returns the number of inputs that are in no turn.
     fn pending_count(&self) -> usize {
         let handing = self
             .in_delivery
@@ -206,7 +206,7 @@ impl Ledger {
         report.finish()
     }
 
-    /// Ends the running turn. If all messages of the turn that waited ahead went into it, this ends that turn too.
+    /// Ends the running turn. Also ends the next turn if the running turn took all its messages.
     fn complete(&mut self, end: &TurnEnd, report: &mut EventBatch) {
         self.close_open(report);
         let turn = self.turn.take();

@@ -7,7 +7,7 @@
 //!
 //! # Scope
 //!
-//! The crate starts no process, opens no socket and knows no agent: drivers do this, in other crates. It makes no decision about a loop.
+//! The crate starts no process, opens no socket and knows no agent: drivers do this, in other crates. It doesn't decide when a caller sends an input.
 //!
 //! `examples/restart.rs` plays an agent that dies during its answer, and the next agent, which continues.
 //!
@@ -26,13 +26,13 @@
 //! One task, the *actor*, owns the connection and calls its methods one at a time. It checks for a stop, for interrupts, for commands, for inputs and
 //! for output of the agent, in this order. A stop cancels everything else that the actor waits for.
 //!
-//! A close changes nothing about this. The actor continues with all of it until the turn has ended and the agent reports no background task, for 30 s
-//! at most. It leaves [`Connection::close`] for a moment whenever it has to handle something else.
+//! During a close, the actor works in the same way until the turn has ended and the agent reports no background task, for 30 s at most. Then it calls
+//! [`Connection::close`]. It drops that future whenever it has to handle something else, and calls the method again.
 //!
-//! If there are inputs and the agent is gone, the caller starts the next agent. With a [`RestartPolicy`] the conversation does it. Another pure state
-//! machine counts the starts that failed, calculates the pauses, and gives up after too many. The ledger knows the session that the next agent
-//! continues: the last session in which an agent has *answered*. A name alone is not enough, because some agents name a session before it exists. The
-//! first piece of an answer is enough: a delta of text or thoughts, a message, a tool.
+//! If there are inputs and the agent is gone, the caller starts the next agent, or the conversation does so if it has a [`RestartPolicy`]. Another
+//! pure state machine counts the starts that failed, calculates the pauses, and gives up after too many. The ledger knows the session that the next
+//! agent continues: the last session in which an agent has *answered*. A name alone is not enough, because some agents name a session before it
+//! exists. The first piece of an answer is enough: a delta of text or thoughts, a message, a tool.
 //!
 //! A [`Persistence`] stores a conversation that was [opened](Conversation::open), on a thread of its own. The order matters. An input is stored
 //! before its delivery. The delivery is stored before the agent gets the message. A completion or a dropped input is stored before it is published.
@@ -55,32 +55,31 @@
 //! that connection, one at a time. It drops the future of [`next`](Connection::next) whenever it has to do something else, so store the bytes that
 //! were read in the connection.
 //!
-//! - [`send`](Connection::send) gets a [`Message`] with an id of its own. If an agent reports the progress of a message, it gets that id, and
-//!   [`Event::Input`] and [`Event::TurnStarted`] contain it. The conversation handles receipts.
-//! - An agent that can only start with its first message may fail in `send`: its error is the same as that of `connect`.
+//! - [`send`](Connection::send) gets a [`Message`] with an id of its own. If the agent reports the progress of messages, pass that id to the agent,
+//!   and put it into [`Event::Input`] and [`Event::TurnStarted`]. A driver doesn't know receipts.
+//! - Some agents can only start with their first message. Then a failed start is an error of `send`, the same error as that of `connect`.
 //! - A turn starts with the delivery of a message. [`Event::TurnStarted`] is optional, but a connection that reports it for one turn must report it
 //!   for all. It is required for turns that the agent starts by itself, and if messages are queued or merged.
 //! - Each turn ends with one [`Event::TurnCompleted`]. Without it the turn runs until the connection ends, no matter how long the agent is silent:
 //!   only the driver can read the end of a turn from its protocol.
-//! - Deltas are for live readers. The whole text must also come as [`Event::Message`]: only this event is stored. From deltas alone, nothing is
-//!   stored.
-//! - `None` from `next` means that no output ever follows. A turn that runs then has [died](EndReason::Died), with the status of [`Event::Exited`] if
-//!   that came before. After `None`, neither `next` nor `send` is called on that connection; [`stop`](Connection::stop) and a drop are. If an agent
-//!   ends during a turn, it is better to return `TurnCompleted` with exit and detail, and then `None`; `Exited` is for an agent that ends between
-//!   turns.
-//! - Open tools and permission requests need no end at the end of a turn, and late or duplicate events do no harm: the ledger ends and drops them.
-//! - `stop` ends everything that was started, in its budget. Its report is [`proven`](StopReport::proven) only if it is proven that no process is
+//! - Deltas are for live readers. The whole text must also come as [`Event::Message`], because the conversation stores only this event.
+//! - `None` from `next` means that no output ever follows. If a turn runs at that time, it has [died](EndReason::Died), with the status of an earlier
+//!   [`Event::Exited`]. After `None`, the conversation calls neither `next` nor `send` on that connection. It calls [`stop`](Connection::stop), and
+//!   then drops the connection. If an agent ends during a turn, it is better to return `TurnCompleted` with exit and detail, and then `None`;
+//!   `Exited` is for an agent that ends between turns.
+//! - The ledger ends the open tools and permission requests of a turn, and drops late or duplicate events, so a driver doesn't have to.
+//! - `stop` ends everything that the connection started, within its budget. The report is [`proven`](StopReport::proven) only if no process can be
 //!   left.
 //!
-//! `contract` (feature `test-util`) runs all of this with a driver and its agent, scenario by scenario, and reports the results. There are scenarios
-//! for turns, tools, messages during a turn, interrupts, crashes and resumed sessions, rate limits, deaths, truncated lines, slow readers, stops,
-//! permission requests, usage and forks. The test author only implements how the agent does these things. For tests without an agent, the scripts of
-//! `scripted` are a driver. `scripted::ContractChecker` checks the events of a conversation against its promises.
+//! `contract` (feature `test-util`) checks these rules with a driver and its agent, scenario by scenario, and reports the results. There are
+//! scenarios for turns, tools, messages during a turn, interrupts, crashes and resumed sessions, rate limits, deaths, truncated lines, slow readers,
+//! stops, permission requests, usage and forks. The test author only implements how the agent does these things. For tests without an agent, the
+//! scripts of `scripted` are a driver. `scripted::ContractChecker` checks the events of a conversation against its promises.
 //!
 //! # Limits
 //!
-//! A message for an agent that is about to end is part of the turn that died, even if the agent never got it. Without restarts and persistence, the
-//! caller starts agents: then [`Conversation::pending`] contains these inputs, and they are delivered to the next agent instead.
+//! A message for an agent that is about to end is part of the turn that died, even if the agent never got it. A conversation without automatic
+//! restarts and without persistence is different: there, [`Conversation::pending`] contains these inputs, and they are delivered to the next agent.
 //!
 //! The last 10,000 ids identify repeated inputs. A replay contains at most 10,000 events or 8 MiB. The enums are `#[non_exhaustive]`.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -14,7 +14,7 @@ pub struct PermissionRequest {
     pub reason: String,
 }
 
-/// The answer to an [`PermissionRequest`].
+/// The answer to a [`PermissionRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {

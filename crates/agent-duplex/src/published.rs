@@ -26,8 +26,8 @@ pub enum ConversationEvent {
     ///
     /// [`Event::TurnStarted`](crate::Event::TurnStarted) and [`Event::TurnCompleted`](crate::Event::TurnCompleted) are not among the events:
     /// [`Assigned`](Self::Assigned) and [`Completed`](Self::Completed) replace them. [`Event::Input`](crate::Event::Input) and
-    /// [`Event::InterruptAcknowledged`](crate::Event::InterruptAcknowledged) contain the ids of receipts here, not of messages. Events that come too late to be
-    /// true are left out; their raw lines are not.
+    /// [`Event::InterruptAcknowledged`](crate::Event::InterruptAcknowledged) contain the ids of receipts here, not of messages. Late events that can
+    /// no longer be true are left out, but their raw lines are published.
     Observed(Observation),
     /// A turn ended. Comes exactly once for each turn; no event of that turn follows.
     Completed(Completion),
@@ -91,6 +91,7 @@ pub struct Completion {
     pub turn: TurnId,
     /// The end of the turn.
     pub end: TurnEnd,
-    /// The number of inputs that wait, that were delivered and are in no turn yet, or that are in a turn that waited for this one.
+    /// The number of inputs that are not answered yet: waiting inputs, delivered inputs in no turn, and the inputs of a turn that waited for this
+    /// turn.
     pub pending: usize,
 }

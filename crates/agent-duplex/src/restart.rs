@@ -29,7 +29,7 @@ enum StartOutcome {
     /// A turn was completed, or the missing turn does not count as a failure.
     #[default]
     Turn,
-    /// Another try is useless, and nothing crashed.
+    /// Another try is useless; this does not count as a failed start.
     NotRetryable,
 }
 
@@ -101,7 +101,7 @@ impl RestartState {
         self.outcome = StartOutcome::NoTurn;
     }
 
-    /// Records that the agent could not be started or ended, and how.
+    /// Records how the agent ended, or why it could not be started.
     pub(crate) fn failed(&mut self, how: impl fmt::Display) {
         self.last = how.to_string();
     }

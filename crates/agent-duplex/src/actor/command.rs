@@ -58,7 +58,7 @@ pub(crate) struct Interrupt {
     pub(crate) done: ReplySender<Result<(), Error>>,
 }
 
-/// The time by which everything must have ended. The other side is dropped with the last handle.
+/// The time by which everything must have ended. The sender is dropped with the last handle.
 pub(crate) type Halt = watch::Receiver<Option<Instant>>;
 
 /// The actor's ends of the channels for commands, interrupts and reports.
@@ -81,7 +81,7 @@ pub(super) fn reply<T>(done: ReplySender<T>, answered: Option<T>) {
     }
 }
 
-/// Answers when the result of a change is known. The actor reads the agent and handles commands in the meantime.
+/// Sends the result of a change to its caller when it is known. The actor reads the agent and handles commands in the meantime.
 pub(super) fn follow(
     mut done: ReplySender<Result<(), Error>>,
     result: Option<Result<PendingChange, Error>>,
@@ -106,7 +106,7 @@ pub(super) async fn wait_for_halt(halt: &mut Halt) -> Option<Instant> {
         .and_then(|end_by| *end_by)
 }
 
-/// Waits until the conversation must end before `end_by`; waits forever if no caller requests this.
+/// Waits until a caller requests an end before `end_by`, and returns that time.
 pub(super) async fn wait_for_earlier_halt(halt: &mut Halt, end_by: Instant) -> Instant {
     let sooner = halt.wait_for(|halt| halt.is_some_and(|by| by < end_by));
     match sooner.await.ok().and_then(|halt| *halt) {

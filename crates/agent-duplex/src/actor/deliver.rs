@@ -79,8 +79,8 @@ impl Actor {
         }
     }
 
-    /// Handles a message that an idle agent did not accept: its inputs wait for another agent, or are dropped with a reason for the execution that
-    /// follows them. If the agent is busy, does not read or is gone, the inputs wait for the end of that.
+    /// Handles a message that an idle agent did not accept: its inputs wait for another agent, or are dropped, and their execution gets the reason.
+    /// If the agent is busy, does not read or is gone, the inputs stay in the inbox.
     pub(super) async fn retry_later(&mut self, e: &Error) {
         if e.is_full() || e.is_gone() || self.shared.lock().ledger.is_busy() {
             return;
@@ -101,7 +101,8 @@ impl Actor {
         self.store_and_publish(events).await;
     }
 
-    /// Returns whether an agent that accepts no input is possibly about to exit. The actor tries again when the agent should have exited.
+    /// Returns whether the actor still waits for the exit of an agent that accepts no input. It sets the time of the next try to the end of this
+    /// wait.
     fn may_be_exiting(&mut self) -> bool {
         let now = Instant::now();
         let leaves_by = *self.exit_deadline.get_or_insert(now + times::EXIT_GRACE);

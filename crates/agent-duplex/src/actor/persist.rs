@@ -26,7 +26,7 @@ pub(crate) struct PersistenceClient {
     /// The turns that were assigned and are not completed; the agent's output belongs to the last one.
     running: Vec<TurnId>,
     unconfirmed: usize,
-    /// The events to publish once they are stored: a halt came first.
+    /// The events whose store was interrupted by a halt. They are published after the store has finished.
     unpublished: Vec<ConversationEvent>,
 }
 

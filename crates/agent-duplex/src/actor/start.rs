@@ -13,7 +13,7 @@ use crate::restart::NextStart;
 use crate::times;
 use crate::{Connection, ConversationEvent, Error, Event, Lifecycle, SessionChoice};
 
-/// The time to wait for a session that the remaining processes of an ended agent release.
+/// The time to wait until the remaining processes of an ended agent release its session.
 const RELEASE: Duration = Duration::from_secs(3);
 /// The interval between two tries for a session. A process that only checks whether a lock file can be removed holds the lock for less.
 const POLL: Duration = Duration::from_millis(50);
@@ -77,7 +77,7 @@ impl Actor {
         if self.next_start() != NextStart::Now {
             return self.notify_if_running();
         }
-        // The last output of the previous agent can count against another start, or name another session.
+        // The last output of the previous agent can make its start a failure, or name another session.
         if self.end_dead_connection().await.is_none() || self.next_start() != NextStart::Now {
             return self.notify_if_running();
         }
@@ -200,8 +200,8 @@ impl Actor {
         }
     }
 
-    /// Opens a connection, and waits a short time for a session that is about to be released. A stop ends this wait immediately: no agent was
-    /// started.
+    /// Opens a connection, and waits a short time for a session that is about to be released. A stop ends this wait immediately, because no agent was
+    /// started yet.
     async fn connect_released(
         &mut self,
         session: SessionChoice,
@@ -268,7 +268,8 @@ impl Actor {
         }
     }
 
-    /// Waits until the agent could start; returns `None` if the conversation is halted in the meantime. Then there is a connection to stop.
+    /// Waits until it is known whether the agent could start; returns `None` if the conversation is halted in the meantime. In that case the caller
+    /// has to stop the connection.
     async fn ready(&mut self) -> Option<Result<(), Error>> {
         let ready = self.connection.as_mut()?.ready();
         tokio::pin!(ready);

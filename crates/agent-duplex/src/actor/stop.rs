@@ -27,7 +27,7 @@ impl Actor {
         self.finishing || !self.close_waiters.is_empty()
     }
 
-    /// Schedules the close of the agent: when it has nothing to do any more, or at the earliest time limit of all closes.
+    /// Schedules the close of the agent: when its work is finished, or at the earliest time limit of all closes.
     pub(super) fn schedule_close(&mut self, time_limit: Duration) {
         let time_limit = time_limit.min(FOREVER);
         let close_by = Instant::now() + time_limit;
@@ -36,7 +36,8 @@ impl Actor {
         }
     }
 
-    /// Returns whether the agent must close now: a close was requested, and the agent does nothing that is worth waiting for.
+    /// Returns whether the agent must close now: a close was requested, and the agent has no turn and no background task, or the time limit is
+    /// reached.
     pub(super) fn is_close_due(&mut self) -> bool {
         if !self.may_read {
             self.finish_close();
@@ -94,7 +95,7 @@ impl Actor {
         }
         self.flush_persistence().await;
         if self.persistence.is_enabled() {
-            // A caller can end the process as soon as it has the report.
+            // The caller can exit as soon as it has the report, so publish the last output first.
             let _halted = self.drain_output(PrimaryRoom::Some).await;
         }
         self.report.send_replace(Some(self.earlier_report.clone()));
@@ -147,7 +148,7 @@ fn drain<T>(channel: &mut mpsc::Receiver<T>) -> Vec<T> {
     std::iter::from_fn(|| channel.try_recv().ok()).collect()
 }
 
-/// Publishes the missing events to the readers at every end of the actor: a stop, the drop of all handles, a panic of a driver, a shutdown of the
+/// Publishes the missing events to the readers when the actor ends: after a stop, the drop of all handles, a panic of a driver, or a shutdown of the
 /// runtime.
 impl Drop for Actor {
     fn drop(&mut self) {

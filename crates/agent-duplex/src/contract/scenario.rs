@@ -185,7 +185,7 @@ pub trait TestAgent: Send + Sync {
     /// The reason why the agent can't be made to do it; the result contains it.
     fn prompt_for(&self, deed: &TestAction) -> Result<String, String>;
 
-    /// Ends the main process of the agent like a crash, by SIGKILL. `pid` comes from the driver's [`Event::Started`](crate::Event::Started).
+    /// Kills the main process of the agent with SIGKILL, as a crash would. `pid` comes from the driver's [`Event::Started`](crate::Event::Started).
     ///
     /// # Errors
     ///
@@ -209,10 +209,10 @@ pub enum TestAction {
     Recall,
     /// Calls a tool that ends by itself immediately.
     CallTool,
-    /// Calls a tool that needs a permission request, and continues after the answer. The driver must allow requests.
+    /// Calls a tool that needs a permission request, and continues after the answer. The driver must be configured so that the agent asks.
     CallToolWithPermission,
-    /// Calls a tool that runs for this time, and whose process [`TestAgent::alive`] knows by its name. Then writes the messages that it got in the
-    /// meantime.
+    /// Calls a tool that runs for this time. [`TestAgent::alive`] finds the process of the tool by its name. Then the agent writes the messages that
+    /// it got in the meantime.
     RunToolFor {
         /// The name of the process.
         name: String,

@@ -25,7 +25,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// A small backlog for the reader, so that a slow reader has an effect soon.
 const BACKLOG: usize = 16;
 
-/// The result of a step of a scenario; the error is also a result of the scenario, found before its end.
+/// The result of a step of a scenario. An error ends the scenario early, and is the result of the scenario.
 pub(super) type ScenarioCheck<T = ScenarioResult> = Result<T, ScenarioResult>;
 
 pub(super) struct ScenarioRun<'a> {
@@ -190,7 +190,7 @@ impl<'a> ScenarioRun<'a> {
         })
     }
 
-    /// Returns whether the driver declares nothing about the agent, so that its output is all that it reports.
+    /// Returns whether the driver declares no capability, so that it reports only raw output.
     pub(super) fn is_opaque(&self) -> bool {
         self.conversation.capabilities() == crate::Capabilities::none()
     }

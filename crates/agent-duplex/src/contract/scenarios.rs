@@ -13,9 +13,9 @@ use crate::{
     TurnId,
 };
 
-/// Longer than any wait: the action must be ended, or the contract is broken.
+/// Longer than any wait of a scenario, so an action of this length must be ended.
 const LONGER_THAN_ANY_WAIT: Duration = Duration::from_secs(600);
-/// Long enough for a message in the middle of the action.
+/// Long enough to send a message during the action.
 const SHORT_DELAY: Duration = Duration::from_secs(3);
 const FLOOD: usize = 4 << 20;
 
@@ -57,7 +57,7 @@ async fn conclude(scene: ScenarioRun<'_>, played: ScenarioCheck) -> ScenarioResu
     let record = scene.record.clone();
     let finished = scene.finish().await;
     match (played, finished) {
-        // Report the failure of the scenario first; faults at its end can follow from it.
+        // Report the failure of the scenario first: it can be the cause of a fault at the end.
         (Err(ScenarioResult::Failed(what)), _) | (_, Err(ScenarioResult::Failed(what))) => {
             ScenarioResult::Failed(record.lock().explain(what))
         }

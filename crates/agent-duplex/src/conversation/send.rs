@@ -67,9 +67,9 @@ impl Conversation {
     /// Sends one input and returns the stream of its turn. If no agent runs, it starts one in the last session.
     ///
     /// The backlog of the [`Primary`](crate::Primary) limits the reading of the agent: read the primary too, or drop it. If a turn runs, the driver's
-    /// [`InputPolicy`](crate::InputPolicy) applies, and the turn can contain other inputs too. An input is dropped if its agent is gone before it got
-    /// the input, or could not be started by it, and no agent starts automatically. An input is also dropped if an idle agent does not accept it. The
-    /// stream ends with the reason.
+    /// [`InputPolicy`](crate::InputPolicy) applies, and the turn can contain other inputs too. The input is dropped if an idle agent does not accept
+    /// it. If no agent starts automatically, the input is also dropped if its agent ended before it got the input, or could not start. In these cases
+    /// the stream ends with the reason.
     ///
     /// In a stored conversation, this returns after the input is stored, as for [`accept`](Self::accept). An input with a repeated id is executed
     /// too, with [`Receipt::duplicate`] set: a turn that has ended has no second stream.
@@ -126,13 +126,13 @@ impl Conversation {
     /// Returns the inputs that are in no turn, oldest first. Another conversation can continue with them after the end of this one.
     ///
     /// In a conversation without a store and without automatic restarts, they also include an input that was on its way to an agent when that agent
-    /// ended. The agent has possibly got it.
+    /// ended. The agent may have received that input.
     #[must_use]
     pub fn pending(&self) -> Vec<Input> {
         self.0.shared.lock().ledger.pending().cloned().collect()
     }
 
-    /// Accepts an input. If it can't be stored, a caller that waits for that gets an error, and the input is withdrawn.
+    /// Accepts an input. If the input can't be stored, it is withdrawn, and a caller that waits for the store gets an error.
     fn take(
         &self,
         state: &mut State,

@@ -1,4 +1,4 @@
-//! The reports of the agent, believed if they can be true.
+//! The reports of the agent. The ledger ignores a report that can't be true.
 
 use uuid::Uuid;
 
@@ -110,7 +110,8 @@ impl Ledger {
         }
     }
 
-    /// Handles a queued message: it is not the message that runs.
+    /// Handles the report that a message is queued. If that message was assigned to the running turn, the turn is a different one, which the agent
+    /// started.
     fn queued(&mut self, id: Uuid, report: &mut EventBatch) {
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.has(id)) else {
             return;

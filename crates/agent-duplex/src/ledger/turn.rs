@@ -98,7 +98,7 @@ impl Turn {
         if let Some(other) = other {
             let turn = self.id;
             let text = format!(
-                "turn {turn} does not continue turn {other}, although one of its inputs requests it: its parent was chosen before"
+                "turn {turn} does not continue turn {other}, although one of its inputs requests this: an earlier input chose another parent"
             );
             report.add_event(Event::Warning(text));
         }

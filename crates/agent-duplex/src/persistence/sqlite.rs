@@ -31,8 +31,8 @@ pub struct SqlitePersistence {
 impl SqlitePersistence {
     /// Opens the stored conversation with this name in the file at `path`, or creates what does not exist.
     ///
-    /// An existing file must be a file of this crate. An empty file is rejected, because its former content is unknown: name a file in a temporary
-    /// directory, not a temporary file.
+    /// An existing file must be a file of this crate. An empty file is rejected, because its former content is unknown: for a test, choose a new path
+    /// in a temporary directory.
     ///
     /// # Errors
     ///
@@ -332,7 +332,7 @@ fn time(nanoseconds: i64) -> SystemTime {
     }
 }
 
-/// Returns the name of a reason in the file. It never changes, also if the variant is renamed.
+/// Returns the name of a reason in the file. It never changes, even if the variant is renamed.
 fn word(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Completed => "completed",

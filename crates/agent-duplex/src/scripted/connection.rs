@@ -19,7 +19,7 @@ pub(super) struct ScriptedConnection {
     messages: Vec<Message>,
     interrupts: usize,
     answers: usize,
-    /// The number of each that earlier steps waited for.
+    /// The numbers of messages, interrupts and answers that earlier steps waited for.
     awaited: WaitedFor,
     /// The number of messages whose turn was reported.
     begun: usize,
@@ -66,7 +66,8 @@ impl ScriptedConnection {
         self.calls.send_modify(|calls| calls.push(call));
     }
 
-    /// Runs the first step if it is due. A change of the awaited state needs the connection, and so drops this wait.
+    /// Runs the first step if it is due; otherwise waits. Only a call on this connection can make a step due, and the caller drops this wait to make
+    /// the call.
     async fn step(&mut self) -> Option<Observation> {
         let step = match self.script.steps.front() {
             None if self.stopping => {

@@ -176,7 +176,7 @@ impl Script {
         self.step(Step::Busy(gate.clone()))
     }
 
-    /// From here on, rejects each message with an error, or accepts messages again.
+    /// From here on, rejects each message with this error; `None` accepts messages again.
     #[must_use]
     pub fn refuses(self, with: Option<fn() -> Error>) -> Self {
         self.step(Step::Refuse(with))
@@ -257,7 +257,7 @@ impl Script {
         self
     }
 
-    /// Reports this observation after it was stopped.
+    /// Reports this observation after the agent was stopped.
     #[must_use]
     pub fn last_words(mut self, seen: impl Into<Observation>) -> Self {
         self.last_words.push(seen.into());

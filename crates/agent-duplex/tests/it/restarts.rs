@@ -468,8 +468,8 @@ async fn l99b_l99c_an_input_chooses_the_turn_to_continue_from() {
     turn 4 after 2 forked
     turn 5 after 4
     turn 5 after 4 injected
-    turn 4 does not continue turn 1, although one of its inputs requests it: its parent was chosen before
-    turn 5 does not continue turn 1, although one of its inputs requests it: its parent was chosen before
+    turn 4 does not continue turn 1, although one of its inputs requests this: an earlier input chose another parent
+    turn 5 does not continue turn 1, although one of its inputs requests this: an earlier input chose another parent
     invalid turn "none"; turns count from 1
     "#);
 }

@@ -165,14 +165,15 @@ fn create(path: &Path) -> Result<(), Error> {
     beside.push(format!(".{}.new", Uuid::new_v4()));
     let beside = PathBuf::from(beside);
     let made = make(&beside, path);
-    // The file has its final name if it was created.
+    // If the file was created, it now also has its final name.
     let _gone = std::fs::remove_file(&beside);
     made?;
     let directory = path.parent().map_or(Ok(()), synced);
     directory.map_err(|e| unusable(path, e))
 }
 
-/// Creates a file for its owner only, because SQLite gives its log the same permissions. Then gives it its name, unless another file has that by now.
+/// Creates a file for its owner only; SQLite gives its log the same permissions. Then renames the file to `path`, unless a file with that name exists
+/// by now.
 fn make(beside: &Path, path: &Path) -> Result<(), Error> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
