@@ -1,4 +1,4 @@
-//! The house rules. Each check is independent: a failed check doesn't prevent the others from running.
+//! The rules of this project. Each check is independent: a failed check doesn't prevent the others from running.
 
 mod dependencies;
 mod files;
@@ -141,7 +141,7 @@ fn verdict(ended: &Ended) -> LintResult {
     }
 }
 
-/// Compiles the crates that need no C compiler for macOS. Without a Mac, that they compile is all that this machine can check.
+/// Compiles the crates that need no C compiler for macOS. A machine that is not a Mac can only check that they compile.
 fn mac() -> LintResult {
     const TARGET: &str = "x86_64-apple-darwin";
     let libraries = command::run(

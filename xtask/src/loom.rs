@@ -9,7 +9,7 @@ use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// A limit beyond the preemption points of every model: all interleavings, in seconds.
+/// More preemptions than any model can have, so that loom tries all interleavings. This takes seconds.
 const ALL: u8 = 200;
 
 #[derive(Debug, Clone, Copy, clap::Args)]

@@ -80,7 +80,7 @@ fn public_names(
         // Building a C library would add minutes and no name.
         let features = package.features.iter().map(String::as_str);
         let features: Vec<&str> = features.filter(|name| !name.ends_with("bundled")).collect();
-        // Omits the traits that follow from the fields, and those of every type.
+        // Omits auto traits, which follow from the fields, and blanket implementations, which every type has.
         let mut command = Command::new(program);
         command
             .args([

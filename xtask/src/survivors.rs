@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// Stops in each way [default: 20]
     #[arg(long, value_name = "N")]
     runs: Option<String>,
-    /// Two stops in each way; takes at most 40 s
+    /// Two stops in each way; done within 60 s
     #[arg(long)]
     quick: bool,
     /// Activity of the loop at the stop: turn, start, gate or sleep; the last two are for rlm [default: turn]

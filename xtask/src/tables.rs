@@ -22,7 +22,7 @@ const PAGE: &str = "docs/proof.md";
 /// The suites to run, or the directory of their results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Run two stops in each way and the quick crash tests, instead of twenty and the tests of a change
+    /// Run two stops in each way and `crash-test --quick`, instead of twenty stops and `crash-test --ci`
     #[arg(long)]
     quick: bool,
     /// First install the peer loop runner below `target/tools`

@@ -85,7 +85,7 @@ fn number(word: &str) -> Option<u64> {
 
 /// Parses each constant of the type `Effort`, whose name begins with its item.
 fn constants_of(text: &str) -> Result<Vec<(String, Pair)>, String> {
-    // Joined into one line. The search text is in two parts, so that this line doesn't match.
+    // The source becomes one line. The code below builds the search text from two parts, so that it doesn't match itself.
     let text: Vec<&str> = text.split_whitespace().collect();
     let (text, mark) = (text.join(" "), [": Effort ", "= Effort {"].concat());
     let mut parts = text.split(&mark);

@@ -44,7 +44,7 @@ pub(super) fn read<'a>(sources: &[&'a Source]) -> (BTreeMap<&'a Path, ShippedNam
     (found, unread)
 }
 
-/// Returns the directory of a module's own files, as `mod tests;` in a file names it, or `#[path = "tests.rs"]` above it.
+/// Returns the directory with the files of the child modules of a module that `file` declares by `mod NAME;`, possibly with a `#[path = "…"]`.
 fn folder(file: &Path, module: &tokens::Module) -> PathBuf {
     let beside = file.parent().unwrap_or(file);
     match &module.path {

@@ -142,8 +142,8 @@ fn proof(lines: &[&str], at: usize) -> String {
 
 fn page(files: &BTreeMap<String, AuditedUnsafe>) -> String {
     let mut page = String::from(
-        "# Unsafe code\n\nAll of it, with the proof that stands above each piece. `cargo xtask lint --update` writes this page, and `lint` fails when it is \
-         not up to date:\nnew unsafe code is seen in a review. A published crate has at most one module with any.\n",
+        "# Unsafe code\n\nThis page lists all unsafe code, each piece with its safety comment. `cargo xtask lint --update` writes this page, and \
+         `lint` fails when it is out of date,\nso that a reviewer sees new unsafe code. A published crate has at most one module with unsafe code.\n",
     );
     for (path, AuditedUnsafe { reason, proofs }) in files {
         let _infallible = write!(page, "\n## {path}\n\nBecause {reason}.\n\n");

@@ -25,7 +25,7 @@ pub(crate) struct UploadOptions {
     pub(crate) allow_dirty: bool,
 }
 
-/// Returns for each crate whether the registry has its version. After one query without an answer it stops, since cargo tries for ten seconds each
+/// Returns for each crate whether the registry has its version. Stops after one query without an answer, since cargo tries for ten seconds each
 /// time.
 pub(crate) fn published(crates: &[Crate]) -> Result<Vec<bool>, String> {
     crates.iter().map(has).collect()

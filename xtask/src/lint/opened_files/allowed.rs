@@ -36,7 +36,7 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
             "std::fs::remove_file",
             "std::fs::symlink_metadata",
         ],
-        reason: "Its files are in a directory of the user's own, outside of any project; it checks owner and mode, and opens no link or FIFO.",
+        reason: "Its files are in the user's own directory, outside of any project; it checks owner and mode, and opens no link or FIFO.",
     },
     AllowedCalls {
         file: "crates/agent-duplex/src/persistence/sqlite/file.rs",
@@ -160,7 +160,7 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
     AllowedCalls {
         file: "crates/rlm-store/src/project.rs",
         calls: &["fs_err::canonicalize", "fs_err::read_dir"],
-        reason: "It resolves the directory that the user works in, and tries whether it can be listed.",
+        reason: "It resolves the directory that the user works in, and checks whether it can be listed.",
     },
     AllowedCalls {
         file: "crates/rlm-store/src/transfer/place_files.rs",
@@ -170,7 +170,7 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
             "fs_err::remove_file",
             "fs_err::symlink_metadata",
         ],
-        reason: "It lists the working tree that an import fills, and takes back what the import wrote; removals follow no link and leave .rlm out.",
+        reason: "It lists the working tree of an import, and removes the files of a failed import; removals follow no link and leave .rlm out.",
     },
     AllowedCalls {
         file: "crates/rlm-terminal/src/console/job_control.rs",
@@ -190,7 +190,7 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
     AllowedCalls {
         file: "crates/rlm/src/command/checkpoints.rs",
         calls: &["fs_err::File::open", "fs_err::metadata"],
-        reason: "It opens the input that the user names, which may be a pipe on purpose; Ctrl-C ends the wait.",
+        reason: "It opens the input that the user names, which may also be a pipe; Ctrl-C ends the wait.",
     },
     AllowedCalls {
         file: "crates/rlm/src/command/doctor/find.rs",
@@ -205,7 +205,7 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
     AllowedCalls {
         file: "crates/rlm/src/command/init/mod.rs",
         calls: &["fs_err::OpenOptions::new", "fs_err::create_dir_all"],
-        reason: "It writes the files of `rlm init` into the directory that the user names, only where nothing is: O_EXCL follows no link.",
+        reason: "It writes the files of `rlm init` into the directory that the user names, only where no file exists: O_EXCL follows no link.",
     },
     AllowedCalls {
         file: "crates/rlm/src/command/man.rs",
