@@ -52,7 +52,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         }
         let turns = children.iter_mut().map(|(name, role, target)| {
             Turn::new(name, *role, |_| {
-                // All threads of the target must sleep again first.
+                // Gives all threads of the target time to sleep again.
                 pause(Duration::from_micros(200));
                 target.shoot().map(Some)
             })

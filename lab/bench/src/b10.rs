@@ -27,7 +27,7 @@ const QUANTITY: &str = "one iteration";
 /// The loop runner that works with any command.
 const RUNNER: &str = "ralphify";
 const RUNNER_SCRIPT: &str = include_str!("../peers/ralphify.py");
-/// The other loop runners that the bench searches. Each needs a model or a setup of its own, so none is measured.
+/// The other loop runners that the bench looks for. It measures none of them, because each needs a model or its own setup.
 const PEERS: [&str; 4] = ["ralph", "ralphex", "autoloop", "ralph-tui"];
 /// The time between two measurements of the memory of a loop.
 const LOOK: Duration = Duration::from_millis(50);

@@ -72,7 +72,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         outcome.series.extend([heap, calls, awake]);
     }
     outcome.notes.push(
-        "a process for each measurement, heap and times in different ones; tasks included".into(),
+        "each measurement has its own process, heap and times have different ones; the figures include the tasks".into(),
     );
     Ok(())
 }

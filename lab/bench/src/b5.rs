@@ -40,10 +40,10 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
 
     let rounds = plan.scale.pick(200, 40, 3);
     outcome.notes.push(format!(
-        "the state grows with the saves: that of 10 KB to {} KB",
+        "the saves enlarge the state: the state of 10 KB grows to {} KB",
         10 + rounds * DELTA / 1000
     ));
-    // All sizes run in one round, so that the growth does not depend on the noise of the disk.
+    // Each round contains all sizes, so that the noise of the disk affects all of them.
     let mut rows = Vec::new();
     for size in sizes {
         rows.extend(begin(plan, &SMALL, *size, rounds, outcome)?);
@@ -54,7 +54,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     judge_small(&small, sizes, outcome);
     outcome.series.extend(small);
 
-    // With so many saves, the reserved room weighs no more than in the long run.
+    // With this number of saves, the reserved room has the same small share of the bytes as in a long run.
     let rounds = plan.scale.pick(2000, 700, 3);
     let size = plan.scale.pick(SIZES[1], SIZES[1], SIZES[0]);
     let rows = begin(plan, &SMALL, size, rounds, outcome)?;

@@ -71,7 +71,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let file = plan.scratch.join("agent-lines");
     fs_err::write(&file, &lines.bytes)?;
     outcome.notes.push(format!(
-        "{} lines and {} turns in {:.1} MB, written over and over by a child; a process for each measurement",
+        "{} lines and {} turns in {:.1} MB, which a child writes again and again; each measurement has its own process",
         lines.lines,
         lines.turns,
         lines.bytes.len() as f64 / 1e6

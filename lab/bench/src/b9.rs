@@ -22,7 +22,7 @@ pub(crate) const BENCH: Bench = Bench {
 
 const FLOOR: &str = "posix_spawn";
 const TWO: &str = "posix_spawn, twice";
-/// The least that a guard needs if it is this program.
+/// The lowest possible cost of a guard that is this program.
 const SELF: &str = "posix_spawn, this program and `true`";
 const BARE: &str = "Agent without a guard";
 const GUARDED: &str = "Agent under a guard";

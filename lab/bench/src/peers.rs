@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::harness::{Child, Result};
 
-/// The packages that the bench searches; `peers/requirements.txt` pins them.
+/// The packages that the bench looks for, with their pinned versions.
 const REQUIREMENTS: &str = include_str!("../peers/requirements.txt");
 
 /// Returns the name of each package.
@@ -17,14 +17,14 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     lines.filter_map(|line| Some(line.split_once("==")?.0))
 }
 
-/// Returns a command for a Python script. Its environment has only the path and `home`, and it has no network, if the system can block it.
+/// Returns a command for a Python script. Its environment is clean, with `home` as its home. It has no network, if the system can block it.
 ///
 /// # Errors
 ///
 /// Fails when `home` cannot be made.
 pub(crate) fn python(script: &str, home: &Path) -> Result<Command> {
     let mut words = match has_own_network() {
-        // `unshare` replaces itself by the script, so the process is the peer's.
+        // `unshare` replaces itself by Python, so the id of the started process is that of the peer.
         true => vec!["unshare".into(), "--user".into(), "--net".into()],
         false => Vec::new(),
     };
@@ -38,7 +38,7 @@ pub(crate) fn python(script: &str, home: &Path) -> Result<Command> {
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", std::path::absolute(home)?)
         .env("DO_NOT_TRACK", "1")
-        // If the network can't be blocked, no proxy answers at this address.
+        // Where the network can't be blocked, requests go to this address, at which no proxy listens.
         .env("HTTPS_PROXY", "http://127.0.0.1:9")
         .env("HTTP_PROXY", "http://127.0.0.1:9");
     Ok(command)

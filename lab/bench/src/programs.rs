@@ -34,8 +34,8 @@ pub(crate) fn make_place(dir: &Path) -> Result<()> {
     Ok(fs_err::create_dir_all(dir.join("work"))?)
 }
 
-/// Returns a command that runs in `work` of `dir`. Its environment has only the path and `HOME`, which is `home` of `dir`. Only its standard error is
-/// read.
+/// Returns a command that runs in `work` of `dir`. Its environment has only `PATH` and `HOME`, which is `home` of `dir`. Only its standard
+/// error is read.
 pub(crate) fn command_in(dir: &Path, program: &Path) -> Command {
     let mut command = Command::new(program);
     command

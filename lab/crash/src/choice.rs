@@ -1,5 +1,5 @@
-//! The ways in which a power cut may come out. It can keep or lose each of the names and sectors since the last syncs, keep any of the lengths, and
-//! leave any bytes where the file became longer without data.
+//! The possible outcomes of a power cut. It can keep or lose each change of a name or a sector since the last sync, keep any length that a file had
+//! since then, and leave any bytes where a file became longer without data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Decisions {
         }
         let mut some = Vec::with_capacity(limit);
         for index in 0..limit {
-            // If the limit is small, there are many moments; random kinds make them differ from each other.
+            // A small limit means many power cuts. A random kind for each outcome makes the few outcomes of these power cuts differ.
             let kind = if limit < 8 {
                 rng.below(8)
             } else {
@@ -157,7 +157,8 @@ impl Decisions {
             .iter()
             .filter(|thing| matches!(thing, Decision::Name(_)))
             .count();
-        // Most file systems keep the order of names. A file without its name has nothing else to lose, so most names are kept.
+        // Most file systems keep the order of name changes, so half of the outcomes keep a prefix. Most names are kept, because a file that lost its
+        // name shows no other loss.
         let prefix = (rng.below(2) == 0).then(|| rng.below(names + 1).max(rng.below(names + 1)));
         let ways = self.ways.iter().enumerate();
         Outcomes(

@@ -94,7 +94,7 @@ pub fn replay(text: &str) -> Result<(), String> {
 fn act() -> impl Strategy<Value = MachineEvent> {
     let append = (0..4u8, prop_oneof![3 => 1..60u16, 1 => 300..1200u16])
         .prop_map(|(events, letters)| Step::Append { events, letters });
-    // Most of the other kinds hit a journal, where a torn tail is expected.
+    // `Trail` has its own weight, because most other kinds damage a journal, where a torn tail is expected.
     let damage = prop_oneof![
         1 => Just(Damage::Trail),
         3 => proptest::sample::select(&Damage::ALL[..]),

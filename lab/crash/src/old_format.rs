@@ -1,5 +1,5 @@
-//! Programs as most are: they save by rename, and omit a sync. They are controls: a layer that cuts the power and finds no lost save in them is
-//! useless.
+//! Programs that save as most programs do: they rename a new file over the old one, and omit a sync. They are controls: a layer that cuts the power
+//! must find lost saves in them.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

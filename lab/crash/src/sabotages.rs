@@ -1,5 +1,5 @@
-//! D9: switches on each mistake that the store can make, and checks whether a layer detects it. If no layer detects a mistake, the run fails: the
-//! layers can't detect such a mistake.
+//! D9: switches on each mistake that the store can make, and checks whether a layer detects it. The run fails if no layer detects a
+//! mistake: the layers would then also miss this mistake in the real store.
 
 use checkpoint_store::sabotage::Sabotage;
 

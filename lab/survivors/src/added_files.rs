@@ -42,7 +42,7 @@ impl AddedFiles {
         self.folder.join("pids").display().to_string()
     }
 
-    /// Returns a shell line that starts a process in its own session. The process's environment has only the mark of this harness.
+    /// Returns a shell line that starts a process in its own session. The environment of the process has only the marker of this harness.
     fn cleared(&self) -> String {
         let (mark, pids) = (&self.mark, self.pids_file());
         format!(

@@ -7,18 +7,18 @@
 //!
 //! # Theory of operation
 //!
-//! Each [`run`](Plan::run) has a `Sandbox` of `rlm-tests`: a repository, a home and a random mark. Every process that is started there has the mark
-//! in its environment. The agent is scripted: it starts a child of each kind, records them in files, and works for ten minutes. The harness stops the
-//! tool only after it has seen all of them alive, so that a run is never clean merely because there was no process. Then it scans `/proc` for the
-//! mark until no process is left or the time limit ends. The harness is a child subreaper: it becomes the parent of all orphans, counts them as long
-//! as they live, and reaps them when they are dead. At the end it kills all survivors, by pid, start time and mark.
+//! Each [`run`](Plan::run) has a `Sandbox` of `rlm-tests`: a repository, a home and a random marker. Every process that is started there has the
+//! marker in its environment. The agent is scripted: it starts a child of each kind, records them in files, and works for ten minutes. The harness
+//! stops the tool only after it has seen all of them alive, so that a run is never clean merely because there was no process. Then it scans `/proc`
+//! for the marker until no process is left or the time limit ends. The harness is a child subreaper: it becomes the parent of all orphans, counts
+//! them as long as they live, and reaps them when they are dead. At the end it kills all survivors, by pid, start time and marker.
 //!
 //! A run in which the agent did not begin to work, or the tool did not end, has its own result ([`RunResult`]) and is never a zero.
 //!
 //! # Modules in reading order
 //!
-//! `way` (the eight ways to stop), `plan` (the stops and their number), `run` (one run, from the start of the tool to the end of the last process),
-//! `extra` (the files and processes that some ways add), `score` (the results of all runs), `table` (the output), `progress` (a line for each run).
+//! `stop_method` (the eight ways to stop), `plan` (the stops and their number), `run` (one run, from the start of the tool to the end of the last
+//! process), `added_files` (the files and processes that some ways add), `score` (the results of all runs), `table` (the output).
 //!
 //! # Platform
 //!

@@ -35,7 +35,7 @@ pub enum Role {
     Holder,
     /// The agent itself.
     Agent,
-    /// Any other process with the mark: helpers of the tool, a shell between it and the agent.
+    /// Any other process with the marker: helpers of the tool, a shell between it and the agent.
     Other,
 }
 
@@ -337,7 +337,7 @@ impl RunSandbox {
                 tool_gone = Some(stopped.elapsed());
             }
             left = self.sandbox.survivors().scan();
-            // The scan must be empty twice in a row: an orphan has no mark at the moment of its `exec`.
+            // The scan must be empty twice in a row: an orphan has no marker at the moment of its `exec`.
             let before = empty.take();
             if tool_gone.is_some() && left.is_empty() {
                 empty = before.or_else(|| Some(stopped.elapsed()));

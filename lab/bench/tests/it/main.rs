@@ -21,7 +21,7 @@ fn every_bench_prints_tables_and_writes_json() {
     let benches = figures["benches"].as_array().unwrap();
     let printed = String::from_utf8(ended.stdout).unwrap();
     assert!(printed.contains("\n== all targets\n"), "{printed}");
-    // A build of only the tests makes no `rlm`; the benches that need it then report a skip.
+    // A build of only the tests builds no `rlm`. The benches that need it are then skipped.
     let rlm = Path::new(env!("CARGO_BIN_EXE_rlm-bench")).with_file_name("rlm");
     for bench in benches {
         let id = bench["id"].as_str().unwrap();
@@ -29,7 +29,7 @@ fn every_bench_prints_tables_and_writes_json() {
         let mut measured = 0;
         for series in bench["series"].as_array().unwrap() {
             for contender in series["contenders"].as_array().unwrap() {
-                // The fastest way for some process trees does not end all of them.
+                // The fastest way to stop does not end all processes of some process trees.
                 let may_be_lost = contender["role"] == "floor" && contender["lost"] != 0;
                 let is_measured = contender["role"] != "peer" && !may_be_lost;
                 if is_measured {
