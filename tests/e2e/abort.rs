@@ -12,7 +12,7 @@ use crate::scene::Scene;
 const DEAF: &str = "trap 'echo INT >>told' INT; trap 'echo TERM >>told' TERM; echo >up
 while :; do sleep 0.05; done";
 
-/// Stops a run twice while a deaf process delays the first stop. Returns the signals of that process.
+/// Stops a run twice while a process that ignores signals delays the first stop. Returns the signals that this process received.
 fn received_messages(scene: &Scene, run: Rlm<'_>) -> String {
     let running = run.spawn();
     scene.wait_for_file("up");

@@ -104,7 +104,7 @@ fn x114a_agent_that_does_not_exit_after_its_turn_delays_nothing() {
 
 #[test]
 fn x124f_every_agent_has_the_permissions_of_its_run() {
-    // Codex runs commands in its sandbox, where it may edit. Then it requests no permission.
+    // Codex runs commands in its sandbox. If the sandbox permits edits, Codex requests no permission.
     for (agent, permissions, made, denied) in [
         ("codex", "ask", false, 1),
         ("codex", "edits", true, 0),

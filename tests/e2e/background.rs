@@ -19,7 +19,7 @@ begin() {{
   say '{{"type":"system","subtype":"init","claude_code_version":"0","model":"m"}}'
   say '{{"type":"system","subtype":"status","status":"requesting"}}'
 }}
-# A task is over, and the agent looks at what came of it.
+# A task has ended, and the agent reads its result.
 look() {{
   say '{{"type":"system","subtype":"task_notification","status":"completed"}}'
   tasks ''

@@ -81,7 +81,7 @@ fn w6_archive_with_oversized_prompt_is_refused_before_unpacking() {
         assert_eq!(ended.stderr.lines().count(), 1, "{what}: {ended}");
         assert!(most < MOST_KIB, "{what}: {most} KiB");
         let left = fs_err::read_dir(&other).unwrap().count();
-        assert_eq!(left, 0, "{what}: nothing is left");
+        assert_eq!(left, 0, "{what}: the import leaves no file");
     }
 }
 

@@ -89,7 +89,11 @@ fn x105d_x105e_turns_without_progress_are_reported_and_three_are_stuck() {
         .run(&["-n", "5", "--until", "false"])
         .run(LONG)
         .expect_code(3);
-    assert_eq!(scene.start_count(), 5, "of a command nothing is known");
+    assert_eq!(
+        scene.start_count(),
+        5,
+        "the progress of a command agent is unknown"
+    );
 }
 
 #[test]

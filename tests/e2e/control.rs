@@ -204,14 +204,14 @@ fn c76a_lock_identifies_the_process_of_a_run() {
     let running = scene.ready(&["--once"]);
     let holder = scene.file(".rlm/holder.json");
     let mut written: Value = serde_json::from_slice(&fs_err::read(&holder).unwrap()).unwrap();
-    // The pid of a dead process or of another process: the run is live anyway, and responds.
+    // With the pid of a dead or another process in the file, the run is live anyway, and responds.
     written["process"]["pid"] = 999_999.into();
     fs_err::write(&holder, written.to_string()).unwrap();
     let listed = events(&quick(scene.rlm(&["ps", "--json"])).stdout);
     assert_eq!((listed.len(), &listed[0]["responds"]), (1, &true.into()));
     quick(scene.rlm(&["stop"])).expect_code(0);
     running.wait(LONG).expect_code(7);
-    // The pid of a live process: the run is dead anyway.
+    // With the pid of a live process in the file, the run is dead anyway.
     written["process"]["pid"] = std::process::id().into();
     fs_err::write(&holder, written.to_string()).unwrap();
     quick(scene.rlm(&["stop", &scene.run_id()])).expect_code(10);
@@ -315,7 +315,7 @@ fn x118f_socket_is_private_and_removed_with_the_run() {
     assert!(path.exists());
     quick(scene.rlm(&["interrupt", &scene.run_id()])).expect_code(10);
     quick(scene.rlm(&["resume"])).expect_code(0);
-    assert!(!path.exists(), "it is gone with the run");
+    assert!(!path.exists(), "the socket is removed with the run");
 }
 
 #[test]

@@ -129,7 +129,11 @@ fn an_interrupt_keeps_the_partial_text_and_the_process() {
     talk.control(&json!({"subtype": "interrupt"}));
     let idle = talk.until("receipt", |line| line["type"] == "control_response");
     assert_eq!(idle["response"]["response"]["still_queued"], json!([]));
-    assert_eq!(talk.end().0, Some(0), "an interrupt of nothing is nothing");
+    assert_eq!(
+        talk.end().0,
+        Some(0),
+        "an interrupt without a turn has no effect"
+    );
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn j41a_a_stop_during_a_save_names_it_before_it_ends() {
     let Some(strace) = slow_syncs(&running, 600) else {
         return println!("skipped: strace is missing or may not trace here");
     };
-    // The response follows the save, so it can't arrive.
+    // The run responds after the save, which hangs here, so no response arrives.
     let paused = scene.rlm(&["pause", "--wait", "1s"]).run(LONG);
     assert_ne!(paused.code(), Some(0), "{paused}");
     running.signal(Signal::TERM);

@@ -112,7 +112,7 @@ fn s14c_s14d_new_run_names_the_resumable_run() {
     assert_eq!(
         scene.agent.starts()[3].env["RLM_ITERATION"],
         "1",
-        "it starts again"
+        "the new run begins with iteration 1"
     );
     let find = |run: &str| {
         statuses
@@ -206,7 +206,7 @@ fn x110e_crash_streak_ends_the_run_and_a_person_can_resume_it() {
         ended.stdout.contains("stuck: 3 crashes in a row"),
         "{ended}"
     );
-    assert_eq!(scene.start_count(), 3, "it does not spend");
+    assert_eq!(scene.start_count(), 3, "the resume starts no agent");
     let run = scene.run_id();
     scene.rlm(&["resume", &run]).run(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 4);
@@ -267,7 +267,7 @@ fn output_before_crash_is_in_transcript() {
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;
     expect_in_order(&logs, &[PROMPT, "half a thought", "ready"]);
     let mut other = scene.rlm(&["resume"]).spawn();
-    // Its agent prints the same again, and hangs.
+    // The agent of the resumed run prints the same again, and hangs.
     says(&mut other, "ready");
     stop(other, Signal::TERM);
     let logs = scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout;

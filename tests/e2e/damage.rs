@@ -97,7 +97,7 @@ impl Stopped {
             notes,
             "{status}"
         );
-        assert_eq!(self.files(), before, "looking changes nothing");
+        assert_eq!(self.files(), before, "the status command changes nothing");
         let mut resume = vec!["resume".to_owned(), self.run.clone()];
         if notes {
             resume.push(self.again());
@@ -177,7 +177,7 @@ fn c63b_c63c_damage_in_the_middle_falls_back_to_the_save_before_it() {
         ],
     );
     let count = stopped.scene.start_count();
-    assert!(count > 5, "an iteration was lost and is made again");
+    assert!(count > 5, "the lost iteration runs again");
     let logs = stopped.scene.rlm(&["logs", &stopped.run]);
     let logs = logs.run(LONG).expect_code(0).stdout;
     assert!(
@@ -239,7 +239,7 @@ fn c63e_lost_work_is_not_repeated_silently() {
         "{begun}"
     );
     assert!(begun.stderr.contains("quarantine/progress-"), "{begun}");
-    rlm_tests::wait_for("its end", LONG, || {
+    rlm_tests::wait_for("the end of the run", LONG, || {
         (scene.status()["state"] == "ended").then_some(())
     });
     // Only the attempt of the fourth iteration was lost, and `rlm` remembers that.

@@ -138,7 +138,7 @@ fn x134a_x134b_x134c_live_run_is_found_anywhere_and_index_is_repaired() {
     assert!(missing.stderr.contains(&second), "{missing}");
     let status = found(quick(elsewhere(&one, &["status", &first, "--json"])));
     assert_eq!(status[0]["state"], "running");
-    // After its deletion, listing the project fills it again.
+    // After the deletion of the index, a list of the project fills the index again.
     fs_err::remove_dir_all(&index).unwrap();
     quick(elsewhere(&one, &["status", &first])).expect_code(10);
     quick(one.rlm(&["ps"])).expect_code(0);
@@ -299,7 +299,7 @@ fn followed_logs_continue_until_the_run_ends() {
         lines.iter().filter(|line| line["kind"] == "stdout").count(),
         2
     );
-    // No record is that new. A point in time is also valid.
+    // `--since` also accepts a point in time. No record is newer than this one.
     let none = quick(scene.rlm(&["logs", "--since", "2999-01-31T09:30:00Z"])).expect_code(0);
     assert_eq!(none.stdout, "");
     let wrong = quick(scene.rlm(&["logs", "--since", "yesterday"])).expect_code(2);
@@ -316,7 +316,7 @@ fn only_attached_person_is_asked() {
     scene.wait_until_recorded("ready");
     let (watching, terminal) = scene.rlm(&["attach"]).spawn_on_terminal();
     terminal.sees("attached to run", LONG);
-    // The run knew of the viewer before it announced itself.
+    // The run registered the viewer before the viewer printed this line.
     fs_err::write(scene.file("go"), "").unwrap();
     answer(&terminal, "Bash: true", "y");
     terminal.sees("asked", LONG);

@@ -145,10 +145,10 @@ fn doctor_queries_each_agent_outside_the_project_without_a_prompt() {
     assert!(!sandbox.home().join("prompts").exists());
     assert!(
         !sandbox.repo().join(".rlm").exists(),
-        "it writes no file there"
+        "`doctor` creates no state directory"
     );
     assert_eq!(sandbox.survivors().scan(), []);
-    // The versions marked as tried are those of the live checks.
+    // The versions that `doctor` shows as tested are those of the live checks.
     let versions = rlm_tests::live::versions();
     assert_eq!(versions.len(), findings["agents"].as_array().unwrap().len());
     for (program, version) in versions {

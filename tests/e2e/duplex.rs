@@ -208,12 +208,15 @@ fn j47a_c71a_c71b_signal_interrupts_the_turn_before_ending_processes() {
         let partial = SessionEntry::Agent("half ".into());
         assert!(
             memories.contains(&partial),
-            "the agent has stored it: {memories:?}"
+            "the agent has stored the partial text: {memories:?}"
         );
         let marked = |memory: &SessionEntry| matches!(memory, SessionEntry::Marker(_));
         assert!(memories.iter().any(marked), "{memories:?}");
         let signals = scene.agent.signals();
-        assert!(signals.is_empty(), "words were enough: {signals:?}");
+        assert!(
+            signals.is_empty(),
+            "the agent ended without a signal: {signals:?}"
+        );
         assert!(
             events(&ended.stdout)
                 .iter()

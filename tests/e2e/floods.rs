@@ -55,8 +55,11 @@ fn x115d_flood_of_lines_needs_constant_memory() {
     let run = scene.run_id();
     let transcript = scene.file(&format!(".rlm/runs/{run}/transcripts/1-1.ndjson"));
     let kept = fs_err::metadata(transcript).unwrap().len();
-    assert!(kept > 32 << 20, "the flood came: {kept} bytes");
-    assert!(kept < 80 << 20, "the transcript has an end: {kept} bytes");
+    assert!(
+        kept > 32 << 20,
+        "the flood is in the transcript: {kept} bytes"
+    );
+    assert!(kept < 80 << 20, "the transcript is limited: {kept} bytes");
 }
 
 #[test]
@@ -69,7 +72,11 @@ fn x115d_x115e_flood_behind_open_menu_is_bounded_and_counted() {
     let before = terminal.screen();
     fs_err::write(scene.file("begin"), "").unwrap();
     wait_until_through(&scene);
-    assert_eq!(terminal.screen(), before, "nothing comes between");
+    assert_eq!(
+        terminal.screen(),
+        before,
+        "the output does not disturb the menu"
+    );
     let peak = memory(running.pid(), "VmHWM");
     terminal.send("\r");
     terminal.sees_no(menu::MENU, LONG);
@@ -145,7 +152,7 @@ fn x115d_x115e_blocked_terminal_needs_constant_memory() {
     );
     let peak = memory(pid, "VmHWM");
     fs_err::write(scene.file("go"), "").unwrap();
-    // The run ends without the reader, and so does a stop.
+    // Neither the end of the run nor a stop waits for the reader.
     wait_for("the end of the run", LONG, || {
         (scene.status()["state"] == "ended").then_some(())
     });

@@ -93,7 +93,7 @@ fn s22c_each_complete_iteration_with_changes_is_a_commit_with_trailers() {
     let status = scene.status();
     assert_eq!(status["committed"]["commit"], *head);
     assert_eq!(status["git_changed"], 0);
-    // The changes of each iteration are in a commit, even if the iteration made none.
+    // Each iteration names the commit with its state, even if it made no commit itself.
     let listed = scene.rlm(&["checkpoints", "list", "--json"]).run(LONG);
     let listed = crate::scene::json(&listed.stdout);
     let rows = listed["attempts"].as_array().unwrap();
@@ -202,7 +202,7 @@ fn shallow_clone_supports_commits_and_worktrees() {
     assert_eq!(
         subjects(&scene, "rlm/r1").len(),
         2,
-        "its root is the second"
+        "the history begins with the second commit"
     );
 }
 

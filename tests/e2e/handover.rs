@@ -43,7 +43,10 @@ fn other_agent_continues_in_a_new_session_and_it_is_reported() {
         &second.text,
         &["another agent (claude)", "did not finish", PROMPT],
     );
-    assert_eq!(third.text, PROMPT, "it is told once");
+    assert_eq!(
+        third.text, PROMPT,
+        "the prompt mentions the other agent only once"
+    );
 
     let status = scene.status();
     assert_eq!(status["previous_agent"], "claude, up to attempt 1");

@@ -47,8 +47,8 @@ const COMMANDS: [&[&str]; 16] = [
 const H9_COMMANDS: Effort = Effort { ci: 4, nightly: 16 };
 const KINDS: [&str; 5] = ["link", "dangling", "fifo", "device", "sparse"];
 
-/// Returns the commands for a kind of file at a name: all of them, or a part that depends on both, so that each command meets each kind and each name
-/// meets some command.
+/// Returns the commands for a kind of file at a name: all of them, or a part that depends on both, so that each command is tested with each
+/// kind of file, and each name with some command.
 fn commands(kind: &str, name: usize) -> impl Iterator<Item = &'static [&'static str]> {
     let kind = KINDS.iter().position(|it| *it == kind).unwrap();
     let step = COMMANDS.len() / usize::try_from(H9_COMMANDS.number()).unwrap();

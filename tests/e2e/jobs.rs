@@ -60,7 +60,7 @@ fn x126a_x126b_suspend_freezes_the_tree_and_fg_thaws_it() {
     let before = format!("{:?}", terminal.settings());
     for _ in 0..3 {
         terminal.send(b"\x1a");
-        wait_for_states(&scene, "all of the tree stopped", |state| state == 'T');
+        wait_for_states(&scene, "all processes stopped", |state| state == 'T');
         wait_for("the shell in the foreground", LONG, || {
             (terminal.foreground() == Some(shell.pid())).then_some(())
         });
@@ -72,7 +72,7 @@ fn x126a_x126b_suspend_freezes_the_tree_and_fg_thaws_it() {
             "{second}"
         );
         terminal.send("fg\r");
-        wait_for_states(&scene, "all of the tree going on", |state| state != 'T');
+        wait_for_states(&scene, "all processes running", |state| state != 'T');
     }
     wait_for("the settings", LONG, || {
         (format!("{:?}", terminal.settings()) == before).then_some(())
@@ -253,7 +253,7 @@ fn j47e_background_job_does_not_touch_the_terminal() {
         out()
     );
     assert_eq!(format!("{:?}", terminal.settings()), tostop);
-    assert_ne!(before, tostop, "the test sets something itself");
+    assert_ne!(before, tostop, "`stty tostop` changes the settings");
     terminal.send("exit\r");
     shell.wait(LONG).expect_code(0);
 }

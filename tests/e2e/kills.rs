@@ -75,7 +75,10 @@ fn x102b_resume_after_a_kill_of_loop_and_guard_ends_and_names_the_rest() {
     kill_process(guard(&scene), Signal::KILL).unwrap();
     crash(running);
     let left = scene.children_alive(1);
-    assert!(left.len() >= 3, "what has no guard lives on: {left:?}");
+    assert!(
+        left.len() >= 3,
+        "processes without a guard are still alive: {left:?}"
+    );
 
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 2);

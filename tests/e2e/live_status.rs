@@ -34,7 +34,7 @@ fn x113i_suspended_run_is_not_reported_as_working() {
     }
     assert!(next(&scene).contains("rlm stop r1 --force"));
     running.signal(Signal::CONT);
-    wait_for("the end of the pause", LONG, || {
+    wait_for("the run to respond again", LONG, || {
         (next(&scene) == "the agent works").then_some(())
     });
     alive().expect_code(0);
@@ -117,7 +117,7 @@ fn x109a_remote_steer_is_shown_to_viewers() {
     scene.rlm(&["stop"]).run(LONG).expect_code(0);
 }
 
-/// A viewer without a menu is not the run, and an interrupt ends it like any program.
+/// An interrupt ends a viewer without a menu, as it ends any program. The run continues.
 #[test]
 fn viewer_without_menu_dies_by_signal() {
     let scene = Scene::new("print ready\nhang");
@@ -136,7 +136,7 @@ fn viewer_without_menu_dies_by_signal() {
     assert_eq!(scene.status()["state"], "running");
 }
 
-/// There is nothing to see yet, and nothing to detach from.
+/// The viewer waits for a run that does not respond. A signal ends the viewer without a detach.
 #[cfg(target_os = "linux")]
 #[test]
 fn waiting_viewer_can_leave_suspended_run() {
@@ -158,7 +158,7 @@ fn waiting_viewer_can_leave_suspended_run() {
     running.wait(LONG).expect_code(7);
 }
 
-/// Its screen is full after a ^Z, and the run does not wait for it.
+/// A viewer that ^Z suspended reads no output, so the run closes the connection. After `fg` the viewer connects again.
 #[cfg(target_os = "linux")]
 #[test]
 fn x126a_connection_given_up_by_stop_is_retried() {

@@ -175,7 +175,7 @@ fn s9a_s9c_s9d_s9e_menu_offers_all_choices_and_prompts_again_after_wrong_key() {
     assert_eq!(scene.start_count(), 1);
     assert!(
         !scene.controls().contains(&"interrupt".into()),
-        "the agent got nothing of that"
+        "the agent got no interrupt"
     );
 }
 

@@ -294,7 +294,7 @@ fn the_program_names_its_port_logs_and_ends_with_its_stdin() {
         &message("x", &[], true),
     );
     drop(child.stdin.take());
-    wait_for("its end", LONG, || child.try_wait().unwrap());
+    wait_for("the end of the model", LONG, || child.try_wait().unwrap());
     let log = fs_err::read_to_string(log).unwrap();
     let ends = log
         .lines()

@@ -177,7 +177,7 @@ fn j46_agent_gets_signals_only_from_rlm() {
     for target in [agent, child] {
         kill_process(Pid::from_raw(target).unwrap(), Signal::USR2).unwrap();
     }
-    wait_for("the marks", LONG, || {
+    wait_for("the second signals", LONG, || {
         (scene.agent.signals().len() >= 2).then_some(())
     });
     assert!(

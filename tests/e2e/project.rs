@@ -273,7 +273,10 @@ fn two_projects_are_independent() {
     let (one, other) = (Sandbox::new(), Scene::new("print fine"));
     other.run(&["--once"]).run(LONG).expect_code(0);
     one.rlm(RLM).args(["status"]).run(LONG).expect_code(10);
-    assert!(!one.repo().join(".rlm").exists(), "looking makes nothing");
+    assert!(
+        !one.repo().join(".rlm").exists(),
+        "`rlm status` creates nothing"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Guarantees that depend on two mechanisms.
+//! Guarantees that depend on two mechanisms: required checks after an unfinished attempt, and a press before the run exists.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -50,7 +50,7 @@ fn j43_press_before_the_run_exists_ends_the_process() {
     running.signal(Signal::INT);
     // A wait for git alone would take two seconds.
     let soon = poll_until(LONG / 20, || running.has_ended().then_some(()));
-    assert!(soon.is_some(), "it waits");
+    assert!(soon.is_some(), "rlm waits for git");
     running.wait(LONG).expect_signal(Signal::INT);
     assert!(!scene.file(".rlm").exists());
     scene.expect_nothing_alive();

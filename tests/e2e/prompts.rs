@@ -1,4 +1,4 @@
-//! The prompt: its sources, its new reading for each iteration, and earlier failures in it.
+//! The prompt: its sources, the changes that later iterations see, and the failures that it reports.
 
 use std::path::Path;
 

@@ -86,7 +86,7 @@ fn x128b_x128c_x128d_git_clean_loses_only_old_transcripts() {
     let markers = fs_err::read_dir(scene.file(".rlm/runs").join(&run)).unwrap();
     let names = markers.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let markers: Vec<String> = names.filter(|name| name.starts_with("epoch-")).collect();
-    assert_eq!(markers, ["epoch-00000002"], "a new generation");
+    assert_eq!(markers, ["epoch-00000002"], "a new epoch");
     crash(running);
     expect_resumed(&scene);
 }
@@ -104,7 +104,7 @@ fn x128a_working_tree_stays_locked_without_its_state() {
     let refused = scene.run(&["--once"]).run(LONG).expect_code(9);
     assert!(
         refused.stderr.contains(&scene.run_id()),
-        "its name is back: {refused}"
+        "the refusal names the run again: {refused}"
     );
     crash(running);
     expect_resumed(&scene);

@@ -27,7 +27,7 @@ fn x127c_leftovers_of_at_most_eight_attempts_are_retained() {
     let scene = Scene::new("child setsid\n@9 print ninth\n@10 hang");
     let mut running = scene.run(&["-n", "10", "--leftovers", "keep"]).spawn();
     says(&mut running, "iteration 9 complete");
-    // The run ends it while the others continue.
+    // The run ends the oldest leftover while the others continue.
     wait_for("the end of the oldest", LONG, || {
         scene.children_alive(1).is_empty().then_some(())
     });
@@ -39,7 +39,7 @@ fn x127c_leftovers_of_at_most_eight_attempts_are_retained() {
 #[test]
 fn x127c_retained_leftovers_that_print_neither_block_nor_die() {
     let scene = Scene::new("");
-    // It prints long after the end of its agent, more than a pipe buffer. The second turn waits for its end.
+    // The server prints more than a pipe buffer, long after the end of its agent. The second turn waits for the end of the server.
     let server = "sleep 1; yes chatter | head -c 1000000; touch done";
     let agent = format!(
         "case $RLM_ITERATION in 1) (trap '' PIPE; set -e; {server}) & ;; \

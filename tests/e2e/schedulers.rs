@@ -119,7 +119,7 @@ fn x113a_x113b_unfinished_iteration_is_resumed() {
         );
         assert_eq!(scene.status()["run"], "job");
     }
-    // A stop by a person is different.
+    // After a stop by a person, the scheduler's command does not continue the run.
     let scene = Scene::new("print ready\nhang");
     let mut running = job(&scene, &["--once"]).spawn();
     says(&mut running, "ready");

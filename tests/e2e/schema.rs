@@ -95,7 +95,7 @@ fn schema_rejects_unknown_fields() {
 #[test]
 fn dry_run_shows_the_plan_and_creates_nothing() {
     let scene = Scene::new("hang");
-    fs_err::write(scene.file("PROMPT.md"), "Mend the parser.\n").unwrap();
+    fs_err::write(scene.file("PROMPT.md"), "Fix the parser.\n").unwrap();
     let command = [
         "run",
         "--until",
@@ -111,7 +111,7 @@ fn dry_run_shows_the_plan_and_creates_nothing() {
     let ended = rlm().run(LONG).expect_code(0);
     for shown in [
         "nothing is created or started",
-        "Mend the parser.",
+        "Fix the parser.",
         "<promise>DONE</promise>",
         "`make test`",
         "max-iterations",

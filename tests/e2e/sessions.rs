@@ -56,7 +56,10 @@ fn l92a_l92b_a_session_continues_after_a_crash_and_the_prompt_is_not_sent_again(
     assert_eq!(text(&status["session"]), sessions(&scene)[0]);
     let after = scene.received_messages();
     let again = &after[before.len()];
-    assert!(!again.contains(PROMPT), "it knows its prompt: {again}");
+    assert!(
+        !again.contains(PROMPT),
+        "the session already has the prompt: {again}"
+    );
     assert!(
         again.contains("did not finish") || again.contains("interrupted"),
         "the prompt gives the reason: {again}"

@@ -483,7 +483,7 @@ fn l89b_l89c_control_agent_that_ignores_interrupts_is_ended_and_loses_its_text()
         messages.last().unwrap().session,
         "a new process in the old session"
     );
-    // A new pid and a lost partial text: the test of the interrupt would detect both.
+    // The pid is new and the partial text is lost. So the test of an interrupt would fail for such an agent.
     assert_ne!(messages[0].pid, messages.last().unwrap().pid);
     let memories = scene.agent.session(&messages[0].session);
     let is_kept = |memory: &SessionEntry| matches!(memory, SessionEntry::Agent(text) if text.contains("half"));

@@ -77,7 +77,7 @@ fn answer(mut stream: UnixStream, first: &str, then: &str) {
 impl Drop for Fake {
     fn drop(&mut self) {
         self.end.store(true, Ordering::SeqCst);
-        // Its last connection. It may reach the run's own socket instead, which accepts it too.
+        // This connection wakes the thread that listens, so that it ends. If the run has recreated its socket, the run gets the connection instead.
         let _woken = UnixStream::connect(&self.path);
         drop(fs_err::remove_file(&self.path));
         drop(self.thread.take());

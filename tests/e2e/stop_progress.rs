@@ -145,7 +145,7 @@ fn x101l_force_kills_a_stuck_owner_with_its_tree() {
     assert_eq!(scene.tree_alive(), 0);
     running.wait(LONG).expect_signal(Signal::KILL);
     scene.wait_until_nothing_is_alive();
-    // The acknowledged request holds: the run counts as stopped.
+    // The acknowledged request still applies: the run counts as stopped.
     assert_eq!(scene.status()["state"], "stopped");
 }
 
@@ -154,7 +154,7 @@ fn x101l_force_kills_a_stuck_owner_with_its_tree() {
 fn j49a_control_run_without_its_socket_is_unreachable() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once"]);
-    // A directory in its place prevents the run from recreating it, which may have happened in between.
+    // A directory in place of the socket prevents the run from recreating it. The run may recreate it between the two calls, so they are repeated.
     wait_for("the directory in place of the socket", LONG, || {
         fs_err::remove_file(socket(&scene)).ok()?;
         fs_err::create_dir(socket(&scene)).ok()
@@ -167,7 +167,7 @@ fn j49a_control_run_without_its_socket_is_unreachable() {
     scene.expect_nothing_alive();
 }
 
-/// A run that another process resumes is a new state: the stop must still report its success, whether the resumed run works or has ended too.
+/// Another process resumes the run directly after the stop. The stop must still report its success, whether the resumed run works or has ended too.
 #[test]
 fn run_resumed_immediately_is_still_reported_as_stopped() {
     for (is_over, arguments) in [(false, &["stop"][..]), (true, &["stop", "--json"])] {

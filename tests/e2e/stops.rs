@@ -61,7 +61,7 @@ fn x101a_x101e_ctrl_c_leaves_no_process() {
     let scene = Scene::new(TREE);
     let (running, terminal) = scene.run(&["--until", "false"]).spawn_on_terminal();
     terminal.wait_text("│", 0, LONG);
-    wait_for("the tree", LONG, || {
+    wait_for("the process tree", LONG, || {
         (scene.tree_alive() == TREE_SIZE).then_some(())
     });
     expect_every_kind_alive(&scene);

@@ -15,7 +15,7 @@ const AGENT: &str = "\
 @1 say I look at the parser first.\n@1 tool Bash cargo test\n@1 expect-steer\n@1 tool-end 1 failed\n\
 @1 say Tabs it is.\n@1 await ../indented\n@1 turn\n\
 @2 say Now the names.\n@2 child plain\n@2 child setsid\n@2 child daemon\n@2 touch ../named\n@2 hang\n\
-@3 say I was cut; the names are half done.\n@3 touch ../again\n@3 hang";
+@3 say I was interrupted; the names are half done.\n@3 touch ../again\n@3 hang";
 
 /// A person with two terminals.
 struct Evening {
@@ -49,7 +49,7 @@ fn whole_session_with_a_loop() {
         story: Story::default(),
     };
     evening.types(&["init"], 0);
-    fs_err::write(evening.scene.file("PROMPT.md"), "Mend the parser.\n").unwrap();
+    fs_err::write(evening.scene.file("PROMPT.md"), "Fix the parser.\n").unwrap();
     let run = [
         "run",
         "--detach",
@@ -106,7 +106,7 @@ fn whole_session_with_a_loop() {
     evening.types(&["status"], 0);
     // The run continues at the same place.
     let (running, terminal) = evening.watches(&["resume"]);
-    terminal.sees("I was cut", LONG);
+    terminal.sees("I was interrupted", LONG);
     evening.scene.wait_for_file("../again");
     let stopped = evening.types(&["stop"], 0);
     assert!(stopped.contains("0 of"), "{stopped}");

@@ -58,7 +58,10 @@ fn x111a_fork_continues_after_an_iteration_with_its_commit() {
     assert_eq!(fs_err::read_to_string(tree.join("work")).unwrap(), "1\n2\n");
     let stands = status(&scene, "other");
     assert_eq!(stands["iterations_complete"], 2);
-    assert_eq!(stands["state"], "stopped", "it was not cut");
+    assert_eq!(
+        stands["state"], "stopped",
+        "the fork has no unfinished iteration"
+    );
     assert_eq!(stands["next"], "rlm resume other: iteration 3");
     assert_eq!(text(&stands["directory"]), tree.display().to_string());
 

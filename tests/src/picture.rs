@@ -23,8 +23,8 @@ use screen::Screen;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rlm.svg");
 const ROWS: u16 = 25;
 const COLUMNS: u16 = 92;
-/// The rows of the recorded terminal. The output moves the cursor only relative to its position, so nothing must scroll off the top: the scroll
-/// offset of a small terminal depends on the intermediate output.
+/// The rows of the recorded terminal: so many that no row scrolls off the top. In a small terminal the number of scrolled rows would depend on
+/// intermediate output, and the cursor moves only relative to its position.
 const TALL: u16 = 400;
 /// The limit for output that appears within a few seconds.
 const LONG: Duration = Duration::from_secs(40);

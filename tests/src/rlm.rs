@@ -116,7 +116,7 @@ impl<'a> Rlm<'a> {
     ///
     /// # Panics
     ///
-    /// If no pseudo-terminal is available, or the program can't start; if `input` was set: typed text goes through the [`Terminal`].
+    /// If no pseudo-terminal is available, the program can't start, or `input` was set, because typed text goes through the [`Terminal`].
     #[track_caller]
     pub fn spawn_on_terminal(mut self) -> (Running, Terminal) {
         assert!(self.input.is_none(), "type into the terminal instead");

@@ -50,8 +50,8 @@ pub(super) fn begin(
     script: &str,
 ) -> io::Result<(AgentStart, Plan, signals::CaughtSignals)> {
     let mut start = AgentStart::prepare()?;
-    // A test that sees the record relies on `ignore`. But the start number in the record decides which script lines apply, so signals are held back
-    // until then.
+    // A test that sees the record expects that the signals of `ignore` are already ignored. But only the record gives the number of the start, which
+    // selects the lines of the script. So signals are held back until the script is parsed.
     let watch = signals::catch()?;
     start.claim(dir)?;
     let mut plan = Plan::parse(script, start.start).map_err(io::Error::other)?;

@@ -24,7 +24,7 @@ const TOOL: &str =
 fn evening(rlm: &Path, agent: &Path) -> String {
     let (scene, mut story) = (LiveScene::new(rlm, agent), Story::default());
     types(&scene, &mut story, &["init"]);
-    let prompt = format!("Mend the parser. [[sh {TOOL}]] [[text It is done.]]\n");
+    let prompt = format!("Fix the parser. [[sh {TOOL}]] [[text It is done.]]\n");
     fs::write(scene.file("PROMPT.md"), prompt).unwrap();
     let run = [
         "run",
