@@ -1,4 +1,4 @@
-//! A state that grows, is saved after each step, and continues where it was.
+//! A state that grows, is saved after each step, and continues where it stopped.
 //!
 //! `cargo run -p checkpoint-store --example diary DIR [STEPS]` ends by itself after STEPS (10 by default). Run it again: it continues. Give it
 //! 100000, kill it with `kill -9`, and run it again: every reported save is there. Start it twice at once: the second one fails and names the first.

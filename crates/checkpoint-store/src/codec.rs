@@ -1,4 +1,4 @@
-//! CBOR and compression. No other module names either library.
+//! CBOR and compression. No other module uses either library.
 
 use ciborium::de::{self, from_reader_with_recursion_limit};
 use ciborium::ser;

@@ -18,8 +18,8 @@ pub(crate) const MAX_FILE: u64 = 1 << 30;
 static ACCEPTED: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
 /// Accepts stores of other owners below a directory, for the whole process. Without this, a store that belongs to another user is refused, also for
-/// root. It is for volumes and user namespaces where the caller is not the owner. `directory` must come from the user, never from the store's
-/// surroundings.
+/// root. It is for volumes and user namespaces where the caller is not the owner. `directory` must come from the user, never from a file in or near
+/// the store.
 pub fn accept_any_owner(directory: PathBuf) {
     let mut accepted = ACCEPTED.write().unwrap_or_else(PoisonError::into_inner);
     accepted.push(directory);
@@ -415,7 +415,7 @@ impl Drop for Temp<'_> {
     }
 }
 
-/// Returns `path` without a slash at its end, because such a slash follows a symbolic link.
+/// Returns `path` without a slash at its end, because a path with such a slash follows a symbolic link.
 fn plain(path: &Path) -> Result<PathBuf> {
     let bad = |reason| {
         let kind = Kind::Name {

@@ -1,8 +1,8 @@
 //! The disk as the store sees it: the few calls on which all other modules build.
 //!
-//! `unix.rs` is the real disk. Tests bring other disks that lose power between any two calls, or fail any call. So the time and the random numbers
-//! come from the disk too: a run depends on nothing else besides the bytes. This module knows no file names, limits or safety rules; they are in
-//! `dir.rs`.
+//! `unix.rs` is the real disk. Tests bring other disks that lose power between any two calls, or fail any call. The time and the random numbers come
+//! from the disk too, so that a test run depends on nothing else and can be repeated. This module knows no file names, limits or safety rules; they
+//! are in `dir.rs`.
 
 #![cfg_attr(
     not(any(test, feature = "test-util")),
@@ -91,7 +91,7 @@ pub trait Directory: Any + Debug + Send + Sync {
         MAX_PREALLOCATED
     }
 
-    /// Returns [`ahead`](Self::ahead), or 1 MiB where that is zero. Other amounts are measured by it.
+    /// Returns [`ahead`](Self::ahead), or 1 MiB where that is zero. Other limits are multiples or fractions of this number.
     fn stride(&self) -> u64 {
         match self.ahead() {
             0 => MAX_PREALLOCATED,

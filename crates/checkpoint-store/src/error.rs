@@ -8,7 +8,7 @@ use crate::frame::FrameFault;
 /// A specialised result for the calls of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Describes why a call failed and which file it concerns.
+/// The reason why a call failed, and the file that it concerns.
 ///
 /// The text names the next step if there is one. Callers branch on the predicates; the kinds are private so that they can grow.
 #[derive(Debug)]
@@ -73,8 +73,8 @@ pub(crate) enum Kind {
     #[error("is not a regular file, so the store did not make it; move it away")]
     Foreign,
     #[error(
-        "the highest writer epoch, {:x}, is taken, so no writer can open the store; no writer gets that far by \
-         counting: find out where the files with this epoch come from and move them away, or fork the store",
+        "the highest writer epoch, {:x}, is taken, so no writer can open the store; no writer reaches \
+         this number by counting: find out where the files with this epoch come from and move them away, or fork the store",
         u64::MAX
     )]
     NoEpoch,
@@ -173,7 +173,7 @@ impl Error {
         }
     }
 
-    /// Makes an error of a fault for which no older state can be used instead.
+    /// Converts a fault to an error, where no older state can be used instead.
     pub(crate) fn fault(path: impl Into<PathBuf>, fault: FrameFault) -> Self {
         let kind = match fault {
             FrameFault::Damaged { offset, reason } => Kind::Corrupt {
@@ -258,7 +258,7 @@ impl Error {
         matches!(self.kind, Kind::Poisoned { .. } | Kind::Lost { .. })
     }
 
-    /// Returns whether the store cannot be written for lack of permission.
+    /// Returns whether the store cannot be written, because the file system is read-only or the user has no permission.
     pub fn is_read_only(&self) -> bool {
         matches!(&self.kind, Kind::Io { source, .. } if matches!(
             source.kind(),
@@ -266,9 +266,9 @@ impl Error {
         ))
     }
 
-    /// Returns whether the disk or the quota is full. The writer stays usable: once there is room again, the same save succeeds. The text has the
-    /// smallest number of bytes that are needed, including those that have to be written again. A phase is written after them, so a second error may
-    /// report the bytes of the phase.
+    /// Returns whether the disk or the quota is full. The writer stays usable: once there is room again, the same save succeeds. The message states
+    /// at least how many bytes are needed, including those of the earlier saves that the writer must write again. A phase is written after these
+    /// saves, so a second error may report the bytes of the phase.
     pub fn is_full(&self) -> bool {
         match &self.kind {
             Kind::Full { .. } => true,

@@ -10,7 +10,7 @@ use crate::raw_writer::RawWriter;
 use crate::test_disk::TestDisk;
 use crate::{Options, reader};
 
-/// With this number of saves, old heads are dropped at least once.
+/// With this number of saves, the writer compacts its journal at least once.
 const SAVES: u64 = 36;
 
 /// Returns a head that does not compress and begins with its number.
@@ -42,7 +42,8 @@ fn newest(path: &Path) -> u64 {
     n
 }
 
-/// Saves to a disk that calls `at` before each of its calls, with the number of the call.
+/// Makes [`SAVES`] saves on a disk that calls `at` before each of its own calls, with the path, the number of the call and the last acknowledged
+/// save. Returns the number of calls and the last epoch.
 fn run(at: impl Fn(&Path, u64, u64) -> io::Result<()> + Send + Sync + 'static) -> (u64, u64) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");
@@ -69,7 +70,7 @@ fn run(at: impl Fn(&Path, u64, u64) -> io::Result<()> + Send + Sync + 'static) -
     (calls.load(Relaxed), epoch)
 }
 
-/// The process could be killed before each call of a run: every acknowledged save is there.
+/// Loads the store before each call of a run, as after a kill at this point: every acknowledged save is there.
 #[test]
 fn c60_a_kill_at_any_call_while_old_heads_are_dropped_loses_nothing() {
     let (calls, epoch) = run(|path, _, acknowledged| {
@@ -84,7 +85,7 @@ fn c60_a_kill_at_any_call_while_old_heads_are_dropped_loses_nothing() {
     );
 }
 
-/// In each run, one call fails; with `second`, a later call fails too, during the repair.
+/// In each run, one call fails. The call `second` fails too; it may be the same one, or a later one during the repair.
 fn with_faults(second: impl Fn(u64) -> u64) {
     let (calls, _) = run(|_, _, _| Ok(()));
     for first in 0..calls {

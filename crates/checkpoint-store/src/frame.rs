@@ -12,8 +12,8 @@
 //! | 0 | 24..28 | length of the head in the raw payload | 24..28 |
 //! | CRC32C | 28..32 | CRC32C of salt, header, payload | 28..32 |
 //!
-//! The salt is random for each file, so an old block that returns in a new file after a crash is never valid. The frame magic is not zero, so a tail
-//! of zeros ends the log.
+//! The salt is random for each file, so an old disk block that appears in a new file after a crash is never valid. The frame magic is not zero, so a
+//! tail of zeros ends the journal.
 
 use crc32c::{crc32c, crc32c_append};
 
@@ -61,7 +61,7 @@ pub(crate) const ZSTD: u8 = 1;
 /// A reader that does not know the kind must refuse the file; it must not skip the frame.
 const CRITICAL: u8 = 0x80;
 
-/// A reason why this version's reader cannot use bytes.
+/// A reason why a reader of this version cannot use a file or a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FrameFault {
     Damaged {
@@ -207,7 +207,7 @@ pub(crate) fn len(first: &[u8]) -> usize {
     HEADER + stored.min(MAX_STORED) as usize
 }
 
-/// Returns the frame at `at`, or what is wrong there.
+/// Returns the frame at byte `at`, or the fault there.
 pub(crate) fn decode(file: &[u8], at: usize, salt: u64) -> Result<Frame, FrameFault> {
     let Some(header) = file.get(at..at + HEADER) else {
         return Err(damaged(at, "the frame header is truncated"));

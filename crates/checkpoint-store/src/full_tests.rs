@@ -128,7 +128,7 @@ fn c62b_c62d_full_disk_error_names_sufficient_bytes() {
     let Kind::Full { bytes } = *err.kind() else {
         panic!("{err}")
     };
-    const LOCK: u64 = 64; // its text is written again
+    const LOCK: u64 = 64; // the text of the lock is written again
     open(bytes + LOCK).unwrap();
 }
 
@@ -282,7 +282,7 @@ fn uncertain_newest_phase_keeps_earlier_files() {
     let fails = Arc::new(AtomicBool::new(false));
     let (seen, phase) = (fails.clone(), path.join("phase-0000000000000003.ckpt"));
     let hook = move |call| match call {
-        // Everything except the phase itself succeeds, up to its rename.
+        // Every call succeeds until the file of the phase has its name.
         Call::Other if seen.load(Ordering::Relaxed) && phase.exists() => {
             Err(io::Error::other("the medium failed"))
         }

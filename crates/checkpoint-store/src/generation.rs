@@ -22,7 +22,7 @@ const CHUNK: usize = 64 << 10;
 impl RawWriter {
     /// Replaces the journal by one without old heads, once the old heads outweigh the rest.
     pub(crate) fn compact(&mut self) -> Result<()> {
-        // An outstanding repair may have to wait for room, together with the save.
+        // A repair that is still to do runs together with the save, so that an error about missing room counts the bytes of both.
         if !self.weight.is_due(self.dir.disk().stride()) || self.is_unrepaired() {
             return Ok(());
         }
@@ -42,7 +42,7 @@ impl RawWriter {
         let path = self.dir.path();
         let mut compact = Compaction::plan_compaction(self.saves.all(&self.dir), first, path)?;
         match self.epoch.take_next(&self.dir) {
-            // The current journal may have room.
+            // The current journal may still have room.
             Err(err) if err.is_full() => return Ok(()),
             taken => taken?,
         }

@@ -15,11 +15,11 @@ use crate::load::{Entry, Index, LoadPurpose};
 use crate::options::Options;
 use crate::replay::{Replay, State};
 
-/// Calls `each` with the head of every save to which a caller can still return, oldest first.
+/// Calls `each` with the head of every save in the journals of the store, without undone saves, oldest first. A phase is not in a journal, so its own
+/// head is left out.
 ///
-/// These heads are in the progress files of all phases whose progress was not removed. This reads each of the files once, so it costs as much as one
-/// load; calling [`load_at`](crate::reader::load_at) for every save has quadratic costs. Damaged files are skipped without a report;
-/// [`load`](crate::reader::load) and [`verify`](crate::verify::verify) report them.
+/// This reads each journal once, so it costs as much as one load; calling [`load_at`](crate::reader::load_at) for every save has quadratic costs.
+/// Damaged files are skipped without a report; [`load`](crate::reader::load) and [`verify`](crate::verify::verify) report them.
 ///
 /// # Errors
 /// As [`load_with`](crate::reader::load_with), except for damage.
@@ -58,7 +58,7 @@ pub fn history<H: DeserializeOwned>(
 fn best<'a>(dir: &Dir, generations: &[&'a Entry]) -> Result<Option<(&'a Entry, Replay)>> {
     let mut best: Option<(&Entry, Replay)> = None;
     for &entry in generations {
-        // Its writer may have removed it since the listing.
+        // The writer may have removed this journal since the listing.
         let Some(bytes) = dir.read(&entry.name)? else {
             continue;
         };

@@ -13,8 +13,7 @@ use crate::saves::PackedFrame;
 const BLOCK: u64 = 512;
 /// A static that is never written takes no memory. A buffer would stay allocated for each thread that used one.
 static ZEROS: [u8; (MAX_PREALLOCATED + BLOCK) as usize] = [0; (MAX_PREALLOCATED + BLOCK) as usize];
-/// Free space that a journal leaves below the largest file size: the next journal has the same saves after its own metadata, whose numbers are
-/// longer.
+/// Free space that a journal leaves below the largest file size: the next journal has the same saves after its own metadata, which may be longer.
 const SPARE: u64 = 1 << 10;
 
 /// An open journal with room for more frames.

@@ -1,7 +1,7 @@
 //! Durable, incremental, atomic checkpoints with one fenced writer.
 //!
-//! For a program that works for hours, may be killed at any moment, and must continue from its last acknowledged save. [`Store`] keeps one value.
-//! [`Writer`] keeps a small head and a history of events; the cost of a save depends only on what is new.
+//! This crate is for a program that works for hours, may be killed at any moment, and must continue from its last acknowledged save. [`Store`] keeps
+//! one value. [`Writer`] keeps a small head and a history of events; the cost of a save depends only on what is new.
 //!
 //! This crate is not a database: it has no queries, no transactions over several stores, and one writer for each store. It does not protect against a
 //! person who can write to the directory: checksums detect accidents only.
@@ -17,10 +17,10 @@
 //! that it continues, and is stale as soon as a newer phase exists. So the writer can write a phase and remove the older progress in two separate
 //! steps.
 //!
-//! A load takes the newest valid file. If a file is damaged, the load reports it and offers the good generation before it; a writer also
-//! sets the file aside. A load never returns a wrong state, and never an empty one without an error. A writer checks its epoch before each
-//! acknowledgement. So a writer whose lock was broken learns that another writer took the store over, and does not acknowledge a save that no load
-//! returns.
+//! A load takes the newest valid file. If a file is damaged, the load reports the file and returns the good state before the damage; a writer also
+//! sets the file aside. A load never returns a wrong state. If no file has a valid state, the load returns an error, not an empty state. A writer
+//! checks its epoch before each acknowledgement. So a writer whose lock was broken learns that another writer took the store over. It does not
+//! acknowledge a save that later loads would not return.
 //!
 //! After a failed sync, the kernel's cached pages of the file prove nothing; only the bytes of an earlier successful sync are durable. The writer
 //! therefore keeps its newest frames in memory, and keeps open the journal that contains all frames. After a failure it takes the next epoch and
@@ -45,10 +45,10 @@
 //   dir                                a directory that follows no link
 //   saves                              one save, and the saves since the last phase
 //   id, replay                         from frames to a state
-//   options, meta, file_builder, report  how to open a store, the metadata of a file, whole files in memory
+//   options, meta, file_builder, report  how to open a store, the metadata of a file, whole files in memory, the report of a load
 //   lock                               one writer at a time
 //   load, history                      what is on disk
-//   retention, blob, import            removal of old files, blobs, data of other formats
+//   retention, blob, import            removal of old files, blobs, files of other programs
 //   journal, compact                   the file that a writer appends to, and the first contents of the next one
 //   raw_writer, repair, generation, phase  the writer without types: opening, repair after a failure, journals, phases
 //   writer, store, fork, reader, list, verify  the same with types, and the read-only calls

@@ -21,7 +21,7 @@ pub enum Health {
     Empty,
     /// The newest state is damaged; an older one is valid.
     Damaged,
-    /// No valid state is left, or a newer program wrote it; the text has the reason.
+    /// No valid state is left, or a newer program wrote the store; the text has the reason.
     Unreadable(String),
 }
 
@@ -33,7 +33,7 @@ pub struct Entry {
     pub name: String,
     /// Path of its directory.
     pub path: PathBuf,
-    /// Whether it can be loaded.
+    /// Whether the store can be loaded, and whether it is damaged.
     pub health: Health,
     /// Whether a writer has it open.
     pub locked: bool,

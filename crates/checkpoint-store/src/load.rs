@@ -206,7 +206,7 @@ pub(crate) fn at(dir: &Dir, index: &Index, seq: u64) -> Result<Option<Loaded>> {
     Ok(None)
 }
 
-/// Loads the newest valid state. `index` is consumed from the newest file on.
+/// Loads the newest valid state. Tries the files of `index` from the newest one on.
 pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
     // The best journal so far whose good part is shorter than the journal's first contents.
     let mut partial: Option<Loaded> = None;

@@ -77,7 +77,7 @@ impl Lock {
     }
 }
 
-/// Returns whether a writer holds the lock. To find out, it takes a shared lock for a moment.
+/// Returns whether a writer holds the lock. For this, it takes a shared lock for a moment.
 pub(crate) fn is_held(dir: &Dir) -> Result<bool> {
     let Some(file) = dir.open_file(NAME, OpenMode::Read)? else {
         return Ok(false);
@@ -128,7 +128,7 @@ const EPOCH_TRIES: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Epoch {
     pub(crate) number: u64,
-    /// The identity of the marker while it is held open.
+    /// The identity of the marker file. The file stays open, so that no other file gets this identity.
     id: (u64, u64),
     _marker: Box<dyn FileHandle>,
 }

@@ -110,7 +110,7 @@ impl Migrations {
         self
     }
 
-    /// Returns whether a step changes anything between two versions.
+    /// Returns whether there is a step between two versions.
     fn change(&self, from: u32, to: u32) -> bool {
         from < to
             && [&self.heads, &self.events].iter().any(|steps| {

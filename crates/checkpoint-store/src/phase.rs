@@ -14,7 +14,7 @@ use crate::replay::{Events, Replay, State};
 use crate::sabotage::{self, Sabotage};
 use crate::saves::Saves;
 
-/// Number of taken phase numbers that are skipped. A fenced writer leaves at most one.
+/// The largest number of taken phase numbers that a writer skips. A fenced writer leaves at most one.
 const MAX_TAKEN_PHASES: u64 = 64;
 
 impl RawWriter {

@@ -19,7 +19,7 @@ fn head(n: u64) -> Vec<u8> {
     raw
 }
 
-/// Both orders of a takeover and a save. The test removes the lock file, so that two writers hold a lock at the same time.
+/// This test and the next one try both orders of a takeover and a save. They remove the lock file, so that two writers hold a lock at the same time.
 #[test]
 fn fenced_writer_that_wakes_before_its_write_acknowledges_nothing() {
     let root = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ use crate::meta::PhaseInfo;
 use crate::options::Options;
 use crate::writer::Loaded;
 
-/// Number of reads before damage is final: a live writer may have replaced a file, or may have been inside a save, during the read.
+/// The number of reads before a load reports damage: during a read, a live writer may have replaced a file, or may have been inside a save.
 const MAX_REREADS: usize = 4;
 
 /// Loads the newest valid state.
@@ -51,8 +51,8 @@ pub fn load_with<H: DeserializeOwned, E: DeserializeOwned>(
 
 /// Loads the state as of the save `seq`, even if that save was undone.
 ///
-/// Every save stays readable at no cost until a compacted journal, which has only the newest saves, replaces its journal, or until the journal is
-/// removed together with the phase that it continues.
+/// A save stays readable until its journal is replaced by a compacted one, which has only the heads of the newest saves, or is removed together with
+/// the phase that it continues.
 ///
 /// # Errors
 /// As [`load_with`]; [`is_not_found`](Error::is_not_found) if that save no longer exists.
@@ -125,7 +125,7 @@ pub(crate) fn newest(dir: &Dir, want: LoadPurpose<'_>) -> Result<load::Loaded> {
     }
 }
 
-/// Lists the finished phases of a store, newest first. A damaged file is listed only if its beginning is good.
+/// Lists the finished phases of a store, newest first. A damaged file is listed only if its metadata is good.
 ///
 /// # Errors
 /// As [`load`](fn@load).
@@ -211,7 +211,7 @@ pub fn blob_within(dir: impl AsRef<Path>, name: &str, limit: u64) -> Result<Vec<
     blobs::get_within(&Dir::open(dir.as_ref())?, name, limit)
 }
 
-/// Locks every writer out of a store, for example while its directory is moved away. Dropping it lets writers in again.
+/// A lock that keeps every writer out of a store, for example while its directory is moved away. Dropping it lets writers in again.
 #[derive(Debug)]
 #[must_use = "dropping it lets writers in again"]
 pub struct WriterLockout {

@@ -22,7 +22,7 @@ use crate::sabotage::{self, Sabotage};
 const MAX_IGNORE: u64 = 1 << 16;
 pub(crate) const IGNORE: &str = ".gitignore";
 
-/// Reports that a writer wrote everything since the last phase to a new file, and why.
+/// The report that a writer wrote everything since the last phase to a new file, and why.
 ///
 /// No acknowledged save is lost, but the files in `lost` are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Keeps the newest journal and the one before it, as opening does.
+    /// Removes all journals of this base except the newest one and the one before it, as opening a store does.
     pub(crate) fn drop_older_generations(&self) {
         let base = self.base.map_or(0, |base| base.seq);
         let same = |name: &FileName| {

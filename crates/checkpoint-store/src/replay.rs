@@ -54,7 +54,7 @@ struct ReplayedSave {
     seq: u64,
     /// False for events whose head was dropped.
     has_head: bool,
-    /// `None` for an undo: its state is that of the mark below it.
+    /// `None` for an undo, whose state is that of the save before it in the list.
     delta: Option<(Vec<u8>, usize)>,
 }
 

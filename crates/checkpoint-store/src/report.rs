@@ -13,7 +13,7 @@ pub struct Skipped {
     pub file: String,
     /// The problem.
     pub reason: String,
-    /// The place of the problem, in bytes from the start of the file; zero also if the whole file is affected.
+    /// The place of the problem, in bytes from the start of the file; zero if the whole file is affected.
     pub offset: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct LoadReport {
     pub used: Option<String>,
     /// The permanent id of that file, the same in every copy.
     pub file: Option<PhaseId>,
-    /// The finished phase that the state is, or continues.
+    /// The finished phase whose state this is, or which this state continues.
     pub phase: Option<PhaseInfo>,
     /// Name and version of the schema that the used file was written with.
     pub schema: Option<(String, u32)>,

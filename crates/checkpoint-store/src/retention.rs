@@ -41,7 +41,7 @@ impl Default for RetentionPolicy {
 }
 
 impl RetentionPolicy {
-    /// Returns the reason to remove the phase with `index` newer ones; `None` to keep it.
+    /// Returns the reason to remove a phase that has `index` newer ones; `None` to keep it.
     fn against(&self, index: usize, created: SystemTime) -> Option<String> {
         match index >= self.keep {
             true => Some(format!("only the newest {} stay", self.keep)),
@@ -162,7 +162,7 @@ pub(crate) fn plan_in(dir: &Dir, policy: RetentionPolicy, base: u64) -> Result<R
                 reason: why,
             });
         } else {
-            let why = "it has earlier states, for a fallback or a return".into();
+            let why = "it has earlier states, to fall back or return to".into();
             plan.keep.push(RetainedFile {
                 name,
                 bytes,

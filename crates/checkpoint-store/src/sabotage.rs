@@ -1,4 +1,4 @@
-//! Mistakes that a test can switch on, one at a time, to show that it detects them.
+//! Mistakes that a test can switch on, one at a time, to show that it detects each of them.
 //!
 //! Without the feature `test-util` none of this is in the program: `is_on` is then a constant. A switch affects only the thread that sets it.
 
@@ -27,8 +27,8 @@ pub enum Sabotage {
     RetrySync,
     /// A save is acknowledged before its sync; the next save syncs it.
     AckBeforeSync,
-    /// In a store with a queue: an enqueued event counts as saved only when it is acknowledged. Here the caller passes the events with each save, so
-    /// there is no such mark. The nearest mistake is a repair from memory that lacks the newest acknowledged save.
+    /// A repair from memory lacks the newest acknowledged save. The name is that of the same mistake in a store with a queue of events, which marks
+    /// an event as saved only when it is acknowledged. Here the caller passes the events with each save, so there is no queue.
     WatermarkAtAck,
     /// The progress is removed before the phase that replaces it is durable.
     DropProgressEarly,

@@ -71,7 +71,7 @@ const WINDOW: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Saves {
     location: Option<JournalLocation>,
-    /// The number of bytes after the first frame of `place` that are not in memory.
+    /// The number of bytes of the journal, after its metadata, that are not in memory.
     bytes_on_disk: u64,
     newest: VecDeque<PackedFrame>,
     /// The number of bytes of `newest` in a file, and its limit.
@@ -85,7 +85,7 @@ pub(crate) struct JournalLocation {
     pub(crate) file: Arc<dyn FileHandle>,
     pub(crate) name: String,
     pub(crate) salt: u64,
-    /// Where the first save begins.
+    /// The byte at which the first save begins.
     pub(crate) from: u64,
 }
 
@@ -101,7 +101,7 @@ impl Saves {
         }
     }
 
-    /// Adds a save that is in the journal `place`, or will be before `all` reads it.
+    /// Adds a save that is in the journal, or will be there before `all` reads it.
     pub(crate) fn push(&mut self, kept: PackedFrame) {
         self.bytes += kept.len();
         self.newest.push_back(kept);
@@ -126,7 +126,7 @@ impl Saves {
         self.bytes -= self.newest.pop_back().map_or(0, |kept| kept.len());
     }
 
-    /// Returns the number of bytes of a journal that contains all of them.
+    /// Returns the number of bytes of a journal that contains all these saves.
     pub(crate) fn len(&self) -> u64 {
         self.location.as_ref().map_or(0, |place| place.from) + self.bytes_on_disk + self.bytes
     }

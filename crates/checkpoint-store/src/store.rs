@@ -1,4 +1,4 @@
-//! A store of one value, without a history; it uses the same writer.
+//! A store of one value, without a history. `RawWriter` saves each value as a phase.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::writer::Loaded;
 
 /// The name of the phases that hold the values.
 const PHASE: &str = "value";
-/// The newest value, and the one for a fallback.
+/// The number of values on disk: the newest one, and the one before it as a fallback.
 const KEEP: usize = 2;
 
 /// A directory that holds one value. Each save replaces the value as a whole, atomically.
@@ -58,7 +58,7 @@ impl Store {
     /// Saves a value. It is durable when this returns; the cost is proportional to its size.
     ///
     /// # Errors
-    /// A value that cannot be encoded fails before anything is written; [`is_full`](Error::is_full) if there is no room for it yet,
+    /// A value that cannot be encoded fails before anything is written; [`is_full`](Error::is_full) if the disk has no room for it,
     /// [`is_fenced`](Error::is_fenced) if a newer writer took over, [`is_poisoned`](Error::is_poisoned) if the value could not be written to a new
     /// file either.
     pub fn save<T: Serialize>(&mut self, value: &T) -> Result<()> {

@@ -95,9 +95,9 @@ pub enum NextAction {
         /// The newest save that can be read.
         seq: Seq,
     },
-    /// Verify again when the writer has closed the store: it is live, and a save may be only partly on disk.
+    /// Verify again when the writer has closed the store: while the writer is live, a save may be only partly on disk.
     Wait,
-    /// Use a newer program, or restore a copy: there are files, but this program can read no state from them; the text has the reason. To remove the
+    /// Use a newer program, or restore a copy: there are files, but this program can read no state from them; the text has the reason. Removing the
     /// files would lose their contents.
     Restore(String),
 }

@@ -65,12 +65,12 @@ impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
 ///
 /// If a write or a sync fails, or the files were removed, the writer takes the next epoch and writes everything since the last phase to a new file
 /// before the call returns; [`last_repair`](Self::last_repair) reports this. For this purpose it keeps the newest saves, about 64 KiB, in memory, and
-/// reads the older ones from their journal, which it holds open. Only if that fails too, the call and every later call fail. On a full disk the call
-/// fails, all earlier saves are intact, and the same save succeeds once there is room. A writer that was taken over stays so: open the store again to
-/// continue from the saves on disk.
+/// reads the older ones from their journal, which it holds open. If that fails too, the call and every later call fail. On a full disk the call
+/// fails, all earlier saves are intact, and the same save succeeds once there is room. A writer stays fenced once another writer took its store over:
+/// open the store again to continue from the saves on disk.
 ///
-/// A journal grows by zeros, 128 KiB to 1 MiB at a time, on file systems where that reserves room. So a number of saves still succeed after other
-/// programs filled the disk.
+/// On file systems where written zeros reserve room, the writer extends its journal by 128 KiB to 1 MiB of zeros at a time. So a number of saves
+/// still succeed after other programs filled the disk.
 ///
 /// Dropping the writer releases the lock and writes nothing.
 #[derive(Debug)]
@@ -82,13 +82,13 @@ pub struct Writer<H, E> {
 impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H, E> {
     /// Opens the store in the directory `dir` for writing, and loads its state.
     ///
-    /// Takes the lock and the next epoch, which fences every older writer, even one that has the lock of a deleted file. Moves damaged files to
+    /// Takes the lock and the next epoch, which fences every older writer, even one that holds a lock on a deleted lock file. Moves damaged files to
     /// `quarantine/` and loads the state before the damage; check the report before you continue.
     ///
     /// # Errors
     /// [`is_locked`](Error::is_locked) if another writer is live, [`is_not_found`](Error::is_not_found) if the directory is missing and `create` is
     /// not set, [`is_unsupported_version`](Error::is_unsupported_version) if a newer program wrote it, [`is_corrupt`](Error::is_corrupt) if there are
-    /// files but no valid state, and others for a directory that is unsafe or holds other types.
+    /// files but no valid state, and other errors if the directory is unsafe or the store holds other types.
     ///
     /// # Platform
     /// On Unix the directory must belong to the user, and no other user may write to it.
@@ -117,7 +117,7 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     ///
     /// # Errors
     /// A value that cannot be encoded, or is too large, fails before anything is written, and the writer stays usable.
-    /// [`is_fenced`](Error::is_fenced) if a newer writer took over, [`is_full`](Error::is_full) if there is no room for it yet,
+    /// [`is_fenced`](Error::is_fenced) if a newer writer took over, [`is_full`](Error::is_full) if the disk has no room for it,
     /// [`is_poisoned`](Error::is_poisoned) if the save could not be written to a new file either.
     pub fn append(&mut self, head: &H, events: &[E]) -> Result<Seq> {
         let (raw, head_len) = encode_save(self.path(), head, events)?;
@@ -137,8 +137,8 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
 
     /// Writes `head` and all events so far as a finished phase, in a file that never changes. The cost is proportional to the whole state.
     ///
-    /// The earlier saves are stale from then on, but stay as a generation for a fallback. Several phases may have the same name; the older ones stay
-    /// readable.
+    /// The journal with the earlier saves stays on disk, as a fallback if the phase is damaged. Several phases may have the same name; the older ones
+    /// stay readable.
     ///
     /// # Errors
     /// As [`append`](Self::append); also for a name that is not 1 to 64 letters, digits, `.`, `_` and `-`, and if the history on disk was damaged
@@ -151,7 +151,7 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
     /// Stores bytes permanently under a name in `blobs/`. To store the same bytes again is no error.
     ///
     /// # Errors
-    /// If the name has other bytes, or is not allowed; the rules are those for the name of a phase.
+    /// If a blob with this name has other bytes, or if the name is not allowed. The rules are the same as for the name of a phase.
     pub fn put_blob(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.raw.put_blob(name, bytes)
     }

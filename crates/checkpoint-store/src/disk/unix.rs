@@ -209,7 +209,7 @@ fn open_components(path: &Path, make: bool) -> io::Result<File> {
         let mut next = rustix::fs::openat(&at, name, PASS, Mode::empty());
         if make && matches!(next, Err(Errno::NOENT)) {
             match rustix::fs::mkdirat(&at, name, PRIVATE_DIR) {
-                // Removed after a failed sync, as in `make_all`.
+                // After a failed sync the directory is removed again, as in `make_all`.
                 Ok(()) => sync(&at).inspect_err(|_| {
                     rustix::fs::unlinkat(&at, name, AtFlags::REMOVEDIR).ok();
                 })?,

@@ -41,7 +41,7 @@ fn check(what: &str, loaded: Result<Loaded<u64, u64>, Error>, states: &[State]) 
             let Some(index) = states.iter().rposition(|known| *known == state) else {
                 panic!("{what}: {state:?} was never saved")
             };
-            // A cut exactly between two saves leaves no trace; any other loss must be reported.
+            // A truncation exactly between two saves leaves no trace; any other loss must be reported.
             if !what.starts_with("cut") && report.is_undamaged() && report.repaired_tail.is_none() {
                 assert_eq!(
                     index,
@@ -259,8 +259,8 @@ fn reports_are_readable_lines() {
     insta::assert_snapshot!(Dir::new().open().1.report, @"nothing was saved yet");
 }
 
-/// Simulates a writer that appends after a torn tail, which the design forbids. Its acknowledged save is lost. So this shows why a tail must not
-/// stay.
+/// Simulates a writer that appends after a torn tail, which the design forbids. Its acknowledged save is lost. So this test shows why a torn tail
+/// must not stay.
 #[test]
 fn c60_control_a_writer_that_appends_after_a_torn_tail_loses_its_save() {
     let dir = Dir::new();

@@ -119,8 +119,8 @@ fn c62a_c62b_c62c_full_disk_keeps_the_old_value_and_no_temporary_file() {
     if !crate::order::can_trace() {
         return;
     }
-    // There is a sync of the directory when it is made, and one with its marker; so the file of the second save is the fifth sync. All tries of one
-    // save fail.
+    // Before the second save there are four syncs: one of the parent directory, one after the epoch marker, and two of the first save. The fifth is
+    // that of the second save's file, and the sixth belongs to the repair.
     let dir = Dir::new();
     let told = injected("fsync:error=ENOSPC:when=5..6", "fault::valuer", &dir);
     assert_eq!(told, ["1 ok", "2 full", "3 ok"]);

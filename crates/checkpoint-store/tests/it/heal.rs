@@ -93,7 +93,7 @@ fn x128f_control_without_the_name_check_the_save_is_lost() {
     assert_eq!(dir.load().head, Some(2), "the acknowledged save is lost");
 }
 
-/// Any single file is removed, before each of the calls that save.
+/// Removes each of the files in turn, before each of the calls that save.
 #[test]
 fn x128b_x128d_removed_file_is_detected_before_the_next_acknowledgement() {
     type Save = fn(&mut Log);
@@ -186,7 +186,7 @@ fn x128e_replaced_store_fences_the_writer() {
     }
 }
 
-/// The path is not safe for writing: nothing is acknowledged.
+/// A file is in the place of the directory, so the writer acknowledges nothing.
 #[test]
 fn unrepairable_store_ends_its_writer() {
     let dir = Dir::new();
@@ -198,7 +198,7 @@ fn unrepairable_store_ends_its_writer() {
     assert!(writer.append(&4, &[4]).unwrap_err().is_poisoned());
 }
 
-/// The other store also numbers its epochs from one on.
+/// Both stores number their epochs from 1 on, so the other store has the same epoch.
 #[test]
 fn x128e_replaced_store_of_the_same_epoch_fences_the_writer() {
     type Removal = fn(&std::path::Path);

@@ -29,7 +29,7 @@ fn a_held_lock_names_its_holder() {
 fn parent() {
     let Some(dir) = child_dir() else { return };
     let _held = Store::open(dir).unwrap();
-    // The process reads from the pipe to this process's parent, so it ends with that pipe.
+    // `cat` inherits the standard input of this process, a pipe from the test, and ends when the test closes the pipe.
     let mut outliving = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
     tell("started");
     outliving.wait().unwrap();

@@ -13,7 +13,7 @@ enum Op {
     /// Undo to the n-th save to which a caller can return.
     Undo(usize),
     Phase,
-    /// Crash and start again: nothing is flushed or closed in any case.
+    /// Drop the writer and open the store again. Dropping writes nothing, so a crash has the same effect.
     Reopen,
     /// Crash inside a save: this many bytes of the save are on disk.
     Torn(usize),

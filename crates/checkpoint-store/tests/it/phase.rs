@@ -143,7 +143,7 @@ fn x117c_invalid_phase_names_are_refused() {
     writer.save_phase("ok", &1, PhaseMeta::default()).unwrap();
 }
 
-/// Something like a transcript: pieces of this crate's own sources, as a tool prints them.
+/// The events are like a transcript: pieces of this crate's own sources, as a tool prints them.
 #[cfg(feature = "zstd")]
 #[test]
 fn c69_compressed_transcript_is_no_larger_than_gzip() {

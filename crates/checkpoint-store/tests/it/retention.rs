@@ -54,7 +54,7 @@ fn s20b_s20f_newest_and_required_phases_are_kept() {
     assert!(plan(&dir.path, policy).unwrap().remove.is_empty());
 }
 
-/// The same by age. A clock that runs ahead makes nothing old, whatever the time zone.
+/// The age of a file decides too. A file with a time in the future counts as new, whatever the time zone.
 #[test]
 fn s20a_s21c_age_is_in_utc_and_future_times_count_as_new() {
     let dir = Dir::new();

@@ -1,4 +1,4 @@
-//! Every save to which a caller can return, in one pass.
+//! The history of a store: the heads of its saves, in one pass.
 
 use checkpoint_store::verify::{FileCondition, verify};
 use checkpoint_store::{Options, Seq, reader};
