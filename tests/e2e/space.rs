@@ -81,7 +81,7 @@ fn transcripts_beyond_the_limit_record_what_was_removed() {
     let reduced = first.lines().find(|line| line.starts_with("[reduced] "));
     let reduced = reduced.unwrap_or_else(|| panic!("{} bytes", first.len()));
     assert!(
-        reduced.contains(" records left out, for max-transcripts"),
+        reduced.contains(" records left out because of max-transcripts"),
         "{reduced}"
     );
     assert!(first.contains("[prompt] x") && first.contains("[end] completed"));

@@ -372,7 +372,7 @@ fn h11b_process_that_only_opens_the_directory_gets_no_signal() {
     let refused = quick(scene.rlm(&["stop", "r1", "--force", "--wait", "300ms"])).expect_code(1);
     let pid = stranger.id().to_string();
     assert!(
-        refused.stderr.contains(&pid) && refused.stderr.contains("may not work on run"),
+        refused.stderr.contains(&pid) && refused.stderr.contains("perhaps does not work on run"),
         "{refused}"
     );
     for held in [&mut state, &mut stranger] {

@@ -124,7 +124,7 @@ impl Project {
                     Some(save) => Error::not_transferable(
                         run,
                         format!(
-                            "returned to a state before iteration {number}, which no longer counts; to see that iteration, show save {save}"
+                            "returned to a state before iteration {number}, so that iteration no longer counts; to see it, show save {save}"
                         ),
                     )
                     .with_hint(Hint::ShowState {
@@ -178,7 +178,7 @@ impl Project {
     }
 }
 
-/// Adds a save to the rows.
+/// Adds a save to the records of the attempts.
 fn record(rows: &mut Vec<AttemptRecord>, save: Seq, head: &Head) {
     if head.iteration > 0 {
         let is_behind = |row: &&mut AttemptRecord| {
@@ -236,7 +236,7 @@ fn note_commit(rows: &mut [AttemptRecord], committed: Option<Committed>) {
         return;
     };
     let at = (committed.phase, committed.iteration, committed.attempt);
-    // The commit belongs to the newest save, or to one shortly before.
+    // The commit belongs to the newest attempt, or to the one before it.
     let is_it = |row: &&mut AttemptRecord| (row.phase, row.iteration, row.attempt) == at;
     if let Some(row) = rows.iter_mut().rev().take(2).find(is_it) {
         row.commit = Some(committed.commit);
@@ -253,7 +253,7 @@ fn is_between(head: &Head) -> bool {
     )
 }
 
-/// Returns the outcome of an attempt at this save; `is_present` if it is the save's own attempt.
+/// Returns the outcome of an attempt at this save; `is_present` is set if the attempt is the current one of the save.
 fn outcome(row: &AttemptRecord, is_present: bool, head: &Head) -> AttemptOutcome {
     if matches!(
         row.outcome,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{RunId, transcript};
 
-/// The most losses that a run remembers.
+/// The largest number of data losses that a run remembers.
 const MAX_REMEMBERED: usize = 4;
 
 /// The data that a run lost because its saved state is damaged.
@@ -19,13 +19,13 @@ pub struct DataLoss {
     pub save: u64,
     /// The damage, one line each; empty if the files are valid but too old.
     pub damaged: Vec<String>,
-    /// The paths of the damaged files, from the top of the project, once the run was resumed.
+    /// The new paths of the damaged files, relative to the top of the project; empty until the run is resumed.
     pub set_aside: Vec<String>,
-    /// The iteration at which that save continues.
+    /// The iteration at which a resume from that save continues.
     pub resumes_at: u32,
-    /// The last iteration with a transcript, if that is a later one: those before it were complete.
+    /// The last iteration with a transcript, if it is later than `resumes_at`. The iterations before it were complete.
     pub last_transcript: Option<u32>,
-    /// Whether there are transcripts of another phase, so that more than iterations is lost.
+    /// Whether there are transcripts of another phase, so that more is lost than iterations of one phase.
     pub spans_phases: bool,
 }
 
@@ -59,7 +59,7 @@ impl DataLoss {
         losses.drain(..losses.len().saturating_sub(MAX_REMEMBERED));
     }
 
-    /// Returns whether a resume from that save would repeat complete work.
+    /// Returns whether a resume from the newest save that is left would repeat complete work.
     #[must_use]
     pub fn loses_iterations(&self) -> bool {
         self.last_transcript.is_some() || self.spans_phases
@@ -76,7 +76,7 @@ fn transcripts_beyond(run_dir: &Path, head: &Head) -> (Option<u32>, bool) {
     let at = head.resume_point().0;
     let unknown = transcript::unknown(run_dir, head);
     let more_phases = head.phase as usize + 1 < head.rules.phases.len();
-    // Numbers that begin again belong to another phase, and so may another attempt.
+    // Iteration numbers that begin again belong to another phase. A later attempt of the same iteration may belong to another phase too.
     let is_of_phases = unknown.iter().any(|(iteration, attempt)| {
         let is_other = *iteration < at || (*iteration == at && more_phases);
         is_other && *attempt > head.highest_attempt

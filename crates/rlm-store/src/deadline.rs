@@ -59,7 +59,7 @@ impl DeadlineReceiver {
     }
 }
 
-/// Waits until `by`, for the bounded waits of a stop, which a shutdown must not shorten. Waits for work use a sleep gate instead. Cancel safe.
+/// Waits until `by`. A stop uses this for its bounded waits, because a shutdown must not shorten them; all other waits use a sleep gate. Cancel safe.
 pub async fn sleep_until(by: Instant) {
     // Only the time can end this wait.
     let _elapsed = timeout_at(by, std::future::pending::<()>()).await;

@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::git::worktree;
 use crate::{Project, RunId, state_dir, transcript};
 
-/// The output of a detached run.
+/// The name of the file with the output of a detached run, and the prefix of its older parts.
 const OUTPUT: &str = "output.log";
-/// The most files of worktrees that are counted, all together.
+/// The largest number of files that are counted, in all worktrees together.
 const MOST_FILES: usize = 200_000;
 
 /// The bytes of disk that a run uses, as far as its files can be read.
@@ -15,7 +15,7 @@ const MOST_FILES: usize = 200_000;
 pub struct RunDiskUsage {
     /// The bytes of its transcripts.
     pub transcripts: u64,
-    /// The bytes of its output in the background.
+    /// The bytes of its output while it was detached.
     pub output: u64,
     /// The bytes of all other files, which a resume needs.
     pub state: u64,

@@ -1,4 +1,5 @@
-//! Why saved data can't be read, written, transferred or locked: all messages in one place, predicates for the cases that callers handle, and hints.
+//! The reasons why saved data can't be read, written, transferred or locked: all messages in one place, predicates for the cases that callers handle,
+//! and hints.
 
 use std::fmt;
 use std::io;
@@ -7,8 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::RunId;
 use crate::state_dir::OtherOwner;
 
-/// Why saved data can't be read, written, transferred or locked. The text names the place and the fix. Some fixes are a [`hint`](Self::hint), for
-/// which a program may have a command.
+/// The reason why saved data can't be read, written, transferred or locked. The text names the place and the fix. Some fixes are a
+/// [`hint`](Self::hint), for which a program may have a command.
 #[derive(Debug)]
 pub struct Error(Box<Kind>);
 
@@ -148,14 +149,14 @@ impl Error {
         Self(Box::new(Kind::PhaseName { name, problem }))
     }
 
-    /// Creates the error of a lock of a run, or of a process that can't be named.
+    /// Creates the error that a run, or a process that can't be named, holds the lock.
     pub(crate) fn held(path: &Path, holder: Option<impl fmt::Display>) -> Self {
         let path = path.into();
         let holder = holder.map_or_else(|| "another process".into(), |it| it.to_string());
         Self(Box::new(Kind::Held { path, holder }))
     }
 
-    /// Creates the error of a lock of a process that is not a run of this project.
+    /// Creates the error that a process that is not a run of this project holds the lock.
     pub(crate) fn locked_by_other(path: &Path, who: String) -> Self {
         let path = path.into();
         Self(Box::new(Kind::LockedByOther { path, who }))
@@ -225,7 +226,7 @@ impl Error {
         Self(Box::new(Kind::NotTransferable { run, problem, hint }))
     }
 
-    /// Adds the hint of a problem whose text ends with that hint.
+    /// Adds a hint; the text of the error must end with the same fix in words.
     pub(crate) fn with_hint(mut self, new: Hint) -> Self {
         if let Kind::Archive { hint, .. }
         | Kind::NotCommitted { hint, .. }
@@ -288,7 +289,7 @@ impl Error {
         Self(Box::new(Kind::Rules(error)))
     }
 
-    /// `why` names the process that can't be verified, and the fix.
+    /// Creates the error of a process that can't be verified; `why` names the process and the fix.
     pub fn unproven(why: impl Into<String>) -> Self {
         Self(Box::new(Kind::Unverified(why.into())))
     }
@@ -387,7 +388,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// The fix of an [`Error`]. The error's text has it in words to which a program can add its command.
+/// The fix of an [`Error`]. The text of the error ends with the same fix in words, to which a program can add its command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// Choose one of the existing runs; see [`Project::runs`](crate::Project::runs).

@@ -1,4 +1,4 @@
-//! The git status, history and commits of a working tree, by the `git` command.
+//! The git status, history and commits of a working tree, read and written by the `git` command.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(crate) use run::{run, run_with};
 /// The most changed paths in a prompt.
 const MAX_CHANGED: usize = 20;
 const HEAD_COMMIT: &[&str] = &["rev-parse", "--verify", "--quiet", "HEAD"];
-/// All files of a working tree except the state of runs, whose ignore file an agent may have just removed. Patterns exclude the state, because git
-/// fails on a named path that is ignored, even if the path is named only to be excluded.
+/// All files of a working tree except the state of runs, whose ignore file an agent may have just removed. The exclusions are the pattern `.rl[m]`,
+/// because git fails on the literal path of an ignored file, even in an exclusion.
 pub(crate) const ALL_FILES: [&str; 3] =
     [":(top)", ":(top,exclude).rl[m]", ":(top,exclude).rl[m]/*"];
 
@@ -80,7 +80,7 @@ impl Git {
         ))
     }
 
-    /// Registers the processes that it starts from now on.
+    /// Registers in `processes` the git processes that this value starts from now on.
     pub fn track_processes_in(&mut self, processes: GitProcesses) {
         self.processes = Some(processes);
     }
@@ -241,7 +241,7 @@ mod tests {
         let below = place.path().join("a/b");
         fs_err::create_dir_all(&below).unwrap();
         assert!(!may_be_in_repository(&below));
-        // This `.git` is of another working tree, or of a submodule.
+        // A `.git` file is that of another working tree, or of a submodule.
         fs_err::write(place.path().join("a/.git"), "gitdir: elsewhere").unwrap();
         assert!(may_be_in_repository(&below));
         assert!(may_be_in_repository(Path::new("relative")));

@@ -1,8 +1,8 @@
 //! The index of this user's live runs in all projects: a small file for each run in `$XDG_STATE_HOME/rlm/runs`.
 //!
-//! A file is only a hint: the lock in the run's own directory decides whether the run is live. A reader removes a file that is left of a killed
-//! process. The run writes a missing file again within a minute, and so does each listing of its project. If nothing can be written, a run is found
-//! only from its project.
+//! A file is only a hint: the lock in the run's own directory decides whether the run is live. A reader removes the file that a killed process left.
+//! The run writes a missing file again within a minute, and so does each listing of its project. If nothing can be written, a run is found only from
+//! its project.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -76,7 +76,7 @@ fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
     state_dir::replace(file, text)
 }
 
-/// Adds missing entries for the live runs of a project, as after somebody emptied the index.
+/// Adds missing entries for the live runs of a project, for example after somebody emptied the index.
 pub fn repair(project: &Project, live: &[RunEntry]) {
     for run in live {
         let _place = IndexEntry::of(project, &run.id);

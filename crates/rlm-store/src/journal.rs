@@ -129,7 +129,7 @@ impl Journal {
             .await
     }
 
-    /// Syncs take milliseconds, so they run on a thread that may block, one at a time.
+    /// Runs `work` on a thread that may block, because a sync takes milliseconds. Only one call runs at a time.
     async fn on_thread<F>(&mut self, events: usize, work: F) -> Result<(), Error>
     where
         F: FnOnce(&mut Writer<RunHead, TimedInput>) -> Result<(), checkpoint_store::Error>

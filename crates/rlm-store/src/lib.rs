@@ -1,11 +1,11 @@
 //! The saved state of `rlm` runs: all files of a run, and the right to work on it.
 //!
 //! This crate manages the project's private directory `.rlm`, the locks, the journal, the transcripts and the timeline, runs git, and transfers runs.
-//! It must not know the live loop: it starts no agent, has no rules of the loop, prints nothing and installs no signal handler.
-//! It is a part of [`rlm`](https://docs.rs/rlm-loop) and promises nothing to other programs; `loop-runner` executes the runs.
-//! Read [`state_dir`] first (every file below `.rlm` is hostile input), then [`git`], [`Project`], [`Settings`] and [`RunHead`] (the saved values),
-//! [`journal`] (how they are written), [`Checkpoints`] and [`timeline`] (how they are read), [`locks`], [`WorkingTreeLock`] and [`lock_holder`] (the process that
-//! works on a run), and finally [`transfer`] (export, import, fork) and removal.
+//! It does not depend on the live loop: it starts no agent, has no rules of the loop, prints nothing and installs no signal handler. It is a part of
+//! [`rlm`](https://docs.rs/rlm-loop) and promises nothing to other programs; `loop-runner` executes the runs. Read [`state_dir`] first (every file
+//! below `.rlm` is hostile input), then [`git`], [`Project`], [`Settings`] and [`RunHead`] (the saved values), [`journal`] (how they are written),
+//! [`Checkpoints`] and [`timeline`] (how they are read), [`locks`], [`WorkingTreeLock`] and [`lock_holder`] (the process that works on a run), and
+//! finally [`transfer`] (export, import, fork) and removal.
 //!
 //! # Files
 //!
@@ -13,11 +13,11 @@
 //!
 //! | | |
 //! |---|---|
-//! | `holder.json` | the process that works in the working tree, for people; stays after its end |
+//! | `holder.json` | the process that works in the working tree, for people; the file stays after the process ends |
 //! | `runs/RUN/*.ckj`, `*.ckpt`, `epoch-*`, `LOCK` | the store; damaged files are set aside in its `quarantine/` |
 //! | `runs/RUN/blobs/` | the last text of each prompt, without a checksum |
 //! | `runs/RUN/transcripts/ITERATION-ATTEMPT.ndjson` | one [`Record`] per line, `.zst` once it is old: [`transcripts`], [`Records`] |
-//! | `runs/RUN/control.sock` | while a process works on the run; `loop-runner` creates it |
+//! | `runs/RUN/control.sock` | exists while a process works on the run; `loop-runner` creates it |
 //! | `runs/RUN/scratch/`, `survivors` | private files of the current agent, and the report of a guard after the death of the run's process |
 //! | `worktrees/` | the worktrees of runs |
 //!
@@ -25,10 +25,10 @@
 //!
 //! | | means | then |
 //! |---|---|---|
-//! | [`is_not_found`](Error::is_not_found) | no run has this name, or nothing was saved of it | create one |
+//! | [`is_not_found`](Error::is_not_found) | no run has this name, or nothing was saved for it | create one |
 //! | [`is_held`](Error::is_held) | another process works in the working tree; the text names run and pid | wait, or stop it |
 //! | [`is_transferred`](Error::is_transferred) | the run was transferred and continues elsewhere | continue there, or take it back |
-//! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also each transferred run | change the request |
+//! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also every error with `is_transferred` | change the request |
 //! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | [`Project::verify`] shows the damage |
 
 // The modules in reading order; each uses only those above it:

@@ -13,8 +13,8 @@ use crate::sweep::scope_of;
 use crate::{Error, Holder, Project, RunId, git, working_tree_lock};
 
 impl Project {
-    /// Returns the living process that works on the run. The kernel names the process with the lock on the working tree; where the kernel can't, the
-    /// process's own record counts.
+    /// Returns the living process that works on the run. The kernel names the process with the lock on the working tree; where the kernel can't,
+    /// `holder.json` counts.
     ///
     /// # Platform
     ///
@@ -40,8 +40,8 @@ impl Project {
         matches!(self.owner(run), Ok(Some(_)))
     }
 
-    /// Returns the run whose process holds the lock on the working tree of this project, even if its state was removed; otherwise the only run whose
-    /// working tree was removed or moved.
+    /// Returns the run whose process holds the lock on the working tree of this project, even if its state was removed; otherwise the run whose
+    /// working tree was removed or moved, if there is exactly one.
     #[must_use]
     pub fn run_of_lock(&self) -> Option<RunId> {
         let owner = match locks::owner(self.tree()).ok()? {
@@ -73,8 +73,8 @@ impl Project {
                 TreeLock::Taken(owner) if owner.has(run.as_str()) => {
                     return Ok(Some(owner));
                 }
-                // An agent may have moved the state and given it any name. The same program proves that this is a run; the state, or the project,
-                // proves its working tree.
+                // An agent may have moved the state and given it any name. A process with the same program is the process of a run, and the state or
+                // the project shows that the run uses this working tree.
                 TreeLock::Taken(owner)
                     if !owner.run.as_ref().is_some_and(|it| it.is_in_place)
                         && owner.is_same_program
@@ -132,7 +132,7 @@ fn unexpected_holder(run: &RunId, owner: &LockOwner, tree: &Path) -> String {
             other.name.escape_debug()
         ),
         _ => format!(
-            "pid {pid} holds a lock on `{tree}`, but may not work on run `{run}`, so it gets no signal; to see it: ps -fp {pid}"
+            "pid {pid} holds a lock on `{tree}`, but perhaps does not work on run `{run}`, so it gets no signal; to see it: ps -fp {pid}"
         ),
     }
 }

@@ -38,8 +38,8 @@ fn parse(text: &str) -> BTreeSet<u32> {
     text.lines().filter_map(taker).collect()
 }
 
-/// Names the living process of another user that took the `flock` on a directory. Only for people: it compares the file's numbers in `/proc/locks`,
-/// and some file systems have other numbers there. `None` if no line matches.
+/// Names the living process of another user that took the `flock` on a directory. The result is only for messages: this compares the inode numbers in
+/// `/proc/locks`, and some file systems have other numbers there. `None` if no line matches.
 pub(crate) fn describe_stranger(tree: &Path) -> Option<String> {
     let inode = Identity::at(tree).ok()?.inode.to_string();
     let text = all_locks().ok()?;
@@ -141,7 +141,7 @@ pub struct LockOwner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockedRun {
     pub(crate) name: String,
-    /// Whether that state is or was in a run's proper directory: then its name is not one that somebody gave to a moved directory.
+    /// Whether that state is or was in `.rlm/runs`. If not, somebody may have moved the directory and given it any name.
     pub(crate) is_in_place: bool,
 }
 

@@ -12,7 +12,7 @@ const HIDDEN: &str = "…";
 /// The setting tables whose values are secrets.
 const SECRET_TABLES: [&str; 4] = ["env", "env_http_headers", "headers", "http_headers"];
 
-/// A program that a run starts, or a file that it writes for others, in a form for people.
+/// A program that a run starts, or a file that it writes for other programs, as people see it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct Program {
     /// The name of its phase; `None` for a program of the whole run.
@@ -79,7 +79,7 @@ impl Program {
 /// Adds the agent, the programs in its settings, and its hooks.
 pub(crate) fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, String)) {
     let AgentConfig {
-        options: _, // `passed_through` takes them apart
+        options: _, // `passed_through` handles them
         program,
         model: _,
         args,
@@ -134,7 +134,7 @@ fn hide_below(value: &mut Value) {
     }
 }
 
-/// Adds the names of the redacted values.
+/// Appends the names of the redacted values to a command.
 fn with<'a>(
     words: String,
     env: Option<&BTreeMap<String, String>>,

@@ -108,7 +108,7 @@ impl Project {
         within.unwrap_or(Path::new(""))
     }
 
-    /// Returns git for this project, to register its processes.
+    /// Returns git for this project, so that the caller can register its processes.
     pub fn git_mut(&mut self) -> &mut Git {
         &mut self.git
     }

@@ -12,15 +12,15 @@ use crate::{Error, Project, RunEntry, RunId, RunState, state_dir, timestamp, tra
 
 /// The prefix of a directory that is being removed.
 const REMOVING_PREFIX: &str = "removed-";
-/// The age from which such a directory has no owner.
+/// A directory with this prefix and at least this age belongs to no running removal.
 const OLD: Duration = Duration::from_secs(60);
 
 /// The rules by which runs are removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RemovalRules {
-    /// A run with a more recent event is kept.
+    /// A run whose last event is more recent than this is kept.
     pub age: Duration,
-    /// Whether the user names the runs.
+    /// Whether the user named the runs to remove.
     pub named: bool,
     /// Whether resumable and damaged runs are removed too.
     pub all: bool,
@@ -79,8 +79,8 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// [`Error::is_held`] if a process works on the run, [`Error::is_not_found`] if there is no such run; others if one of its processes is alive,
-    /// because only the state can find those.
+    /// [`Error::is_held`] if a process works on the run, [`Error::is_not_found`] if there is no such run; another error if one of its processes is
+    /// alive: without the state, `rlm` could not find that process any more.
     pub fn remove(&self, run: &RunId) -> Result<(), Error> {
         let dir = self.existing(run)?;
         let fail = |e| Error::io("can't remove", &dir, e);
@@ -102,7 +102,7 @@ impl Project {
         Ok(())
     }
 
-    /// Removes the files of killed removals, exports and imports; others may still be running. Blocks.
+    /// Removes the files of killed removals, exports and imports, but not those of running ones. Blocks.
     pub fn remove_interrupted_transfers(&self) {
         transfer::sweep(self);
         for path in state_dir::entries(&self.state_dir()).unwrap_or_default() {
@@ -136,7 +136,7 @@ impl Project {
             .try_for_each(|path| state_dir::remove_file(&path).map_err(fail))
     }
 
-    /// Returns whether a run has transcripts, or unfinished files of some.
+    /// Returns whether a run has transcripts or unfinished transcript files.
     #[must_use]
     pub fn has_transcripts(&self, run: &RunId) -> bool {
         files(&self.run_dir(run)).is_ok_and(|files| !files.is_empty())

@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for RunHead {
     }
 }
 
-/// Why a well-formed head is invalid.
+/// The reason why a well-formed head is invalid.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
     #[error("invalid settings: {0}")]

@@ -150,7 +150,7 @@ impl Project {
             match (kept, &phase.prompt) {
                 (Some(Ok(text)), _) => Ok(text),
                 (_, PromptSource::File(path)) => read_prompt(path),
-                // A prompt that is too large is not lost.
+                // A prompt that is too large keeps its own error, because it is not lost.
                 (Some(Err(e)), _) => Err(e),
                 (None, _) => Err(Error::prompt_lost(head.run.clone())),
             }
@@ -243,7 +243,7 @@ fn changed_at(dir: &Path) -> Timestamp {
     Timestamp(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// Returns whether an attempt was made. There was a save before it, so a missing state was lost.
+/// Returns whether an attempt began. The run saves before its first attempt, so a missing state was lost.
 fn was_begun(run_dir: &Path) -> bool {
     state_dir::exists(&run_dir.join(transcript::FOLDER))
 }

@@ -309,7 +309,7 @@ impl Settings {
     }
 }
 
-/// The largest prompt file: a model reads no more, and a mistyped path may name any file.
+/// The largest size of a prompt file, in bytes: a model reads no more, and a mistyped path may name any file.
 pub const MAX_PROMPT: u64 = 4 << 20;
 
 /// Reads a prompt file; missing, empty and huge files are errors that name the file.

@@ -40,7 +40,7 @@ pub async fn sweep(scope: String) -> SweepResult {
     .expect("a sweep does not panic")
 }
 
-/// Takes the report of a guard after the death of the run's process. The sweep then searches for the processes that the guard could not end.
+/// Takes the report that a guard wrote after the death of the run's process. The sweep then searches for the processes that the guard could not end.
 pub fn take_guard_report(project: &Project, run: &RunId) -> io::Result<SweepResult> {
     let path = project.run_dir(run).join(REPORT);
     match state_dir::open(&path) {
@@ -67,7 +67,7 @@ pub fn scratch(project: &Project, run: &RunId) -> PathBuf {
     project.run_dir(run).join("scratch")
 }
 
-/// Returns the scope of a run's processes in this working tree. A copy of the tree contains the same run, and that may be live.
+/// Returns the scope of a run's processes in this working tree. A copy of the working tree contains the same run, which may be live.
 pub fn scope_in(tree: &Path, scope: &str) -> String {
     // A moved directory keeps its identity.
     match Identity::at(tree) {

@@ -9,8 +9,8 @@
 //!
 //! # Limits
 //!
-//! The size of a timeline grows with the number of attempts. It has at most 4 MiB of the output of required checks, checks and failures; of the
-//! oldest ones only the last 400 bytes each.
+//! The size of a timeline grows with the number of attempts. It has at most 4 MiB of the output of required checks, checks and failures; above that,
+//! only the last 400 bytes of each of the oldest outputs.
 
 use loop_state::{
     CheckResult, Evidence, RedoScope, ReviewDecision, ReviewPoint, RuleChange, SteerState,
@@ -112,7 +112,7 @@ pub struct AttemptSpan {
 /// One execution of a required check or the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRun {
-    /// Which command.
+    /// The command.
     pub command: loop_state::LoopCommand,
     /// The time of its start.
     pub began: Timestamp,
@@ -122,7 +122,7 @@ pub struct CommandRun {
     pub result: CheckResult,
     /// The number of bytes that this timeline leaves out of that output.
     pub left_out: usize,
-    /// Whether it ran after a resume, to see whether an unfinished attempt had done its work.
+    /// Whether it ran after a resume, to find out whether an unfinished attempt had done its work.
     pub is_recheck: bool,
 }
 

@@ -149,8 +149,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Writes a driver's observation: its events as text, and the raw line behind them. Of streamed text only the text is stored, because it comes
-    /// again as a message when the agent completes it.
+    /// Writes a driver's observation: its events as text, and the raw line behind them. For streamed text, the raw line is not stored: the agent
+    /// sends the whole text again as a message when it is complete.
     pub fn observed(&mut self, at: Timestamp, seen: &Observation) -> io::Result<()> {
         let mut streamed = false;
         for event in &seen.events {
@@ -204,7 +204,7 @@ impl Transcript {
         Ok(())
     }
 
-    /// Writes a line of the loop.
+    /// Writes a record of the loop itself.
     ///
     /// # Errors
     ///

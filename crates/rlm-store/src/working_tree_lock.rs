@@ -29,7 +29,7 @@ pub struct WorkingTreeLock {
     project: Project,
     holder: Holder,
     lock: Arc<OwnedFd>,
-    /// The state directory of this process, to notice a replacement.
+    /// The open state directory, by which this process notices that another one is in its place.
     state: Arc<Mutex<OpenStateDir>>,
     /// The result of the sweep of the last holder's processes, until it is reported.
     swept: SweepResult,
@@ -82,7 +82,7 @@ impl fmt::Display for Holder {
             .as_secs();
         write!(
             f,
-            "run `{}` (pid {}, since {age} s)",
+            "run `{}` (pid {}, for {age} s)",
             self.run, self.process.pid
         )
     }
@@ -162,7 +162,7 @@ impl WorkingTreeLock {
     }
 
     /// Checks before a save whether the state directory is still the same one. If it was moved away, creates another one in its place, with a
-    /// directory for `run`, so that the save goes there. The store handles a removed directory, and a project that was moved as a whole: that
+    /// directory for `run`, so that the save goes there. The store itself handles a removed directory, and a project that was moved as a whole, which
     /// continues at its new place.
     ///
     /// # Errors
@@ -252,7 +252,7 @@ fn holder_path(project: &Project, tree: &Path) -> PathBuf {
     project.state_dir().join(name)
 }
 
-/// Reads the holder of this very working tree.
+/// Reads the holder of this working tree; `None` if the file is a copy from another one.
 fn read_holder(project: &Project, tree: &Path) -> Option<Holder> {
     let text = state_dir::read(&holder_path(project, tree), MOST).ok()?;
     let file: HolderFile = serde_json::from_slice(&text).ok()?;

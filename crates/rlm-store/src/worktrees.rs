@@ -14,8 +14,8 @@ const CHECKOUT: Duration = Duration::from_secs(600);
 
 impl Project {
     /// Creates a worktree for a new run, which commits if `commits` is set. The worktree begins at the current commit, on a new branch `rlm/NAME`.
-    /// Returns the worktree and the number of uncommitted files, whose changes are not in it. The directory [`within`](Self::within) the current
-    /// working tree exists there too. Blocks.
+    /// Returns the worktree and the number of uncommitted files, whose changes are not in it. The worktree also gets the directory that
+    /// [`within`](Self::within) returns. Blocks.
     ///
     /// # Errors
     ///
@@ -125,7 +125,8 @@ impl Project {
         made.map(drop).map_err(refuse)
     }
 
-    /// Rolls back a begun worktree: a failing hook runs after the files are there. The worktree has only committed files.
+    /// Removes a worktree whose creation failed, because a failing hook runs after git wrote the files. The worktree has only committed files, so
+    /// nothing is lost.
     pub(crate) fn remove_worktree(&self, path: &Path, branch: Option<&str>) {
         // The rolled-back command may have been stopped, which must not stop the rollback.
         let rollback = GitProcesses::begin_rollback();

@@ -1,4 +1,4 @@
-//! The git part of a transfer: takes the history and the uncommitted changes along, and adds them to the destination's repository.
+//! The git part of a transfer: exports the history and the uncommitted changes, and adds them to the repository at the destination.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -24,7 +24,7 @@ pub(crate) const STRANGE: [&str; 4] = [
     "advice.detachedHead=false",
 ];
 
-/// The position of a working tree.
+/// The commit and the branch of a working tree, and its uncommitted files.
 #[derive(Debug)]
 pub(crate) struct CheckoutState {
     pub(crate) commit: String,
@@ -76,7 +76,7 @@ impl TemporaryRefs {
 }
 
 impl Git {
-    /// Returns the position of the working tree, or why it can't be transferred, with the fix. Blocks.
+    /// Returns the commit, the branch and the uncommitted files of the working tree; an error with the fix if it can't be transferred. Blocks.
     pub(crate) fn checkout_state(&self) -> Result<CheckoutState, String> {
         let text = |e: GitError| e.to_string();
         let Some(top) = self.top() else {
@@ -120,7 +120,7 @@ impl Git {
         let place = self
             .output(&["rev-parse", "--git-path", "index"])
             .map_err(text)?;
-        // A copy of the index has the known times of the files, so that git doesn't read all of them.
+        // The copy of the index has the stored times of the files, so that git doesn't read all files again.
         state_dir::open(&top.join(place))
             .and_then(|mut from| io::copy(&mut from, &mut state_dir::create_new(index)?))
             .map_err(|e| format!("can't copy git's index: {e}"))?;
@@ -192,8 +192,8 @@ impl Git {
         }
     }
 
-    /// Fetches the commits of a bundle, which are named `there` in it, under the name `name`. The commits stay as long as the returned
-    /// refs exist, or other refs lead to them. Blocks.
+    /// Fetches the commits of a bundle. Their refs are named `there` in the bundle, and `name` here. Git keeps the commits while the returned refs
+    /// exist, or other refs lead to them. Blocks.
     pub(crate) fn unbundle(
         &self,
         from: &Path,

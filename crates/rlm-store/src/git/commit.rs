@@ -22,7 +22,8 @@ const UNDER_WAY: [(&str, &str); 5] = [
     ("REVERT_HEAD", "a revert"),
 ];
 
-/// Adds all files except the ones after the message, and commits them if anything changed. The user's hooks run, and can reject the commit.
+/// The shell script of a commit. It adds the paths in its arguments after the message, and commits them if anything changed. The user's hooks run,
+/// and can reject the commit.
 pub const SCRIPT: &str = r#"set -e
 message=$1
 shift
@@ -46,7 +47,7 @@ pub struct CommitPlan {
 }
 
 impl Git {
-    /// Returns why a run can't begin to commit in this working tree, with the fix. Blocks.
+    /// Returns an error with the fix if a run can't begin to commit in this working tree. Blocks.
     pub fn refuse_commits(&self) -> Result<(), String> {
         let Some(top) = self.top() else {
             return Err(
@@ -76,7 +77,7 @@ impl Git {
         ))
     }
 
-    /// Returns the same for problems that a new worktree of the repository would not solve. Blocks.
+    /// Checks only for the problems that a new worktree of the repository would not solve. Blocks.
     pub(crate) fn refuse_commits_anywhere(&self) -> Result<(), String> {
         for who in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
             if self.output(&["var", who]).is_err() {
@@ -92,7 +93,7 @@ impl Git {
         Ok(())
     }
 
-    /// Returns the uncommitted files when a run that commits is resumed: the next commit will include them. Blocks.
+    /// Returns a message about the uncommitted files, for a run that commits and is resumed: its next commit will include these files. Blocks.
     pub fn uncommitted(&self) -> Option<String> {
         let changed = self.changes().ok()?;
         let top = self.top()?;
@@ -148,7 +149,7 @@ impl Git {
         Ok(found.map(|(_, what)| *what))
     }
 
-    /// Returns the changes of a commit of everything. Edits inside a submodule would not be in it.
+    /// Returns the changes that a commit of all files would include. Such a commit does not include edits inside a submodule.
     pub(super) fn changes(&self) -> Result<Vec<Change>, GitError> {
         Ok(self.differences()?.changes)
     }
@@ -239,7 +240,7 @@ impl Git {
     }
 }
 
-/// Parses a line of git's about a submodule.
+/// Parses a line of `git status` about a submodule.
 fn edited_submodule(line: &str) -> Option<String> {
     let mut fields = line.splitn(9, ' ');
     let state = fields.nth(2)?.strip_prefix('S')?;
@@ -375,7 +376,7 @@ impl CommitMessage {
     }
 }
 
-/// Returns the text on one line: an agent names its session, and must not write trailers.
+/// Returns the text on one line, because an agent names its session, and must not be able to add trailers.
 fn one_line(text: &str) -> String {
     let text: String = text.chars().take(200).collect();
     text.replace(char::is_control, " ").trim().to_owned()

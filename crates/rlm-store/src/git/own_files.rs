@@ -18,8 +18,8 @@ const REPORT: &str = "<meta name=\"generator\" content=\"rlm-report ";
 /// The name of the first file of an archive.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
-/// Returns whether a file unknown to git is an archive or a report, by its name and its first bytes. Unfinished files have random names, and are
-/// recognised by their first bytes too: a name alone hides nothing.
+/// Returns whether a file unknown to git is an archive or a report, by its name and its first bytes. An unfinished file has a random name, and may be
+/// empty; in all other cases the name alone is not enough.
 pub(crate) fn is_own_file(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let is = |begin: &str, end: &str| {

@@ -42,8 +42,8 @@ pub fn stop_git_processes() {
     }
 }
 
-/// States that the caller rolls back git's changes if it fails; [`stop_git_processes`] waits for the rollback. Dropping it means that no rollback is
-/// needed any more.
+/// The announcement that the caller rolls back git's changes if it fails; [`stop_git_processes`] waits for the rollback. Dropping it means that no
+/// rollback is needed any more.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Rollback(Option<Arc<Registry>>);
@@ -89,7 +89,7 @@ pub struct GitShutdownReport {
     pub ended: Vec<ProcessName>,
     /// The processes that could not be ended.
     pub survivors: Vec<ProcessName>,
-    /// The leftovers of git's filters and hooks, from its end or earlier.
+    /// The processes that git's filters and hooks left, now or earlier, and that were ended.
     pub leftovers: Vec<ProcessName>,
     /// Whether unknown processes may be left.
     pub is_unverified: bool,
@@ -139,7 +139,7 @@ impl GitProcesses {
         }
     }
 
-    /// Ends all processes within `budget` and about a second, and starts no others from then on. Blocks.
+    /// Ends all processes within `budget` plus about a second, and starts no others from then on. Blocks.
     pub fn end(&self, budget: Duration) -> GitShutdownReport {
         self.is_over.store(true, Ordering::Release);
         self.registry.wait(times::GIT_STATUS_END.min(budget));
@@ -243,7 +243,7 @@ impl GitProcess {
             .extend(left.survivors.into_iter().take(room));
     }
 
-    /// Ends git, which is not reaped yet, with its process group: SIGTERM first, so that git can clean up. Takes git's last message from `signals`.
+    /// Ends git, which is not reaped yet, with its process group: SIGTERM first, so that git can clean up. Waits on `signals` for the end of git.
     pub(super) fn terminate(
         &self,
         git: &Child,

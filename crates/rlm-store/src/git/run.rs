@@ -34,7 +34,7 @@ pub(super) const TOO_MUCH: &str = "too many changed files; add generated files t
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// The time limit for a command that the user requested.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// By these variables the git of a hook passes its repository on. A loop that begins in a hook works in its own directory instead.
+/// The variables by which git passes its repository to a hook. They are removed, because a loop that begins in a hook works in its own directory.
 pub const POINTERS: [&str; 7] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -45,7 +45,7 @@ pub const POINTERS: [&str; 7] = [
     "GIT_PREFIX",
 ];
 
-/// Git could start a file-system monitor or a garbage collection, which would outlive the command.
+/// The options against a file-system monitor and a garbage collection, which git could start and which would outlive the command.
 const NOTHING_IN_PASSING: [&str; 6] = [
     "-c",
     "core.fsmonitor=false",
@@ -68,7 +68,7 @@ pub enum GitError {
     #[error("the run was stopped")]
     /// The run has ended.
     Stopped,
-    /// Its last error message.
+    /// Git failed, with this message.
     #[error("{0}")]
     Failed(String),
 }
@@ -138,7 +138,8 @@ pub(crate) fn is_object_name(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Disables the programs that a reading command could start: the verification of signatures, and the fetch of missing objects of a partial clone.
+/// The options against the programs that a reading command could start: the verification of signatures, and the fetch of missing objects of a partial
+/// clone.
 const READ_ONLY: [&str; 2] = ["-c", "log.showSignature=false"];
 const READ_ONLY_VARIABLES: [(&str, &str); 2] =
     [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
@@ -194,8 +195,8 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     run_with(&call, processes)
 }
 
-/// Runs git to its end on this thread, and returns its output or an error. Git runs under a guard, or so that it can't start other programs. It gets
-/// no input, and is killed at the time limit.
+/// Runs git to its end on this thread, and returns its output or an error. Git runs under a guard, or in a way in which it can't start other
+/// programs. Git gets no input, and is killed at the time limit.
 pub(crate) fn run_with<S: AsRef<OsStr>>(
     call: &GitCall<'_, S>,
     processes: Option<&GitProcesses>,
@@ -334,7 +335,7 @@ fn run_contained<S: AsRef<OsStr>>(
     runtime()?.spawn(async move {
         let end = contained(command, limit, deadline_changes, process.as_ref()).await;
         drop(process);
-        // The caller waits for the result.
+        // This can't fail, because the caller waits for the result.
         let _waits = tell.send(end);
         drop(deadline);
     });

@@ -1,4 +1,4 @@
-//! Opens the parent directory of a file below `.rlm`: one directory descriptor after the other, none through a link.
+//! Opens the parent directory of a file below `.rlm`, one directory after the other, and never through a link.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,4 +1,4 @@
-//! Replays events to a timeline. Pure.
+//! Builds a timeline by a replay of events. This module does no I/O.
 
 use loop_state::{
     CheckResult, Effect, Head, IterationStep, LoopCommand as Which, Machine, MachineInput,
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{AttemptOutcome, RunHead, RunState};
 
-/// The most bytes of output and failures that are complete in a timeline.
+/// The most bytes of output and failures that a timeline has in full.
 const MAX_OUTPUT: usize = 4 << 20;
-/// The number of bytes that stay of each older output above that limit.
+/// Above that limit, the number of bytes that stay of each older output.
 const CLIPPED: usize = 400;
 /// The most bytes of one steer.
 const MAX_STEER: usize = 4096;
@@ -130,7 +130,7 @@ impl TimelineBuilder {
         fold
     }
 
-    /// Takes over the open attempt and waits of a state that is not the first one.
+    /// Begins with the open attempt and the open wait of a state that is not the first one of the run.
     fn begin(&mut self) {
         let head = self.machine.head().clone();
         if head.counts.processes == 0 || head.parent.is_some() && head.counts.attempts == 0 {

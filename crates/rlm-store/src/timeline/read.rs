@@ -66,7 +66,7 @@ fn fill_in_commits(project: &Project, timeline: &mut Timeline, saved: Vec<Commit
     }
 }
 
-/// Reads the commits of the run before `newest` from git. Returns no commits if git doesn't respond.
+/// Reads the commits of the run up to `newest` from git. Returns no commits if git doesn't respond.
 fn logged(project: &Project, timeline: &Timeline, newest: &str) -> HashMap<AttemptKey, String> {
     let run = &timeline.head.run;
     let field = |name| format!("%(trailers:key=Rlm-{name},valueonly,separator=)");

@@ -1,6 +1,6 @@
 //! The transcripts of a run, their paths, and the record of transcripts that were removed on purpose.
 //!
-//! Without that record, a run with damaged state could not tell its last iteration any more, and its log would be empty without a reason.
+//! Without this record, the last iteration of a run with damaged state would be unknown, and its log would be empty without a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

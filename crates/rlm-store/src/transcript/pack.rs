@@ -15,9 +15,9 @@ use super::records::{MAX_BYTES_READ, Record, Records};
 use crate::state_dir;
 
 const LEVEL: i32 = 3;
-/// The amount of work between two checks of `stop`.
+/// The number of bytes between two checks of `stop`.
 const CHUNK: usize = 256 << 10;
-/// The bytes of text that stay at each end of a shortened transcript, and of one of its records.
+/// The bytes of text that stay at each end of a shortened transcript, and the bytes that stay of one record.
 const END: usize = 16 << 10;
 const MOST_TEXT: usize = 4 << 10;
 
@@ -195,7 +195,10 @@ impl Omitted {
         (self.records > 0).then(|| Record {
             at: self.at,
             kind: "reduced".into(),
-            text: format!("{} records left out, for max-transcripts", self.records),
+            text: format!(
+                "{} records left out because of max-transcripts",
+                self.records
+            ),
             omitted: self.bytes,
         })
     }
@@ -289,7 +292,7 @@ mod tests {
         assert_eq!(read_on.len(), 3003);
         insta::assert_snapshot!(
             serde_json::to_string(read_on.last().unwrap()).unwrap(),
-            @r#"{"at":7,"kind":"reduced","text":"3000 records left out, for max-transcripts","omitted":300000}"#
+            @r#"{"at":7,"kind":"reduced","text":"3000 records left out because of max-transcripts","omitted":300000}"#
         );
         reduce(&path, Reduction::Middle, &GO).unwrap();
         let kept = read(&path);
@@ -299,7 +302,7 @@ mod tests {
         let left_out = 3003 - (kept.len() - 1);
         assert_eq!(
             gap.text,
-            format!("{left_out} records left out, for max-transcripts")
+            format!("{left_out} records left out because of max-transcripts")
         );
         assert_eq!(files(dir.path()), ["1-1.ndjson.zst"]);
     }

@@ -70,7 +70,7 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// An error if there is no transcript, or it can't be opened. After `NotFound` it will not appear again.
+    /// An error if there is no transcript, or it can't be opened. After `NotFound`, the transcript will not appear later.
     pub fn open(path: &Path) -> io::Result<Self> {
         let opened = Self::open_as_named(path);
         match opened {
@@ -110,7 +110,7 @@ impl Records {
         })
     }
 
-    /// Continues in the new file if the old one was removed while it was written: the new one has all records.
+    /// Continues in the new file if the old one was removed and written again, and returns whether that happened. The new file has all records.
     fn is_replaced(&mut self) -> bool {
         let there = self
             .grows
@@ -158,7 +158,7 @@ fn may_be_ours(line: &[u8]) -> bool {
     if line.len() <= MAX_TEXT {
         return true;
     }
-    // An escape has at most six bytes for one.
+    // An escape takes at most six bytes for one byte of text.
     let escapes = line.iter().filter(|byte| **byte == b'\\').count();
     line.len() - escapes.saturating_mul(5).min(line.len()) <= MAX_TEXT
 }

@@ -117,7 +117,7 @@ pub(super) fn read(
     let mut unpacker = good!(zstd::Decoder::new(from).map_err(broken));
     good!(unpacker.window_log_max(WINDOW).map_err(broken));
     let mut tar = tar::Archive::new(unpacker);
-    // Read raw entries: a long name or another extension would be read into memory at any length. No export writes one.
+    // Read raw entries. Otherwise `tar` would read a long name or another extension into memory, whatever its length. No export writes such an entry.
     let mut entries = good!(tar.entries().map_err(broken)).raw(true);
     let first = good!(
         entries
@@ -188,7 +188,7 @@ enum Failed {
     Write(io::Error),
 }
 
-/// Reads enough of a bundle to recognise it, so that git and the disk need not handle other files.
+/// Reads enough of a bundle to recognise it, so that no other file reaches git or fills the disk.
 fn begin_bundle(from: &mut impl Read, beginning: &mut Vec<u8>) -> Result<(), String> {
     let bad = || {
         format!(
@@ -240,7 +240,7 @@ fn copy(beginning: &[u8], from: &mut impl Read, path: &Path) -> Result<(), Faile
     file.sync_all().map_err(Failed::Write)
 }
 
-/// Counts the bytes that are read through it, with a checksum, until it is stopped.
+/// A reader that counts its bytes, computes their checksum, and fails after a cancellation.
 struct CheckedReader<'a, R> {
     from: R,
     cancel: &'a Cancel,

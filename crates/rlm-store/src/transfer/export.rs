@@ -29,7 +29,7 @@ use crate::{
     sweep, timestamp, transcript,
 };
 
-/// The bytes of a printed archive that are held back until the run is marked as transferred.
+/// The bytes at the end of an archive on a stream that are held back until the run is marked as transferred.
 const HELD_BACK: u64 = 64;
 /// The name of an unfinished archive: this prefix, a unique part, and the suffix.
 const PARTIAL: &str = ".rlm-export-";
@@ -38,13 +38,13 @@ const UNFINISHED: &str = ".partial";
 /// The options of an export.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
-    /// The run continues here, and the exported run is a fork.
+    /// Whether the run continues here, so that the exported run is a fork.
     pub copy: bool,
-    /// Includes the uncommitted changes, which are uncommitted there too.
+    /// Whether to include the uncommitted changes, which are uncommitted at the destination too.
     pub allow_dirty: bool,
-    /// Leaves out the history of the project: it is there already, or its files are copied otherwise.
+    /// Whether to leave out the git history of the project, because the destination has it already, or gets the files in another way.
     pub state_only: bool,
-    /// Exports the run although it was already transferred.
+    /// Whether to export a run that was already transferred.
     pub repeat: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct Exported {
 }
 
 impl Project {
-    /// Writes a run, and its git history, to one file, and marks it here as transferred: after that only force resumes it.
+    /// Writes a run, and its git history, to one file, and marks it here as transferred: after that, a resume here must take the run back.
     ///
     /// Ends the survivors of the run's last process first. The archive has the values of variables and similar secrets, and is as private as the
     /// state.
@@ -282,7 +282,7 @@ fn export(
         }
     };
     if let Err(e) = announced {
-        // The archive is incomplete, so the run continues in its earlier place.
+        // The archive is incomplete, so the mark returns to its earlier state.
         mark(false)?;
         return Err(e);
     }

@@ -59,8 +59,8 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] if the run already exists here, or its files have no place; others if the archive is damaged or has no exported run. In
-    /// these cases nothing is left behind.
+    /// [`Error::is_usage`] if the run already exists here, or there is no place for its files; others if the archive is damaged or has no exported
+    /// run. In these cases nothing is left behind.
     ///
     /// # Cancel safety
     ///
@@ -110,7 +110,7 @@ fn import(
         (true, named) => named.unwrap_or(how.default_run),
         (false, Some(other)) if other != manifest.run => {
             return Err(bad(format!(
-                "the archive has run `{}` itself, which keeps its name; only a run exported with --copy gets another name",
+                "run `{}` in the archive is not a copy, so it keeps its name; only a run exported with --copy gets another name",
                 manifest.run
             )));
         }
@@ -216,7 +216,7 @@ fn read_store(dir: &Path, manifest: &Manifest) -> Result<RunHead, String> {
     Ok(head)
 }
 
-/// Returns the marked state of a returning run; returns an error if the run exists here otherwise.
+/// Returns the marked state of a run that was transferred away and returns. Returns an error if the run exists here in any other case.
 fn before(
     project: &Project,
     run: &RunId,

@@ -178,7 +178,7 @@ pub(super) fn is_transcript(file: &str) -> bool {
     stem.is_some_and(|(iteration, attempt)| number(iteration) && number(attempt))
 }
 
-/// Returns whether a text may be a branch name; git decides finally.
+/// Returns whether a text may be a branch name; git makes the final decision.
 fn is_branch(text: &str) -> bool {
     let bad = |c: char| c.is_control() || " ~^:?*[\\".contains(c);
     let part = |part: &str| {
@@ -233,7 +233,8 @@ mod tests {
         }
     }
 
-    /// A new, changed or removed key needs a decision, because another version reads the manifest and has only the format number to distinguish.
+    /// A new, changed or removed key needs a decision, because another version reads the manifest, and knows the differences only by the format
+    /// number.
     #[test]
     fn archive_manifest_keys_snapshot() {
         let mut manifest = manifest();

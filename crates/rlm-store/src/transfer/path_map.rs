@@ -49,7 +49,7 @@ impl PathMap<'_> {
         }
     }
 
-    /// Replaces all paths in the old project.
+    /// Replaces all paths that are inside the old project.
     pub(super) fn relocate(&self, settings: &mut Settings) {
         self.path(&mut settings.directory);
         for phase in &mut settings.phases {

@@ -44,7 +44,7 @@ pub(super) struct PlacedFiles {
 pub(super) struct Undo(Option<Box<dyn FnOnce()>>);
 
 impl Undo {
-    /// Creates a rollback; `what` gets a git that works after a press has ended the import.
+    /// Creates a rollback; `what` gets a git that still works after a press has ended the import.
     fn by(git: &Git, what: impl FnOnce(&Git) + 'static) -> Self {
         let (git, rollback) = (git.clone(), GitProcesses::begin_rollback());
         Self(Some(Box::new(move || what(&git.for_rollback(&rollback)))))
@@ -63,7 +63,7 @@ impl Drop for Undo {
     }
 }
 
-/// Checks out the files of a run; the error includes the fix. `before` is what is left here of a run that returns.
+/// Checks out the files of a run; the error includes the fix. `before` is the marked state of a run that was transferred away and returns.
 pub(super) fn place_files(
     project: &Project,
     manifest: &Manifest,
@@ -111,7 +111,7 @@ pub(super) fn place_files(
         }
     };
     refuse_state(project.git(), tip)?;
-    // The rest of a returning run has its place.
+    // The marked state of a returning run shows where its files were.
     let home = before.map(|before| before.settings.worktree.as_ref());
     if let Some(home) = home {
         let tree = home.map_or(project.root(), |own| own.path.as_path());
@@ -180,7 +180,8 @@ fn move_tree_to(git: &Git, tree: &Path, here: &str, tip: &GitTip) -> Result<Undo
     }
     let before = here.to_owned();
     let undo = Undo::by(git, move |git| {
-        // This works for any part that is already there: with such an index git knows all its files, and removes those that were not there before.
+        // This works even if git checked out only a part of the commit: with this index, git knows all files of the commit, and the reset removes
+        // those that did not exist before.
         for commit in commits {
             let _stays = git.run_untrusted(&["read-tree", "-m", "-i", &commit]);
             let _stays = git.run_untrusted(&["reset", "--quiet", "--hard", &before]);
@@ -232,7 +233,7 @@ fn make(
                 let _stays = back.run_untrusted(&["update-ref", "-d", &made]);
                 let _stays = fs_err::remove_file(place.join(".git/index"));
             }
-            // There were no other files.
+            // The directory had no other files before, so the import created all of them.
             for entry in fs_err::read_dir(&place).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 if others(&name) && !archives.contains(&name) {
@@ -267,7 +268,7 @@ fn make(
     Ok(undo)
 }
 
-/// Returns an error if the commits contain files that only a local run may have: no export creates such commits.
+/// Returns an error if the commits contain files in `.rlm`, which only a local run may have: no export creates such commits.
 fn refuse_state(git: &Git, tip: &GitTip) -> Result<(), String> {
     for commit in std::iter::once(&tip.commit).chain(&tip.dirty) {
         let found = git.run_untrusted(&["ls-tree", "--name-only", commit, "--", ".rlm"])?;

@@ -39,7 +39,7 @@ impl TransferProgress {
     }
 }
 
-/// Whether the work must end early.
+/// The signal to end the work early.
 #[derive(Clone, Debug)]
 pub(super) struct Cancel(CancellationToken);
 
@@ -52,7 +52,7 @@ impl Cancel {
     }
 }
 
-/// Returns why a store can't be transferred: it must have no damage at all.
+/// Returns an error if a store can't be transferred: it must have no damage at all.
 pub(super) fn refuse_damaged(dir: &Path) -> Result<(), String> {
     let found = verify(dir).map_err(|e| e.to_string())?;
     let is_whole = |condition: &FileCondition| {

@@ -110,7 +110,7 @@ fn full() -> RunHead {
 #[test]
 fn a_saved_head_has_these_keys() {
     let mut saved = serde_json::to_value(full()).unwrap();
-    // The snapshots of `loop-state` have these.
+    // The snapshots of `loop-state` have the keys of these parts.
     for machine in ["/machine", "/origin/head"] {
         *saved.pointer_mut(machine).unwrap() = Value::Null;
     }
