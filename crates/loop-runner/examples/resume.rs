@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 const AGENT: &str = "cat >/dev/null; echo line >> notes; echo wrote a line";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    guard::run_if_guard(); // first of all: this program is the guard of its agents
+    guard::run_if_guard(); // first in `main`: the program also runs as the guard of its agents
     let runtime = tokio::runtime::Builder::new_current_thread();
     { runtime }.enable_all().build()?.block_on(run())
 }
@@ -65,7 +65,7 @@ async fn carry_out(
                     println!("agent: {}", String::from_utf8_lossy(&line.bytes));
                 }
                 RunEvent::Update(notice) => {
-                    println!("{notice:?}"); // durable: the run saved it before
+                    println!("{notice:?}"); // already on disk
                     if stop && matches!(notice, RunUpdate::AttemptStarted { .. }) {
                         let (by, when) = (StopCause::Person, StopTiming::AfterIteration);
                         let wish = RunControl::Stop(StopRequest { by, when });

@@ -13,13 +13,13 @@ const JUMP: Duration = Duration::from_secs(5);
 
 /// Wall-clock time that always advances within one process.
 ///
-/// Deadlines of a run outlive processes and suspends, so they use the wall clock. If somebody sets that clock back, this one keeps advancing, so that
-/// no wait begins again.
+/// Deadlines of a run outlive processes and suspends, so they use the wall clock. If somebody sets the wall clock back, this clock keeps advancing,
+/// so that no wait begins again.
 #[derive(Clone, Default)]
 pub(crate) struct Clock {
     /// The newest reading of the wall clock, and when it was taken.
     read: Option<(Timestamp, Instant)>,
-    /// The jumps of the clock that nothing has reported yet.
+    /// The sum of the clock jumps that [`take_jump`](Self::take_jump) has not returned yet.
     jumped: Duration,
     /// The source of the time of day, if it is not the system.
     source: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,

@@ -1,10 +1,10 @@
-//! Stops an agent by a shared deadline that can move earlier meanwhile.
+//! Stops an agent before a shared deadline, which can move earlier during the stop.
 
 use agent_duplex::{Conversation, StopReport};
 use rlm_store::deadline::{DeadlineReceiver, remaining};
 use tokio::time::Instant;
 
-/// Stops an agent by `by`, or earlier if the shared deadline moves earlier.
+/// Stops an agent before the instant `by`, or sooner if the shared deadline moves earlier.
 pub(crate) async fn stop(
     deadline: &mut DeadlineReceiver,
     agent: &Conversation,

@@ -73,8 +73,8 @@ impl Error {
         }
     }
 
-    /// Returns the fix, if a program may have one command for it. The text ends with the fix in words, so that a command can follow: `run x is live:
-    /// stop it first`, and the command.
+    /// Returns the kind of fix, if a program may have a command for it. The error text ends with the fix in words, and the program can add its
+    /// command: `run x is live: stop it first`, then the command.
     #[must_use]
     pub fn hint(&self) -> Option<Hint> {
         self.saved().and_then(rlm_store::Error::hint)
@@ -116,8 +116,8 @@ impl Error {
         self.saved().is_some_and(rlm_store::Error::is_transferred)
     }
 
-    /// Returns whether the run, or the requested state of it, does not exist, or nothing is saved in it. After [`Runner::open`](crate::Runner::open)
-    /// it means that the name is free for a new run.
+    /// Returns whether the run, or the requested state of it, does not exist, or nothing is saved in it. If [`Runner::open`](crate::Runner::open)
+    /// returned the error, the name is free for a new run.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.saved().is_some_and(rlm_store::Error::is_not_found)

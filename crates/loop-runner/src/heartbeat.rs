@@ -100,7 +100,7 @@ impl Heartbeat {
                 self.write(beat);
             }
             if let Some(writing) = self.writing.take() {
-                // Leave a thread that hangs.
+                // Don't wait longer for a thread that hangs.
                 let written = timeout(times::HEARTBEAT_END, writing).await.ok()?;
                 if let failure @ Some(_) = self.written(written) {
                     return failure;

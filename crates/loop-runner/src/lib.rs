@@ -38,10 +38,10 @@
 //!
 //! | | means | then |
 //! |---|---|---|
-//! | [`is_not_found`](Error::is_not_found) | no run has this name, or nothing was saved of it | [`Runner::create`] |
+//! | [`is_not_found`](Error::is_not_found) | no run has this name, or the run has no saved state | [`Runner::create`] |
 //! | [`is_held`](Error::is_held) | another process works in the working tree; the text names run and pid | wait, or stop it through [`control`] |
 //! | [`is_transferred`](Error::is_transferred) | the run was transferred and continues elsewhere | continue there, or [`RunnerOptions::take_back`] |
-//! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also each transferred run | change the request |
+//! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also true for each transferred run | change the request |
 //! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | fix that, and open the run again |
 //!
 //! The agent, the required checks and the check have `RLM_RUN_ID`, `RLM_PHASE`, `RLM_ITERATION` and `RLM_ATTEMPT` in their environment.
@@ -49,9 +49,9 @@
 //! # Limits
 //!
 //! Only one run at a time can work in a working tree; a process may work on several runs, each in its own working tree. A transcript stops growing at
-//! 64 MiB and records that it did. The run compresses older transcripts meanwhile. The transcripts of a run may take
-//! [`Settings::max_transcripts`](field@rlm_store::Settings::max_transcripts) of disk, without counting the newest eight and the beginning and end of
-//! each.
+//! 64 MiB and records that it did. The run compresses older transcripts meanwhile. The transcripts of a run may use
+//! [`Settings::max_transcripts`](field@rlm_store::Settings::max_transcripts) of disk space, not counting the newest eight transcripts and the
+//! beginning and end of each other one.
 
 // The modules in reading order; each uses only those above it:
 //   error, clock                              the errors, and the clock of a run
@@ -59,7 +59,7 @@
 //   stop_progress, view                       the waits of a stop, and the view of a live run
 //   run_event, recent_events, event_channel   the run events, the last of them, and the channel to the watcher
 //   history                                   the events from before a watcher attached, from the journal and the transcripts
-//   countdown, heartbeat                      the countdown of a stop; the last pass of the loop, and the file that records it
+//   countdown, heartbeat                      the countdown of a stop; the time of the loop's last pass, and the file that shows it
 //   check, hook                               the loop's own commands: required checks, check, notify command
 //   prompt                                    the prompt of an agent
 //   deadline                                  stops an agent by a shared deadline

@@ -7,7 +7,7 @@ use cancellable_sleep::SleepGate;
 use loop_state::{StopReason, UsageTotal, times};
 use rlm_store::Uncommitted;
 
-/// How this process executes a run; not saved.
+/// The options of this process for a run. They are not saved.
 #[derive(Clone, Debug)]
 pub struct RunnerOptions {
     /// The time for a whole stop, all its stages together; 8 s by default.
@@ -19,9 +19,9 @@ pub struct RunnerOptions {
     pub take_back: bool,
     /// The sleep gate of each wait: the sleep between two iterations, a pause, a rate limit, a back-off.
     ///
-    /// A shutdown of the gate stops the run as [`RunControl::Stop`](crate::RunControl::Stop) with "now" does. The caller that shuts the gate also sends
-    /// that message, to give the reason. If no message arrives within a second, the reason is
-    /// [`StopCause::Terminated`](loop_state::StopCause::Terminated). Nothing new starts in that time.
+    /// A shutdown of the gate stops the run like a [`RunControl::Stop`](crate::RunControl::Stop) with
+    /// [`StopTiming::Now`](loop_state::StopTiming::Now). The caller that shuts the gate also sends that message, to give the reason. If no message
+    /// arrives within a second, the reason is [`StopCause::Terminated`](loop_state::StopCause::Terminated). Nothing new starts in that time.
     pub gate: SleepGate,
 }
 
@@ -39,7 +39,7 @@ impl RunnerOptions {
     }
 }
 
-/// How this process ended its work on a run.
+/// The result of this process's work on a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOutcome {
     /// The stop reason.

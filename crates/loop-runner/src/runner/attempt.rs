@@ -122,7 +122,7 @@ impl Runner {
         self.update_activity(MachineInput::AgentBusy(busy));
     }
 
-    /// Passes an input to the run's machine that concerns only the live agent. Such an input is not saved and has no effects.
+    /// Passes to the run's machine an input that concerns only the live agent. Such an input is not saved and has no effects.
     pub(super) fn update_activity(&mut self, what: MachineInput) {
         let at = self.clock.now();
         let _none = self.machine.step(loop_state::TimedInput { at, what });
@@ -311,7 +311,7 @@ impl Runner {
                 self.emit(RunEvent::AwaitingTasks { tasks, patience });
             }
             AttemptEffect::RecordTurnEnd { outcome, own, .. } => self.note_end(&outcome, own),
-            // The code that continues a turn, ends a turn or answers permission requests carries these out itself, because it waits for them.
+            // `continue_turn`, `completed`, `requested` and `carry_out_asks` handle these effects themselves.
             AttemptEffect::Start { .. }
             | AttemptEffect::Send { again: true, .. }
             | AttemptEffect::SendContinue
@@ -332,8 +332,8 @@ impl Runner {
         }
     }
 
-    /// Closes an agent whose background tasks reported nothing. Unfinished work is no evidence, so the required checks and the check wait for its
-    /// end.
+    /// Closes an agent whose background tasks reported nothing. Unfinished work is no evidence, so the required checks and the check wait until the
+    /// agent has ended.
     fn give_up_tasks(&mut self, tasks: u32) {
         let timeout = self.phase().background_task_timeout;
         let Some(attempt) = &mut self.processes.attempt else {
@@ -420,7 +420,7 @@ fn is_answer(what: &ConversationEvent) -> bool {
     })
 }
 
-/// Returns how a turn ended, as the rules need it: they don't distinguish most kinds of failure.
+/// Returns how a turn ended, in the terms of the rules, which don't distinguish most kinds of failure.
 fn kind(reason: EndReason) -> AgentTurnEnd {
     match reason {
         EndReason::Completed => AgentTurnEnd::Completed,

@@ -33,7 +33,7 @@ impl Runner {
         }
     }
 
-    /// Replaces the text of a phase's prompt that does not come from a file.
+    /// Replaces the text of a phase's prompt, if that prompt does not come from a file.
     pub(super) async fn replace_prompt(
         &mut self,
         index: usize,
@@ -64,8 +64,8 @@ impl Runner {
     }
 
     /// Calls `reload` after each turn, before the checks, and after each wait. Applies its changes like [`Request::Set`](loop_state::Request::Set),
-    /// also to later phases, except those that raise a limit of the run, because agents write files. The run itself calls `reload`, so it must return
-    /// quickly.
+    /// also to later phases. Refuses a change that raises a limit of the run, because an agent can write to the configuration file. The loop of the
+    /// run waits for `reload`, so it must return quickly.
     #[must_use]
     pub fn with_reload(mut self, reload: impl FnMut() -> Reloaded + Send + 'static) -> Self {
         self.reload = Reload(Some(Box::new(reload)));

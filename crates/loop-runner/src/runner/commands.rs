@@ -177,7 +177,7 @@ impl Runner {
         while let Some(hooks) = self.hooks.as_mut().filter(|it| it.is_running()) {
             tokio::select! {
                 biased;
-                // The dropped reply means that the run ended.
+                // Dropping the reply of the request reports the end of the run.
                 request = self.requests.next(), if !is_late => {
                     let effects = request.control.while_ending().map(|what| {
                         let at = self.clock.now();

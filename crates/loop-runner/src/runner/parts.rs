@@ -72,7 +72,7 @@ pub(super) struct Reported {
     pub(super) begun: bool,
 }
 
-/// The ends of the processes that the run started.
+/// The processes that the run ended or could not end.
 #[derive(Debug)]
 pub(super) struct EndedProcesses {
     /// The processes that the last stop ended.
@@ -81,7 +81,7 @@ pub(super) struct EndedProcesses {
     pub(super) proven: bool,
 }
 
-/// Creates the driver of an attempt: the command, and the context that its processes must carry.
+/// A function that creates the driver of an attempt. It gets the settings of the phase, and the context that the processes of the agent must carry.
 pub type DriverFactory =
     Box<dyn Fn(&PhaseSettings, ProcessContext) -> Result<Box<dyn Driver>, Error> + Send + Sync>;
 
@@ -111,14 +111,14 @@ impl fmt::Debug for Drivers {
     }
 }
 
-/// The pruning of older transcripts, at most one at a time. Dropping it stops the pruning at the next piece.
+/// The background pruning of older transcripts. Dropping this value stops the pruning soon.
 #[derive(Debug)]
 pub(crate) struct TranscriptPruning {
-    /// `None` during a pruning.
+    /// The record of the run's transcripts; `None` while `work` has it.
     pub(crate) room: Option<TranscriptQuota>,
     pub(crate) work: Option<JoinHandle<(TranscriptQuota, PruneResult)>>,
     pub(crate) stop: Arc<AtomicBool>,
-    /// The attempts that began meanwhile.
+    /// The attempts that began during the pruning.
     pub(crate) begun: VecDeque<(u32, u32)>,
     /// Whether a failure, and a reduction of transcripts, were reported; each is reported once.
     pub(crate) reported: [bool; 2],

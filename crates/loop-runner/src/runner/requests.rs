@@ -44,7 +44,7 @@ impl Runner {
         })
     }
 
-    /// The deadline of a stop begins when the stop arrives, even if earlier requests are carried out first.
+    /// Returns the machine input of a message. The deadline of a stop begins when the stop arrives, even if earlier requests are carried out first.
     async fn interpret(&mut self, message: RunControl) -> Result<Interpretation, Error> {
         Ok(Ok(Some(match message {
             RunControl::Stop(request) => {
@@ -96,11 +96,12 @@ impl Runner {
         Ok(Ok(Some(what)))
     }
 
-    /// Passes a person's message to a resumed run: it is in the next prompt, and a phase that waits for a review is revised by it.
+    /// Passes a person's message to a resumed run: the next prompt contains the message. If a phase waits for a review, the message revises the
+    /// phase.
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] for an empty text, a text that is too long together with the waiting steers, and a new run, which has its prompt.
+    /// [`Error::is_usage`] for an empty text, a text that is too long together with the waiting steers, and a new run, which gets only its prompt.
     pub fn with_feedback(mut self, text: String) -> Result<Self, Error> {
         first_input::with_feedback(&mut self.first, self.machine.head(), text)?;
         Ok(self)
@@ -123,7 +124,7 @@ impl Runner {
     pub(super) fn stop_by(&mut self, deadline: StopDeadline) {
         let budget = self.budget();
         if deadline.is_abort() {
-            // A passed deadline ends the turn.
+            // The abort ends the turn at once; `by` is the deadline of the process tree.
             let by = Instant::now().into_std() + budget;
             let _none = self.step_attempt(AttemptInput::Abort { by });
             self.deadlines().iter().for_each(|it| it.tighten_to(budget));
@@ -186,7 +187,7 @@ impl Runner {
         sent.map(|_| ()).map_err(|e| e.to_string())
     }
 
-    /// Begins to start a new process in the session of the current attempt. The conversation delivers messages after the start.
+    /// Starts a new process in the session of the current attempt, without waiting for it. The conversation delivers queued messages after the start.
     fn reconnect(&mut self, replace: bool, session: String) -> Result<(), String> {
         let driver = self.driver().map_err(|e| e.to_string())?;
         let attempt = self.processes.attempt.as_mut();
@@ -203,7 +204,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Suspends or resumes everything that runs; after a resume, returns the time that it was suspended.
+    /// Suspends or resumes all processes of the run. After a resume, returns the machine input with the duration of the suspension.
     async fn freeze(&mut self, frozen: bool) -> Option<MachineInput> {
         if let Some(check) = &self.processes.check {
             check.freeze(frozen).await;
@@ -230,7 +231,7 @@ impl Runner {
     /// Handles the arrival or departure of a person.
     async fn attended(&mut self, attended: bool) -> MachineInput {
         let effects = self.decide(AttemptInput::Attended(attended));
-        // The denials are reported; it doesn't matter that they are not counted.
+        // These denials are reported, but not counted.
         let _uncounted = self.carry_out_asks(effects).await;
         MachineInput::Attended(attended)
     }

@@ -64,7 +64,7 @@ impl Runner {
 
     /// Ends the process tree of the attempt, and waits for it.
     pub(super) async fn stop_process_tree(&mut self) {
-        // No turn is awaited any more.
+        // Nothing waits for the turn any more.
         let _ignored = self.step_attempt(AttemptInput::End);
         let attempt = self.processes.attempt.as_mut();
         if let Some(ending) = attempt.and_then(|attempt| attempt.tasks.ending.take()) {

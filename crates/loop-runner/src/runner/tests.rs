@@ -27,7 +27,7 @@ fn settings() -> Settings {
     settings
 }
 
-/// Runs with these messages, which arrive before the run begins. No agent is ever started.
+/// Executes a run that has these messages before it begins. The run must start no agent.
 async fn run_with(runner: Runner, messages: Vec<RunControl>) -> RunOutcome {
     let (control, requests) = mpsc::channel(8);
     for what in messages {
@@ -99,7 +99,7 @@ async fn stop_before_resume_reports_the_existing_end_of_the_run() {
     assert_eq!(saved.stop_reason(), Some(outcome.reason));
 }
 
-/// The errors of `open` and `create` must not each suggest the other.
+/// If `open` suggests `create`, then `create` must not suggest `open` for the same run.
 #[tokio::test]
 async fn run_without_state_is_neither_resumed_nor_restarted() {
     let dir = tempfile::tempdir().unwrap();
@@ -188,7 +188,10 @@ async fn x127d_end_of_a_check_is_not_reported_as_end_of_the_agent() {
         3,
         "the command and its two processes: {end:?}"
     );
-    assert!(agent.try_wait().unwrap().is_none(), "the agent lives");
+    assert!(
+        agent.try_wait().unwrap().is_none(),
+        "the check must not end the agent"
+    );
     agent.kill().unwrap();
     agent.wait().unwrap();
 }

@@ -159,7 +159,7 @@ impl AttemptHandles {
                 AgentWakeup::Ended(ended.ok())
             }
             Some(published) = published(&mut self.primary) => AgentWakeup::Published(published),
-            // Check this last, so that the ends of the tasks and of their turn are reported first.
+            // Check this last, so that the ends of the background tasks and of their turn are reported first.
             Some(_) = joined(closing) => {
                 *closing = None;
                 AgentWakeup::Closed

@@ -24,7 +24,7 @@ pub(crate) struct AttemptCleanup {
     pid: Option<u32>,
     /// Whether the process tree is gone, so that the commit has begun.
     commits: Arc<AtomicBool>,
-    /// The shared deadline for both. If it moves, the commit is given up. Dropping it also gives up the commit.
+    /// The shared deadline of the whole cleanup. Setting or dropping it cancels the commit.
     deadline: Deadline,
     freezer: Freezer,
     task: JoinHandle<Box<CleanupOutcome>>,
@@ -167,7 +167,7 @@ async fn deny_all(conversation: &Conversation, published: Published) {
     }
 }
 
-/// The most attempts with retained leftovers: each one costs a guard process.
+/// The maximum number of attempts with retained leftovers: each of them costs a guard process.
 pub(crate) const MOST: usize = 8;
 
 /// The retained leftovers of the last attempts, oldest first.
@@ -182,9 +182,10 @@ struct RetainedTree {
 }
 
 impl RetainedLeftovers {
-    /// Takes the connection of an ended attempt. If there are too many, starts to end the oldest; returns the reports of those that have ended.
+    /// Retains the leftovers of an ended attempt. If more than [`MOST`] attempts have leftovers, starts to end those of the oldest attempts. Returns
+    /// the reports of those that have ended.
     ///
-    /// Doesn't wait for the ends, so that a press is handled meanwhile, unless there are twice as many as allowed.
+    /// Doesn't wait for these ends, so that a press is handled meanwhile. Only if there are more than twice [`MOST`] attempts, it waits.
     pub(crate) async fn keep(
         &mut self,
         attempt: AttemptHandles,
@@ -203,7 +204,7 @@ impl RetainedLeftovers {
         ended
     }
 
-    /// Ends the leftovers of the oldest attempt, and returns the living processes and the report.
+    /// Ends the leftovers of the oldest attempt. Returns the processes that were alive, and the report.
     pub(crate) async fn stop_oldest(
         &mut self,
         budget: Duration,
@@ -214,7 +215,7 @@ impl RetainedLeftovers {
         oldest.task.await.ok()
     }
 
-    /// Returns the shared deadline of each.
+    /// Returns the shared deadline of each attempt's leftovers.
     pub(crate) fn deadlines(&self) -> impl Iterator<Item = &Deadline> {
         self.0.iter().map(|attempt| &attempt.halt)
     }

@@ -39,7 +39,7 @@ pub(crate) struct CreatedCommit {
 }
 
 impl Commit {
-    /// Creates the commit. If the shared deadline moves, its processes are ended by that deadline.
+    /// Creates the commit. If the shared deadline is set meanwhile, the git processes end by that deadline.
     pub(crate) async fn make(
         self,
         mut deadline: DeadlineReceiver,

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::Error;
 
-/// Returns the first machine input of a resumed run. If there are other settings, they replace its own.
+/// Returns the first machine input of a resumed run. The new settings, if any, replace the saved ones.
 pub(crate) fn first(
     project: &Project,
     saved: &mut RunHead,
@@ -66,7 +66,7 @@ pub(crate) fn with_feedback(
     added.map_err(Error::feedback)
 }
 
-/// Returns the agent of the current phase, if `settings` give the phase to another one.
+/// Returns the name of the current phase's agent, if `settings` give the phase another agent.
 fn previous_agent(saved: &RunHead, settings: &Settings) -> Option<String> {
     let at = saved.machine.phase as usize;
     let before = &saved.settings.phases.get(at)?.agent;
@@ -85,7 +85,7 @@ pub(crate) fn first_prompts(run: &RunId, settings: &Settings) -> Result<Vec<Stri
     Ok(texts?)
 }
 
-/// Stores a phase's prompt in the run, and returns its name.
+/// Stores a phase's prompt in the run, and returns the name of the stored blob.
 pub(crate) async fn store_prompt(
     journal: &mut Journal,
     phase: &mut PhaseSettings,
@@ -103,7 +103,7 @@ pub(crate) async fn store_prompt(
     Ok(blob)
 }
 
-/// Stores the prompt texts of new settings that replace those of a run, so that each phase has a stored prompt.
+/// Stores the prompt texts of new settings, so that each phase has a stored prompt.
 pub(crate) async fn store_new_prompts(
     journal: &mut Journal,
     settings: &mut Settings,
@@ -128,7 +128,7 @@ pub struct Reloaded {
     pub warnings: Vec<String>,
 }
 
-/// Reads the configuration again.
+/// Reads the configuration again, and returns its changes.
 pub(crate) type ReloadFn = Box<dyn FnMut() -> Reloaded + Send>;
 
 /// The source of configuration changes; none by default.
