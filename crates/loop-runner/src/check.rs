@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The number of bytes that are stored of the output: its end.
+/// The number of bytes that are stored from the end of the output.
 const TAIL: usize = 8 * 1024;
 
 /// A running required check or check.
@@ -128,8 +128,8 @@ impl Freezer {
         (Self(freezes), frozen)
     }
 
-    /// Returns when the command is suspended or resumed, because the caller may be suspended directly afterwards. If nothing runs yet, this happens
-    /// later.
+    /// Suspends or resumes the command, and waits until that is done, because the caller may be suspended directly afterwards. If the command does
+    /// not run yet, this function returns after a short time limit, and the command is suspended when it runs.
     pub(crate) async fn freeze(&self, frozen: bool) {
         let (done, is_done) = oneshot::channel();
         if self.0.try_send((frozen, done)).is_ok() {
@@ -191,7 +191,7 @@ enum CommandOutput {
 pub(crate) enum Limit {
     /// A fixed duration. Time in which the command is suspended does not count.
     Time(Duration),
-    /// Until the run sends a message that the command exceeded this limit.
+    /// No fixed duration: the run sends a message when the command exceeded its limit.
     OnMessage(mpsc::Receiver<Duration>),
 }
 
@@ -240,7 +240,7 @@ pub(crate) async fn run(
     let mut not_run = false;
     let mut is_output_closed = false;
     let how = loop {
-        // A command that closed its output may run on; the limit also applies to it.
+        // A command that closed its output may continue to run; the limit also applies to it.
         let output = async {
             match is_output_closed {
                 false => CommandOutput::Line(process.next_output().await),
@@ -333,7 +333,7 @@ fn is_not_run(code: Option<i32>, tail: &[u8]) -> bool {
     matches!(code, Some(126 | 127)) && last.is_none_or(|line| line.starts_with("sh: "))
 }
 
-/// Appends a line and removes whole bytes from the front if the tail is too long.
+/// Appends a line, and removes bytes from the front if the tail is too long.
 fn push_line(tail: &mut Vec<u8>, line: &[u8]) {
     tail.extend_from_slice(&line[line.len().saturating_sub(TAIL)..]);
     tail.push(b'\n');

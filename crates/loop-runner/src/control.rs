@@ -1,4 +1,4 @@
-//! How this process and other processes of the same user control a run: by messages, and through the control socket.
+//! The control of a run: by messages from its own process, and through the control socket from other processes of the same user.
 //!
 //! The socket is `control.sock` in the run's directory (mode 0600, its directory 0700) while a process works on the run. A request is one line: a
 //! JSON object with its version (`{"v":1,"request":"interrupt"}`). Each response is also one line, and reports further progress: *recorded* (on
@@ -19,8 +19,8 @@
 //   socket_path, caller, peer   the path of the socket, the permission of a caller, the connection
 //   connection, server          the run's side
 //   client, attached            the client's side, one connection
-//   live_run, force_stop        the client's view of a live run; ending its process by force
-//   life                        whether a live run works
+//   live_run, force_stop        the client's side, a live run; ending its process by force
+//   life                        the health of a live run
 mod attached;
 mod caller;
 mod client;

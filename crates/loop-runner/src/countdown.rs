@@ -18,8 +18,9 @@ const MIN_NAMED_WAIT: Duration = Duration::from_millis(250);
 /// The longest time between two lines of the countdown.
 const SLOWEST: Duration = Duration::from_secs(60);
 
-/// Sends what the stop waits for and the seconds that are left: one second after the stop began, then each time after twice as long, and soon after
-/// either of them changes. Sends nothing before a stop begins or after its deadline.
+/// Sends the awaited part and the seconds that are left. The first event comes one second after the stop began. The next events come each time the
+/// elapsed time has doubled, but at least once a minute, and soon after the awaited part or the deadline changes. Sends nothing before a stop begins
+/// or after its deadline.
 ///
 /// # Cancel safety
 ///

@@ -12,7 +12,7 @@ use crate::run_event::{RunEvent, size};
 
 /// The most events that wait for a slow watcher.
 const CAPACITY: usize = 4096;
-/// The places that agent output leaves free for other events.
+/// The number of places in the channel that are reserved for events other than agent output.
 const RESERVED: usize = 512;
 /// The most bytes of output that wait for a slow watcher.
 const MAX_BYTES: usize = 4 << 20;
@@ -47,7 +47,7 @@ impl RunEventReceiver {
         self.account(event)
     }
 
-    /// Frees the event's place; after the last event, reports the number of missed events.
+    /// Frees the bytes of a received event. After the last event, returns the number of missed events as one more event.
     fn account(&mut self, event: Option<(Timestamp, RunEvent)>) -> Option<(Timestamp, RunEvent)> {
         let Some((at, event)) = event else {
             let missed = self.shared.missed.swap(0, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use crate::run_event::RunEvent;
 
 /// The most records of the agent that are rebuilt.
 const MOST: usize = 300;
-/// The most time between a beginning in the journal and its report by the run.
+/// The longest time between the start of a phase or an attempt in the journal and the run's own event about it.
 const JUST_NOW: Duration = Duration::from_secs(5);
 /// The most attempts that are rebuilt.
 const ATTEMPTS: usize = 100;
@@ -173,7 +173,7 @@ fn agent_events(
     all
 }
 
-/// Returns the last records for people before `until`, at most `most`, and the number of earlier ones.
+/// Returns the last records before `until` that a viewer shows, at most `most`, and the number of earlier such records.
 fn last(
     records: impl Iterator<Item = io::Result<Record>>,
     until: Timestamp,
@@ -197,7 +197,7 @@ fn last(
             left_out += 1;
         }
     }
-    // The live events may continue it.
+    // The live events may continue a streamed text, so leave out its beginning.
     if kept.back().is_some_and(is_streamed) {
         kept.pop_back();
     }

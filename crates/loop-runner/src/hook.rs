@@ -31,7 +31,7 @@ pub struct HookEvent<'a> {
     pub missed: u64,
 }
 
-/// The kind of a [`HookEvent`]. Everything that a save contains is on disk by then.
+/// The kind of a [`HookEvent`]. If a save contains the event, the hook gets the event after that save.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum HookEventKind<'a> {
@@ -58,7 +58,7 @@ pub struct HookInput {
 /// A command that `sh -c` runs in the directory of the run, and the function that returns its input.
 ///
 /// One call runs at a time, each under a guard and for 10 s at most; the hook ends everything that a call leaves running. At most eight calls wait
-/// for the running one; the oldest ones above that are dropped and counted. A call never delays the run.
+/// for the running one; if there are more, the hook drops the oldest calls and counts them. A call never delays the run.
 pub struct Hook {
     command: String,
     input: HookFilter,
@@ -125,7 +125,7 @@ impl HookQueue {
 
     /// Returns the input for an event, if the hook reports it.
     pub(crate) fn input_for(&self, event: HookEvent<'_>) -> Option<HookInput> {
-        // The event that this one displaces counts as missed.
+        // If the queue is full, this event displaces the oldest call, which counts as missed.
         let out = self.waiting.front().filter(|_| self.is_full());
         let missed = self.missed + out.map_or(0, |out| out.missed + 1);
         (self.hook.input)(&HookEvent { missed, ..event })

@@ -55,7 +55,7 @@ impl RecentEvents {
         }
         let next = ring.first + ring.kept.len() as u64;
         drop(ring);
-        // A later subscriber finds the event in the ring.
+        // A later subscriber finds the event in the buffer.
         if self.next.receiver_count() > 0 {
             self.next.send_replace(next);
         }
@@ -98,7 +98,7 @@ impl RecentEvents {
         taken
     }
 
-    /// Returns a receiver that changes when there are more events.
+    /// Returns a receiver whose value changes when there are more events.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.next.subscribe()
     }
@@ -108,7 +108,7 @@ impl RecentEvents {
     }
 }
 
-/// A line shares its bytes with everything that was read with it; a stored line gets its own copy.
+/// Returns a copy for storage. The bytes of a line are copied too: a shared line keeps everything in memory that was read together with it.
 fn detached_copy(event: &RunEvent) -> RunEvent {
     match event {
         RunEvent::Output { stream, line } => RunEvent::Output {

@@ -14,7 +14,7 @@ use crate::stop_progress::Awaited;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunEvent {
-    /// The run reached this point, and it is on disk.
+    /// The run made this step, and the step is on disk.
     Update(RunUpdate),
     /// The events that follow belong to this phase; reported only if the run has several.
     Phase {
@@ -37,7 +37,7 @@ pub enum RunEvent {
         /// The line.
         line: Line,
     },
-    /// The agent did this; the form is the same for every agent. A driver that reports this sends no [`RunEvent::Output`].
+    /// An event of the agent, in the same form for every agent. If a driver reports such events, [`RunEvent::Output`] has only standard error.
     Agent(agent_duplex::Event),
     /// The turn was interrupted; the agent continues with the inputs that it had not seen yet.
     TurnContinued,
@@ -89,7 +89,7 @@ pub enum RunEvent {
         /// The time that the end of the turn may take.
         budget: Duration,
     },
-    /// The agent has been silent for most of the idle timeout; after that the run ends the turn.
+    /// The agent has been silent for most of the idle timeout. After the whole idle timeout, the run ends the turn.
     AgentSilent {
         /// The time without output so far.
         silent: Duration,
@@ -103,7 +103,7 @@ pub enum RunEvent {
         /// The longest time without an ended task or a new turn.
         patience: Duration,
     },
-    /// The run still waits until its agent can work; reported each 10 min.
+    /// The run still waits until its agent can work; reported every 10 minutes.
     StillWaiting {
         /// The time at which the wait ends.
         until: Timestamp,
@@ -117,16 +117,16 @@ pub enum RunEvent {
         /// The part that the stop waits for; `None` if nothing runs.
         awaited: Option<Awaited>,
     },
-    /// The stop has not ended yet; reported from its first second on.
+    /// The stop has not ended yet; first reported one second after the stop began.
     StopAwaits {
         /// The part that the stop waits for.
         awaited: Awaited,
         /// The time until the run kills that part, in whole seconds.
         left: Duration,
     },
-    /// Processes were alive that should not have been, and the run ended them.
+    /// Processes that should have ended were still alive, and the run ended them.
     ProcessesEnded {
-        /// Why the run looked for them.
+        /// Why they were alive, or which program ended them.
         why: Cow<'static, str>,
         /// The processes.
         processes: Vec<ProcessName>,

@@ -27,8 +27,8 @@ use parts::{
     Drivers, EndedProcesses, LiveView, Reported, RunProcesses, TranscriptPruning, first_input,
 };
 
-// The modules in reading order. Each except `parts` adds methods to the run: it uses `Runner`, and this file takes nothing from it.
-//   parts                 the parts that the run owns; they don't know the run
+// The modules in reading order. Each module except `parts` adds methods to `Runner`.
+//   parts                 the parts that the run owns; they don't use `Runner`
 //   preview               shows how a run would begin or resume
 //   event_loop, effects   the loop around the machine, and the machine's effects
 //   stopping, attempt     the end of a turn and of the run; the agent's events
@@ -87,8 +87,8 @@ impl Runner {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases the working tree. Then the run doesn't exist, and its name is free; or, if its first save had begun, the run
-    /// exists and was not started, and [`open`](Self::open) can open it.
+    /// Dropping the future releases the working tree. Normally the run then doesn't exist, and its name is free. If its first save had already begun,
+    /// the run exists, and [`open`](Self::open) can open it.
     pub async fn create(
         work_tree: WorkingTreeLock,
         mut settings: Settings,
@@ -291,7 +291,7 @@ impl Runner {
         self.stop_pruning().await;
         let outcome = result.map(|reason| self.outcome(reason));
         self.notify_end(outcome.as_ref()).await;
-        // Dropping the requests answers those that were never taken with the end of the run.
+        // Dropping the queue reports the end of the run to the clients whose requests were never processed.
         self.requests = RequestQueue::default();
         let result = outcome.map(|outcome| self.outcome(outcome.reason));
         self.close_socket(&result).await;

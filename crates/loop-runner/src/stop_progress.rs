@@ -6,7 +6,7 @@ use std::time::Duration;
 use loop_state::{LoopCommand, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// The part of a run that has to end before the run has stopped.
+/// The part of a run that a stop waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 #[non_exhaustive]

@@ -36,7 +36,7 @@ pub struct AttachedRun {
 
 /// Attaches to the run in this directory; the path is absolute. The run sends its last stored events again.
 ///
-/// If `attended` is true, a person is here: the run asks for reviews and permissions as in its own terminal, until the last such viewer detaches.
+/// If `attended` is true, a person is present: the run asks for reviews and permissions as in its own terminal, until the last such viewer detaches.
 ///
 /// Blocks until the run has sent its view.
 ///
@@ -94,7 +94,7 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
                 Ok(AttachMessage::View(view)) => drop(to_view.send_replace(Arc::from(view))),
                 Ok(AttachMessage::News { at, .. }) if at <= seen => {}
                 Ok(AttachMessage::News { at, news }) => {
-                    // The receiver takes only the first time; later sends fail.
+                    // The channel has room for one timestamp, so only the first send succeeds.
                     let _later = to_first.try_send(at);
                     newest.fetch_max(at.0, Ordering::Relaxed);
                     to_events.send(at, *news);

@@ -1,7 +1,8 @@
 //! Decides which process may control the run: a process of a person may, a process of an agent may not.
 //!
-//! A process below a guard belongs to an agent. A process below the owner of a run does too: the kernel makes the owner the parent of the orphans of
-//! a killed guard. Such a process may control only a run that was itself started below the same guard or owner.
+//! A process below a guard belongs to an agent. A process below the owner of a run (the process that works on it) also counts as a process of an
+//! agent: the kernel makes the owner the parent of the orphans of a killed guard. Such a process may control only a run that was itself started below
+//! the same guard or owner.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +49,7 @@ impl std::fmt::Display for Named<'_> {
 
 /// Checks whether the process that connected may control the run of the process `owner`.
 ///
-/// Outside Linux, ancestors are not known, and every process of the user may.
+/// Outside Linux, the ancestors are not known, so every process of the user may control the run.
 pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(), ControlRefusal> {
     if !cfg!(target_os = "linux") {
         return Ok(());
@@ -69,7 +70,8 @@ pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(),
     check_ancestors(&line, owner).map_err(refused)
 }
 
-/// Checks whether this process may end the process `owner` of a run. If its ancestors can't be verified, it may: a person can always stop a run.
+/// Checks whether this process may end the process `owner` of a run. If its ancestors can't be verified, it may end the run, because a person can
+/// always stop a run.
 pub(crate) fn check_own(owner: ProcessId) -> Result<(), String> {
     if !cfg!(target_os = "linux") {
         return Ok(());
@@ -84,7 +86,7 @@ fn unproven(why: &std::io::Error) -> String {
     format!("may belong to an agent ({why}); to end the run anyway: rlm stop --force")
 }
 
-/// Returns why the first process of this line may not control the run of the process `owner`.
+/// Returns why the first process of this list of ancestors may not control the run of the process `owner`.
 fn check_ancestors(line: &[Ancestor], owner: ProcessId) -> Result<(), String> {
     let holders = locks::directory_lock_holders(line.iter().map(|it| it.process.pid));
     let Some(keeper) = nearest_owner(line, owner, &holders) else {
@@ -105,7 +107,7 @@ fn check_ancestors(line: &[Ancestor], owner: ProcessId) -> Result<(), String> {
     })
 }
 
-/// Returns the nearest guard, or owner of a run, above the first process of a line.
+/// Returns the nearest guard, or owner of a run, above the first process of a list of ancestors.
 fn nearest_owner<'a>(
     line: &'a [Ancestor],
     owner: ProcessId,
@@ -124,7 +126,7 @@ mod tests {
     use std::process::Command;
     use std::time::Instant;
 
-    /// Connects to a socket and stays.
+    /// A Perl script that connects to a socket and stays alive.
     const CONNECTS: &str = "use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) or die; \
                             connect(S, sockaddr_un($ARGV[0])) or die; sleep 600";
 
@@ -159,7 +161,7 @@ mod tests {
         {
             assert!(
                 Instant::now() < until,
-                "the orphan should come to this process"
+                "the orphan should become a child of this process"
             );
             std::thread::yield_now();
         }

@@ -58,13 +58,13 @@ pub fn ask(run_dir: &Path, message: impl Into<ControlMessage>) -> Result<Respons
     }
 }
 
-/// Apple's systems can't create a socket that is closed in child processes from the start.
+/// The flags of a new socket. Apple's systems can't set close-on-exec when they create a socket.
 #[cfg(not(target_vendor = "apple"))]
 const AT_ONCE: SocketFlags = SocketFlags::CLOEXEC;
 #[cfg(target_vendor = "apple")]
 const AT_ONCE: SocketFlags = SocketFlags::empty();
 
-/// Connects without waiting: the queue of a hanging owner may be full.
+/// Connects with a time limit: the queue of a process that hangs may be full.
 fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, AT_ONCE, None)?;
@@ -93,7 +93,7 @@ impl Responses {
         (self.path, self.from)
     }
 
-    /// Returns whether this process sends the responses. An agent can replace the run's socket by its own, and send anything there.
+    /// Returns whether this process sends the responses. An agent can replace the run's socket by its own socket, and send anything there.
     ///
     /// # Platform
     ///

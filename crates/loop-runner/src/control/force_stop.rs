@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForcedStop {
-    /// Whether it needed SIGKILL, because SIGTERM did not end it.
+    /// Whether the process needed SIGKILL, because SIGTERM did not end it.
     pub killed: bool,
     /// The processes of the run that are ended.
     pub ended: Vec<ProcessName>,
@@ -40,9 +40,9 @@ pub struct ForcedStop {
 pub enum ForceCause {
     /// The run reported its end, and its process is still alive.
     Alive,
-    /// The run refuses to stop, because it takes this process for a process of its agent.
+    /// The run refused to stop, because it classified this process as a process of an agent.
     Refused,
-    /// The run sent another response than its end.
+    /// The run sent a response that is not the report of its end.
     Declined,
     /// The run doesn't respond.
     Silent,
@@ -54,7 +54,7 @@ pub enum ForceCause {
     Failed(Error),
 }
 
-/// How [`LiveRun::stop_or_force`] ended a run.
+/// The way in which [`LiveRun::stop_or_force`] ended a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopOrForce {
@@ -71,8 +71,8 @@ impl LiveRun {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_running`] when no process works on the run, [`Error::is_refused`] inside an agent; others when the process can't be identified:
-    /// then none gets a signal.
+    /// [`Error::is_not_running`] when no process works on the run, [`Error::is_refused`] inside an agent. Another error when the process can't be
+    /// identified; then no process gets a signal.
     ///
     /// # Platform
     ///

@@ -1,4 +1,4 @@
-//! Whether a live run works, by the responses of its process.
+//! The health of a live run, according to the responses of its process.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use rlm_store::{Project, RunId};
 use crate::control::client::ask;
 use crate::control::protocol::{ControlQuery, Response, Status};
 
-/// The longest time since the last pass of a run's loop, which makes one at least every 5 s.
+/// The longest time since the last pass of a healthy run's loop. The loop makes a pass at least every 5 s.
 const STALE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Whether a live run works, by the responses of its process.
+/// The health of a live run, according to the responses of its process.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProcessHealth {

@@ -1,5 +1,5 @@
-//! A live run as its clients see it: they send requests with deadlines, and wait for its end. Separate from `client`, which knows one connection and
-//! no run.
+//! A live run as its clients see it: they send requests with deadlines, and wait for the end of the run. The module `client` handles only one
+//! connection.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::control::client::{Responses, ask};
 use crate::control::force_stop::poll_until;
 use crate::control::protocol::{EndReport, Response};
 
-/// The time limit of the first response, for a client that waits for no other: the run may be busy saving.
+/// The time limit of the first response, for a client that waits for no other response: the run may be busy saving.
 const FIRST: Duration = Duration::from_secs(5);
 /// The shortest time limit of the first response.
 const LEAST: Duration = Duration::from_secs(1);
@@ -30,7 +30,8 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Waits this long for all responses, and at least a second for the first one. With zero, waits only for the first one, for 5 seconds.
+    /// Returns the limit `all` for all responses together, and at least a second for the first response. If `all` is zero, the client waits only for
+    /// the first response, for 5 seconds.
     #[must_use]
     pub fn new(all: Duration) -> Self {
         let first = match all.is_zero() {
@@ -44,7 +45,7 @@ impl Patience {
         }
     }
 
-    /// Waits for a stop as long as the run reports that the stop takes, and 5 seconds more.
+    /// Extends the wait for a stop to the stop budget that the run reports, and 5 seconds more.
     #[must_use]
     pub fn or_budget(self) -> Self {
         Self {
@@ -53,7 +54,7 @@ impl Patience {
         }
     }
 
-    /// Divides the time of `rlm stop --force`: a run that doesn't respond leaves half of it for the signals.
+    /// Divides the time of `rlm stop --force`: a run that doesn't respond gets at most half of it, and the rest is for the signals.
     pub(super) fn before_force(all: Duration) -> Self {
         Self {
             first: (all / 2).clamp(times::FORCE_LEAST, times::FORCE_ANSWER),
@@ -68,7 +69,7 @@ impl Patience {
         self.first
     }
 
-    /// Returns how much longer the client waits after this response.
+    /// Returns the new time limit after this response, if the response extends the wait.
     fn longer(&self, response: &Response) -> Option<Duration> {
         match response {
             Response::Recorded { budget_ms, .. } if self.or_budget => {
@@ -100,7 +101,7 @@ pub enum ReceivedRequest {
 pub enum Reached<T> {
     /// The connection.
     Yes(T),
-    /// A process works on the run, and does not accept connections.
+    /// A process works on the run, but does not accept connections.
     Silent,
     /// No process works on the run.
     NotLive,
@@ -228,7 +229,7 @@ impl LiveRun {
         self.reach(by, || ask(&run_dir, request.clone()))
     }
 
-    /// Connects until `by`: a run that has just begun has no socket yet, and a run creates a removed socket again within seconds.
+    /// Tries to connect until `by`: a run that has just begun has no socket yet, and a run creates a removed socket again within seconds.
     fn reach<T>(
         &self,
         by: Instant,
@@ -246,7 +247,7 @@ impl LiveRun {
         }
     }
 
-    /// Returns whether the process that works on the run responds: responses of another process prove nothing.
+    /// Returns whether the responses come from the process that works on the run: responses of another process prove nothing.
     fn is_owner(&self, responses: &Responses) -> bool {
         let is_it = |holder: &Holder| responses.is_from(holder.process);
         !cfg!(target_os = "linux") || self.holder.as_ref().is_some_and(is_it)
@@ -277,7 +278,7 @@ impl LiveRun {
         }
     }
 
-    /// Waits until no process works on the run, until `by` and at least a second; returns whether that is so.
+    /// Waits until no process works on the run, at most until `by` but at least a second. Returns whether no process works on it now.
     pub(super) fn is_gone(&self, by: Instant) -> bool {
         let by = by.max(Instant::now() + times::FORCE_LEAST);
         poll_until(by, || !self.project.is_owned(&self.run) && !self.is_live())

@@ -54,7 +54,7 @@ fn interrupt(head: &Head, position: RunPosition) -> Response {
     match head.step {
         IterationStep::Interrupted { .. } => Response::Applied,
         IterationStep::Turn { .. } if same => Response::Delivered,
-        // The connection reports how the stop or the end of the run ends.
+        // The run stops or has ended; the connection reports the end.
         _ if head.stopping.is_some() || head.end.is_some() => Response::Delivered,
         _ => Response::Rejected {
             reason: "the turn ended before the interrupt reached the agent; the run continues"
@@ -66,7 +66,7 @@ fn interrupt(head: &Head, position: RunPosition) -> Response {
 fn steer(view: &View, id: u32) -> Response {
     let head = &view.head;
     let Some(steer) = head.steers.iter().find(|steer| steer.id == id) else {
-        // The run stores the steer until a turn that read it is over.
+        // The run stores a steer until a turn that read it has ended.
         return Response::Applied;
     };
     let can_deliver = match head.step {

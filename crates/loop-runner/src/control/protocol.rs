@@ -15,11 +15,11 @@ use crate::view::View;
 
 /// The version of the protocol: the value of `v` in each line.
 const VERSION: u64 = 1;
-/// The most bytes of one line, with its end: 1 MiB.
+/// The maximum size of one line with its line feed: 1 MiB.
 pub(crate) const MAX_LINE: usize = 1 << 20;
 /// The most bytes of the reason for a pause.
 const MAX_REASON: usize = 1000;
-/// The longest time of a rule: nobody waits longer than ten years, and later dates can't be shown.
+/// The longest time in a rule: no run waits longer than ten years, and later dates can't be shown.
 const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
 
 /// The one line that a client sends on a connection: a query or a person's request.
@@ -58,7 +58,7 @@ impl From<Request> for ControlMessage {
     }
 }
 
-/// A response to a request. Each one reports further progress; the one that [`is_last`](Self::is_last) is the last.
+/// A response to a request. Each response reports further progress, until one for which [`is_last`](Self::is_last) is true.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -72,7 +72,7 @@ pub enum Response {
         #[serde(skip_serializing_if = "Option::is_none")]
         budget_ms: Option<u64>,
     },
-    /// The agent has received it.
+    /// The agent has received the request.
     Delivered,
     /// The agent can't take the steer now: the steer is on disk, and the agent gets it with its next turn or prompt.
     NextPrompt,
@@ -109,7 +109,7 @@ pub enum Response {
     Unknown,
 }
 
-/// The status of a live run; the fields have the names of `rlm status --json` where it has the same values.
+/// The status of a live run. A value that `rlm status --json` also shows has the same name here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Status {
@@ -173,7 +173,7 @@ fn known<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<Opti
     Ok(serde_json::from_value(value).ok())
 }
 
-/// How the process of a run ended.
+/// The report of a run's process about its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EndReport {
@@ -213,7 +213,7 @@ struct VersionedMessage<'a, T> {
     message: &'a T,
 }
 
-/// Returns the line of a message, with its end.
+/// Returns the line of a message, with its line feed.
 pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
     let v = VERSION;
     let line = serde_json::to_vec(&VersionedMessage { v, message });
@@ -235,7 +235,7 @@ pub(crate) fn parse_message(line: &[u8]) -> Result<ControlMessage, Response> {
     let unsupported = |what: String| Err(Response::Unsupported { what });
     match &value["v"] {
         v if v.as_u64() == Some(VERSION) => {}
-        Value::Null => return Err(malformed("a request has a version: \"v\": 1".into())),
+        Value::Null => return Err(malformed("a request must have a version: \"v\": 1".into())),
         other => {
             let other: String = other.to_string().chars().take(20).collect();
             return unsupported(format!(
@@ -308,7 +308,7 @@ mod tests;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Activity {
-    /// Something starts.
+    /// The next step is starting.
     Starting,
     /// The agent works on its turn.
     Turn,
@@ -351,7 +351,7 @@ impl Activity {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case")]
 pub(crate) enum AttachMessage {
-    /// The view of the run. The first line, and again at each change.
+    /// The view of the run: the first line, and again after each change.
     View(Box<View>),
     /// A run event.
     News { at: Timestamp, news: Box<RunEvent> },

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use loop_state::{Machine, MachineInput, Request, StopRequest, StopTiming};
 use tokio::sync::{mpsc, oneshot};
 
-/// The most requests that are taken early, during a short wait; more wait in their channels.
+/// The maximum number of requests that are received during another wait; further requests stay in their channels.
 const MAX_DEFERRED: usize = 64;
 
 /// A request, and the sender of its result.
@@ -16,13 +16,14 @@ pub(crate) struct QueuedRequest {
     pub(crate) reply: ReplySender,
 }
 
-/// Sends the result when the request is done and saved, or rejected. Dropping it means that the run ended.
+/// The sender of a request's result: the request is done and saved, or it is rejected. Dropping the sender means that the run ended.
 #[derive(Debug, Default)]
 pub(crate) struct ReplySender(Option<oneshot::Sender<RequestResult>>);
 
 pub(crate) type RequestResult = Result<RunPosition, Cow<'static, str>>;
 
-/// The position of the run when it took a request: a steer just taken is the last one, and a turn just interrupted is that of this attempt.
+/// The position of the run directly after it accepted a request. It identifies the request: a new steer has the number `steers`, and an interrupted
+/// turn belongs to this attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunPosition {
     pub(crate) steers: u32,
@@ -98,7 +99,7 @@ impl RequestQueue {
         }
     }
 
-    /// Returns a request that waits already.
+    /// Returns the next request, if one is waiting.
     pub(crate) fn try_next(&mut self) -> Option<QueuedRequest> {
         let deferred = self.deferred.pop_front().map(Ok);
         let local = deferred.unwrap_or_else(|| self.local.try_recv().map(QueuedRequest::from));
@@ -133,7 +134,7 @@ impl RequestQueue {
         MachineInput::StopForeseen { abort }
     }
 
-    /// Returns whether such a request was found.
+    /// Returns whether a deferred request ends the run now.
     pub(crate) fn is_stop_requested(&self) -> bool {
         let is_now = |request: &QueuedRequest| {
             request
@@ -164,7 +165,7 @@ pub enum RunControl {
     /// Stops the run; if it stops now, within [`RunnerOptions::stop_budget`](crate::RunnerOptions::stop_budget). A second stop can only move the
     /// deadline earlier.
     Stop(StopRequest),
-    /// Whether a person is there from now on who can review a phase or a batch. Without one, the run waits for no review.
+    /// Whether from now on a person can review a phase or a batch. If not, the run waits for no review.
     Attended(bool),
     /// Suspends or resumes everything that runs.
     Freeze {

@@ -32,7 +32,7 @@ const MAX_WITHOUT_REQUEST: usize = 32;
 const WATCHERS: usize = 8;
 /// The most requests that wait while the run is saving.
 pub(crate) const WAITING: usize = 16;
-/// The time without accepting after a failed accept.
+/// The pause after a failed accept.
 const RECOVERY: Duration = Duration::from_millis(200);
 
 /// The control socket of a run that this process works on. Dropping it removes the socket and closes its connections without a response.
@@ -140,7 +140,7 @@ impl ControlSocket {
     pub(crate) async fn close(mut self, ended: EndReport) {
         self.unbind();
         self.over.send_replace(Some(ended));
-        // All slots are free when every client has the end.
+        // All slots are free when every client has received the end.
         let _slow = timeout(times::CONTROL_END, self.connection.slots.acquire_many(MOST)).await;
     }
 }
@@ -164,7 +164,7 @@ async fn accept(listener: UnixListener, connection: Arc<ControlConnection>) {
                 }
                 let connection = Arc::clone(&connection);
                 let reading = tokio::spawn(async move {
-                    // A connection whose request is being read is no longer dropped.
+                    // A separate task serves the request, so a connection whose request was read is no longer dropped.
                     if let Some(received) = connection.read(stream).await {
                         tokio::spawn(serve(connection, received));
                     }

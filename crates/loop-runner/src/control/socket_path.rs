@@ -1,4 +1,4 @@
-//! The path of a run's socket, and a short way to it if the path is too long for a socket address.
+//! The path of a run's socket, and a shorter path to it if the path is too long for a socket address.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
@@ -26,7 +26,7 @@ pub(crate) fn identity(run_dir: &Path) -> io::Result<Identity> {
     Ok(state_dir::metadata(&socket(run_dir))?.identity())
 }
 
-/// Creates the socket of a run that this process works on. A file at the path belongs to a dead process.
+/// Creates the socket of a run that this process works on. Removes a file that is at the path: it belongs to a dead process.
 pub(crate) fn bind_socket(run_dir: &Path) -> io::Result<(UnixListener, Identity)> {
     let path = socket(run_dir);
     match state_dir::remove_file(&path) {
@@ -50,7 +50,7 @@ pub(crate) fn check(run_dir: &Path) -> io::Result<()> {
 
 /// Calls `f` with a path to the run's socket that fits into a socket address.
 ///
-/// Reaches a long path through a link in a short directory, so that the socket itself is always in the run's directory.
+/// Reaches a long path through a link in a directory with a short path, so that the socket itself is always in the run's directory.
 pub(crate) fn with_short_path<T>(
     run_dir: &Path,
     f: impl FnOnce(&Path) -> io::Result<T>,
@@ -97,7 +97,7 @@ impl ShortPathLink {
 
 impl Drop for ShortPathLink {
     fn drop(&mut self) {
-        // If this fails, an empty temporary directory stays.
+        // If this fails, a small temporary directory stays.
         let _left = std::fs::remove_file(self.link());
         let _left = std::fs::remove_dir(&self.0);
     }

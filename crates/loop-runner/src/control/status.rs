@@ -67,10 +67,10 @@ pub(super) fn build_status(run: &RunId, process: ProcessId, view: &View, age: Du
 const SHORTENED: [usize; 4] = [4096, 1024, 256, 64];
 /// The most tools and permission requests in a view whose line is too long.
 const MOST: usize = 64;
-/// The ids that answers need are not shortened.
+/// The longest id that is not shortened: an answer needs the whole id.
 const LONGEST_ID: usize = 256;
 
-/// Returns the line of a view. If it is too long, removes the middle of texts, from the longer ones first.
+/// Returns the line of a view. If it is too long, removes the middle of its texts, and of the longest texts first.
 pub(super) fn line(view: &View) -> Vec<u8> {
     let mut message = AttachMessage::View(Box::new(view.clone()));
     let mut line = protocol::line(&message);
@@ -123,7 +123,7 @@ fn shorten_text(text: &mut String, most: usize) {
 /// The shortest interval between two views.
 const VIEW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Shows the run to a peer until it ends. A slow peer misses events and gets their number; a peer that reads nothing any more is dropped.
+/// Shows the run to a peer until the run ends. A slow peer misses events and gets their number; a peer that reads nothing any more is dropped.
 pub(super) async fn show(
     mut view: watch::Receiver<Arc<View>>,
     mut over: RunEndWatch,
@@ -135,7 +135,7 @@ pub(super) async fn show(
     send_view(&mut view, peer).await?;
     let (mut batch, mut next) = recent.snapshot();
     loop {
-        // Read this first: then the events before the end are already in the queue.
+        // Read the end first: then the events before the end are already stored.
         let ended = over.borrow_and_update().clone();
         more.borrow_and_update();
         loop {

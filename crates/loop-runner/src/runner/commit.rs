@@ -22,7 +22,7 @@ use crate::runner::parts::commit::{Commit, CommitOutcome, CreatedCommit};
 /// The most characters of the reason why a commit failed.
 const MAX_WHY: usize = 500;
 
-/// The most files whose size and time are read; of further files only the status counts.
+/// The maximum number of files whose size and time are read; for further files, only the git status counts.
 const MOST: usize = 4096;
 const STATUS: &[&str] = &[
     "status",
@@ -178,7 +178,7 @@ impl Runner {
         }
         Self::refuse_uncommittable(project, settings).await?;
         if settings.commit {
-            // All its work so far is in the current commit, no matter who made that commit.
+            // The current commit has all work of the run so far, no matter who created that commit.
             let commit = project.git().head_commit().await;
             let (at, _) = saved.machine.resume_point();
             saved.committed = commit.map(|commit| Committed {
@@ -191,10 +191,10 @@ impl Runner {
         Ok(None)
     }
 
-    /// Returns a fingerprint of the commit and of all differences from it; `None` if git fails or a press comes first.
+    /// Returns a fingerprint of the commit and of all differences from it; `None` if git fails or a stop is requested first.
     pub(super) async fn fingerprint(&mut self) -> Option<u64> {
         let git = self.work_tree.project().git().clone();
-        // If the file system hangs, leave the thread behind.
+        // If the file system hangs, the thread stays behind.
         let task = tokio::task::spawn_blocking(move || fingerprint(&git));
         tokio::select! {
             biased;

@@ -21,7 +21,7 @@ use crate::runner::Runner;
 use crate::runner::parts::attempt::AttemptHandles;
 use crate::{Awaited, Error, prompt};
 
-/// How long a git status stays valid while nothing of the run works in the working tree.
+/// The time for which a git status stays valid while no process of the run works in the working tree.
 const STATUS_MAX_AGE: Duration = Duration::from_millis(500);
 
 impl Runner {
@@ -58,7 +58,7 @@ impl Runner {
             Effect::StopAttempt { why, at_once } => {
                 return Ok(self.halt_turn(why, at_once));
             }
-            // The code that receives the requests carries this out.
+            // `apply_shutdown` carries this out.
             Effect::AwaitStop(_) => {}
             Effect::Deliver(id) => return Ok(self.step_attempt(AttemptInput::Deliver(id))),
             Effect::InterruptTurn => return Ok(self.interrupt_turn()),
@@ -137,7 +137,7 @@ impl Runner {
         Ok(Vec::new())
     }
 
-    /// Reads the git status as required, and records the result.
+    /// Updates the values that a save contains: the machine's head, its rules and, if the machine requires it, the git status.
     async fn update_saved_facts(&mut self, finishes_phase: bool) {
         self.saved.advance(self.machine.head());
         let head = &self.saved.machine;
@@ -173,7 +173,7 @@ impl Runner {
         }
     }
 
-    /// Returns the uncommitted files; `None` if git fails, or a press comes first.
+    /// Returns the uncommitted files; `None` if git fails, or a stop is requested first.
     pub(super) async fn uncommitted_files(&mut self) -> Option<Vec<String>> {
         tokio::select! {
             biased;
@@ -182,7 +182,7 @@ impl Runner {
         }
     }
 
-    /// Reports the phase that begins or resumes, if there are several.
+    /// Reports the phase that begins or resumes, if the run has several phases.
     fn report_phase(&mut self) {
         let head = self.machine.head();
         let (at, of) = (head.phase, head.rules.phases.len());
@@ -218,7 +218,7 @@ impl Runner {
             Ok(driver) => driver,
             Err(e) => return not_started(e.to_string()),
         };
-        // Before the agent starts, so that its first changes count as its own.
+        // Look at the working tree before the agent starts, so that the first changes of the agent count as its work.
         let can = driver.capabilities();
         let parses_output = can.has(Capability::Tools);
         let changed = match brief.unfinished.is_some() {
@@ -295,7 +295,8 @@ impl Runner {
         .ok()
     }
 
-    /// Returns the context that every process of the current attempt carries: its identity, its marker, and a share of the working tree's lock.
+    /// Returns the context that every process of the current attempt gets: the identity of the attempt, its marker, and a share of the working tree's
+    /// lock.
     ///
     /// `role` distinguishes the commands of the loop from the agent, whose leftovers may run at the same time.
     pub(super) fn context(&self, role: &str) -> ProcessContext {
@@ -371,7 +372,8 @@ impl Runner {
             .collect()
     }
 
-    /// Ends everything, however the run ended. A request to stop moves the deadline; each other request gets the end as its answer.
+    /// Ends all processes of the run, whatever the stop reason is. A stop request moves the deadline earlier; the response to each other request is
+    /// the end of the run.
     pub(super) async fn stop_everything(&mut self) {
         self.update_activity(MachineInput::Ending);
         let deadlines = self.deadlines();
@@ -381,7 +383,7 @@ impl Runner {
                 .for_each(|deadline| deadline.tighten_to(budget))
         };
         within(self.budget());
-        // From here on only stop requests are taken; the cleanup needs no others.
+        // From here on, the run accepts only stop requests; the cleanup needs no others.
         let mut requests = std::mem::take(&mut self.requests);
         let (mut machine, mut clock) = (self.machine.clone(), self.clock.clone());
         let take_stops = async {

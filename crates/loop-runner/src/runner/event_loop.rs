@@ -148,7 +148,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Time comes before the agent, so that a flood of output can't delay a deadline.
+    /// Waits for the next event. Checks the time before the agent's output, so that a flood of output can't delay a deadline.
     async fn wakeup(&mut self, now: Timestamp) -> Wakeup {
         let wait = self.wait_from(now);
         let gate = &self.options.gate;
@@ -172,7 +172,7 @@ impl Runner {
     }
 }
 
-/// Waits for work. If the sleep gate was already shut, only the waits of the stop remain, which have their own ends.
+/// Sleeps for `wait`, or until a shutdown of the sleep gate. After the shutdown, only the waits of the stop remain; the gate doesn't end them.
 async fn rest(gate: &SleepGate, wait: Duration) {
     match gate.is_shutdown() {
         true => sleep_until(Instant::now() + wait).await,

@@ -9,9 +9,9 @@ use crate::runner::parts::first_input;
 use crate::{Error, prompt};
 
 /// The text in a prompt in place of the output of a command that didn't run.
-const OUTPUT_PLACEHOLDER: &str = "(the output is not known before it runs)";
+const OUTPUT_PLACEHOLDER: &str = "(the output is not known before the command runs)";
 
-/// How a resume would begin.
+/// The first step of a resume, as a preview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResumePreview {
@@ -33,7 +33,7 @@ pub struct ResumePreview {
     pub prompt: Option<String>,
     /// The number of the iteration of that attempt.
     pub prompt_iteration: u32,
-    /// The assumption behind that prompt, or the reason why there is none; `None` if the next attempt begins at once.
+    /// The assumption behind that prompt, or the reason why there is no prompt; `None` if the next attempt begins at once.
     pub unknown: Option<String>,
     /// The warnings of a resume.
     pub warnings: Vec<String>,
@@ -169,10 +169,10 @@ fn why_no_prompt(why: &NoAttempt, assumed: Option<String>) -> String {
         NoAttempt::Review => "the run waits for your review".to_owned(),
         NoAttempt::Paused => "the run is paused".to_owned(),
         NoAttempt::Waiting => "the run waits for the service of its agent".to_owned(),
-        _ => "it depends on earlier results".to_owned(),
+        _ => "the prompt depends on earlier results".to_owned(),
     };
     match assumed {
-        Some(assumed) => format!("also if {assumed}: {why}"),
+        Some(assumed) => format!("even if {assumed}: {why}"),
         None => why,
     }
 }

@@ -13,8 +13,8 @@ use crate::run_event::RunEvent;
 use crate::runner::Runner;
 use crate::runner::parts::attempt::AttemptHandles;
 
-/// The longest single wait. After it, the runner checks the wall clock for a suspend or a change, and whether the saved state still exists. Shorter
-/// than the timeout of clients of the control socket.
+/// The longest single wait. After it, the runner checks the wall clock for a suspend or a change, and whether the saved state still exists. This wait
+/// is shorter than the timeout of clients of the control socket.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 impl Runner {

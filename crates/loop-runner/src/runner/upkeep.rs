@@ -17,7 +17,7 @@ use crate::control::ControlSocket;
 use crate::run_event::RunEvent;
 use crate::runner::Runner;
 
-/// Why the processes of a dead process of a run are ended.
+/// The reported reason to end processes that a dead process of a run started.
 const LEFTOVER_REASON: &str = "left alive by an earlier process";
 
 /// The most missing files that a message names; the others are counted.
@@ -55,7 +55,8 @@ impl Runner {
         }
     }
 
-    /// Removes the temporary files that dead processes left in `.rlm`, and reports their number, with `of_store`, which the store removed.
+    /// Removes the temporary files that dead processes left in `.rlm`. Reports their number plus `of_store`, the number of files that the store
+    /// removed.
     pub(super) fn remove_orphans(&mut self, of_store: usize) {
         let project = self.work_tree.project();
         let run_dir = project.run_dir(&self.saved.run);
@@ -88,7 +89,7 @@ impl Runner {
         OwnedGitProcesses(processes)
     }
 
-    /// Ends the git processes of the run, and their leftovers if they had to be ended.
+    /// Ends the git processes of the run, and reports the leftovers of git. Sweeps by the marker if unknown processes may be left.
     pub(super) async fn stop_git_processes(&mut self, budget: Duration) {
         let processes = self.processes.git_processes.0.clone();
         let end = tokio::task::spawn_blocking(move || processes.end(budget)).await;
@@ -134,7 +135,7 @@ impl Runner {
         }
     }
 
-    /// Saves once more if the control socket was removed, because everything beside it was probably removed too, and no other save may be due.
+    /// Saves again if the control socket was removed, because the files beside it were probably removed too, and perhaps no other save is due.
     pub(super) async fn save_after_removal(&mut self) -> Result<(), Error> {
         if self
             .control
@@ -151,7 +152,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Restores the files beside the saves, if the store had to write the saves again, and reports the lost ones. The lock needs no repair: it is on
+    /// Restores the files beside the saves, if the store had to write the saves again, and reports the lost files. The lock needs no repair: it is on
     /// the working tree itself.
     ///
     /// Only a file that a resume needs is an error if it can't be restored.
@@ -252,7 +253,7 @@ impl Runner {
         }
     }
 
-    /// Stops the pruning at the next piece.
+    /// Stops the pruning, and waits for it with a short time limit.
     pub(super) async fn stop_pruning(&mut self) {
         self.transcript_pruning.stop.store(true, Ordering::Relaxed);
         if let Some(work) = self.transcript_pruning.work.take() {

@@ -102,7 +102,7 @@ async fn slow_viewer_blocks_no_other_and_gets_missed_count() {
     assert!(matches!(told.await.unwrap(), Some(Response::Status(_))));
     run.socket.close(over()).await;
     let mut text = String::new();
-    // The run dropped the viewer, or the viewer had more to read than it took.
+    // The read fails if the run dropped the viewer before the viewer had read everything.
     let _cut = silent.read_to_string(&mut text).await;
     assert!(text.contains("missed"), "{} bytes", text.len());
 }
@@ -129,7 +129,7 @@ async fn viewers_are_limited_and_leaving_frees_a_slot() {
     }
 }
 
-/// The first line of such a run was never sent, and the viewer got an error about an invalid response.
+/// The view of such a run was once too long for a line, so the viewer got an error about an invalid response.
 #[tokio::test]
 async fn run_with_many_messages_can_be_viewed() {
     let mut run = Run::new(true);
