@@ -54,7 +54,7 @@ pub(crate) fn get(dir: &Dir, name: &str) -> Result<Vec<u8>> {
     get_within(dir, name, MAX_FILE)
 }
 
-/// Returns a blob of at most `limit` bytes. Of a larger blob, reads no more than that.
+/// Returns a blob of at most `limit` bytes. Fails for a larger blob without reading all of it.
 pub(crate) fn get_within(dir: &Dir, name: &str, limit: u64) -> Result<Vec<u8>> {
     let limit = limit.min(MAX_FILE);
     let path = dir.path().join(DIR).join(name);

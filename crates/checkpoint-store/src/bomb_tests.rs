@@ -68,7 +68,7 @@ fn store(dir: &Path) -> (PathBuf, Vec<u8>) {
     (journal, bytes)
 }
 
-/// Checks that no reader accepts this file, and that each error names it and the limit.
+/// Checks that no reader accepts this file, and that each error names the file and the limit.
 #[track_caller]
 fn expect_refused(dir: &Path, journal: &Path, limit: u32) {
     let before = std::fs::read(journal).unwrap();
@@ -109,7 +109,7 @@ fn d8_save_that_unpacks_beyond_the_limit_is_refused_with_its_file_name() {
     let (journal, good) = store(&dir);
     let salt = decode_header(&good).unwrap();
     for (kind, limit) in [(DELTA, MAX_RAW), (TRUNCATE, max_raw(TRUNCATE))] {
-        // For an undo, the payload is larger than the noise that this compression ratio needs.
+        // The limit of an undo is too small for a frame that compresses 100 to 1, so the payload has at least 4 MiB.
         let len = limit.max(4 << 20) + 1;
         let bytes = [&good[..], &bomb(kind, 2, len, salt)].concat();
         std::fs::write(&journal, bytes).unwrap();

@@ -68,7 +68,7 @@ pub(crate) fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, String>
 pub(crate) enum CompressionEffort {
     /// A save, for which the caller waits.
     Save,
-    /// The state of a phase, which stays for long.
+    /// The state of a phase, which stays on disk for a long time.
     Phase,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each save writes its whole head. So in a store with large heads and few events, most of a journal is old heads. A compacted journal has all
 //! events, but only the heads of the newest saves. The numbers stay: a save without its head becomes an *events* frame, and an undone save becomes an
-//! empty one.
+//! empty *events* frame.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ impl JournalWeight {
         self.rest += u64::from(kept.frame.stored_len).saturating_sub(head);
     }
 
-    /// Returns whether old heads take more than everything else, and more than `least`. Below `least`, a new file is not worth its syncs.
+    /// Returns whether old heads take more bytes than everything else, and more than `least`. Below `least`, a new file is not worth its syncs.
     pub(crate) fn is_due(&self, least: u64) -> bool {
         self.heads > least.max(self.rest)
     }
@@ -60,9 +60,9 @@ pub(crate) struct Compaction {
     first: u64,
     /// The saves up to `first` whose events are part of the state at `first`.
     live_saves: Seqs,
-    /// The one of them that wrote the head of `first`.
+    /// The save that wrote the head of `first`.
     head_of: u64,
-    /// That head, after its save was processed.
+    /// The head of `first`, once `next` has processed the save that wrote it.
     head: Vec<u8>,
 }
 

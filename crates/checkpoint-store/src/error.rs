@@ -135,7 +135,7 @@ impl Error {
         )
     }
 
-    /// Describes a write or sync of `bytes` that failed.
+    /// Creates the error of a failed write or sync of `bytes`.
     pub(crate) fn write(
         path: impl Into<PathBuf>,
         doing: &'static str,

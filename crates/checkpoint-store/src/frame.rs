@@ -31,7 +31,7 @@ pub(crate) const MAX_STORED: u32 = 64 << 20;
 pub(crate) const MAX_RAW: u32 = 128 << 20;
 /// Largest encoded metadata.
 pub(crate) const MAX_META: u32 = 1 << 20;
-/// Largest payload of an undo and of an end frame, which are a few numbers.
+/// Largest payload of an undo and of an end frame, which contain only a few numbers.
 const MAX_NUMBERS: u32 = 1 << 10;
 /// Largest raw length for one stored byte. The writer stores a payload uncompressed if it exceeds this ratio.
 pub(crate) const MAX_RATIO: u64 = 1000;
@@ -131,7 +131,7 @@ impl Frame {
         self.offset + HEADER + self.stored_len as usize
     }
 
-    /// Appends this frame to `out`, the bytes of the file with `salt`.
+    /// Appends this frame to `out`, the bytes of a file whose salt is `salt`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, salt: u64, stored: &[u8]) {
         let start = out.len();
         out.extend_from_slice(&FRAME_MAGIC);

@@ -263,7 +263,7 @@ fn damage_is_located_in_its_file() {
 }
 
 proptest::proptest! {
-    /// At any offset in the file.
+    /// A frame can be read at any offset in its file.
     #[test]
     fn frame_round_trips(
         before in proptest::collection::vec(proptest::num::u8::ANY, 0..80),

@@ -1,5 +1,5 @@
-//! The identities of saves and phases: numbers within a store, and ids that stay the same in every copy. A long history has many numbers, and hardly
-//! any gap between them.
+//! The identities of saves and phases: numbers within a store, and ids that stay the same in every copy. A long history has many numbers and hardly
+//! any gap between them, so the numbers are stored as ranges.
 
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -6,7 +6,7 @@
 //! This crate is not a database: it has no queries, no transactions over several stores, and one writer for each store. It does not protect against a
 //! person who can write to the directory: checksums detect accidents only.
 //!
-//! `examples/diary.rs` continues where it was, also after `kill -9`. The README compares this crate with others.
+//! `examples/diary.rs` continues where it stopped, also after `kill -9`. The README compares this crate with others.
 //!
 //! # Theory of operation
 //!

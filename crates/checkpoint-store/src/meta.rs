@@ -73,13 +73,13 @@ pub(crate) struct FileMeta {
     /// Set in a phase file only.
     #[serde(default)]
     pub(crate) phase: Option<String>,
-    /// The sequence number of the phase; in a journal, the one after which it begins.
+    /// The sequence number of the phase; in a journal, that of the save after which the journal begins.
     pub(crate) seq: u64,
     pub(crate) epoch: u64,
     #[serde(default)]
     pub(crate) base: Option<Base>,
-    /// Sequence number up to which a journal repeats the journal before it. A good prefix that ends earlier is shorter than the journal's first
-    /// contents.
+    /// Sequence number up to which a journal repeats the journal before it. If the good prefix of the journal ends earlier, a part of its first
+    /// contents is damaged.
     #[serde(default)]
     pub(crate) carried: u64,
     /// Milliseconds since 1970 in UTC.

@@ -12,7 +12,7 @@ pub(crate) enum FileName {
     Phase { seq: u64 },
     /// The journal of one writer after the phase with sequence number `base`, or without a phase.
     Progress { epoch: u64, base: u64 },
-    /// A writer took `epoch`. The marker with the highest number is never removed.
+    /// The marker of the writer that took `epoch`. The marker with the highest number is never removed.
     Marker { epoch: u64 },
     /// An unfinished file; only a writer of a higher epoch may remove it.
     Temp { epoch: u64, random: u64 },

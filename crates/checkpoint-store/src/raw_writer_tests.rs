@@ -246,7 +246,7 @@ fn just_saved_value_is_not_treated_as_old() {
     assert!(writer.dir.exists(&own).unwrap());
 }
 
-/// The next writer's journal begins with longer numbers, and must also fit into a file.
+/// The journal of the next writer may have longer metadata, and must also fit into a file.
 #[test]
 fn journal_stays_below_the_largest_file_size() {
     let root = tempfile::tempdir().unwrap();

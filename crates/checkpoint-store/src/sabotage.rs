@@ -21,7 +21,7 @@ pub enum Sabotage {
     /// A new writer keeps the torn tail. The store never truncates a file in place; instead a new writer copies the good frames to its own journal.
     /// With this mistake, the copy includes the torn bytes.
     SkipTailCut,
-    /// The new writer's copy, which replaces truncating the old journal, is not synced.
+    /// A new writer does not sync its copy of the good frames.
     CutWithoutSync,
     /// A failed sync is repeated on the same file, and its success is trusted.
     RetrySync,

@@ -107,7 +107,7 @@ impl fmt::Display for DataLoss {
         }
         match self.set_aside.as_slice() {
             [] => Ok(()),
-            files => write!(f, "; the damaged file is in {}", files.join(", ")),
+            files => write!(f, "; set aside: {}", files.join(", ")),
         }
     }
 }

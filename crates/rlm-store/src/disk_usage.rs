@@ -33,7 +33,7 @@ pub struct WorktreeDiskUsage {
 }
 
 impl RunDiskUsage {
-    /// Returns the sum.
+    /// Returns the bytes of all files of the run.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.transcripts + self.output + self.state

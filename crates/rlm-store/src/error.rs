@@ -220,7 +220,7 @@ impl Error {
         Self(Box::new(Kind::Stopped))
     }
 
-    /// `problem` includes the fix.
+    /// Creates the error ``run `RUN` PROBLEM``; `problem` includes the fix.
     pub(crate) fn not_transferable(run: &RunId, problem: impl Into<String>) -> Self {
         let (run, problem, hint) = (run.clone(), problem.into(), None);
         Self(Box::new(Kind::NotTransferable { run, problem, hint }))
@@ -270,7 +270,7 @@ impl Error {
         }))
     }
 
-    /// `problem` includes the fix.
+    /// Creates the error of a git repository; `problem` includes the fix.
     pub fn git(path: &Path, problem: String) -> Self {
         let path = path.into();
         Self(Box::new(Kind::Git { path, problem }))

@@ -37,7 +37,7 @@ pub struct Git {
     /// Set when git did not respond in time; later calls don't wait for it.
     is_unresponsive: Arc<AtomicBool>,
     status_cache: status::StatusCache,
-    /// The registry of its processes; `None` in a command that only reads, whose git processes are in its own process group.
+    /// The registry of the git processes; `None` in a command that only reads, whose git processes are in its own process group.
     pub(crate) processes: Option<GitProcesses>,
 }
 

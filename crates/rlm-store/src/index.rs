@@ -136,7 +136,7 @@ fn directory() -> Option<PathBuf> {
     Some(state.join("rlm/runs"))
 }
 
-/// Returns the name of the file: two projects may have runs of the same name.
+/// Returns the name of the file. It has a hash of the project's path, because two projects may have runs of the same name.
 fn name(project: &Path, run: &RunId) -> String {
     // FNV-1a: any hash works that is the same in every version of this program.
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

@@ -101,7 +101,8 @@ impl Project {
         }
     }
 
-    /// Returns the process that worked on the run last, which may be gone; `None` if there was none, or another run has used the working tree since.
+    /// Returns the process that last worked on the run, even if it has ended; `None` if there was none, or if another run has used the working tree
+    /// since.
     #[must_use]
     pub fn last_holder(&self, run: &RunId) -> Option<Holder> {
         let all = working_tree_lock::holders(self).filter(|it| it.run == *run);

@@ -114,7 +114,7 @@ impl Project {
     }
 
     /// Returns git for this project. Before that, replaces a FIFO or a huge file in the place of the state directory's `.gitignore`: git would hang
-    /// on the FIFO, and read the whole file.
+    /// on the FIFO, and would read the huge file as a whole.
     pub fn git(&self) -> &Git {
         if state_dir::exists(&self.ignore_file()) {
             // If this fails, the run ends at its next save.

@@ -223,7 +223,7 @@ pub enum TimelineEventKind {
     Stopping(StopRequest),
     /// A person requested a redo.
     Redone(RedoScope),
-    /// A person's answer to a review.
+    /// A person's decision in a review.
     Reviewed(ReviewDecision),
     /// A rule was changed.
     RuleChanged(RuleChange),

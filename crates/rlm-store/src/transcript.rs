@@ -213,7 +213,7 @@ impl Transcript {
         self.write(at, kind, text, 0)
     }
 
-    /// Writes a record in pieces: a line can be large, and its escaped form six times as large.
+    /// Writes a record piece by piece, because a line can be large, and its escaped form six times as large.
     fn write(&mut self, at: Timestamp, kind: &str, text: &str, omitted: u64) -> io::Result<()> {
         self.flush_pending()?;
         self.unflushed_since.get_or_insert(at);

@@ -66,7 +66,8 @@ pub struct Holder {
     pub run: RunId,
 }
 
-/// The content of `holder.json`: the holder, and the identity of its working tree. A copy of the tree contains the file too, and has no holder.
+/// The content of `holder.json`: the holder, and the identity of its working tree. A copy of the working tree contains the file too, but no process
+/// holds the copy.
 #[derive(Serialize, Deserialize)]
 struct HolderFile {
     #[serde(flatten)]

@@ -125,8 +125,8 @@ impl Project {
         made.map(drop).map_err(refuse)
     }
 
-    /// Removes a worktree whose creation failed, because a failing hook runs after git wrote the files. The worktree has only committed files, so
-    /// nothing is lost.
+    /// Removes a worktree whose creation failed. Git may have written its files already, because it runs the hooks after that. The worktree has only
+    /// committed files, so nothing is lost.
     pub(crate) fn remove_worktree(&self, path: &Path, branch: Option<&str>) {
         // The rolled-back command may have been stopped, which must not stop the rollback.
         let rollback = GitProcesses::begin_rollback();

@@ -37,7 +37,7 @@ pub(crate) fn is_own_file(path: &Path) -> bool {
         || is_begun(may_be_archive || may_be_report) && is_empty(path)
 }
 
-/// Returns whether a line of git's status, relative to `top`, is about such a file.
+/// Returns whether a line of git's status, relative to `top`, is about an archive or a report.
 pub(super) fn is_status_line_of_own_file(top: &Path, line: &str) -> bool {
     let new = line.strip_prefix("?? ").or_else(|| line.strip_prefix("? "));
     new.is_some_and(|path| is_own_file(&top.join(path)))

@@ -30,7 +30,7 @@ pub fn track_git_processes() {
 
 /// Ends every git of this process within two seconds, and starts no other. Blocks.
 ///
-/// For callers that end the process while git may run; a run ends its own git processes.
+/// This is for programs that end while git may run; a run ends its own git processes.
 pub fn stop_git_processes() {
     if let Some(running) = WATCHED.get() {
         running.lock().closed = true;

@@ -1,8 +1,8 @@
 //! Runs one git command to its end under a guard, because git starts filters, hooks, drivers and other programs that the repository configures.
 //!
 //! An agent may change the configuration and the attributes of its repository at any time, so no check before a command can tell which programs git
-//! will start. Every git therefore runs under a guard, which ends git's leftovers and proves that nothing is left. As an exception, a
-//! command that [`is_read_only`] runs without a guard first. The kernel kills it if it starts a program; then it runs again, under a guard.
+//! will start. Every git therefore runs under a guard, which ends git's leftovers and proves that nothing is left. As an exception, a command that
+//! [`is_read_only`] runs without a guard first. The kernel kills such a git if it starts a program; then the command runs again, under a guard.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

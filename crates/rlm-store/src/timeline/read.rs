@@ -21,7 +21,7 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] if there is no such run, or nothing is saved of it; other errors if it can't be read. Damage is no error.
+    /// [`Error::is_not_found`] if there is no such run, or nothing is saved for it; other errors if it can't be read. Damage is no error.
     pub fn timeline(&self, run: &RunId) -> Result<Timeline, Error> {
         let dir = self.existing(run)?;
         let unread = |e| Error::store(run, "read", e);

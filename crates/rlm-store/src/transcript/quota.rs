@@ -165,7 +165,7 @@ impl TranscriptQuota {
                 self.older = (self.older + size(path).1).saturating_sub(before);
             }
         }
-        // The rest may still be too large: then the next attempts don't try again at once.
+        // If the rest is still too large, the next attempts must not try again at once.
         self.next = self
             .max_bytes
             .max(self.older + (self.max_bytes / 8).max(STEP));

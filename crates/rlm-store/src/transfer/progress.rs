@@ -100,7 +100,7 @@ const INCOMING: &str = "incoming-";
 /// The most tries of another name if a sweep removes the directory at that moment.
 const TRIES: u32 = 3;
 
-/// A directory that becomes a run. Dropping it removes the directory, unless that has happened.
+/// A directory that becomes a run. Dropping it removes the directory, unless it became a run.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct StagingDirectory {
