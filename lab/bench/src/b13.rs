@@ -68,7 +68,7 @@ fn share(count: usize, producer: usize) -> usize {
     count / PRODUCERS + usize::from(producer < count % PRODUCERS)
 }
 
-/// Measures the floor: a task receives the inputs and sends each to all subscribers; a received send is its own receipt.
+/// Measures the floor: a task receives the inputs and sends each to all subscribers; the end of `send` is the receipt.
 async fn channels(count: usize) -> Result<f64> {
     let (sender, mut taken) = mpsc::channel::<Input>(INBOX);
     // The channel is large enough that a slow reader misses nothing.

@@ -131,12 +131,12 @@ fn jobs(system: &'static FileSystemKind, cases: usize) -> impl Iterator<Item = J
         })
 }
 
-/// Cuts the power below the store on the file system of most machines.
+/// Cuts the power below the store on ext4 without an order between data and names.
 pub fn store(cuts: usize) -> Outcome {
     all(&jobs(&WRITEBACK, cuts).collect::<Vec<_>>(), TIME[0])
 }
 
-/// Cuts the power below a program that omits a sync, on the file system of most machines.
+/// Cuts the power below a program that saves by rename, on the same file system as [`store`].
 pub fn control(old: OldFormat, cuts: usize) -> Outcome {
     let job = Job {
         system: &WRITEBACK,
@@ -198,7 +198,7 @@ struct Bench {
 impl Bench {
     fn new(root: &Path, system: &'static FileSystemKind) -> Result<Self, String> {
         let (image, mount) = (root.join("image"), root.join("mnt"));
-        // A previous job may have left it.
+        // A previous job may have left this directory.
         drop(std::fs::remove_dir_all(root));
         std::fs::create_dir_all(&mount).map_err(|err| err.to_string())?;
         let more: &[&str] = match system.kind {

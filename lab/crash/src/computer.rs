@@ -161,7 +161,7 @@ pub struct Progress {
     pub forks: usize,
     /// Number of acknowledged blobs.
     pub blobs: usize,
-    /// Whether files were removed since then.
+    /// Whether files were removed since the last acknowledged save.
     pub is_void: bool,
 }
 

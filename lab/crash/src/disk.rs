@@ -53,7 +53,7 @@ pub(crate) struct NameOp {
     pub(crate) target: Option<Ino>,
     /// The other half of a rename: the old name never disappears before the new one is there.
     needs: Option<u64>,
-    /// Whether a sync failed while this change was pending: the next sync does nothing for it.
+    /// Whether a sync failed while this change was pending, so that the next sync does not write the change.
     orphan: bool,
 }
 
@@ -84,7 +84,7 @@ impl File {
         }
     }
 
-    /// Records the current contents of the sectors in `from..to`.
+    /// Records the current contents of the sectors that contain the bytes `from..to`.
     fn note_sectors(&mut self, from: usize, to: usize, sector: usize) {
         for number in from / sector..to.div_ceil(sector) {
             let start = (number * sector).min(self.live.len());
@@ -311,7 +311,7 @@ impl Disk {
     pub fn sync_dir(&mut self, dir: Ino) -> io::Result<()> {
         self.dir(dir)?;
         let ops = std::mem::take(&mut self.ops);
-        // The names of a directory share blocks: one more change, and all of them are written again.
+        // The names of a directory share blocks: if one more name changes, a sync writes all of them again.
         let is_dirty = ops.iter().any(|op| op.dir == dir && !op.orphan);
         let synced: Vec<u64> = ops
             .iter()

@@ -161,7 +161,7 @@ fn faulty(workload: &Workload, plan: Plan) -> CheckResult<(Disk, Reference)> {
     Ok((disk, session.reference))
 }
 
-/// Starts after a power cut, with or without one more fault, and saves; then does the same once more without a fault.
+/// Starts after a power cut, with or without a second fault, and saves. After a second fault, does the same once more without a fault.
 fn recover(
     disk: &Disk,
     reference: &Reference,

@@ -188,7 +188,7 @@ fn full(place: &Place, left: u64, ledger: &mut Ledger) -> CheckResult {
         remove(&filler)?;
         good("opened with room", saving(ledger, |say| second.open(say))?)?;
     } else {
-        // This save needs more than the free room, until there is room again.
+        // This phase may need more than the free room.
         if let Err(err) = saving(ledger, |say| second.phase(say))? {
             is_full(&err)?;
         }
@@ -228,7 +228,7 @@ fn fill(filler: &Path, left: u64) -> std::io::Result<()> {
     let block = vec![0x5a; 64 << 10];
     let mut size = 64 << 10;
     while size >= 512 {
-        // A part of it may have been written, which is fine too.
+        // A failed write may have written a part of the block, which is fine too.
         if file.write_all(&block[..size]).is_err() {
             size /= 2;
         }

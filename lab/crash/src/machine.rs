@@ -248,7 +248,7 @@ fn take_over(session: &mut Session) -> CheckResult {
     };
     let mut pc = session.shared.pc();
     if let Some(dir) = pc.disk.lookup(ROOT, DIR) {
-        // It may already be gone.
+        // The lock file may already be gone.
         drop(pc.disk.unlink(dir, "LOCK"));
     }
     drop(pc);

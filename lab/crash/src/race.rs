@@ -91,7 +91,7 @@ fn one(before: &Workload) -> (Outcome, Option<String>) {
     let mut outcome = Outcome::default();
     for (save, _) in SAVES {
         let mut first = 0;
-        // After the last call no writer pauses any more, which ends the loops.
+        // A moment after the last call makes no writer pause. This ends the loops.
         loop {
             let (mut second, mut reached_first) = (0, false);
             loop {
@@ -279,7 +279,7 @@ fn save(writer: &mut Writer<Head, Event>, save: Save) -> Result<(), Error> {
 fn take_over(shared: &Shared) -> CheckResult<Taken> {
     let mut pc = shared.pc();
     if let Some(dir) = pc.disk.lookup(ROOT, DIR) {
-        // It may already be gone.
+        // The lock file may already be gone.
         drop(pc.disk.unlink(dir, "LOCK"));
     }
     drop(pc);

@@ -1,5 +1,5 @@
-//! D9: switches on each mistake that the store can make, and checks whether a layer detects it. The run fails if no layer detects a
-//! mistake: the layers would then also miss this mistake in the real store.
+//! D9: switches on each mistake that the store can make, and checks whether a layer detects it. The run fails if no layer detects a mistake, because
+//! the layers would then also miss such a mistake in a real change.
 
 use checkpoint_store::sabotage::Sabotage;
 

@@ -15,7 +15,7 @@ use crate::rng::Rng;
 const BLOB: usize = 700;
 /// The time between the early acknowledgement of the control and its save.
 const EARLY: Duration = Duration::from_millis(1);
-/// Number of failed calls in a row after which a saver reopens its store.
+/// A saver ends after more failed calls in a row than this.
 const TRIES: u32 = 3;
 
 /// The actions of a saver.
@@ -63,7 +63,7 @@ impl Saver {
         }
     }
 
-    /// Does `steps` steps, and reports them. Opens the store again after a failed call.
+    /// Does `steps` steps, and reports them. Opens the store again after a failed call, unless the disk is full.
     pub fn work(&mut self, kind: Kind, steps: u32, say: &mut NoteSink<'_>) -> Result<(), Stop> {
         let mut failed = 0;
         self.is_early = kind == Kind::Early;

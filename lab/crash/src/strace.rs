@@ -74,7 +74,7 @@ fn before(strace: &OsString, list: &Path, inject: Option<&Injection>) -> Vec<OsS
     words
 }
 
-/// Returns the calls on the store of a program that was traced into `list` and ended well.
+/// Returns the calls on the store of a program that was traced into `list` and broke no promise.
 fn listed_calls(
     traced: CheckResult,
     list: &Path,
@@ -116,7 +116,7 @@ fn calls(list: &str, dir: &str) -> BTreeSet<(String, u32)> {
 
 /// Returns at most `most` of all faults at the calls, in random order.
 fn some(calls: BTreeSet<(String, u32)>, seed: u32, most: usize) -> Vec<Injection> {
-    // Writes of the same number in other threads go to pipes, where these errors are impossible.
+    // `strace` counts calls for each thread, so it would also hit a `write` of another thread. These go to pipes, where such errors are impossible.
     let calls = calls.into_iter().filter(|(call, _)| call != "write");
     let all = calls.flat_map(|(call, index)| {
         FAULTS.map(|fault| Injection {

@@ -258,7 +258,7 @@ impl RunSandbox {
         };
         let begun = Instant::now();
         let found = poll_until(plan.ready, || {
-            // This comes first, because actions of the tool before its end count.
+            // The check for the end comes first, so that actions of the tool just before its end count.
             let over = tool.has_ended() || given_up.load(Ordering::Relaxed);
             let is_it = match plan.moment {
                 StopMoment::Turn | StopMoment::Gate if self.extra.count() > 0 => self.extra_alive(),

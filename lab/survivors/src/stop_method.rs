@@ -11,13 +11,13 @@ const BETWEEN_PRESSES: Duration = Duration::from_millis(100);
 /// One way to stop a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum StopMethod {
-    /// One Ctrl-C, typed at its terminal.
+    /// One Ctrl-C, typed at the tool's terminal.
     OnePress,
-    /// Three of them, 100 ms apart; fewer if the tool ends before.
+    /// Three Ctrl-C, 100 ms apart; fewer if the tool ends before.
     ThreePresses,
     /// SIGTERM to the tool alone. The tool has no terminal, as under a supervisor, CI or cron.
     Term,
-    /// Its terminal is closed, which sends SIGHUP.
+    /// The tool's terminal is closed, which sends SIGHUP.
     HangUp,
     /// SIGKILL to the tool alone, which has no terminal and can't react.
     Kill,
@@ -76,7 +76,7 @@ impl StopMethod {
             Self::OnePress => 1,
             Self::ThreePresses => 3,
             Self::HangUp => return None,
-            // If a tool has already ended while its agent works, its survivors count.
+            // The tool may have ended while its agent still works. Its survivors then count.
             Self::Term | Self::GitFilter | Self::KilledGuard | Self::SetuidChild => {
                 let _sent = tool.signal_unless_reaped(Signal::TERM);
                 0

@@ -191,7 +191,7 @@ impl Client for BareAsync {
     }
 }
 
-/// Lets the agent fall asleep. The runtime keeps running, because a program does not enter one for each message.
+/// Gives the agent time to sleep. The runtime keeps running meanwhile, because a program does not enter its runtime again for each message.
 fn settle() {
     pause(Duration::from_micros(200));
 }

@@ -137,7 +137,7 @@ impl Session {
     }
 }
 
-/// Keeps only the files that are needed.
+/// Returns a policy that keeps only the files that are needed.
 pub(super) fn strict() -> RetentionPolicy {
     RetentionPolicy {
         keep: 1,
