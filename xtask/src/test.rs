@@ -13,7 +13,7 @@ use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
-/// The report of nextest's profile `ci`, in a fixed directory whatever cargo's target directory.
+/// The report of nextest's profile `ci`, in a fixed directory, whatever the target directory of cargo is.
 pub(crate) const REPORT: &str = "target/nextest/ci/junit.xml";
 
 /// nextest's list of the test binaries. With it `ci` runs them without cargo, which would wait for the lock of another stage.

@@ -20,8 +20,8 @@ pub(super) fn has(name: &str, version: Option<&Version>) -> Result<bool, String>
     asked(&mut Command::new("cargo"), name, version)
 }
 
-/// Downloads a package into a cargo home without a copy of it, and returns the directory into which cargo unpacked it; `None` if the registry does
-/// not have it.
+/// Downloads a package into a cargo home that does not contain it yet, and returns the directory into which cargo unpacked it; `None` if the registry
+/// does not have it.
 ///
 /// # Errors
 ///

@@ -2,7 +2,7 @@
 
 use super::crates::Crate;
 
-/// The maximum size of a package before packing; crates.io accepts 10 MB after it.
+/// The maximum size of a package before packing; crates.io accepts 10 MB after packing.
 pub(crate) const LARGEST: u64 = 30 << 20;
 /// The files that every package contains.
 const WANTED: [&str; 6] = [
