@@ -411,7 +411,7 @@ fn unreadable_run_is_listed_with_reason() {
     let ended = checkpoints(&scene, &["list"]).expect_code(0);
     let expected = [
         "stopped, valid",
-        // It has a copy of the same state, and so the same time of last activity.
+        // `c-pipe` has a copy of the same state, and so the same time of last activity.
         "c-pipe",
         "LOCK",
         "a-pipe  damaged, unreadable",

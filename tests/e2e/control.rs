@@ -364,7 +364,7 @@ fn x128b_next_save_recreates_the_control_socket() {
     scene.expect_nothing_alive();
 }
 
-/// This happens if an agent deletes the directory and then works for an hour.
+/// The case of an agent that deletes the directory and then works for an hour without a save.
 #[test]
 fn x128b_run_without_saves_recreates_its_control_socket() {
     let scene = Scene::new("print ready\nhang");

@@ -12,7 +12,7 @@ fn c67b_c67c_start_reports_removed_temporary_files_of_dead_processes() {
     let scene = Scene::new(HANGS_IN_THE_THIRD);
     crash(scene.third_iteration());
     scene.wait_until_nothing_is_alive();
-    // No pid is larger than this one.
+    // No process can have a pid this large.
     let orphan =
         |place: &str| scene.file(&format!("{place}/.holder.json.2147483646.{:032x}.tmp", 7));
     let run = scene.run_id();

@@ -372,7 +372,7 @@ fn detached_run_ends_with_parent_before_it_begins() {
     });
     terminal.send("\u{3}");
     running.wait(LONG).expect_signal(Signal::INT);
-    // The adopting process may not have reaped it yet.
+    // The process that adopted the child may not have reaped it yet.
     wait_for("the end of the child", LONG, || {
         let stat = fs_err::read_to_string(proc.join("stat")).unwrap_or_default();
         (stat.is_empty() || stat.contains(") Z ")).then_some(())

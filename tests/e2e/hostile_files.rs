@@ -23,7 +23,7 @@ const MORE_NAMES: [&str; 8] = [
     "runs/base/transcripts/1-1.ndjson.zst",
     "runs/base/transcripts/removed.json",
 ];
-/// The last ones change the run.
+/// The last commands change the run.
 const COMMANDS: [&[&str]; 16] = [
     &["status", "base", "--json"],
     &["logs", "base"],
@@ -132,8 +132,8 @@ fn names(scene: &Scene) -> Vec<String> {
     names
 }
 
-/// Puts one kind of file at each name, before commands and during a run. Each command has ten times its 2 s before it is killed. Returns the
-/// combinations, and the slowest one.
+/// Puts one kind of file at each name, before commands and during a run. Each command may take ten times the promised 2 s before the test
+/// kills it. Returns the combinations, and the slowest one.
 fn table(kind: &str) -> String {
     if kind == "device" && !rustix::process::geteuid().is_root() {
         return "skipped: only root can make devices".into();

@@ -121,7 +121,7 @@ fn x113c_killed_rlm_ends_its_container_after_the_report_of_its_guard() {
     assert_eq!(word.matches("fake-agent").count(), TREE_SIZE, "{word}");
 }
 
-/// Lets a process enter the pid namespace and lose a child, as `docker exec` may. Returns how often the child was still a zombie at the end.
+/// Lets a process enter the pid namespace and exit before its child, as `docker exec` may. Returns how often the child was a zombie at the end.
 fn zombies_of_strangers(scene: &Scene, init: &Process) -> usize {
     let target = init.pid.to_string();
     let enter = ["--target", &target, "--pid", "--mount", "sh", "-c"];

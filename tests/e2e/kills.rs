@@ -27,7 +27,7 @@ fn x102a_killed_loop_ends_its_required_check_and_check() {
         let scene = Scene::new("child daemon");
         let running = scene.run(&["-n", "1", option, tools]).spawn();
         scene.wait_for_file("begun");
-        // The shell has forked them, but exec of `sleep` may not have happened yet.
+        // The shell has forked its children, but they may not have executed `sleep` yet.
         wait_for("the tools of the command", LONG, || {
             let alive = scene.alive();
             let sleeping = alive.iter().filter(|process| process.name == "sleep");

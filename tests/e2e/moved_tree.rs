@@ -45,7 +45,7 @@ fn x112c_transferred_run_blocks_a_new_run() {
             assert_eq!(refused.stderr, resumed.stderr);
         }
         assert_eq!((scene.start_count(), scene.statuses().len()), (2, 1));
-        // An explicit new run here is a decision. From then on the scheduler continues that run.
+        // After a person explicitly starts a new run here, the scheduler continues that run.
         scene.run(&["--once"]).run(LONG).expect_code(0);
         job(&scene, None).expect_code(3);
     }

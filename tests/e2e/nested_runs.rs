@@ -36,7 +36,7 @@ fn has_perl() -> bool {
     perl.is_ok_and(|status| status.success())
 }
 
-/// Runs a tool in an agent, which ends with it. Returns the output of the run.
+/// Runs an agent that executes only this tool. Returns the end of the run.
 fn tool(scene: &Scene, tool: &str) -> Ended {
     let run = [
         "run", "-p", PROMPT, "--once", "--run-id", "own", "--", "sh", "-c", tool,
@@ -176,7 +176,7 @@ fn h13e_agent_can_neither_stop_nor_steer_runs_of_other_projects() {
     let ended = tool(&scene, &script).expect_code(0);
     assert_eq!(ended.stdout.matches("code 2").count(), 10, "{ended}");
     assert!(other.stdout().contains("refused `stop` from pid"));
-    // A person outside of the agent still can.
+    // A person outside of the agent can still control the run.
     quick(scene.rlm(&["pause", "other", "--wait", "0"])).expect_code(0);
     quick(scene.rlm(&["stop", "other"])).expect_code(0);
     other.wait(LONG).expect_code(7);

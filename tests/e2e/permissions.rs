@@ -141,7 +141,7 @@ fn x124a_environment_sets_permissions_and_the_flag_wins() {
     assert!(ended.stderr.contains("RLM_PERMISSIONS"), "{ended}");
 }
 
-/// Waits until the terminal shows the agent's permission request, and answers after a readable delay: an immediate key decides nothing.
+/// Waits until the terminal shows the permission request, and answers after the time that a person needs to read it: an earlier key decides nothing.
 pub(crate) fn answer(terminal: &Terminal, question: &str, key: &str) {
     terminal.sees(&format!("allow? {question}"), LONG);
     wait(1500);

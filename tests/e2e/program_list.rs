@@ -359,7 +359,7 @@ fn h10_saved_command_that_is_not_named_again_is_refused() {
     assert!(unnamed.stderr.contains("agent"), "{unnamed}");
     expect_nothing_evil(&scene);
     assert!(!scene.file("mine").exists());
-    // A resume by name shows it and runs it.
+    // A resume by name shows the saved commands and runs them.
     let shown = scene
         .rlm(&["resume", "nightly", "--dry-run"])
         .run(LONG)

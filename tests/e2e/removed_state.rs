@@ -141,7 +141,7 @@ fn x128b_removal_by_a_driven_agent_is_repaired() {
     scene.wait_until_recorded("ready");
     let warned = events(&running.stdout()).into_iter();
     let warned = warned.filter(|event| event.to_string().contains("on disk again"));
-    // Two if a save happened while `rm` was running.
+    // There are two warnings if a save happened while `rm` was running.
     assert!(warned.count() >= 1);
     let logs = scene
         .rlm(&["logs", "--iteration", "2"])

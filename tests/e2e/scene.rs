@@ -84,7 +84,7 @@ impl Scene {
         messages.map(|message| message.text).collect()
     }
 
-    /// Waits until a transcript contains `what`: rlm has read it, whether or not it showed it.
+    /// Waits until a transcript contains `what`, so that rlm has read it, whether or not the screen shows it.
     #[track_caller]
     pub(crate) fn wait_until_recorded(&self, what: &str) {
         wait_for(format_args!("{what:?} in the transcripts"), LONG, || {
@@ -218,7 +218,7 @@ impl Scene {
     }
 }
 
-/// Starts it and waits until the agent has printed `ready`.
+/// Starts a run and waits until its agent has printed `ready`.
 #[track_caller]
 pub(crate) fn until_ready(rlm: Rlm<'_>) -> Running {
     let mut running = rlm.spawn();
@@ -254,7 +254,7 @@ pub(crate) fn wait_until_caught(running: &Running, signal: Signal) {
     });
 }
 
-/// Kills it, as a crash would.
+/// Kills a process, as a crash would.
 #[track_caller]
 pub(crate) fn crash(running: Running) -> Ended {
     stop(running, Signal::KILL)

@@ -17,7 +17,7 @@ fn set_limit_is_in_effect_and_survives_a_resume() {
     assert!(told.contains("recorded: iterations: 3"), "{told}");
     assert!(told.contains("in effect: failures in a row: 7"), "{told}");
     says(&mut running, "iterations: 3");
-    // Also with an option that derives new rules from the saved settings.
+    // The changed limit also survives an option of `resume` that derives new rules from the saved settings.
     stop(running, Signal::INT);
     fs_err::write(scene.file("go"), "").unwrap();
     quick(scene.rlm(&["resume", "--max-duration", "1h"])).expect_code(0);
@@ -84,7 +84,7 @@ fn c75b_c75c_c75f_pause_after_a_tool_keeps_the_session() {
         (&status["state"], &status["pause_reason"]),
         (&"paused".into(), &"look".into())
     );
-    // It has paused once. After that it does not pause again.
+    // The run has paused once, and does not pause again.
     quick(scene.rlm(&["resume"])).expect_code(0);
     running.wait(LONG).expect_code(0);
     assert_eq!(scene.status()["iterations_complete"], 2);
@@ -120,7 +120,7 @@ fn c75g_resume_needs_a_name_if_several_runs_are_paused() {
         quick(scene.rlm(&["pause", name, "--wait", "0"])).expect_code(0);
         running
     });
-    // Both have a requested pause.
+    // Both runs have a requested pause.
     let refused = quick(scene.rlm(&["resume"])).expect_code(2).stderr;
     assert!(refused.contains("name one: one, two"), "{refused}");
     for name in ["one", "two"] {

@@ -127,7 +127,7 @@ fn x101l_stuck_owner_is_named_with_hint_and_force_stopped() {
 #[test]
 fn x101l_force_kills_a_stuck_owner_with_its_tree() {
     let scene = Scene::new(STUBBORN_TREE);
-    // Its stop budget is ten minutes.
+    // The stop budget of this run is ten minutes.
     let run = scene
         .run(&["--until", "false"])
         .env("RLM_SHUTDOWN_TIMEOUT", "600s");

@@ -154,7 +154,7 @@ fn x101i_process_of_another_user_is_named_and_has_its_exit_code() {
 #[test]
 fn x101h_control_group_kill_leaves_processes_outside_the_group() {
     let scene = Scene::new(TREE);
-    // On its own terminal it leads its own process group.
+    // On its own terminal, the agent leads its own process group.
     let (running, terminal) = scene.agent.prepare(&scene.sandbox).spawn_on_terminal();
     terminal.send(b"\x04");
     terminal.wait_text("ready", 0, LONG);
@@ -179,7 +179,7 @@ fn x101h_control_group_kill_leaves_processes_outside_the_group() {
     );
 }
 
-/// Stops a run whose agent ignores some signals. Returns the signals that it received.
+/// Stops a run whose agent ignores some signals. Returns the signals that the agent received, and the output of the run.
 fn asked(ignore: &str) -> (Vec<String>, String) {
     let scene = Scene::new(&format!("{ignore}\nprint ready\nhang"));
     let run = scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "3s");

@@ -84,7 +84,7 @@ fn whole_session_with_a_loop() {
     open(&terminal);
     terminal.send("d");
     watching.wait(LONG).expect_code(0);
-    // Another thread reads its last output.
+    // Another thread reads the last output of the viewer.
     terminal.sees("detached; run", LONG);
     evening.story.tells(&["attach"], &terminal.scrolled());
     drop(terminal);

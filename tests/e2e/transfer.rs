@@ -106,7 +106,7 @@ fn x111d_live_crashed_and_forked_runs_can_be_forked() {
     let ended = scene.rlm(&["resume", "killed", "-n", "2"]).run(LONG);
     ended.expect_code(0);
     let again = fork(&scene, &["killed", "--at", "2", "--run-id", "again"]);
-    // Its own plan has no iteration left.
+    // The plan of the fork has no iteration left.
     assert_eq!(again["next"], "rlm resume again -n MORE");
     let ended = scene.rlm(&["resume", "again", "-n", "3"]).run(LONG);
     ended.expect_code(0);

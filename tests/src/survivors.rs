@@ -54,7 +54,7 @@ impl Process {
 pub struct Survivors {
     mark: String,
     /// The start times of the known processes by pid. A zombie has no environment, a process during exec has none for a moment, and a process may
-    /// clear its own. They are recognised by this map, or by their parent or session.
+    /// clear its own. The scan recognises them by this map, or by their parent or session.
     seen: Mutex<HashMap<i32, u64>>,
 }
 
@@ -79,7 +79,7 @@ impl Survivors {
     /// Lists the current processes of this test, ordered by pid.
     ///
     /// A zombie is listed while its parent is a process of the test. This process adopts zombies whose parent is gone and reaps them first, as init
-    /// would. It leaves a child whose handle a test holds to the handle.
+    /// would. It does not reap a child whose handle a test holds.
     #[must_use]
     pub fn scan(&self) -> Vec<Process> {
         let all: HashMap<i32, Process> = pids()

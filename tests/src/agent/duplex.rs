@@ -305,7 +305,7 @@ impl Agent {
                     self.wire.line(line);
                 }
                 self.hear_answer(&line["response"])
-                    .ok_or_else(|| broken("no answer to a question"))?
+                    .ok_or_else(|| broken("no answer to an open permission request"))?
             }
             Some("keep_alive" | "control_cancel_request") => Ok(()),
             _ => Err(broken("no such type")),

@@ -351,8 +351,7 @@ fn signals(names: &str) -> Result<Vec<i32>, String> {
     names.split_whitespace().map(signal).collect()
 }
 
-/// Resolves `
-/// `, `\t`, `\r`, `\e`, `\\`, `\xNN`, `{start}` and `{VARIABLE}`.
+/// Resolves `\n`, `\t`, `\r`, `\e`, `\\`, `\xNN`, `{start}` and `{VARIABLE}`.
 fn unescape(text: &str, start: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-/// The variable that marks a process inside.
+/// The variable that is set in a process inside the namespace.
 const VARIABLE: &str = "RLM_TEST_CAGED";
 /// As root, and as a user who becomes root in a new namespace.
 const WAYS: [&[&str]; 2] = [&["-n"], &["-r", "-n"]];
@@ -16,12 +16,12 @@ pub(super) enum Isolation {
     None(String),
 }
 
-/// Returns whether this process is inside.
+/// Returns whether this process is inside the namespace.
 pub(super) fn is_inside() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Starts this program again inside, if possible.
+/// Starts this program again inside the namespace, if possible.
 pub(super) fn enter() -> Isolation {
     if is_inside() {
         return Isolation::Inside;

@@ -95,7 +95,7 @@ const WORD: &str = "s3cret-word";
 const SETTINGS: &str = "[mcp-servers.tracker]\n";
 const PROMPT: &str = "Ask it. [[tool mcp__tracker__recall {}]] [[sh touch begun; while ! test -e go; do sleep 0.05; done]] [[text It is done.]]";
 
-/// Runs with that server until the model got its word, and searches for the word in wrong places.
+/// Runs with this MCP server until the model got its word, and searches for the word in wrong places.
 fn recalled(scene: &LiveScene, server: &str) -> String {
     scene.settings(&format!("{SETTINGS}{server}\n"));
     let run = scene.run(PROMPT, &["--once", "--permissions", "all"]);

@@ -94,7 +94,7 @@ impl<'a> LiveScene<'a> {
         variables.fold(rlm, |rlm, (name, value)| rlm.env(name, value))
     }
 
-    /// Returns all variables of that environment.
+    /// Returns all variables of the agent's environment.
     pub(super) fn environment(&self) -> Vec<(String, String)> {
         let more = self.real.variables(self.agent, &self.model).into_iter();
         let mut all = self.sandbox.environment();
@@ -188,7 +188,7 @@ impl<'a> LiveScene<'a> {
         requests
     }
 
-    /// Waits until there are `count` of them.
+    /// Waits until there are `count` such requests.
     #[track_caller]
     pub(super) fn until_requests(&self, count: usize) {
         let what = format_args!("request {count}");

@@ -86,7 +86,7 @@ fn ended_in_a_tool(rlm: &Path, agent: &Path) -> String {
     format!("all {count} processes ended after {took}")
 }
 
-/// Ends `rlm`; when it is gone, so is everything.
+/// Ends `rlm` by SIGTERM, and expects that no process outlives it.
 #[track_caller]
 fn terminate(scene: &LiveScene, running: Running) -> Elapsed {
     let sent = Instant::now();

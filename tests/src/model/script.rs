@@ -9,9 +9,9 @@ pub(super) enum Step {
     Text(String),
     /// A text of this number of bytes.
     Big(usize),
-    /// Returns the text that arrived during the turn.
+    /// The text that arrived during the turn.
     Steered,
-    /// Returns the first message of the conversation.
+    /// The first message of the conversation.
     Recall,
     Shell(String),
     Tool {
