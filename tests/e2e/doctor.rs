@@ -135,7 +135,7 @@ fn doctor_queries_each_agent_outside_the_project_without_a_prompt() {
             "claude problem 2.1.329 no -",
             "codex ok 0.169.0 yes chatgpt",
             "gemini problem 0.61.0 no -",
-            "opencode warning 1.18.33 unknown no credentials: only models without a login; else: opencode auth login",
+            "opencode warning 1.18.33 unknown no credentials: only some models work; log in: opencode auth login",
             "acp ok 0.49.0 yes oauth_token",
         ]
     );

@@ -1,8 +1,8 @@
 //! The `acp` driver: any agent that implements the Agent Client Protocol, version 1, over its standard input and output.
 //!
 //! One process handles many turns of one session. A turn is a request, and the answer to it ends the turn. The protocol has no message that joins a
-//! running turn (one agent queues a second request, another ends its first turn for it). So the driver never sends one; an input waits for the end of
-//! the turn.
+//! running turn (one agent queues a second request, another ends its first turn for it). So the driver sends no message during a turn; an input waits
+//! for the end of the turn.
 //!
 //! An interrupt is a notification. Agents answer it in different ways: as cancelled, as finished, or with an error. A turn that ends after the driver
 //! requested an interrupt counts as interrupted, whatever the answer.
@@ -44,8 +44,9 @@ pub(crate) mod login;
 mod options;
 mod preset;
 // The parser reads fields directly instead of using the types of `agent-client-protocol-schema` (checked: 1.15). Its enums of updates, stop reasons
-// and option kinds are closed: one new value loses the whole message, and with a permission request also its answer, for which the agent then waits
-// forever. It lacks the models that agents still offer. It also enables `preserve_order` of `serde_json` for every crate in the build.
+// and option kinds are closed, so a message with a new value can't be read at all. If that message is a permission request, it gets no answer, and
+// the agent waits forever. The crate lacks the models that agents still offer. It also enables `preserve_order` of `serde_json` for every crate in
+// the build.
 mod protocol;
 
 pub use driver::AcpDriver;

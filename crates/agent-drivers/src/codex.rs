@@ -1,14 +1,14 @@
 //! The `codex` driver: Codex in duplex mode, over the JSON lines of its app server on standard input and output.
 //!
-//! One process handles many turns. The driver sends a message into the running turn; if the agent refuses it there, it begins the next turn. If the
-//! agent loses such messages at an interrupt, the driver sends them again.
+//! One process handles many turns. The driver sends a message into the running turn. If the agent refuses the message there, the message begins the
+//! next turn. If the agent loses such messages at an interrupt, the driver sends them again.
 //!
 //! An interrupt ends the turn and keeps the process and its context. Codex leaves the turn's commands running. The driver ends them before it reports
-//! the end of the turn, and names them in a warning. Background tasks that the agent started to outlive a turn continue, and the driver counts them
-//! ([`Event::BackgroundTasks`](agent_duplex::Event)).
+//! the end of the turn, and names them in a warning. Background tasks, which the agent starts so that they outlive a turn, continue. The driver
+//! reports their number ([`Event::BackgroundTasks`](agent_duplex::Event)).
 //!
 //! Settings, instructions and MCP servers go through standard input, never through arguments, which every user can read. The driver doesn't use
-//! `codex exec`: for one turn that starts the same process, but it reports less, sends no permission requests, and loses the end of an interrupted
+//! `codex exec`: for one turn, `exec` starts the same process, but it reports less, sends no permission requests, and loses the end of an interrupted
 //! turn.
 //!
 //! The parser is tolerant: it passes unknown methods, kinds and fields on as raw lines, answers unknown requests with an error, and joins a message

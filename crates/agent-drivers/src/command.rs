@@ -31,8 +31,8 @@ const MAX_LINE: usize = 2 << 20;
 /// Runs a program as an agent for one turn. See the [module](self) for the ways to pass the prompt.
 ///
 /// A turn is completed when the program exits with 0, failed when it exits with another code, and died when a signal killed it. After an interrupt or
-/// a stop it counts as interrupted with any exit code, because some agents then exit with 0. For a program that is called `gemini`, two codes mean
-/// more: 42 means that it refused its input, and 53 that it reached its limit of model calls.
+/// a stop it counts as interrupted with any exit code, because some agents then exit with 0. For a program that is called `gemini`, two exit codes
+/// have a meaning: 42 means that the program refused its input, and 53 that it reached its limit of model calls.
 #[derive(Clone, Debug)]
 pub struct CommandDriver {
     argv: Vec<OsString>,
@@ -40,7 +40,7 @@ pub struct CommandDriver {
 }
 
 impl CommandDriver {
-    /// Sets the program and its arguments. With an empty `argv`, `connect` returns an error.
+    /// Creates a driver for this program and its arguments. With an empty `argv`, `connect` returns an error.
     pub fn new(argv: Vec<OsString>, context: ProcessContext) -> Self {
         CommandDriver { argv, context }
     }
@@ -232,7 +232,7 @@ impl Connection for CommandConnection {
         })
     }
 
-    /// Does nothing else: the program has ended by itself, or was never started.
+    /// Only prevents a later start: the program has ended by itself, or was never started.
     fn close(&mut self) -> BoxFuture<'_, ()> {
         self.closed = true;
         Box::pin(async {})

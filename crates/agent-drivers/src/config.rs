@@ -1,4 +1,4 @@
-//! The configuration of an agent, which a run saves and which makes the driver.
+//! The configuration of an agent. A run saves it, and creates the driver from it.
 
 use crate::acp::{AcpDriver, AcpOptions, AcpPreset};
 use crate::choices::{CheckedDriver, Choices};
@@ -243,7 +243,7 @@ impl AgentConfig {
     }
 }
 
-/// The serialised form of arguments: text if they are valid UTF-8, so that people can read saved settings, and else bytes.
+/// The serialised form of arguments: text if they are valid UTF-8, so that people can read saved settings; otherwise bytes.
 mod words {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;

@@ -10,7 +10,7 @@ use std::fmt;
 /// The longest line of an agent. A longer line would lose its middle and then can't be parsed. One line can hold a whole message twice.
 const MAX_LINE: usize = 64 << 20;
 
-/// The variables that every agent needs. A name that ends with `*` stands for all names that begin so.
+/// The variables that every agent needs. A name that ends with `*` stands for all names that begin with the part before the `*`.
 const REQUIRED_ENV: [&str; 23] = [
     "PATH",
     "HOME",
@@ -60,7 +60,7 @@ impl Environment {
         self.set.push((name.into(), value.into()));
     }
 
-    /// Refuses a variable name that the system would split differently.
+    /// Refuses a variable name that is empty or contains `=`, because the system would split it at another place.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let mut names = self.set.iter().map(|(name, _)| name.to_string_lossy());
         match names.find(|name| name.is_empty() || name.contains(['=', '\0'])) {
@@ -121,7 +121,7 @@ impl Environment {
         })
     }
 
-    /// Looks up a variable for an MCP server, also one that the agent can't inherit: an explicit name is consent.
+    /// Looks up a variable for an MCP server. The variable need not be in the list of allowed variables, because the user named it explicitly.
     pub(crate) fn variable(&self, name: &str, context: &ProcessContext) -> Option<String> {
         let named = |list: &[(OsString, OsString)]| {
             let mut newest_first = list.iter().rev();

@@ -3,10 +3,10 @@
 //! Each driver implements [`agent_duplex::Driver`] for one family of agents. The driver starts the agent under a guard, translates lines into events
 //! and messages into lines, and ends the agent's process tree with a proof.
 //!
-//! This crate must not know loops, iterations, files of runs or terminals. A driver only reports; its caller decides whether to try again.
+//! This crate knows nothing of loops, iterations, files of runs or terminals. A driver only reports; its caller decides whether to try again.
 //! `agent-subprocess` defines how a process is started, contained and killed; `agent-duplex` defines turns, receipts and subscribers.
 //!
-//! [`AgentConfig`] is the configuration of an agent. A run saves it unchanged, and it makes the driver.
+//! [`AgentConfig`] is the configuration of an agent. A run saves it unchanged, and creates the driver from it.
 //!
 //! `examples/duplex.rs` holds a conversation with Claude Code.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -16,15 +16,15 @@
 struct ReadmeDoctests;
 
 // The modules in reading order; each uses those above it:
-// - hidden               values that can be secret
+// - redacted             values that can be secret
 // - section              the keys of an agent's section in a configuration file
 // - times                the times in which a driver ends a turn or its agent
 // - duplex               translations from types of `agent-subprocess` to types of `agent-duplex`
 // - environment          the environment of an agent: inherited and configured variables
 // - mcp, session_locks   the agent's MCP servers; one writer per session
-// - converse             the shared parts of connections to agents that exchange lines of JSON
+// - dialogue             the shared parts of connections to agents that exchange lines of JSON
 // - choices              the options of one conversation that all drivers share
-// - probe                asks an agent for its version and login, without a prompt
+// - probe                queries the version and login of an agent, without a prompt
 // - command              the smallest driver: one process per turn
 // - claude, codex, acp   one driver each: its options, its protocol (pure), its connection, and its start
 // - config               the configuration of an agent, as a run saves it

@@ -68,7 +68,7 @@ impl Login {
     }
 }
 
-/// An agent's answers to [`AgentConfig::probe`](crate::AgentConfig::probe).
+/// The result of [`AgentConfig::probe`](crate::AgentConfig::probe).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The version, if the agent reports one; or why the agent can't be used, for people.

@@ -42,7 +42,7 @@ pub struct SessionLocks {
 pub struct SessionInUse {
     /// The session's id.
     pub session: String,
-    /// The process that took the lock. If it is gone, the leftovers of its agent are about to end.
+    /// The process that took the lock. If that process is gone, the leftovers of its agent are about to end.
     pub pid: Option<u32>,
     /// The time at which the process took the lock.
     pub since: Option<SystemTime>,
@@ -71,11 +71,12 @@ struct Lock {
     since: SystemTime,
 }
 
-/// A session that one connection has until it drops the lease. Other processes can lock the session when its descriptor is closed everywhere.
+/// A session that one connection has until it drops the lease. Other processes can lock the session after all copies of the lock's descriptor are
+/// closed.
 #[derive(Debug)]
 pub(crate) struct Lease {
     lock: Arc<Lock>,
-    /// Whether the session was given back; another lease can have it now.
+    /// Whether the session was released; another lease can have it now.
     is_idle: bool,
 }
 
@@ -128,7 +129,7 @@ impl Lease {
         self.lock.descriptor.try_clone()
     }
 
-    /// Gives the session back within this process. Other processes stay locked out while leftovers hold the descriptor.
+    /// Releases the session for other connections of this process. Other processes can't lock it while leftovers hold the descriptor.
     pub(crate) fn release(&mut self) {
         if !std::mem::replace(&mut self.is_idle, true) {
             self.lock.busy.store(false, Ordering::Release);
@@ -163,7 +164,7 @@ struct Holder {
 }
 
 impl SessionLocks {
-    /// Sets the directory, which is created with mode 0700 when it is needed. All programs of a user should use the same directory.
+    /// Creates locks in this directory, which is created with mode 0700 when it is needed. All programs of a user should use the same directory.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         SessionLocks {
             directory: Arc::from(directory.into()),
@@ -171,8 +172,8 @@ impl SessionLocks {
         }
     }
 
-    /// Creates the directory, and checks that only its owner can write to it. Each lock calls this; a caller with an alternative directory can call
-    /// it earlier.
+    /// Creates the directory, and checks that only its owner can write to it. Each lock does this first. Call it earlier to use another directory if
+    /// this one is unusable.
     ///
     /// # Errors
     /// When the directory can't be created or written, has another owner, or is writable by others. The error names the directory.
@@ -325,7 +326,7 @@ fn refused(session: &str, file: &mut File) -> Refusal {
 }
 
 /// Whether only leftovers of `process` can hold a lock. That is true if `process` is gone, even if it is a zombie or its pid is reused. It is also
-/// true for the current process, which has all its locks in `known`.
+/// true for the current process, because all locks of its live connections are in `known`.
 fn is_dead_holder(process: ProcessId) -> bool {
     #[cfg(target_os = "linux")]
     let is_alive = process.is_alive();

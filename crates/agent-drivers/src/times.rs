@@ -10,7 +10,7 @@ pub(crate) const EXIT_TIMEOUT: [Duration; 2] = [Duration::from_secs(2), Duration
 pub(crate) const EXIT: Duration = Duration::from_millis(500);
 /// The time for an agent to end after SIGTERM, when only the agent itself is ended.
 pub(crate) const TERMINATE: Duration = Duration::from_secs(2);
-/// The same after SIGKILL.
+/// The time for an agent to end after SIGKILL, when only the agent itself is ended.
 pub(crate) const KILL: Duration = Duration::from_secs(2);
 
 /// The time for Claude Code to end a turn after each interrupt. The slowest measured time is 150 ms.

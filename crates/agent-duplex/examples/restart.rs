@@ -1,7 +1,7 @@
-//! An agent dies in the middle of its answer. The next agent continues in its session, and each input gets a report of its fate.
+//! An agent dies in the middle of its answer. The next agent continues its session, and the program prints the end of each input.
 //!
-//! `cargo run -p agent-duplex --example restart --features test-util` ends by itself, after a second. The agents follow scripts; a real agent
-//! needs another driver, and nothing else.
+//! `cargo run -p agent-duplex --example restart --features test-util` ends by itself, after a second. The agents follow scripts; for a real agent,
+//! only the driver is different.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::time::Duration;

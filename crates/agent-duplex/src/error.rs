@@ -17,7 +17,7 @@ enum Kind {
     },
     #[error("the agent is gone: {0}")]
     Gone(String),
-    #[error("{0} accepts no more now; wait until it reads again")]
+    #[error("{0} accepts no more input now; try again later")]
     Full(String),
     #[error("{message}")]
     Start {

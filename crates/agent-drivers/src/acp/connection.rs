@@ -186,7 +186,7 @@ impl Dialogue for AcpConnection {
         self.session.note_ending();
     }
 
-    /// Closes the session, if the agent supports that; after its answer the next method follows immediately.
+    /// Closes the session, if the agent supports that. The wait for the end continues with the next method as soon as the agent has answered.
     fn request_end(&mut self) {
         if let Some(line) = self.session.close() {
             self.push(line);
@@ -237,7 +237,7 @@ impl Dialogue for AcpConnection {
         }
     }
 
-    /// Gives the session back.
+    /// Releases the lease of the session.
     fn release(&mut self) {
         self.lease.iter_mut().for_each(Lease::release);
     }

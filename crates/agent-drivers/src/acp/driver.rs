@@ -37,7 +37,8 @@ pub struct AcpDriver {
 }
 
 impl AcpDriver {
-    /// Sets the program and all arguments that it needs to use the protocol. With an empty `program`, `connect` returns an error.
+    /// Creates a driver for this program, with all arguments that the program needs to use the protocol. With an empty `program`, `connect` returns
+    /// an error.
     ///
     /// Only the running agent reports what it can do, so [`capabilities`](agent_duplex::Driver::capabilities) returns everything that the protocol
     /// has.
@@ -45,17 +46,17 @@ impl AcpDriver {
         Self::of(AcpPreset::Other, program, context)
     }
 
-    /// Sets the program of Gemini CLI (`gemini`), which gets `--acp`. The driver disables its restart with more memory, because the process in
-    /// between ignores signals.
+    /// Creates a driver for Gemini CLI (`gemini`), with the argument `--acp`. Gemini CLI normally starts itself again with more memory; the driver
+    /// disables this, because the outer process ignores signals.
     ///
     /// Gemini CLI trusts no folder by default, and has no edit mode in an untrusted one, so the driver allows edits one by one. To make it trust the
-    /// folder, add `--skip-trust` to its [`args`](Self::args). Version 0.61.0 loses sessions that it resumes, immediately or at the next time. So the
-    /// driver first renames the session's file in the folder of Gemini CLI.
+    /// folder, add `--skip-trust` to its [`args`](Self::args). Version 0.61.0 loses a session that it resumes, immediately or at the next resume. So
+    /// the driver first renames the session's file in the folder of Gemini CLI.
     pub fn gemini(program: Vec<OsString>, context: ProcessContext) -> Self {
         Self::of(AcpPreset::Gemini, program, context)
     }
 
-    /// Sets the program of OpenCode (`opencode`), which gets `acp`.
+    /// Creates a driver for OpenCode (`opencode`), with the argument `acp`.
     ///
     /// By default OpenCode does everything without a permission request. Unless its permissions are [`Permissions::All`], the driver makes it ask
     /// before calls that can do harm, by `OPENCODE_PERMISSION`, which overrides its other settings. If a variable of that name is already set, the
@@ -64,7 +65,7 @@ impl AcpDriver {
         Self::of(AcpPreset::Opencode, program, context)
     }
 
-    /// Sets the program of the adapter for Claude Code (`claude-agent-acp`).
+    /// Creates a driver for the adapter for Claude Code (`claude-agent-acp`).
     pub fn claude(program: Vec<OsString>, context: ProcessContext) -> Self {
         Self::of(AcpPreset::Claude, program, context)
     }
@@ -94,8 +95,7 @@ impl AcpDriver {
     /// Checks the options before a start: refuses an argument that the driver sets itself, and an invalid variable name. Whether the agent supports
     /// the options is known only when it runs.
     ///
-    /// # Errors
-    /// Names the first invalid one, and what to write instead.
+    /// # Errors The error names the first invalid option or argument, and its replacement.
     pub fn check(&self) -> Result<(), Error> {
         self.environment().check()?;
         for arg in &self.choices.args {
@@ -131,7 +131,7 @@ impl AcpDriver {
             let what = format!("the working directory has no absolute path: {e}; use another one");
             Error::start(what, Some(e.into()))
         })?;
-        // An agent can use either path.
+        // An agent can report paths below either of the two.
         let real = std::fs::canonicalize(&cwd).unwrap_or_else(|_| cwd.clone());
         let texts = [cwd, real].map(|path| path.into_os_string().into_string());
         let [Ok(cwd), Ok(real)] = texts else {
@@ -157,7 +157,7 @@ impl AcpDriver {
 }
 
 impl AcpDriver {
-    /// Protects the session's file if possible; if that fails, the agent reports a lost session when it loads it.
+    /// Renames the session's file if possible. If that fails, the agent itself reports whether the session is lost.
     fn store_session(&self, id: &str) {
         let homes = ["GEMINI_CLI_HOME", "HOME"];
         let env = self.environment();
@@ -174,8 +174,8 @@ shared_options! {
     /// Sets what the agent can do without a permission request ([`Permissions::Edits`] by default).
     ///
     /// If the agent has a mode for these permissions, the driver sets that mode. The driver allows other requests itself under [`Permissions::All`].
-    /// Under [`Permissions::Edits`] it allows an edit of files that the agent reports to be below its working directory. It reports everything else
-    /// as an [event](agent_duplex::Event::PermissionRequested), which needs an answer, under [`Permissions::Deny`] too.
+    /// Under [`Permissions::Edits`] it allows an edit of files that the agent reports to be below its working directory. The driver reports each
+    /// other request as an [event](agent_duplex::Event::PermissionRequested), which needs an answer, even under [`Permissions::Deny`].
     permissions;
 
     /// Passes MCP servers to the agent when a session is opened. If the agent doesn't support a server's transport (HTTP or SSE), the start returns

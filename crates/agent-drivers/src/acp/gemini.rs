@@ -1,10 +1,10 @@
 //! The special cases of Gemini CLI: its exit codes, and a new name for the file of a session, so that a resume does not lose the session.
 //!
 //! The CLI (as of 0.61.0) stores a session in a file. The name of the file has the minute in which the record begins, and the beginning of the
-//! session's id. When the CLI loads a session, it first begins a new record. In the minute in which the session itself began, that is the same file,
-//! and everything before is lost. In a later minute it is a new, empty file, and at its next start the CLI deletes it together with all files that
-//! have the same id in their names. But the CLI finds sessions by the content of their files. So it finds a file with another name, and neither
-//! overwrites nor deletes it.
+//! session's id. When the CLI loads a session, it first begins a new record. If the session itself began in the same minute, the new record
+//! overwrites its file, and the session is lost. In a later minute, the new record is an empty file. At its next start the CLI deletes that file,
+//! together with all files that have the same id in their names. But the CLI finds sessions by the content of their files. So it finds a renamed
+//! file, and neither overwrites nor deletes it.
 
 use agent_duplex::{EndReason, ExitStatus};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ pub(crate) fn exit_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)>
     Some((reason, format!("{meaning} (exit status {code})")))
 }
 
-/// Renames the file of a session, unless that was done. `home` is the directory with the CLI's folder; missing folders and files are no error.
+/// Renames the file of a session, unless it was already renamed. `home` is the directory with the CLI's folder; missing folders and files are no
+/// error.
 pub(super) fn keep(home: &Path, id: &str) -> io::Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric();
     let Some(short) = id

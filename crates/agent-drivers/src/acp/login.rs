@@ -124,7 +124,7 @@ fn login_in_list(stdout: &str) -> Login {
     match (stored, variables.unwrap_or(0)) {
         (None, 0) => Login::unknown("unexpected output of `auth list`"),
         (Some(0), 0) => {
-            Login::unknown("no credentials: only models without a login; else: opencode auth login")
+            Login::unknown("no credentials: only some models work; log in: opencode auth login")
         }
         (stored, variables) => Login::yes(format!(
             "credentials: {} stored, {variables} in variables",
@@ -165,7 +165,7 @@ mod tests {
         ];
         let shown = logins.map(|it| format!("{:?} {}", it.state, it.detail.unwrap_or_default()));
         insta::assert_snapshot!(shown.join("\n").replace(" \n", "\n"), @r"
-        Unknown no credentials: only models without a login; else: opencode auth login
+        Unknown no credentials: only some models work; log in: opencode auth login
         Yes credentials: 0 stored, 1 in variables
         Yes credentials: 2 stored, 0 in variables
         Unknown unexpected output of `auth list`

@@ -13,7 +13,7 @@ use std::path::Path;
 /// The longest argument that Linux accepts, with its final zero byte.
 const MAX_ARG: usize = 128 << 10;
 
-/// The arguments that the driver sets itself. A second one would make the agent's own rule decide.
+/// The arguments that the driver sets itself. If the caller repeated one, the agent would decide which of the two applies.
 const DRIVER_FLAGS: [&str; 8] = [
     "--session-id",
     "--resume",
@@ -25,7 +25,7 @@ const DRIVER_FLAGS: [&str; 8] = [
     "--output-format",
 ];
 
-/// The arguments for permissions. `permissions` replaces them: an argument would override it without a notice.
+/// The arguments for permissions. They are refused, because they would silently override the option `permissions`.
 const PERMISSIONS: [&str; 5] = [
     "--dangerously-skip-permissions",
     "--allow-dangerously-skip-permissions",

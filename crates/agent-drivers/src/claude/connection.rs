@@ -217,7 +217,7 @@ impl Dialogue for ClaudeConnection {
 
     fn escalate_interrupt(&mut self, n: usize) -> Option<Signal> {
         if n > 0 && self.session.is_refused() {
-            // The agent obeyed as far as it can: it still sends requests to a service that rejects its login.
+            // The agent can't end the turn, because it retries its request to a service that rejects its login.
             let events = self.session.give_up();
             self.keep_events(events);
             self.watch();
@@ -239,7 +239,7 @@ impl Dialogue for ClaudeConnection {
         }
     }
 
-    /// Removes the private files, and gives the session back.
+    /// Removes the private files, and releases the lease of the session.
     fn release(&mut self) {
         self.files.clear();
         self.lease.iter_mut().for_each(Lease::release);

@@ -33,7 +33,7 @@ pub struct ClaudeDriver {
 }
 
 impl ClaudeDriver {
-    /// Sets the program and its leading arguments. With an empty `program`, `connect` returns an error.
+    /// Creates a driver for this program and its leading arguments. With an empty `program`, `connect` returns an error.
     pub fn new(program: Vec<OsString>, context: ProcessContext) -> Self {
         ClaudeDriver {
             program,
@@ -45,8 +45,7 @@ impl ClaudeDriver {
 
     /// Checks the syntax of tools, rules, effort, setting sources and variables before a start. It doesn't check whether the agent knows them.
     ///
-    /// # Errors
-    /// Names the first invalid one, and what to write instead.
+    /// # Errors The error names the first invalid option or argument, and its replacement.
     pub fn check(&self) -> Result<(), Error> {
         self.options.check()
     }

@@ -15,7 +15,9 @@ pub(super) fn known(stderr: &str) -> Option<String> {
     };
     if line("cannot be used with root").is_some() {
         let hint = "run as another user, or set IS_SANDBOX=1 in a container";
-        return Some(format!("the agent refuses all permissions as root: {hint}"));
+        return Some(format!(
+            "the agent refuses to run with all permissions as root: {hint}"
+        ));
     }
     let known = [
         ("No conversation found", "start a fresh session"),

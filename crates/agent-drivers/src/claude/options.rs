@@ -54,7 +54,7 @@ pub struct ClaudeOptions {
     /// The setting sources that the agent reads: `user`, `project` and `local`; `None` means all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setting_sources: Option<Vec<String>>,
-    /// Settings that override those sources, under the agent's own names.
+    /// Settings that override the setting sources, under the agent's own names.
     #[serde(skip_serializing_if = "Redacted::is_empty")]
     pub settings: Redacted<Map<String, Value>>,
     /// Whether the hooks of the settings run.
@@ -139,7 +139,7 @@ impl ClaudeOptions {
         OptionKey::new(
             "settings",
             OptionKind::Free,
-            "Settings that override those sources, under the agent's own names.",
+            "Settings that override the setting sources, under the agent's own names.",
         ),
         OptionKey::new(
             "hooks",

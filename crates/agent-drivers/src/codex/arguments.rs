@@ -21,7 +21,7 @@ const OURS: [&str; 6] = [
     "--remote",
 ];
 
-/// The arguments for permissions. `permissions` replaces them: an argument would override it without a notice.
+/// The arguments for permissions. They are refused, because they would silently override the option `permissions`.
 const PERMISSIONS: [&str; 8] = [
     "--dangerously-bypass-approvals-and-sandbox",
     "--yolo",
@@ -107,7 +107,7 @@ fn word(arg: &str, options: &CodexOptions, choices: &Choices) -> Option<(String,
     Some((flag.to_owned(), hint))
 }
 
-/// Returns the same for `key=value`.
+/// Returns the same for a setting in the form `key=value`.
 fn setting(
     text: &str,
     options: &CodexOptions,

@@ -43,7 +43,7 @@ impl CodexConnection {
 
 impl Dialogue for CodexConnection {
     const INTERRUPT: &'static [Duration] = &times::CODEX_INTERRUPT;
-    /// The protocol's own request is an interrupt, because closing the input in a turn would lose the turn's end.
+    /// The first method is an interrupt, because closing the input during a turn would lose the end of the turn.
     const END_METHODS: &'static [(EndMethod, Duration)] = &[
         (EndMethod::Own, times::INTERRUPT),
         (EndMethod::CloseInput, times::CODEX_CLOSED_INPUT),

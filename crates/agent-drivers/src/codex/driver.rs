@@ -30,7 +30,7 @@ pub struct CodexDriver {
 }
 
 impl CodexDriver {
-    /// Sets the program and its leading arguments. With an empty `program`, `connect` returns an error.
+    /// Creates a driver for this program and its leading arguments. With an empty `program`, `connect` returns an error.
     pub fn new(program: Vec<OsString>, context: ProcessContext) -> Self {
         CodexDriver {
             program,
@@ -43,8 +43,7 @@ impl CodexDriver {
     /// Checks the options before a start: refuses an argument or a setting that the driver sets itself, an invalid variable name, and an MCP server
     /// with a transport that the agent doesn't support. It doesn't check whether the agent knows the settings.
     ///
-    /// # Errors
-    /// Names the first invalid one, and what to write instead.
+    /// # Errors The error names the first invalid option or argument, and its replacement.
     pub fn check(&self) -> Result<(), Error> {
         self.options.environment().check()?;
         arguments::compose(&self.options, &self.choices)?;

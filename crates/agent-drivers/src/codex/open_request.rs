@@ -69,7 +69,7 @@ impl OpenRequest {
         })
     }
 
-    /// Returns the method and the parameters; the parameters only once.
+    /// Returns the method, and takes the parameters: a second call returns empty parameters.
     pub(super) fn request(&mut self) -> (&'static str, Value) {
         (self.method, std::mem::take(&mut self.params))
     }
@@ -141,8 +141,8 @@ pub(super) fn is_session_in_use(why: &str) -> bool {
 /// Returns the agent's names of a permission mode: its approval policy, its sandbox for a conversation, and its sandbox for a turn.
 fn permission_values(permissions: Permissions) -> (&'static str, &'static str, &'static str) {
     match permissions {
-        // The agent asks for everything, and an allowed command then has to work. In a sandbox it would work only by chance: the agent repeats
-        // outside of it only commands whose failure it notices in time.
+        // The agent asks for everything, so an allowed command must work. In a sandbox it often would not: the agent runs a command again outside of
+        // the sandbox only if it notices the failure in time.
         Permissions::Ask => ("untrusted", "danger-full-access", "dangerFullAccess"),
         Permissions::Edits => ("never", "workspace-write", "workspaceWrite"),
         Permissions::All => ("never", "danger-full-access", "dangerFullAccess"),

@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 /// The number of background commands whose ids are stored.
 const BACKGROUND: usize = 64;
-/// The number of remembered warnings; the agent repeats them every turn.
+/// The number of remembered warnings. They are remembered because the agent repeats its warnings in every turn.
 const WARNINGS: usize = 32;
 /// The largest number of messages that wait for a turn.
 const WAITING: usize = 1024;

@@ -66,7 +66,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     /// Requests the end of the agent by its own protocol.
     fn request_end(&mut self);
 
-    /// Whether waiting for that request can still help.
+    /// Whether the agent is still handling the request to end, so that a longer wait can help.
     fn is_end_requested(&self) -> bool;
 
     /// Returns the deadline of the next expected answer.
@@ -305,7 +305,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
                 } else {
                     Signal::Kill
                 };
-                (signal, "the agent had nothing left to do but did not exit")
+                (signal, "the agent did not exit in time")
             }
             None => return,
         };
@@ -313,7 +313,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         self.keep(sent_signal.into());
     }
 
-    /// Ends the agent alone.
+    /// Ends the agent, but not its leftovers.
     ///
     /// # Cancel safety
     /// Cancel safe: the next call continues with the method that was used last.

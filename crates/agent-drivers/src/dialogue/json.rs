@@ -14,7 +14,7 @@ pub(crate) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     })
 }
 
-/// Replaces escaped halves of surrogate pairs, which JSON can't represent.
+/// Replaces escaped halves of surrogate pairs, which a Rust string can't represent.
 fn repair_surrogates(text: &str) -> String {
     let mut repaired = String::with_capacity(text.len());
     let mut rest = text;

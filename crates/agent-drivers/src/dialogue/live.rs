@@ -26,7 +26,7 @@ impl<D: Dialogue> Connection for DialogueConnection<D> {
             if let Some(seen) = self.0.take_read() {
                 return Some(seen);
             }
-            // In a box, because this future is large, and most lines were already read with the one before.
+            // In a box, because this future is large and rarely needed: most lines were already read together with an earlier line.
             let waiting = Box::pin(async {
                 loop {
                     let taken = self.0.link_mut().queue.take();

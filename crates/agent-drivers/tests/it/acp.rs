@@ -174,7 +174,7 @@ async fn p23a_ignored_interrupt_is_repeated_and_then_signalled() {
     for (functions, exit) in [
         (second, None),
         ("on_cancel() { :; }", Some(ExitStatus::Signal(2))),
-        // A program with a single blocked thread behaves so.
+        // A program whose only thread is blocked ignores SIGINT in this way.
         (
             "trap '' INT; on_cancel() { :; }",
             Some(ExitStatus::Signal(9)),

@@ -101,7 +101,8 @@ pub fn alone(test: &str) -> bool {
     is_alone
 }
 
-/// Runs a command that runs one test of this binary, and checks that the test passes. A wrong name would run no test, and that also succeeds.
+/// Runs a command that runs one test of this binary, and checks that the test passes. With a wrong name, the command would run no test and still
+/// succeed; so this also checks that one test passed.
 #[track_caller]
 pub fn passes(test: &str, command: &mut std::process::Command) {
     let ended = command.output().unwrap();

@@ -87,7 +87,7 @@ async fn turn(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         "it declares resume, but names no session".to_owned()
     })?;
     passed(match scene.is_opaque() {
-        true => "answered in its output, which has no known form",
+        true => "answered in its raw output",
         false => "answered by a message",
     })
 }
@@ -169,9 +169,9 @@ async fn steer(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         .or_else(|cell| scene.expect_text(first, "plum").map_err(|_| cell))?;
     let (_, busy) = delivered_count(&scene.record.lock());
     match (policy, first == second) {
-        (InputPolicy::Push, _) if !busy => failure("it gets the message only after the turn"),
+        (InputPolicy::Push, _) if !busy => failure("it got the pushed message after the turn"),
         (InputPolicy::AfterTurn, true) => {
-            failure("it waits for the turn's end, but is in the turn")
+            failure("its policy is after the turn, but the message joined the turn")
         }
         (InputPolicy::AfterTurn, false) => {
             let seen = "rejected during the turn, and answered after it".to_owned();

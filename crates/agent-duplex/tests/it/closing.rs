@@ -175,7 +175,7 @@ async fn x114c_shortest_close_timeout_wins() {
     let since = Instant::now();
     talk.conversation.close_within(Duration::from_secs(3)).await;
     patient.await.unwrap();
-    // The sum of both limits would be another time.
+    // If the limits were added, the close would take longer.
     assert_eq!(since.elapsed().as_secs(), 3);
 }
 

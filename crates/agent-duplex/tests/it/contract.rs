@@ -20,7 +20,7 @@ async fn column(capabilities: Capabilities) -> Vec<(Scenario, ScenarioResult)> {
 
 #[tokio::test(start_paused = true)]
 async fn correct_driver_passes_with_any_capabilities() {
-    // With no capability at all, an agent counts as opaque, and its output is not checked. So this agent has one capability.
+    // If a driver declares no capability, the scenarios check no events of its agent. So this driver declares one.
     let little = Capabilities::none().with(Capability::Model);
     let columns = [
         ("able", column(all()).await),

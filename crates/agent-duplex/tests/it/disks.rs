@@ -154,7 +154,7 @@ fn l100c_full_disk_loses_no_stored_record() {
     let mount = directory.path().join("disk");
     fs::create_dir(&mount).unwrap();
     let file = mount.join("talks");
-    // A separate disk that is gone with the children: they fill it, get more room and recover.
+    // A separate disk that disappears with the child processes: they fill it, enlarge it, and recover.
     let script = r#"mount -t tmpfs -o size=400k full "$0" || { echo "no mount"; exit 0; }
         "$@" && mount -o remount,size=4m "$0" && AGENT_DUPLEX_TEST_DEED=recover "$@""#;
     let mount = mount.to_str().unwrap();

@@ -165,7 +165,8 @@ impl Talk {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// After any records and any number of recoveries, the file returns the same as memory does, and that is the state of the conversation.
+    /// After any records and any number of recoveries, the file store and the memory store return the same, which is the state of the simulated
+    /// conversation.
     #[test]
     fn l100a_file_store_recovers_like_memory_store(ops in proptest::collection::vec(any_op(), 0..80)) {
         let directory = TempDir::new().unwrap();

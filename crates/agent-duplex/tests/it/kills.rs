@@ -79,7 +79,7 @@ impl Connection for Answering {
             },
             Event::TurnCompleted(EndReason::Completed.into()),
         ];
-        // The last one is reported first.
+        // `next` takes from the end, so the last one is reported first.
         let turn = turn.into_iter().map(Observation::from).rev();
         self.said.splice(0..0, turn);
         self.slow = 20;

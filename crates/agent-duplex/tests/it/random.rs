@@ -369,7 +369,7 @@ async fn recovers(play: Play, memory: &Failing, mut inner: MemoryPersistence) {
         let dropped = read.iter().any(|what| drops(what, receipt));
         let there = waits.contains(&text.as_str()) || handed.contains(&text.as_str());
         let taken = read.iter().any(|what| assigns(what, receipt));
-        // After a failure of the store, it can't contain that an agent rejected the message.
+        // After a failure, the store can't record that an agent rejected the message.
         let told = failed && !recovered.interrupted.is_empty();
         assert!(
             there || dropped || taken || told,

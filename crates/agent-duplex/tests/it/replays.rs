@@ -45,7 +45,7 @@ async fn read_all(mut subscription: Subscription) -> Vec<Published> {
     read
 }
 
-/// Plays a turn and another one. Returns the events of a reader that came at the latch of the first turn, and the events of the primary.
+/// Plays two turns. Returns the events of a reader that subscribed at the latch of the first turn, and the events of the primary.
 async fn late(
     things: impl IntoIterator<Item = Observation>,
     capacity: usize,

@@ -132,7 +132,8 @@ impl SessionChoices {
         (was != **mode).then(|| ("session/set_mode", json!({"modeId": mode})))
     }
 
-    /// Whether the agent must accept the mode for these permissions. Otherwise it still sends permission requests, and the driver allows them.
+    /// Whether the agent must accept the mode for these permissions. If it need not, the agent still sends permission requests, and the driver allows
+    /// them.
     pub(super) fn must_obey(&self, permissions: Permissions) -> bool {
         match permissions {
             Permissions::Ask | Permissions::Deny => true,
@@ -141,7 +142,7 @@ impl SessionChoices {
         }
     }
 
-    /// Records that it is unknown whether the last requested mode is set; `late` means that the agent can still set it.
+    /// Records that it is unknown whether the last requested mode is set; `late` means that the agent can still set that mode.
     pub(super) fn mode_is_unknown(&mut self, late: bool) {
         let option = self.mode_option.as_mut().map(|option| &mut option.value);
         for mode in [Some(&mut self.mode), option].into_iter().flatten() {

@@ -188,7 +188,7 @@ impl Session {
         outcome.events.push(Event::Session { id });
         self.choices.take(result);
         self.stage = OpenStage::Settling;
-        // Some agents replay the history after their answer. Without this wait it would be taken for the next turn.
+        // Some agents replay the history after their answer. Without this wait, the driver would take the history for output of the next turn.
         if self.replays_history {
             self.last += 1;
             self.pending.insert(self.last, (Request::History, None));

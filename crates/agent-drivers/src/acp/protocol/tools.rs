@@ -55,7 +55,7 @@ impl Tools {
         self.denied
     }
 
-    /// Handles an update of a call, and returns the call's index; `None` if it is no call, or has ended.
+    /// Handles an update of a call, and returns the call's index; `None` if the update has no call id, or its call has ended.
     fn update(&mut self, call: &Value, events: &mut Vec<Event>) -> Option<usize> {
         let id = text(call, "toolCallId");
         if id.is_empty() || self.ended.iter().any(|ended| ended == id) {
@@ -80,7 +80,8 @@ impl Tools {
         Some(at)
     }
 
-    /// Handles an update of a call. After an interrupt (`cut`) an end counts as interrupted, because agents then report it as completed.
+    /// Handles an update of a call. After an interrupt (`cut`), the call counts as interrupted, because agents then report interrupted calls as
+    /// completed.
     pub(super) fn updated(&mut self, call: &Value, cut: bool, events: &mut Vec<Event>) {
         let is_new = !self.is_known(text(call, "toolCallId"));
         let Some(at) = self.update(call, events) else {

@@ -13,7 +13,7 @@ const MESSAGE: usize = 4 << 20;
 /// A running turn.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// The streamed part of a text that can be incomplete.
+    /// The part of a text that the agent has streamed so far.
     partial_text: String,
     /// The agent's id of the message to which the text belongs; empty if it reports none.
     message: String,

@@ -151,7 +151,7 @@ pub(super) fn error_kind(error: &Value) -> ErrorKind {
     }
 }
 
-/// Whether an error without a closer kind, as the answer to a resume or fork, can mean that the session does not exist.
+/// Whether an error of the kind [`ErrorKind::Other`], as the answer to a resume or fork, can mean that the session does not exist.
 pub(super) fn is_missing_session(error: &Value) -> bool {
     let words = error_text(error).to_lowercase();
     let says = |marks: &[&str]| marks.iter().any(|mark| words.contains(mark));

@@ -33,7 +33,7 @@ enum Value<'a> {
 impl<'a> Object<'a> {
     /// Parses a text; returns `None` if it is not an object.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
-        // Half a surrogate pair in a string makes `serde_json` fail: then no part is parsed before it is read.
+        // `serde_json` fails at half a surrogate pair. Then the first pass runs again without parsing any part.
         let value = [DEPTH, 0].into_iter().find_map(|depth| read(text, depth));
         match value? {
             Value::Object(object) => Some(object),
@@ -264,8 +264,8 @@ impl<'de> Visitor<'de> for Key {
     }
 }
 
-/// A string with escapes. Half a surrogate pair, as another program leaves it when it cuts a text, must not lose the rest: `serde_json` returns such
-/// a string only as bytes.
+/// A string with escapes. Some programs cut a text in the middle of a surrogate pair; the rest of the text must not be lost. `serde_json` returns
+/// such a string only as bytes.
 struct Escaped;
 
 impl Visitor<'_> for Escaped {

@@ -23,7 +23,7 @@ pub(super) struct UsageTotals {
 }
 
 impl UsageTotals {
-    /// Begins with zero. `has_past` is whether the session existed before.
+    /// Creates totals of zero. `has_past` is whether the session existed before.
     pub(super) fn new(has_past: bool) -> Self {
         let (last, known) = (Usage::default(), !has_past);
         Self { last, known }

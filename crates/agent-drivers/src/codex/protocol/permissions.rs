@@ -19,7 +19,7 @@ enum RequestKind {
     Decision,
     /// An answer that grants more permissions for the rest of the turn.
     Grant,
-    /// The format of versions before threads.
+    /// The format of versions without threads.
     Review,
     /// An answer to the call of an MCP server's tool.
     Elicitation,
@@ -168,7 +168,8 @@ impl Session {
     /// Returns the answer to a request; `None` if the request was withdrawn or answered. After it is written, call
     /// [`answer_sent`](Self::answer_sent).
     ///
-    /// Most answers can't contain the explanation of a denial. So it goes first, as a message that joins the turn when the call has ended.
+    /// Most answers can't contain the explanation of a denial. So the driver sends the explanation first, as a message that joins the turn when the
+    /// call has ended.
     pub(in crate::codex) fn answer(&mut self, ask: &str, decision: &Decision) -> Option<Vec<u8>> {
         let permission = self.asks.open.get(ask)?;
         let answer = permission.answer(decision);

@@ -123,7 +123,7 @@ impl Session {
         Some(self.request(Request::Interrupt, "turn/interrupt", params))
     }
 
-    /// Drops the messages with which no turn begins.
+    /// Drops the waiting messages, except a message with which a turn begins.
     pub(super) fn drop_waiting(&mut self, events: &mut Vec<Event>) {
         self.waiting.retain(|message| {
             let waits = matches!(message.stage, MessageStage::Queued | MessageStage::Steering);

@@ -122,11 +122,11 @@ async fn l95a_l95e_l95f_mcp_servers_pass_by_private_file_removed_with_the_agent(
     let scratch = std::fs::metadata(scene.path("scratch")).unwrap();
     assert_eq!(scratch.permissions().mode() & 0o777, 0o700);
     assert_eq!(files_left(&scene), 4);
-    // At the agent's exit,
+    // The files are removed when the agent exits,
     connection.send(Message::new("go")).await.unwrap();
     turn(&mut *connection).await;
     assert_eq!(files_left(&scene), 0);
-    // at a stop, at a drop, and if the start failed.
+    // and also at a stop, at a drop, and if the start failed.
     for stopped in [true, false] {
         let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
         assert_eq!(files_left(&scene), 4);

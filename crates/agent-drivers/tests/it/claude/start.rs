@@ -170,7 +170,7 @@ async fn start_failure_gives_a_hint() {
         shown.push(error.to_string());
     }
     insta::assert_snapshot!(shown.join("\n"), @r"
-    the agent refuses all permissions as root: run as another user, or set IS_SANDBOX=1 in a container
+    the agent refuses to run with all permissions as root: run as another user, or set IS_SANDBOX=1 in a container
     the agent reports: unknown option '--frobnicate'; fix the agent's extra arguments, or update the agent
     the agent reports: Session ID 0 is already in use; start a fresh session, or resume that one
     `sh` exited immediately (exit status 1): a stack trace; run it by hand to see why

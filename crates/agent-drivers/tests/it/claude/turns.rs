@@ -162,7 +162,7 @@ on_user() { begin; delta end; while :; do sleep 0.05; done; }";
 
 async fn ignored_signal() {
     let scene = Scene::new();
-    // A program with a single blocked thread behaves so.
+    // A program whose only thread is blocked ignores SIGINT in this way.
     let script = "trap '' INT; on_user() { begin; delta end; while :; do sleep 0.05; done; }";
     let mut connection = connect(&scene, script).await;
     connection.send(Message::new("go on")).await.unwrap();

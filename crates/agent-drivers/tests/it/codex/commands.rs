@@ -60,7 +60,7 @@ async fn x101j_commands_of_an_interrupted_turn_are_ended_and_named() {
         panic!("expected one warning: {warnings:?}");
     };
     assert!(warning.starts_with("ended commands"), "{warning}");
-    // The shell can begin its next command before it is ended; then that command is ended and named too.
+    // The shell can start its next command before the shell is ended; then that command is ended and named too.
     let named = warning.matches(" sleep").count();
     assert!((3..=4).contains(&named), "{warning}");
     assert!(!warning.contains("still running"), "{warning}");
