@@ -280,7 +280,7 @@ fn plan_with_failed_last_turn_fails() {
     assert!(
         ended
             .stdout
-            .contains("failed: iteration 2, the last one planned"),
+            .contains("failed: the last planned iteration (2)"),
         "{ended}"
     );
 }

@@ -3,8 +3,8 @@
 //! It knows no outcome of a turn, no deadline and no run: the attempt machine drives it. It is separate because a process can outlive its attempt:
 //! background tasks and leftovers can continue after the attempt has been checked.
 //!
-//! Its states belong to the run and differ from those of `agent_duplex::Lifecycle`. An attempt needs its new state at the moment when it requests an
-//! interrupt, a close or an end, before the conversation publishes one. `Lifecycle` also has no state for a close that an attempt waits for.
+//! Its states belong to the run and differ from those of `agent_duplex::Lifecycle`. An attempt needs the new state as soon as it requests an interrupt,
+//! a close or an end, but the conversation publishes its own state only later. `Lifecycle` also has no state for a close that an attempt waits for.
 
 /// The state of an agent's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -91,7 +91,7 @@ impl AgentState {
             (Self::Idle, Input::Close) => return (Self::Closing, Some(AgentEffect::Close)),
             (Self::Starting, Input::NotStarted) | (Self::Closing, Input::Closed) => Self::None,
             (Self::Ending | Self::Gone, Input::End) => self,
-            // Also without a process: its child processes may still run.
+            // This also applies without a process, because child processes of an earlier process may still run.
             (_, Input::End) => return (Self::Ending, Some(AgentEffect::End)),
             (Self::Starting | Self::Idle | Self::InTurn | Self::Interrupting, Input::Exited) => {
                 Self::None

@@ -2,13 +2,13 @@
 
 use crate::text::{MAX_TEXT, last_bytes};
 
-/// The maximum number of bytes that are stored of the last line of output, which may contain the promise.
+/// The maximum number of stored bytes of the last output line, which may contain the promise.
 const MAX_LINE: usize = 4096;
 
 /// The answer of the agent in the current turn so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Answer {
-    /// The last text; empty if something came after it, such as a tool call.
+    /// The last text; empty if something else came later, such as a tool call.
     last: String,
     /// The last message; for an agent whose output isn't parsed, the end of its output.
     result: String,

@@ -23,7 +23,7 @@ pub struct StepContext<'a> {
     pub at: Timestamp,
     /// How long the end of a process tree may take from now on.
     pub budget: Duration,
-    /// Whether the run is suspended. Background tasks don't time out while it is.
+    /// Whether the run is suspended. Meanwhile background tasks don't time out.
     pub frozen: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct AttemptOptions {
     pub interruptible: bool,
     /// Whether messages can reach the agent during its turn.
     pub steerable: bool,
-    /// How long the end of a turn waits for the next of its background tasks to end.
+    /// How long the end of a turn waits for one more of its background tasks to end.
     pub task_timeout: Duration,
     /// The completion promise of the phase.
     pub promise: Option<String>,
@@ -124,7 +124,7 @@ pub enum AttemptInput {
     Message {
         /// The text.
         text: String,
-        /// Whether another one continues it.
+        /// Whether another message continues this one.
         partial: bool,
     },
     /// A tool of the agent runs now.
@@ -136,7 +136,7 @@ pub enum AttemptInput {
     },
     /// The tool with this id ended.
     ToolFinished(String),
-    /// The service refuses requests, until this time if known.
+    /// The service refuses requests; the time is the end of the refusal, if known.
     Limited(Option<Timestamp>),
     /// The agent made the permission request with this id.
     Asked(String),
@@ -155,7 +155,7 @@ pub enum AttemptInput {
     Attended(bool),
     /// The number of the agent's background tasks.
     BackgroundTasks(u32),
-    /// All events that the agent reported at once have been processed.
+    /// All events that the agent reported together have been processed.
     BatchProcessed,
     /// A turn is over.
     TurnEnded {
@@ -199,7 +199,7 @@ pub enum AttemptInput {
     End,
     /// A person interrupts the turn; its session stays open.
     Interrupt,
-    /// The boundary of a pause. With [`PauseAfter::Tool`] the turn is interrupted as soon as no tool runs.
+    /// A pause is requested at this boundary. With [`PauseAfter::Tool`] the turn is interrupted as soon as no tool runs.
     PauseAt(PauseAfter),
     /// The interrupted session continues.
     Continue,
@@ -252,9 +252,9 @@ pub enum AttemptEffect {
         /// Whether waiting messages are dropped.
         drop_queued: bool,
     },
-    /// Close the agent politely once it is idle. Nothing waits for that.
+    /// Let the agent exit by itself when it is idle. The attempt doesn't wait for the exit.
     CloseWhenIdle,
-    /// Close the agent now, also with background tasks; report [`AttemptInput::Closed`].
+    /// Close the agent now, even if it has background tasks; report [`AttemptInput::Closed`].
     Close {
         /// The number of abandoned background tasks.
         tasks: u32,
@@ -277,14 +277,14 @@ pub enum AttemptEffect {
     RecordTurnEnd {
         /// The outcome of the turn.
         outcome: TurnOutcome,
-        /// Whether a failure must be reported separately, because the turn before it counts.
+        /// Whether the agent began this turn by itself. Its failure must be reported separately, because the turn before it sets the outcome.
         own: bool,
     },
     /// Examine the working tree, because the agent may have made no progress; report [`AttemptInput::Looked`].
     Look,
     /// Report that the turn made no progress.
     NothingDone,
-    /// Report the result of the turn, as the agent wrote it, for a later phase.
+    /// Report the result of the turn, as the agent wrote it, for the next phase.
     Said(String),
     /// Report the outcome of the turn: everything that had to end with it has ended.
     Report(TurnOutcome),
@@ -399,7 +399,7 @@ impl AttemptMachine {
         }
     }
 
-    /// Returns the effects of an input without an attempt, so that every caller that waits gets a response.
+    /// Returns the effects of an input that comes while there is no attempt, so that every caller that waits gets a response.
     #[must_use]
     pub fn absent(input: &AttemptInput) -> Vec<AttemptEffect> {
         let effect = match input {
@@ -613,7 +613,7 @@ impl AttemptMachine {
         effects.push(AttemptEffect::AnswerAsk { ask, answer });
     }
 
-    /// Denies all open permission requests if the person has left, unless they can return to the terminal of the process.
+    /// Denies all open permission requests if the person has left and can't return to the terminal of the process.
     fn attended(&mut self, attended: bool, effects: &mut Effects) {
         if attended || self.options.terminal {
             return;
@@ -677,7 +677,7 @@ impl AttemptMachine {
         let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
         match &mut self.turn {
             TurnState::Reported => self.turn = TurnState::Turn,
-            // Somebody sent an input, so this turn ends the iteration.
+            // Somebody sent an input, so this turn sets the outcome instead of the turn before.
             TurnState::AwaitingTasks { .. } | TurnState::Ended(_)
                 if is_requested && !is_stopped =>
             {
@@ -714,7 +714,7 @@ impl AttemptMachine {
         }
     }
 
-    /// Sends a steer. An agent that takes no messages during its turn gets it in a separate turn, if its session can continue.
+    /// Sends a steer. If the agent takes no messages during its turn, it gets the steer in a separate turn, provided that its session can continue.
     fn deliver(&mut self, steer: u32, effects: &mut Effects) {
         let can = self.agent.is_alive() && self.options.interruptible;
         let again = false;
@@ -827,7 +827,7 @@ impl AttemptMachine {
             self.turn = TurnState::Ended(combined);
             self.end(context, effects);
         } else if is_held {
-            // Unfinished work is no evidence: the required checks and the check wait for it.
+            // Unfinished work is no evidence, so the required checks and the check wait for the background tasks.
             if !is_own {
                 effects.push(AttemptEffect::AwaitingTasks { tasks: self.tasks });
             }
@@ -846,7 +846,7 @@ impl AttemptMachine {
         self.report(effects);
     }
 
-    /// Returns the outcome of a turn, considering what was requested.
+    /// Returns the outcome of a turn, with regard to a requested stop or interrupt.
     fn outcome_of(&mut self, how: AgentTurnEnd, outcome: TurnOutcome) -> TurnOutcome {
         if let EndRequest::Interrupted { until } = &mut self.requested {
             *until = None;
@@ -924,7 +924,7 @@ impl AttemptMachine {
 
     fn interrupt(&mut self, context: StepContext<'_>, effects: &mut Effects) {
         if self.awaited_tasks().is_some() {
-            // The turn that a sent message begins sets the outcome.
+            // A message that was already sent begins another turn, which sets the outcome.
             if self.sent.is_empty() {
                 self.turn = TurnState::Ended(TurnOutcome::Interrupted);
                 self.report(effects);
@@ -970,7 +970,7 @@ impl AttemptMachine {
                 return;
             };
             self.agent.step(AgentInput::Start);
-            // These belong to the previous process.
+            // The tasks, permission requests and tools belong to the previous process.
             self.tasks = 0;
             self.asks.clear();
             self.tools.clear();
@@ -1069,8 +1069,8 @@ impl AttemptMachine {
 
 /// Returns the outcome of a turn after which the agent began another one by itself.
 ///
-/// The first turn counts, no matter how the other one ended: a promise in the first stays valid, and the second can still make one. Only a person's
-/// interrupt changes the outcome.
+/// The first turn sets the outcome, however the second one ended, with two exceptions: the second turn can add a promise, and a person's interrupt of
+/// the second turn is the outcome of both.
 fn combined_outcome(turn: TurnOutcome, own: &TurnOutcome) -> TurnOutcome {
     match (turn, own) {
         (_, TurnOutcome::Interrupted) => TurnOutcome::Interrupted,

@@ -1,5 +1,5 @@
-//! The counters: failures in a row, waits of the current iteration, totals of the run, the usage of agents (in a type of this crate, which knows no
-//! agent), and a budget that is used up.
+//! The counters: failures in a row, retries of the current iteration, totals of the run, the usage of agents (in a separate type, because this crate
+//! depends on no agent), and a used-up budget.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub struct Streaks {
     pub checks_not_run: u32,
 }
 
-/// Why earlier attempts of the current iteration were unfinished and are retried. None of them counts as a failure.
+/// The retries of the current iteration, by the cause for which the earlier attempt was unfinished. None of them counts as a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Retries {

@@ -59,7 +59,7 @@ pub enum Effect {
     TimeOutCheck(Duration),
     /// End the leftovers of the attempt; report [`MachineInput::LeftoversEnded`](crate::MachineInput::LeftoversEnded).
     EndLeftovers,
-    /// Remember at which boundary the run pauses. Nothing of this is saved.
+    /// Remember at which boundary the run pauses. The boundary is not saved.
     PauseAt(PauseAfter),
     /// Record the reason of a pause; the next save makes it durable.
     SavePauseReason(String),
@@ -67,15 +67,15 @@ pub enum Effect {
     RejectRequest(Cow<'static, str>),
     /// Report this update to all viewers. Everything in it is durable.
     Emit(RunUpdate),
-    /// Report a condition that lasts to all viewers. Nothing of it is saved.
+    /// Report a lasting condition to all viewers. The reminder is not saved.
     Remind(Reminder),
-    /// Show a warning. Nothing of it is saved.
+    /// Show a warning. The warning is not saved.
     Warn(Warning),
     /// The run is over for this process; [`Head::stop_reason`](crate::Head::stop_reason) has the reason. This is the last effect.
     EndRun,
 }
 
-/// A condition that lasts, reported while it does.
+/// A condition that lasts for some time. The run reports it before the condition ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reminder {
@@ -99,7 +99,8 @@ pub enum Reminder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A required check or the check can't run; reported once for failures in a row. The agent can't fix a mistake in a command line.
+    /// A required check or the check can't run. Of several such failures in a row, only the first one causes this warning. The agent can't fix a
+    /// mistake in a command line, so a person has to know.
     CommandNotRun {
         /// The command.
         command: LoopCommand,

@@ -9,7 +9,7 @@ use crate::{
     Timestamp, UnfinishedAttempt, UsageTotal, Version,
 };
 
-/// The maximum of any number of iterations, attempts or failures. No run reaches it; a larger number was not written by a machine.
+/// The maximum of any number of iterations, attempts or failures. No run reaches it, so a machine never writes a larger number.
 pub(crate) const MAX_NUMBER: u32 = 1 << 30;
 
 /// The whole state of a run: everything that is saved and that a resume needs.
@@ -34,7 +34,7 @@ pub struct Head {
     pub attempt: u32,
     /// The highest attempt number of the whole run.
     pub highest_attempt: u32,
-    /// The number of a first attempt. It increases when iterations are numbered again, so that no pair of iteration and attempt occurs twice.
+    /// The number that the first attempt of an iteration gets. It increases when iterations are numbered again, so that no pair of iteration and attempt occurs twice.
     pub first_attempt: u32,
     /// The step of the current iteration.
     pub step: IterationStep,
@@ -51,7 +51,7 @@ pub struct Head {
     /// The steers in the prompt of the current attempt, until the agent answers. An agent that doesn't answer may have read none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prompt_steers: Vec<u32>,
-    /// Whether the agent has the prompt of this iteration in that session.
+    /// Whether the agent's session already contains the prompt of this iteration.
     pub has_prompt: bool,
     /// Whether the current attempt continues an earlier session.
     pub continues_session: bool,
@@ -62,7 +62,7 @@ pub struct Head {
     pub handover: Option<Handover>,
     /// Whether the current turn made the completion promise.
     pub promised: bool,
-    /// Whether the check of this phase could run since the current process took over the run.
+    /// Whether the check of this phase ran at least once since the current process took over the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub check_has_run: bool,
     /// Whether the current turn made no progress.
@@ -251,7 +251,8 @@ impl Head {
         finished.sum::<usize>() + self.errors.len()
     }
 
-    /// Returns whether the turn of the current attempt is over and its required checks or its check run, or its leftovers are being ended after them.
+    /// Returns whether the current attempt is past its turn: its required checks or its check run, or its leftovers are being ended, but not for a
+    /// redo.
     #[must_use]
     pub fn is_checking(&self) -> bool {
         match &self.step {
@@ -262,7 +263,7 @@ impl Head {
     }
 
     /// Returns whether the current attempt is not the first one of its iteration. The first attempt doesn't always have number 1: no number is used
-    /// twice, also not in later phases or after a return to an earlier iteration.
+    /// twice, even in a later phase or after a return to an earlier iteration.
     #[must_use]
     pub fn is_retry(&self) -> bool {
         self.attempt > self.first_attempt
@@ -337,8 +338,8 @@ impl Head {
     /// Creates the head of a fork that continues from the current state; its first input is [`MachineInput::Resumed`](crate::MachineInput::Resumed).
     ///
     /// The fork keeps the history, the counters and the usage, so that it doesn't get a fresh budget. It doesn't keep streaks, nor requests to stop,
-    /// pause or redo, nor the session, which may contain later work. A turn that began after the iteration of the fork is dropped; only its number
-    /// stays used.
+    /// pause or redo, nor the session, which may contain later work. A turn that began after the iteration of the fork is dropped, but its attempt
+    /// number is never used again.
     #[must_use]
     pub fn fork(mut self, mut parent: Lineage) -> Self {
         parent.run = last_text_bytes(parent.run);
@@ -383,7 +384,7 @@ pub struct Handover {
     pub from: String,
     /// The number of the last attempt of that agent, counted over the whole run.
     pub attempt: u32,
-    /// Whether the current agent has read about it in a turn that is over.
+    /// Whether the current agent has finished a turn whose prompt named the previous agent.
     pub reported: bool,
 }
 
@@ -393,7 +394,7 @@ pub struct Handover {
 pub struct Lineage {
     /// The name of the other run.
     pub run: String,
-    /// The last iteration of the other run that the fork continues from.
+    /// The iteration of the other run after which the fork continues.
     pub iteration: u32,
     /// The number of the save that the fork continues from.
     pub seq: u64,

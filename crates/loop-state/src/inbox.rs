@@ -6,8 +6,9 @@ use crate::{MachineInput, StopRequest};
 
 /// The inputs that wait for the machine, each with a reply channel for its sender.
 ///
-/// The end of a suspend goes first, so that no deadline passes because of it; then the start of the process and the end by a shutdown. Requests of
-/// people follow in their order, before anything that could start work: a stop must not start anything. The results of earlier effects go last.
+/// The end of a suspend goes first, so that no deadline passes because of the suspend. Then follow the start of the process and the end by a
+/// shutdown. Requests of people come next, in their order. They go before anything that could start work, so that a stop starts nothing. The results
+/// of earlier effects go last.
 ///
 /// # Examples
 ///
@@ -50,7 +51,7 @@ impl<R: Default> Inbox<R> {
         self.thawed.push_back(thawed);
     }
 
-    /// Queues the end by a shutdown that no request gave a reason for.
+    /// Queues the end by a shutdown, if no request stated the reason of the shutdown.
     pub fn shut_down(&mut self, what: MachineInput) {
         self.first.push_back(what);
     }
@@ -60,7 +61,7 @@ impl<R: Default> Inbox<R> {
         self.requests.push_back((what, reply));
     }
 
-    /// Queues inputs from the run. Configuration changes go before the end of a turn, so that the current configuration decides about it.
+    /// Queues inputs from the run. Configuration changes go before the end of a turn, so that they apply to that end.
     pub fn follow(&mut self, what: Vec<MachineInput>, changes: impl FnOnce() -> Vec<MachineInput>) {
         let is_over = |it: &MachineInput| matches!(it, MachineInput::TurnEnded(_));
         if what.iter().any(is_over) {

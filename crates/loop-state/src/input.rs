@@ -21,7 +21,8 @@ pub struct TimedInput {
 
 /// A fact about a run that the runner reports to the machine.
 ///
-/// An input that makes no sense in the current step changes nothing and has no effects: a press and an exit can occur at the same time.
+/// An input that makes no sense in the current step changes nothing and has no effects. For example, a press can come when the agent has just
+/// exited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -31,7 +32,7 @@ pub enum MachineInput {
     Started,
     /// A new process took over the run.
     Resumed(ResumeOptions),
-    /// The agent's turn is over. If the machine requested it, the process tree has ended too.
+    /// The agent's turn is over. If the machine requested the end of the process tree, that tree has ended too.
     TurnEnded(TurnOutcome),
     /// A required check ended.
     RequiredCheckEnded(CheckResult),
@@ -67,9 +68,10 @@ pub enum MachineInput {
     SessionKnown(String),
     /// The agent reported this result, in its own words. The last one of a phase is for the next phase.
     ResultReported(String),
-    /// The agent answers, so it has the prompt. If the driver can't parse the agent's output: the prompt was delivered. Each attempt reports this.
+    /// The agent answers, so it has the prompt. If the driver can't parse the agent's output, this input only means that the prompt was delivered.
+    /// Each attempt reports it.
     PromptReceived,
-    /// The agent used this much more. It is reported as soon as it is known: a used-up budget ends the turn.
+    /// The agent used this much more. The runner reports usage as soon as it is known, because a used-up budget ends the turn.
     UsageReported(UsageTotal),
     /// In the current turn no tool ran and nothing in the working tree changed, as far as that can be known.
     NoProgress,
@@ -89,8 +91,8 @@ pub enum MachineInput {
     /// The program shuts down: no work may begin. A request to stop, with its reason, follows.
     #[serde(skip)]
     ShutDown,
-    /// Whether the processes of the run are suspended from now on. While they are, no timer expires and the idle timeout is stopped;
-    /// [`Thawed`](Self::Thawed) follows.
+    /// Whether the processes of the run are suspended from now on. Meanwhile no timer expires and the idle timeout is stopped;
+    /// [`Thawed`](Self::Thawed) follows when the processes continue.
     #[serde(skip)]
     Frozen(bool),
     /// The process has finished with the run and ends all remaining processes. From now on only requests to stop have an effect: they move the
@@ -164,10 +166,10 @@ pub struct ResumeOptions {
     pub rules: Option<Rules>,
     /// The iteration to start at, in place of the saved one. Records of this and later iterations are discarded.
     pub from_iteration: Option<u32>,
-    /// The highest attempt number that was ever used, if the caller knows that the saved state is older than that, after a data loss.
+    /// The highest attempt number that was ever used. The caller sets it after a data loss, if the saved state is older than that attempt.
     pub highest_used_attempt: Option<u32>,
-    /// The last iteration that ever began, if the caller knows that the saved state is older than that, after a data loss. `from_iteration` may go up
-    /// to it.
+    /// The last iteration that ever began. The caller sets it after a data loss, if the saved state is older than that iteration. It is also the
+    /// maximum of `from_iteration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_begun_iteration: Option<u32>,
     /// Whether a person can be asked.
@@ -225,7 +227,7 @@ pub enum TurnOutcome {
 pub enum CheckResult {
     /// The command exited with 0.
     Passed,
-    /// The command failed; the text is the tail of its output, and its exit.
+    /// The command failed; the text is the tail of its output, and how the command exited.
     Failed(String),
     /// The command could not run: it doesn't exist, or it isn't executable. The text has the same form as that of a failed command.
     NotRun(String),
@@ -233,7 +235,7 @@ pub enum CheckResult {
     Stopped,
 }
 
-/// The number of processes of an attempt that the loop ended, and that it could not end.
+/// How many processes of an attempt the loop ended, and how many it could not end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessTreeOutcome {

@@ -1,4 +1,4 @@
-//! The step of its iteration that a run is in, with the data of each step.
+//! The step of the current iteration, with the data of each step.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Evidence, ReviewPoint, StopReason, Timestamp};
 
-/// The step of its iteration that a run is in.
+/// The step of the current iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -70,7 +70,7 @@ pub enum IterationStep {
 }
 
 impl IterationStep {
-    /// Returns whether no turn and no command runs that a stop must end first.
+    /// Returns whether a stop can end the run at once, because no turn and no command runs.
     pub(crate) fn is_resting(&self) -> bool {
         matches!(
             self,
@@ -82,7 +82,7 @@ impl IterationStep {
     }
 }
 
-/// Why a run waits without a person.
+/// Why a run waits, if it doesn't wait for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -161,7 +161,7 @@ mod tests {
                 ..report(AgentTurnEnd::RateLimited)
             };
             let TurnOutcome::RateLimited { reset, .. } = start_checks(report, AT, &head) else {
-                panic!("a limit is waited for");
+                panic!("the run doesn't wait for the limit");
             };
             assert_eq!(reset, expected, "{detail}");
         }

@@ -1,8 +1,8 @@
-//! How long a limit lasts, parsed from the message in which an agent's service refused.
+//! How long a limit lasts, parsed from the message with which an agent's service refused a request.
 
 use std::time::Duration;
 
-/// Texts before a time after which a retry makes sense.
+/// The texts that come directly before the time until a retry.
 const MARKS: [&str; 7] = [
     "retry in ",
     "try again in ",

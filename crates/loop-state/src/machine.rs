@@ -1,4 +1,4 @@
-//! The entry point of the machine: each input goes to the code for its step, and updates come after the save that makes them durable.
+//! The entry point of the machine: it passes each input to the code for the current step, and puts updates after the save that makes them durable.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub struct Machine {
     head: Head,
     /// When the agent was last active.
     alive_at: Timestamp,
-    /// Start of the idle time that was last reported.
+    /// The start of the idle time that was last reported.
     silence_reported: Option<Timestamp>,
     /// When a wait was last reported.
     wait_reported: Timestamp,
@@ -94,7 +94,7 @@ impl Machine {
         &self.head
     }
 
-    /// Returns the idle time of the agent; `None` if it doesn't matter: no turn runs or the turn is being ended, there is no idle timeout, the agent
+    /// Returns the idle time of the agent; `None` if no idle timeout applies: no turn runs or the turn is being ended, there is no idle timeout, the agent
     /// waits for a tool or a person, or the processes are suspended.
     #[must_use]
     pub fn silence(&self) -> Option<AgentSilence> {

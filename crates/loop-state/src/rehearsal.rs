@@ -20,7 +20,7 @@ pub struct Rehearsal {
     pub command: Option<LoopCommand>,
     /// The index of the phase in which that command runs; without a command, the phase after the last simulated input.
     pub phase: u32,
-    /// The iteration in which that command runs, as for [`phase`](Self::phase).
+    /// The iteration in which that command runs; without a command, the iteration after the last simulated input.
     pub iteration: u32,
     /// The context of the next prompt, or why no attempt begins.
     pub next: Result<PromptContext, NoAttempt>,
@@ -38,7 +38,7 @@ pub enum NoAttempt {
     Paused,
     /// The run waits for the service of its agent.
     Waiting,
-    /// The rehearsal can't tell.
+    /// The rehearsal found neither an attempt nor a reason.
     Unknown,
 }
 
@@ -100,7 +100,7 @@ impl Head {
         Ok(())
     }
 
-    /// Returns a preview of how a process begins that takes over this run at `at` with this first input.
+    /// Returns a preview of how a process begins if it takes over this run at the time `at` with the input `first`.
     ///
     /// Up to the first command, the inputs are the real ones. After it, each command is assumed to fail with this `output`, and sleeps between
     /// iterations are skipped.
@@ -132,7 +132,7 @@ impl Head {
                         next = Some(MachineInput::Requested(Request::Skip));
                     }
                     Effect::Emit(update) if !is_assumed => notices.push(update),
-                    // A real process starts without leftovers: earlier ones are ended before it begins.
+                    // A real process starts without leftovers: the leftovers of earlier processes are ended first.
                     Effect::EndLeftovers => {
                         next = Some(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
                     }

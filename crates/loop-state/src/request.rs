@@ -83,7 +83,7 @@ impl Request {
         }
     }
 
-    /// Returns why the request changed nothing; `None` if it is also valid without a change.
+    /// Returns why the request changed nothing; `None` for a request that is valid even if it changes nothing.
     pub(crate) fn rejection(&self) -> Option<&'static str> {
         Some(match self {
             Self::Steer { .. } => {
@@ -97,7 +97,7 @@ impl Request {
                 "no review is open, or too many messages wait for the agent; this message was not accepted"
             }
             Self::Review(_) => "no review is open",
-            Self::Redo { .. } => "not possible while something is being ended; try again",
+            Self::Redo { .. } => "can't redo while the current work is being ended; try again",
             Self::Stop { .. }
             | Self::Abort
             | Self::Set(_)

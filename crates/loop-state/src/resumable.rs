@@ -8,7 +8,7 @@ use crate::{Head, IterationStep, Request, RuleChange, Rules, SpentBudget, StopCa
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResumeRefusal {
-    /// The run ended for good, and nothing gives it more work.
+    /// The run ended for good, and the resume adds no work.
     Over(StopReason),
     /// The run is between two phases, so no iteration of the next phase can be discarded.
     BetweenPhases,
@@ -74,8 +74,8 @@ impl Head {
 
     /// Returns whether a scheduler may resume the run without a person, with these changes of its rules.
     ///
-    /// A rate limit ends with time, another process may have released the session, and a failure may have been fixed. A limit needs a change that
-    /// raises it. A run that is done or stuck needs a person, and so does a run that [a person stopped](Self::was_stopped_by_a_person), which the
+    /// A rate limit ends with time, another process may have released the session, and a failure may have been fixed. A run that
+    /// reached a limit needs a change that raises it. A run that is done or stuck needs a person, and so does a run that [a person stopped](Self::was_stopped_by_a_person), which the
     /// caller checks.
     #[must_use]
     pub fn continues_unattended(&self, changes: &[RuleChange]) -> bool {
@@ -127,7 +127,8 @@ impl Head {
         self.end.as_ref().is_none_or(|end| end.reason.is_stopped())
     }
 
-    /// Returns the request that continues a live run that waits: for a person, now or after this iteration, or for the service of its agent.
+    /// Returns the request that continues a waiting live run. The run waits for a person, now or after this iteration, or for the service of its
+    /// agent.
     #[must_use]
     pub fn woken_by(&self) -> Option<Request> {
         match self.step {

@@ -1,4 +1,4 @@
-//! The limits of a run, their validation, and the changes that a live run accepts.
+//! The rules of a run, their validation, and the changes that a live run accepts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::MAX_PHASES;
 use crate::counters::dollars;
 
-/// The limits of a run. They are saved with the run; a resume can replace them, and [`RuleChange`] changes them while the run is live.
+/// The rules of a run: its phases, its autonomy and its limits. They are saved with the run. A resume can replace them, and a [`RuleChange`] changes
+/// one of them while the run is live.
 ///
 /// The default has no phase, allows three failures in a row, sleeps ten seconds between iterations, waits up to six hours for rate limits, and sets
 /// no other limit.
@@ -77,7 +78,7 @@ pub struct PhaseRules {
     pub required_checks: u32,
     /// Whether a check decides that the phase is finished.
     pub has_check: bool,
-    /// Whether a completion promise can end the phase. If there is a check too, it runs only after a promise.
+    /// Whether a completion promise can end the phase. If the phase also has a check, the check runs only after a promise.
     pub has_promise: bool,
     /// Which session of the agent an iteration gets.
     pub session: SessionPolicy,
@@ -105,7 +106,8 @@ pub enum SessionPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseLimits {
-    /// The number of the last iteration. Without a check it is the plan, with a check it is a limit.
+    /// The highest number of an iteration. A phase without a check and without a promise runs exactly this many iterations: its plan. For any other
+    /// phase this is a limit.
     pub max_iterations: Option<u32>,
     /// How long one turn may take.
     #[serde(rename = "iteration_timeout_ms", with = "limit")]
@@ -195,8 +197,8 @@ impl From<Autonomy> for String {
     }
 }
 
-/// Why a set of rules is invalid. Unlike [`HeadError`](crate::HeadError) it has public variants: rules are a person's settings, and a program that
-/// reads them can report the wrong one in its own terms.
+/// Why a set of rules is invalid. Unlike [`HeadError`](crate::HeadError), this error has public variants: a person writes the rules as settings, and
+/// a program that reads these settings can name the invalid one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RulesError {
@@ -319,8 +321,8 @@ impl Rules {
     /// Returns whether a change raises a limit of the run, or of the phase with index `phase`: iterations, time, cost, tokens, failures in a row, or
     /// waiting.
     ///
-    /// A change from a file that the agent can write must not raise a limit of the run. The time limits of a turn or a check, and the sleep, are no
-    /// such limits: with any value, the run ends at the same limits.
+    /// A change from a file that the agent can write must not raise a limit of the run. The time limits of a turn or a check, the sleep and
+    /// the autonomy are no such limits: whatever their values, the run ends at the same limits.
     #[must_use]
     pub fn is_raised_by(&self, phase: u32, change: &RuleChange) -> bool {
         fn raises<T: Ord>(now: Option<T>, new: Option<T>) -> bool {
@@ -384,13 +386,13 @@ pub enum RuleChange {
     ),
     /// How many failures of one kind in a row end the run; 0 means no limit.
     MaxFailures(u32),
-    /// The pause between two iterations, from the next pause on.
+    /// The pause between two iterations. The change applies from the next pause on.
     Sleep(
         #[serde(with = "millis")]
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         Duration,
     ),
-    /// Where the run waits for a person, from the next such place on.
+    /// Where the run waits for a person. The change applies from the next end of an iteration or phase on.
     Autonomy(Autonomy),
     /// The maximum cost of the run, in millionths of a US dollar.
     MaxCost(Option<u64>),

@@ -71,17 +71,17 @@ enum HeadErrorKind {
         known = Version::NUMBER
     )]
     Newer(u32),
-    #[error("the state has version 0, which is invalid; use an earlier one")]
+    #[error("the state has version 0, which is invalid; use an earlier state")]
     NoVersion,
     #[error("the rules in the state are invalid: {0}")]
     Rules(#[from] RulesError),
-    #[error("the state is in phase {0}, which its rules don't have; use an earlier one")]
+    #[error("the state is in phase {0}, which its rules don't have; use an earlier state")]
     Phase(u32),
-    #[error("the state is in iteration 0, which is invalid; use an earlier one")]
+    #[error("the state is in iteration 0, which is invalid; use an earlier state")]
     Iteration,
-    #[error("a number in the state is too large; use an earlier one")]
+    #[error("a number in the state is too large; use an earlier state")]
     Count,
-    #[error("a text or list in the state is too long; use an earlier one")]
+    #[error("a text or list in the state is too long; use an earlier state")]
     Text,
 }
 

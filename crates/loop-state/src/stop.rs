@@ -27,7 +27,7 @@ pub enum StopReason {
     TimeLimit(Duration),
     /// A budget is used up. The run can be resumed with a larger one.
     BudgetSpent(SpentBudget),
-    /// A rate limit lasts longer than the run may wait. The run can be resumed; while `until` is in the future, the agent may still refuse to work.
+    /// A rate limit lasts longer than the run may wait. The run can be resumed, but before `until` the agent may still refuse to work.
     RateLimit {
         /// When the agent can work again, as far as it reports that.
         until: Timestamp,
@@ -67,7 +67,7 @@ impl fmt::Display for StopReason {
             Self::AllIterationsRan => f.write_str("finished: all planned iterations ran"),
             Self::Failed(what) => write!(f, "failed: {what}"),
             Self::LastIterationFailed(last, what) => {
-                write!(f, "failed: iteration {last}, the last one planned: {what}")
+                write!(f, "failed: the last planned iteration ({last}): {what}")
             }
             Self::IterationLimit(limit) => {
                 write!(
@@ -119,7 +119,7 @@ pub enum Streak {
     Crashes,
     /// Turns without progress: no tool ran and nothing changed.
     NoProgress,
-    /// Checks that could not run, with none before them that could.
+    /// Checks that could not run, while no check of this phase ran in the current process.
     CheckNotRun,
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn last_text_bytes(text: String) -> String {
     end_of(text, MAX_TEXT)
 }
 
-/// Returns as much of a failure as a finished phase records.
+/// Returns the last [`MAX_ERROR`] bytes of a failure, which is the part that a phase records.
 pub(crate) fn error(text: String) -> String {
     end_of(text, MAX_ERROR)
 }

@@ -35,14 +35,14 @@ pub const NOTIFY_STOPPED: Duration = Duration::from_secs(3);
 /// The part of the stop budget that the last call of the notify command leaves for the steps after it.
 pub const NOTIFY_RESERVE: Duration = Duration::from_secs(1);
 
-/// The time that the end of a run waits until the programs at its control socket have received the end.
+/// The time that the end of a run waits until the programs at its control socket have received everything.
 pub const CONTROL_END: Duration = Duration::from_millis(500);
 /// The time that a program at the control socket has to send its request, and to read a response.
 pub const CONTROL_PEER: Duration = Duration::from_secs(5);
-/// The time that a run has to accept a connection to its control socket, and a request.
+/// The time that a run has to accept a connection to its control socket, and to accept a request.
 pub const CONTROL_CLIENT: Duration = Duration::from_secs(2);
 
-/// The time that a `git status` has to finish after its run ended. Most take less.
+/// The time that a `git status` has to finish after the run ended. Most calls take less.
 pub const GIT_STATUS_END: Duration = Duration::from_millis(500);
 /// The time that git has to end after the request to end: git removes its locks and unfinished files then.
 pub const GIT_ENDING: Duration = Duration::from_millis(500);

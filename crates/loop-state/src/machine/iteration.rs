@@ -22,8 +22,8 @@ impl Machine {
         );
         let is_first = self.head.counts.attempts == self.head.taken_attempts + 1;
         let failure = match outcome {
-            // In the first attempt of a process this is a mistake in the settings. Later it may be temporary, for example during an update of the
-            // agent.
+            // If the first attempt of a process can't start, the settings are wrong. A later failure may be temporary, such as one during an update
+            // of the agent.
             TurnOutcome::NotStarted(why) if is_first => {
                 return self.end_before_start(StopReason::Failed(last_text_bytes(why)), at);
             }
@@ -53,9 +53,9 @@ impl Machine {
             TurnOutcome::Stopped | TurnOutcome::Interrupted if was_stopping && !timed_out => {
                 return self.turn_stopped(at);
             }
-            TurnOutcome::Interrupted => Some("it was interrupted".into()),
-            TurnOutcome::SessionLost => Some("its session does not exist any more".into()),
-            TurnOutcome::Stopped => Some("it was stopped from outside".into()),
+            TurnOutcome::Interrupted => Some("the turn was interrupted".into()),
+            TurnOutcome::SessionLost => Some("the session does not exist any more".into()),
+            TurnOutcome::Stopped => Some("the turn was stopped from outside".into()),
             TurnOutcome::Failed(why)
             | TurnOutcome::Transient(why)
             | TurnOutcome::SessionInUse(why)
@@ -286,7 +286,7 @@ impl Machine {
         let text = match result {
             CheckResult::Passed => return self.command_passed(source, recheck),
             CheckResult::Failed(text) | CheckResult::NotRun(text) => text,
-            CheckResult::Stopped => "it was stopped from outside".into(),
+            CheckResult::Stopped => "the command was stopped from outside".into(),
         };
         let text = last_text_bytes(text);
         self.head.feedback = Some(Feedback { source, text });
@@ -300,7 +300,7 @@ impl Machine {
         self.end_leftovers(AfterLeftovers::NextIteration)
     }
 
-    /// Records how the check ended, and whether it could run. A check that something else stopped shows neither.
+    /// Records how the check ended, and whether it could run. A stopped check shows neither.
     fn checked(&mut self, result: &CheckResult) {
         let head = &mut self.head;
         let outcome = match result {
@@ -358,7 +358,7 @@ impl Machine {
             AfterLeftovers::EndRun(reason) => return self.end(reason, at),
             AfterLeftovers::Redo(scope) => {
                 return match self.head.stopping {
-                    // The redo stays in the step, where a resume finds it.
+                    // The step still contains the redo, so a resume finds it.
                     Some(request) if self.is_stop_due() => {
                         self.end(StopReason::Stopped(request.by), at)
                     }
@@ -421,7 +421,7 @@ impl Machine {
         ]
     }
 
-    /// Returns how a phase ends after its last planned iteration, which decides between success and failure.
+    /// Returns the stop reason of a phase whose planned iterations all ran. The last iteration decides between success and failure.
     pub(super) fn planned_end(&self) -> StopReason {
         let last = self.head.last_iteration.as_ref();
         match last.and_then(|last| last.failure.clone().map(|why| (last.iteration, why))) {

@@ -23,7 +23,7 @@ impl Machine {
                 .is_some_and(|max| self.head.iteration >= max)
     }
 
-    /// Ends the current phase and saves it at the boundary. A plan that failed ends the run instead.
+    /// Ends the current phase and saves it at the boundary. If the last planned iteration failed, ends the run instead.
     pub(super) fn phase_over(
         &mut self,
         done: Option<Evidence>,
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Pauses or asks for a review where an iteration is complete, if the rules or a person require it.
+    /// Pauses or asks for a review when an iteration is complete, if the rules or a person require it.
     pub(super) fn pause_or_review(&mut self, at_phase_end: bool, at: Timestamp) -> Option<Effects> {
         let head = &mut self.head;
         let due = match head.rules.autonomy {
@@ -103,7 +103,7 @@ impl Machine {
         }
     }
 
-    /// Stops the run where an iteration is complete. If a review is due there, the process that resumes the run asks for it.
+    /// Stops the run when an iteration is complete. If a review is due then, the process that resumes the run asks for it.
     pub(super) fn stop_here(
         &mut self,
         request: StopRequest,
@@ -176,7 +176,7 @@ impl Machine {
         after_save(update, effects)
     }
 
-    /// Continues with a person's feedback: at a boundary the finished phase runs again, otherwise the next iteration gets it.
+    /// Continues with a person's feedback: at a boundary the finished phase runs again with it, otherwise the next iteration gets it.
     pub(super) fn revise(&mut self, at: Timestamp) -> Effects {
         match self.is_between_phases() {
             true => self.rerun_phase(true, at),

@@ -1,5 +1,5 @@
-//! The reminders of conditions that last: an idle agent before its idle timeout, and a wait for the agent's service. They are for viewers that only
-//! see lines.
+//! The reminders of conditions that last: an idle agent before its idle timeout, and a wait for the agent's service. They are for viewers that show
+//! only lines and no live status.
 
 use std::time::Duration;
 

@@ -334,7 +334,7 @@ impl Machine {
         effects
     }
 
-    /// Redoes a turn that ended because a person requested it.
+    /// Redoes a turn that a person's request for a redo ended.
     pub(super) fn redo_turn(&mut self, scope: RedoScope, at: Timestamp) -> Effects {
         self.mark_unfinished(UnfinishedCause::Redo);
         self.begin_redo(scope, at)
@@ -348,7 +348,7 @@ impl Machine {
                 if head.step.is_resting() && !matches!(head.step, IterationStep::Waiting { .. }) {
                     head.discard_from(head.iteration);
                 }
-                // The output of the iteration's own check is for the iteration after it.
+                // The output of this iteration's check is only for the next iteration.
                 head.feedback = head.feedback.take().filter(|_| head.unfinished.is_some());
                 head.failure = None;
                 head.retries = Default::default();
@@ -357,7 +357,7 @@ impl Machine {
         self.begin_attempt(at)
     }
 
-    /// Ends the leftovers and then redoes, after a redo ended a required check or the check.
+    /// Ends the leftovers before a redo that ended a required check or the check.
     pub(super) fn redo_after_command(&mut self, scope: RedoScope) -> Effects {
         self.end_leftovers(AfterLeftovers::Redo(scope))
     }

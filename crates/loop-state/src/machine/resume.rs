@@ -21,7 +21,7 @@ impl Machine {
             Some(end) if allowed.is_err() && end.reason.is_final() => {
                 return self.announce_end();
             }
-            // The person who resumes a run that gave up knows why it did.
+            // A run that ended by itself starts its counts again: a person who resumes it has seen why it ended.
             Some(end) if !end.reason.is_stopped() => {
                 head.streaks = Default::default();
                 head.retries = Default::default();
@@ -35,7 +35,7 @@ impl Machine {
         head.counts.processes += 1;
         head.taken_attempts = head.counts.attempts;
         head.attended = resume.attended;
-        // A resume can bring another check.
+        // The settings may have changed the check since then.
         head.check_has_run = false;
         head.end = None;
         head.is_stopping_step = false;

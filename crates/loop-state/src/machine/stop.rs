@@ -1,4 +1,4 @@
-//! The rules of a stop: when its deadline begins, which processes it ends, and how a run ends that is stopped before it began. They have their own
+//! The rules of a stop: when its deadline begins, which processes it ends, and how a run that is stopped before it began ends. They have their own
 //! module because a stop is the only request that works at any time, also while the run ends.
 
 use std::time::Duration;
@@ -59,14 +59,14 @@ impl Machine {
         !self.is_stopping()
     }
 
-    /// Returns whether waiting calls of the notify command still run before the last one.
+    /// Returns whether queued calls of the notify command still run before its last call.
     #[must_use]
     pub fn keeps_calls(&self) -> bool {
         !self.is_stopping()
     }
 
-    /// Returns how a save, which [finishes a phase](Effect::SavePhase) or doesn't, asks for the git status. A stop saves without it. The last save of
-    /// a phase or a run needs it.
+    /// Returns how a save asks for the git status. `finishes_phase` is whether the save is [`Effect::SavePhase`]. A stop saves without the git
+    /// status. The last save of a phase or a run needs it.
     #[must_use]
     pub fn glance(&self, finishes_phase: bool) -> Glance {
         match self.is_stopping() {
@@ -88,7 +88,7 @@ impl Machine {
         is_complete && !self.is_stopping()
     }
 
-    /// Returns whether the run is about to pause, is paused or is interrupted, so that the reason of its pause still applies.
+    /// Returns whether the run is about to pause, is paused or is interrupted. Only then the recorded reason of a pause still applies.
     #[must_use]
     pub fn is_held(&self) -> bool {
         let rests = matches!(
@@ -198,7 +198,7 @@ impl Machine {
         effects
     }
 
-    /// Moves the deadline for a request that comes while the run ends.
+    /// Moves the deadline earlier for a request to stop that comes while the run ends.
     pub(super) fn stop_while_ending(
         &mut self,
         what: &MachineInput,

@@ -11,11 +11,11 @@ use crate::{
 
 /// The number of tries of an iteration before a transient failure counts as a failure.
 pub(super) const MAX_TRIES: u32 = 4;
-/// The wait before the second try; each later one is four times as long.
+/// The wait before the second try; each later wait is four times as long as the one before.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// The extra wait after the time that an agent names: its clock may differ from ours.
+/// The extra wait after the time that an agent names: the clock of the service may differ from ours.
 const RATE_LIMIT_MARGIN: Duration = Duration::from_secs(10);
-/// The first wait for a rate limit without a known end; each later one in the iteration is twice as long.
+/// The first wait for a rate limit without a known end; each later wait in the iteration is twice as long as the one before.
 const FIRST_RATE_LIMIT_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait for a rate limit without a known end.
 const LONGEST_RATE_LIMIT_WAIT: Duration = Duration::from_secs(15 * 60);
@@ -36,7 +36,7 @@ impl Machine {
         let step =
             |nth: u32| (FIRST_RATE_LIMIT_WAIT * 2u32.pow(nth.min(8))).min(LONGEST_RATE_LIMIT_WAIT);
         let base = match reset.map(|reset| reset + RATE_LIMIT_MARGIN) {
-            // If the agent names a time again and again, the machine waits at least as long as without a time.
+            // If the agent names a time again after a wait, the machine waits at least as long as for a limit without a known end.
             Some(until) if until > at => nth
                 .checked_sub(1)
                 .map_or(until.since(at), |nth| until.since(at).max(step(nth))),
@@ -94,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// Returns why the run must not wait, or must not wait that long; then the wait ends.
+    /// Ends the wait and returns the reason if the run must not wait, or must not wait that long.
     fn pointless_wait(&mut self, at: Timestamp) -> Option<StopReason> {
         let stopped = self.head.stopping.map(|by| StopReason::Stopped(by.by));
         let spent = self.head.spent_budget().map(StopReason::BudgetSpent);

@@ -307,14 +307,14 @@ fn impossible_head_is_refused() {
     let version = refused(|head| head["version"] = 0.into());
     let all = [phase, rules, batch, count, text, nowhere, missing, version];
     insta::assert_snapshot!(all.join("\n"), @r"
-    the state is in phase 2, which its rules don't have; use an earlier one
+    the state is in phase 2, which its rules don't have; use an earlier state
     the rules in the state are invalid: the run needs at least one phase
     a batch of 0 iterations is not possible; use at least 1
-    a number in the state is too large; use an earlier one
-    a text or list in the state is too long; use an earlier one
-    the state is in iteration 0, which is invalid; use an earlier one
+    a number in the state is too large; use an earlier state
+    a text or list in the state is too long; use an earlier state
+    the state is in iteration 0, which is invalid; use an earlier state
     missing field `version`
-    the state has version 0, which is invalid; use an earlier one
+    the state has version 0, which is invalid; use an earlier state
     ");
 }
 

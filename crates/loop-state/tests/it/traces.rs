@@ -293,7 +293,7 @@ fn s18c_plan_passes_or_fails_with_its_last_iteration() {
     let failed = plan(TurnOutcome::Failed("exit status 2".into()));
     assert_eq!(
         failed.to_string(),
-        "failed: iteration 2, the last one planned: exit status 2"
+        "failed: the last planned iteration (2): exit status 2"
     );
 }
 

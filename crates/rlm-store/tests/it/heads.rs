@@ -221,7 +221,7 @@ fn inconsistent_head_is_refused() {
     invalid settings: invalid phase name `plan`: another phase has it already
     invalid settings: the run needs at least one phase
     invalid settings: phase `plan` needs a stop condition: a check, a completion promise or a number of iterations
-    the state is in phase 2, which its rules don't have; use an earlier one
+    the state is in phase 2, which its rules don't have; use an earlier state
     the marker is invalid
     a commit id is invalid
     a commit id is invalid
