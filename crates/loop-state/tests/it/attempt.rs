@@ -96,7 +96,7 @@ fn turn_ended(how: AgentTurnEnd) -> AttemptInput {
     }
 }
 
-/// Returns the end of an interrupted turn after which a message waits.
+/// Returns the end of an interrupted turn while another message waits.
 fn interrupted_for_another() -> AttemptInput {
     AttemptInput::TurnEnded {
         how: AgentTurnEnd::Interrupted,
@@ -635,7 +635,7 @@ fn interrupted_session_continues_with_unsent_messages() {
         trace.then(AttemptInput::Interrupt);
         trace.then(turn_ended(AgentTurnEnd::Interrupted));
         assert_eq!(trace.then(AttemptInput::Continue), expected, "{sent:?}");
-        // A steer that continues the session is delivered with any agent.
+        // A steer that continues the session is delivered to any agent.
         let report = AttemptInput::Sent { steer: 2, again };
         assert_eq!(trace.then(report), [AttemptEffect::SteerDelivered(2)]);
     }

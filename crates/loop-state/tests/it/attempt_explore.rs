@@ -1,7 +1,8 @@
 //! Explores all histories of small attempts: at most two turns after the first, one background task, one permission request, two presses, and times
 //! before, at and after each deadline. Smaller explorations add tools, a pause at a tool, and a conversation that ends before its process tree.
-//! Others have one press and one rare input: a steer, an injected message, a promise, a rate limit, a suspend, the end of the process tree. Each step
-//! is checked for all promises, also with a sabotaged machine. In the end, each state must still be able to reach a report.
+//! Others have one press and one rare input: a steer, an injected message, a completion promise, a rate limit, a suspend, the end of the process
+//! tree. After each step, all invariants are checked. A second test shows that a sabotaged machine breaks them. Each state must be able to lead to a
+//! report.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ struct World {
     /// Whether the agent has a message that it can still drop.
     taken: bool,
     looking: bool,
-    /// Whether the agent made its promise in this turn.
+    /// Whether the agent made its completion promise in this turn.
     claimed: bool,
     /// Whether the conversation can end while the process tree lives.
     may_break: bool,
@@ -160,7 +161,7 @@ fn all_with_rare() -> [State; 3] {
 /// The length of a suspend.
 const FROZEN: Duration = Duration::from_secs(5);
 
-/// Returns the rare inputs that are possible in this world, and those that follow from an earlier one.
+/// Returns the rare inputs that are possible in this world, and those that follow from an earlier rare input.
 fn rare(world: &World) -> Vec<AttemptInput> {
     let mut all = Vec::new();
     let may = world.rare_left > 0;
@@ -479,7 +480,7 @@ fn keeps(is_kept: bool, promise: &'static str) -> Result<(), &'static str> {
     is_kept.then_some(()).ok_or(promise)
 }
 
-/// Updates the world for an effect; returns the promise that the effect breaks.
+/// Updates the world for an effect; returns the invariant that the effect breaks.
 fn carry_out(
     world: &mut World,
     agent: AgentState,
@@ -559,7 +560,7 @@ fn carry_out(
     Ok(())
 }
 
-/// Checks the promises about a step with a rare input.
+/// Checks the invariants of a step with a rare input.
 fn rare_promises(
     before: &State,
     input: &AttemptInput,
@@ -588,7 +589,7 @@ fn rare_promises(
     keeps(!is_left, "a process tree ends before a long wait")
 }
 
-/// Returns the promise that a state breaks.
+/// Returns the invariant that a state breaks.
 fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
     let (world, machine) = (&state.world, &state.machine);
     let agent = machine.agent();
@@ -647,7 +648,7 @@ fn comes_anyway(world: &World, input: &AttemptInput) -> bool {
     }
 }
 
-/// Returns a state from which such inputs alone don't lead to the expected report.
+/// Returns a state from which the inputs of [`comes_anyway`] alone don't lead to the expected report.
 fn stuck(nodes: &[Node], edges: &[(usize, usize)]) -> Option<usize> {
     let mut before = vec![Vec::new(); nodes.len()];
     for (from, to) in edges {
@@ -681,7 +682,7 @@ fn history(nodes: &[Node], mut at: usize) -> String {
     lines.join("\n")
 }
 
-/// Explores all histories from a start; returns the number of states, or the history of the first broken promise.
+/// Explores all histories from a start; returns the number of states, or the history of the first broken invariant.
 fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
     let epoch = Instant::now();
     let heads = [false, true].map(|pausing| {
@@ -777,7 +778,7 @@ fn every_history_of_an_attempt_keeps_the_invariants() {
     }
 }
 
-/// Checks that the exploration finds a machine that breaks each promise.
+/// Checks for each invariant that the exploration detects a machine that breaks it.
 #[test]
 fn sabotaged_attempt_is_detected() {
     let sabotages: [(&str, Sabotage); 6] = [

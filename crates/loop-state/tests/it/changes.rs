@@ -226,7 +226,7 @@ fn lowered_failure_limit_prevents_the_next_iteration() {
         assert_eq!(trace.machine.head().end, None);
         trace.then(change(1));
         assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 1));
-        // A person who resumes the run anyway gets another failure before it is stuck.
+        // After a resume by a person, the run is stuck only after another failure.
         let effects = trace.crash_and_resume();
         assert_eq!(started(&effects).iteration, 2);
     }

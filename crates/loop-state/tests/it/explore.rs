@@ -1,4 +1,4 @@
-//! Explores all short histories of a small run: each input in each reachable state, with all promises checked after each step.
+//! Explores all short histories of a small run: each input in each reachable state. After each step, all invariants are checked.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -175,7 +175,7 @@ fn places() -> Vec<(&'static str, Vec<MachineInput>)> {
 
 type Spoil = fn(Head) -> Head;
 
-/// Explores all histories of `depth` steps from a starting point; returns the number of states and steps, or the first step that broke a promise.
+/// Explores all histories of `depth` steps from a starting point; returns the number of states and steps, or the first step that broke an invariant.
 fn explore(
     autonomy: Autonomy,
     place: &[MachineInput],
@@ -212,7 +212,7 @@ fn explore(
                 if !broken.is_empty() {
                     let stood = &machine.head().step;
                     return Err(format!(
-                        "{broken:?}: at {stood:?} came {event:?}: {effects:?}"
+                        "{broken:?}: step {stood:?}, input {event:?}, effects {effects:?}"
                     ));
                 }
                 // The last step is not explored further.
@@ -242,7 +242,7 @@ fn all_short_histories_keep_the_invariants() {
     }
 }
 
-/// Checks that the exploration finds a head that breaks each promise.
+/// Checks for each invariant that the exploration detects a head that breaks it.
 #[test]
 fn search_finds_injected_faults() {
     let spoils: [(&str, Spoil); 7] = [

@@ -53,7 +53,7 @@ fn x111a_turn_started_by_the_forked_save_is_not_in_the_fork() {
     assert_eq!(fork.resume_point(), (2, false));
     let mut trace = Trace::resumed(fork, ResumeOptions::default());
     let head = trace.machine.head();
-    // The number is not used again, and the next attempt gets the output of the check.
+    // The attempt number is not used again, and the next attempt gets the output of the check.
     assert_eq!(
         (head.iteration, head.attempt, head.unfinished),
         (2, begun + 1, None)

@@ -93,7 +93,7 @@ fn agent_without_work_is_not_named() {
     assert_eq!(brief(&effects).previous_agent.as_deref(), Some("claude"));
 }
 
-/// Each iteration numbers its attempts from 1, so these numbers don't show whether there was an attempt since.
+/// Each iteration numbers its attempts from 1, so the number of an attempt doesn't show whether another attempt came later.
 #[test]
 fn prompt_names_the_last_agent_that_worked() {
     let mut trace = Trace::new(one_session());

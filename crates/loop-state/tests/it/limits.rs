@@ -275,7 +275,7 @@ fn c77d_waits_in_a_row_share_the_cap() {
     let mut another = Trace::resumed(trace.machine.head().clone(), ResumeOptions::default());
     trace.then(limited(Some(trace.now + 5 * HOUR / 2)));
     assert!(matches!(trace.reason(), StopReason::RateLimit { .. }));
-    // After a crash the waits still count together; after a completed turn they start again.
+    // After a crash the waits still count together; after a completed turn the count starts again.
     another.then(MachineInput::CheckEnded(failed("no")));
     another.then(limited(Some(another.now + 5 * HOUR / 2)));
     assert!(matches!(another.reason(), StopReason::RateLimit { .. }));
@@ -294,7 +294,7 @@ fn c77d_c77e_waits_without_reset_time_grow_and_end() {
     trace.now = HOUR;
     let mut steps = Vec::new();
     for nth in 0..100 {
-        // A time in the past says nothing either.
+        // A reset time in the past counts as no reset time.
         trace.then(limited((nth % 2 == 0).then_some(1)));
         if trace.machine.head().end.is_some() {
             break;

@@ -13,7 +13,7 @@ use crate::person::started;
 use crate::traces::Trace;
 use crate::{at, rules};
 
-/// A thousand runs can work again at the same moment; no tenth of them retries within the same tenth of the time.
+/// A thousand runs have the same reset time. Their retries are spread: each tenth of the random time has between 50 and 200 of them.
 #[test]
 fn x107i_runs_with_the_same_reset_retry_at_different_times() {
     let mut tenths = [0; 10];
@@ -37,7 +37,7 @@ fn x107i_runs_with_the_same_reset_retry_at_different_times() {
     );
 }
 
-/// A run whose limit moves each time doesn't wait for the same time again.
+/// If a run reaches the limit again after each wait, the random part of each wait is different.
 #[test]
 fn x107i_each_attempt_of_a_run_waits_a_different_time() {
     let mut machine = Machine::new(rules(|rules| {

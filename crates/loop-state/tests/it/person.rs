@@ -452,7 +452,7 @@ fn steer_to_unstarted_agent_goes_to_next() {
     let effects = trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     assert_eq!(started(&effects).steers.len(), 1);
 
-    // In the first attempt of a process it ends the run, and the steer waits for the next process.
+    // If the first attempt of a process can't start, the run ends, and the steer waits for the next process.
     trace.crash_and_resume();
     trace.then(MachineInput::CheckEnded(failed("it is red")));
     trace.then(not_started());

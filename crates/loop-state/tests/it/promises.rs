@@ -1,4 +1,4 @@
-//! The promises that hold after each step of any machine, for any input. Each promise is a separate function, so that a failing test names it.
+//! The invariants that hold after each step of any machine, for any input. Each invariant is a separate function, so that a failing test names it.
 
 use loop_state::{
     Autonomy, Effect, Head, IterationStep, MAX_ERRORS, MAX_PHASES, MAX_STEER_BYTES, MAX_STEERS,
@@ -15,7 +15,7 @@ pub(crate) struct Seen<'a> {
 
 pub(crate) type Promise = fn(&Seen<'_>) -> bool;
 
-/// All promises, with their names.
+/// All invariants, with their names.
 pub(crate) const PROMISES: [(&str, Promise); 17] = [
     ("totals only grow", totals_only_grow),
     ("attempts are never reused", attempts_are_never_reused),
@@ -54,7 +54,7 @@ pub(crate) const PROMISES: [(&str, Promise); 17] = [
     ("everything is bounded", all_is_bounded),
 ];
 
-/// Returns the names of the promises that the step broke.
+/// Returns the names of the invariants that the step broke.
 pub(crate) fn broken(seen: &Seen<'_>) -> Vec<&'static str> {
     let broken = PROMISES.iter().filter(|(_, promise)| !promise(seen));
     broken.map(|(name, _)| *name).collect()
@@ -191,7 +191,7 @@ fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
     }
 }
 
-/// After as many checks in a row that could not run as failures are allowed, no iteration begins, if no check of this phase ever ran.
+/// If no check of this phase ever ran, no iteration begins after the allowed number of checks in a row that could not run.
 fn unrun_ends(seen: &Seen<'_>) -> bool {
     let (max, before) = (seen.before.rules.limits.max_failures, seen.before);
     let is_stuck = max > 0 && before.streaks.checks_not_run >= max && !before.check_has_run;

@@ -1,4 +1,4 @@
-//! Random rules and histories: every promise holds after each step, also across saves and resumes.
+//! Random rules and histories: every invariant holds after each step, also across saves and resumes.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -327,7 +327,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// For any inputs in any state there is no panic, every promise holds, and no attempt number occurs twice in a run.
+    /// For any inputs in any state there is no panic, every invariant holds, and no attempt number occurs twice in a run.
     #[test]
     fn any_history_keeps_the_invariants((rules, events) in any_history()) {
         let mut machine = Machine::new(rules).unwrap();
@@ -342,7 +342,7 @@ proptest! {
             }
             let (event, effects, after) = (&event, effects.as_slice(), machine.head());
             let broken = broken(&Seen { before: &before, event, effects, after });
-            prop_assert!(broken.is_empty(), "{broken:?}: at {:?} came {event:?}: {effects:?}", before.step);
+            prop_assert!(broken.is_empty(), "{broken:?}: step {:?}, input {event:?}, effects {effects:?}", before.step);
         }
     }
 

@@ -51,7 +51,7 @@ const STOP_PROMISES: [(&str, Promise); 8] = [
     ("an ending process only accepts requests to stop", ending),
     ("no timer expires while the run is suspended", suspended),
     ("a shutdown waits for its reason once", shut_down_once),
-    ("the last effect of a process is `Finish`", finish_is_last),
+    ("the last effect of a process is `EndRun`", finish_is_last),
 ];
 
 fn begins_process(step: &IterationStep<'_>) -> bool {
@@ -159,8 +159,8 @@ fn alphabet() -> Vec<MachineInput> {
 
 type Spoil = fn(Machine, Vec<Effect>) -> (Machine, Vec<Effect>);
 
-/// Explores all histories of four steps from a starting point; returns the number of states and steps, or the first step that broke a promise, or
-/// that broke `only` this one.
+/// Explores all histories of four steps from a starting point; returns the number of states and steps, or the first step that broke an
+/// invariant. With `only`, just the invariant of this name counts.
 fn explore(
     place: &[MachineInput],
     only: Option<&str>,
@@ -215,7 +215,7 @@ fn explore(
                 broken.retain(|name| only.is_none_or(|only| only == *name));
                 if !broken.is_empty() {
                     return Err(format!(
-                        "{broken:?}: {before:?} came {event:?}: {effects:?}"
+                        "{broken:?}: machine {before:?}, input {event:?}, effects {effects:?}"
                     ));
                 }
                 if nth < DEPTH {
@@ -264,7 +264,7 @@ fn all_short_histories_of_a_stop_keep_the_invariants() {
     }
 }
 
-/// Checks that the exploration finds a machine that breaks each promise of a stop.
+/// Checks for each invariant of a stop that the exploration detects a machine that breaks it.
 #[test]
 fn search_finds_a_broken_stop() {
     let spoils: [(&str, Spoil); 5] = [
@@ -294,7 +294,7 @@ fn search_finds_a_broken_stop() {
             (machine, effects)
         }),
         (
-            "the last effect of a process is `Finish`",
+            "the last effect of a process is `EndRun`",
             |machine, mut effects| {
                 effects.reverse();
                 (machine, effects)

@@ -115,7 +115,7 @@ fn message_to_dead_agent_counts_as_undelivered() {
     assert_eq!(states(&trace), [SteerState::Recorded]);
 }
 
-/// The first answer to a prompt is recorded, and each answer to a later prompt with new steers.
+/// The machine records the first answer to a prompt, and the first answer to each later prompt with new steers.
 #[test]
 fn new_answer_to_the_prompt_is_recorded() {
     let mut trace = Trace::new(rules(|rules| {
