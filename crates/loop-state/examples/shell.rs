@@ -1,4 +1,4 @@
-//! The smallest program around the machine. It does the effects in order, is killed in the middle of a turn, and resumes from its last save.
+//! A minimal program around the machine. It does the effects in order, is killed in the middle of a turn, and resumes from its last save.
 //!
 //! `cargo run -p loop-state --example shell` ends by itself, at once. The agent is simulated: the check passes after three turns.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
@@ -40,7 +40,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         MachineInput::Started,
         Some(2),
     )?;
-    assert!(ended.is_none(), "it was killed in iteration 2");
+    assert!(ended.is_none(), "the process was killed in iteration 2");
 
     println!("-- killed, and started again --");
     let saved: Head = serde_json::from_str(&world.saved)?;
@@ -61,12 +61,12 @@ fn carry_out(
     let mut now = Timestamp(0);
     let mut happened = VecDeque::from([first]);
     loop {
-        // No input waits, so time passes: here at once, in a real program by a sleep that can be woken.
+        // No input is queued, so time has to pass. Here it passes at once; a real program sleeps until the deadline or the next input.
         let what = happened.pop_front().or_else(|| {
             now = machine.next_deadline()?;
             machine.due_input(now)
         });
-        let what = what.ok_or("the machine waits for nothing")?;
+        let what = what.ok_or("the machine has no deadline")?;
         for effect in machine.step(TimedInput { at: now, what }) {
             match effect {
                 // A real program writes, syncs, and does nothing else before the sync returns.
@@ -78,7 +78,7 @@ fn carry_out(
                     let (iteration, attempt) = (brief.iteration, brief.attempt);
                     println!("agent: iteration {iteration}, attempt {attempt}");
                     if let Some(cut) = brief.unfinished {
-                        println!("       is informed about the unfinished attempt: {cut:?}");
+                        println!("       its prompt mentions the unfinished attempt: {cut:?}");
                     }
                     if killed_in == Some(iteration) {
                         return Ok(None);
@@ -93,7 +93,7 @@ fn carry_out(
                 }
                 Effect::Emit(notice) => println!("update: {notice:?}"),
                 Effect::EndRun => return Ok(machine.head().end.clone().map(|end| end.reason)),
-                // Other effects need required checks, steers, interrupts or stops; this program has none.
+                // This program has no required checks, steers, interrupts or stops, so it gets no other effects that matter.
                 _ => {}
             }
         }
