@@ -19,8 +19,8 @@ async fn main() -> io::Result<()> {
     let gate = SleepGate::new(); // each task gets a clone, which is the same gate
     listen(gate.clone())?;
 
-    // When the reason of a wake-up doesn't matter, `backon` can do all of it, with the gate as its sleeper. `when` stops it. `backon` calls `when`
-    // after a try, so a shutdown during a wait costs one more try.
+    // When the reason of a wake-up doesn't matter, `backon` can run the whole retry, with the gate as its sleeper. After a shutdown, `when` ends the
+    // retry. `backon` calls `when` after a try, so a shutdown during a wait costs one more try.
     let mut tries = 0..;
     let connected = (|| request(tries.next() >= Some(2)))
         .retry(BACK_OFF.with_max_times(5))

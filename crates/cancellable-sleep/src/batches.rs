@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::sleeper::{SleeperId, Sleepers, Wakers};
 
 thread_local! {
-    /// `Some` while this thread cancels a token whose sleepers are woken later. It collects the sleepers of the gate and of its child
-    /// gates, which only the token knows.
+    /// `Some` while this thread cancels a token and must not wake the sleepers yet. It collects the wakers of the gate and of its child
+    /// gates, because only the token knows the child gates.
     static ASIDE: RefCell<Option<Vec<Wakers>>> = const { RefCell::new(None) };
 }
 
@@ -45,7 +45,7 @@ fn wake((_, waker): (SleeperId, Waker)) {
 }
 
 /// Cancels the token of a gate. The token may have other waiters, whose panics this crate must not hide. If one panics before the gate's
-/// sleepers are woken, this wakes them and then passes the panic on.
+/// sleepers are woken, this function wakes the sleepers and then passes the panic on.
 pub(crate) fn cancel(token: &CancellationToken, sleepers: &Sleepers) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| token.cancel())) {
         wake_all(sleepers.take_wakers());

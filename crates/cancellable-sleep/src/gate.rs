@@ -50,7 +50,7 @@ impl SleepGate {
     /// Creates an open gate that gets the time of day from `now`, for [`sleep_until_wall`](Self::sleep_until_wall): in tests, or if the
     /// program must use another clock than the system's.
     ///
-    /// Children inherit the clock. `now` is called whenever a sleeper reads the clock, under no lock.
+    /// Children inherit the clock. Each sleeper calls `now` when it reads the clock, without holding a lock.
     pub fn with_wall_clock(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self::build(CancellationToken::new(), WallClock::new(now))
     }
@@ -76,7 +76,7 @@ impl SleepGate {
         let sleepers = Arc::new(Sleepers::default());
         let mut cancellation = Box::pin(token.clone().cancelled_owned());
         let waker = Waker::from(sleepers.clone());
-        // Ready if the token is cancelled already. Then no sleep will wait here, and no waker is needed.
+        // The future is ready if the token is already cancelled. Then no sleep will ever wait at this gate, so no waker is needed.
         let _: Poll<()> = cancellation.as_mut().poll(&mut Context::from_waker(&waker));
         Self {
             shared: Arc::new(Shared {
@@ -90,7 +90,7 @@ impl SleepGate {
 
     /// Sleeps for `duration`, until [`wake_all`](Self::wake_all), or until shutdown.
     ///
-    /// Time counts from this call, on tokio's monotonic clock. Zero yields to the scheduler once. A duration that is too long for the
+    /// Time counts from this call, on tokio's monotonic clock. A duration of zero yields to the scheduler once. A duration that is too long for the
     /// clock, such as [`Duration::MAX`], never elapses.
     ///
     /// # Cancel safety
@@ -117,8 +117,8 @@ impl SleepGate {
     ///
     /// Use it for waits such as "the limit is lifted at 15:00". It is correct if the machine is suspended meanwhile, and if the clock is
     /// set forwards (the sleep ends earlier) or backwards (the sleep continues until the clock shows `deadline`). The sleeper reads the
-    /// clock once a second. So after a jump or a suspend the sleep ends at most one second late, counted while the machine is awake;
-    /// without one it is as exact as any sleep. It never ends before its time. A deadline in the past yields to the scheduler once.
+    /// clock once a second. So after a jump or a suspend the sleep ends at most one second late, counted while the machine is awake.
+    /// Without a jump or a suspend it is as exact as any sleep. It never ends before its time. A deadline in the past yields to the scheduler once.
     ///
     /// # Cancel safety
     ///
@@ -154,8 +154,8 @@ impl SleepGate {
 
     /// Blocks the calling thread for `duration`, until [`wake_all`](Self::wake_all), or until shutdown. It needs no runtime.
     ///
-    /// [`wake_all`](Self::wake_all) counts this sleep too. It uses the system's monotonic clock, even if tokio's is paused. Zero checks the
-    /// gate and returns. Don't call it from a task, because it blocks the worker thread.
+    /// [`wake_all`](Self::wake_all) counts this sleep too. The sleep uses the system's monotonic clock, even if tokio's clock is paused. With
+    /// a duration of zero, it only checks the gate and returns. Don't call it from a task, because it blocks the worker thread.
     pub fn blocking_sleep(&self, duration: Duration) -> Wake {
         let deadline = time::Instant::now().checked_add(duration);
         blocking::sleep(Sleeper::new(self.shared.clone()), deadline)
@@ -165,7 +165,8 @@ impl SleepGate {
     ///
     /// A sleep is present from its first poll until it is ready or dropped. Each counted sleep returns [`Wake::Woken`], even if its time
     /// was up at the same moment, or [`Wake::Shutdown`] if the gate is shut down before the sleep is polled again. For a gate that is
-    /// shut down, this returns 0. It runs the wakers in the caller, under no lock. It catches the panic of a waker and wakes the others.
+    /// shut down, this returns 0. The call runs the wakers in the caller, without holding a lock. It catches the panic of a waker and wakes
+    /// the others.
     pub fn wake_all(&self) -> usize {
         if self.is_shutdown() {
             return 0;
@@ -178,8 +179,8 @@ impl SleepGate {
 
     /// Shuts the gate down for ever: present sleeps end, and later sleeps end immediately.
     ///
-    /// Calling it again does nothing. It runs the wakers of all sleepers of this gate and its child gates in the caller, under no lock.
-    /// It catches the panic of a waker and wakes the others. For a hundred thousand sleepers this takes tens of milliseconds, in which a
+    /// Calling it again does nothing. It runs the wakers of all sleepers of this gate and its child gates in the caller, without holding a
+    /// lock. It catches the panic of a waker and wakes the others. For a hundred thousand sleepers this takes tens of milliseconds, in which a
     /// current-thread runtime can't run other tasks; [`shutdown_in_batches`](Self::shutdown_in_batches) avoids that.
     ///
     /// # Panics
@@ -216,12 +217,12 @@ impl SleepGate {
         batches::cancel_in_batches(&self.shared.token, &self.shared.sleepers, batch)
     }
 
-    /// Whether the gate was shut down.
+    /// Returns whether the gate was shut down.
     pub fn is_shutdown(&self) -> bool {
         self.shared.token.is_cancelled()
     }
 
-    /// Makes a gate below this one: shutting this one down shuts the child down, never the other way round.
+    /// Creates a child gate. Shutting this gate down also shuts the child down; shutting the child down doesn't affect this gate.
     ///
     /// [`wake_all`](Self::wake_all) reaches neither the parent nor the children of a gate, because it ends only the waits of one scope.
     #[must_use]
@@ -267,8 +268,8 @@ impl backon::BlockingSleeper for SleepGate {
 /// first tick is due at once.)
 ///
 /// If a tick returns late by less than half a period, the next tick is due at its regular time. If a tick returns later than that,
-/// the next tick is due one period after it. So ticks never come in bursts, two ticks are never closer than half a period, and the
-/// rounding of timers doesn't add up. A tick that is overdue when `tick` is called, because the work took longer than a period,
+/// the next tick is due one period after its return. So ticks never come in bursts, two ticks are never closer than half a period,
+/// and rounding errors of timers don't add up. A tick that is overdue when `tick` is called, because the work took longer than a period,
 /// returns at once. The delay of a tick is measured when it returns.
 ///
 /// The interval owns a handle on the gate, so it can be moved into a task.

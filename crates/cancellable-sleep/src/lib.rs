@@ -16,9 +16,9 @@
 //! - `shutdown` and `wake_all` run the wakers of all sleepers in the caller; [`shutdown_in_batches`](SleepGate::shutdown_in_batches)
 //!   doesn't.
 //! - [`wake_all`](SleepGate::wake_all) reaches only present sleeps. It doesn't reach a task that is at work, and later sleeps don't see
-//!   it. If a "poll now" must not be lost, put a `tokio::sync::Notify` beside the gate, because its `notify_one` waits until a task
-//!   takes it: `select! { why = gate.sleep(delay) => …, () = request.notified() => … }`.
-//! - Each sleep takes the gate's lock for a moment at its begin and end. A gate works well with a million sleepers, but is not made for
+//!   it. If a "poll now" must not be lost, put a `tokio::sync::Notify` beside the gate, because it stores the permit of `notify_one`
+//!   until a task takes the permit: `select! { why = gate.sleep(delay) => …, () = request.notified() => … }`.
+//! - Each sleep takes the gate's lock for a moment when it begins and when it ends. A gate works well with a million sleepers, but is not made for
 //!   a million new sleeps per second.
 //!
 //! # A loop with a back-off
@@ -51,20 +51,20 @@
 //!
 //! | | wakes all | a late sleep | gives the reason | can wake again |
 //! |---|---|---|---|---|
-//! | `select! { sleep, token.cancelled() }` | yes | ends at once | as you write it, each time | no: a token is cancelled once |
+//! | `select! { sleep, token.cancelled() }` | yes | ends at once | if you code it, each time | no: a token is cancelled once |
 //! | `token.run_until_cancelled(sleep)` | yes | ends at once | `None` or `Some` | no |
-//! | `select! { sleep, notify.notified() }` | yes | **sleeps on** | as you write it | yes |
-//! | tokio-graceful-shutdown | yes | ends at once | as above: it hands out a token | no |
+//! | `select! { sleep, notify.notified() }` | yes | **isn't woken** | if you code it | yes |
+//! | tokio-graceful-shutdown | yes | ends at once | as for a token, which it provides | no |
 //! | a sleep at a gate | yes | ends at once | [`Wake`] | yes |
 //!
-//! For one wait that ends only at shutdown, `select!` with a token is enough. `tokio-graceful-shutdown` starts, supervises and stops
+//! For a single wait that only a shutdown ends early, `select!` with a token is enough. `tokio-graceful-shutdown` starts, supervises and stops
 //! the parts of a service, which this crate doesn't; a gate can be made from its token. Use a gate if there are many waits, if "end
-//! this wait" and "shut down" differ, or if threads or times of day wait beside tasks. A gate needs less memory than the `select!`: see
+//! this wait" and "shut down" differ, if threads wait too, or if tasks wait for a time of day. A gate needs less memory than the `select!`: see
 //! below.
 //!
 //! # Theory of operation
 //!
-//! A gate is a cancellation token, which is sticky, and a list with the wakers of all present sleeps. One listener per gate waits for
+//! A gate consists of a cancellation token, which is sticky, and a list with the wakers of all present sleeps. One listener per gate waits for
 //! the token. When the token is cancelled, the listener removes the wakers from the list and calls them.
 //! [`wake_all`](SleepGate::wake_all) does the same, but doesn't cancel the token. A sleep whose waker is gone checks the token to find
 //! the reason. A sleep stores its waker before it checks the token, and the token is cancelled before the wakers are removed. So no
@@ -73,17 +73,17 @@
 //!
 //! No lock is held while a waker is cloned, dropped or called. The panic of a waker is caught, and all other sleeps are woken. The
 //! address of its pinned future identifies a sleep, so [`Sleep`] is only one pointer larger than tokio's timer. That is smaller than
-//! the structure that `select!` makes of a timer and a token, which contains its own waiter. The list needs about 50 bytes per sleep.
+//! the structure that `select!` makes of a timer and a token, because each such structure contains its own waiter for the token. The list needs about 50 bytes per sleep.
 //!
 //! # With backon
 //!
 //! With the feature `backon` a gate is a `backon::Sleeper` and a `backon::BlockingSleeper`, so a back-off ends at shutdown. backon
-//! discards the [`Wake`]: `wake_all` causes an early try, and [`is_shutdown`](SleepGate::is_shutdown) shows afterwards whether it was
-//! shutdown. backon continues after a sleep without a check, so use both of these:
+//! discards the [`Wake`]: `wake_all` causes an early try, and [`is_shutdown`](SleepGate::is_shutdown) shows afterwards whether a
+//! shutdown ended the sleep. After a sleep, backon continues without a check of the gate, so use both of these:
 //!
 //! - `when`: without it, backon makes all remaining tries without a pause, and never ends if their number has no limit. With it, backon
 //!   makes at most one more try.
-//! - the token around the whole retry, which ends a try in progress.
+//! - `run_until_cancelled` of the token around the whole retry: it also ends a try in progress.
 //!
 #![cfg_attr(all(feature = "backon", feature = "tokio-util"), doc = "```")]
 #![cfg_attr(

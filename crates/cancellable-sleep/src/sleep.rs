@@ -20,8 +20,8 @@ pin_project! {
     /// A sleep at a [`SleepGate`](crate::SleepGate), made by [`sleep`](crate::SleepGate::sleep),
     /// [`sleep_until`](crate::SleepGate::sleep_until) and [`sleep_until_wall`](crate::SleepGate::sleep_until_wall).
     ///
-    /// The future owns a handle on the gate, so it can be spawned and stored in a structure. Polled again after it was ready, it is a new
-    /// sleep to the same deadline. After [`Wake::Woken`] it waits for the rest of the time ("check for work, then wait for the rest").
+    /// The future owns a handle on the gate, so it can be spawned and stored in a structure. If it is polled again after it was ready, it
+    /// is a new sleep to the same deadline. After [`Wake::Woken`] it waits for the rest of the time ("check for work, then wait for the rest").
     /// After [`Wake::Elapsed`] it yields once and returns the same again. After [`Wake::Shutdown`] it returns the same at once.
     ///
     /// A sleep that is ready uses tokio's cooperative budget. So a loop that ignores the reason lets other tasks run, even if no sleep
@@ -119,8 +119,8 @@ impl Future for Sleep {
         };
         let why = match over {
             Some(why) => {
-                // At a gate that is shut down no sleep waits, so use the budget: a loop must let other tasks run. A later poll returns the
-                // same reason.
+                // This sleep doesn't wait, so it uses tokio's budget: a loop over such sleeps must let other tasks run. If the budget is used
+                // up, a later poll returns the same reason.
                 ready!(coop::poll_proceed(cx)).made_progress();
                 why
             }
@@ -232,7 +232,7 @@ impl Until {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the only place that makes a plain sleep wakeable"
+    reason = "the only plain sleep: a gate can wake it"
 )]
 fn timer(deadline: Instant) -> tokio::time::Sleep {
     tokio::time::sleep_until(deadline)

@@ -109,12 +109,11 @@ impl Sleeper {
 /// The wakers of all present sleepers.
 ///
 /// [`take_wakers`](Self::take_wakers) takes all wakers, so their number is the number of sleeps that it ends. A sleeper notices this because its
-/// waker is gone.
-/// Wakers are foreign code: they are cloned, dropped and called outside of the lock.
+/// waker is gone. Wakers are foreign code: they are cloned, dropped and called outside of the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers(Mutex<Wakers>);
 
-/// The wakers in the order of their memory addresses. Waking many tasks in this order is twice as fast as in any other.
+/// The wakers in the order of the memory addresses of their sleepers. Waking many tasks in this order is twice as fast as in any other.
 pub(crate) type Wakers = BTreeMap<SleeperId, Waker>;
 
 /// The id of a sleeper: the address of its pinned [`Sleeper`], which needs no extra memory.
@@ -127,7 +126,8 @@ impl Sleepers {
         debug_assert!(before.is_none(), "two sleepers at one address");
     }
 
-    /// Stores `waker` for the next [`take_wakers`](Self::take_wakers). Returns `false` if that has taken the sleeper's waker already.
+    /// Stores `waker` for the next [`take_wakers`](Self::take_wakers). Returns `false` if `take_wakers` has already taken the
+    /// waker of this sleeper.
     pub(crate) fn keep_waiting(&self, id: SleeperId, waker: &Waker) -> bool {
         match self.lock().get(&id) {
             None => return false,
@@ -142,8 +142,8 @@ impl Sleepers {
         true // `other` is dropped after the lock
     }
 
-    /// Removes a sleeper. Returns `false` if [`take_wakers`](Self::take_wakers) has taken its waker. Both happen in one step, so an elapsed sleep is
-    /// never counted as woken.
+    /// Removes a sleeper. Returns `false` if [`take_wakers`](Self::take_wakers) has taken its waker. The check and the removal are one step,
+    /// so an elapsed sleep is never counted as woken.
     pub(crate) fn unregister(&self, id: SleeperId) -> bool {
         let waker = self.lock().remove(&id); // dropped after the lock
         waker.is_some()

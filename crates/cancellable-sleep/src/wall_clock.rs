@@ -6,8 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// The longest time between two checks of the wall clock. Timers stop while the machine is suspended and don't notice a clock that is
-/// set, so this limits how late a sleep can end.
+/// The longest time between two checks of the wall clock. Timers stop while the machine is suspended and don't notice a change of
+/// the clock, so this interval limits how late a sleep can end.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Returns how long to sleep before the next check of the wall clock; `None` if the time is up.

@@ -108,7 +108,7 @@ async fn other_tasks_run_between_the_batches() {
     assert!(turns[0] >= 9 && turns[1] <= 1, "{turns:?}");
 }
 
-/// The token's own waiters are foreign code within the call. When one panics, all sleeps are woken, and the gate still works.
+/// The call also runs the wakers of futures that wait for the token directly. If such a waker panics, all sleeps are woken, and the gate still works.
 #[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn panic_during_shutdown_wakes_all_sleepers() {

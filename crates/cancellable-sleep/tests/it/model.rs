@@ -15,7 +15,7 @@ use crate::{now, poll_once, settle, wall::Day};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Whether it sleeps at the child gate, and the milliseconds.
+    /// Whether the sleep is at the child gate, and its milliseconds.
     Sleep(bool, u64),
     SleepUntil(bool, u64),
     SleepUntilWall(bool, u64),

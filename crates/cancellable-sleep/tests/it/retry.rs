@@ -49,7 +49,7 @@ async fn j45_shutdown_ends_a_back_off() {
         gate.shutdown();
         assert_eq!(task.await.unwrap(), Err("overloaded"));
         assert_eq!(start.elapsed(), TEN);
-        // Without `when` it doesn't wait, but makes all its tries, as the documentation says.
+        // Without `when`, backon makes all its tries without a wait, as the documentation says.
         assert_eq!(tries.load(Relaxed), if asks { 3 } else { 11 });
     }
 }

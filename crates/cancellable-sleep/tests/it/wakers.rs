@@ -140,7 +140,7 @@ async fn last_waker_is_woken() {
     assert_eq!((before.get(), after.get()), (0, 1));
 }
 
-/// A foreign waker that was registered before the gate's polls the sleeps after the token is cancelled and before the gate is woken.
+/// A foreign waker was registered before the waker of the gate. It polls the sleeps after the token is cancelled and before the gate is woken.
 #[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn shutdown_during_expiry_beats_the_time() {

@@ -46,7 +46,7 @@ impl Day {
         if ahead < 0 { now - by } else { now + by }
     }
 
-    /// Sets the clock forwards or backwards. For a suspended program, a suspend is a jump forwards.
+    /// Sets the clock forwards or backwards. To a program, a suspend looks like a jump forwards.
     pub(crate) fn jump(&self, ms: i64) {
         self.ahead_ms.fetch_add(ms, Relaxed);
     }
