@@ -152,7 +152,7 @@ fn c75a_c75b_c75c_pause_from_another_shell_acts_at_boundary_with_reason() {
     let listed = quick(scene.rlm(&["ps"])).expect_code(0).stdout;
     expect_in_order(
         &listed,
-        &["paused", &running.pid().to_string(), "because: look"],
+        &["paused", &running.pid().to_string(), "reason: look"],
     );
 
     let refused = quick(scene.rlm(&["resume", "-n", "9"])).expect_code(2);

@@ -21,7 +21,7 @@ fn detach(scene: &Scene, arguments: &[&str]) -> String {
         &told,
         &[
             "ends    ",
-            "works in the background",
+            "is running in the background",
             "logs -f",
             "attach",
             "stop",

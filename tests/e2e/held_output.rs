@@ -179,7 +179,10 @@ fn inside(options: &str, environment: &str) -> (Scene, String) {
 fn x130a_a_run_inside_an_agents_tool_is_refused() {
     let (scene, said) = inside("", "");
     // The output of two pipes has no fixed order.
-    expect_in_order(&said, &["this is inside the agent of run", "--nested"]);
+    expect_in_order(
+        &said,
+        &["this command runs inside the agent of run", "--nested"],
+    );
     assert!(said.contains("code 2"), "{said}");
     assert!(!scene.sandbox.path().join("other/.rlm").exists());
 }

@@ -215,7 +215,7 @@ fn h13f_agent_can_remove_export_and_fork_only_nested_runs() {
     assert_eq!(ended.stdout.matches("read 0").count(), 8, "{ended}");
     expect_in_order(
         &ended.stdout,
-        &["this is inside the agent of run own", "--nested"],
+        &["this command runs inside the agent of run own", "--nested"],
     );
     assert!(scene.file(".rlm/runs/old").exists());
     // An explicit option permits it.

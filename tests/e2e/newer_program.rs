@@ -34,7 +34,7 @@ fn w17_every_command_selects_the_last_active_run() {
     says(&mut fourth, "ready");
     let told = stop(fourth, Signal::TERM).stdout;
     assert!(
-        told.contains("3 runs can be resumed instead, the last: rlm resume a"),
+        told.contains("3 runs can be resumed instead; the newest: rlm resume a"),
         "{told}"
     );
     // A resumed run is the newest again.

@@ -244,10 +244,7 @@ fn x120e_a_person_can_close_the_menu_and_answer_from_another_terminal() {
         (&"paused".into(), &"phase".into())
     );
     let ps = scene.rlm(&["ps"]).run(LONG).expect_code(0);
-    expect_in_order(
-        &ps.stdout,
-        &["PHASE", " build ", "it waits for your approval"],
-    );
+    expect_in_order(&ps.stdout, &["PHASE", " build ", "waits for your approval"]);
     scene.rlm(&["steer", "with tabs"]).run(LONG).expect_code(0);
     pipeline.wait_for([2, 0, 0]);
     wait_for("the message", LONG, || {

@@ -44,7 +44,7 @@ fn s13a_s13b_unfinished_iteration_runs_again_and_complete_one_does_not() {
     let run = scene.run_id();
     assert_eq!(
         scene.status()["next"],
-        format!("rlm resume {run}: iteration 3 again, it is unfinished")
+        format!("rlm resume {run}: iteration 3 again (unfinished)")
     );
     let ended = scene.rlm(&["resume"]).run(LONG).expect_code(0);
     let why = format!("resuming run {run} at iteration 3, unfinished in attempt 1");
@@ -110,7 +110,8 @@ fn s13c_s13d_from_accepts_only_earlier_iterations() {
         .rlm(&["resume", &run, "--from", "2"])
         .run(LONG)
         .expect_code(0);
-    let why = format!("resuming run {run} at iteration 2, discarding what was recorded since");
+    let why =
+        format!("resuming run {run} at iteration 2, discarding this iteration and all later ones");
     expect_in_order(
         &ended.stdout,
         &[

@@ -219,7 +219,7 @@ pub(crate) fn missing(kind: AgentKind, program: &str) -> String {
             "rlm.toml has no command; you can add one after --".to_owned()
         }
         None => format!(
-            "`{program}`, which rlm.toml names for {}, doesn't exist",
+            "`{program}` doesn't exist; rlm.toml names it as the program of {}",
             kind.name()
         ),
     }
@@ -255,15 +255,15 @@ pub(crate) fn check(agent: &AgentConfig, file: &Path) -> Result<(), Failure> {
     bare.check(Choices::default()).map_err(of_file)
 }
 
-/// Returns an error if the agent of a phase can't start: first for its section in the file, then for everything together.
+/// Returns an error if the agent of a phase can't start. Checks the agent's section in the file first, then all options together.
 pub(crate) fn check_phase(phase: &PhaseSettings, file: &Path) -> Result<(), Failure> {
     check(&phase.agent, file)?;
     let refuse = |e: agent_duplex::Error| Failure::usage(e.to_string());
     phase.agent.check(choices(phase)).map_err(refuse)
 }
 
-/// Finds a directory for the locks of agents' sessions. A directory that all of the user's programs see goes before one that only the programs of
-/// one login see. If none can be used (`sudo` may have created it), sessions are not locked.
+/// Finds a directory for the locks of agents' sessions. Prefers a directory that all programs of the user see to a directory that only the programs
+/// of one login see. If no directory can be used (`sudo` may have created it), sessions are not locked.
 pub(crate) fn session_place() -> Option<(PathBuf, SessionLocks)> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let places = [

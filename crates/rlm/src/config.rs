@@ -48,7 +48,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # command = ["my-agent", "run"]    # any program as the agent; it gets the prompt on standard input
 # title = "fix the parser"         # a short name of the run, which rlm status and rlm ps show
 # until = "cargo test"             # the check: finished when it exits with 0
-# completion-promise = "DONE"      # finished when the agent says so; with until, the check runs then
+# completion-promise = "DONE"      # finished when the agent promises this; with until, the check then decides
 # gates = ["cargo fmt --check"]    # required checks: must pass before an iteration counts
 # max-iterations = 100
 # max-duration = "8h"
@@ -64,7 +64,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # autonomy = "checkpoint"          # a review between phases; or "batch:5" (after each 5 iterations), "full" (never)
 #                                  # for pipelines in [[phase]] tables: `rlm init --preset plan-then-build` writes one
 # leftovers = "end"                # or "keep": processes that the agent leaves running
-# max-transcripts = "2GB"          # for a run's older transcripts; above it the oldest drop content
+# max-transcripts = "2GB"          # a limit for a run's older transcripts; above it, the oldest lose content
 # commit = true                    # a commit for each iteration that changed something
 # worktree = true                  # each run in its own worktree and branch
 # notify = "notify-send \"$RLM_TEXT\""   # runs for events; RLM_EVENT names the event

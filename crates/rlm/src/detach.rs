@@ -1,6 +1,6 @@
-//! `--detach`: starts the same program again in its own session. The parent waits until the run works.
+//! `--detach`: starts the same program again in its own session. The parent waits until the run has started.
 //!
-//! The parent reads the child's standard output: first text for the user, then a zero byte, which means that the run works. If the child exits
+//! The parent reads the child's standard output: first text for the user, then a zero byte, which means that the run has started. If the child exits
 //! before that byte, the parent exits with the same code.
 
 use std::ffi::OsString;
@@ -25,15 +25,15 @@ use crate::hint;
 use crate::output;
 use crate::render;
 
-/// The byte that means that the run works.
+/// The byte that means that the run has started.
 const AT_WORK: u8 = 0;
 /// How often a detached run checks whether its output file was removed.
 const LOOK: Duration = Duration::from_secs(1);
-/// The size at which the output file is started anew. The file before it is kept, and the older one is removed.
+/// The size at which the output continues in a new file. The previous file is kept, and the file before that one is removed.
 const MOST: u64 = 32 << 20;
 const NAME: &str = "output.log";
 
-/// Starts this program again with the same arguments, and waits until its run works or the process has exited.
+/// Starts this program again with the same arguments, and waits until its run has started or the process has exited.
 pub(crate) fn start() -> Result<ExitCode, Failure> {
     let failed = |what: &str, e: io::Error| Failure::failed(format!("{what}: {e}"));
     let program =
@@ -73,7 +73,7 @@ fn words(ours: impl Iterator<Item = OsString>) -> Vec<OsString> {
     ours
 }
 
-/// Returns the exit code for a child that exited before its run worked.
+/// Returns the exit code for a child that exited before its run had started.
 fn code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     let code = code.and_then(|code| u8::try_from(code).ok());
@@ -95,8 +95,7 @@ pub(crate) fn leave_session() -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("can't create a session: {e}")))
 }
 
-/// Ends this process if the process that started it exits before the run works: until then this process belongs to that terminal, and may be
-/// reading from it.
+/// Ends this process if its parent exits before the run has started: until then this process uses the terminal of the parent, and may read from it.
 pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<DetachedReady> {
     let parent = io::stdout().as_fd().try_clone_to_owned()?;
     let settled = DetachedReady::default();
@@ -104,7 +103,7 @@ pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<DetachedRead
     std::thread::Builder::new()
         .name("parent".into())
         .spawn(move || {
-            // `poll` reports without any requested event that the reader is gone.
+            // `poll` reports that the reader is gone even if no event is requested.
             let mut parent = [PollFd::new(&parent, PollFlags::empty())];
             let _gone = retry_on_intr(|| poll(&mut parent, None));
             if !is_settled.load(Ordering::SeqCst) {
@@ -114,11 +113,11 @@ pub(crate) fn end_with_parent(interrupts: Interrupts) -> io::Result<DetachedRead
     Ok(settled)
 }
 
-/// Whether a detached run works, so that it no longer depends on its parent.
+/// Whether a detached run has started, so that it no longer depends on its parent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DetachedReady(Arc<AtomicBool>);
 
-/// Reports that the run works and how to reach it, and lets the parent exit. From now on all output goes to a file of the run.
+/// Reports that the run has started and how to reach it, and lets the parent exit. From now on all output goes to a file of the run.
 pub(crate) fn report_ready(
     project: &Project,
     run: &RunId,
@@ -145,7 +144,7 @@ pub(crate) fn report_ready(
             render::json_line(&value)
         }
         false => format!(
-            "run {run} works in the background (pid {pid})\n\
+            "run {run} is running in the background (pid {pid})\n\
              \x20 follow   {rlm} logs -f {run}\n\
              \x20 attach   {rlm} attach {run}\n\
              \x20 stop     {rlm} stop {run}"
@@ -178,7 +177,7 @@ fn take_over(file: File) -> io::Result<()> {
     Ok(())
 }
 
-/// The output of a detached run: standard output, whose file is started anew if it is too large or was removed.
+/// The output of a detached run: standard output, which continues in a new file if its file is too large or was removed.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     path: PathBuf,

@@ -136,7 +136,7 @@ impl From<rlm_store::Error> for Failure {
     }
 }
 
-/// Returns the signal by which this process must exit, if a signal stopped the run. Survivors have their own exit code, which goes first.
+/// Returns the signal by which this process must exit, if a signal stopped the run. Survivors have their own exit code, which takes precedence.
 pub(crate) fn fatal(outcome: &RunOutcome, cause: Option<Cause>) -> Option<Cause> {
     let cause = cause.filter(|cause| cause.signal().is_some());
     cause.filter(|_| outcome.reason.is_stopped() && outcome.survivors.is_empty())

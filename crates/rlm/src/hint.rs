@@ -1,4 +1,4 @@
-//! The commands that `rlm` suggests to a user: how to call this program, how to resume a run, how to fix an error. The crates below know which
+//! The commands that `rlm` suggests to a user: how to call this program, how to resume a run, how to fix an error. The lower crates know which
 //! command helps, but not how to write it.
 
 use std::path::Path;
@@ -58,7 +58,7 @@ pub(crate) fn resume_hint(run: &RunId, reason: &StopReason) -> Option<String> {
     }
 }
 
-/// Returns the same command, but also for a run that finished its plan.
+/// Returns the command of [`resume_hint`], and also a command for a run that finished its plan.
 pub(crate) fn extend_hint(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
         StopReason::AllIterationsRan => Some(format!("{} resume {run} -n MORE", program_command())),

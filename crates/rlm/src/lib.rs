@@ -1,9 +1,9 @@
 //! The `rlm` command: runs a coding agent in a loop until your own check passes; you can interrupt, stop and resume it.
 //!
-//! The public interface of this package is its command line. This library exists so that other binaries (tests, bundles) can be the same program.
+//! The public interface of this package is its command line. This library exists so that another binary (a test, a bundle) can run the same program.
 //!
 //! It contains no rule of a run, no HTML and no line editor: those are in `loop-state`, `rlm-report` and `rlm-terminal`. Only this package installs
-//! signal handlers. Only this package and its terminal print.
+//! signal handlers. Only this package and `rlm-terminal` print.
 //!
 //! The modules in reading order:
 //!

@@ -1,5 +1,5 @@
-//! The other receivers of a run's events: the user's command, a heartbeat file, the bell. They are not saved with the run; each process configures
-//! them.
+//! Receivers of a run's events besides the screen: the user's command, a heartbeat file, the bell. They are not saved with the run; each process
+//! configures them.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
-//! Standard output: the only place that writes to it, so that lost text is always reported.
+//! The only module that writes to standard output, so that lost text is always reported.
 //!
-//! If standard output accepts nothing, a command continues, above all a run. This module notes the loss, and [`final_exit_code`] turns it into a line on
-//! standard error and an exit code. A reader that closed the pipe is not a loss: `rlm logs | head` ends quietly.
+//! A command, and above all a run, continues if standard output accepts nothing. This module notes the loss, and [`final_exit_code`] turns the loss
+//! into a line on standard error and an exit code. A reader that closed the pipe is not a loss: `rlm logs | head` ends quietly.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ pub(crate) fn bytes() -> TrackedWriter<io::Stdout> {
     TrackedWriter(io::stdout())
 }
 
-/// Prints a line, and returns whether somebody still reads.
+/// Prints a line, and returns whether the output still has a reader.
 pub(crate) fn line(text: &str) -> bool {
     writeln!(self::text(), "{text}").is_ok()
 }

@@ -61,7 +61,7 @@ type Part = (&'static str, &'static str, &'static str);
 
 const ONCE: &str = "max-iterations = 1\n";
 const UNTIL_DONE: &str = "\
-completion-promise = \"DONE\"        # the agent says so; with until, your check runs then
+completion-promise = \"DONE\"        # the agent promises this; with until, your check then decides
 # until = \"cargo test\"             # your check: finished when it passes
 # gates = [\"cargo fmt --check\"]    # required checks: must pass before an iteration counts
 max-iterations = 50

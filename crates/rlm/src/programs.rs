@@ -1,7 +1,7 @@
 //! The list of all programs that a run starts. Import, resume, the dry runs, the start of a run and `rlm config show` use it.
 //!
-//! [`Settings::programs`] lists those in the saved settings, [`RunObservers::programs`] the others. Both destructure all fields, so a new field
-//! doesn't compile until somebody decides whether a run starts something because of it.
+//! [`Settings::programs`] lists those in the saved settings, [`RunObservers::programs`] the others. Both functions destructure all fields: code with
+//! a new field doesn't compile until these functions say whether a run starts a program because of the field.
 
 use std::ffi::OsString;
 

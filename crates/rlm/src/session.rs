@@ -32,7 +32,7 @@ use crate::{output, ulimits};
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The answer to a press that no handler took for a second, for example because a file system hangs.
 const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves and stops";
-/// A press that no handler takes passes from scope to scope within this time.
+/// The message is printed at most once in this time, because an untaken press passes from scope to scope.
 const UNTAKEN_AGAIN: Duration = Duration::from_secs(10);
 /// The number of requests that can wait for a run that is busy saving.
 const REQUEST_QUEUE: usize = 64;
@@ -55,7 +55,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Installs the signal handlers and creates a runtime, before any work that is slow or that can fail for the user's reasons. With `no_input`
+    /// Installs the signal handlers and creates a runtime, before any work that is slow or that can fail because of the user's input. With `no_input`
     /// nothing is asked, as without a terminal. A `detached` session leaves the terminal first.
     pub(crate) fn begin(no_input: bool, detached: bool) -> Result<Self, Failure> {
         ulimits::check_for_run()?;
@@ -74,7 +74,7 @@ impl Session {
         rlm_terminal::block_terminal_signals();
         rlm_terminal::restore_on_panic();
         rlm_store::track_git_processes();
-        // On a thread, because drawn rows and an editor must be cleaned up before the process exits. If that hangs, the next press needs no thread.
+        // A hard exit uses a thread, because drawn rows and an editor must be cleaned up before. If that hangs, the next press exits without it.
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
             .cooldown(times::COOLDOWN)
@@ -155,8 +155,7 @@ impl Session {
     }
 
     /// Waits for work that undoes itself when this session's [gate](Self::gate) closes. A press closes the gate; when the work has ended, this
-    /// process
-    /// exits by the cause of the shutdown. If the work was completed anyway, its result counts.
+    /// process exits by the cause of the shutdown. If the work was completed anyway, its result counts.
     pub(crate) fn run_with_rollback<T>(
         &self,
         work: impl Future<Output = Result<T, rlm_store::Error>>,
@@ -261,7 +260,7 @@ impl Session {
         self.end(&outcome)
     }
 
-    /// Waits until everything was printed. A slow reader gets as much time as it needs, except in a shutdown or after a stop: then it gets little.
+    /// Waits until everything was printed. A slow reader gets as much time as it needs, but in a shutdown or after a stop only `LAST_LINES`.
     fn wait_for(&self, console: &JoinHandle<()>, is_stopped: bool) -> bool {
         let mut time_left = times::LAST_LINES;
         while !console.is_finished() {
@@ -438,7 +437,7 @@ async fn stay(place: Option<&IndexEntry>, gate: &SleepGate) {
 pub(crate) fn refuse_nested(allowed: bool) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if !allowed => Err(Failure::usage(format!(
-            "this is inside the agent of run {}: a nested run needs --nested",
+            "this command runs inside the agent of run {}: a nested run needs --nested",
             rlm_text::escape::plain(&outer)
         ))),
         _ => Ok(()),
@@ -449,7 +448,7 @@ pub(crate) fn refuse_nested(allowed: bool) -> Result<(), Failure> {
 pub(crate) fn refuse_inside(what: &str, allowed: bool) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if !allowed => Err(Failure::usage(format!(
-            "this is inside the agent of run {}: only a person outside of it may use `{} {what}`; to allow it: --nested",
+            "this command runs inside the agent of run {}: only a person outside of the agent may use `{} {what}`; to allow it: --nested",
             rlm_text::escape::plain(&outer),
             hint::program_command()
         ))),

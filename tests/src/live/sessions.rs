@@ -92,7 +92,7 @@ fn lost(rlm: &Path, agent: &Path) -> String {
     fs::remove_dir_all(scene.sandbox.home().join(".claude/projects")).unwrap();
     fs::write(scene.file("lost"), "").unwrap();
     let ended = scene.rlm(&["resume"]).run(RUN).expect_code(0);
-    let says = "the session no longer exists; a fresh one gets the prompt";
+    let says = "the session no longer exists; a fresh session gets the prompt";
     assert!(ended.stdout.contains(says), "{ended}");
     let requests = scene.requests();
     let last = &requests[requests.len() - 1];

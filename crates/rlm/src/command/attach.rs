@@ -23,7 +23,7 @@ use crate::session::{self, Session};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The maximum wait for the first event of a run that has reported events.
 const FIRST_EVENT: Duration = Duration::from_millis(300);
-/// If two connections end within this time of each other, `attach` gives up.
+/// If a connection ends within this time after it began, `attach` doesn't connect again.
 const AT_ONCE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
 /// The number of requests that can wait.
@@ -54,7 +54,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             log: screen.printed_log(),
             signals: session::signals,
             left_code: Code::Done as u8,
-            // The process of the run handles its own end.
+            // The other process handles the stop of its run.
             on_stop: Box::new(|| ()),
             presses: PressActions::default(),
             bell: false,
@@ -71,7 +71,9 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
                 true => "waits for you",
                 false => "continues",
             };
-            anstream::eprintln!("detached; run {run} {activity}: {rlm} attach {run}");
+            anstream::eprintln!(
+                "detached; run {run} {activity}; to attach again: {rlm} attach {run}"
+            );
             return session.exit_attached(cause);
         }
         let seen = attached.last_event_at();
@@ -162,7 +164,7 @@ fn forward_requests(
             };
             let answers = ask(&run_dir, request);
             let problem = match answers.and_then(|mut answers| answers.next(PATIENCE)) {
-                Ok(Some(Response::Busy)) => "the run has too many requests at once; try again",
+                Ok(Some(Response::Busy)) => "the run is busy with other requests; try again",
                 Ok(None) => &silent,
                 Err(e) if e.is_unresponsive() => &silent,
                 // If the run has ended, its events end too, and the caller reports that.
@@ -203,6 +205,6 @@ fn finish(
 fn unseen(target: &LiveRun) -> Failure {
     let (run, rlm) = (&target.run, hint::program_command());
     Failure::failed(format!(
-        "run `{run}` stopped sending its output, and continues: {rlm} attach {run}"
+        "run `{run}` continues, but no longer sends its output; to attach again: {rlm} attach {run}"
     ))
 }

@@ -263,7 +263,7 @@ impl CancellableFile {
         let look = Timespec::try_from(LOOK).expect("the time is short");
         loop {
             if self.gate.token().is_cancelled() {
-                return Err(io::Error::other("it was stopped"));
+                return Err(io::Error::other("the command was stopped"));
             }
             match poll(&mut [PollFd::new(&self.file, what)], Some(&look)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}

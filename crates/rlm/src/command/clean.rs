@@ -160,7 +160,7 @@ fn is_meant(doomed: usize) -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Err(Failure::usage(format!(
-            "{doomed} to delete, but no person can be asked: use --yes, or --dry-run to list them"
+            "{doomed} to delete, but no person can be asked, because standard input is not a terminal: use --yes, or --dry-run to list them"
         )));
     }
     anstream::eprint!("delete them? This can't be undone [y/N] ");

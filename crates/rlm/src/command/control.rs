@@ -14,7 +14,7 @@ use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::stdin;
 
-/// The largest message that is read from standard input; it is larger than a run accepts.
+/// The maximum number of bytes that are read from standard input. A run accepts fewer, and reports its own limit.
 const MOST: u64 = 1 << 20;
 
 pub(crate) fn interrupt(directory: &Path, args: &InterruptArgs) -> Result<ExitCode, Failure> {
@@ -84,7 +84,7 @@ pub(crate) fn request(
         ReceivedRequest::SoFar(Some(_)) => {
             if !json {
                 anstream::eprintln!(
-                    "the request is not in effect after {}; it may still be applied: {} status {}",
+                    "the request has no effect yet after {}; it may still be applied; to check: {} status {}",
                     duration::show(wait),
                     hint::program_command(),
                     target.run

@@ -20,7 +20,7 @@ use crate::resolve::Resolved;
 use crate::session::Session;
 use crate::{demo, output, resolve};
 
-/// The command line of the run. Twenty iterations are many more than it needs, unless a person reverts the work.
+/// The command line of the run. The demo needs far fewer than twenty iterations, unless a person reverts the work.
 const TYPED: &str = "rlm run --agent claude --model scripted --permissions all -n 20";
 const CHECK: &str = "sh check.sh";
 

@@ -95,7 +95,7 @@ pub(crate) fn unresponsive(target: &LiveRun, wait: Duration) -> Failure {
     unresponsive_error(target, wait, "; the request may still be applied")
 }
 
-/// Returns the same error for a query that changes nothing.
+/// Returns the error for a process that doesn't respond to a query. A query changes nothing.
 pub(crate) fn unresponsive_status(target: &LiveRun, wait: Duration) -> Failure {
     unresponsive_error(target, wait, "")
 }
@@ -139,9 +139,9 @@ pub(crate) fn request_error(target: &LiveRun, answer: &Response) -> Failure {
         Response::Malformed { reason: why } => {
             format!("run `{run}` can't read the request: {}", shown(why))
         }
-        Response::Busy => format!("run `{run}` has too many requests at once; try again"),
+        Response::Busy => format!("run `{run}` is busy with other requests; try again"),
         Response::RunEnded(ended) => format!(
-            "run `{run}` ended before the request took effect: {}; what was recorded applies after {} resume {run}",
+            "run `{run}` ended before the request took effect: {}; a recorded request applies after {} resume {run}",
             shown(&ended.reason),
             hint::program_command()
         ),
@@ -152,7 +152,7 @@ pub(crate) fn request_error(target: &LiveRun, answer: &Response) -> Failure {
 
 pub(crate) fn process_gone(target: &LiveRun) -> Failure {
     Failure::failed(format!(
-        "{} exited before it responded; what was recorded applies after {} resume {}",
+        "{} exited before it responded; a recorded request applies after {} resume {}",
         process(target),
         hint::program_command(),
         target.run
@@ -163,7 +163,7 @@ pub(crate) fn process_gone(target: &LiveRun) -> Failure {
 fn refuse_own_agent(run: &RunId) -> Result<(), Failure> {
     match std::env::var("RLM_RUN_ID") {
         Ok(outer) if outer == run.as_str() => Err(Failure::usage(format!(
-            "this is inside the agent of run `{run}`, which may not control the run; use another terminal"
+            "this command runs inside the agent of run `{run}`, and an agent may not control its own run; use another terminal"
         ))),
         _ => Ok(()),
     }

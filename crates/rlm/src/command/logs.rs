@@ -36,7 +36,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
     let mut reading: Option<TranscriptReader> = None;
     let mut damaged = false;
     loop {
-        // Checked first: records from before the end are then read below.
+        // Check this first, so that the code below reads all records from before the end.
         let continues = args.follow && works();
         let all = transcripts(&project.run_dir(&run)).map_err(|e| unreadable(&e))?;
         let new = all.into_iter().filter(|(number, ..)| wanted(*number));
@@ -68,7 +68,7 @@ pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Fai
         let (rlm, notice) = (hint::program_command(), rlm_report::removed(&removed));
         if seen.is_empty() {
             return Err(Failure::not_found(format!(
-                "{notice}; for what the journal has of run `{run}`: {rlm} report {run}"
+                "{notice}; to see the data in the journal of run `{run}`: {rlm} report {run}"
             )));
         }
         anstream::eprintln!("{notice}");

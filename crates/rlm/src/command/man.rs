@@ -52,7 +52,7 @@ fn failed(error: &io::Error) -> Failure {
     ))
 }
 
-/// Renders one page. The text below the options keeps its line breaks, because filled lines would garble examples.
+/// Renders one page. The text below the options keeps its line breaks, because joined lines would garble the examples.
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let man = Man::new(command.clone())
         .source(concat!("rlm ", env!("CARGO_PKG_VERSION")))

@@ -1,4 +1,4 @@
-//! `rlm report`: gathers the data of a run and writes the page. It never overwrites a file that is not a report of the run.
+//! `rlm report`: gathers the data of a run and writes the page. Without `--force` it overwrites no file that is not a report of the run.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;

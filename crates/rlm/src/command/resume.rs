@@ -27,7 +27,7 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
         let session = Session::begin(args.show.no_input, false)?;
         return dry(&session, directory, args);
     }
-    // A detached resume was already checked by its parent, and must first close inherited descriptors.
+    // The parent process has checked a detached resume already. This process must first close inherited descriptors.
     if !args.show.detached
         && let Some((target, request)) = waits(directory, &args)?
     {
@@ -220,7 +220,7 @@ fn carry_on(
         Ok::<_, loop_runner::Error>((runner, events))
     })?;
     if let Some(lost) = runner.loss().filter(|_| is_detached) {
-        // Later output goes to a file of the run, but this is for the person who started it.
+        // Later output goes to a file of the run, but this warning is for the person who started the run.
         anstream::eprintln!("{}", render::warning(lost));
     }
     let beginning = beginning(runner.head(), from, before, starts);

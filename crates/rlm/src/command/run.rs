@@ -73,7 +73,7 @@ pub(crate) fn start(
         let words = args.agent_command.clone();
         let mut resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
-        // The user knows the command on their command line, but the file came with the project.
+        // Show only the programs of the file: the user typed the others, but the file came with the project.
         let shown = programs::of_project(&resolved.layers, &words, &project);
         let runs = project.runs()?.into_iter();
         let others: Vec<RunId> = runs

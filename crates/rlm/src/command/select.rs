@@ -76,7 +76,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
             "nothing to resume here: no run was stopped or crashed; `rlm status` shows all runs",
         )),
         0 => Err(Failure::failed(format!(
-            "all state here is damaged: {}; for a safe next command: {} checkpoints verify",
+            "all saved runs here are damaged: {}; for a safe next command: {} checkpoints verify",
             damaged.join(", "),
             hint::program_command()
         ))),
@@ -84,12 +84,15 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
     }
 }
 
-/// Returns how to continue a run that ended at a limit or failed, if this one did.
+/// Returns how to continue this run, if it ended at a limit or failed.
 fn gave_up(run: &RunEntry) -> Option<String> {
     let head = run.head.as_ref().ok()?;
     let reason = &head.machine.end.as_ref()?.reason;
     let again = hint::resume_hint(&run.id, reason)?;
-    Some(format!("run {} ended ({reason}): {again}", run.id))
+    Some(format!(
+        "run {} ended ({reason}); to continue it: {again}",
+        run.id
+    ))
 }
 
 /// Finds the runs of a command: the named one, which may be a live run of another project, or all runs of this project. At least one must exist.

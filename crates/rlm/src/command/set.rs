@@ -21,7 +21,7 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     if words.is_empty() {
         return Err(Failure::usage("the key is missing: rlm set RUN KEY=VALUE"));
     }
-    // All are parsed before the first one is sent, so that a typing mistake doesn't apply half of them.
+    // Parse all before sending any, so that a typing mistake doesn't leave half of them applied.
     let changes = words.iter().map(|word| change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
     let target = live::find(directory, run)?;

@@ -61,7 +61,7 @@ fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
 pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     let own = own(directory);
     let live = match args.all {
-        // With --all they are found from any directory, even outside of a project.
+        // With --all, live runs are found from any directory, even outside of a project.
         true => index::live(),
         false => own?,
     };
@@ -69,7 +69,7 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
         let elsewhere = index::live().len();
         let hint = match elsewhere {
             0 => format!(
-                "`{} status` shows all runs, `rlm run --help` how to start one",
+                "to see all runs: {} status; to start one: rlm run --help",
                 program_command()
             ),
             some => format!("{some} in other projects: {} ps --all", program_command()),

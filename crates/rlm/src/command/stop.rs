@@ -265,7 +265,7 @@ fn unreadable(why: &str) -> String {
     format!("its saved state can't be read: {}", shown(why))
 }
 
-/// Prints the same for a run whose state was removed or can't be read.
+/// Prints the end of a run whose saved state was removed or can't be read.
 fn print_without_state(
     target: &LiveRun,
     seen: &ProcessEnd<'_>,
@@ -296,7 +296,7 @@ fn print_without_state(
     ended_but(seen.survivors, Code::Done)
 }
 
-/// Prints how the process ended if another process has taken the run over since, because the saved state is now of that process.
+/// Prints how the process ended if another process has taken the run over since, because the saved state now belongs to that process.
 fn taken_up(
     run: &RunEntry,
     seen: &ProcessEnd<'_>,

@@ -18,7 +18,7 @@ use crate::config::settings::Config;
 use crate::config::tree::{SettingsTree, ValueOrigin};
 use crate::exit::Failure;
 
-/// Much more than a person writes.
+/// The maximum size of a settings file: much more than a person writes.
 const MAX_BYTES: u64 = 256 << 10;
 
 /// The content of a file: for the run, and for each of its phases.

@@ -347,7 +347,7 @@ impl Config {
         Some(words.iter().map(Into::into).collect())
     }
 
-    /// Returns the options of an agent that has a name of its own; `None` for an agent that is named by its program.
+    /// Returns the options of a known agent; `None` for `command` and `acp`, which a program defines.
     pub(super) fn options(&self, kind: AgentKind) -> Option<AgentOptions> {
         let acp = |preset, section: &Option<AcpOptions>| AgentOptions::Acp {
             preset,

@@ -305,7 +305,7 @@ impl AcpSection {
     }
 }
 
-/// The rule that a setting changes in a live run. `V` is its value.
+/// How a setting changes a rule of a live run. `V` is the type of the rule's value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LiveRule<V> {
     Value(fn(V) -> RuleChange),

@@ -52,8 +52,8 @@ impl WatchedConfig {
         }
     }
 
-    /// Reads the files again. A value above the phases applies to each phase that doesn't set it itself. A key that is gone keeps its value: a file
-    /// that somebody removes, or is writing at this moment, must not lift a limit.
+    /// Reads the files again. A value above the phases applies to each phase that doesn't set it itself. A key that is gone keeps its value, because
+    /// a file that was removed or is half written must not lift a limit.
     pub(crate) fn reload(&mut self) -> Reloaded {
         let mut reloaded = Reloaded::default();
         match self.layers.read_again() {

@@ -1,4 +1,4 @@
-//! Tests of the agent's dialogue, line by line, in real repositories.
+//! Tests of the conversation with the demo's agent, line by line, in real repositories.
 
 use std::io::{self, Write};
 use std::process::Command;
@@ -98,7 +98,7 @@ impl<F: FnMut(&Value) -> Vec<Value>> Write for &mut Host<F> {
     }
 }
 
-/// Begins with these lines; `react` returns more lines for each line heard, and `null` ends the input.
+/// Runs a conversation that begins with these lines. `react` returns more input for each line of the agent; `null` ends the input.
 fn with_conversation(
     directory: &TempDir,
     begin: &[Value],
@@ -359,7 +359,7 @@ fn message_during_a_tool_joins_the_turn_and_one_at_its_end_starts_another() {
         tools += u32::from(is_tool);
         match (value["type"].as_str(), tools) {
             (Some("assistant"), 1) if is_tool => vec![steer(2, "Mind the docs.")],
-            // The agent's reaction to that is the second tool; then come the program and the commit.
+            // The agent answers that message with the second tool; then it writes the program and commits.
             (Some("assistant"), 4) if is_tool => vec![steer(3, "Be quick.")],
             (Some("result"), _) if value["result_index"] == 1 => vec![Value::Null],
             _ => vec![],

@@ -91,7 +91,7 @@ pub(crate) fn lines(
                 program_command()
             )),
             [.., last] => lines.push(format!(
-                "{} runs can be resumed instead, the last: {} resume {last}",
+                "{} runs can be resumed instead; the newest: {} resume {last}",
                 others.len(),
                 program_command()
             )),
@@ -104,7 +104,7 @@ pub(crate) fn lines(
             starts,
         } => {
             let why = match (discarded, cut) {
-                (true, _) => "discarding what was recorded since".to_owned(),
+                (true, _) => "discarding this iteration and all later ones".to_owned(),
                 (_, true) => format!("unfinished in attempt {}", head.machine.attempt),
                 _ if head.machine.is_checking() => {
                     "whose turn ended: the required checks and the check are next".to_owned()
@@ -245,10 +245,10 @@ fn end(phase: &PhaseSettings) -> String {
     match (phase.check.as_deref().map(visible), &phase.promise) {
         (Some(until), None) => format!("when `{until}` passes; at the latest after {count}"),
         (Some(until), Some(promise)) => format!(
-            "when the agent says {promise} and `{until}` passes; at the latest after {count}"
+            "when the agent promises {promise} and `{until}` passes; at the latest after {count}"
         ),
         (None, Some(promise)) => format!(
-            "when the agent says {promise} (there is no check); at the latest after {count}"
+            "when the agent promises {promise} (there is no check); at the latest after {count}"
         ),
         (None, None) => format!("after {count}"),
     }
@@ -280,7 +280,7 @@ fn handover(before: &AgentConfig, head: &RunHead) -> String {
     let session = head.machine.session.as_ref();
     let session = session.map_or_else(String::new, |id| format!(" {id}"));
     format!(
-        "{} continues the work of {} without its session{session}: it gets the prompt, the files, and your messages that are not handled yet",
+        "{} continues the work of {} without its session{session}; the new agent gets the prompt, the files, and your open messages",
         agents::name(&present(head).agent),
         agents::name(before),
     )

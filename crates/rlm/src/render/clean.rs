@@ -69,7 +69,7 @@ impl Serialize for CleanEntry {
     }
 }
 
-/// Returns a text of what was deleted, or would be, and what stays.
+/// Returns a text about the runs that were deleted (or would be), and the runs that stay.
 pub(crate) fn cleaned(plan: &[CleanEntry]) -> String {
     let mut text = String::new();
     let is_planned = plan.iter().any(|it| it.is_planned);

@@ -121,7 +121,7 @@ fn summary(agent: &AgentHealth) -> String {
         return "not found".into();
     }
     let version = match (&agent.version, agent.tested_version) {
-        (Some(version), Some(tried)) if version != tried => format!("{version} (tried: {tried}), "),
+        (Some(version), Some(tried)) if version != tried => format!("{version} (tested {tried}), "),
         (Some(version), _) => format!("{version}, "),
         (None, _) => String::new(),
     };
@@ -175,7 +175,7 @@ fn verdict(findings: &Findings) -> String {
             styled(BAD, format_args!("not ready: {which}"))
         }
         [] => format!(
-            "no agent is ready; any command can be one: {} run … -- YOUR-AGENT",
+            "no agent is ready; any command can be the agent: {} run … -- YOUR-AGENT",
             program_command()
         ),
         [first, ..] => {

@@ -110,7 +110,7 @@ impl DryRun {
         let unknown = would.unknown.as_deref();
         let unknown = match (&would.prompt, unknown) {
             (Some(_), Some(assumed)) => Some(format!(
-                "the prompt below assumes that {assumed}; its output is not known before it runs"
+                "the prompt below assumes that {assumed}; the output of that command is not known before it runs"
             )),
             (None, Some(why)) => Some(format!("no next prompt: {why}")),
             (_, None) => None,

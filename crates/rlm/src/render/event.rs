@@ -122,7 +122,7 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
     }
 }
 
-/// Returns the text for a stop, and for the subject of its wait.
+/// Returns the text for a stop, with the process or step that the stop waits for.
 fn stopping(budget: Duration, awaited: Option<Awaited>) -> String {
     match awaited {
         None => "stopping: state saved".into(),
@@ -234,7 +234,7 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
             styled(MIND, "warning:")
         ),
         RunUpdate::SessionLost => format!(
-            "{} the session no longer exists; a fresh one gets the prompt",
+            "{} the session no longer exists; a fresh session gets the prompt",
             styled(MIND, "warning:")
         ),
         RunUpdate::Interrupted => styled(

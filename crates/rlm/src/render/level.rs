@@ -1,4 +1,4 @@
-//! How much of a run people see; programs see everything.
+//! The amount of a run's output that people see. Programs always get everything.
 
 use agent_duplex::{Event, ToolOutcome};
 use loop_runner::RunEvent;
@@ -11,7 +11,7 @@ use crate::render::event;
 /// The maximum number of lines that `-v` shows of one tool's result.
 const RESULT_LINES: usize = 100;
 
-/// How much of a run is shown.
+/// The amount of a run's output that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Level {
     /// The iterations, the failures, the questions to a person, and the end.

@@ -28,7 +28,7 @@ pub(crate) fn record(record: &Record) -> String {
     let text = rlm_text::escape::safe(&record.text);
     match record.kind.as_str() {
         "stdout" | "message" => text,
-        // The protocol line behind a record that is shown.
+        // A raw line of the protocol. Its decoded record is shown instead.
         "raw" => String::new(),
         kind => text
             .lines()

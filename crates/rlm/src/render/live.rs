@@ -125,7 +125,7 @@ pub(crate) struct Live {
     responds: bool,
     #[serde(skip)]
     head: Option<RunHead>,
-    /// The subject of its wait during a stop, with the remaining seconds.
+    /// The process or step that its stop waits for, with the remaining seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_awaits: Option<Value>,
     /// The problem of its process, if there is one.
@@ -183,7 +183,7 @@ impl Live {
     }
 }
 
-/// Returns the subject of a stop's wait as JSON.
+/// Returns the process or step that a stop waits for, as JSON.
 fn stop_waiting(shutdown: StopProgress, now: loop_state::Timestamp) -> Option<Value> {
     let left = shutdown.left(now).as_secs();
     Some(json!({"waits_for": shutdown.awaited?, "left_s": left}))
@@ -257,7 +257,7 @@ impl Live {
                     now.push(format!("waits for {}", background(tasks)));
                 }
                 if let Some(of) = &reported.review {
-                    now.push(format!("the {of} is finished: it waits for your approval"));
+                    now.push(format!("the {of} is finished and waits for your approval"));
                 }
                 if reported.steers_waiting > 0 {
                     let steers = count(reported.steers_waiting, "steer", "steers");
@@ -273,7 +273,7 @@ impl Live {
             ));
         }
         if let Some(reason) = &self.pause_reason {
-            now.push(format!("because: {reason}"));
+            now.push(format!("reason: {reason}"));
         }
         now.join("; ")
     }

@@ -38,7 +38,7 @@ pub(crate) use redo::RedoQuestion;
 pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
 pub(crate) use status::RunStatusView;
 
-/// Prints one object as text or JSON, and returns whether somebody still reads.
+/// Prints one object as text or JSON, and returns whether the output still has a reader.
 pub(crate) fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &T) -> bool {
     let text = match json {
         true => json_line(what),

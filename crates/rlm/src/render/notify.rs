@@ -1,4 +1,4 @@
-//! The content of the notify command's input and of the heartbeat.
+//! The input of the notify command, and the content of the heartbeat file.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::config::NotifyEvent;
 use crate::exit::Code;
 use crate::hint::resume_hint;
 
-/// Returns the notify event of a moment, if it is one.
+/// Returns the event for the notify command, if there is one for this event of the run.
 pub(crate) fn notify_event(moment: &HookEvent<'_>) -> Option<NotifyEvent> {
     let RunEvent::Update(notice) = (match moment.kind {
         HookEventKind::Started { again: false } => return Some(NotifyEvent::Started),

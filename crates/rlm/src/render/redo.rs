@@ -1,4 +1,4 @@
-//! Work that was complete, but whose record was lost in damage: the question of a resume before it runs that work again.
+//! Complete work whose saved state was lost to damage: the question that a resume asks before it runs the work again.
 
 use rlm_store::{DataLoss, RunEntry};
 use rlm_text::escape::plain;

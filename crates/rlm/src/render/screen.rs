@@ -46,7 +46,7 @@ impl Screen {
         }
     }
 
-    /// Shows a run without a terminal.
+    /// Sets whether the run is in the background, without a terminal.
     pub(crate) fn in_background(self, in_background: bool) -> Self {
         Self {
             in_background,

@@ -44,11 +44,11 @@ struct Detail {
     attempt: u32,
     #[serde(skip)]
     is_retry: bool,
-    /// Whether a process has worked on it.
+    /// Whether a process has worked on the run.
     #[serde(skip)]
     begun: bool,
     iterations_complete: u32,
-    /// The number of failed ones; of each phase only the latest are counted.
+    /// The number of failed iterations; of each phase, only the latest are counted.
     iterations_failed: usize,
     attempts: u32,
     unfinished_attempts: u32,
@@ -245,7 +245,7 @@ impl RunStatusView {
         let word = |word: Option<String>| Cell::new(word.unwrap_or_default());
         let now = detail.map(|d| match (&d.reason, &d.pause_reason) {
             (Some(reason), _) if self.state == RunState::Ended => reason.clone(),
-            (_, Some(reason)) => format!("{}; because: {reason}", d.next),
+            (_, Some(reason)) => format!("{}; reason: {reason}", d.next),
             _ => d.next.clone(),
         });
         let now = now.or_else(|| self.notes.first().cloned());
@@ -361,7 +361,7 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&ProcessHealth>) -> String 
             format!("{} resume {}: {asks}", program_command(), run.id)
         }
         _ if is_unfinished => format!(
-            "{} resume {}: iteration {at} again, it is unfinished",
+            "{} resume {}: iteration {at} again (unfinished)",
             program_command(),
             run.id
         ),
@@ -393,7 +393,7 @@ pub(crate) fn activity_text(head: &RunHead, doing: Activity) -> String {
             "finishes the iteration and commits (git hooks run)".into()
         }
         Activity::Finishing => "finishes the iteration".into(),
-        Activity::EndingLeftovers => "ends the leftovers of the agent".into(),
+        Activity::EndingLeftovers => "ends processes that the agent left running".into(),
         _ => "starting".into(),
     }
 }

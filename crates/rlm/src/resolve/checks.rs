@@ -15,7 +15,8 @@ use crate::stdin;
 /// The largest prompt that `rlm` reads from standard input.
 const MAX_STDIN: u64 = 4 << 20;
 
-/// Refuses a prompt file outside of the project, if the project itself names it: a clone could send any file of the user to the agent.
+/// Refuses a prompt file outside of the project, if the project itself names it. Otherwise a cloned project could send any file of the user to the
+/// agent.
 pub(super) fn refuse_outside(file: &Path, tree: &SettingsTree, root: &Path) -> Result<(), Failure> {
     let origin = tree.leaf("prompt-file").map(|leaf| &leaf.origin);
     let is_users = origin.is_some_and(|it| *it != ValueOrigin::Default && !is_of_project(it, root));

@@ -1,4 +1,4 @@
-//! A draft of the settings of a run that has only the programs that it starts, without a check whether the run can start: for display only.
+//! Draft settings of a run, only for display: they contain the programs that the run would start, and nothing checks whether the run can start.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -113,8 +113,8 @@ fn over(
     let before = phase.agent.clone();
     match is_named || typed_bin {
         true => phase.agent = agent(line, tree, &config)?,
-        // Neither the command line nor the files name an agent. The saved one stays if the files give the same one: a known name, found on PATH as
-        // before.
+        // Neither the command line nor the files name an agent. The saved agent stays if the files give the same program: a known name,
+        // found on PATH as before.
         false => match known(&before, &config, line.root) {
             Some(agent) => {
                 named.agent = agent.clone();
@@ -201,7 +201,7 @@ fn permissions(
     }
 }
 
-/// Returns the prompt: the saved one if nobody names another, unless it is a file outside of the project.
+/// Returns the prompt: the named one, or else the saved one. Refuses a saved prompt file outside of the project.
 fn prompt_of(
     line: &RestartInput<'_>,
     tree: &SettingsTree,

@@ -37,7 +37,7 @@ pub(crate) fn resumed(
     let args = &given.what;
     if args.prompt.is_some() || args.prompt_file.as_deref() == Some(Path::new("-")) {
         return Err(Failure::usage(
-            "a resumed run keeps its prompt: use --prompt-file FILE, or edit its prompt file",
+            "a resumed run keeps its prompt; to change it, use --prompt-file FILE, or edit the prompt file",
         ));
     }
     if let Some(file) = &args.prompt_file {
@@ -144,8 +144,8 @@ fn hand_over(
         }
         (true, false) => {
             let kept = match (phase.permissions, restriction) {
-                (Permissions::Ask | Permissions::Deny, _) => Some("its permissions"),
-                (_, Some(_)) => Some("the restrictions of its agent"),
+                (Permissions::Ask | Permissions::Deny, _) => Some("the permissions of this run"),
+                (_, Some(_)) => Some("the restrictions of this run's agent"),
                 _ => None,
             };
             if let Some(kept) = kept {

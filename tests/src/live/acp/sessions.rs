@@ -52,7 +52,7 @@ pub(super) fn lost(scene: &LiveScene) -> String {
     };
     fs::remove_dir_all(scene.sandbox.home().join(store)).unwrap();
     let ended = scene.rlm(&["resume"]).run(ACP_RUN).expect_code(0);
-    let says = "the session no longer exists; a fresh one gets the prompt";
+    let says = "the session no longer exists; a fresh session gets the prompt";
     assert!(ended.stdout.contains(says), "{ended}");
     let requests = scene.requests();
     let last = &requests[requests.len() - 1];

@@ -12,7 +12,7 @@ use crate::render::{AgentHealth, Health};
 #[derive(Debug)]
 pub(super) struct CheckedAgent {
     pub(super) name: &'static str,
-    /// The agent with the path of its program, and where it is asked; or why there is no program.
+    /// The agent with the path of its program, and the context in which doctor starts that program; or why there is no program.
     pub(super) program: Result<(AgentConfig, ProcessContext), String>,
     /// The settings of the agent.
     pub(super) agent: AgentConfig,
@@ -81,7 +81,7 @@ pub(super) fn assess(patient: CheckedAgent, probe: Option<Probe>) -> AgentHealth
     }
     if is_run && !unset.is_empty() {
         let unset = unset.join(", ");
-        let what = format!("checked without the variables that rlm.toml sets for it: {unset}");
+        let what = format!("checked without these variables from rlm.toml: {unset}");
         note(&mut found, Health::Ok, what);
     }
     if !found.shadowed.is_empty() {

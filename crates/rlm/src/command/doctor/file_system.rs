@@ -29,7 +29,7 @@ impl FileSystemKind {
             Persistence::Elsewhere => Some(
                 "its server decides whether locks and saved state are safe; a local disk is better",
             ),
-            Persistence::Memory => Some("it is lost at a reboot"),
+            Persistence::Memory => Some("its content is lost at a reboot"),
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn find(
     let config = |layers: &Layers| {
         let mut config = layers.run().config();
         if config.agent.is_none() && named.len() != 1 {
-            // The protocol of the program is unknown, and one agent may take the question of another for a prompt.
+            // The protocol of the program is unknown, and an agent may treat the version query of another agent as a prompt.
             config.agent_bin = None;
         }
         config

@@ -144,7 +144,7 @@ async fn spawn(command: AgentCommand) -> Result<Agent, String> {
     command.spawn().await.map_err(|e| e.to_string())
 }
 
-/// Returns the surroundings of each program that doctor starts: `/` has no settings of a project, and a marker finds what stays alive.
+/// Returns the context of each program that doctor starts: `/` has no settings of a project, and a sweep finds leftovers by the marker.
 pub(super) fn away() -> ProcessContext {
     let mut context = ProcessContext::new("/", "/");
     context.marker = Some(Marker {
@@ -235,7 +235,7 @@ pub(super) fn space(project: &Project) -> Finding {
     );
     if trees.trees > 0 {
         let more = if trees.is_more { "more than " } else { "" };
-        let count = count(trees.trees, "working tree", "working trees");
+        let count = count(trees.trees, "worktree with", "worktrees with");
         detail += &format!("; {count} {more}{}", bytes::show(trees.bytes));
     }
     let free = statvfs(project.root())
@@ -268,7 +268,7 @@ fn room(free: u64, files: Option<u64>) -> Finding {
             format!("{size}, but no more files can be created: delete some"),
         ),
         Some(n) if n < ENOUGH_FILES => {
-            (Health::Warning, format!("{size}, but only {n} more files"))
+            (Health::Warning, format!("{size}; room for {n} more files"))
         }
         _ if free < LITTLE => (Health::Warning, format!("{size}: a run may need more")),
         _ => (Health::Ok, size),
@@ -312,10 +312,10 @@ pub(super) fn runs(project: &Project) -> Finding {
 /// Returns the directory in which agents' sessions are locked against other runs.
 pub(super) fn sessions() -> Finding {
     match agents::session_place() {
-        Some((place, _)) => (Health::Ok, format!("locked in {}", place.display())),
+        Some((place, _)) => (Health::Ok, format!("lock files in {}", place.display())),
         None => (
             Health::Warning,
-            "not locked: no directory for the locks can be written; set XDG_STATE_HOME".into(),
+            "not locked: no directory for lock files can be written; set XDG_STATE_HOME".into(),
         ),
     }
 }
@@ -386,7 +386,7 @@ mod tests {
         insta::assert_snapshot!(shown.join("\n"), @r"
         Ok 5 GiB free
         Ok 5 GiB free
-        Warning 5 GiB free, but only 7 more files
+        Warning 5 GiB free; room for 7 more files
         Problem 5 GiB free, but no more files can be created: delete some
         Warning 700 MiB free: a run may need more
         Problem 90 MiB free: free some space

@@ -73,7 +73,7 @@ fn refuse_moved(run: &RunEntry) -> Result<(), Failure> {
     }
 }
 
-/// Returns whether the run was stopped or crashed, wherever it continues.
+/// Returns whether the run was stopped or crashed, even if it was transferred and continues elsewhere.
 fn is_unfinished(run: &RunEntry) -> bool {
     let head = run.head.as_ref();
     head.is_ok_and(|head| head.machine.is_unfinished())

@@ -127,11 +127,11 @@ impl Verified {
         this.next = match (found.next, readable) {
             (NextAction::Start, _) => format!("nothing was saved yet; start a new run: {rlm} run"),
             (NextAction::Wait, _) => {
-                "a process works on the run, so this can be normal; verify again when the process ended"
+                "a process works on the run, so this can be normal; verify again after the process has ended"
                     .into()
             }
             (NextAction::Resume { .. } | NextAction::ResumeOlder { .. }, Err(why)) => {
-                format!("use the version of rlm that wrote it, or a newer one, and delete nothing: {why}")
+                format!("use the version of rlm that wrote this run, or a newer one, and delete nothing: {why}")
             }
             (NextAction::Resume { .. } | NextAction::ResumeOlder { .. }, Ok(_)) if moved.is_some() => format!(
                 "the run was transferred; continue there: {rlm} checkpoints import; to continue it here instead: `{rlm} resume {id} --force`"
