@@ -141,7 +141,7 @@ fn verdict(ended: &Ended) -> LintResult {
     }
 }
 
-/// Compiles the crates that need no C compiler for macOS. A machine that is not a Mac can only check that they compile.
+/// Compiles for macOS the crates that need no C compiler. A machine that is not a Mac can only check that they compile.
 fn mac() -> LintResult {
     const TARGET: &str = "x86_64-apple-darwin";
     let libraries = command::run(

@@ -27,8 +27,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
     judged(workspace, program, arguments.update, Tally::failed)
 }
 
-/// Does the same only with an installed tool that can parse the output of this nightly compiler, whose format changes. A missing tool must neither
-/// delay nor fail the other stages.
+/// Compares as [`run`] does, but only with an installed tool, because a missing tool must neither delay nor fail the other stages. Skips a library if
+/// the tool can't parse the output of this nightly compiler, whose format changes.
 pub(crate) fn stage(workspace: &Workspace) -> Tally {
     let absent = "cargo-public-api is not installed; install it with `cargo xtask snapshots`";
     let program =

@@ -66,7 +66,7 @@ fn loops(program: Option<&Path>) -> Vec<Loop> {
         .collect()
 }
 
-/// The peer reads its agent from a file in a directory of its own.
+/// Returns the command of the peer, which reads its agent from a file in its own directory.
 fn runner(program: &Path) -> String {
     let program = program.to_string_lossy().replace('\'', r"'\''");
     format!(

@@ -84,7 +84,7 @@ fn try_run(root: &Path, crates: &[Crate], arguments: &Arguments) -> Result<(), S
     Ok(())
 }
 
-/// The commit contains every change of the working tree, so the working tree must be clean before.
+/// Fails if the working tree has changes, because the commit would contain them.
 fn unchanged() -> Result<(), String> {
     match git::changes()?.first() {
         None => Ok(()),
