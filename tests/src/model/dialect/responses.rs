@@ -137,8 +137,8 @@ enum PrecedingItem {
     Nothing,
 }
 
-/// The protocol does not distinguish a steer from a text that begins a turn. A text is a steer if the model still had to answer a result, unless the
-/// text has its own directives.
+/// Adds a text of the user. The protocol does not distinguish a steer from a text that begins a turn. A text is a steer if the model still had to
+/// answer a result, unless the text has its own directives.
 fn said(asked: &mut PromptRequest, text: &str, before: &PrecedingItem) {
     let text = without(text, &NOTES);
     if *before == PrecedingItem::Result && script::parse(&text).is_empty() && !text.is_empty() {
