@@ -60,7 +60,7 @@ struct Night {
     judge: Judge,
     dice: Dice,
     crashes: u64,
-    /// A person's message with the resume.
+    /// The message that a person sends with the next resume.
     feedback: Option<String>,
     bent: Bent,
 }
@@ -151,7 +151,7 @@ impl Night {
                         person.next = person.next.max(Instant::now() + Duration::from_secs(1));
                         continue;
                     };
-                    lock(&self.world).note(format!("somebody: {wish:?}"));
+                    lock(&self.world).note(format!("a person: {wish:?}"));
                     if lock(&self.world).hurried {
                         stop_by.get_or_insert(Instant::now() + STOP);
                     }
@@ -162,7 +162,7 @@ impl Night {
         }
     }
 
-    /// The future of one process of the loop.
+    /// Returns the future that acts as one process of the loop.
     fn process(
         &self,
         show: oneshot::Sender<Watching>,
@@ -212,7 +212,7 @@ impl Night {
                     _ => world.now(),
                 }
             });
-            // A process that is no longer there has crashed.
+            // Sending fails if the simulated process has crashed.
             let _crashed = show.send((news, runner.watch()));
             runner.run(drivers, controls).await
         }
@@ -410,7 +410,7 @@ fn x108g_simulated_night_keeps_every_invariant() {
             broken.len()
         );
     }
-    // A night without events proves nothing.
+    // Nights in which one of these never happens prove nothing about it.
     let all = [
         "waits",
         "phases",
@@ -422,7 +422,7 @@ fn x108g_simulated_night_keeps_every_invariant() {
     assert!(count < SEEDS || all.iter().all(|what| tally.contains_key(what)));
 }
 
-/// Simulates nights until `wanted` of them break a promise with one of these words, or many nights didn't.
+/// Simulates nights until `wanted` of them break a promise whose text has one of these words. Returns false if six batches of nights have fewer.
 fn found_out(bent: Bent, wanted: usize, words: &[&str]) -> bool {
     let is_meant = |(_, result): &(u64, Result<Summary, String>)| {
         let why = result.as_ref().err().and_then(|why| why.lines().next());

@@ -59,7 +59,7 @@ pub(crate) fn texts() -> Settings {
     settings(|name| json!({"Text": format!("Do the {name}.")}))
 }
 
-/// Runs to the end, and answers each review.
+/// Executes a run to its end, and answers each review.
 pub(crate) async fn carry_out(
     dir: &Path,
     settings: Option<Settings>,
@@ -87,7 +87,7 @@ pub(crate) async fn carry_out(
         let (_, driver) = agents.find(|(name, _)| *name == phase.name).unwrap();
         Ok(Box::new(driver.clone()) as Box<dyn agent_duplex::Driver>)
     });
-    // The run may be its own task.
+    // The future of a run is `Send`, so a run can be a task of its own.
     let running = tokio::spawn(runner.run(factory, wishes));
     answers.reverse();
     while let Some((_, news)) = news.recv().await {

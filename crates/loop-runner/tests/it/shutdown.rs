@@ -47,7 +47,7 @@ fn run() -> RunId {
 }
 
 impl Waits {
-    /// Starts a run whose agent ends each turn like this.
+    /// Starts a run whose agent ends each turn for the reason `turn`.
     async fn begin(turn: EndReason, told: Option<Request>) -> Self {
         let script = Script::new().message().begin().say("so far").end(turn);
         Self::play(Capabilities::none(), script, told).await
@@ -99,10 +99,13 @@ impl Waits {
         self.began.elapsed()
     }
 
-    /// Returns how the run ended, and the saved reason.
+    /// Waits for the end of the run. Returns the stop reason, the saved state of the run, and the number of the agent's turns.
     async fn ended(self) -> (StopReason, RunState, usize) {
         let outcome = self.running.await.unwrap().unwrap();
-        assert!(self.began.elapsed() < HOUR / 2, "the run waited");
+        assert!(
+            self.began.elapsed() < HOUR / 2,
+            "the run waited instead of ending"
+        );
         let entry = Project::find(self.dir.path()).unwrap().run(&run()).unwrap();
         let end = entry.head.unwrap().machine.end;
         // A run that never began has no end, but is stopped.
@@ -168,7 +171,7 @@ async fn shutdown_has_the_reason_of_the_following_stop() {
     assert_eq!(reason, StopReason::Stopped(StopCause::HungUp));
 }
 
-/// The shutdown is only a moment earlier than the next iteration.
+/// The next iteration is due only a moment after the shutdown.
 #[tokio::test(start_paused = true)]
 async fn no_iteration_begins_during_shutdown() {
     let mut waits = Waits::begin(EndReason::Completed, None).await;

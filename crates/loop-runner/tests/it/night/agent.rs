@@ -117,7 +117,7 @@ struct Agent {
     tool: Option<u64>,
     in_turn: bool,
     over: bool,
-    /// Since when the agent is frozen.
+    /// The time at which the agent was frozen, if it is frozen.
     frozen: Option<Instant>,
 }
 
@@ -299,7 +299,7 @@ impl Agent {
         let turn = world.seats[self.seat].place.turn();
         let is_first = { world.seats.iter() }.position(|seat| seat.place.turn() == turn);
         let seat = &mut world.seats[self.seat];
-        // Such a turn may end before anyone knows that the agent saw its messages.
+        // A turn after a failed one may end before the run knows that the agent saw its messages.
         let in_vain = matches!(seat.ending.take(), Some(it) if !it.is_good());
         // An agent that begins a turn for a message has seen it; its first turn begins in any case.
         if std::mem::replace(&mut seat.began, true) {
@@ -340,7 +340,7 @@ impl Act {
     }
 }
 
-/// Takes its time: nobody shuts this sleep gate.
+/// Sleeps: nobody shuts this sleep gate.
 async fn rest(time: Duration) {
     let _elapsed = SleepGate::new().sleep(time).await;
 }
@@ -426,7 +426,7 @@ impl Connection for Agent {
         }
         let mut world = lock(&self.driver.world);
         world.note(format!(
-            "the agent is interrupted ({queued:?}, deaf: {is_deaf})"
+            "the agent is interrupted ({queued:?}, ignores it: {is_deaf})"
         ));
         world.seats[self.seat].halted = true;
         Box::pin(async { Ok(()) })

@@ -1,4 +1,4 @@
-//! Nights with a deliberate defect, which the judge must find.
+//! Nights with a deliberate defect, which the judge must detect.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(crate) enum Bent {
     Clock,
     /// The run gets "passed" from every required check.
     Gates,
-    /// A resume uses the first rules of the run.
+    /// A resume uses the original rules of the run instead of the saved ones.
     Rules,
 }
 

@@ -1,4 +1,4 @@
-//! The simulated required checks and check: they take their time, and have any result.
+//! The simulated required checks and check: they take some time, and pass or fail by chance.
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::ProcessContext;
@@ -42,7 +42,7 @@ impl FakeCommands {
         self.at.is_some_and(|at| at.turn() == turn)
     }
 
-    /// Whether all required checks of an iteration passed.
+    /// Returns whether all required checks of an iteration passed.
     pub(crate) fn let_through(&self, turn: (u32, u32)) -> bool {
         let gates = self.gates[turn.0 as usize];
         gates == 0 || (self.passed == gates && self.is_at(turn))
@@ -60,13 +60,13 @@ impl FakeCommands {
         ((of.0, of.1 + 1) == (phase, iteration)).then_some(word)
     }
 
-    /// Forgets the failure: the work is repeated from an earlier point.
+    /// Forgets the failure, because the run repeats the work from an earlier point.
     pub(crate) fn forget(&mut self) {
         self.failed = None;
     }
 }
 
-/// Returns the result of a command, after its time.
+/// Returns the result of a command, after a simulated duration.
 pub(crate) fn play(
     world: &Shared,
     command: LoopCommand,

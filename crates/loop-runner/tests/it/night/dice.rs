@@ -1,8 +1,8 @@
-//! The only source of chance in a night, so that the seed alone reproduces the night.
+//! The only source of randomness in a night, so that the seed alone reproduces the night.
 
 use std::time::Duration;
 
-/// Chance from a seed: the same seed gives the same night.
+/// Random numbers from a seed: the same seed gives the same night.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 

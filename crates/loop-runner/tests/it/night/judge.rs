@@ -109,7 +109,7 @@ impl Judge {
                     format!("the required checks contradict {failure:?}")
                 });
                 world.holds(good || done || failure.is_some(), || {
-                    format!("{turn:?} counts as done and is not")
+                    format!("{turn:?} counts as done without a check or a completed turn")
                 });
             }
             RunEvent::Update(RunUpdate::PhaseEnded { name, .. }) => {
@@ -153,7 +153,7 @@ impl Judge {
             }
             RunEvent::Update(RunUpdate::RuleChanged(change)) => {
                 let sent = world.sets.iter().position(|it| it == change);
-                world.holds(sent.is_some(), || format!("nobody requested {change}"));
+                world.holds(sent.is_some(), || format!("no person requested {change}"));
                 // Earlier changes were rejected, or change nothing.
                 world.sets.drain(..sent.map_or(0, |sent| sent + 1));
                 self.rules = changed(&self.rules, change);
@@ -267,7 +267,9 @@ impl Judge {
         let (told, again, stands) = (world.told, world.again, (saved.phase, saved.iteration));
         let (complete, counted) = (world.complete, saved.counts.iterations);
         world.holds(counted >= complete && (stands >= told || again), || {
-            format!("{complete} to {told:?} are reported and {counted} to {stands:?} saved")
+            format!(
+                "{complete} up to {told:?} are reported and {counted} up to {stands:?} are saved"
+            )
         });
         if let Some(shown) = &self.head {
             let kept = shown.usage.cost_microusd <= saved.usage.cost_microusd
@@ -294,7 +296,7 @@ impl Judge {
             floor.tokens(),
             PIECE / 10,
         );
-        world.holds(cost && tokens, || "over its budget".into());
+        world.holds(cost && tokens, || "the run exceeded its budget".into());
         for change in std::mem::take(&mut world.sets) {
             let more = changed(&self.rules, &change);
             self.rules.extend(more);
@@ -315,13 +317,13 @@ impl Judge {
         for steer in &self.said {
             let waits = saved.steers.iter().any(|it| it.text == *steer);
             let seen = world.seen.keys().any(|(it, _)| it == steer);
-            world.holds(waits || seen, || format!("nobody ever sees {steer}"));
+            world.holds(waits || seen, || format!("no agent ever sees {steer}"));
         }
         let most = world.seen.values().max().copied().unwrap_or_default();
         let repeated = most > 1 + self.crashes + world.in_vain && !world.again;
         world.holds(!repeated, || "an agent gets the same message twice".into());
         if crashed {
-            // Unreported iterations have ended all the same.
+            // Iterations that the crashed process did not report have ended too.
             world.told = world.told.max(last_turn(&saved));
             world.complete = world.complete.max(counted);
             self.failed =
@@ -437,12 +439,12 @@ fn last_turn(head: &Head) -> (u32, u32) {
     }
 }
 
-/// Whether a required check, and not the turn, failed the iteration.
+/// Returns whether a required check, and not the turn, failed the iteration.
 fn is_of_gate(failure: &str) -> bool {
     failure.starts_with("required check ")
 }
 
-/// Returns the possible rules after a change, whatever its phase.
+/// Returns the possible rules after a change, for each phase that it can apply to.
 fn changed(rules: &[Rules], change: &RuleChange) -> Vec<Rules> {
     let phases = |rules: &Rules| 0..rules.phases.len() as u32;
     let all = rules

@@ -65,7 +65,7 @@ impl Person {
         if self.frozen {
             return Some(self.freeze(false));
         }
-        // The machine does this also while nobody is there.
+        // The machine can be suspended also while no person is present.
         if self.dice.hits(60) {
             let by = self.dice.seconds(1, 2 * HOUR);
             let mut world = lock(&self.world);
@@ -135,7 +135,7 @@ impl Person {
         })
     }
 
-    /// Answers a review, or leaves.
+    /// Answers a review, or detaches.
     fn review(&mut self) -> RunControl {
         // The run may react before its viewers see the answer.
         lock(&self.world).review.open = false;
@@ -163,7 +163,7 @@ impl Person {
         Request::Review(verdict).into()
     }
 
-    /// A person comes or leaves.
+    /// Attaches or detaches the person.
     fn attend(&mut self) -> RunControl {
         let mut world = lock(&self.world);
         let attended = !world.review.attended;

@@ -32,7 +32,7 @@ impl Place {
         (self.phase, self.iteration)
     }
 
-    /// Whether this is the first iteration of the phase after `other`'s.
+    /// Returns whether this is the first iteration of the phase after the phase of `other`.
     pub(crate) fn enters_behind(self, other: Self) -> bool {
         self.phase == other.phase + 1 && self.iteration == 1
     }

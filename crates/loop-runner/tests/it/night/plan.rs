@@ -71,7 +71,7 @@ pub(crate) fn line(settings: &Settings, capabilities: Capabilities, crashes: u64
     let rules = settings.rules();
     let phases = rules.phases.iter().map(|phase| {
         format!(
-            "{}: {:?}, {} gates, until {}, promise {}, {:?}",
+            "{}: {:?}, {} required checks, check {}, promise {}, {:?}",
             phase.name,
             phase.session,
             phase.required_checks,

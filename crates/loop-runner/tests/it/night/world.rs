@@ -42,7 +42,7 @@ impl Ending {
     }
 }
 
-/// One agent: its purpose and its state.
+/// One agent: its attempt and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
     pub(crate) life: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Seat {
     pub(crate) ending: Option<Ending>,
     /// Whether the run ended the agent, or asked it to end its turn.
     pub(crate) halted: bool,
-    /// Whether a turn of the agent ended other than by a limit.
+    /// Whether a turn of the agent ended for a reason other than a limit.
     pub(crate) judged: bool,
 }
 
@@ -73,9 +73,9 @@ pub(crate) struct World {
     pub(crate) outages: Vec<(Duration, Duration, Outage)>,
     /// The total reported usage of all agents.
     pub(crate) used: u64,
-    /// The steers that agents saw: how often in which session.
+    /// How often each steer was seen in each session.
     pub(crate) seen: BTreeMap<(String, String), u32>,
-    /// The number of turns that began after a failed one.
+    /// The number of turns that began after a failed turn.
     pub(crate) in_vain: u32,
     /// The sum of the wall clock's jumps so far.
     pub(crate) jumped: Duration,
@@ -308,7 +308,7 @@ impl World {
         self.holds(!due, || "a phase had no review".into());
     }
 
-    /// Whether a budget is used up, by the run's reports.
+    /// Returns whether a budget is used up, according to the run's reports.
     pub(crate) fn is_spent(&self) -> bool {
         let (cost, tokens) = self.budgets;
         cost.is_some_and(|max| self.spent.cost_microusd >= max)
