@@ -27,7 +27,7 @@ struct StopState {
 }
 
 impl StopState {
-    /// Continues with `policy` as well, if it ends sooner: then no time is longer than in either policy.
+    /// Also applies `policy` from now on, if this ends the stop sooner. Then no stage gets more time than either policy allows.
     fn within_policy(mut self, policy: &StopPolicy) -> Self {
         let now = self.start.elapsed();
         let sooner = policy.clone().within(now + policy.budget);
@@ -85,8 +85,8 @@ impl Agent {
         self.keeper.main
     }
 
-    /// Returns the guard, if there is one. Store it durably: a guard that is stopped (SIGSTOP) after the death of its host does nothing, and must be
-    /// swept first.
+    /// Returns the guard, if there is one. Store it durably: a guard that is suspended (SIGSTOP) after the death of its host does nothing, and must
+    /// be swept first.
     pub fn guard(&self) -> Option<ProcessId> {
         self.keeper.guard()
     }
@@ -213,13 +213,13 @@ impl Agent {
     /// before its end), and its process tree is swept by marker. After a normal exit, a stop ends the leftovers. [`next_output`](Self::next_output)
     /// still returns the lines that were written until the end. A second call returns the same report.
     ///
-    /// If the runtime of the spawn has ended, no report about the process tree can arrive. Then the report names the main process as a survivor, and
-    /// dropping this value ends the process tree.
+    /// If the runtime that spawned the agent has ended, no report about the process tree can arrive. Then the report names the main process as a
+    /// survivor, and dropping this value ends the process tree.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the stop in its current stage, and the next call continues there. The next call can only shorten the rest. If its
-    /// budget, counted from then, ends sooner, the current stage and the later stages get no more time than both policies allow. So a second call
-    /// with a shorter policy makes a stop faster.
+    /// Dropping the future leaves the stop in its current stage, and the next call continues there. The next call can only shorten the rest of the
+    /// stop. The budget of its policy counts from that call. If that budget ends sooner, no remaining stage gets more time than either policy allows.
+    /// So a second call with a shorter policy makes a stop faster.
     pub async fn stop(&mut self, policy: &StopPolicy) -> StopReport {
         if self.report.is_none() {
             self.report = Some(self.end(&policy.bounded()).await);
@@ -258,7 +258,7 @@ impl Agent {
             });
             let told = timeout_at(now.start + now.until, done).await;
             if told.is_ok_and(|told| told.is_err()) {
-                // The runtime of the spawn has ended, so no report about the process tree can arrive.
+                // The runtime that spawned the agent has ended, so no report about the process tree can arrive.
                 break;
             }
         }

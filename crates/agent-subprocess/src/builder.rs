@@ -66,8 +66,8 @@ impl fmt::Debug for AgentCommand {
 }
 
 impl AgentCommand {
-    /// Creates a description of this program. A name without a slash is searched on the `PATH` of the agent. A relative path with a slash counts from
-    /// the working directory of the agent.
+    /// Creates a description of this program. A name without a slash is searched on the `PATH` of the agent. A relative path with a slash is relative
+    /// to the working directory of the agent.
     pub fn new(program: impl Into<OsString>) -> Self {
         AgentCommand {
             program: program.into(),
@@ -139,8 +139,8 @@ impl AgentCommand {
         self
     }
 
-    /// Makes the guard hold a descriptor, for example of a lock, until the process tree is gone. The agent never gets the descriptor. At most 16.
-    /// Without a guard, the host holds it until the [`Agent`](crate::Agent) is dropped.
+    /// Makes the guard hold a descriptor, for example of a lock, until the process tree is gone. The agent never gets the descriptor. An agent can
+    /// have at most 16 held descriptors. Without a guard, the host holds them until the [`Agent`](crate::Agent) is dropped.
     pub fn hold(mut self, descriptor: OwnedFd) -> Self {
         self.hold.push(descriptor);
         self
@@ -150,7 +150,7 @@ impl AgentCommand {
     /// [`SweepReport::read`](crate::sweep::SweepReport::read) reads it.
     ///
     /// A write error could not be reported at that time, so [`spawn`](Self::spawn) rejects a path that can't be written: its directory must exist. A
-    /// relative path counts from the working directory of the host. Without a guard, nothing is appended.
+    /// relative path is relative to the working directory of the host. Without a guard, nothing is appended.
     pub fn survivors_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.survivors_file = Some(path.into());
         self

@@ -13,7 +13,7 @@ use std::process::{Command, ExitStatus};
 /// gets no new privileges: a setuid program runs as its caller.
 ///
 /// # Errors
-/// Fails if this system has no such filters. If only the kernel refuses them, `spawn` fails.
+/// Fails if this system has no such filters. If the kernel refuses the filters later, the `spawn` of the command fails.
 ///
 /// # Platform
 /// Linux on x86-64 and aarch64; always an error on other systems.
@@ -100,7 +100,8 @@ mod filter {
             BTreeMap::from([(libc::SYS_clone, vec![SeccompRule::new(vec![no_thread])?])]);
         #[cfg(target_arch = "x86_64")]
         starts.extend([(libc::SYS_fork, vec![]), (libc::SYS_vfork, vec![])]);
-        // The flags of `clone3` are in memory, where no filter can read them. On this error the C library calls `clone`, as on an old kernel.
+        // The flags of `clone3` are in memory, where no filter can read them. If `clone3` fails with ENOSYS, the C library calls `clone`, as on an
+        // old kernel.
         let unreadable = BTreeMap::from([(libc::SYS_clone3, vec![])]);
         Ok([
             filter(

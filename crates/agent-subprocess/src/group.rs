@@ -49,7 +49,7 @@ pub(crate) fn start(
     })
 }
 
-/// The main process, owned by the task that reaps it. When the runtime drops it, it ends the group.
+/// The main process, owned by the task that reaps it. When the runtime drops the task, this value kills the group.
 struct ReapTask {
     child: Child,
     group: Group,
@@ -75,7 +75,7 @@ impl ReapTask {
 impl Drop for ReapTask {
     fn drop(&mut self) {
         self.group.kill();
-        // The reaper after this point does not report, so assume that the pid is free.
+        // From here on, tokio reaps the process without a report, so assume that the pid is free.
         *self.group.lock() = PidOwner::Free;
     }
 }
@@ -230,7 +230,8 @@ impl Group {
         }
     }
 
-    /// Returns whether the group with that number is ours. The group of another program had a leader with that pid, and most likely still has it.
+    /// Returns whether the process group still belongs to the agent. If a process has the id of the group as its pid, it is most
+    /// likely the leader of another program's group.
     fn is_group(&self, number: PidOwner) -> bool {
         match number {
             PidOwner::Main => true,

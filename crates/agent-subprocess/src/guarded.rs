@@ -180,7 +180,7 @@ async fn start_until_hello(
             Ok(Ok(Some(_))) => return Err(failed("sent no hello".to_owned())),
             Ok(_) => line.reap().await,
             Err(_) => {
-                // The closing of its socket ends a guard, but this can be a program that never reads.
+                // A guard ends when its socket closes, but this can be another program, which never reads.
                 let _gone = line.child.start_kill();
                 return Err(failed(format!(
                     "did not answer within {} s",

@@ -21,7 +21,7 @@ struct Streams {
 }
 
 impl AgentCommand {
-    /// Starts the agent. The current runtime owns it; while that runtime lives, the [`Agent`] can be used from any other.
+    /// Starts the agent. The current runtime owns the agent; while that runtime lives, the [`Agent`] can be used from any other runtime.
     ///
     /// # Errors
     /// Fails if the program is not found or not executable, the working directory cannot be entered, the arguments are too long, the marker is

@@ -15,8 +15,8 @@
 //! closes because the host died, the guard ends the process tree by itself. The guard is the host's own executable, started again
 //! ([`guard::run_if_guard`]), or a helper ([`guard::guard_program`]).
 //!
-//! Without a guard (on another system than Linux, or if the host called neither function) the agent gets a process group. A stop then walks the
-//! descendants and sweeps by [`Marker`], and its [`StopReport`] states that this proves less.
+//! Without a guard (outside Linux, or if the host called neither function) the agent gets a process group. A stop then walks the descendants and
+//! sweeps by [`Marker`], and its [`StopReport`] states that this proves less.
 //!
 //! [`Agent::stop`] goes through the stages of a [`StopPolicy`] in one budget. An agent counts as ended when the guard has reaped its main process.
 //! The end of a stream does not count, so a process that keeps a pipe open cannot hang the host. If the guard itself is killed, the kernel kills the
@@ -36,7 +36,7 @@
 //! | `kill -9` of both | all but the main process, until a sweep | – | – |
 //! | SIGSTOP of the guard, then a stop, a drop or `kill -9` of the host | nothing, proven: the guard continues | – | – |
 //! | a guard that does not answer a stop | nothing that has the marker: the host kills the guard and sweeps | – | – |
-//! | a process of another user, or of a stopped tracer | that process, named in the report | that process, named | that process |
+//! | a process of another user, or with a suspended tracer | that process, named in the report | that process, named | that process |
 //!
 //! A program that runs as the first process of a container has one more duty, see [`guard::run_if_init`].
 //!

@@ -179,7 +179,7 @@ impl Reader {
     async fn run(&mut self, mut progress: watch::Receiver<TreeProgress>) -> bool {
         let mut deadline = None;
         loop {
-            // Check the exit and the deadline first: a leftover can write faster than this task reads.
+            // Check the exit and the deadline before the output: a leftover can write faster than this task reads.
             let read = match deadline {
                 Some(deadline) if Instant::now() >= deadline => return self.finish_read().await,
                 Some(deadline) => match timeout_at(deadline, self.read()).await {
@@ -322,7 +322,7 @@ struct Tail(Vec<u8>);
 impl Tail {
     fn push(&mut self, bytes: &[u8]) {
         let bytes = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
-        // Only one move for each 64 KiB.
+        // Move the rest only once for each 64 KiB.
         if self.0.len() + bytes.len() > 2 * TAIL_BYTES {
             self.0
                 .drain(..self.0.len().saturating_sub(TAIL_BYTES - bytes.len()));

@@ -1,5 +1,5 @@
-//! Files that only their owner may read, such as a prompt for an agent. Also opens files that an agent can have replaced: it follows no link, waits
-//! for no FIFO and opens no device.
+//! Files that only their owner may read, such as a prompt for an agent. This module also opens files that an agent can have replaced: it follows no
+//! link, waits for no FIFO and opens no device.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-/// The links that are allowed in a path. The last component is never one of them.
+/// The symbolic links that are allowed in a path. The last component must never be a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SymlinkPolicy {
     /// Links in the directories above the file.

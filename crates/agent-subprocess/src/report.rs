@@ -14,7 +14,7 @@ pub struct StopReport {
     pub stage: Stage,
     /// The exit of the main process; `None` if it survived.
     pub exit: Option<Exit>,
-    /// The processes that are gone and that an interrupt had reached, or that were alive when the stop began, or that were found later; at most 4096.
+    /// The ended processes, at most 4096: those that an interrupt had reached, that were alive when the stop began, or that were found later.
     pub ended: Vec<ProcessName>,
     /// The number of ended processes that `ended` doesn't name.
     pub unnamed: u64,
@@ -25,14 +25,14 @@ pub struct StopReport {
     /// Whether standard output and standard error came to their end. If not, another process keeps them open, or the caller has not taken all lines.
     pub outputs_ended: bool,
     /// Whether there is no report of the guard. Either the guard died without one, so the host only swept by the marker; or the host did not receive
-    /// it, because the runtime of the spawn has ended.
+    /// it, because the runtime that spawned the agent has ended.
     pub guard_lost: bool,
     /// Whether the result of the process tree is unknown, so that the report names the main process only because it is possibly alive.
     pub(crate) is_unreported: bool,
 }
 
 impl StopReport {
-    /// Returns whether it is proven that the process tree is empty. Without a guard it is only known that a search found nothing.
+    /// Returns whether it is proven that the process tree is empty. Without a guard, a search found no process, which proves less.
     pub fn is_proven(&self) -> bool {
         self.containment == Containment::Guard && !self.guard_lost && self.survivors.is_empty()
     }

@@ -16,7 +16,8 @@ const MAX_BUDGET: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Use [`without_interrupt`](Self::without_interrupt) for an agent that is not busy, or that is interrupted by its own protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopPolicy {
-    /// The maximum time of the whole stop (default 8 s, a year at most), without a bounded drain of the pipes. SIGKILL always gets 0.2 s.
+    /// The maximum time of the whole stop (default 8 s, a year at most). The drain of the pipes is bounded too, and does not count. SIGKILL always
+    /// gets at least 0.2 s.
     pub budget: Duration,
     /// The time that the agent has to end after SIGINT (default 3 s). It lets one-shot agents save their partial text.
     pub interrupt: Duration,

@@ -113,7 +113,7 @@ pub enum WriteError {
     Closed,
 }
 
-/// The pipe, and its current user.
+/// The pipe, and the lines that wait for it.
 #[derive(Debug)]
 struct Pipe {
     /// `None` while the task writes.

@@ -1,4 +1,4 @@
-//! The init of a container: it reaps orphans, forwards signals, and ends as the program ends that it runs.
+//! The init of a container: it reaps orphans, forwards signals to the program that it runs, and ends with the exit code of that program.
 
 use super::tree::wait_readable;
 use crate::times;

@@ -1,4 +1,4 @@
-//! The guard: a small process that owns the process tree of an agent, and the ways to get one.
+//! The guard: a small process that owns the process tree of an agent. This module has the functions that a program calls to have guards.
 //!
 //! A program calls [`run_if_guard`] first in `main`. Then this crate can start the program's own executable again as a guard. A program that cannot
 //! do that, for example a test binary, names a helper with [`guard_program`].
@@ -106,7 +106,7 @@ pub fn adopt_orphans() -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Declares that a program runs that the host itself started, such as an editor. A process that starts while this value is held doesn't count as the
+/// Marks the time in which the host runs a program of its own, such as an editor. A process that starts while this value is held doesn't count as the
 /// orphan of an agent.
 ///
 /// Create it before the program starts, and drop it after waiting for the program. Without [`adopt_orphans`] it does nothing.
@@ -118,7 +118,7 @@ pub struct OwnProgramGuard {
 }
 
 impl OwnProgramGuard {
-    /// Begins the time in which such a program runs.
+    /// Begins the time in which the host runs such a program.
     #[expect(clippy::new_without_default, reason = "creating it has an effect")]
     pub fn new() -> Self {
         Self {

@@ -6,8 +6,8 @@
 //! kind is only ended if it has the marker, or is in the session of the guard, of the agent, or of an orphan that was ended.
 //!
 //! A dead child is only reaped if it is in the session of the guard, of the agent, or of an orphan that was seen alive. Any other dead child can be a
-//! child of the host whose owner still waits for its exit. So a session leader of the process tree stays a zombie until the host ends if it ended
-//! before this module saw it.
+//! child of the host whose owner still waits for its exit. So if a session leader of the process tree ended before this module saw it, it stays a
+//! zombie until the host ends.
 
 use super::tree::{UNKNOWN_NAME, pid_of};
 use crate::sweep::{self, SweepReport};
@@ -172,7 +172,7 @@ struct Orphan {
     is_hidden: bool,
 }
 
-/// Returns those of these children that can be orphans of a guard that started at `since`.
+/// Returns the candidates that can be orphans of a guard that started at `since`.
 ///
 /// A child in one of `sessions` certainly belongs to that guard.
 fn orphans(
@@ -190,7 +190,7 @@ fn orphans(
     let mut marked = None;
     let orphan = |pid: u32| {
         let Some(stat) = proc_fs::stat(pid) else {
-            // Its owner has possibly reaped it since it was listed. If it is dead, its exit stays for that owner.
+            // The owner of the child has possibly reaped it since it was listed. If the child is dead, its exit stays for that owner.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             let ended = rustix::process::waitid(WaitId::Pid(pid_of(pid)?), options);
             return ended.is_ok_and(|it| it.is_none()).then_some(Orphan {
@@ -212,7 +212,7 @@ fn orphans(
             let marked = marked.get_or_insert_with(|| find().unwrap_or_default());
             marked.iter().any(|found| found.process == stat.id())
         };
-        // It can be the own program itself, or a process that the own program started.
+        // The child can be the own program itself, or a process that the own program started.
         let is_known = sessions.contains(&stat.session);
         if !is_known && children.is_in_a_span(stat.start_time) && !carries_marker() {
             return None;

@@ -1,4 +1,5 @@
-//! The start of the guard (it ignores signals, and becomes the leader of its session and the parent of every orphan below it), and its service.
+//! The main code of the guard. At its start, the guard ignores signals, and becomes the leader of its session and the parent of every orphan below
+//! it. Then it handles the commands of the host.
 
 use std::ffi::OsString;
 use std::io::IoSliceMut;
@@ -197,7 +198,7 @@ fn terminate(
     *kill = Some((kill.map_or(at, |(earlier, _)| earlier.min(at)), rounds));
 }
 
-/// Returns the pid and the descriptors to hold. On failure, returns whether the working directory was the reason.
+/// Spawns the agent. Returns the pid and the descriptors to hold. On failure, returns whether the working directory was the reason.
 fn spawn(
     spec: SpawnSpec,
     descriptors: Vec<OwnedFd>,

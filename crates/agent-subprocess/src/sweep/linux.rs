@@ -56,7 +56,7 @@ fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
             continue;
         }
         if environment.is_empty() && attempt == 0 {
-            // Its exec can end between the two reads.
+            // Its exec can have ended between the two reads, so read both again.
             continue;
         }
         let tag = marker::tag(scope);
@@ -131,7 +131,7 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
     found
 }
 
-/// Sorts guards first: otherwise a stopped guard would continue after its process tree has changed.
+/// Sorts guards first: otherwise a suspended guard could continue after its process tree has changed.
 fn order(found: &MarkedProcess) -> (bool, u32) {
     (!found.is_guard, found.process.pid)
 }

@@ -208,7 +208,7 @@ async fn wait_for_tree_of(scene: &Scene, agent: &mut agent_subprocess::Agent) ->
     wait_for_tree(scene)
 }
 
-/// The fallback can't know of such a process; the guard doesn't need to know of it.
+/// The fallback can't find such a process. The guard ends it without a search.
 #[tokio::test]
 async fn p34b_fallback_loses_process_without_group_parent_and_environment() {
     for containment in [Containment::Guard, Containment::Group] {

@@ -185,7 +185,7 @@ fn sweep_ends_a_suspended_guard_first() {
     let scene = Scene::new();
     let (mut host, guard, _) = host(&scene);
     kill(guard.pid, Signal::STOP);
-    // The guard would continue at the end of its host.
+    // Suspend the host too: the guard would continue when its host ends.
     kill(host.id(), Signal::STOP);
     let found = scene.find();
     assert!(found[0].is_guard && found[0].process == guard, "{found:?}");

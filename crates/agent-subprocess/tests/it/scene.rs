@@ -40,7 +40,7 @@ impl Scene {
         }
     }
 
-    /// Returns a shell script as an agent.
+    /// Returns the command of an agent that is this shell script.
     pub fn agent(&self, script: &str) -> AgentCommand {
         AgentCommand::new("sh")
             .args(["-c", script])
