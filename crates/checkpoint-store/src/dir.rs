@@ -363,7 +363,6 @@ pub(crate) struct Temp<'a> {
 }
 
 impl Temp<'_> {
-    /// Appends bytes to the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let at = self.len as u64;
         self.len += bytes.len();

@@ -312,7 +312,6 @@ fn fenced(own: u64, by: u64) -> String {
     }
 }
 
-/// Checks a length against a limit.
 pub(crate) fn within(
     what: &'static str,
     bytes: usize,

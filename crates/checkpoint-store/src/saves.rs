@@ -121,7 +121,6 @@ impl Saves {
         }
     }
 
-    /// Removes the newest save.
     pub(crate) fn pop(&mut self) {
         self.bytes -= self.newest.pop_back().map_or(0, |kept| kept.len());
     }

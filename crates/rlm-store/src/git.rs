@@ -20,7 +20,7 @@ pub(crate) use run::{GitCall, Hooks, is_object_name};
 pub use run::{GitError, LIMIT, POINTERS, error_text};
 pub(crate) use run::{run, run_with};
 
-/// The most changed paths in a prompt.
+/// The largest number of changed paths in a prompt.
 const MAX_CHANGED: usize = 20;
 const HEAD_COMMIT: &[&str] = &["rev-parse", "--verify", "--quiet", "HEAD"];
 /// All files of a working tree except the state of runs, whose ignore file an agent may have just removed. The exclusions are the pattern `.rl[m]`,

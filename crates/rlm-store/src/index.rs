@@ -15,7 +15,7 @@ use crate::{Project, RunEntry, RunId, state_dir};
 
 /// The interval at which a run checks its file.
 pub const LOOK: Duration = Duration::from_secs(30);
-/// A longer file is not ours.
+/// The largest size of an index file in bytes; `rlm` did not write a longer one.
 const MOST: u64 = 64 << 10;
 const VERSION: u32 = 1;
 

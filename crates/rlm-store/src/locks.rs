@@ -8,7 +8,7 @@ use agent_subprocess::ProcessId;
 
 use crate::state_dir::Identity;
 
-/// The most bytes that are read of `/proc/locks`, and the most checked descriptors of a process.
+/// The largest number of bytes that are read from `/proc/locks`, and of descriptors of a process that are checked.
 const LONGEST: u64 = 16 << 20;
 const DESCRIPTORS: usize = 65_536;
 

@@ -35,7 +35,8 @@ pub struct Settings {
     pub worktree: Option<Worktree>,
     /// How the run handles leftovers.
     pub leftovers: Leftovers,
-    /// The most bytes of disk for the transcripts, without the newest eight; 2 GB by default. Above it, the oldest transcripts are reduced.
+    /// The largest number of bytes on disk for the transcripts, without the newest eight; 2 GB by default. Above this, the run reduces the oldest
+    /// transcripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_transcripts: Option<u64>,
 }
@@ -269,7 +270,7 @@ impl Settings {
         all
     }
 
-    /// Returns the most bytes of disk for the older transcripts.
+    /// Returns the largest number of bytes on disk for the older transcripts.
     pub fn max_transcripts(&self) -> u64 {
         self.max_transcripts.unwrap_or(Self::MAX_TRANSCRIPTS)
     }

@@ -29,7 +29,7 @@ mod parent_dir;
 mod tests;
 
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// The most levels of directories that [`remove_tree`] enters.
+/// The largest number of levels of directories that [`remove_tree`] enters.
 const DEEPEST: usize = 256;
 /// A temporary file lives for milliseconds. A file of this age is an orphan, even if another process has its pid now.
 const OLD: Duration = Duration::from_secs(60 * 60);

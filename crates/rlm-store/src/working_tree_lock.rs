@@ -17,7 +17,7 @@ use crate::sweep::{self, SweepResult};
 use crate::{Error, Project, RunId, locks, timestamp};
 
 const POLL: Duration = Duration::from_millis(20);
-/// A longer file names no holder.
+/// The largest size of `holder.json` in bytes; a longer file names no holder.
 const MOST: u64 = 64 << 10;
 
 /// The right to work in a working tree: one run at a time.
@@ -194,7 +194,6 @@ impl WorkingTreeLock {
         state_dir::make_private_directory(&self.project.run_dir(run)).map_err(fail)
     }
 
-    /// Writes `holder.json`.
     fn write_holder_file(&self) -> Result<(), Error> {
         let file = HolderFile {
             holder: self.holder.clone(),

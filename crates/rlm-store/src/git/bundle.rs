@@ -260,7 +260,6 @@ impl Git {
         })
     }
 
-    /// Returns the current branch.
     pub(crate) fn branch(&self) -> Option<String> {
         self.output(&["symbolic-ref", "--quiet", "--short", "HEAD"])
             .ok()

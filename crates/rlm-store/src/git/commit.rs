@@ -8,9 +8,9 @@ use rustix::fs::{Access, access};
 use super::own_files::is_own_file;
 use super::{Git, GitError, run};
 
-/// A larger new file stays out of a commit, and the run reports it: such a file could never be removed from the history.
+/// The largest size of a new file in a commit, in bytes. A larger one stays out, and the run reports it: it could never be removed from the history.
 const MOST_BYTES: u64 = 50 << 20;
-/// The most paths in a message.
+/// The largest number of paths in a message.
 const NAMED: usize = 3;
 
 /// Unfinished operations of a repository, by the file that marks them.

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::run::GitError;
 use crate::deadline::Deadline;
 
-/// The most leftovers of git that are named.
+/// The largest number of leftovers of git that the registry names.
 const MOST_LEFT: usize = 1024;
 
 /// The git processes of this process, if [`stop_git_processes`] will end them.

@@ -27,7 +27,7 @@ use super::processes::{GitLeftovers, GitProcess, GitProcesses, GitSignal, Termin
 use crate::deadline::{Deadline, DeadlineReceiver, remaining};
 use crate::processes::{MARKER, names};
 
-/// The most bytes of git's output.
+/// The largest number of bytes of git's output.
 pub(super) const MAX_ANSWER: u64 = 1 << 20;
 pub(super) const TOO_MUCH: &str = "too many changed files; add generated files to .gitignore";
 /// The time limit for information that the run can do without.
@@ -144,7 +144,7 @@ const READ_ONLY: [&str; 2] = ["-c", "log.showSignature=false"];
 const READ_ONLY_VARIABLES: [(&str, &str); 2] =
     [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
 
-/// The most bytes of git's error messages.
+/// The largest number of bytes of git's error messages.
 const MAX_COMPLAINT: usize = 16 << 10;
 /// The commands that only read, so that a kill at any time leaves no partial change.
 ///

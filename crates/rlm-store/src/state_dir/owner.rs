@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 
 use rustix::fs::{AtFlags, CWD};
 
-/// The most bytes of the user database that are searched for a name.
+/// The largest number of bytes of the user database that are searched for a name.
 const MOST: u64 = 4 << 20;
 
 /// The arguments of [`trust`].

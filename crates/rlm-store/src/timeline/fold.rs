@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{AttemptOutcome, RunHead, RunState};
 
-/// The most bytes of output and failures that a timeline has in full.
+/// The largest number of bytes of output and failures that a timeline has in full.
 const MAX_OUTPUT: usize = 4 << 20;
 /// Above that limit, the number of bytes that stay of each older output.
 const CLIPPED: usize = 400;
-/// The most bytes of one steer.
+/// The largest number of bytes of one steer.
 const MAX_STEER: usize = 4096;
 
 /// Replays the events of a run. `oldest` is the oldest stored state of the run.

@@ -10,7 +10,7 @@ use crate::git::is_object_name;
 use crate::runs::options;
 use crate::{Committed, Error, Project, RunHead, RunId, RunState, runs};
 
-/// The most commits that are read, newest first.
+/// The option of `git log` for the largest number of commits to read, newest first.
 const MOST: &str = "--max-count=12000";
 
 /// The position of an attempt: its phase, its iteration, its number.

@@ -79,7 +79,7 @@ fn numbers(path: &Path) -> Option<(u32, u32)> {
 
 /// The file with the record of removed transcripts.
 const REMOVED: &str = "removed.json";
-/// A longer file is not ours; this has room for 100,000 attempts.
+/// The largest size of that file in bytes: it has room for 100,000 attempts. `rlm` did not write a longer one.
 const MOST_REMOVED: u64 = 4 << 20;
 
 /// Transcripts that were removed on purpose.

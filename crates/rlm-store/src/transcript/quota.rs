@@ -12,7 +12,7 @@ use crate::state_dir;
 
 /// The number of a run's newest transcripts that stay unchanged.
 const NEWEST: usize = 8;
-/// A smaller transcript is not compressed.
+/// The size in bytes below which a transcript is not compressed.
 const SMALL: u64 = 32 << 10;
 /// The least growth of the older transcripts before the next reduction.
 const STEP: u64 = 8 << 20;
@@ -24,7 +24,7 @@ const SAMPLE: usize = 64;
 #[derive(Debug)]
 pub struct TranscriptQuota {
     run_dir: PathBuf,
-    /// The most bytes of disk for the older transcripts.
+    /// The largest number of bytes on disk for the older transcripts.
     max_bytes: u64,
     /// The size that triggers the next reduction.
     next: u64,

@@ -12,11 +12,11 @@ use crate::state_dir::{self, Identity};
 
 /// The size at which a transcript stops growing, so that an agent with much output doesn't fill the disk.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// A longer file is not our transcript: the last record may begin just below the limit.
+/// The largest size of a file that is read, in bytes. It is larger than `MAX_BYTES`, because the last record may begin just below that limit.
 pub(super) const MAX_BYTES_READ: u64 = 2 * MAX_BYTES;
-/// More than the record of the longest possible line, even if all of it is escaped; a longer line is not ours.
+/// The largest line that is read, in bytes: more than the record of the longest possible line of output, even if all of it is escaped.
 const MAX_LINE: u64 = 100 << 20;
-/// More than the longest text of our records.
+/// The largest text of a record that is read, in bytes: more than the longest text that `rlm` writes.
 const MAX_TEXT: usize = 20 << 20;
 /// The largest memory of the decompressor, as a power of two; larger than any transcript needs.
 const WINDOW: u32 = 24;
@@ -153,7 +153,7 @@ impl Iterator for Records {
     }
 }
 
-/// Returns whether a line can be a record of ours, by the least size of its unescaped text: a planted line may be longer.
+/// Returns whether `rlm` can have written a line, by the smallest possible size of its unescaped text: a planted line may be longer.
 fn may_be_ours(line: &[u8]) -> bool {
     if line.len() <= MAX_TEXT {
         return true;

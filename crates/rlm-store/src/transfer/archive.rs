@@ -13,12 +13,12 @@ use crate::{Error, state_dir};
 
 /// The size of a copied piece.
 const PIECE: usize = 128 << 10;
-/// The most padding after the last file.
+/// The largest number of bytes of padding after the last file.
 const MAX_PADDING: u64 = 64 << 10;
 /// The largest memory of the decompressor, as a power of two; larger than any level of this program needs.
 const WINDOW: u32 = 24;
 const LEVEL: i32 = 3;
-/// The beginning of a git bundle, the text after its header, and the most bytes of the header.
+/// The beginning of a git bundle, the text after its header, and the largest number of bytes of the header.
 const BUNDLES: [&[u8]; 2] = [b"# v2 git bundle\n", b"# v3 git bundle\n"];
 const PACK: &[u8] = b"\n\nPACK";
 const MAX_HEADER: usize = 64 << 10;

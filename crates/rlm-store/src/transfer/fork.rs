@@ -221,7 +221,7 @@ fn find_attempt<'a>(
     }
 }
 
-/// The most iterations in a message.
+/// The largest number of iterations in a message.
 const NAMED: usize = 8;
 
 /// Returns which iterations can be forked instead; `None` for a run that does not commit.

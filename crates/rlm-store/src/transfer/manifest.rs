@@ -16,11 +16,11 @@ use crate::settings::MAX_PROMPT;
 pub(super) const FORMAT: u32 = 1;
 /// The name of the git bundle.
 pub(super) const BUNDLE: &str = "git.bundle";
-/// The most bytes of a manifest.
+/// The largest size of a manifest in bytes.
 pub(super) const MAX_BYTES: u64 = 16 << 20;
-/// The most bytes of all files in a manifest.
+/// The largest total size of the files in a manifest, in bytes.
 const MAX_TOTAL: u64 = 16 << 30;
-/// The most bytes of a store file: more than any run of this program saves in one.
+/// The largest size of a store file in bytes: more than any run of this program saves in one file.
 const MAX_STORE: u64 = 64 << 20;
 
 /// The first file of an archive: the list of the other files, in order.
@@ -133,7 +133,7 @@ impl Manifest {
     }
 }
 
-/// Returns the most bytes of a file with this name.
+/// Returns the largest size of a file with this name, in bytes.
 fn max_bytes(name: &str) -> u64 {
     match name.rsplit_once('/') {
         Some(("store/blobs", _)) => MAX_PROMPT,

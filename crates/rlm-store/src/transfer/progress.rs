@@ -97,7 +97,7 @@ pub(super) async fn run_cancellable<T: Send + 'static>(
 
 /// The prefix of a staging directory's name.
 const INCOMING: &str = "incoming-";
-/// The most tries of another name if a sweep removes the directory at that moment.
+/// The largest number of tries, each with another name, if a sweep removes the new directory before it is locked.
 const TRIES: u32 = 3;
 
 /// A directory that becomes a run. Dropping it removes the directory, unless it became a run.
@@ -142,7 +142,6 @@ impl StagingDirectory {
         }
     }
 
-    /// Returns its unique id.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
