@@ -42,7 +42,7 @@ impl DriverRules {
         match self.policy {
             InputPolicy::Push if !steers => Err("its policy is push, but steer is undeclared"),
             InputPolicy::AfterTurn if steers => {
-                Err("it declares steer, but its input policy is after the turn")
+                Err("the driver declares steer, but its input policy is after the turn")
             }
             _ => Ok(()),
         }
@@ -64,7 +64,7 @@ impl DriverRules {
             Event::TextDelta(_) | Event::Message { .. } | Event::ToolStarted { .. }
                 if self.sent.is_empty() && self.agent_turns == 0 =>
             {
-                Err("it reports a turn before it got a message".to_owned())
+                Err("the driver reports a turn before it got a message".to_owned())
             }
             Event::TurnStarted { inputs } => {
                 self.agent_turns += usize::from(inputs.is_empty());
@@ -88,7 +88,7 @@ impl DriverRules {
             Event::UsageReported(_) => self.check_declared(Capability::Usage),
             Event::PermissionRequested(_) => self.check_declared(Capability::Permissions),
             Event::AcceptsMessages if self.policy != InputPolicy::Poll => {
-                Err("it polls for messages, but its input policy is not poll".to_owned())
+                Err("the driver polls for messages, but its input policy is not poll".to_owned())
             }
             _ => Ok(()),
         }
@@ -105,13 +105,13 @@ impl DriverRules {
         if self.completed > given {
             let completed = self.completed;
             return Err(format!(
-                "it ended {completed} turns, but got {given} messages"
+                "the driver ended {completed} turns, but got {given} messages"
             ));
         } else if self.announces && !begun && end.reason == EndReason::Completed {
-            return Err("it reports the start of some turns, but not of this one".to_owned());
+            return Err("the start of some turns is reported, but not of this one".to_owned());
         } else if whole < deltas {
             return Err(format!(
-                "{deltas} bytes of text came in deltas, but only {whole} came whole"
+                "{deltas} bytes of text came in deltas, but only {whole} in whole messages"
             ));
         }
         Ok(())
@@ -122,7 +122,7 @@ impl DriverRules {
             Ok(())
         } else {
             Err(format!(
-                "it names the message {message}, which it never got"
+                "the driver names the message {message}, which it never got"
             ))
         }
     }
@@ -132,7 +132,7 @@ impl DriverRules {
             Ok(())
         } else {
             Err(format!(
-                "it reports {capability}, but does not declare that"
+                "the driver reports {capability}, but does not declare it"
             ))
         }
     }

@@ -253,8 +253,8 @@ impl<'a> ScenarioRun<'a> {
 
     async fn sees(&self, tool: &str, alive: bool) -> ScenarioCheck<bool> {
         let what = match alive {
-            true => format!("the process of the tool {tool}"),
-            false => format!("the end of the tool {tool}"),
+            true => format!("the process of the tool `{tool}`"),
+            false => format!("the end of the tool `{tool}`"),
         };
         let seen = async {
             loop {
@@ -295,7 +295,7 @@ impl<'a> ScenarioRun<'a> {
     pub(super) async fn kill(&self) -> ScenarioCheck<()> {
         let what = "the process of the agent";
         let pid = self.until(what, Recorded::pid).await?;
-        let why = |e| ScenarioResult::NotApplicable(format!("it can't be killed: {e}"));
+        let why = |e| ScenarioResult::NotApplicable(format!("the agent can't be killed: {e}"));
         self.stage.kill(pid).map_err(why)
     }
 

@@ -84,7 +84,7 @@ async fn turn(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     })?;
     let named = scene.record.lock().session().is_some();
     require(named || !scene.has(Capability::Resume), || {
-        "it declares resume, but names no session".to_owned()
+        "the driver declares resume, but names no session".to_owned()
     })?;
     passed(match scene.is_opaque() {
         true => "answered in its raw output",
@@ -112,7 +112,7 @@ async fn tool(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     match (started, outcome) {
         (Some(_), Some(ToolOutcome::Succeeded)) => passed("its start and its end are reported"),
         (Some(_), outcome) => failure(format!("a successful tool is reported as {outcome:?}")),
-        (None, _) => failure("it declares tools, but reported none"),
+        (None, _) => failure("the declared tools are not reported"),
     }
 }
 
@@ -148,7 +148,7 @@ async fn steer(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
         match second_connection::second_message(scene.stage, TOOL, [words, plum]).await? {
             Err(e) if e.is_unsupported() => {}
             Err(e) => return failure(format!("wrong error for a second message: {e}")),
-            Ok(()) => return failure("it accepts a second message, but does not declare steer"),
+            Ok(()) => return failure("a second message is accepted, but steer is undeclared"),
         }
     }
     scene.begin().await?;
@@ -238,7 +238,7 @@ async fn interrupted(scene: &ScenarioRun<'_>, receipt: &Receipt) -> ScenarioChec
     let first = scene.ends(receipt, EndReason::Interrupted).await?.turn;
     scene.silence().await;
     require(!scene.record.lock().reports_after_turn_end(), || {
-        "it was interrupted, but writes text after the end of its turn".to_owned()
+        "the agent was interrupted, but writes text after the end of its turn".to_owned()
     })?;
     let second = scene.say("plum").await?;
     match (declared, same_agent(scene, [first, second])) {
@@ -316,7 +316,7 @@ async fn death(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     scene.kill().await?;
     let end = scene.ends(&receipt, EndReason::Died).await?.end;
     require(end.exit.is_some(), || {
-        "it died without an exit status".to_owned()
+        "the agent died without an exit status".to_owned()
     })?;
     scene.say("plum").await?;
     let (sent, _) = delivered_count(&scene.record.lock());
@@ -369,7 +369,7 @@ async fn stop(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
 async fn ask(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     if !scene.has(Capability::Permissions) {
         second_connection::refuses_answers(scene.stage).await?;
-        let seen = "it asks nothing, and rejects answers".to_owned();
+        let seen = "no permission is requested, and answers are rejected".to_owned();
         return Ok(ScenarioResult::Undeclared(Capability::Permissions, seen));
     }
     scene.prompt_for(&TestAction::CallToolWithPermission)?;
@@ -453,7 +453,7 @@ async fn fork(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     scene.say("pear").await?;
     let session = scene.record.lock().session().map(str::to_owned);
     let Some(session) = session else {
-        return failure("it declares fork, but names no session");
+        return failure("the driver declares fork, but names no session");
     };
     let mut copy = ScenarioRun::new(scene.stage);
     let played = copied(&mut copy, session).await;
@@ -473,7 +473,7 @@ async fn copied(copy: &mut ScenarioRun<'_>, session: String) -> ScenarioCheck {
     copy.expect_text(turn, "pear")?;
     let own = copy.record.lock().session().map(str::to_owned);
     require(own.is_some() && own.as_ref() != Some(&session), || {
-        format!("the fork of session {session} is named {own:?}")
+        format!("the fork of session {session} has the id {own:?}")
     })?;
     passed("the fork knows the earlier message, and the original continues")
 }

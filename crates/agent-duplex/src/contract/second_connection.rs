@@ -78,7 +78,9 @@ fn refused(what: &str, answer: Result<(), Error>) -> ScenarioCheck<()> {
     match answer {
         Err(e) if e.is_unsupported() => Ok(()),
         Err(e) => failure(format!("wrong error for {what}: {e}")),
-        Ok(()) => failure(format!("it accepts {what}, but does not declare that")),
+        Ok(()) => failure(format!(
+            "{what} is accepted, but the capability is undeclared"
+        )),
     }
 }
 
