@@ -17,7 +17,7 @@ pub(crate) const KILL: Duration = Duration::from_secs(2);
 pub(crate) const CLAUDE_INTERRUPT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(3)];
 /// The time for Claude Code to end after the request to end.
 pub(crate) const CLAUDE_END: Duration = Duration::from_secs(2);
-/// The same after its input was closed.
+/// The time for Claude Code to end after its input was closed.
 pub(crate) const CLAUDE_CLOSED_INPUT: Duration = Duration::from_secs(1);
 /// The time for writing the request to end to the pipe before the pipe is closed.
 pub(crate) const CLAUDE_REQUEST: Duration = Duration::from_millis(200);
@@ -42,5 +42,5 @@ pub(crate) const ACP_INTERRUPT: [Duration; 3] = [
 ];
 /// The time for an ACP agent to end after the request to end.
 pub(crate) const ACP_END: Duration = Duration::from_secs(2);
-/// The same after its input was closed.
+/// The time for an ACP agent to end after its input was closed.
 pub(crate) const ACP_CLOSED_INPUT: Duration = Duration::from_secs(2);

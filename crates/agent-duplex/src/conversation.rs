@@ -268,8 +268,9 @@ impl Conversation {
     /// [pending](Self::pending) for the next agent. [`start`](Self::start) starts that agent, or the next input does if agents start automatically.
     /// The leftovers of the agent stay too, until there is a next agent or a [`stop`](Self::stop).
     ///
-    /// Meanwhile the conversation reads the agent and handles everything else, so that a background task gets answers to its permission requests;
-    /// only a [`start`](Self::start) waits. The conversation sees the ends of turns and tasks only as far as the [`Primary`] is read.
+    /// Meanwhile the conversation reads the agent and handles everything else, so that a background task gets answers to its permission requests.
+    /// Only a call of [`start`](Self::start) waits for the close. The conversation sees the ends of turns and tasks only as far as the [`Primary`] is
+    /// read.
     ///
     /// # Cancel safety
     ///

@@ -15,7 +15,7 @@ const REMEMBERED: usize = 10_000;
 pub(crate) struct AcceptedInput {
     pub(crate) receipt: Uuid,
     pub(crate) input: Input,
-    /// Whether an execution follows it: such an input does not wait for an agent that is not started automatically.
+    /// Whether an execution follows this input. Such an input is dropped if no agent starts for it.
     is_followed: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Inbox {
     waiting: VecDeque<AcceptedInput>,
     /// The first receipts of the latest inputs, by the ids of the inputs.
     known: HashMap<String, Receipt>,
-    /// Those ids, oldest first.
+    /// The ids of these inputs, oldest first.
     order: VecDeque<String>,
 }
 

@@ -19,7 +19,7 @@
 //!
 //! There is no fixed number of messages for each turn. Inputs that wait while no turn runs become one message and one turn. The driver's
 //! [`InputPolicy`] decides about inputs during a turn: an agent can add them to that turn, queue them, or merge them with others. Some agents also
-//! start turns by themselves. The *ledger* is a pure state machine that keeps the records. It believes the names that a driver reports, and drops
+//! start turns by themselves. The *ledger* is a pure state machine that keeps the records. It trusts the message ids that a driver reports, and drops
 //! late and duplicate events. At the end of a turn it writes the missing events: the ends of open tools, the withdrawal of open permission requests,
 //! and the completion.
 //!

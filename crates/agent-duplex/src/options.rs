@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The limits of a conversation, and the way its agents start.
+/// The limits of a conversation, and the rules by which it starts agents.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConversationOptions {
@@ -11,7 +11,7 @@ pub struct ConversationOptions {
     /// The number of events that the [`Primary`](crate::Primary) may leave unread before the conversation stops reading from the agent. 1000 by
     /// default.
     pub backlog_capacity: usize,
-    /// The way the conversation restarts an agent that is gone if there are inputs; `None`, the default, if the caller starts agents.
+    /// How the conversation restarts an agent that is gone, if there are inputs. `None`, the default, means that the caller starts agents.
     pub restart: Option<RestartPolicy>,
     /// The lifetime of one agent. [`Mode::OneShot`] starts agents automatically, by the default policy if there is no other.
     pub mode: Mode,
@@ -58,7 +58,7 @@ impl ConversationOptions {
     }
 }
 
-/// The way an agent that is gone is restarted, if there are inputs for it.
+/// How the conversation restarts an agent that is gone, if there are inputs for it.
 ///
 /// The conversation counts failed starts in a row: the agent could not be started, or ended without a finished turn. A turn counts as finished if it
 /// was completed, interrupted or refused, or reached a limit ([`MaxTokens`](crate::EndReason::MaxTokens), [`MaxTurns`](crate::EndReason::MaxTurns),

@@ -41,7 +41,7 @@ impl Replay {
         }
     }
 
-    /// Returns the events that a reader gets before the events after `sequence`.
+    /// Returns the replay for a new reader; `sequence` is the number of the last published event.
     pub(crate) fn until(&self, sequence: u64) -> Vec<Arc<Published>> {
         if self.is_truncated {
             let what = ConversationEvent::ReplayTruncated;

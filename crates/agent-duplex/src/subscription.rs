@@ -195,7 +195,7 @@ impl Queue {
         !inner.closed
     }
 
-    /// Wakes the reader. It only waits if the queue is empty.
+    /// Wakes the reader, which only waits while the queue is empty.
     fn wake(&self, waits: bool) {
         if waits {
             self.ready.notify_one();

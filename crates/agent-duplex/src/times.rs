@@ -8,7 +8,7 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time that a driver may take beyond the budget of its stop. Then the connection is dropped, which ends everything that it started.
 pub(crate) const STOP_MARGIN: Duration = Duration::from_secs(10);
-/// The time to wait for more output of an agent that died in its turn. If the agent continues after that, it gets its inputs.
+/// The time to wait for more output of an agent that died in its turn. If the agent still runs after that, it gets inputs again.
 pub(crate) const DEATH_GRACE: Duration = Duration::from_millis(200);
 /// The time for an idle agent that accepts no more input to exit. An agent of a single turn exits soon.
 pub(crate) const EXIT_GRACE: Duration = Duration::from_secs(10);

@@ -47,7 +47,7 @@ pub(super) fn keep(home: &Path, id: &str) -> io::Result<()> {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with("session-") && name.ends_with(&begun)
         };
-        // The oldest record is the session; later ones come from loading it.
+        // The oldest record is the session. The CLI created the later ones when it loaded the session.
         if let Some(record) = entries(&chats)?.into_iter().filter(is_record).min()
             && !kept.exists()
         {

@@ -6,7 +6,7 @@ use agent_subprocess::Signal;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The number of bytes that can be read after a time limit, because the agent wrote them before: more than the read-ahead.
+/// The number of bytes that may be read after a time limit, because the agent can have written them earlier. It is larger than the read-ahead.
 const MAX_LATE_BYTES: usize = 16 << 20;
 /// The longest budget; a longer one would overflow the clock.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -16,8 +16,9 @@ pub(super) const RECEIPTS: usize = 10_000;
 pub trait Persistence: fmt::Debug + Send + 'static {
     /// Returns the stored conversation, and makes the caller the only writer: an earlier caller can append nothing any more.
     ///
-    /// This permanently marks turns that never ended as interrupted: the next call finds none. A message that was delivered and is in no turn gets a
-    /// turn of its own for this, with the next number. It is unknown what the agent did with the message, so it is not delivered again.
+    /// This permanently marks turns that never ended as interrupted: the next call finds none. A message that was delivered and is in no turn is
+    /// marked in the same way: it gets a turn of its own, with the next number. It is unknown what the agent did with the message, so it is not
+    /// delivered again.
     ///
     /// # Errors
     ///

@@ -194,7 +194,7 @@ impl Script {
         self.step(Step::Over)
     }
 
-    /// Accepts messages also after its end, like a pipe that another process keeps open.
+    /// Accepts messages even after its end, like a pipe that another process keeps open.
     #[must_use]
     pub fn accepts_after_end(mut self) -> Self {
         self.held_open = true;

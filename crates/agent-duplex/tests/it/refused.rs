@@ -137,7 +137,7 @@ async fn x123a_idle_agent_that_never_takes_input_is_reported() {
     // The next input gets the same reason immediately.
     let execution = executes(&mut talk, "again").await;
     assert_eq!(dropped(execution).await, cannot().to_string());
-    talk.send("whoever comes next");
+    talk.send("for the next agent");
     assert_eq!(talk.warned().await, cannot().to_string());
     assert_eq!(talk.conversation.pending().len(), 1);
     soon(talk.conversation.stop(Duration::ZERO)).await;
