@@ -42,8 +42,8 @@ fn newest(path: &Path) -> u64 {
     n
 }
 
-/// Makes [`SAVES`] saves on a disk that calls `at` before each of its own calls, with the path, the number of the call and the last acknowledged
-/// save. Returns the number of calls and the last epoch.
+/// Makes [`SAVES`] saves on a disk that calls `at` before each of its own calls. The arguments of `at` are the path, the number of the call and the
+/// last acknowledged save. Returns the number of calls and the last epoch.
 fn run(at: impl Fn(&Path, u64, u64) -> io::Result<()> + Send + Sync + 'static) -> (u64, u64) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("s");

@@ -51,8 +51,8 @@ pub fn load_with<H: DeserializeOwned, E: DeserializeOwned>(
 
 /// Loads the state as of the save `seq`, even if that save was undone.
 ///
-/// A save stays readable until its journal is replaced by a compacted one, which has only the heads of the newest saves, or is removed together with
-/// the phase that it continues.
+/// A save stays readable until its journal is compacted or removed. A compacted journal has only the heads of the newest saves. A journal is removed
+/// together with the phase that it continues.
 ///
 /// # Errors
 /// As [`load_with`]; [`is_not_found`](Error::is_not_found) if that save no longer exists.

@@ -27,8 +27,8 @@ pub enum Sabotage {
     RetrySync,
     /// A save is acknowledged before its sync; the next save syncs it.
     AckBeforeSync,
-    /// A repair from memory lacks the newest acknowledged save. The name is that of the same mistake in a store with a queue of events, which marks
-    /// an event as saved only when it is acknowledged. Here the caller passes the events with each save, so there is no queue.
+    /// A repair from memory lacks the newest acknowledged save. In a store with a queue of events, the same mistake is a watermark that moves only at
+    /// the acknowledgement. This store has no queue, because the caller passes the events with each save.
     WatermarkAtAck,
     /// The progress is removed before the phase that replaces it is durable.
     DropProgressEarly,

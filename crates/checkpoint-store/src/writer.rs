@@ -63,11 +63,11 @@ impl<H: DeserializeOwned, E: DeserializeOwned> Loaded<H, E> {
 /// A *head* is small, and each save writes the whole head. *Events* are only added, so the cost of a save depends on the new data, not on the
 /// existing data. When a call returns, its save is on disk, and a crash at any later moment does not lose it.
 ///
-/// If a write or a sync fails, or the files were removed, the writer takes the next epoch and writes everything since the last phase to a new file
-/// before the call returns; [`last_repair`](Self::last_repair) reports this. For this purpose it keeps the newest saves, about 64 KiB, in memory, and
-/// reads the older ones from their journal, which it holds open. If that fails too, the call and every later call fail. On a full disk the call
-/// fails, all earlier saves are intact, and the same save succeeds once there is room. A writer stays fenced once another writer took its store over:
-/// open the store again to continue from the saves on disk.
+/// If a write or a sync fails, or the files were removed, the writer repairs the store before the call returns: it takes the next epoch and writes
+/// everything since the last phase to a new file. [`last_repair`](Self::last_repair) reports this. For a repair, the writer keeps the newest saves,
+/// about 64 KiB, in memory, and reads the older ones from their journal, which it holds open. If the repair fails too, the call and every later call
+/// fail. On a full disk the call fails, all earlier saves are intact, and the same save succeeds once there is room. A writer stays fenced once
+/// another writer took its store over: open the store again to continue from the saves on disk.
 ///
 /// On file systems where written zeros reserve room, the writer extends its journal by 128 KiB to 1 MiB of zeros at a time. So a number of saves
 /// still succeed after other programs filled the disk.

@@ -86,8 +86,8 @@ impl Journal {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future of a save, here and below, does not cancel a save that has begun: the next save waits for it, saves nothing twice, and
-    /// returns its error.
+    /// Dropping the future of this method, or of another one that saves, does not cancel a save that has begun. The next save waits for it, saves
+    /// nothing twice, and returns its error.
     pub async fn save(&mut self, head: &RunHead) -> Result<(), Error> {
         self.wait_for_writer().await?;
         // The events stay until they are saved: after a save on a full disk, a later one may succeed.

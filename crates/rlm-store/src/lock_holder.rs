@@ -40,8 +40,8 @@ impl Project {
         matches!(self.owner(run), Ok(Some(_)))
     }
 
-    /// Returns the run whose process holds the lock on the working tree of this project, even if its state was removed; otherwise the run whose
-    /// working tree was removed or moved, if there is exactly one.
+    /// Returns the run whose process holds the lock on the working tree of this project, even if the state of the run was removed. If there is none,
+    /// returns the run whose working tree was removed or moved, if there is exactly one.
     #[must_use]
     pub fn run_of_lock(&self) -> Option<RunId> {
         let owner = match locks::owner(self.tree()).ok()? {

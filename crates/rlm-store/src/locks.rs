@@ -201,7 +201,7 @@ pub(crate) fn owner(tree: &Path) -> io::Result<TreeLock> {
     })
 }
 
-/// Finds the processes that hold a lock on the state of a run in the project `root` and another one on a directory, which may be gone.
+/// Finds the processes that hold two locks: one on the state of a run in the project `root`, and one on a directory, which may be gone.
 ///
 /// # Errors
 ///

@@ -35,7 +35,8 @@ impl Project {
         Ok(this)
     }
 
-    /// Finds the project of a directory even if its `.rlm` belongs to another user: to end a run by force, only the locks count, not the state.
+    /// Finds the project of a directory even if its `.rlm` belongs to another user. This is for ending a run by force, where only the locks count,
+    /// not the state.
     ///
     /// # Errors
     ///
@@ -113,8 +114,8 @@ impl Project {
         &mut self.git
     }
 
-    /// Returns git for this project. Before that, replaces a FIFO or a huge file in the place of the state directory's `.gitignore`: git would hang
-    /// on the FIFO, and would read the huge file as a whole.
+    /// Returns git for this project. Before that, replaces the `.gitignore` of the state directory if it is a FIFO, on which git would hang, or a
+    /// huge file, which git would read as a whole.
     pub fn git(&self) -> &Git {
         if state_dir::exists(&self.ignore_file()) {
             // If this fails, the run ends at its next save.

@@ -80,7 +80,7 @@ impl Project {
     /// # Errors
     ///
     /// [`Error::is_held`] if a process works on the run, [`Error::is_not_found`] if there is no such run; another error if one of its processes is
-    /// alive: without the state, `rlm` could not find that process any more.
+    /// alive, because without the state nothing could find that process.
     pub fn remove(&self, run: &RunId) -> Result<(), Error> {
         let dir = self.existing(run)?;
         let fail = |e| Error::io("can't remove", &dir, e);

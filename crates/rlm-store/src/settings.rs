@@ -75,8 +75,8 @@ pub struct PhaseSettings {
     pub required_checks: Vec<String>,
     /// The check: the command for `sh -c` that decides whether the phase is finished.
     pub check: Option<String>,
-    /// How long the run waits after the turn for the agent's background tasks, counted from their last report: the end of a task, or a turn that the
-    /// agent begins by itself. After that the run ends the agent and evaluates the turn. 30 s by default; 0 does not wait.
+    /// How long the run waits after the turn for the agent's background tasks. The time counts from their last report: the end of a task, or a turn
+    /// that the agent begins by itself. After that the run ends the agent and evaluates the turn. 30 s by default; 0 does not wait.
     pub background_task_timeout: Duration,
     /// The limits of the phase's iterations.
     pub limits: PhaseLimits,

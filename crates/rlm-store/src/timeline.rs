@@ -9,8 +9,8 @@
 //!
 //! # Limits
 //!
-//! The size of a timeline grows with the number of attempts. It has at most 4 MiB of the output of required checks, checks and failures; above that,
-//! only the last 400 bytes of each of the oldest outputs.
+//! The size of a timeline grows with the number of attempts. A timeline has at most 4 MiB of the output of required checks, checks and failures.
+//! Above that limit, it has only the last 400 bytes of each of the oldest outputs.
 
 use loop_state::{
     CheckResult, Evidence, RedoScope, ReviewDecision, ReviewPoint, RuleChange, SteerState,

@@ -92,8 +92,8 @@ impl fmt::Display for Holder {
 impl WorkingTreeLock {
     /// Locks the working tree of `project` for `run`.
     ///
-    /// If the last holder was killed, its guard may still be ending the agent's process tree: this waits for the guard, and ends everything that is
-    /// left after it. That takes 10 s at most. A shutdown of `gate` ends the wait, with the error of a held lock.
+    /// If the last holder was killed, its guard may still be ending the agent's process tree. So this waits for the guard, and then ends everything
+    /// that is left. That takes 10 s at most. A shutdown of `gate` ends the wait, with the error of a held lock.
     ///
     /// # Errors
     ///

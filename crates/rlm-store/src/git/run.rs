@@ -201,8 +201,8 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(
     call: &GitCall<'_, S>,
     processes: Option<&GitProcesses>,
 ) -> Result<String, GitError> {
-    // Set if git starts a filter, `git` is a wrapper, or the system can't forbid the start of programs: from then on, running under a guard at once
-    // is faster.
+    // Set if git starts a filter, if `git` is a wrapper, or if the system can't forbid the start of programs. From then on, it is faster to run git
+    // under a guard at once.
     static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
     let mut alone = None;
     if is_read_only(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {

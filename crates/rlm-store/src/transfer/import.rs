@@ -52,8 +52,8 @@ pub struct Imported {
 }
 
 impl Project {
-    /// Imports an exported run with its files: into the working tree if that is at its commit, otherwise into the run's own worktree; an empty
-    /// directory becomes a repository. `name` is the archive's name in messages.
+    /// Imports an exported run with its files. The files go into the working tree if that is at the commit of the run, otherwise into the run's own
+    /// worktree. An empty directory becomes a repository. `name` is the archive's name in messages.
     ///
     /// A run that was transferred away and returns replaces its marked state here.
     ///

@@ -1,5 +1,5 @@
-//! The common parts of export, import and fork: a cancellable thread, its progress, the check of the store, and the staging directory of a run, which
-//! is invisible until it is complete.
+//! The common parts of export, import and fork: a cancellable thread, its progress, and the check of the store. Also the staging directory of a run,
+//! which is invisible until the run is complete.
 
 use std::fs::File;
 use std::io;
