@@ -66,7 +66,7 @@ enum Command {
     /// Runs one stage of `ci`, and ends with the counts that `ci` reads.
     #[command(hide = true)]
     Stage { name: String },
-    /// Check formatting, clippy and the house rules
+    /// Check formatting, clippy and the rules of this project
     Lint(lint::Arguments),
     /// Run all tests and doctests
     Test,
