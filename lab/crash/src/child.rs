@@ -54,7 +54,7 @@ pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Vec<OsString> {
     words
 }
 
-/// Runs a subcommand if this process is one; returns `None` if a person started it.
+/// Runs a subcommand if another part of this program started this process; returns `None` if a person started it.
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let part = match arguments.next()? {

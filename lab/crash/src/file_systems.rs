@@ -128,7 +128,7 @@ impl FileSystemKind {
         file.set_len(megabytes << 20)
             .map_err(|err| err.to_string())?;
         let mut command = Command::new(tool);
-        // The XFS tools make small file systems only for their own tests.
+        // The XFS tools make small file systems only for their own tests, so the variables of these tests are set.
         command.envs([("TEST_DIR", "1"), ("TEST_DEV", "1"), ("QA_CHECK_FS", "1")]);
         run(command.args(self.make).args(more).arg(image))
     }

@@ -183,7 +183,7 @@ fn main() -> ExitCode {
         skipped.extend(skips.map(|skip| format!("skipped: {}: {skip}", layer.name)));
         if outcome.tried == 0 && outcome.skipped.is_empty() {
             notes.push(format!(
-                "{}: no case was tried, and there is no reason for a skip",
+                "{}: no case was tried, although nothing was skipped",
                 layer.name
             ));
             is_blind = true;

@@ -224,7 +224,7 @@ impl Directory for SimDirectory {
                 .shared
                 .call(Call::SyncDir(parent), |disk| disk.sync_dir(parent))
         {
-            // A second try then makes it anew, and its sync has something to write.
+            // Removes the new directory, so that a second try makes it again and its sync has something to write.
             if there.is_none() {
                 drop(
                     self.shared

@@ -114,8 +114,8 @@ pub fn sim(seeds: u64) -> Vec<Workload> {
     all
 }
 
-/// Returns the workloads of D1, the short ones first. Each comes twice: in a program that reopens its store after a failed call, and in one that
-/// continues with the same writer.
+/// Returns the workloads of D1, the short ones first. Each workload comes twice: in a program that reopens its store after a failed call, and in
+/// one that continues with the same writer.
 pub fn fault() -> Vec<Workload> {
     let all = FAULT.iter().enumerate().flat_map(|(index, steps)| {
         let (sector, ahead) = DISKS[index % DISKS.len()];

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "{}\n{} stops in each way, time limit {} s. Cells: stops with such a survivor / stops; times from the stop: p50 / max\n",
+        "{}\n{} stops in each way, time limit {} s. Each cell: stops with such a survivor / judged stops. Times after the stop: median / maximum\n",
         plan.command,
         plan.runs,
         plan.patience.as_secs()
