@@ -90,7 +90,7 @@ fn introduction(place: &str, watched: bool) -> String {
     if watched {
         text.push_str(&format!(
             "Press Ctrl-C while it works: a menu opens.\n\
-             - Steer: send the agent a message. It writes the message into NOTES.md.\n\
+             - Steer: send the agent a message. The agent writes it into NOTES.md.\n\
              - Save and exit; continue later with: rlm -C {place} resume\n"
         ));
     }

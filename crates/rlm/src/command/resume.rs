@@ -385,7 +385,7 @@ fn refuse_pointless(
             format!("run `{run}` has ended: {reason}; there is nothing to resume{more}")
         }
         ResumeRefusal::BetweenPhases => format!(
-            "--from {from}: run `{run}` is between two phases, and `{}` has not begun; without --from you can review the phase before it, and start it over",
+            "--from {from}: run `{run}` is between two phases, and `{}` has not begun; without --from you can review the finished phase, and start it over",
             machine.phase_rules().name
         ),
         ResumeRefusal::Ahead { last } => format!(

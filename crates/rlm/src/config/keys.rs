@@ -277,7 +277,7 @@ pub(super) const fn section<const N: usize>(of: &[OptionKey]) -> [Key; N] {
 const PRESS: ValueKind = OneOf(&["prompt", "continue", "steer", "stop", "abort"]);
 
 pub(super) const PRESSES: &[Key] = &[
-    run("default", PRESS, "In a part without its own action."),
+    run("default", PRESS, "In all parts without their own action."),
     run("spawn", PRESS, "While the agent starts."),
     run("turn", PRESS, "While the agent works."),
     run("gate", PRESS, "While a required check or the check runs."),

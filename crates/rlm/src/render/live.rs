@@ -288,7 +288,7 @@ pub(crate) fn problem(life: &ProcessHealth) -> Option<String> {
     match life {
         ProcessHealth::LoopStuck(_, age) => {
             let age = duration::show(Duration::from_secs(age.as_secs()));
-            Some(format!("hangs: its loop last worked {age} ago"))
+            Some(format!("hangs: its loop made no progress for {age}"))
         }
         ProcessHealth::Unresponsive(patience) => {
             let patience = duration::show(*patience);

@@ -328,7 +328,7 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&ProcessHealth>) -> String 
                 .map(ReviewPrompt::question)
                 .unwrap_or_default();
             let (id, rlm) = (&run.id, program_command());
-            format!("{asks}: {rlm} resume {id}, or to revise it: {rlm} steer {id} TEXT")
+            format!("{asks}; to continue: {rlm} resume {id}; to revise: {rlm} steer {id} TEXT")
         }
         (RunState::Paused, _) => format!("waits for you: {} resume {}", program_command(), run.id),
         (RunState::Running, _) if doing.is_some() => match (doing, held_for) {

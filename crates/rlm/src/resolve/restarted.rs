@@ -72,7 +72,9 @@ pub(crate) fn restarted(
     refused.extend(unnamed.map(|it| shown(&it)));
     if !saved.directory.starts_with(line.tree) {
         let place = visible(&saved.directory.to_string_lossy());
-        refused.push(format!("it works in `{place}`, outside of this project"));
+        refused.push(format!(
+            "working directory `{place}`, outside of this project"
+        ));
     }
     match refused.is_empty() {
         true => Ok((settings != *saved).then_some(settings)),
@@ -344,7 +346,7 @@ mod tests {
         let rights = refused(|it| it.phases[0].permissions = Permissions::All);
         assert!(rights.contains("--permissions all"), "{rights}");
         let place = refused(|it| it.directory = "/etc".into());
-        assert!(place.contains("it works in `/etc`"), "{place}");
+        assert!(place.contains("working directory `/etc`"), "{place}");
         let hooks = refused(|it| it.commit = true);
         assert!(hooks.contains("git-hooks"), "{hooks}");
         let server = refused(|it| {

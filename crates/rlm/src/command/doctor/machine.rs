@@ -29,7 +29,7 @@ const MUCH: u64 = 4_000_000_000;
 const ENOUGH_FILES: u64 = 1000;
 /// An agent with an orphan: a stop must find both processes.
 const ORPHAN: &str = "(sleep 600 & echo ready); exec sleep 600";
-const BLIND: &str = "rlm can't tell an agent's changes from yours";
+const BLIND: &str = "rlm can't distinguish an agent's changes from yours";
 const NO_GUARD: &str = "no guard, so a stop may miss processes";
 
 /// Returns which settings files exist, or the error of one.
@@ -84,7 +84,7 @@ pub(super) fn proc_fs() -> Finding {
     match std::fs::read_link("/proc/self") {
         Ok(there) if there.as_os_str() == &*own => (
             Health::Ok,
-            "it shows the processes of this namespace".into(),
+            "shows the processes of this PID namespace".into(),
         ),
         Ok(_) => (
             Health::Warning,

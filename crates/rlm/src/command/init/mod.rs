@@ -40,7 +40,7 @@ pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Fai
     let made = write_new(&root.join(config::FILE_NAME), &settings)?;
     if !made && args.preset.is_some() {
         return Err(Failure::usage(format!(
-            "`{}` exists and is kept, so the preset can't write its phases; move the file away, or use -C with another directory and copy them",
+            "`{}` exists and is kept, so the preset can't write its phases; move the file away, or write the preset into another directory with -C, and copy the phases",
             root.join(config::FILE_NAME).display()
         )));
     }
