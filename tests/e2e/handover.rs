@@ -30,7 +30,7 @@ fn other_agent_continues_in_a_new_session_and_it_is_reported() {
             "resuming run",
             "codex continues the work of claude",
             &first,
-            "it gets",
+            "the new agent gets",
         ],
     );
     assert!(!ended.stdout.contains("in session"), "{ended}");

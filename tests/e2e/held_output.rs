@@ -241,7 +241,7 @@ fn x130d_agent_can_neither_raise_its_limits_nor_stop_its_run() {
         "run", "-p", PROMPT, "-n", "2", "--sleep", "0", "--", "sh", "-c", &tool,
     ];
     let ended = scene.rlm(&run).run(LONG).expect_code(0);
-    let refused = ended.stdout.matches("which may not control the run");
+    let refused = ended.stdout.matches("an agent may not control its own run");
     assert_eq!(refused.count(), 2 * words.len(), "{ended}");
     assert_eq!(ended.stdout.matches("code 2").count(), 2 * words.len());
     assert_eq!(scene.status()["iterations_complete"], 2);
