@@ -108,7 +108,7 @@ fn s8a_s8b_the_agents_output_waits_until_the_menu_is_closed() {
 
 #[test]
 fn s9b_turn_ended_from_the_menu_keeps_its_conversation() {
-    const END_TURN: &str = "end this turn, keep the conversation";
+    const END_TURN: &str = "end this turn, keep the session";
     let scene = Scene::new("say ready\nhang\nturn\nrun true\nsay on\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
     open(&terminal);

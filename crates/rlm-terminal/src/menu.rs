@@ -23,7 +23,7 @@ pub(crate) enum Choice {
 const CHOICES: [(Choice, char, &str); 10] = [
     (Choice::Continue, 'c', "continue"),
     (Choice::Steer, 's', "steer"),
-    (Choice::EndTurn, 't', "end this turn, keep the conversation"),
+    (Choice::EndTurn, 't', "end this turn, keep the session"),
     (Choice::EditPrompt, 'e', "edit prompt"),
     (Choice::SkipSleep, 'k', "skip the sleep"),
     (Choice::Restart, 'r', "restart the iteration (files stay)"),
@@ -202,7 +202,7 @@ mod tests {
         (able.agent.alive, able.agent.interruptible) = (true, true);
         let drawn = rows(able.scene(), false, None, (60, 20)).rows.join("\n");
         assert!(
-            drawn.contains("  t  end this turn, keep the conversation\n"),
+            drawn.contains("  t  end this turn, keep the session\n"),
             "{drawn}"
         );
         able.head.step = IterationStep::Interrupted { since: until };
