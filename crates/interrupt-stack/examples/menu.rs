@@ -2,9 +2,9 @@
 //!
 //! `cargo run -p interrupt-stack --example menu FILE [SECONDS]` counts, saves to FILE when it ends, and continues from there the next
 //! time. SECONDS is the duration of the save (0 by default). The job begins with a warm-up step that has its own handler above the handler of the
-//! job. There the first press shortens the warm-up, and the next press goes down to the menu. Press Ctrl-C and answer; press it twice, or three
-//! times; let the save take 9 seconds, longer than its deadline; send `SIGTERM` with the menu open. `echo $?` prints how the job ended: 0 by itself,
-//! 130 by Ctrl-C, 143 by `SIGTERM`.
+//! job. During the warm-up, the first press shortens it, and the next press goes down to the menu. Things to try: press Ctrl-C and answer; press
+//! Ctrl-C twice, or three times; let the save take 9 seconds, longer than its deadline; send `SIGTERM` while the menu is open. `echo $?` prints how
+//! the job ended: 0 by itself, 130 by Ctrl-C, 143 by `SIGTERM`.
 
 use std::{env, error::Error, fs, io, io::Write, path::Path, thread, time::Duration};
 
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count = runtime.block_on(run(&interrupts, begun))?;
     let why = interrupts
         .cause()
-        .map_or("it is done".into(), |cause| cause.to_string());
+        .map_or("the job is done".into(), |cause| cause.to_string());
     say(&format!("saving {count}: {why}"));
     runtime.block_on(save(Path::new(&file), count, seconds))?; // during shutdown, the next press ends the process
     say("saved");
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Runs the job and answers presses meanwhile. Returns the count that the job reached.
 pub(crate) async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<dyn Error>> {
     // A separate task continues while the menu is open. The task ends by itself when its token is cancelled.
-    let mut menu = interrupts.push("job"); // presses come here until it is dropped, or while a handler above it declines them
+    let mut menu = interrupts.push("job"); // gets the presses that no handler above it handles, until it is dropped
     let mut job = tokio::spawn(job(begun, interrupts.clone()));
     loop {
         tokio::select! {
@@ -65,7 +65,7 @@ pub(crate) async fn warm_up(interrupts: &Interrupts) {
             notice = step.notified() => match is_short {
                 true => notice.decline(),
                 false => {
-                    say("warming up the short way; Ctrl-C again: the menu");
+                    say("shortened the warm-up; press Ctrl-C again for the menu");
                     (left, is_short) = (left.min(10), true);
                     notice.handled();
                 }

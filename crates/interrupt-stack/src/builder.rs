@@ -102,8 +102,8 @@ impl Builder {
     }
 
     /// Calls this hook on one of this crate's threads when a handler has not taken its notice within the
-    /// [take time-out](Self::take_timeout), to print that the press was received. The hook runs once for each handler that the press
-    /// passes.
+    /// [take time-out](Self::take_timeout), for instance to print that the press was received. The hook runs once for each handler that
+    /// did not take the notice in time.
     pub fn on_notice_timeout(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_untaken = Some(Box::new(hook));
         self

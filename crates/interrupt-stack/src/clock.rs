@@ -4,7 +4,7 @@ use std::time::Instant;
 
 /// The source of a ladder's time.
 ///
-/// Several threads call `now`, never under a lock of this crate; it must not block.
+/// Several threads call `now`, none of them while it holds a lock of this crate. `now` must not block.
 pub trait Clock: Send + Sync {
     /// Returns the current time. A clock that runs backwards only makes waits longer.
     fn now(&self) -> Instant;

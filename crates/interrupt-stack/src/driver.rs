@@ -20,10 +20,10 @@ use crate::{router::Router, worker::WorkState};
 ///
 /// # Cancel safety
 ///
-/// Dropping the driver loses no press. The next event decides each earlier press: a handler that calls
+/// Dropping the driver loses no press. The next event first processes all earlier presses. Such an event is a handler's call of
 /// [`notified`](crate::Handler::notified) or [`try_take`](crate::Handler::try_take), an answer, or an injected press. But no handler
 /// is woken any more. [`cause`](crate::Interrupts::cause), [`presses`](crate::Interrupts::presses) and the blocking waits are not
-/// events: they don't see a press or signal that came since.
+/// events: they don't see a press or signal that came after the drop.
 ///
 /// # Panics
 ///
@@ -47,7 +47,7 @@ impl Future for InterruptDriver {
 
 impl fmt::Debug for InterruptDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").finish_non_exhaustive()
+        f.debug_struct("InterruptDriver").finish_non_exhaustive()
     }
 }
 
@@ -61,7 +61,7 @@ async fn drive(router: Arc<Router>, woken: PipeReader) {
             WorkState::Idle(_, rest) => rest,
             WorkState::Closed => return,
         };
-        // Decisions in other threads write to the pipe too, after the decision, so this wait misses none.
+        // Other threads also write to the pipe after they have changed the state, so this wait misses no change.
         let wake = forget(&woken);
         let is_driven = match rest {
             None => wake.await,

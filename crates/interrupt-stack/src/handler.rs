@@ -135,7 +135,7 @@ impl Notice {
 
     /// Begins shutdown with [`Cause::Press`](crate::Cause::Press), as a second press would. This is also possible for a request.
     ///
-    /// Use it too when the input ends. If the input ended because the terminal is gone, `SIGHUP` comes as well, and the first of the
+    /// Call it also when the input of a menu ends. If the input ended because the terminal is gone, `SIGHUP` comes as well, and the first of the
     /// two is the cause. For another cause, call [`Injector::terminate`](crate::Injector::terminate) and drop the notice.
     pub fn escalate(mut self) {
         self.resolution = Resolution::Escalated;

@@ -18,12 +18,12 @@ pub enum HardExit {
     /// process.
     #[default]
     InHandler,
-    /// Ends the process from one of this crate's threads, under no lock, so that [`Builder::before_exit`](crate::Builder::before_exit)
-    /// can run. The press after that ends the process in the signal handler, whatever the thread does.
+    /// Ends the process from one of this crate's threads, without holding a lock, so that [`Builder::before_exit`](crate::Builder::before_exit)
+    /// can run. The next press ends the process in the signal handler, whatever the thread does.
     Thread,
     /// Doesn't end the process. Presses are still counted, and `SIGQUIT` begins shutdown. For programs with their own exit.
     Off,
-    /// Calls this function on one of this crate's threads, under no lock, for tests and for embedders. It can be called more than once.
+    /// Calls this function on one of this crate's threads, without holding a lock, for tests and for embedders. It can be called more than once.
     /// While it runs, no deadline takes effect.
     Callback(Box<dyn Fn(Cause) + Send + Sync>),
 }
@@ -49,7 +49,7 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// Whether there is a hook for a suspension of the process.
+    /// Returns whether there is a hook for a suspension of the process.
     pub(crate) fn handle_suspend(&self) -> bool {
         self.on_suspend.is_some() || self.on_resume.is_some()
     }

@@ -35,7 +35,7 @@ enum Kind {
 }
 
 impl Error {
-    /// Whether another [`Installed`] is alive in this process.
+    /// Returns whether another [`Installed`] is alive in this process.
     pub fn is_already_installed(&self) -> bool {
         matches!(self.0, Kind::AlreadyInstalled)
     }
@@ -43,7 +43,7 @@ impl Error {
 
 /// A ladder that catches the signals of the process.
 ///
-/// Dropping this value stops catching them and restores their earlier behaviour. The ladder itself continues as a detached ladder while
+/// Dropping this value stops catching the signals and restores their earlier behaviour. The ladder itself continues as a detached ladder while
 /// other handles exist. Keep this value to the end of `main`.
 ///
 /// In nearly every program the earlier behaviour is the default action. If other code listens to the same signals through the same
@@ -101,7 +101,7 @@ impl Installed {
         };
         process.installed = true;
         let mut handled = before.into_iter().try_for_each(|(signal, disposition)| {
-            // Noted first, so that after an error the drop restores this signal too.
+            // Recorded first, so that after an error the drop restores this signal too.
             installed.before.push((signal, disposition));
             let catch = catch.clone();
             sys::register(signal, move |origin| catch.on_signal(signal, origin))
@@ -109,7 +109,7 @@ impl Installed {
                 .and_then(|()| process.catch(signal))
                 .map_err(|source| Kind::Signal { signal, source })
         });
-        // After the handlers are registered, because it unblocks signals that may be pending.
+        // Start only after the handlers are registered, because the start unblocks signals that may be pending.
         handled = handled.and_then(|()| start(&installed.interrupts).map_err(Kind::Thread));
         drop(process); // the drop of `installed` needs it
         handled?;

@@ -111,7 +111,7 @@ impl Interrupts {
         cause.expect("without a deadline, the wait ends only with a cause")
     }
 
-    /// Waits as [`wait`](Self::wait) does, for at most `timeout`.
+    /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Returns `None` at the time-out.
     pub fn wait_timeout(&self, timeout: Duration) -> Option<Cause> {
         let deadline = Instant::now().checked_add(timeout); // `None` means for ever
         self.router().wait_for_cause(deadline)
@@ -163,7 +163,7 @@ pub struct Injector {
 }
 
 impl Injector {
-    /// Injects a press, as `SIGINT` does. For a terminal in raw mode, call it on the byte 0x03.
+    /// Injects a press, with the same effect as `SIGINT`. For a terminal in raw mode, call it on the byte 0x03.
     pub fn press(&self, source: PressSource) {
         self.interrupts.router().press(source);
     }
@@ -178,7 +178,7 @@ impl Injector {
     /// Requests an interrupt from the innermost handler of this name. Returns whether there is such a handler.
     ///
     /// The handler gets a [`Notice`](crate::Notice) with the source [`PressSource::Request`]. It is not a press: it has no number, and
-    /// it doesn't count for the next press, whatever the answer is. If another handler's notice is open, the request comes after that.
+    /// it doesn't count for the next press, whatever the answer is. If another handler's notice is open, the request waits for its end.
     /// If the handler's own notice is open, the request changes nothing. In shutdown the request is dropped, and this returns `false`.
     pub fn interrupt(&self, name: &str) -> bool {
         self.interrupts.router().interrupt(name)

@@ -1,7 +1,7 @@
 //! The ladder as a pure state machine: events and their times go in, effects come out.
 //!
-//! It has no clock, no thread and no signal. [`Interrupts`](crate::Interrupts) drives a ladder; drive one yourself in a program whose
-//! event loop must own every wait.
+//! It has no clock, no thread and no signal. [`Interrupts`](crate::Interrupts) drives a ladder; drive one yourself only in a program
+//! whose event loop must own every wait.
 //!
 //! | state | press | answer to the notice |
 //! |---|---|---|
@@ -109,7 +109,7 @@ enum LadderStage {
 struct OpenNotice {
     /// The press; the number 0 means a request.
     press: Press,
-    /// The handler that has the notice now. If it has taken the notice, the handler may be gone.
+    /// The handler that has the notice now. After it has taken the notice, the handler may be gone.
     handler: HandlerId,
     taken: bool,
     /// The time when the notice goes to the handler below, if it is still untaken.
@@ -334,7 +334,7 @@ impl Ladder {
             LadderStage::Idle => None,
             LadderStage::Notified(notice) => {
                 let untaken = *notice;
-                // The lowest handler keeps the notice: it may still take it, and time alone never begins shutdown.
+                // The lowest handler keeps the notice and may still take it: time alone never begins shutdown.
                 notice.deadline = None;
                 self.below(untaken.handler)
                     .map(|below| self.notify(untaken.press, below, now))

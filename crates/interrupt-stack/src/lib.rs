@@ -1,4 +1,4 @@
-//! Signals as a stack of scoped, acknowledged handlers with an escalation ladder that always ends.
+//! A stack of scoped handlers that answer Ctrl-C, and an escalation ladder that always leads to the end of the process.
 //!
 //! Ctrl-C means different things while a program streams, waits or saves, but it must always lead to an exit. With this crate, each
 //! scope pushes a [`Handler`]. A press goes to the topmost handler as a [`Notice`], which the handler handles, declines or escalates.
@@ -17,15 +17,15 @@
 //! settings of the terminal, but writes nothing to it.
 //!
 //! Unix only. A process that is stopped, or hangs in the kernel, acts on a press when it runs again. Presses that are closer together
-//! than the debounce (30 ms) count as one. A `SIGINT` from an ancestor right after the terminal's is the same press, because
-//! terminals, shells and package managers send one twice.
+//! than the debounce (30 ms) count as one. A `SIGINT` that an ancestor sends right after the terminal's `SIGINT` is the same
+//! press, because the terminal signals the whole job and a shell or package manager then forwards the signal.
 //!
 //! # Theory of operation
 //!
 //! The [`ladder`] is a pure state machine: time and events go in, effects come out. The thread that has an event (a signal, an
 //! injected press, an answer) passes it to the ladder under a lock. That lock is never held while foreign code runs.
 //!
-//! The signal handler takes no lock. It decides by one atomic word, which it shares with the router (the code behind the lock). Both
+//! The signal handler takes no lock. It decides from one atomic word, which it shares with the router (the code behind the lock). Both
 //! change the word by compare-exchange. The word contains the stage that the router has published, the number of posted presses that
 //! the router has not read yet, and the time of the last press. Stage and posted presses give a lower bound of the stage that the
 //! ladder will reach. So at the last stage the handler can end the process itself, even if no other thread ever runs again. Otherwise
@@ -34,11 +34,11 @@
 //! Three equal threads wait for posts. A thread that wakes passes the posts to the ladder in the order of their times, and then runs
 //! wakers and hooks. At most two of these threads run wakers and hooks at a time, so one is free for the next press. A fourth thread
 //! keeps the deadlines and performs a hard exit that no signal caused. It runs no foreign code, except the callback for the hard exit.
-//! A detached ladder has two threads: one for wakers, and one for deadlines. None of the threads needs an async runtime:
-//! `Builder::install` belongs at the top of `main`. The `driver` feature replaces all threads by a future.
+//! A detached ladder has two threads: one for wakers, and one for deadlines. None of the threads needs an async runtime,
+//! so call `Builder::install` at the top of `main`. The `driver` feature replaces all threads by a future.
 //!
-//! The process dies by the signal itself, as shells expect: the signal with its default action goes to the thread that ends the
-//! process. If that has no effect, as for PID 1 of a container, the thread calls `_exit`.
+//! The process dies by the signal itself, as shells expect: the thread that ends the process restores the default action and sends
+//! itself the signal. If that has no effect, as for PID 1 of a container, the thread calls `_exit`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each uses those above it:
@@ -68,7 +68,7 @@ mod interrupts;
 pub mod ladder;
 mod press_word;
 #[cfg(test)]
-mod press_word_tests;
+mod press_word_tests; // outside of `press_word`, because the model checker's tests compile that file too
 mod process;
 mod router;
 #[cfg_attr(
@@ -80,7 +80,7 @@ mod start;
 mod state;
 mod sys;
 mod times;
-mod worker; // outside of `press_word`, because the model checker's tests compile that file too
+mod worker;
 
 pub use builder::Builder;
 pub use cause::{Cause, PressSource};

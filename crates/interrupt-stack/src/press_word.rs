@@ -29,7 +29,7 @@ pub(crate) enum PostKind {
 /// The result of a press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PressOutcome {
-    /// The press is part of the press before it. Also if too many presses are posted and the router reads none of them.
+    /// The press is part of the press before it, or the maximum number of presses is posted and the router has read none of them.
     Debounced,
     /// The router will read the press.
     Posted,
@@ -83,7 +83,7 @@ impl Fields {
         self.stage | self.presses << 2 | self.flags << 6 | self.next << 11 | self.last << 16
     }
 
-    /// Returns the lowest stage that the ladder can have after it has decided all posts.
+    /// Returns the lowest stage that the ladder can have after it has processed all posts.
     fn stage_reached(self) -> u64 {
         let is_posted = |kind: PostKind| self.flags & kind.flag() != 0;
         let by_flags = match () {
@@ -94,7 +94,7 @@ impl Fields {
         by_flags.max(self.stage + self.presses)
     }
 
-    /// Whether a press at this time is part of the last one.
+    /// Returns whether a press at this time is part of the last one.
     fn is_part(self, now: u64, debounce: u64) -> bool {
         self.last != 0 && now.saturating_sub(self.last << 4) < debounce
     }
@@ -111,7 +111,7 @@ impl PressWord {
     pub(crate) fn new() -> Self {
         Self {
             word: AtomicU64::new(0),
-            // As after an earlier round, so that the tag of each slot differs from the tag of its first post.
+            // The content is that of an earlier round, so that the tag of each slot differs from the tag of its first post.
             slots: std::array::from_fn(|slot| AtomicU64::new(slot as u64 + SLOTS)),
         }
     }
@@ -146,7 +146,7 @@ impl PressWord {
     }
 
     /// Returns, for the router, whether a press that is not a signal is a new press, and not part of another. If it is, later presses
-    /// within the debounce are part of it, even before the router has decided it.
+    /// within the debounce are part of it, even before the ladder has processed it.
     pub(crate) fn admit(&self, now: u64, debounce: u64) -> bool {
         let admitted = self.change(|fields| match fields.is_part(now, debounce) {
             true => Err(()),
@@ -158,7 +158,7 @@ impl PressWord {
         admitted.is_ok()
     }
 
-    /// Whether the hard exit is decided, or will be.
+    /// Returns whether a hard exit has begun, or the posts will cause one.
     pub(crate) fn is_ending(&self) -> bool {
         Fields::unpack(self.word.load(Acquire)).stage_reached() >= 3
     }
@@ -190,7 +190,7 @@ impl PressWord {
         (slot & 31 == number).then_some((kind, slot >> 8))
     }
 
-    /// Removes, for the router, the posts that it has `read` and decided, and publishes the new stage in the same step.
+    /// Removes, for the router, the posts that it has `read` and passed to the ladder, and publishes the new stage in the same step.
     pub(crate) fn settle(&self, read: &[PostKind], stage: u8) {
         let presses = read.iter().filter(|kind| **kind == PostKind::Press).count() as u64;
         let flags = read.iter().fold(0, |flags, kind| flags | kind.flag());
@@ -219,8 +219,8 @@ impl PressWord {
         }
     }
 
-    /// Writes a post to its slot. Only this caller has the number, and the slot is free: the claim saw that the router settled the slot's
-    /// post from one round before.
+    /// Writes a post to its slot. Only this caller has the number, and the slot is free: when the caller claimed the
+    /// number, the router had already settled the slot's post from one round before.
     fn fill(&self, number: u64, kind: PostKind, now: u64) {
         let slot = now << 8 | (kind as u64) << 5 | number;
         self.slots[(number % SLOTS) as usize].store(slot, Release);

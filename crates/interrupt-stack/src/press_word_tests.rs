@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use crate::press_word::{PostKind, PressOutcome, PressWord};
 
 const DEBOUNCE: u64 = 30_000;
-/// The most posted presses: 16 slots, minus one for each other kind.
+/// The maximum number of posted presses: 16 slots, minus one for each other kind.
 const MOST_PRESSES: usize = 11;
 
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ enum Step {
         last_stage: u64,
     },
     Raise(PostKind),
-    /// The router decides a press that is not a signal.
+    /// The router accepts a press that is not a signal.
     Admit,
     /// The router reads at most `most` posts, and publishes the stage.
     Settle {

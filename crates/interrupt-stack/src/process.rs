@@ -39,7 +39,7 @@ pub(crate) fn process() -> MutexGuard<'static, Process> {
 
 #[cfg(feature = "signals")]
 impl Process {
-    /// Makes the handler of the signal registry active again for a signal that is registered.
+    /// Restores the handler of the signal registry for this signal. The first call for a signal only records the handler.
     pub(crate) fn catch(&mut self, signal: i32) -> io::Result<()> {
         match self.catching.get(&signal) {
             Some(disposition) => disposition.put_back(signal),
@@ -64,7 +64,7 @@ pub(crate) fn stop_process() {
 ///
 /// Call this last in a program, after its graceful shutdown. It runs no destructors and no `atexit` handlers, and flushes no output
 /// buffers. It doesn't change the terminal: leave raw mode before. [`HardExit`](crate::HardExit) ends a process in the same way, after
-/// it has restored the settings of the terminal. To abort from within, use
+/// it has restored the settings of the terminal. To abort the program from within, use
 /// [`Injector::terminate`](crate::Injector::terminate) with [`Cause::Quit`], or a press after shutdown has begun.
 ///
 /// [`Cause::Quit`] leaves no core file. If a signal can't end the process, as for PID 1 of a container, and for

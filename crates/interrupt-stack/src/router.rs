@@ -1,5 +1,5 @@
-//! The router, which connects handles, threads and the signal handler. All decisions are made under its one lock; all actions are performed without
-//! it.
+//! The router, which connects handles, threads and the signal handler. It makes all decisions under its one lock. All actions are performed without
+//! the lock.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -34,7 +34,7 @@ pub(crate) struct Router {
     state: Mutex<State>,
     /// Wakes the deadline thread, and on a detached ladder the other thread, after a decision or when the last handle is gone.
     pub(crate) work_ready: Condvar,
-    /// Wakes the callers of blocking waits at the same time.
+    /// Wakes the callers of blocking waits in the same cases.
     pub(crate) changed: Condvar,
     pub(crate) shutdown: watch::Sender<Option<Cause>>,
     #[cfg(feature = "tokio-util")]
@@ -151,7 +151,7 @@ impl Router {
         self.lock().ladder.presses()
     }
 
-    /// Decides new posts and due deadlines.
+    /// Passes new posts and due deadlines to the ladder.
     #[cfg(any(feature = "signals", feature = "test-util"))]
     pub(crate) fn tick(&self) {
         self.decide(|_, _| None);

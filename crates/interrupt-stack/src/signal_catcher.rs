@@ -44,7 +44,7 @@ pub(crate) struct SignalCatcher {
     ancestors: Vec<i32>,
     /// The time of the terminal's last `SIGINT`, in microseconds since `start`; 0 for never.
     from_terminal: AtomicU64,
-    /// The stage from which on a press ends the process in the handler: 2, or 3 if a thread tries it first, or never.
+    /// The stage from which on a press ends the process in the handler: 2, or 3 if a thread tries the exit first, or `u64::MAX` for never.
     last_stage: u64,
     terminal: Option<Terminal>,
     /// Whether the signals were restored.
@@ -79,7 +79,7 @@ impl SignalCatcher {
         })
     }
 
-    /// Handles a signal, as the signal handler.
+    /// Handles a signal, in the signal handler.
     pub(crate) fn on_signal(&self, signal: i32, origin: Origin) {
         if std::process::id() != self.pid {
             return in_forked_child(signal);

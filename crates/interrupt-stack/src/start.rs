@@ -16,7 +16,8 @@ impl Interrupts {
 }
 
 impl Builder {
-    /// Starts the ladder and catches `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT` and `SIGCONT`, and with a hook `SIGTSTP`.
+    /// Starts the ladder and catches `SIGINT`, `SIGTERM`, `SIGHUP`, `SIGQUIT` and `SIGCONT`, and also `SIGTSTP` if a suspend or resume
+    /// hook is set.
     ///
     /// This needs no runtime. Call it first in `main`, before anything slow, because a signal that comes earlier has its default effect.
     /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. In shutdown a second `SIGTERM`
@@ -97,12 +98,12 @@ impl Builder {
 /// Starts the threads of the router.
 fn start(interrupts: &Interrupts) -> io::Result<()> {
     let router = interrupts.router().clone();
-    // With signals, one thread more than may run foreign code, so that one is always free for the signal handler.
+    // With signals, this starts one more thread than may run foreign code, so that one thread is always free for the signal handler.
     let tellers = router.max_announcers + usize::from(router.catch.is_some());
     for _ in 0..tellers {
         let router = router.clone();
         thread::Builder::new()
-            .name("interrupts-tell".into())
+            .name("interrupts-wake".into())
             .spawn(move || {
                 router.unblock();
                 router.run_announcer();

@@ -16,9 +16,9 @@ use crate::{
     signal_catcher::SignalCatcher,
 };
 
-/// The delay after which a missed deadline means that the process was stopped, and not only that it had no processor.
+/// The delay after which a missed deadline means that the process was stopped, and did not only wait for a processor.
 const MISSED_AFTER: Duration = Duration::from_millis(100);
-/// The time to wait for `SIGCONT` after such a delay. Its handler may run in another thread.
+/// The time to wait for `SIGCONT` after such a delay, because the signal handler may run in another thread.
 pub(crate) const STOP_SIGNAL_GRACE: Duration = Duration::from_millis(50);
 
 /// The name and the waker of a handler.
@@ -37,7 +37,7 @@ pub(crate) struct Announcements {
 }
 
 impl Announcements {
-    /// Whether this wakes only one handler and runs no hook.
+    /// Returns whether this wakes only one handler and runs no hook.
     pub(crate) fn is_for_one_handler(&self) -> bool {
         self.wake_handler.is_some() && !self.suspend && !self.resumed && !self.has_untaken
     }
@@ -109,7 +109,7 @@ impl State {
         self.exiting || self.exit.is_some()
     }
 
-    /// Decides the posts of the signal handler and the due deadlines, in the order of time. Returns whether anything changed.
+    /// Passes the posts of the signal handler and the due deadlines to the ladder, in the order of time. Returns whether anything changed.
     pub(crate) fn catch_up(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some((kind, at)) = self.inbox.next() {
@@ -135,7 +135,7 @@ impl State {
         any | self.pass(now)
     }
 
-    /// Decides a press that is not a signal.
+    /// Passes a press that is not a signal to the ladder.
     pub(crate) fn press(&mut self, source: PressSource, now: Instant) -> LadderEffect {
         match self.inbox.admits(now) {
             true => self.ladder.press(source, now),
@@ -222,7 +222,7 @@ impl State {
         any
     }
 
-    /// Whether deadlines have to wait, because the process is stopped or was probably stopped.
+    /// Returns whether deadlines have to wait, because the process is stopped or was probably stopped.
     fn awaits_stop_signal(&mut self, now: Instant) -> bool {
         let is_late = |deadline| now.saturating_duration_since(deadline) > MISSED_AFTER;
         if !self.inbox.is_connected() || !self.ladder.next_deadline().is_some_and(is_late) {
@@ -271,7 +271,7 @@ impl Inbox {
         Some((kind, catch.instant(at)))
     }
 
-    /// Publishes the stage after the decisions about all read posts.
+    /// Publishes the stage after all read posts have changed the ladder.
     pub(crate) fn publish_stage(&mut self, ladder: &Ladder, is_ending: bool) {
         if let Some(catch) = &self.catch {
             let stage = if is_ending { 3 } else { ladder.stage() };

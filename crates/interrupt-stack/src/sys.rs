@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Ends or stops this process by the default action of `signal`. Returns if that has no effect, as for PID 1 of a container.
 ///
-/// The signal goes only to the calling thread. A signal to the process could go to any thread, and only after the `_exit` that follows
-/// this call.
+/// The signal goes only to the calling thread. A signal to the process could reach another thread, and come too late: after the `_exit`
+/// that follows this call.
 pub(crate) fn raise_default(signal: i32) {
     if signal == libc::SIGQUIT {
         forbid_core_file();
@@ -53,10 +53,10 @@ fn change_mask(how: i32, signals: &[i32]) {
     }
 }
 
-/// Whether this process is in the foreground of the terminal.
+/// Returns whether this process is in the foreground of the terminal.
 ///
-/// Both calls return 0 for a group outside of the process's pid namespace. `rustix` excludes the value 0, so this uses `libc`: then the
-/// foreground job of an outer shell restores its terminal too.
+/// Both calls return 0 for a group outside of the process's pid namespace. `rustix` excludes the value 0, so this uses `libc`. With it,
+/// the foreground job of a shell outside of the namespace restores its terminal too.
 pub(crate) fn is_in_foreground(terminal: BorrowedFd<'_>) -> bool {
     // SAFETY: neither call has a precondition or accesses memory of this process. Both are async-signal-safe.
     unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }

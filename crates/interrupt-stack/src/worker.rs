@@ -23,7 +23,7 @@ const HANDLER_GRACE: Duration = Duration::from_millis(5);
 /// The result of one step of the deadline thread.
 pub(crate) enum WorkState<'a> {
     Done,
-    /// Nothing to do for this time, or until something is decided.
+    /// Nothing to do for this time, or until another event comes.
     Idle(MutexGuard<'a, State>, Option<Duration>),
     /// The ladder is closed.
     Closed,
@@ -67,7 +67,7 @@ impl Router {
         }
     }
 
-    /// Decides due events, and performs the hard exit.
+    /// Passes due events to the ladder, and performs the hard exit.
     pub(crate) fn step(&self) -> WorkState<'_> {
         let now = self.clock.now();
         let mut state = self.catch_up(now);
@@ -86,7 +86,7 @@ impl Router {
         }
     }
 
-    /// Decides new events and calls their wakers and hooks, until nothing is left or other threads do so.
+    /// Passes new events to the ladder and calls the wakers and hooks for them, until nothing is left or the other threads do the rest.
     pub(crate) fn serve(&self) -> MutexGuard<'_, State> {
         loop {
             let now = self.clock.now();
@@ -97,7 +97,7 @@ impl Router {
                 true => state.take_announcements(),
                 false => None,
             };
-            // If only a handler is woken, it takes the notice soon, and then there is no deadline. So the deadline thread can sleep.
+            // If this wakes only a handler, the handler soon takes the notice, and then there is no deadline. So the deadline thread can sleep.
             let is_all = self.is_driven
                 || state.exit.is_some()
                 || announcements
@@ -120,8 +120,8 @@ impl Router {
         }
     }
 
-    /// Gives a handler time to take its notice before the deadline thread is woken to watch its take time-out. Waking that thread at
-    /// once would take the processor from the handler.
+    /// Gives a handler time to take its notice before this wakes the deadline thread for the take time-out. Waking that thread at once
+    /// would take the processor from the handler.
     fn linger(&self, mut state: MutexGuard<'_, State>) {
         self.changed.notify_all();
         if !state.is_lingering {
@@ -135,7 +135,7 @@ impl Router {
         }
     }
 
-    /// Calls the wakers of handlers and of all that wait for shutdown, and the hooks.
+    /// Calls the hooks, and the wakers of handlers and of everything that waits for shutdown.
     fn announce_to_hooks(&self, announcements: Announcements) {
         if let Some((_, waker)) = &announcements.wake_handler {
             survive(|| waker.notify_one());
@@ -194,7 +194,7 @@ impl Router {
         state.stopping = false;
     }
 
-    /// Decides new and due events, and wakes the threads that wait for them.
+    /// Passes new and due events to the ladder, and wakes the threads that wait for them.
     fn catch_up(&self, now: Instant) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if state.catch_up(now) {

@@ -59,7 +59,7 @@ impl Heard {
                 line += &part;
                 while let Some(end) = line.find('\n') {
                     let rest = line.split_off(end + 1);
-                    // A terminal's echo may come before it on the same line.
+                    // On a terminal, the echo of the input may come before the report on the same line.
                     if let Some((_, said)) = line.split_once("probe: ")
                         && sender.send(said.trim_end().to_owned()).is_err()
                     {
@@ -91,7 +91,7 @@ impl Heard {
     }
 }
 
-/// A probe with pipes. Dropping it ends it.
+/// A probe with pipes. Dropping this value ends the probe.
 pub(crate) struct Probe {
     pub(crate) child: Child,
     stdin: ChildStdin,
@@ -229,7 +229,7 @@ pub(crate) enum Place {
     Background,
 }
 
-/// A terminal, a session on it, and the probe as its job. Dropping it ends the session and the probe.
+/// A terminal, a session on it, and the probe as its job. Dropping this value ends the session and the probe.
 pub(crate) struct Seat {
     ours: File,
     heard: Heard,
@@ -422,7 +422,7 @@ impl Drop for Seat {
     }
 }
 
-/// Sends SIGINT as [`Probe::press`] does. It waits, because a busy machine may deliver a signal late, right before the next one.
+/// Sends SIGINT as [`Probe::press`] does, and waits, because a busy machine may deliver a signal late, right before the next one.
 #[track_caller]
 pub(crate) fn press(pid: Pid) {
     send(pid, Signal::INT);

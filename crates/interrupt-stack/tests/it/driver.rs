@@ -36,7 +36,7 @@ fn driver_enforces_the_deadlines() {
     assert_eq!(probe.line(), "run: press 1", "the handler below got it");
     probe.kill(Signal::TERM);
     assert_eq!(probe.line(), "shutdown Terminate");
-    assert_eq!(probe.end().signal(), Some(15), "by the watchdog");
+    assert_eq!(probe.end().signal(), Some(15), "by the shutdown deadline");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn press_without_its_driver_is_found_by_the_next_check() {
     assert_eq!(probe.line(), "None, Some(Terminate)");
 }
 
-/// Two presses that are decided late are still two, because each has its own time.
+/// Two presses that are processed late are still two, because each has its own time.
 #[test]
 fn late_decided_presses_stay_separate() {
     let mut probe = Probe::start("driver dropped");
@@ -90,7 +90,7 @@ fn unread_press_counts_when_the_signals_are_released() {
     assert_eq!(probe.line(), "0, then 1");
 }
 
-/// A full wake pipe must not block the threads that decide events.
+/// A full wake pipe must not block the threads that process events.
 #[test]
 fn driver_that_never_runs_blocks_nothing() {
     let mut probe = Probe::start("driver idle");

@@ -1,4 +1,4 @@
-//! The effort of a test: a part of it in `cargo xtask ci`, all of it in `cargo xtask nightly`, which sets the variable.
+//! The number of repetitions of a test: few in `cargo xtask ci`, many in `cargo xtask nightly`, which sets the variable.
 
 /// Two numbers that the acceptance list states as `N (nightly: M)`.
 #[derive(Debug, Clone, Copy)]

@@ -58,14 +58,14 @@ enum Said {
     Exit(Cause),
 }
 
-/// A simple model of the rules, in milliseconds: the live handlers, the handler that has the notice, and since when.
+/// A simple model of the rules, in milliseconds: the live handlers, the handler that has the notice, and the time when it got the notice.
 #[derive(Default)]
 struct Model {
     now: u64,
     pushed: usize,
     alive: Vec<usize>,
     accepted: Vec<u64>,
-    /// The open notice: its handler, since when that has it, and whether it is taken.
+    /// The open notice: its handler, the time when the handler got it, and whether it is taken.
     open: Option<(usize, u64, bool)>,
     /// Whether the open notice is a request.
     is_asked: bool,

@@ -80,7 +80,7 @@ fn j42a_j42b_terminate_and_hangup_are_graceful_and_quit_is_not() {
         assert_eq!(probe.line(), line);
         assert_eq!(probe.end().signal(), Some(number));
     }
-    // Core files are allowed, so that a missing one is a result.
+    // Core files are allowed here, so a missing core file shows that the crate prevented it.
     let mut probe = Probe::start_by("ulimit -c unlimited; exec \"$@\"", "graceful");
     probe.kill(Signal::QUIT);
     let status = probe.end();
@@ -109,7 +109,7 @@ fn j43_press_during_a_slow_start_is_graceful() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
-/// Also C58: each install in a process catches its own signals.
+/// This also tests C58: a second install in the same process catches the signals again.
 #[test]
 fn x122a_x122b_dropped_install_restores_the_signals() {
     let mut probe = Probe::start("installed twice");

@@ -26,7 +26,7 @@ pub(super) struct Facts {
     pub(super) open: Option<Open>,
     /// The notice that a handler holds; it may no longer be open.
     pub(super) held: Option<Pressed>,
-    /// The time when a notice was dropped unanswered, if no press came since.
+    /// The time when a notice was dropped unanswered, if no press came after that.
     pub(super) dropped: Option<u64>,
     pub(super) shutdown: Option<(Cause, u64)>,
     /// The handlers with a waiting request.
@@ -37,7 +37,7 @@ pub(super) struct Facts {
 pub(super) struct Open {
     pub(super) press: Pressed,
     pub(super) handler: HandlerId,
-    /// The time since which this handler has the notice.
+    /// The time when this handler got the notice.
     pub(super) since: u64,
     pub(super) taken: bool,
 }
@@ -57,7 +57,7 @@ impl Open {
 }
 
 impl Facts {
-    /// Whether a press now is a new press.
+    /// Returns whether a press now is a new press.
     pub(super) fn accepts(&self, now: u64) -> bool {
         self.last_press.is_none_or(|last| now - last >= DEBOUNCE)
     }

@@ -97,7 +97,7 @@ fn idle() -> ! {
     park()
 }
 
-/// Has no driver any more: the next call decides the earlier presses.
+/// Has no driver any more: the next call processes the earlier presses.
 fn dropped() -> ! {
     let (interrupts, driver, runtime) = install(builder());
     let mut run = interrupts.push("run");

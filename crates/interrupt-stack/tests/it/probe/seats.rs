@@ -15,7 +15,7 @@ fn lead() {
     ioctl_tiocsctty(stdin()).unwrap();
 }
 
-/// Starts the job and reports its stops and its end. It never ends itself, so that the terminal stays.
+/// Starts the job and reports its stops and its end. This session leader never ends by itself, so that the terminal stays.
 #[expect(
     clippy::zombie_processes,
     reason = "`waitpid` waits for it, to see stops too"
@@ -76,7 +76,7 @@ fn in_foreground() -> bool {
     std::env::var("INTERRUPT_STACK_PLACE").as_deref() == Ok("foreground")
 }
 
-/// The parent gives the foreground only after the start.
+/// Waits, because the parent moves this process to the foreground only after its start.
 pub(super) fn wait_for_the_foreground() {
     if in_foreground() {
         crate::wait_for("the foreground", || {
