@@ -54,7 +54,7 @@ fn bounded(duration: Duration) -> Result<Duration, String> {
     if duration <= MOST {
         Ok(duration)
     } else {
-        Err("that is longer than 3650 days".into())
+        Err("the time is longer than 3650 days".into())
     }
 }
 
@@ -76,7 +76,7 @@ pub fn show(duration: Duration) -> String {
     if text.is_empty() { "0s".into() } else { text }
 }
 
-/// Formats a duration in its two largest units, for an age.
+/// Formats a duration in at most its two largest units, for an age.
 #[must_use]
 pub fn approximate(duration: Duration) -> String {
     let secs = duration.as_secs();
@@ -86,7 +86,7 @@ pub fn approximate(duration: Duration) -> String {
         3600..86_400 => (3600, 60),
         _ => (86_400, 3600),
     };
-    // The smaller unit is useless beside ten or more of the larger one.
+    // Beside ten or more of the larger unit, the smaller unit is useless.
     let (count, rest) = (secs / whole, secs % whole / part * part);
     let rest = if count < 10 { rest } else { 0 };
     show(Duration::from_secs(count * whole + rest))
@@ -169,7 +169,7 @@ mod tests {
         "500ms" = 500ms, about 0s
         "1d2h3m4s5ms" = 1d2h3m4s5ms, about 1d2h
         "3650d" = 3650d, about 3650d
-        that is longer than 3650 days
+        the time is longer than 3650 days
         `` is not a duration: write for example 90, 90s, 15m or 1h30m
         `s` is not a duration: write for example 90, 90s, 15m or 1h30m
         `1x` is not a duration: write for example 90, 90s, 15m or 1h30m

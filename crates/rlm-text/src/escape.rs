@@ -1,4 +1,4 @@
-//! Escapes text from elsewhere for a terminal or a JSON reader.
+//! Escapes text from agents for a terminal or a JSON reader.
 
 mod sgr;
 
@@ -10,8 +10,8 @@ const MAX_SHOWN: usize = 2000;
 /// The number of carriage returns from which a line counts as a progress bar.
 const OVER_AND_OVER: usize = 2;
 
-/// Escapes text for a terminal. Colours stay unless they hide text; every other control sequence becomes visible text instead of taking effect, and
-/// so do invisible characters.
+/// Escapes text for a terminal. Colours stay unless they hide text. Every other control sequence becomes visible text and has no effect. Invisible
+/// characters become visible text too.
 ///
 /// Escape sequences can make a terminal write files or type for the user, so an agent's output can only set colours (X115).
 #[must_use]
@@ -55,8 +55,8 @@ pub fn plain(text: &str) -> String {
     out
 }
 
-/// Appends a character, escaped and on the same line. The end of `out` decides whether a joiner is kept: after an escaped character a joiner has no
-/// effect.
+/// Appends a character, escaped and on the same line. The end of `out` decides whether a zero-width joiner stays: it has an effect only after certain
+/// characters.
 pub fn push_plain(out: &mut String, c: char) {
     match c {
         '\n' => out.push(' '),
@@ -65,7 +65,7 @@ pub fn push_plain(out: &mut String, c: char) {
     }
 }
 
-/// Replaces characters that take effect on a terminal or are invisible with JSON escapes; a parser gets the same text.
+/// Replaces characters that control a terminal, and invisible characters, by JSON escapes. A JSON parser still reads the same text.
 ///
 /// In JSON, such characters occur only in strings, so the replacement can run over the whole text.
 #[must_use]
@@ -93,7 +93,7 @@ pub fn json_escaped(json: String) -> String {
 pub fn line(bytes: &[u8], omitted: u64) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_end_matches(['\r', '\n']);
-    // Of a progress bar only the last state is shown.
+    // Show only the last state of a progress bar.
     let text = match text.bytes().filter(|b| *b == b'\r').count() {
         OVER_AND_OVER.. => text.rsplit('\r').find(|it| !it.trim().is_empty()),
         _ => Some(text),
@@ -165,7 +165,7 @@ fn is_pictograph(c: char) -> bool {
     matches!(c, '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{2bff}' | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Returns whether the character is a letter of Arabic, Syriac or a script of India, which need joiners.
+/// Returns whether the character is a letter of Arabic, Syriac or a script of India. These scripts need joiners.
 fn is_joining(c: char) -> bool {
     matches!(c, '\u{620}'..='\u{74f}' | '\u{750}'..='\u{77f}' | '\u{8a0}'..='\u{8ff}' | '\u{900}'..='\u{dff}')
 }
@@ -206,7 +206,7 @@ mod tests {
                 while let Some(c) = rest.chars().next() {
                     if let Some(len) = sgr_len(rest) {
                         let numbers = &rest[2..len - 1];
-                        prop_assert_eq!(colours.take(numbers), &rest[..len], "it is unchanged");
+                        prop_assert_eq!(colours.take(numbers), &rest[..len], "the sequence is unchanged");
                         prop_assert!(!colours.hides(), "{:?}", shown);
                         (before, rest) = (None, &rest[len..]);
                         continue;

@@ -150,7 +150,7 @@ pub fn json(used: loop_state::UsageTotal) -> serde_json::Value {
     })
 }
 
-/// Formats the remaining budgets of the run; `None` if it has none.
+/// Formats the remaining budgets of the run; `None` if the run has no budget.
 #[must_use]
 pub fn budget_left(rules: &loop_state::Rules, used: loop_state::UsageTotal) -> Option<String> {
     let cost = rules.limits.max_cost_microusd.map(|max| {
@@ -165,7 +165,7 @@ pub fn budget_left(rules: &loop_state::Rules, used: loop_state::UsageTotal) -> O
     (!left.is_empty()).then(|| format!("{} left", left.join(", ")))
 }
 
-/// Formats the usage in few columns, with its limit if there is one; empty if the agent reports none.
+/// Formats the usage for a narrow column, with the limit if there is one. The text is empty if the run has no limit and the agent reports no cost.
 #[must_use]
 pub fn cost_short(head: &loop_state::Head) -> String {
     let (cost, tokens) = (head.usage.cost_microusd, head.usage.tokens());

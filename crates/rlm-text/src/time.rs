@@ -2,7 +2,7 @@
 
 use loop_state::Timestamp;
 
-/// Returns the instant, or the last one that can be formatted.
+/// Returns the instant, or the last instant that can be formatted.
 #[must_use]
 pub fn instant(at: Timestamp) -> jiff::Timestamp {
     let at = i64::try_from(at.0).map(jiff::Timestamp::from_millisecond);
