@@ -1,8 +1,8 @@
 //! The `acp` driver: any agent that implements the Agent Client Protocol, version 1, over its standard input and output.
 //!
 //! One process handles many turns of one session. A turn is a request, and the answer to it ends the turn. The protocol has no message that joins a
-//! running turn (one agent queues a second request, another ends its first turn for it). So the driver sends no message during a turn; an input waits
-//! for the end of the turn.
+//! running turn (one agent queues a second request; another ends the first turn when a second request arrives). So the driver sends no message during
+//! a turn; an input waits for the end of the turn.
 //!
 //! An interrupt is a notification. Agents answer it in different ways: as cancelled, as finished, or with an error. A turn that ends after the driver
 //! requested an interrupt counts as interrupted, whatever the answer.

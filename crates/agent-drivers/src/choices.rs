@@ -48,7 +48,8 @@ pub(crate) trait CheckedDriver: Driver {
     fn check(&self) -> Result<(), Error>;
 }
 
-/// The methods for options that are the same for every agent. The documentation of two of them differs per agent, so the caller passes it.
+/// The methods for options that are the same for every agent. The documentation of two of the methods is different for each agent, so the caller of
+/// the macro passes it.
 macro_rules! shared_options {
     (
         $driver:ident, $options:ident;
@@ -108,7 +109,8 @@ macro_rules! shared_options {
                 self
             }
 
-            /// Adds arguments at the end. If the driver knows the agent's arguments, it refuses one that it sets itself, such as one for permissions.
+            /// Adds arguments at the end. If the driver knows the agent's arguments, it refuses an argument that the driver sets itself, such as an
+            /// argument for permissions.
             #[must_use]
             pub fn args(mut self, args: Vec<std::ffi::OsString>) -> Self {
                 self.choices.args.extend(args);

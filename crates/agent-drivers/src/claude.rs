@@ -4,7 +4,7 @@
 //! interrupt ends the turn and keeps the process, its session and its context. The driver chooses the session's id, so that a later process can
 //! resume the session even if this one crashes.
 //!
-//! The parser is tolerant: it passes unknown types, subtypes and fields on as raw lines, and one field of a wrong type does not lose its line.
+//! The parser is tolerant: it passes unknown types, subtypes and fields on as raw lines, and reads a line even if one of its fields has a wrong type.
 //!
 //! If the [permissions](ClaudeDriver::permissions) require it, the agent asks before it uses a tool, and then it waits without a limit. Answer each
 //! [`PermissionRequested`](agent_duplex::Event::PermissionRequested), or choose permissions that never ask.

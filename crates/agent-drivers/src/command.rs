@@ -32,7 +32,7 @@ const MAX_LINE: usize = 2 << 20;
 ///
 /// A turn is completed when the program exits with 0, failed when it exits with another code, and died when a signal killed it. After an interrupt or
 /// a stop it counts as interrupted with any exit code, because some agents then exit with 0. For a program that is called `gemini`, two exit codes
-/// have a meaning: 42 means that the program refused its input, and 53 that it reached its limit of model calls.
+/// have a meaning: with 42 the program refused its input, and with 53 it reached its limit of model calls.
 #[derive(Clone, Debug)]
 pub struct CommandDriver {
     argv: Vec<OsString>,

@@ -104,7 +104,7 @@ impl AgentConfig {
         }
     }
 
-    /// Returns whether the agent reports its cost, and whether it reports its tokens; a budget needs one of them.
+    /// Returns whether the agent reports cost, and whether it reports tokens; a budget needs one of the two.
     #[must_use]
     pub fn usage_reporting(&self) -> (bool, bool) {
         match &self.options {

@@ -154,7 +154,7 @@ pub(crate) enum Refusal {
     Io(io::Error),
 }
 
-/// The holder of a lock, as its file names it.
+/// The holder of a lock, as the lock file names it.
 #[derive(Serialize, Deserialize)]
 struct Holder {
     #[serde(flatten)]
@@ -448,7 +448,7 @@ mod tests {
             pid,
             ..ProcessId::current()
         };
-        // It ends without being reaped.
+        // The child ends, but nothing reaps it.
         while ProcessStat::read(dead).is_some_and(|stat| !stat.is_dead) {
             std::thread::yield_now();
         }

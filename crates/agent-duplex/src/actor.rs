@@ -71,7 +71,7 @@ pub(crate) struct Actor {
     close_waiters: Vec<ReplySender<()>>,
     /// The time until which a close waits for the agent's work.
     close_deadline: Instant,
-    /// The time limit of a close from its start; it starts again when the agent is thawed.
+    /// The time that a close may take. This time starts again when the agent is thawed.
     close_timeout: Duration,
     /// Callers that wait for a running agent.
     start_waiters: Vec<ReplySender<Result<(), Error>>>,

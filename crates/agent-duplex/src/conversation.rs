@@ -202,7 +202,7 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] if they can't be changed while it runs, [`Error::is_gone`] if no agent runs.
+    /// [`Error::is_unsupported`] if they can't be changed while the agent runs, [`Error::is_gone`] if no agent runs.
     ///
     /// # Cancel safety
     ///
@@ -216,8 +216,8 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] if it can't be changed while it runs, [`Error::is_refused`] if the agent rejects this model, [`Error::is_gone`] if
-    /// no agent runs.
+    /// [`Error::is_unsupported`] if the model can't be changed while the agent runs, [`Error::is_refused`] if the agent rejects this model,
+    /// [`Error::is_gone`] if no agent runs.
     ///
     /// # Cancel safety
     ///

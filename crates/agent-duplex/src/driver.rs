@@ -29,12 +29,12 @@ pub enum SessionChoice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InputPolicy {
-    /// The conversation delivers it immediately. The agent adds it to its turn, queues it or merges it with others, and reports the choice.
+    /// The conversation delivers the input immediately. The agent adds it to the turn, queues it or merges it with others, and reports the choice.
     Push,
-    /// The agent only accepts messages within its turn when its connection reports [`Event::AcceptsMessages`](crate::Event::AcceptsMessages), for example between two
-    /// calls of the model. All inputs that wait then become one message of the same turn.
+    /// The agent accepts a message during a turn only after the connection reports [`Event::AcceptsMessages`](crate::Event::AcceptsMessages), for
+    /// example between two calls of the model. All inputs that wait then become one message of the same turn.
     Poll,
-    /// It waits for the end of the turn; then all waiting inputs become one turn.
+    /// The input waits for the end of the turn; then all waiting inputs become one turn.
     #[default]
     AfterTurn,
 }
@@ -80,7 +80,7 @@ pub trait Driver: fmt::Debug + Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it has finished ends everything that it started.
+    /// If the future is dropped before it has finished, everything that it started is ended.
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>>;
 }
 
@@ -112,11 +112,11 @@ pub trait Connection: fmt::Debug + Send {
     /// # Errors
     ///
     /// - [`Error::is_full`] if the agent does not read: the conversation tries again.
-    /// - [`Error::is_gone`] if its process ended: the message is for the next agent.
-    /// - [`Error::is_unsupported`] if it accepts no (further) message in its present state: the conversation tries again at the end of the turn, and
-    ///   after 10 s if no turn runs. If the agent accepts none even then, the conversation reports it.
-    /// - [`Error::is_start_failure`] or [`Error::is_session_in_use`] if its first message starts it and the start failed: the connection ends, and counts as a failed
-    ///   start.
+    /// - [`Error::is_gone`] if the process of the agent ended: the message is for the next agent.
+    /// - [`Error::is_unsupported`] if the agent accepts no (further) message in its present state: the conversation tries again at the end of the
+    ///   turn, and after 10 s if no turn runs. If the agent accepts none even then, the conversation reports it.
+    /// - [`Error::is_start_failure`] or [`Error::is_session_in_use`] if the first message starts the agent and the start failed: the connection ends,
+    ///   and counts as a failed start.
     /// - Any other error is final, unless a turn runs.
     ///
     /// With each of these errors, nothing was recorded or sent.
@@ -156,14 +156,14 @@ pub trait Connection: fmt::Debug + Send {
     /// Not cancel safe, as for [`send`](Self::send).
     fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
         let (_, _) = (ask, decision);
-        Box::pin(async { Err(Error::unsupported("", "be answered", "it asks nothing")) })
+        Box::pin(async { Err(Error::unsupported("running", "be answered", "it never asks")) })
     }
 
     /// Requests a change of the agent's permissions, without waiting for the result.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] if they can't be changed while it runs.
+    /// [`Error::is_unsupported`] if they can't be changed while the agent runs.
     ///
     /// # Cancel safety
     ///
@@ -174,14 +174,14 @@ pub trait Connection: fmt::Debug + Send {
     ) -> BoxFuture<'_, Result<PendingChange, Error>> {
         let _ = permissions;
         let hint = "set them when you start the agent";
-        Box::pin(async move { Err(Error::unsupported("", "change its permissions", hint)) })
+        Box::pin(async move { Err(Error::unsupported("running", "change its permissions", hint)) })
     }
 
     /// Requests another model from the next call on, by the agent's own name for it; `None` is the agent's default. Does not wait for the result.
     ///
     /// # Errors
     ///
-    /// [`Error::is_unsupported`] if it can't be changed while it runs.
+    /// [`Error::is_unsupported`] if the model can't be changed while the agent runs.
     ///
     /// # Cancel safety
     ///
@@ -189,7 +189,7 @@ pub trait Connection: fmt::Debug + Send {
     fn set_model(&mut self, model: Option<String>) -> BoxFuture<'_, Result<PendingChange, Error>> {
         drop(model);
         let hint = "set it when you start the agent";
-        Box::pin(async move { Err(Error::unsupported("", "change its model", hint)) })
+        Box::pin(async move { Err(Error::unsupported("running", "change its model", hint)) })
     }
 
     /// Freezes (`true`) or thaws (`false`) every process of the process tree.
@@ -224,7 +224,7 @@ pub trait Connection: fmt::Debug + Send {
 
     /// Ends everything that this connection started, within `budget`, and returns the result.
     ///
-    /// It never fails and may be called again; the second report is the same as the first.
+    /// A stop never fails. The method may be called again; the second report is the same as the first.
     ///
     /// # Cancel safety
     ///

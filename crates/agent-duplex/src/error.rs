@@ -185,8 +185,8 @@ impl Error {
         }))
     }
 
-    /// Returns whether the conversation could not be stored or recovered. It accepts no more inputs; inputs that were acknowledged before stay
-    /// stored.
+    /// Returns whether the conversation could not be stored or recovered. The conversation accepts no more inputs; inputs that were acknowledged
+    /// before stay stored.
     #[must_use]
     pub fn is_persistence(&self) -> bool {
         matches!(*self.0, Kind::Persistence { .. })

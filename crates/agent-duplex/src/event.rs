@@ -226,11 +226,11 @@ impl Event {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum InputState {
-    /// The agent has it, and handles it later.
+    /// The agent has the message, and handles it later.
     Queued,
-    /// It is part of the running turn.
+    /// The message is part of the running turn.
     InTurn,
-    /// The agent dropped it; the text gives the reason.
+    /// The agent dropped the message; the text gives the reason.
     Dropped(String),
 }
 

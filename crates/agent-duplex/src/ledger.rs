@@ -1,7 +1,8 @@
 //! The pure records of a conversation: the place of each input, the running turn, and the open tools and permission requests in it.
 //!
-//! A message that is delivered while no turn runs is assigned to a turn immediately. A message that is delivered during a turn is *sent*: it belongs
-//! to no turn until the agent names it. An agent can also start turns by itself; if such a turn runs first, the assigned turn waits as the *next turn*.
+//! A message that is delivered while no turn runs is assigned to a turn immediately. A message that is delivered during a turn is *sent*: the message
+//! belongs to no turn until the agent reports its turn. An agent can also start turns by itself; if such a turn runs first, the assigned turn waits
+//! as the *next turn*.
 
 mod agent;
 mod event_batch;
@@ -310,8 +311,8 @@ fn close(list: &mut Vec<String>, id: &str) -> bool {
 }
 
 impl Ledger {
-    /// Returns the next message to deliver, if there is one. It contains all waiting inputs if no turn runs, or if the running turn accepts messages
-    /// now; it contains one input at a time if the agent can be steered.
+    /// Returns the next message to deliver, if there is one. The message contains all waiting inputs if no turn runs, or if the running turn
+    /// accepts messages now. During a turn of an agent with [`InputPolicy::Push`], the message contains one input.
     ///
     /// The caller must call [`delivered`](Self::delivered) or [`not_delivered`](Self::not_delivered) next.
     pub(crate) fn next_message(&mut self, id: Uuid) -> Option<(Message, Vec<Uuid>)> {

@@ -14,7 +14,7 @@
 //! # Theory of operation
 //!
 //! A *turn* is one exchange with the agent, with one or more inputs. An input first has a receipt. Then an [`Assignment`] names the turn that
-//! contains it. Each turn has exactly one [`Completion`], also if the agent was interrupted or stopped, died or broke its protocol, or if its driver
+//! contains it. Each turn has exactly one [`Completion`], even if the agent was interrupted or stopped, died or broke its protocol, or if the driver
 //! panicked.
 //!
 //! There is no fixed number of messages for each turn. Inputs that wait while no turn runs become one message and one turn. The driver's
@@ -59,7 +59,7 @@
 //!   and put it into [`Event::Input`] and [`Event::TurnStarted`]. A driver doesn't know receipts.
 //! - Some agents can only start with their first message. Then a failed start is an error of `send`, the same error as that of `connect`.
 //! - A turn starts with the delivery of a message. [`Event::TurnStarted`] is optional, but a connection that reports it for one turn must report it
-//!   for all. It is required for turns that the agent starts by itself, and if messages are queued or merged.
+//!   for all turns. The event is required for turns that the agent starts by itself, and if messages are queued or merged.
 //! - Each turn ends with one [`Event::TurnCompleted`]. Without it the turn runs until the connection ends, no matter how long the agent is silent:
 //!   only the driver can read the end of a turn from its protocol.
 //! - Deltas are for live readers. The whole text must also come as [`Event::Message`], because the conversation stores only this event.

@@ -13,8 +13,8 @@ const MAX_BYTES: usize = 8 << 20;
 
 /// The one reader of a [`Conversation`](crate::Conversation) that misses no event.
 ///
-/// While it does not read, the conversation stops reading its agent once the backlog is full; it still accepts commands. After it is dropped, the
-/// conversation continues to read the agent, and only the subscribers get its events.
+/// If the primary does not read, its backlog fills. Then the conversation stops reading the agent, but still accepts commands. After the primary is
+/// dropped, the conversation continues to read the agent, and only the subscribers get the events.
 #[derive(Debug)]
 #[must_use = "dropping it leaves the conversation without a primary reader"]
 pub struct Primary(pub(crate) Arc<Queue>);
@@ -45,7 +45,7 @@ impl Drop for Primary {
     }
 }
 
-/// A reader of a [`Conversation`](crate::Conversation) that the conversation does not wait for: if it reads too slowly, it is dropped with an error.
+/// A reader for which the [`Conversation`](crate::Conversation) never waits: a reader that is too slow is dropped with an error.
 ///
 /// Dropping it ends the subscription.
 #[derive(Debug)]

@@ -49,18 +49,19 @@ impl AcpDriver {
     /// Creates a driver for Gemini CLI (`gemini`), with the argument `--acp`. Gemini CLI normally starts itself again with more memory; the driver
     /// disables this, because the outer process ignores signals.
     ///
-    /// Gemini CLI trusts no folder by default, and has no edit mode in an untrusted one, so the driver allows edits one by one. To make it trust the
-    /// folder, add `--skip-trust` to its [`args`](Self::args). Version 0.61.0 loses a session that it resumes, immediately or at the next resume. So
-    /// the driver first renames the session's file in the folder of Gemini CLI.
+    /// Gemini CLI trusts no folder by default, and has no edit mode in an untrusted one, so the driver allows edits one by one. To make Gemini CLI
+    /// trust the folder, add `--skip-trust` to its [`args`](Self::args). Version 0.61.0 loses a session that it resumes, immediately or at the next
+    /// resume. So the driver first renames the session's file in the folder of Gemini CLI.
     pub fn gemini(program: Vec<OsString>, context: ProcessContext) -> Self {
         Self::of(AcpPreset::Gemini, program, context)
     }
 
     /// Creates a driver for OpenCode (`opencode`), with the argument `acp`.
     ///
-    /// By default OpenCode does everything without a permission request. Unless its permissions are [`Permissions::All`], the driver makes it ask
-    /// before calls that can do harm, by `OPENCODE_PERMISSION`, which overrides its other settings. If a variable of that name is already set, the
-    /// driver keeps it. An agent that was started under [`Permissions::All`] can't be made to ask while it runs.
+    /// By default OpenCode does everything without a permission request. Unless the permissions are [`Permissions::All`], the driver makes OpenCode
+    /// ask before calls that can do harm. For this it sets the variable `OPENCODE_PERMISSION`, which overrides the other settings of OpenCode. If a
+    /// variable of that name is already set, the driver keeps it. An agent that was started under [`Permissions::All`] can't be made to ask while it
+    /// runs.
     pub fn opencode(program: Vec<OsString>, context: ProcessContext) -> Self {
         Self::of(AcpPreset::Opencode, program, context)
     }

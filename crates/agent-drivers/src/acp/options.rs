@@ -39,7 +39,7 @@ impl AcpOptions {
         ENV_ALLOW,
     ];
 
-    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or can be secret.
+    /// Destructures all options. So a new option doesn't compile here until its author decides whether the option starts a program or can be secret.
     pub(crate) fn passed_through(&self) -> PassedThrough<'_> {
         let Self {
             env,

@@ -45,7 +45,7 @@ impl AcpPreset {
         }
     }
 
-    /// Returns whether the agent reports its cost, and whether it reports its tokens.
+    /// Returns whether the agent reports cost, and whether it reports tokens.
     pub(crate) const fn usage_reporting(self) -> (bool, bool) {
         match self {
             Self::Claude | Self::Opencode => (true, true),

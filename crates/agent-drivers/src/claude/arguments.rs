@@ -184,7 +184,7 @@ impl Arguments {
         self.words.push(word.into());
     }
 
-    /// Joins a value to its flag with `=`, so that the agent never reads it as another flag.
+    /// Joins a value to its flag with `=`, so that the agent never reads the value as another flag.
     fn push_flag_value(&mut self, flag: &str, value: impl AsRef<OsStr>) {
         let mut word = OsString::from(flag);
         word.push("=");

@@ -1,8 +1,8 @@
 //! Finds the commands that an interrupted turn left running.
 //!
-//! The agent starts each command as the leader of its own session, with the conversation's id in its environment. It starts MCP servers in its own
-//! session, without the id. So the module takes a process and its ancestors outside of the agent's session, and looks at the highest of them. The
-//! process belongs to a command if that ancestor is younger than the turn, and has the id or has the agent as its parent.
+//! The agent starts each command as the leader of its own session, with the conversation's id in its environment. It starts MCP servers in the
+//! agent's session, without the id. So the module takes a process and its ancestors outside of the agent's session, and looks at the highest of them.
+//! The process belongs to a command if that ancestor is younger than the turn, and has the id or has the agent as its parent.
 
 use agent_subprocess::ProcessStat;
 use rustix::time::{ClockId, clock_gettime};

@@ -18,7 +18,7 @@ pub(super) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Composes the request. It contains the values that can be secret, because every user can read the arguments of a process.
+    /// Composes the request. The request contains the values that can be secret, because every user can read the arguments of a process.
     pub(super) fn compose(
         options: &CodexOptions,
         choices: &Choices,

@@ -30,7 +30,7 @@ pub struct CodexOptions {
     /// Settings that override `config.toml`, under the agent's own names.
     #[serde(skip_serializing_if = "Redacted::is_empty")]
     pub config: Redacted<Map<String, Value>>,
-    /// Whether the agent can send analytics to its developers, if its settings enable that.
+    /// Whether the agent can send analytics to its developers; its own settings must also enable them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub analytics: bool,
     /// Variables of the agent's environment.
@@ -89,7 +89,7 @@ impl CodexOptions {
         config.filter(|_| !self.config.is_empty()).collect()
     }
 
-    /// Destructures all options, so that a new one doesn't compile here until its author decides whether it starts a program or can be secret.
+    /// Destructures all options. So a new option doesn't compile here until its author decides whether the option starts a program or can be secret.
     pub(crate) fn passed_through(&self) -> PassedThrough<'_> {
         let Self {
             config,

@@ -289,7 +289,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         is_requested
     }
 
-    /// Escalates to the next step after a time limit. An agent that ignores interrupts loses its process; its conversation can be resumed.
+    /// Escalates to the next step after a time limit. If the agent ignores interrupts, the driver ends its process; the session can be resumed later.
     fn escalate(&mut self) {
         let (to_send, why) = match self.link_mut().wait_state.next_step() {
             Some(TimeoutStep::Interrupted(n)) => match self.escalate_interrupt(n) {

@@ -34,7 +34,7 @@ pub(crate) struct AgentLink {
 }
 
 impl AgentLink {
-    /// Makes a link to a process that was started with a pipe as its standard input. `program` is its name and its leading arguments. Queues the
+    /// Makes a link to a process that was started with a pipe as its standard input. `program` is the program and its leading arguments. Queues the
     /// event of the start, and of the session if its id is known.
     pub(crate) fn new(
         mut agent: Agent,

@@ -17,7 +17,7 @@ pub(crate) enum ProcessEvent {
     TimedOut,
 }
 
-/// Waits until `until` for an output of the agent, or only for its exit if its `output_ended`.
+/// Waits until `until` for output of the agent; if `output_ended` is true, waits only for the exit of the agent.
 ///
 /// # Cancel safety
 /// Cancel safe.

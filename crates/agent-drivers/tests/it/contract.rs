@@ -1,4 +1,5 @@
-//! The contract of `agent-duplex` for drivers. Each driver plays it with a stand-in for its agent: real processes that speak its protocol.
+//! The contract of `agent-duplex` for drivers. Each driver plays the scenarios with a stand-in for its agent: real processes that speak the protocol
+//! of the agent.
 
 use crate::scene::{DEADLINE, Scene};
 use agent_drivers::acp::AcpDriver;

@@ -199,13 +199,13 @@ pub trait TestAgent: Send + Sync {
     fn timeout(&self) -> Duration;
 }
 
-/// An action that a [`TestAgent`] makes its agent do. Unless stated otherwise, the agent ends its turn after it.
+/// An action that a [`TestAgent`] makes its agent do. Unless stated otherwise, the agent then ends its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TestAction {
     /// Writes this word.
     Say(String),
-    /// Writes the first message of its conversation, or at least the word that it had to [write](Self::Say) then.
+    /// Writes the first message of its conversation, or at least the word that this message made it [write](Self::Say).
     Recall,
     /// Calls a tool that ends by itself immediately.
     CallTool,
@@ -223,7 +223,7 @@ pub enum TestAction {
     TalkFor(Duration),
     /// Gets a rate limit error from its service once, and then writes this word.
     RateLimitOnce(String),
-    /// Gets rate limit errors from its service until it gives up.
+    /// Gets rate limit errors from its service until the agent gives up.
     RateLimit,
     /// Writes something, and ends in the middle of a line as if it had succeeded: with exit status 0.
     EndMidLine,

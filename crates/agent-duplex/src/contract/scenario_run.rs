@@ -195,7 +195,7 @@ impl<'a> ScenarioRun<'a> {
         self.conversation.capabilities() == crate::Capabilities::none()
     }
 
-    /// Returns the text of a turn: its messages, or the agent's output if the driver declares nothing about it.
+    /// Returns the text of a turn: its messages, or the agent's raw output if the driver declares no capability.
     pub(super) fn text_of(&self, turn: TurnId) -> String {
         let (mut messages, mut output) = (String::new(), String::new());
         for what in self.record.lock().of_turn(turn) {

@@ -19,7 +19,7 @@ const LONGER_THAN_ANY_WAIT: Duration = Duration::from_secs(600);
 const SHORT_DELAY: Duration = Duration::from_secs(3);
 const FLOOD: usize = 4 << 20;
 
-/// Plays one scenario with a conversation of its own, and ends everything that it started.
+/// Plays one scenario in a new conversation, and ends everything that the conversation started.
 ///
 /// # Panics
 ///

@@ -68,7 +68,7 @@ impl Conversation {
     ///
     /// The backlog of the [`Primary`](crate::Primary) limits the reading of the agent: read the primary too, or drop it. If a turn runs, the driver's
     /// [`InputPolicy`](crate::InputPolicy) applies, and the turn can contain other inputs too. The input is dropped if an idle agent does not accept
-    /// it. If no agent starts automatically, the input is also dropped if its agent ended before it got the input, or could not start. In these cases
+    /// it. If no agent starts automatically, the input is also dropped if the agent ended before it got the input, or could not start. In these cases
     /// the stream ends with the reason.
     ///
     /// In a stored conversation, this returns after the input is stored, as for [`accept`](Self::accept). An input with a repeated id is executed

@@ -137,7 +137,7 @@ impl Ledger {
         }
     }
 
-    /// Handles a dropped message. A turn that lost its last message before its start never starts.
+    /// Handles a dropped message. If a turn loses its last message before the turn starts, it never starts.
     fn dropped(&mut self, id: Uuid, why: &str, report: &mut EventBatch) {
         let end = TurnEnd {
             detail: why.to_owned(),

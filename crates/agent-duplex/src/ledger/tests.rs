@@ -379,8 +379,8 @@ fn any_op() -> impl Strategy<Value = Op> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
-    /// For any reports of a driver: each turn starts before it ends and ends once, nothing is open after it, each line comes once, the counts are
-    /// right, and every input is in a turn, was dropped by the agent, or waits, in the order of acceptance.
+    /// Checks the promises for any reports of a driver. Each turn starts before it ends, and ends once. Nothing is open after a turn. Each line is
+    /// published once, and the counts are right. Every input is in a turn, was dropped by the agent, or waits, in the order of acceptance.
     #[test]
     fn l81a_l81c_l86a_p20a_ledger_keeps_its_invariants(ops in proptest::collection::vec(any_op(), 0..60)) {
         let mut book = Book::new();

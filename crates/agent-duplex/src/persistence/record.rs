@@ -112,7 +112,7 @@ pub struct RecoveredConversation {
 pub struct InterruptedTurn {
     /// The turn.
     pub turn: TurnId,
-    /// The inputs of the turn, oldest first, with their receipts. They are not delivered again; to do this, send them again.
+    /// The inputs of the turn, oldest first, with their receipts. The conversation does not deliver them again; the caller can send them again.
     pub inputs: Vec<(Receipt, Input)>,
 }
 

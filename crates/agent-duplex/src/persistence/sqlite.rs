@@ -94,7 +94,7 @@ impl Persistence for SqlitePersistence {
     }
 
     fn append(&mut self, records: &[PersistedRecord]) -> Result<(), Error> {
-        // After an error it is unknown what is stored; only another recovery shows it.
+        // After an error, the stored state is unknown until another recovery reads it.
         let writer = self.writer.take();
         let Some((conversation, epoch)) = writer else {
             let text = "recover it before writing to it";

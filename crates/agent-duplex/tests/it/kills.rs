@@ -267,7 +267,7 @@ impl Said {
     }
 }
 
-/// Runs a child. Kills it a little later than its acceptance number `after`; without `after`, lets it run to its end.
+/// Runs a child. Kills the child a little later than the acceptance of its input number `after`; without `after`, lets the child run to its end.
 fn round(file: &Path, round: u64, early: Early, after: Option<(usize, Duration)>, said: &mut Said) {
     let words = words("kills::a_child_talks");
     let mut command = Command::new(&words[0]);

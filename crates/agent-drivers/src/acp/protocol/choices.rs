@@ -132,8 +132,8 @@ impl SessionChoices {
         (was != **mode).then(|| ("session/set_mode", json!({"modeId": mode})))
     }
 
-    /// Whether the agent must accept the mode for these permissions. If it need not, the agent still sends permission requests, and the driver allows
-    /// them.
+    /// Whether the agent must accept the mode for these permissions. If the answer is no, an agent that keeps its mode still sends permission
+    /// requests, and the driver allows them.
     pub(super) fn must_obey(&self, permissions: Permissions) -> bool {
         match permissions {
             Permissions::Ask | Permissions::Deny => true,

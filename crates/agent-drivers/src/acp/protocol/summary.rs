@@ -67,7 +67,7 @@ impl CallInfo {
         name.unwrap_or_else(|| "tool".to_owned())
     }
 
-    /// Describes the call in one line: its command, its files if it works on files, and otherwise its whole input, so that nothing is hidden.
+    /// Describes the call in one line: its command, or its files if there are any, or else its whole input, so that nothing is hidden.
     pub(super) fn summary(&self) -> String {
         if let Some(command) = &self.command {
             return one_line(command, SUMMARY);

@@ -118,7 +118,7 @@ impl Cost {
     }
 }
 
-/// Returns the tokens of a turn from the answer that ends it, if it has any. The protocol defines `usage` as the sum of all turns, but the agents
+/// Returns the tokens of a turn, if the answer that ends the turn reports them. The protocol defines `usage` as the sum of all turns, but the agents
 /// that have it report the turn's tokens.
 pub(super) fn of_turn(result: &Value) -> Option<Usage> {
     let number = |object: &Value, key: &str| object[key].as_u64().unwrap_or_default();

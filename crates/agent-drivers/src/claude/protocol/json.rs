@@ -1,8 +1,8 @@
 //! JSON objects whose fields are parsed only when they are read.
 //!
 //! Much of the agent's output is text that appears twice, and lists that only its own screen needs. So a field stays JSON text until it is read. The
-//! fields that contain the parts of a message are the exception: the first pass parses them too, so that a deep part is not scanned once for each
-//! level above it.
+//! fields that contain the parts of a message are the exception: the first pass parses them too. Otherwise each level of a message would scan all
+//! parts below it again.
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -86,7 +86,7 @@ impl<'a> Object<'a> {
         self.raw(key)?.parse().ok()
     }
 
-    /// Returns a number, also if it is written as a fraction; a negative one counts as 0.
+    /// Returns a number, even if it is written as a fraction; a negative number counts as 0.
     pub(super) fn number(&self, key: &str) -> u64 {
         // Casts from float to integer saturate.
         self.get::<f64>(key).unwrap_or_default() as u64

@@ -67,7 +67,7 @@ pub(super) fn turn_end_of(result: &Object<'_>, known: TurnEndFacts<'_>) -> TurnE
 
 fn error_text(result: &Object<'_>) -> String {
     let errors = result.texts("errors").into_iter();
-    // These are for the developers of the agent.
+    // Texts with this mark are for the developers of the agent.
     let errors: Vec<String> = errors
         .filter(|e| !e.starts_with("[ede_diagnostic]"))
         .collect();

@@ -1,4 +1,4 @@
-//! Usage, from totals over the life of the agent's process. The agent reports them at the end of a turn, and within it on a query.
+//! Usage, from totals over the life of the agent's process. The agent reports the totals at the end of a turn, and on a query during a turn.
 
 use super::json::Object;
 use agent_duplex::Usage;
@@ -54,8 +54,8 @@ impl UsageTotals {
 
     /// Returns the usage since the last totals.
     ///
-    /// The first total of a resumed session includes the usage of earlier processes, or lacks it if they were killed. If the earlier usage is
-    /// unknown and the agent reports the difference itself, that difference is used, even if it is empty.
+    /// The first total of a resumed session includes the usage of earlier processes, or lacks this usage if those processes were killed. If the
+    /// earlier usage is unknown and the agent reports the difference itself, that difference is used, even if it is empty.
     pub(super) fn advance(&mut self, result: &Object<'_>) -> Usage {
         let models = result.fields("modelUsage").unwrap_or_default();
         let tokens = if models.is_empty() {

@@ -94,7 +94,7 @@ impl CodexConnection {
         }
     }
 
-    /// Does one search; returns `false` if there is nothing to do. It waits at most [`POLL`]; its caller has the deadline, or drops the future.
+    /// Does one search; returns `false` if there is nothing to do. A search waits at most [`POLL`]. The caller has the deadline, or drops the future.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -39,7 +39,7 @@ pub(super) fn turn_end_of(status: &str, error: &Value) -> TurnEnd {
     }
 }
 
-/// Returns the reason for an error kind, which is a string, or an object whose only key is that string.
+/// Returns the reason for an error kind. The agent writes a kind as a string, or as an object with that string as the only key.
 fn failed(info: &Value) -> EndReason {
     let first = info.as_object().and_then(|info| info.iter().next());
     let kind = match first {

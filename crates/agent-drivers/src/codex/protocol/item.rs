@@ -58,7 +58,7 @@ pub(super) fn outcome(item: &Value) -> ToolOutcome {
     match text(&item["status"]) {
         "declined" => ToolOutcome::Denied,
         "failed" => ToolOutcome::Failed,
-        // These ended before they were complete; their effects are unknown.
+        // These tools were ended before they were complete; the effects of the tools are unknown.
         "inProgress" | "interrupted" | "cancelled" => ToolOutcome::Interrupted,
         _ if failed => ToolOutcome::Failed,
         _ => ToolOutcome::Succeeded,

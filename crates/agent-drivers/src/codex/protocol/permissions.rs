@@ -130,7 +130,7 @@ impl Session {
         self.asks.remember(name);
     }
 
-    /// Describes a request. A file change shows its paths when it begins, not when the agent asks for permission.
+    /// Describes a request. The paths of a file change come from the start of that change; the permission request does not contain them.
     fn describe_request(&self, method: &str, params: &Value) -> String {
         let begun = self
             .turn

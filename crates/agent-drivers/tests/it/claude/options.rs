@@ -1,4 +1,4 @@
-//! Tests of the options of an agent: the arguments and files that they become, who can read those, and when they are removed.
+//! Tests of the options of an agent: their arguments and files, the permissions of these files, and the time when the driver removes them.
 
 use super::start::{RECORDED, recorded};
 use super::*;

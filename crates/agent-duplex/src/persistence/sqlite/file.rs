@@ -22,7 +22,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Database {
     path: PathBuf,
-    /// The file at its path when it was opened.
+    /// The identity of the file at the time when it was opened.
     identity: Option<Identity>,
     pub(super) connection: Connection,
 }

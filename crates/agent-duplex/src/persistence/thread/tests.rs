@@ -114,7 +114,7 @@ async fn posted_records_are_stored_after_drop() {
     let posted: Vec<_> = (0..3).map(|_| kept.post(1)).collect();
     drop(kept.keeper);
     for _ in 0..3 {
-        // The thread needs fewer instructions if it stores several posts at once, and then it is gone.
+        // If the thread stores several posts at once, it needs fewer instructions, and has ended before the last of these sends.
         let _gone = kept.words.send(TestAction::Keep);
     }
     for one in posted {

@@ -81,9 +81,9 @@ fn p29_session_history_is_not_reported_as_new() {
     }
     let outcome = hear(&mut session, &json!({"id": 2, "result": null}));
     assert!(matches!(&outcome.events[..], [Event::Session { id }] if id == "s"));
-    // A repeated answer answers nothing else.
+    // A repeated answer is not taken for the answer to another request.
     hear(&mut session, &json!({"id": 2, "result": null}));
-    // Some agents continue the history after their answer; it ends when they are quiet.
+    // Some agents continue the history after their answer; the history ends when they are quiet.
     let now = Instant::now();
     let due = session.next_answer_deadline(now).unwrap();
     assert_eq!(due, now + HISTORY_IDLE);

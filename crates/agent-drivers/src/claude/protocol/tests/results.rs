@@ -121,7 +121,7 @@ fn failed_call_reports_its_error_if_the_result_has_none() {
         ("rate_limit", EndReason::RateLimited),
         ("max_output_tokens", EndReason::MaxTokens),
         ("overloaded", EndReason::ServiceFailed),
-        // A repeated request can't succeed, also if the service reports the error.
+        // A repeated request can't succeed, even if the service itself reports the error.
         ("model_not_found", EndReason::Failed),
         ("invalid_request", EndReason::Failed),
         ("tomorrow", EndReason::ServiceFailed),

@@ -164,7 +164,7 @@ fn x124f_denial_text_is_sent_first() {
     let text = "The call was not allowed. the user is away";
     assert_eq!(word["params"]["input"][0]["text"], text);
     assert_eq!(answer["result"]["decision"], "decline");
-    // The agent can take or refuse it, but it is not a message of the client.
+    // The agent can accept or refuse this text, but the text is not a message of the client.
     let outcome = refuse(&mut session, &word["id"]);
     assert!(outcome.events.is_empty() && outcome.lines.is_empty());
     let item =
