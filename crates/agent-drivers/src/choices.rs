@@ -21,8 +21,8 @@ pub struct Choices {
     /// Locks sessions against other processes that use the same directory; `None` locks nothing. Codex locks its sessions itself and ignores this
     /// option.
     ///
-    /// If another agent uses the session, `connect` fails with an error for which [`is_session_in_use`](agent_duplex::Error::is_session_in_use) is true, and whose source
-    /// is a [`SessionInUse`](crate::SessionInUse).
+    /// If another agent uses the session, `connect` fails with an error for which [`is_session_in_use`](agent_duplex::Error::is_session_in_use) is
+    /// true, and whose source is a [`SessionInUse`](crate::SessionInUse).
     pub session_locks: Option<SessionLocks>,
     pub(crate) timeouts: Timeouts,
     pub(crate) model: Option<String>,

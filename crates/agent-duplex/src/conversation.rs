@@ -139,8 +139,8 @@ impl Conversation {
     /// # Errors
     ///
     /// Fails if the agent can't be started, doesn't support `session`, or did not accept the waiting inputs (they continue to wait then).
-    /// [`Error::is_start_failure`] also if an agent already runs; [`Error::is_persistence`] if the conversation can't be stored any more; [`Error::is_gone`]
-    /// if it has ended.
+    /// [`Error::is_start_failure`] also if an agent already runs; [`Error::is_persistence`] if the conversation can't be stored any more;
+    /// [`Error::is_gone`] if it has ended.
     ///
     /// # Cancel safety
     ///
@@ -264,9 +264,9 @@ impl Conversation {
     /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
     /// request](crate::PermissionRequest) does not shorten the wait, because a caller can still answer it; deny it if nobody will.
     ///
-    /// The close does not wait for inputs that are in no turn yet: wait for [`wait_until_idle`](Self::wait_until_idle) first if they must be answered. They stay
-    /// [pending](Self::pending) for the next agent. [`start`](Self::start) starts that agent, or the next input does if agents start automatically.
-    /// The leftovers of the agent stay too, until there is a next agent or a [`stop`](Self::stop).
+    /// The close does not wait for inputs that are in no turn yet: wait for [`wait_until_idle`](Self::wait_until_idle) first if they must be
+    /// answered. These inputs stay [pending](Self::pending) for the next agent. [`start`](Self::start) starts that agent, or the next input does if
+    /// agents start automatically. The leftovers of the agent stay alive until the next agent starts or until a [`stop`](Self::stop).
     ///
     /// Meanwhile the conversation reads the agent and handles everything else, so that a background task gets answers to its permission requests.
     /// Only a call of [`start`](Self::start) waits for the close. The conversation sees the ends of turns and tasks only as far as the [`Primary`] is

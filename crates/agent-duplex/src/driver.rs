@@ -75,8 +75,8 @@ pub trait Driver: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails if the agent can't be started, or doesn't support `session`. With [`Error::is_session_in_use`] nothing was started; the conversation tries again
-    /// after 50 ms, or for 3 s if [`Error::is_releasing`] is true.
+    /// Fails if the agent can't be started, or doesn't support `session`. With [`Error::is_session_in_use`] nothing was started; the conversation
+    /// tries again once after 50 ms, or every 50 ms for 3 s if [`Error::is_releasing`] is true.
     ///
     /// # Cancel safety
     ///
@@ -156,7 +156,13 @@ pub trait Connection: fmt::Debug + Send {
     /// Not cancel safe, as for [`send`](Self::send).
     fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
         let (_, _) = (ask, decision);
-        Box::pin(async { Err(Error::unsupported("running", "be answered", "it never asks")) })
+        Box::pin(async {
+            Err(Error::unsupported(
+                "running",
+                "be answered",
+                "it never asks",
+            ))
+        })
     }
 
     /// Requests a change of the agent's permissions, without waiting for the result.
@@ -174,7 +180,13 @@ pub trait Connection: fmt::Debug + Send {
     ) -> BoxFuture<'_, Result<PendingChange, Error>> {
         let _ = permissions;
         let hint = "set them when you start the agent";
-        Box::pin(async move { Err(Error::unsupported("running", "change its permissions", hint)) })
+        Box::pin(async move {
+            Err(Error::unsupported(
+                "running",
+                "change its permissions",
+                hint,
+            ))
+        })
     }
 
     /// Requests another model from the next call on, by the agent's own name for it; `None` is the agent's default. Does not wait for the result.

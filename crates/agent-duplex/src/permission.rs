@@ -47,8 +47,8 @@ pub enum Permissions {
 }
 
 impl Permissions {
-    /// Returns whether these permissions allow more than `other`. [`Ask`](Self::Ask) allows less than [`Edits`](Self::Edits), because a person sees each edit
-    /// first, and more than [`Deny`](Self::Deny).
+    /// Returns whether these permissions allow more than `other`. [`Ask`](Self::Ask) allows less than [`Edits`](Self::Edits), because a person sees
+    /// each edit first, and more than [`Deny`](Self::Deny).
     #[must_use]
     pub fn are_wider_than(self, other: Self) -> bool {
         let width = |permissions| match permissions {

@@ -56,8 +56,9 @@ shared_options! {
 
     /// Sets what the agent can do without a permission request ([`Permissions::Edits`] by default).
     ///
-    /// The agent sends a permission request for everything else. Answer each [`Event::PermissionRequested`](agent_duplex::Event::PermissionRequested), under
-    /// [`Permissions::Edits`] and [`Permissions::Deny`] too. The agent refuses [`Permissions::All`] as root.
+    /// The agent sends a permission request for everything else. Answer each
+    /// [`Event::PermissionRequested`](agent_duplex::Event::PermissionRequested), even under [`Permissions::Edits`] and [`Permissions::Deny`]. The
+    /// agent refuses [`Permissions::All`] as root.
     permissions;
 
     /// Passes MCP servers to the agent in a private file, which is removed when the agent has ended.

@@ -65,8 +65,8 @@ shared_options! {
     ///
     /// Codex can send other permission requests, for example for the tool of an MCP server. Under
     /// [`Permissions::All`](agent_duplex::Permissions::All) the driver allows them. Otherwise it reports each as an
-    /// [event](agent_duplex::Event::PermissionRequested), which needs an answer under [`Permissions::Edits`](agent_duplex::Permissions::Edits) and
-    /// [`Permissions::Deny`](agent_duplex::Permissions::Deny) too.
+    /// [event](agent_duplex::Event::PermissionRequested), which needs an answer, even under [`Permissions::Edits`](agent_duplex::Permissions::Edits)
+    /// and [`Permissions::Deny`](agent_duplex::Permissions::Deny).
     permissions;
 
     /// Passes MCP servers to the agent through standard input. Codex supports programs and HTTP servers.

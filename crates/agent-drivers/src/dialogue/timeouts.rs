@@ -1,5 +1,5 @@
-//! The time limits of an agent: for pending work (`WaitState`), for its end by itself (`EndSequence`), and for the stop of its process tree (`StopState`).
-//! Each uses one method after the other, and none blocks by itself.
+//! The time limits of an agent: for pending work (`WaitState`), for its end by itself (`EndSequence`), and for the stop of its process tree
+//! (`StopState`). Each uses one method after the other, and none blocks by itself.
 
 use crate::times;
 use agent_subprocess::Signal;

@@ -101,8 +101,8 @@ impl Conversation {
     /// Waits until nothing is [pending](Self::pending), no turn runs, and the end of the last turn was published: every input is answered or was
     /// dropped.
     ///
-    /// This also waits for inputs without an agent, and for inputs while the delivery is [paused](Self::pause_delivery). It does not wait for background tasks;
-    /// [`close`](Self::close) does. The conversation sees the ends of turns only as far as the [`Primary`](crate::Primary) is read.
+    /// This also waits for inputs without an agent, and for inputs while the delivery is [paused](Self::pause_delivery). It does not wait for
+    /// background tasks; [`close`](Self::close) does. The conversation sees the ends of turns only as far as the [`Primary`](crate::Primary) is read.
     ///
     /// # Errors
     ///

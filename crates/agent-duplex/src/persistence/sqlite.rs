@@ -46,8 +46,8 @@ impl SqlitePersistence {
         })
     }
 
-    /// Reads at most `most` pieces of the agent's answers ([`PersistedRecord::Message`]), oldest first, each with its number, starting with the first one
-    /// after number `after`; 0 for the beginning.
+    /// Reads at most `most` pieces of the agent's answers ([`PersistedRecord::Message`]), oldest first, each with its number, starting with the first
+    /// one after number `after`; 0 for the beginning.
     ///
     /// # Errors
     ///
