@@ -24,7 +24,7 @@ pub(crate) struct RunningCheck {
     /// The shared deadline of the command. Dropping it ends the command.
     deadline: Deadline,
     freezer: Freezer,
-    /// Reports that the command took too long, with its limit.
+    /// Sends the limit of the command, if the command exceeded it.
     overdue: mpsc::Sender<Duration>,
     task: JoinHandle<CheckOutcome>,
 }

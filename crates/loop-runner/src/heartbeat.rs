@@ -34,7 +34,7 @@ pub struct HeartbeatContext<'a> {
     pub ended: Option<&'a str>,
 }
 
-/// Returns the content of the file.
+/// A function that returns the content of the file.
 pub(crate) type Render = Box<dyn Fn(&HeartbeatContext<'_>) -> String + Send + Sync>;
 
 /// The content of the file, and the thread that writes it.

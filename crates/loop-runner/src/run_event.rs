@@ -59,14 +59,14 @@ pub enum RunEvent {
     PauseReason(String),
     /// A required check or the check started.
     CommandStarted {
-        /// Which command.
+        /// The command.
         command: LoopCommand,
         /// The command line.
         text: String,
     },
     /// A required check or the check ended.
     CommandEnded {
-        /// Which command.
+        /// The command.
         command: LoopCommand,
         /// The result of the command.
         result: CheckResult,

@@ -51,7 +51,7 @@ pub fn attach(run_dir: &Path, attended: bool) -> Result<AttachedRun, Error> {
 ///
 /// # Errors
 ///
-/// As [`attach`].
+/// The errors of [`attach`].
 pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<AttachedRun, Error> {
     let responses = client::ask(run_dir, ControlQuery::Attach { attended })?;
     let (path, mut from) = responses.into_parts();

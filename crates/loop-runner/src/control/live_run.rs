@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// The longest stop budget that a client accepts.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// How long a client waits for the responses of a run.
+/// The time limits of a client for the responses of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     first: Duration,
@@ -153,7 +153,7 @@ impl LiveRun {
     ///
     /// # Errors
     ///
-    /// Those of [`ask`] and [`Responses::next`], except for a process that is unresponsive or absent.
+    /// The errors of [`ask`] and [`Responses::next`], except those for a process that is unresponsive or absent.
     pub fn ask(
         &self,
         request: &Request,
@@ -217,7 +217,7 @@ impl LiveRun {
     ///
     /// # Errors
     ///
-    /// Those of [`attach_after`], except for a process that is unresponsive or absent.
+    /// The errors of [`attach_after`], except those for a process that is unresponsive or absent.
     pub fn attach(&self, attended: bool, seen: Timestamp) -> Result<Reached<AttachedRun>, Error> {
         let run_dir = self.project.run_dir(&self.run);
         let by = Instant::now() + FIRST;

@@ -1,4 +1,4 @@
-//! The progress of a request, from the view of the run. Pure.
+//! The progress of a request, according to the view of the run. This module has no I/O.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The text lines of the control socket. Pure.
+//! The text lines of the control socket. This module has no I/O.
 
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ pub struct EndReport {
 }
 
 impl ControlMessage {
-    /// Returns the name of the request in its line.
+    /// Returns the name of the message, as its line contains it.
     pub(crate) fn name(&self) -> String {
         let value = serde_json::to_value(self).unwrap_or_default();
         value["request"].as_str().unwrap_or("?").to_owned()
@@ -222,7 +222,7 @@ pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
     line
 }
 
-/// Parses a line; the error is the response to an invalid one.
+/// Parses a line; the error is the response to an invalid line.
 pub(crate) fn parse_message(line: &[u8]) -> Result<ControlMessage, Response> {
     let malformed = |why: String| Response::Malformed { reason: why };
     if line.len() >= MAX_LINE {

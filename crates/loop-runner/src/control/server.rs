@@ -26,7 +26,7 @@ use crate::{RunnerOptions, View};
 
 /// The most connections that are served at once.
 const MOST: u32 = 32;
-/// The most connections without a request. One more replaces the oldest, so silent clients don't lock others out.
+/// The most connections without a request. A further connection replaces the oldest one, so silent clients don't lock others out.
 const MAX_WITHOUT_REQUEST: usize = 32;
 /// The most attached viewers at once.
 const WATCHERS: usize = 8;

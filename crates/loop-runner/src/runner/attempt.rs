@@ -214,7 +214,7 @@ impl Runner {
         inputs
     }
 
-    /// Writes to the transcript. If that fails, gives the transcript up with a warning; the run continues.
+    /// Writes to the transcript. If that fails, reports a warning and ends the transcript; the run continues.
     pub(super) fn write_transcript(
         &mut self,
         write: impl FnOnce(&mut Transcript) -> io::Result<()>,

@@ -47,7 +47,7 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), without errors of locking the working tree and of saving.
+    /// The errors of [`create`](Self::create), except those of locking the working tree and of saving.
     ///
     /// # Cancel safety
     ///
@@ -89,7 +89,7 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), without errors of locking the working tree and of saving.
+    /// The errors of [`open`](Self::open), except those of locking the working tree and of saving.
     ///
     /// # Cancel safety
     ///

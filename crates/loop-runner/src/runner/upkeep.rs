@@ -105,7 +105,7 @@ impl Runner {
             });
         }
         if end.is_unverified {
-            // A process group and a marker prove nothing.
+            // A process group and a marker can't prove that all processes are gone.
             self.ended_processes.proven = false;
             let swept = sweep::sweep(marker(&self.work_tree, &self.saved.scope)).await;
             self.ended_processes.ended.extend(swept.ended);

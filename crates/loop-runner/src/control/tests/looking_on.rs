@@ -92,7 +92,7 @@ async fn slow_viewer_blocks_no_other_and_gets_missed_count() {
     silent.write_all(&asked).await.unwrap();
     let line = "x".repeat(10_000);
     for _ in 0..20_000 {
-        // Send far more than sockets and rings hold; the run never waits.
+        // Send far more than the socket and the buffer hold; the run never waits.
         run.recent
             .push(Timestamp(5), &RunEvent::Warning(line.clone()));
         tokio::task::yield_now().await;

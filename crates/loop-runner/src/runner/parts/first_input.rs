@@ -1,4 +1,4 @@
-//! How a run begins or resumes: its first machine input, its prompts, and the source of configuration changes.
+//! The beginning of a run and of a resume: the first machine input, the prompts, and the source of configuration changes.
 
 use std::fmt;
 use std::path::Path;
@@ -128,7 +128,7 @@ pub struct Reloaded {
     pub warnings: Vec<String>,
 }
 
-/// Reads the configuration again, and returns its changes.
+/// A function that reads the configuration again, and returns its changes.
 pub(crate) type ReloadFn = Box<dyn FnMut() -> Reloaded + Send>;
 
 /// The source of configuration changes; none by default.
