@@ -6,11 +6,11 @@ use std::fmt;
 /// The maximum number of survivors that the text of a report names.
 const NAMED: usize = 16;
 
-/// The result of a stop. Its text states how many of how many processes are left, and names the first 16.
+/// The result of a stop. Its text states how many processes there were and how many are left, and names the first 16 of those.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopReport {
-    /// The last stage that was needed until the whole process tree was gone.
+    /// The last stage that was needed to end the whole process tree.
     pub stage: Stage,
     /// The exit of the main process; `None` if it survived.
     pub exit: Option<Exit>,

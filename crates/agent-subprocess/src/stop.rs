@@ -21,7 +21,7 @@ pub struct StopPolicy {
     pub budget: Duration,
     /// The time that the agent has to end after SIGINT (default 3 s). It lets one-shot agents save their partial text.
     pub interrupt: Duration,
-    /// The time that the agent has to end after its standard input was closed (default 2 s). Skipped if the input is not open.
+    /// The time that the agent has to end after its standard input was closed (default 2 s). This stage is skipped if the input is not open.
     pub close_stdin: Duration,
     /// The time that the process tree has to end after SIGTERM (default 2 s).
     pub terminate: Duration,

@@ -3,8 +3,7 @@
 //! A sweep uses the marker in the environment, the tag of the guard and the start time, never a name or a bare pid. It never finds the calling
 //! process or one of its ancestors.
 //!
-//! It cannot find processes that cleared their environment or belong to another user, and it ignores zombies. On other systems than Linux it finds
-//! nothing.
+//! It cannot find processes that cleared their environment or belong to another user, and it ignores zombies. Outside Linux, it finds nothing.
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -17,7 +17,7 @@ fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-/// Closes every descriptor from 3 up: a host leaks them, and one can be a pipe or a lock of the host.
+/// Closes every descriptor from 3 up: a host can leak descriptors to the guard, for example of a pipe or a lock.
 pub(crate) fn close_leaked_descriptors() -> Result<(), Errno> {
     // SAFETY: the guard is single-threaded and has opened no descriptor above 2 yet, so nobody owns those closed here.
     if unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) } == 0 {

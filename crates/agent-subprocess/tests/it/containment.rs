@@ -1,4 +1,4 @@
-//! No process of a tree escapes, with any method to get away.
+//! No process of a process tree escapes, whatever method it uses.
 
 use crate::scene::{
     DEADLINE, Scene, TREE, TREE_SIZE, is_gone, says, stdout, wait_for, wait_for_tree,
@@ -241,7 +241,7 @@ async fn w21_live_process_is_never_reported_as_ended() {
     let scene = Scene::new();
     let mut agent = agent_subprocess::AgentCommand::new("bash")
         .args(["-c", "setsid sleep 641 & echo ready; exec sleep 642"])
-        // Only for the cleanup of this test; the spawn does not know it.
+        // Only for the cleanup of this test: the agent itself has no marker.
         .env(
             crate::scene::VARIABLE,
             format!("{}.1.1", scene.marker.scope),

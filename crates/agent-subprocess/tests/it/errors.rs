@@ -216,7 +216,7 @@ async fn p48_host_without_free_descriptors_reports_it() {
     let scene = Scene::new();
     let usual = getrlimit(Resource::Nofile);
     let mut limit = usual;
-    // The room grows: too few descriptors for a pipe, enough for some pipes, enough for all except the guard's socket or its child.
+    // The number of free descriptors grows: too few for a pipe, enough for some pipes, enough for everything except the guard's socket or its child.
     for more in 0..40 {
         let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
         limit.current = Some(open - 1 + more);

@@ -24,7 +24,7 @@ fn helper_takes_a_pid() {
         .unwrap();
     let pid = marked.id();
     let mut found = Vec::new();
-    wait_for("the marked one", || {
+    wait_for("the marked process", || {
         found = sweep::find(crate::scene::VARIABLE, &scope);
         !found.is_empty()
     });

@@ -28,12 +28,12 @@ pub(crate) struct Judge {
     said: BTreeSet<String>,
     /// The number of failed iterations in a row.
     streak: u32,
-    /// The phase of the run by its events, and whether that phase has not begun yet.
+    /// The phase of the run according to its events, and whether that phase has not begun yet.
     phase: u32,
     at_boundary: bool,
     /// Whether the last complete iteration failed.
     failed: bool,
-    /// The rules that may be in force, by all events.
+    /// The rules that may be in force according to all events.
     rules: Vec<Rules>,
     /// Whether this process reported a stop by a person.
     person: bool,
@@ -252,7 +252,7 @@ impl Judge {
         let began = std::mem::replace(&mut self.processes, processes) < processes;
         let by_person = asked.contains(&StopCause::Person);
         world.holds(!person || by_person || !began, || {
-            "a person stopped the run, but no person was there".into()
+            "a person stopped the run, but no person requested it".into()
         });
         let attempts = saved.counts.attempts as usize;
         let known = made <= attempts && attempts <= made + self.crashes as usize;
