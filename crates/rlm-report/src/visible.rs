@@ -1,6 +1,6 @@
 //! Makes the control and hidden characters of a finished page visible.
 //!
-//! Templates escape the markup. No tag of the page contains a control or hidden character, so one pass over the whole page covers all texts and
+//! Templates escape the markup. No tag of the page contains a control or hidden character. So one pass over the whole page covers all texts and
 //! attributes, and no template has to do it.
 
 use maud::{Markup, html};

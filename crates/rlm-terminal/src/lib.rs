@@ -14,9 +14,9 @@
 //! - `console` is the thread that drives the state machine.
 //! - `tty`, `sink` and `editor` do the I/O.
 //!
-//! While nothing prompts, the terminal edits lines itself, so text that is typed ahead is harmless. While something prompts, keys arrive one by one,
-//! but the signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay enabled, so a press works even if this thread is busy. The crate uses no key library: such a
-//! library starts its own reader of the terminal, which can't be stopped, and which reads the terminal even while the program is in the background.
+//! While nothing prompts, the terminal edits lines itself, so text that is typed ahead is harmless. While something prompts, keys arrive one by one.
+//! The signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay enabled, so a press works even if this thread is busy. The crate uses no key library, because such
+//! a library starts its own reader of the terminal. That reader can't be stopped, and it reads even while the program is in the background.
 
 mod bar;
 mod collapse;

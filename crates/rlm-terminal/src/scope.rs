@@ -96,7 +96,7 @@ impl Scope {
     /// Returns the meaning of a press in this scope. `prompting` is the open prompt, and `own` is the action that is fixed for the scope.
     ///
     /// A prompt that is not on the screen declines the press. In a prompt on the screen a press opens the menu, and a press in the menu stops the
-    /// run; fixed actions count only while nothing prompts.
+    /// run. Fixed actions count only while nothing prompts.
     pub(crate) fn press_meaning(
         self,
         prompting: Option<Self>,

@@ -1,6 +1,6 @@
 //! Writes text on a separate thread, so that a slow reader blocks nothing else.
 //!
-//! A broken pipe is permanent. Other errors, above all a full disk, can be temporary: the thread tries to write each piece, and after the first
+//! A broken pipe is permanent. Other errors, above all a full disk, can be temporary. So the thread tries to write each piece, and after the first
 //! success it reports that earlier text is missing.
 
 use std::borrow::Cow;

@@ -74,7 +74,8 @@ impl Terminal {
         self.tty.as_ref().is_some_and(|tty| tty.is_foreground())
     }
 
-    /// Prints a text on the terminal after the end of the run, if the log can't show the text: the log's reader is `gone`, or the log is a file.
+    /// Prints a text on the terminal after the end of the run, if the log can't show the text. That is so if
+    /// the log is a file, or if the reader of the log is `gone`.
     pub fn tell_at_the_end(&self, text: &str, gone: bool) {
         if let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground())
             && (self.log == LogTarget::File || (gone && self.log == LogTarget::Program))

@@ -103,7 +103,7 @@ pub(crate) struct Ui {
     effects: Vec<Effect>,
     /// The width of the log's rows, if the log and the person share a terminal; the log then waits while something prompts.
     log_width: Option<usize>,
-    /// Whether the log is for programs. It is then complete, and contains nothing that is only for a person.
+    /// Whether the log is for programs. Such a log is complete, and contains nothing that is only for a person.
     is_json: bool,
     /// Whether another process works on the run.
     attached: bool,

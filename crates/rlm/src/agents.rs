@@ -30,9 +30,9 @@ pub(crate) enum AgentKind {
 #[derive(Debug)]
 pub(crate) struct SupportedAgent {
     pub(crate) kind: AgentKind,
-    /// Its name on the command line, in `rlm.toml` and on `PATH`.
+    /// The name of the agent on the command line, in `rlm.toml` and on `PATH`.
     pub(crate) name: &'static str,
-    /// The command that installs it.
+    /// The command that installs the agent.
     pub(crate) install: &'static str,
 }
 

@@ -156,7 +156,8 @@ fn phase(
     Ok(phase)
 }
 
-/// Returns whether a number of iterations is a stop condition: only if this run or this project sets it, because the user's own limit is no plan.
+/// Returns whether a number of iterations is a stop condition. A number in the user's own file is only a limit: the command line or the
+/// project must set it.
 fn is_plan(origin: &ValueOrigin, root: &Path) -> bool {
     match origin {
         ValueOrigin::File { path, .. } => path.parent() == Some(root),

@@ -27,7 +27,8 @@ const CAUSES: [(i32, Resource); 4] = [
 
 /// Makes a write beyond the limit of file sizes fail, instead of ending the process by SIGXFSZ.
 ///
-/// This blocks the signal and doesn't ignore it: child processes inherit an ignored signal, but each child's mask is reset when it starts.
+/// The function blocks the signal and doesn't ignore it: child processes would inherit an ignored signal, but the signal mask of each child is reset
+/// when the child starts.
 pub(crate) fn block_file_size_signal() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGXFSZ);

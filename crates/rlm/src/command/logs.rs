@@ -95,7 +95,7 @@ struct TranscriptReader {
     is_new: bool,
     records: Records,
     is_damaged: bool,
-    /// Streamed text. It is printed only if no message repeats it, which happens at the end of an interrupted turn.
+    /// Streamed text. It is printed only if no message repeats it, as at the end of an interrupted turn.
     streamed: String,
     streamed_at: Timestamp,
 }

@@ -20,7 +20,7 @@ pub(crate) enum KeyScope {
 /// The owner of the file that has a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileOwner {
-    /// Its relative paths start at the directory of the file.
+    /// Relative paths in the file start at the directory of the file.
     Project,
     User,
 }

@@ -370,7 +370,7 @@ fn boxed<T: Clone + Default>(section: &Option<T>) -> Box<T> {
 /// A setting that can change in a live run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveSetting {
-    /// Its key in the files and in `rlm set`.
+    /// The key of the setting in the files and in `rlm set`.
     pub(crate) key: &'static str,
     /// Reads the value that a person sets.
     pub(crate) read: fn(&str) -> Result<RuleChange, String>,

@@ -18,7 +18,7 @@ use crate::agents::{self, AgentKind};
 /// An effective value.
 #[derive(Debug)]
 pub(crate) struct EffectiveValue {
-    /// Its key, with the keys of the tables around it.
+    /// The key, after the keys of the tables around it.
     pub(crate) key: String,
     pub(crate) value: Value,
     pub(crate) origin: ValueOrigin,

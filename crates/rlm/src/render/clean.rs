@@ -27,11 +27,11 @@ pub(crate) struct CleanEntry {
     pub(crate) age: Duration,
     /// The number of bytes that a deletion frees.
     pub(crate) bytes: u64,
-    /// Whether only its transcripts are deleted.
+    /// Whether only the transcripts of the run are deleted.
     pub(crate) transcripts: bool,
     /// The time of the last change.
     pub(crate) last: Option<SystemTime>,
-    /// Its own worktree, if that still exists.
+    /// The run's own worktree, if it still exists.
     pub(crate) tree: Option<Worktree>,
     pub(crate) result: CleanResult,
     /// Whether the deletion is planned, not done yet.

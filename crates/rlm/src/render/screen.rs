@@ -292,7 +292,7 @@ impl fmt::Display for EndWords<'_> {
     }
 }
 
-/// Returns a text with the number of processes that are left `of` those that had to end, and whether that is `proven`.
+/// Returns a text about how many processes are left `of` those that had to end, and whether this number is `proven`.
 pub(crate) fn left(left: usize, of: usize, proven: bool) -> String {
     let seen = match proven {
         true => "",

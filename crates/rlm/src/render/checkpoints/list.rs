@@ -27,7 +27,7 @@ pub(crate) struct List {
     resumable: bool,
     finished: bool,
     bytes: u64,
-    /// Its position in the pipeline; `None` if it can't be read.
+    /// The position of the run in the pipeline; `None` if the state can't be read.
     position: Option<Phases>,
     phases: Vec<Phase>,
     attempts: Vec<Row>,
