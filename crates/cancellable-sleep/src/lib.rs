@@ -73,7 +73,8 @@
 //!
 //! No lock is held while a waker is cloned, dropped or called. The panic of a waker is caught, and all other sleeps are woken. The
 //! address of its pinned future identifies a sleep, so [`Sleep`] is only one pointer larger than tokio's timer. That is smaller than
-//! the structure that `select!` makes of a timer and a token, because each such structure contains its own waiter for the token. The list needs about 50 bytes per sleep.
+//! the structure that `select!` makes of a timer and a token, because each such structure contains its own waiter for the token. The list needs about
+//! 50 bytes per sleep.
 //!
 //! # With backon
 //!

@@ -39,7 +39,8 @@ pub(crate) struct Shared {
 
 /// One sleeper at a gate: a task or a thread.
 ///
-/// The address of the pinned value identifies the sleeper, from [`register`](Self::register) until the sleep ends or [`unregister`](Self::unregister).
+/// The address of the pinned value identifies the sleeper, from [`register`](Self::register) until the sleep ends or
+/// [`unregister`](Self::unregister).
 ///
 /// A shutdown cancels the token before it takes the wakers. So a sleeper checks the token after it has stored its waker, and after it
 /// has found its waker gone.

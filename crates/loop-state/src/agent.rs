@@ -3,8 +3,9 @@
 //! It knows no outcome of a turn, no deadline and no run: the attempt machine drives it. It is separate because a process can outlive its attempt:
 //! background tasks and leftovers can continue after the attempt has been checked.
 //!
-//! Its states belong to the run and differ from those of `agent_duplex::Lifecycle`. An attempt needs the new state as soon as it requests an interrupt,
-//! a close or an end, but the conversation publishes its own state only later. `Lifecycle` also has no state for a close that an attempt waits for.
+//! Its states belong to the run and differ from those of `agent_duplex::Lifecycle`. An attempt needs the new state as soon as it requests an
+//! interrupt, a close or an end, but the conversation publishes its own state only later. `Lifecycle` also has no state for a close that an attempt
+//! waits for.
 
 /// The state of an agent's process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

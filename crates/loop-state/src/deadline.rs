@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Timestamp;
 use crate::times::{ABORT, NOTIFY_RESERVE, NOTIFY_STOPPED};
 
-/// The deadline of a stop. Requests move it only earlier; time in which the run was suspended moves it later.
+/// The deadline of a stop. Requests can only move the deadline earlier; time in which the run was suspended moves it later.
 ///
 /// # Examples
 ///

@@ -27,11 +27,11 @@ pub enum Effect {
     },
     /// Everything must have ended by this deadline. Each request to stop now returns this, even if the deadline doesn't change.
     StopBy(StopDeadline),
-    /// Start the agent; report [`MachineInput::TurnEnded`](crate::MachineInput::TurnEnded). If a request to stop waits, or the program shuts down, start
-    /// and report nothing: [`StopAttempt`](Self::StopAttempt) follows.
+    /// Start the agent; report [`MachineInput::TurnEnded`](crate::MachineInput::TurnEnded). If a request to stop waits, or the program shuts down,
+    /// start and report nothing: [`StopAttempt`](Self::StopAttempt) follows.
     StartAttempt(PromptContext),
-    /// End the turn and the whole process tree of the attempt; report [`MachineInput::TurnEnded`](crate::MachineInput::TurnEnded), at once if nothing was
-    /// started.
+    /// End the turn and the whole process tree of the attempt; report [`MachineInput::TurnEnded`](crate::MachineInput::TurnEnded), at once if nothing
+    /// was started.
     StopAttempt {
         /// The reason to show; `None` if a person requested it.
         why: Option<String>,
@@ -44,8 +44,8 @@ pub enum Effect {
     /// Send the steer with this number in the current turn, if the agent supports that; report
     /// [`MachineInput::SteerAdvanced`](crate::MachineInput::SteerAdvanced).
     Deliver(u32),
-    /// Interrupt the turn and keep the session; report [`MachineInput::TurnEnded`](crate::MachineInput::TurnEnded) unless the agent still has messages to
-    /// answer.
+    /// Interrupt the turn and keep the session; report [`MachineInput::TurnEnded`](crate::MachineInput::TurnEnded) unless the agent still has
+    /// messages to answer.
     InterruptTurn,
     /// Continue the session of an interrupted turn with the undelivered steers.
     ContinueTurn,

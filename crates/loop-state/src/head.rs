@@ -34,7 +34,8 @@ pub struct Head {
     pub attempt: u32,
     /// The highest attempt number of the whole run.
     pub highest_attempt: u32,
-    /// The number that the first attempt of an iteration gets. It increases when iterations are numbered again, so that no pair of iteration and attempt occurs twice.
+    /// The number that the first attempt of an iteration gets. It increases when iterations are numbered again, so that no pair of iteration and
+    /// attempt occurs twice.
     pub first_attempt: u32,
     /// The step of the current iteration.
     pub step: IterationStep,

@@ -42,8 +42,9 @@ pub enum MachineInput {
     LeftoversEnded(ProcessTreeOutcome),
     /// A timer expired; the input comes from [`Machine::due_input`](crate::Machine::due_input).
     TimerExpired(Timer),
-    /// A person made a request. The machine applies it to the current step or refuses it, see [`Effect::RejectRequest`](crate::Effect::RejectRequest). The machine
-    /// ignores [`Request::Answer`] and [`Request::Prompt`]: it stores neither permission requests nor prompts.
+    /// A person made a request. The machine applies it to the current step or refuses it, see
+    /// [`Effect::RejectRequest`](crate::Effect::RejectRequest). The machine ignores [`Request::Answer`] and [`Request::Prompt`]: it stores neither
+    /// permission requests nor prompts.
     Requested(Request),
     /// A signal requested a stop.
     StopRequested(StopRequest),

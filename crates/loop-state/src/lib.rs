@@ -1,7 +1,8 @@
 //! The rules of an agent loop as a pure state machine: inputs in, effects out.
 //!
 //! A loop around a coding agent must survive stops, kills and resumes. So it must save facts and do actions in the right order. This crate
-//! contains the rules of the loop and nothing else. [`Machine::step`] takes one input and returns the actions that the caller must do now, in order. *Save* is one of these actions: the machine, not its caller, decides what must be durable before the next action.
+//! contains the rules of the loop and nothing else. [`Machine::step`] takes one input and returns the actions that the caller must do now, in order.
+//! *Save* is one of these actions: the machine, not its caller, decides what must be durable before the next action.
 //!
 //! # Non-goals
 //!
@@ -28,8 +29,8 @@
 //!                                             └─► end, with its stop reason
 //! ```
 //!
-//! [`IterationStep`] has a variant for each of these steps. If a run with a check resumes in an unfinished iteration, it enters `Recheck` first: the work may already be
-//! complete.
+//! [`IterationStep`] has a variant for each of these steps. If a run with a check resumes in an unfinished iteration, it enters `Recheck` first: the
+//! work may already be complete.
 //!
 //! The [`Head`] is the whole state: small, serialisable, written again by each save. The inputs are the history: a test shows that applying all of
 //! them to the first head gives the current one. Facts that only the live process needs, such as the time of the agent's last output, are not in the
@@ -38,23 +39,24 @@
 //! - *Unfinished.* A turn is unfinished if something ended it before it was complete. A new attempt redoes its iteration. No pair of iteration number
 //!   and attempt number occurs twice, even if a phase counts its iterations from 1 again.
 //! - *Phases.* Each phase has its own rules and numbers and starts with its own session. At the boundary the machine returns [`Effect::SavePhase`]
-//!   before anything of the next phase begins. The result of the phase ([`MachineInput::ResultReported`]) is part of the prompt context of the next phase; its
-//!   failures stay in [`Head::finished_phases`]. If the last planned iteration of a phase failed, the run ends there and the next phase does not start.
-//! - *Autonomy.* [`Autonomy`] sets where the run asks a person; [`ReviewDecision`] is the answer. The run asks only if somebody can answer. Each process
-//!   reports whether somebody can ([`ResumeOptions::attended`], [`MachineInput::Attended`]); if nobody can, the run continues. The end of the last phase is the
-//!   end of the run and needs no review.
-//! - *Budgets* apply within a turn: the [`MachineInput::UsageReported`] that uses up a budget ends the turn, and no attempt begins while nothing is left.
-//!   [`Rules::validate`] refuses a budget if the agent doesn't report the usage that it limits.
+//!   before anything of the next phase begins. The result of the phase ([`MachineInput::ResultReported`]) is part of the prompt context of the next
+//!   phase; its failures stay in [`Head::finished_phases`]. If the last planned iteration of a phase failed, the run ends there and the next phase
+//!   does not start.
+//! - *Autonomy.* [`Autonomy`] sets where the run asks a person; [`ReviewDecision`] is the answer. The run asks only if somebody can answer. Each
+//!   process reports whether somebody can ([`ResumeOptions::attended`], [`MachineInput::Attended`]); if nobody can, the run continues. The end of the
+//!   last phase is the end of the run and needs no review.
+//! - *Budgets* apply within a turn: the [`MachineInput::UsageReported`] that uses up a budget ends the turn, and no attempt begins while nothing is
+//!   left. [`Rules::validate`] refuses a budget if the agent doesn't report the usage that it limits.
 //! - *Rate limits.* The run waits by the caller's clock, up to [`RunLimits::wait_on_limit`] for all waits in a row. If the agent names no time, the
-//!   first wait is 30 s and each later wait is twice as long as the one before, up to 15 min. A random part of up to a fifth is added to each wait, so that many runs do
-//!   not retry at once. A wait is not a failure: the iteration keeps its number, and only a new attempt begins.
+//!   first wait is 30 s and each later wait is twice as long as the one before, up to 15 min. A random part of up to a fifth is added to each wait,
+//!   so that many runs do not retry at once. A wait is not a failure: the iteration keeps its number, and only a new attempt begins.
 //! - *Retries.* After [`TurnOutcome::Transient`] the machine tries again after 1, 4 and 16 s; the fourth failure of an iteration counts as one
 //!   failure.
 //! - *Attempts.* [`AttemptMachine`] covers the time from the prompt of an attempt to the outcome of its turn, [`AgentState`] the time from the start
 //!   of a process to the end of its process tree. Neither is saved: an agent's process dies with its host, and the [`Machine`] then starts a new
-//!   attempt. Requests move [`StopDeadline`] only earlier; [`times`] contains the times of a stop.
-//! - *Another agent.* A resume can name the previous agent ([`ResumeOptions::previous_agent`]). The new agent gets a new session and all steers again.
-//!   Prompts name the previous agent until the new agent has finished a turn with such a prompt.
+//!   attempt. Requests can only move [`StopDeadline`] earlier; [`times`] contains the times of a stop.
+//! - *Another agent.* A resume can name the previous agent ([`ResumeOptions::previous_agent`]). The new agent gets a new session and all steers
+//!   again. Prompts name the previous agent until the new agent has finished a turn with such a prompt.
 //! - *Live rules.* [`Request::Set`] changes a rule. Work that the new rule forbids ends at once or does not begin.
 //!
 //! `examples/shell.rs` is a minimal program around the machine; it is killed in the middle of a turn and resumes.

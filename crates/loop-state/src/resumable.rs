@@ -75,8 +75,8 @@ impl Head {
     /// Returns whether a scheduler may resume the run without a person, with these changes of its rules.
     ///
     /// A rate limit ends with time, another process may have released the session, and a failure may have been fixed. A run that
-    /// reached a limit needs a change that raises it. A run that is done or stuck needs a person, and so does a run that [a person stopped](Self::was_stopped_by_a_person), which the
-    /// caller checks.
+    /// reached a limit needs a change that raises it. A run that is done or stuck needs a person, and so does a run that [a person
+    /// stopped](Self::was_stopped_by_a_person), which the caller checks.
     #[must_use]
     pub fn continues_unattended(&self, changes: &[RuleChange]) -> bool {
         let Some(end) = &self.end else {

@@ -1,7 +1,7 @@
 //! Explores every sequence of up to eight events, and checks the invariants after each event.
 //!
-//! Equivalent states are visited only once: their times are compared relative to now. The number of sequences still counts all. The facts about a state come
-//! only from the events and effects (`facts`), never from the ladder's own fields, so that a bug can't hide itself.
+//! Equivalent states are visited only once: their times are compared relative to now. The number of sequences still counts all. The facts about a
+//! state come only from the events and effects (`facts`), never from the ladder's own fields, so that a bug can't hide itself.
 
 mod facts;
 mod invariants;

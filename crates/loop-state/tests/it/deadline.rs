@@ -1,4 +1,4 @@
-//! Requests move the deadline of a stop only earlier.
+//! Requests can only move the deadline of a stop earlier.
 
 use std::time::Duration;
 
