@@ -21,7 +21,7 @@ fn unrunnable_check_is_reported_at_once_and_ends_the_run_as_stuck() {
             "3 times in a row",
             "--until COMMAND",
             "iteration 2",
-            "stuck: 3 checks that could not be run in a row",
+            "stuck: 3 unrunnable checks in a row",
         ],
     );
     assert_eq!(ended.stdout.matches("can't be run").count(), 1, "{ended}");

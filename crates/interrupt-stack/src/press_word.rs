@@ -124,8 +124,8 @@ impl PressWord {
             if fields.is_part(now, debounce) {
                 return Err(PressOutcome::Debounced);
             }
-            // `last` contains the time of every earlier press, so each unsettled press raises the stage by at least one. So this ends the
-            // process only if the ladder would end it too.
+            // `last` contains the time of every earlier press, so each unsettled press raises the stage by at least one. So the handler
+            // ends the process only if the ladder would also end it.
             if fields.stage_reached() >= last_stage {
                 return Err(PressOutcome::HardExit);
             }

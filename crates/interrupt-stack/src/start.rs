@@ -25,7 +25,7 @@ impl Builder {
     /// if they were ignored before, as under `nohup` or in a script's background job.
     ///
     /// Bind the value to a name and keep it to the end of `main`, because its drop restores the signals. So `install()?.clone()`, or a
-    /// function that returns the clone, silently switches everything off.
+    /// function that returns the clone, silently restores the signals at once.
     ///
     /// This starts four threads, which sleep until an event comes. The futures run on any executor and need no driver of time or I/O.
     /// The first line under `#[tokio::main]` is early enough for most programs: only the runtime was built before.

@@ -130,7 +130,7 @@ impl fmt::Display for Streak {
             Self::RequiredChecks => "failed required checks",
             Self::Crashes => "crashes",
             Self::NoProgress => "turns without progress",
-            Self::CheckNotRun => "checks that could not be run",
+            Self::CheckNotRun => "unrunnable checks",
         })
     }
 }

@@ -136,7 +136,7 @@ fn x103f_x103g_driver_stuck_with_its_runtime() {
     println!("{:?}", three_presses_end("x103 stuck driver"));
 }
 
-/// The control: after one SIGTERM no state ends by itself. So in the other tests it is the presses that end it.
+/// The control: after one SIGTERM no state ends by itself. So in the other tests the presses end the process.
 #[test]
 fn x103i_control_terminate_leaves_each_state_alive() {
     let take = |state: &&str| Seat::take(Place::Foreground, state, "raw");
