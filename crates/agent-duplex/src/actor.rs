@@ -24,8 +24,9 @@ use crate::{
     Observation, PersistedRecord, QueuedMessages, SessionChoice, StopReport, TurnEnd, times,
 };
 
-/// The maximum number of observations, and of bytes, to read before publishing them.
+/// The maximum number of observations to read before publishing them.
 const MAX_BATCH: usize = 64;
+/// The maximum number of bytes to read before publishing them.
 const MAX_BATCH_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -45,7 +46,7 @@ pub(crate) struct Actor {
     unpublished: Vec<Observation>,
     /// Whether the agent refused an input. The actor tries again at the end of the turn, and when there is another input.
     is_input_refused: bool,
-    /// The time of the next try with an agent that did not read, unless something else comes first.
+    /// The time of the next try with an agent that did not read or accepted no input, unless something else comes first.
     retry_at: Option<Instant>,
     /// The time until which the actor waits for the exit of an idle agent that accepts no input. After that, the actor reports the refusal.
     exit_deadline: Option<Instant>,
@@ -213,7 +214,7 @@ impl Actor {
                     let freezing = run_unless_halted(&mut self.halt, freezing).await;
                     let frozen = frozen && matches!(freezing, Some(Ok(())));
                     if std::mem::replace(&mut self.frozen, frozen) {
-                        // The time in which the agent was frozen does not count.
+                        // A close gets its whole time again after a thaw.
                         self.close_deadline = Instant::now() + self.close_timeout;
                     }
                     reply(done, freezing);

@@ -133,14 +133,14 @@ impl Conversation {
     /// Connects, and delivers the inputs that wait in the inbox.
     ///
     /// After an agent ended by itself, this starts the next one. It first ends the leftovers of the last agent; the report of [`stop`](Self::stop)
-    /// contains them. The results of earlier starts are forgotten: the start happens immediately, and inputs are accepted again, also after a crash
+    /// contains them. The results of earlier starts are forgotten: the start happens immediately, and inputs are accepted again, even after a crash
     /// loop.
     ///
     /// # Errors
     ///
     /// Fails if the agent can't be started, doesn't support `session`, or did not accept the waiting inputs (they continue to wait then).
-    /// [`Error::is_start_failure`] also if an agent already runs; [`Error::is_persistence`] if the conversation can't be stored any more;
-    /// [`Error::is_gone`] if it has ended.
+    /// [`Error::is_start_failure`] is true if the agent could not start or if an agent already runs; [`Error::is_persistence`] if the conversation
+    /// can't be stored any more; [`Error::is_gone`] if it has ended.
     ///
     /// # Cancel safety
     ///
@@ -258,8 +258,8 @@ impl Conversation {
     }
 
     /// Ends the agent gently. The close first waits for the running turn and for the background tasks that the agent reports, for 30 s at most. Then
-    /// it waits for the end of the agent, as long as the driver allows. The time in which the agent is [frozen](Self::freeze) does not count. Does
-    /// nothing if no agent runs.
+    /// it waits for the end of the agent, as long as the driver allows. If the agent was [frozen](Self::freeze), the 30 s start again when it is
+    /// thawed. Does nothing if no agent runs.
     ///
     /// A turn that takes longer ends as [`Interrupted`](crate::EndReason::Interrupted), with the reason in its detail. An open [permission
     /// request](crate::PermissionRequest) does not shorten the wait, because a caller can still answer it; deny it if nobody will.

@@ -56,7 +56,7 @@ pub(crate) struct Ledger {
     next_turn: Option<Turn>,
     tools: Vec<String>,
     permission_requests: Vec<String>,
-    /// Permission requests that the agent possibly still waits for, also from a turn that has ended: the agent can ask for a background task.
+    /// Permission requests to which the agent may still expect an answer, even from a turn that has ended: a background task can ask.
     open_requests: Vec<String>,
     turns: u64,
     last: Option<TurnId>,

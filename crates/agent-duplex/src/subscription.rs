@@ -166,7 +166,7 @@ impl Queue {
         queue
     }
 
-    /// Adds items, also without room.
+    /// Adds items, even without room.
     pub(crate) fn push(&self, items: &[Item]) {
         let mut inner = self.lock();
         if !inner.is_abandoned && !inner.closed {

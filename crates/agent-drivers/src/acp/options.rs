@@ -9,7 +9,7 @@ use std::fmt;
 
 /// The options of an agent that implements the Agent Client Protocol, besides its model and its permissions.
 ///
-/// A run saves all values, also those that can be secret. `Debug` shows neither those nor prompts. An unknown option is an error.
+/// A run saves all values, even those that can be secret. `Debug` shows no prompts and no values that can be secret. An unknown option is an error.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct AcpOptions {

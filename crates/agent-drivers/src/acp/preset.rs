@@ -64,8 +64,9 @@ pub(super) struct PresetFacts {
     pub(super) env: &'static [(&'static str, &'static str)],
     /// The variables of the host's environment that this agent needs besides those that every agent needs.
     pub(super) needs: &'static [&'static str],
-    /// The arguments for permissions. The driver refuses them and `own_args` in the caller's arguments, because they would silently override its own.
+    /// The arguments for permissions. The driver refuses them in the caller's arguments, because they would silently override its own.
     pub(super) permissions: &'static [&'static str],
+    /// The other arguments that the driver sets itself. It refuses them in the same way.
     pub(super) own_args: &'static [&'static str],
     /// The capabilities of this agent besides those that every agent has.
     pub(super) extra_capabilities: &'static [Capability],

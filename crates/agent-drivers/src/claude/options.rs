@@ -22,8 +22,8 @@ const COMMANDS: [&str; 6] = [
 
 /// The options of Claude Code besides its model and its permissions.
 ///
-/// A run saves all values, also those that can be secret. `Debug` shows neither those nor prompts. An unknown option is an error, because a newer
-/// version can use it to forbid something.
+/// A run saves all values, even those that can be secret. `Debug` shows no prompts and no values that can be secret. An unknown option is an error,
+/// because a newer version can use it to forbid something.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ClaudeOptions {

@@ -92,7 +92,7 @@ pub(super) struct Session {
     timeouts: Timeouts,
     /// The driver's requests, each with its deadline once that is set.
     pending: BTreeMap<String, (Request, Option<Instant>)>,
-    /// The capabilities that the agent announced, once it has.
+    /// The capabilities that the agent announced; `None` before the announcement.
     capabilities: Option<Vec<String>>,
     change: Option<Change>,
     /// Messages that were sent and are in no turn yet.
@@ -107,22 +107,24 @@ pub(super) struct Session {
     asks: BTreeMap<String, PendingPermission>,
     /// The ids of answered permission requests.
     recent_answers: VecDeque<String>,
-    /// Whether an interrupt was requested, and whether it drops queued messages.
+    /// `Some` if an interrupt was requested; the value states whether the interrupt drops queued messages.
     interrupt: Option<bool>,
     /// Whether a turn ended by itself before the agent acknowledged its interrupt, so that the interrupt can hit the next turn.
     had_stray_end: bool,
     totals: UsageTotals,
-    /// Whether the agent answers usage queries within a turn, the number of model calls between two queries, and the number of calls since the last
-    /// query.
+    /// Whether the agent answers usage queries within a turn.
     may_query_usage: bool,
+    /// The number of model calls between two usage queries.
     usage_query_interval: u32,
+    /// The number of model calls since the last usage query.
     calls_since_query: u32,
-    /// The number of background tasks, and the last reported number.
+    /// The number of background tasks.
     background: u32,
+    /// The number of background tasks that was reported last.
     reported_background: u32,
     /// Whether a task ended between turns: the agent then begins a turn of its own to read the result.
     expects_own_turn: bool,
-    /// The ids of the background tasks that have one.
+    /// The ids of the background tasks that have an id.
     tasks: Vec<String>,
     /// The failure of the conversation before it began.
     failure: Option<TurnEnd>,
@@ -167,7 +169,7 @@ impl Session {
         }
     }
 
-    /// Whether the end of a turn is expected, also of a turn that has not begun.
+    /// Whether the end of a turn is expected, even of a turn that has not begun.
     pub(super) fn is_turn_expected(&self) -> bool {
         self.turn.is_some() || !self.queued_messages.is_empty()
     }

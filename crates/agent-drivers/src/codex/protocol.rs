@@ -32,7 +32,7 @@ const BACKGROUND: usize = 64;
 const WARNINGS: usize = 32;
 /// The largest number of messages that wait for a turn.
 const WAITING: usize = 1024;
-/// The number of repeated interrupts, if the agent refuses one because it came too early.
+/// The maximum number of interrupts in one turn. The driver repeats an interrupt that the agent refuses because it came too early.
 const INTERRUPTS: u32 = 8;
 
 /// A request of the driver that waits for its answer.
@@ -94,18 +94,19 @@ pub(super) struct Session {
     /// The id of the last turn that ended.
     ended: String,
     permissions: Permissions,
-    /// The changed settings for the next turn, and those that the last requested turn included.
+    /// The changed settings for the next turn.
     changed_settings: ChangedSettings,
+    /// The changed settings that the last requested turn included.
     sent_settings: ChangedSettings,
     asks: PermissionRequests,
-    /// Whether an interrupt was requested, and whether it drops queued messages.
+    /// `Some` if an interrupt was requested; the value states whether the interrupt drops queued messages.
     interrupt: Option<bool>,
     totals: UsageTotals,
     limits: Limits,
     /// Commands that outlived their turn.
     background: BTreeSet<String>,
     reported_warnings: VecDeque<String>,
-    /// Whether the interrupted turn must be cleaned up before the next one can begin.
+    /// Whether the interrupted turn must be cleaned up before the next turn can begin.
     paused: bool,
     /// The reason why there is no conversation.
     failure: Option<TurnEnd>,
@@ -143,7 +144,7 @@ impl Session {
         }
     }
 
-    /// Whether the end of a turn is expected, also of a turn that has not begun.
+    /// Whether the end of a turn is expected, even of a turn that has not begun.
     pub(super) fn is_turn_expected(&self) -> bool {
         self.turn.is_some() || !self.waiting.is_empty()
     }

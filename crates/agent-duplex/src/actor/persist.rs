@@ -26,7 +26,7 @@ pub(crate) struct PersistenceClient {
     /// The turns that were assigned and are not completed; the agent's output belongs to the last one.
     running: Vec<TurnId>,
     unconfirmed: usize,
-    /// The events whose store was interrupted by a halt. They are published after the store has finished.
+    /// The events whose store was interrupted by a halt. They are published after the next wait for the store.
     unpublished: Vec<ConversationEvent>,
 }
 
@@ -182,7 +182,7 @@ impl PersistenceClient {
         }
     }
 
-    /// Stores records; returns `None` if the conversation is halted before the result is known. Records a persistence fault.
+    /// Stores records; returns `None` if the conversation is halted before the result is known. An error of the store is recorded in [`Shared`].
     pub(super) async fn keep(
         &mut self,
         records: Vec<PersistedRecord>,

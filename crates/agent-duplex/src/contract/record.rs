@@ -10,8 +10,9 @@ use crate::{
     Assignment, Completion, ConversationEvent, Event, Published, SessionChoice, TurnId, Usage,
 };
 
-/// The number of recorded calls to show if the contract is broken, and the maximum length of each.
+/// The number of recorded calls to show if the contract is broken.
 const SHOWN: usize = 12;
+/// The maximum length of a shown call.
 const LINE: usize = 200;
 
 /// The record of one conversation; clones share it.

@@ -19,8 +19,9 @@ use crate::{
 pub(super) const BUDGET: Duration = Duration::from_secs(8);
 /// The interval between two checks of a state that has no event.
 pub(super) const POLL: Duration = Duration::from_millis(20);
-/// The number of checks without an observation that count as silence, and the time limit of a wait for silence.
+/// The number of checks without an observation that count as silence.
 const QUIET: u32 = 15;
+/// The time limit of a wait for silence.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// A small backlog for the reader, so that a slow reader has an effect soon.
 const BACKLOG: usize = 16;

@@ -31,7 +31,7 @@ impl Conversation {
     /// Accepts an input as [`send`](Self::send) does, and returns after it is stored. An input with the id of an earlier input is not delivered
     /// again: its receipt is that of the first input, with [`Receipt::duplicate`] set.
     ///
-    /// The last 10,000 ids are remembered, also by a conversation that is [opened](Self::open) later. In a conversation without a store, the receipt
+    /// The last 10,000 ids are remembered, even by a conversation that is [opened](Self::open) later. In a conversation without a store, the receipt
     /// is not [durable](Receipt::durable).
     ///
     /// # Errors

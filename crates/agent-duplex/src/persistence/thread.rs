@@ -87,7 +87,7 @@ fn work(persistence: &mut dyn Persistence, posted: &mpsc::Receiver<Post>) {
             thens.push(post.then);
         }
         if fault.is_none() && !records.is_empty() {
-            // The waiting callers must get an answer, also after a panic of the store.
+            // The waiting callers must get an answer, even after a panic of the store.
             let kept = catch_unwind(AssertUnwindSafe(|| persistence.append(&records)));
             fault = kept.unwrap_or_else(|_| Err(gone())).err();
         }

@@ -99,7 +99,7 @@ impl Session {
         lines.collect::<Vec<_>>().concat()
     }
 
-    /// Requests an interrupt in one or more lines; returns `None` if it was already requested, or no turn runs.
+    /// Returns the lines that request an interrupt; `None` if the interrupt was already requested, or no turn runs.
     pub(in crate::claude) fn interrupt(&mut self, drop_queued: bool) -> Option<Vec<u8>> {
         let dropping = self.interrupt.unwrap_or(false);
         if !self.is_turn_expected() || (self.interrupt.is_some() && (dropping || !drop_queued)) {

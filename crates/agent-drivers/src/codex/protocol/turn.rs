@@ -32,8 +32,9 @@ pub(super) struct Turn {
     pub(super) failure: Value,
     /// Whether the end of a compaction was reported.
     pub(super) compacted: bool,
-    /// The number of interrupt requests, and whether the agent answered that no turn runs.
+    /// The number of interrupt requests.
     pub(super) interrupts: u32,
+    /// Whether the agent refused the last interrupt, so that the driver has to repeat it.
     pub(super) interrupt_refused: bool,
 }
 
