@@ -113,7 +113,7 @@ fn story(place: &Path) -> Vec<RecordingStep> {
         keys("\r"),
         look("see it too.", WORKS, steer, 2400, [9, 9]),
         look("next iteration at", SLEEPS, check, 3200, [1, 14]),
-        look("and I keep to it.", WORKS, ctrl_c, 1200, [1, 16]),
+        look("and I follow it.", WORKS, ctrl_c, 1200, [1, 16]),
         look("such pairs to the table.", WORKS, ctrl_c, 1000, [4, 19]),
         keys("\u{3}"),
         look(

@@ -22,7 +22,7 @@ pub(crate) enum Choice {
 
 const CHOICES: [(Choice, char, &str); 10] = [
     (Choice::Continue, 'c', "continue"),
-    (Choice::Steer, 's', "steer"),
+    (Choice::Steer, 's', "steer: message the agent"),
     (Choice::EndTurn, 't', "end this turn, keep the session"),
     (Choice::EditPrompt, 'e', "edit prompt"),
     (Choice::SkipSleep, 'k', "skip the sleep"),
@@ -187,7 +187,7 @@ mod tests {
         insta::assert_snapshot!(rows(turn.scene(), false, None, (60, 20)).rows.join("\n"), @"
         menu (the run continues)
           c  continue (Enter, Esc)
-          s  steer (sent later)
+          s  steer: message the agent (sent later)
           e  edit prompt
           r  restart the iteration (files stay)
           o  start over at iteration 1 (files stay)

@@ -237,7 +237,7 @@ pub(super) fn work(tree: &ProjectState) -> Vec<ScriptStep> {
     }
     let note = tree.notes.lines().rev().find_map(|l| l.strip_prefix("- "));
     if let Some(note) = note {
-        let reminder = format!("{NOTES} says “{}”, and I keep to it.", quoted(note));
+        let reminder = format!("{NOTES} says “{}”, and I follow it.", quoted(note));
         steps.insert(0, say(reminder));
     }
     steps
