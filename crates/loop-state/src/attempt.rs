@@ -1,7 +1,7 @@
 //! The attempt machine: from the prompt of an attempt to the outcome of its turn.
 //!
-//! It decides how long an interrupted agent gets, whether the end of a turn waits for background tasks, which steers the agent gets in its turn, and
-//! when the outcome of a turn is reported. It reads no clock and knows no driver: its caller translates the events of a conversation to
+//! It decides how much time an interrupted agent gets, and which steers the agent gets in its turn. It also decides whether the end of a turn waits
+//! for background tasks, and when the outcome of a turn is reported. It reads no clock and knows no driver: its caller translates the events of a conversation to
 //! [`AttemptInput`] and carries out each [`AttemptEffect`]. Each turn is reported exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ pub struct AttemptOptions {
     pub footprint: Option<u64>,
     /// How the agent's permission requests are answered.
     pub asks: AskPolicy,
-    /// Whether the process has its own terminal, to which a person who left can return.
+    /// Whether the process has its own terminal. A person who has left can return to it.
     pub terminal: bool,
 }
 
@@ -1069,8 +1069,8 @@ impl AttemptMachine {
 
 /// Returns the outcome of a turn after which the agent began another one by itself.
 ///
-/// The first turn sets the outcome, however the second one ended, with two exceptions: the second turn can add a promise, and a person's interrupt of
-/// the second turn is the outcome of both.
+/// The first turn sets the outcome, however the second one ended. There are two exceptions: the second turn can add a promise, and a person's
+/// interrupt of the second turn is the outcome of both.
 fn combined_outcome(turn: TurnOutcome, own: &TurnOutcome) -> TurnOutcome {
     match (turn, own) {
         (_, TurnOutcome::Interrupted) => TurnOutcome::Interrupted,

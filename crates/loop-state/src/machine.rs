@@ -94,8 +94,10 @@ impl Machine {
         &self.head
     }
 
-    /// Returns the idle time of the agent; `None` if no idle timeout applies: no turn runs or the turn is being ended, there is no idle timeout, the
-    /// agent waits for a tool or a person, or the processes are suspended.
+    /// Returns the idle time of the agent, if the idle timeout can end the turn now.
+    ///
+    /// It returns `None` if no turn runs or the turn is being ended, if there is no idle timeout, if the agent waits for a tool or a person, or if the
+    /// processes are suspended.
     #[must_use]
     pub fn silence(&self) -> Option<AgentSilence> {
         let head = &self.head;

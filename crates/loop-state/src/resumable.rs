@@ -1,4 +1,4 @@
-//! Which runs can be resumed, by whom, and from which iteration: for the machine that resumes them, and for programs that explain a refusal.
+//! Which runs can be resumed, by whom, and from which iteration. The machine uses this to resume a run, and programs use it to explain a refusal.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The rules of a stop: when its deadline begins, which processes it ends, and how a run that is stopped before it began ends. They have their own
+//! The rules of a stop: when its deadline begins, which processes it ends, and the end of a run that is stopped before it began. They have their own
 //! module because a stop is the only request that works at any time, also while the run ends.
 
 use std::time::Duration;
