@@ -94,10 +94,10 @@ impl Machine {
         &self.head
     }
 
-    /// Returns the idle time of the agent, if the idle timeout can end the turn now.
+    /// Returns the idle time of the agent while the idle timeout applies.
     ///
-    /// It returns `None` if no turn runs or the turn is being ended, if there is no idle timeout, if the agent waits for a tool or a person, or if the
-    /// processes are suspended.
+    /// The timeout doesn't apply, and this returns `None`, if no turn runs, if the turn is being ended, if the agent waits for a tool or a person, or
+    /// if the processes are suspended.
     #[must_use]
     pub fn silence(&self) -> Option<AgentSilence> {
         let head = &self.head;
