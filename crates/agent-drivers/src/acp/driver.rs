@@ -96,7 +96,8 @@ impl AcpDriver {
     /// Checks the options before a start: refuses an argument that the driver sets itself, and an invalid variable name. Whether the agent supports
     /// the options is known only when it runs.
     ///
-    /// # Errors The error names the first invalid option or argument, and its replacement.
+    /// # Errors
+    /// The error names the first invalid option or argument, and its replacement.
     pub fn check(&self) -> Result<(), Error> {
         self.environment().check()?;
         for arg in &self.choices.args {

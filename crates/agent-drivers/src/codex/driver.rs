@@ -43,7 +43,8 @@ impl CodexDriver {
     /// Checks the options before a start: refuses an argument or a setting that the driver sets itself, an invalid variable name, and an MCP server
     /// with a transport that the agent doesn't support. It doesn't check whether the agent knows the settings.
     ///
-    /// # Errors The error names the first invalid option or argument, and its replacement.
+    /// # Errors
+    /// The error names the first invalid option or argument, and its replacement.
     pub fn check(&self) -> Result<(), Error> {
         self.options.environment().check()?;
         arguments::compose(&self.options, &self.choices)?;
