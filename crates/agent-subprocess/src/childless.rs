@@ -95,7 +95,10 @@ mod filter {
             SeccompCmpOp::MaskedEq(libc::CLONE_THREAD.unsigned_abs().into()),
             0,
         )?;
-        #[cfg_attr(target_arch = "aarch64", expect(unused_mut, reason = "it has no fork"))]
+        #[cfg_attr(
+            target_arch = "aarch64",
+            expect(unused_mut, reason = "aarch64 has no fork call")
+        )]
         let mut starts =
             BTreeMap::from([(libc::SYS_clone, vec![SeccompRule::new(vec![no_thread])?])]);
         #[cfg(target_arch = "x86_64")]

@@ -76,7 +76,7 @@ pub(crate) enum Kind {
     Nul { what: &'static str },
     #[error("at most {limit} descriptors can be held: pass fewer")]
     TooManyHeld { limit: usize },
-    #[error("cannot reach process {pid}: {source}; stop it")]
+    #[error("cannot reach process {pid}: {source}; stop the agent")]
     Unreachable { pid: u32, source: io::Error },
 }
 
