@@ -90,7 +90,7 @@ impl Drop for Stdin {
     }
 }
 
-/// The number of bytes that may wait for an agent that does not read.
+/// The number of bytes that can wait for an agent that does not read.
 const MAX_QUEUED: usize = 32 << 20;
 /// The memory cost of a waiting line besides its bytes.
 const OVERHEAD: usize = 128;

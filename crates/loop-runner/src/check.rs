@@ -128,7 +128,7 @@ impl Freezer {
         (Self(freezes), frozen)
     }
 
-    /// Suspends or resumes the command, and waits until that is done, because the caller may be suspended directly afterwards. If the command does
+    /// Suspends or resumes the command, and waits until that is done, because the caller can be suspended directly afterwards. If the command does
     /// not run yet, this function returns after a short time limit, and the command is suspended when it runs.
     pub(crate) async fn freeze(&self, frozen: bool) {
         let (done, is_done) = oneshot::channel();
@@ -172,7 +172,7 @@ async fn play(
             _ = halted.wait_for_deadline() => break CheckResult::Stopped,
             Some((freeze, done)) = freezes.recv() => {
                 frozen = freeze;
-                // The receiver may have stopped waiting.
+                // The receiver has possibly stopped waiting.
                 let _gone = done.send(());
             }
             time = limit.reached(Instant::now()) => break CheckResult::Failed(too_long(time)),
@@ -240,7 +240,7 @@ pub(crate) async fn run(
     let mut not_run = false;
     let mut is_output_closed = false;
     let how = loop {
-        // A command that closed its output may continue to run; the limit also applies to it.
+        // A command that closed its output can continue to run; the limit also applies to it.
         let output = async {
             match is_output_closed {
                 false => CommandOutput::Line(process.next_output().await),
@@ -262,7 +262,7 @@ pub(crate) async fn run(
                     }
                     _ => {}
                 }
-                // The receiver may have stopped waiting.
+                // The receiver has possibly stopped waiting.
                 let _gone = done.send(());
             }
             time = limit.reached(due), if frozen_at.is_none() => break Some(too_long(time)),

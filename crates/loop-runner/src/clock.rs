@@ -8,7 +8,7 @@ use loop_state::Timestamp;
 use rlm_store::timestamp;
 use tokio::time::Instant;
 
-/// The shortest step of the clock that counts as a jump. A smaller step may come from gradual clock adjustment or a busy machine.
+/// The shortest step of the clock that counts as a jump. A smaller step can come from gradual clock adjustment or a busy machine.
 const JUMP: Duration = Duration::from_secs(5);
 
 /// Wall-clock time that always advances within one process.

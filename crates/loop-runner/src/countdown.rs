@@ -1,6 +1,6 @@
 //! Reports the seconds that are left until the deadline of a stop.
 //!
-//! The countdown runs beside the loop, because the loop itself may hang in a save.
+//! The countdown runs beside the loop, because the loop itself can hang in a save.
 
 use std::time::Duration;
 

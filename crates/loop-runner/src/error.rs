@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rlm_store::Hint;
 
 /// Why a run could not be created, found or resumed. The text names the place and the fix. Some fixes are a [`hint`](Self::hint), for which a program
-/// may have a command.
+/// can have a command.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Kind>);
@@ -73,7 +73,7 @@ impl Error {
         }
     }
 
-    /// Returns the kind of fix, if a program may have a command for it. The error text ends with the fix in words, and the program can add its
+    /// Returns the kind of fix, if a program can have a command for it. The error text ends with the fix in words, and the program can add its
     /// command: `run x is live: stop it first`, then the command.
     #[must_use]
     pub fn hint(&self) -> Option<Hint> {

@@ -37,7 +37,7 @@ impl RunEventReceiver {
         self.account(event)
     }
 
-    /// Waits for the next event on a thread that may block.
+    /// Waits for the next event on a thread that can block.
     ///
     /// # Panics
     ///
@@ -61,7 +61,7 @@ impl RunEventReceiver {
     }
 }
 
-/// Returns whether an event comes from the agent, so that a slow watcher may miss it.
+/// Returns whether an event comes from the agent, so that a slow watcher can miss it.
 fn is_output(event: &RunEvent) -> bool {
     match event {
         RunEvent::Output { .. } => true,

@@ -42,7 +42,7 @@ pub(crate) struct Heartbeat {
     path: PathBuf,
     text: Render,
     last: Option<(Instant, StatusKey)>,
-    /// A thread that may block writes the file, so that a hanging disk does not delay the run.
+    /// A thread that can block writes the file, so that a hanging disk does not delay the run.
     writing: Option<JoinHandle<io::Result<()>>>,
     /// Whether the last write failed; a failure is reported once.
     is_broken: bool,

@@ -197,7 +197,7 @@ fn last(
             left_out += 1;
         }
     }
-    // The live events may continue a streamed text, so leave out its beginning.
+    // The live events can continue a streamed text, so leave out its beginning.
     if kept.back().is_some_and(is_streamed) {
         kept.pop_back();
     }

@@ -15,7 +15,7 @@ use crate::{Error, RunEvent, RunOutcome};
 /// The most calls that wait for the running one.
 const WAITING: usize = 8;
 
-/// An event of a run that the hook may report.
+/// An event of a run that the hook can report.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct HookEvent<'a> {
@@ -81,7 +81,7 @@ impl Hook {
 
 impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The command may contain a secret, such as the address of a web hook.
+        // The command can contain a secret, such as the address of a web hook.
         f.write_str("Hook")
     }
 }
@@ -214,7 +214,7 @@ impl HookQueue {
         }
     }
 
-    /// Returns a failure of the command, once. Leaves out the command's output, which may be private.
+    /// Returns a failure of the command, once. Leaves out the command's output, which can be private.
     pub(crate) fn failure_warning(&mut self, end: &CheckOutcome) -> Option<String> {
         let how = match &end.result {
             CheckResult::Passed => None,

@@ -21,7 +21,7 @@
 //! # The caller's part
 //!
 //! - *The guard*: call [`agent_subprocess::guard::run_if_guard`] first in `main`. Without this call, and outside Linux, an agent has only a process
-//!   group: a daemon that it starts may escape, all its processes survive a `kill -9` of this process, and [`RunOutcome::proven`] is false.
+//!   group: a daemon that it starts can escape, all its processes survive a `kill -9` of this process, and [`RunOutcome::proven`] is false.
 //! - *The drivers*, through a [`DriverFactory`]: `agent-drivers` has them.
 //! - *Signals*, as messages: [`RunControl::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents run in their
 //!   own sessions, so a Ctrl-C of the terminal reaches only this process.
@@ -48,7 +48,7 @@
 //!
 //! # Limits
 //!
-//! Only one run at a time can work in a working tree; a process may work on several runs, each in its own working tree. A transcript stops growing at
+//! Only one run at a time can work in a working tree; a process can work on several runs, each in its own working tree. A transcript stops growing at
 //! 64 MiB and records that it did. The run compresses older transcripts meanwhile. The transcripts of a run may use
 //! [`Settings::max_transcripts`](field@rlm_store::Settings::max_transcripts) of disk space, not counting the newest eight transcripts and the
 //! beginning and end of each other one.

@@ -30,7 +30,7 @@ pub struct AgentView {
     pub interruptible: bool,
     /// Whether the agent can be interrupted and steered within a turn.
     pub steerable: bool,
-    /// The running tools, one line each. The texts come from the model and may contain anything.
+    /// The running tools, one line each. The texts come from the model and can contain anything.
     pub tools: Vec<String>,
     /// The permission requests without an answer.
     pub permission_requests: Vec<PermissionRequest>,

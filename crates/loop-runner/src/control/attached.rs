@@ -149,7 +149,7 @@ impl AttachedRun {
 
     /// Detaches: the events end, and the run continues.
     pub fn detach(&self) {
-        // The connection may be closed already.
+        // The connection is possibly closed already.
         let _gone = self.stream.shutdown(Shutdown::Both);
     }
 }

@@ -64,7 +64,7 @@ const AT_ONCE: SocketFlags = SocketFlags::CLOEXEC;
 #[cfg(target_vendor = "apple")]
 const AT_ONCE: SocketFlags = SocketFlags::empty();
 
-/// Connects with a time limit: the queue of a process that hangs may be full.
+/// Connects with a time limit: the queue of a process that hangs can be full.
 fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, AT_ONCE, None)?;

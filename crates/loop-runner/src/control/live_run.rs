@@ -13,7 +13,7 @@ use crate::control::client::{Responses, ask};
 use crate::control::force_stop::poll_until;
 use crate::control::protocol::{EndReport, Response};
 
-/// The time limit of the first response, for a client that waits for no other response: the run may be busy saving.
+/// The time limit of the first response, for a client that waits for no other response: the run can be busy saving.
 const FIRST: Duration = Duration::from_secs(5);
 /// The shortest time limit of the first response.
 const LEAST: Duration = Duration::from_secs(1);
@@ -172,7 +172,7 @@ impl LiveRun {
             let left = by.saturating_duration_since(Instant::now());
             match responses.next(left) {
                 Ok(Some(Response::Unknown)) => {}
-                // Another connection may end and free a place.
+                // Another connection can end and free a place.
                 Ok(Some(Response::Busy)) if last.is_none() && !left.is_zero() => {
                     std::thread::park_timeout(POLL.min(left));
                     match self.connect(request, first_by)? {

@@ -36,7 +36,7 @@ impl<'a> Peer<'a> {
         timeout(times::CONTROL_PEER, self.0.write_all(line)).await?
     }
 
-    /// Waits for the end of the run and sends it. The end may have happened before the first call.
+    /// Waits for the end of the run and sends it. The end can be earlier than the first call.
     pub(super) async fn send_end(&mut self, over: &mut RunEndWatch) -> io::Result<()> {
         let ended = over.wait_for(Option::is_some).await;
         let ended = ended.ok().and_then(|ended| ended.clone());

@@ -83,7 +83,7 @@ pub enum Response {
         /// The reason.
         reason: String,
     },
-    /// The requesting process may not control the run: it belongs to an agent, or may belong to one.
+    /// The requesting process may not control the run: it belongs to an agent, or possibly belongs to one.
     Refused {
         /// The reason.
         reason: String,
@@ -137,13 +137,13 @@ pub struct Status {
     pub pausing: bool,
     /// Whether the run is stopping, or will stop when the iteration is complete.
     pub stopping: bool,
-    /// The number of steers that the agent may not have seen.
+    /// The number of steers that the agent has possibly not seen.
     pub steers_waiting: usize,
     /// The agent's session, if it is known.
     pub session: Option<String>,
     /// The time since the last pass of the loop, in milliseconds. The loop makes a pass at least every 5 s, unless it hangs.
     pub last_tick_ms: u64,
-    /// The current activity, which may be newer than the saved state; `None` if the run waits.
+    /// The current activity, which can be newer than the saved state; `None` if the run waits.
     #[serde(
         default,
         deserialize_with = "known",
@@ -161,7 +161,7 @@ pub struct Status {
     pub agent_alive: bool,
     /// The number of background tasks that the run waits for after the agent's turn.
     pub awaited_tasks: Option<u32>,
-    /// The running tools: the first few, shortened. The texts come from the model and may contain anything.
+    /// The running tools: the first few, shortened. The texts come from the model and can contain anything.
     pub tools: Vec<String>,
     /// The permission requests without an answer: the first few, shortened.
     pub permission_requests: Vec<String>,

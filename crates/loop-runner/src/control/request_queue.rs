@@ -54,7 +54,7 @@ impl ReplySender {
 
     pub(crate) fn send(self, result: RequestResult) {
         if let Some(sender) = self.0 {
-            // The receiver may have stopped waiting.
+            // The receiver has possibly stopped waiting.
             let _gone = sender.send(result);
         }
     }
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use loop_state::Request;
 
-    /// Git may take long, and a press must not wait for it.
+    /// Git can take long, and a press must not wait for it.
     #[tokio::test]
     async fn stop_is_found_behind_other_requests() {
         let (own, receiver) = mpsc::channel(8);

@@ -174,7 +174,7 @@ impl Runner {
                 inputs = self.step_attempt(AttemptInput::ToolStarted { id, activity });
             }
             Event::ToolFinished { id, .. } => {
-                // A pause may wait until no tool runs.
+                // A pause can wait until no tool runs.
                 inputs = self.step_attempt(AttemptInput::ToolFinished(id.clone()));
             }
             Event::RateLimited {
@@ -185,7 +185,7 @@ impl Runner {
                 let until = resets_at.and_then(timestamp);
                 inputs = self.step_attempt(AttemptInput::Limited(until));
             }
-            // This wait may be longer than the idle timeout.
+            // This wait can be longer than the idle timeout.
             Event::Retrying { delay, .. } => {
                 self.update_activity(MachineInput::AgentRetrying(*delay))
             }

@@ -1,7 +1,7 @@
 //! Git in a run: the commit of an iteration after its process tree is gone, and the fingerprint of the working tree, which shows whether a turn
 //! changed anything.
 //!
-//! The list of changed files does not show further changes to the same files, and their content may be large. The fingerprint therefore includes the
+//! The list of changed files does not show further changes to the same files, and their content can be large. The fingerprint therefore includes the
 //! sizes and times of these files.
 
 use std::collections::hash_map::DefaultHasher;

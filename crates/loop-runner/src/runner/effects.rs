@@ -298,7 +298,7 @@ impl Runner {
     /// Returns the context that every process of the current attempt gets: the identity of the attempt, its marker, and a share of the working tree's
     /// lock.
     ///
-    /// `role` distinguishes the commands of the loop from the agent, whose leftovers may run at the same time.
+    /// `role` distinguishes the commands of the loop from the agent, whose leftovers can run at the same time.
     pub(super) fn context(&self, role: &str) -> ProcessContext {
         let head = self.machine.head();
         let member = format!("{}.{}{}", head.iteration, head.attempt, role);
@@ -323,7 +323,7 @@ impl Runner {
             }),
             hold: Some(self.work_tree.lock()),
             scratch: scratch(self.work_tree.project(), &self.saved.run),
-            // Somebody may have just removed the state. Until it is repaired, only a sweep finds the survivors.
+            // Somebody has possibly just removed the state. Until it is repaired, only a sweep finds the survivors.
             survivors_file: state_dir::is_dir(&run_dir).then(|| run_dir.join(REPORT)),
             stop: self.stop_policy(),
         }

@@ -55,7 +55,7 @@ impl Runner {
             RunControl::Attended(attended) => self.attended(attended).await,
             RunControl::Freeze { frozen, done } => {
                 let thawed = self.freeze(frozen).await;
-                // The receiver may have stopped waiting.
+                // The receiver has possibly stopped waiting.
                 let _gone = done.send(());
                 return Ok(Ok(thawed));
             }

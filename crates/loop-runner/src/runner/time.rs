@@ -1,4 +1,4 @@
-//! The time of a run: how long it may wait, and its heartbeat, which stops if the loop hangs.
+//! The time of a run: how long it can wait, and its heartbeat, which stops if the loop hangs.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

@@ -32,7 +32,7 @@ impl Runner {
         let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
         let heads: Vec<RunHead> = heads
             .filter(|head| head.run == self.saved.run || head.machine.end.is_none())
-            // A run may be live in another working tree.
+            // A run can be live in another working tree.
             .filter(|head| {
                 head.tree(self.work_tree.project().root()) == self.work_tree.project().tree()
             })
@@ -89,7 +89,7 @@ impl Runner {
         OwnedGitProcesses(processes)
     }
 
-    /// Ends the git processes of the run, and reports the leftovers of git. Sweeps by the marker if unknown processes may be left.
+    /// Ends the git processes of the run, and reports the leftovers of git. Sweeps by the marker if unknown processes are possibly left.
     pub(super) async fn stop_git_processes(&mut self, budget: Duration) {
         let processes = self.processes.git_processes.0.clone();
         let end = tokio::task::spawn_blocking(move || processes.end(budget)).await;

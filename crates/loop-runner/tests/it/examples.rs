@@ -1,6 +1,6 @@
 //! The example runs to its end with a process group instead of a guard, because a test binary can't be its own guard.
 
-#[expect(dead_code, reason = "its `main` may become a guard")]
+#[expect(dead_code, reason = "its `main` can become a guard")]
 #[path = "../../examples/resume.rs"]
 mod resume;
 

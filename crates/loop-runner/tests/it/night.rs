@@ -180,7 +180,7 @@ impl Night {
             let mut tries = 0;
             let work_tree = loop {
                 match WorkingTreeLock::take(&project, &run, &SleepGate::new()).await {
-                    // Another night in this test process may be starting a program, which holds a copy of our lock until its exec.
+                    // Another night in this test process is possibly starting a program, which holds a copy of our lock until its exec.
                     Err(e) if e.is_held() && tries < 1000 => tries += 1,
                     taken => break taken?,
                 }

@@ -299,7 +299,7 @@ impl Agent {
         let turn = world.seats[self.seat].place.turn();
         let is_first = { world.seats.iter() }.position(|seat| seat.place.turn() == turn);
         let seat = &mut world.seats[self.seat];
-        // A turn after a failed one may end before the run knows that the agent saw its messages.
+        // A turn after a failed one can end before the run knows that the agent saw its messages.
         let in_vain = matches!(seat.ending.take(), Some(it) if !it.is_good());
         // An agent that begins a turn for a message has seen it; its first turn begins in any case.
         if std::mem::replace(&mut seat.began, true) {

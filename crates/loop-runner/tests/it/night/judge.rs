@@ -33,7 +33,7 @@ pub(crate) struct Judge {
     at_boundary: bool,
     /// Whether the last complete iteration failed.
     failed: bool,
-    /// The rules that may be in force according to all events.
+    /// The rules that can be in force according to all events.
     rules: Vec<Rules>,
     /// Whether this process reported a stop by a person.
     person: bool,
@@ -91,7 +91,7 @@ impl Judge {
                 let gate = failure.as_deref().is_some_and(is_of_gate);
                 self.streak = match failure {
                     Some(_) if !gate => self.streak + 1,
-                    // The check may also pass after an unfinished turn.
+                    // The check can also pass after an unfinished turn.
                     None if !good => self.streak,
                     _ => 0,
                 };

@@ -137,7 +137,7 @@ impl Person {
 
     /// Answers a review, or detaches.
     fn review(&mut self) -> RunControl {
-        // The run may react before its viewers see the answer.
+        // The run can react before its viewers see the answer.
         lock(&self.world).review.open = false;
         let verdict = match self.dice.below(100) {
             0..60 => ReviewDecision::Continue,

@@ -47,7 +47,7 @@ impl Ending {
 pub(crate) struct Seat {
     pub(crate) life: u32,
     pub(crate) place: Place,
-    /// Whether the agent continues a session, which may have its prompt.
+    /// Whether the agent continues a session, which possibly has its prompt.
     pub(crate) resumes: bool,
     /// Whether the agent has begun a turn.
     pub(crate) began: bool,
