@@ -76,8 +76,8 @@ impl Builder {
         self
     }
 
-    /// Sets whether [`HardExit::InHandler`] and [`HardExit::Thread`] restore the settings of the controlling terminal from the time of
-    /// the install. Default: true. They do so only while this process is in the foreground, and don't change the screen.
+    /// Sets whether [`HardExit::InHandler`] and [`HardExit::Thread`] restore the settings that the controlling terminal had at the
+    /// install. Default: true. They do so only while this process is in the foreground, and don't change the screen.
     pub fn restore_terminal(mut self, restore: bool) -> Self {
         self.restore_terminal = restore;
         self

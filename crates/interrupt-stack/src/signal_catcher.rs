@@ -154,7 +154,7 @@ impl SignalCatcher {
         self.woken.try_clone()
     }
 
-    /// Sends `SIGTSTP` to the process group, as the terminal does on ^Z, as long as the signals are caught.
+    /// Sends `SIGTSTP` to the process group, as the terminal does on ^Z. Does nothing after the signals were restored.
     pub(crate) fn suspend_job(&self) {
         if !self.released.load(Relaxed) {
             // This can't fail, because this process is in the group.

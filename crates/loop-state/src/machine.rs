@@ -94,10 +94,10 @@ impl Machine {
         &self.head
     }
 
-    /// Returns the idle time of the agent while the idle timeout applies.
+    /// Returns the idle time of the agent while an idle timeout applies.
     ///
-    /// The timeout doesn't apply, and this returns `None`, if no turn runs, if the turn is being ended, if the agent waits for a tool or a person, or
-    /// if the processes are suspended.
+    /// Returns `None` if the phase has no idle timeout, if no turn runs, if the turn is being ended, if the agent waits for a tool or a person, or if
+    /// the processes are suspended.
     #[must_use]
     pub fn silence(&self) -> Option<AgentSilence> {
         let head = &self.head;

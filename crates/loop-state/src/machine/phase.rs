@@ -184,7 +184,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether the current phase has not begun, so that a review is about the phase before it.
+    /// Returns whether the current phase has not begun. A review is then about the phase before it.
     fn is_between_phases(&self) -> bool {
         self.head.iteration == 0
     }

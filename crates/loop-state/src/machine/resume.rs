@@ -21,7 +21,7 @@ impl Machine {
             Some(end) if allowed.is_err() && end.reason.is_final() => {
                 return self.announce_end();
             }
-            // A run that ended by itself starts its counts again: a person who resumes it has seen why it ended.
+            // After an end that is not a stop, streaks and retries start again: the person who resumes the run has seen why it ended.
             Some(end) if !end.reason.is_stopped() => {
                 head.streaks = Default::default();
                 head.retries = Default::default();

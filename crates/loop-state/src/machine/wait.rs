@@ -164,8 +164,8 @@ impl Machine {
 }
 
 impl Head {
-    /// Returns the random extra wait, so that not all runs of an account retry at the same moment: up to a fifth of `base`, at most a minute. It is
-    /// the same for the same state and differs for each attempt of each run.
+    /// Returns the random extra wait: up to a fifth of `base`, at most a minute. Without it, all runs of an account would retry at the same moment.
+    /// It is the same for the same state and differs for each attempt of each run.
     fn jitter(&self, base: Duration) -> Duration {
         let seed = self.started_at.0 ^ u64::from(self.counts.attempts).rotate_left(40);
         let most = (base / 5).min(MAX_JITTER).as_millis() as u64;
