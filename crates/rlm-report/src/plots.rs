@@ -89,7 +89,7 @@ struct Bar {
     class: &'static str,
 }
 
-/// Merges bars that are too narrow to tell apart, and draws the bars of problems last, so that no other bar covers them.
+/// Merges bars that are too narrow to distinguish, and draws the bars of problems last, so that no other bar covers them.
 fn merged(bars: impl Iterator<Item = Bar>) -> Vec<Bar> {
     let mut out: Vec<Bar> = Vec::new();
     for bar in bars {

@@ -8,7 +8,7 @@
 //!
 //! - `terminal` finds the terminal.
 //! - `ui` is the state machine: inputs in, effects out, no I/O and no clock. It uses `run_snapshot` (the run at one moment), `scope` (the meaning of a
-//!   press, and the actions that a project fixes for presses), `keys`, `line`, `command`, `menu`, `review`, `collapse` and
+//!   press, and the actions that a project configures for presses), `keys`, `line`, `command`, `menu`, `review`, `collapse` and
 //!   `message_stream`.
 //! - `rows`, `wrap`, `bar`, `status`, `paint`, `style` and `table` lay text out.
 //! - `console` is the thread that drives the state machine.

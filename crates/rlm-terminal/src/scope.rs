@@ -93,10 +93,10 @@ impl Scope {
         }
     }
 
-    /// Returns the meaning of a press in this scope. `prompting` is the open prompt, and `own` is the action that is fixed for the scope.
+    /// Returns the meaning of a press in this scope. `prompting` is the open prompt, and `own` is the action that is configured for the scope.
     ///
     /// A prompt that is not on the screen declines the press. In a prompt on the screen a press opens the menu, and a press in the menu stops the
-    /// run. Fixed actions count only while nothing prompts.
+    /// run. Configured actions apply only while nothing prompts.
     pub(crate) fn press_meaning(
         self,
         prompting: Option<Self>,
@@ -130,7 +130,7 @@ impl Scope {
                     PressMeaning::Runs(action)
                 }
                 Some(_) if asking == AskAbility::Broken => PressMeaning::CannotAsk,
-                // The run's action doesn't count here: without a person, a press is a stop.
+                // The action of the run doesn't apply here: without a person, a press is a stop.
                 Some(_) => PressMeaning::Escalate,
             },
         }
@@ -179,7 +179,7 @@ pub struct PressActions {
 }
 
 impl PressActions {
-    /// Returns the action that is fixed for a scope; for the run, the default action.
+    /// Returns the action that is configured for a scope; for the run, the default action.
     pub(crate) fn action_in(self, scope: Scope) -> Option<PressAction> {
         match scope {
             Scope::Run => self.default,
@@ -197,7 +197,7 @@ impl PressActions {
         }
     }
 
-    /// Whether any action is fixed.
+    /// Whether any action is configured.
     pub(crate) fn is_fixed(self) -> bool {
         self != Self::default()
     }

@@ -111,7 +111,7 @@ impl Sink {
     ///
     /// Cancel safe.
     pub(crate) async fn room(&self) {
-        // Return the permit at once; this thread is the only writer.
+        // Return the permit immediately; this thread is the only writer.
         drop(self.free.acquire().await);
     }
 

@@ -228,7 +228,7 @@ impl Tty {
         self.is_rearmed.store(true, Ordering::SeqCst);
         let mut mode = state.mode(state.single_keys);
         if !state.single_keys {
-            // If the signals are disabled again, Ctrl-C ends the line, so the line is read at once.
+            // If the signals are disabled again, Ctrl-C ends the line, so the line is read immediately.
             mode.special_codes[SpecialCodeIndex::VEOL] =
                 mode.special_codes[SpecialCodeIndex::VINTR];
             // Leave line mode for a moment, so that an unfinished line becomes readable.

@@ -189,7 +189,7 @@ impl Ui {
         })
     }
 
-    /// Handles a press in a scope. `own` is the action that is fixed for the scope.
+    /// Handles a press in a scope. `own` is the action that is configured for the scope.
     pub(crate) fn pressed(
         &mut self,
         scope: Scope,

@@ -7,7 +7,8 @@ use std::sync::{PoisonError, RwLock};
 use loop_state::{SpentBudget, StopReason};
 use rlm_store::{Hint, RunId};
 
-/// The newest value counts: the commands for a run of another project need the directory of that project.
+/// The beginning of each suggested command. `set_directory` replaces it, because commands for a run of another project need that project's
+/// directory.
 static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
 
 /// Remembers the directory in which the suggested commands work.
@@ -26,7 +27,7 @@ pub(crate) fn program_command() -> &'static str {
     called.unwrap_or("rlm")
 }
 
-/// Quotes a word for a shell, if it needs that.
+/// Quotes a word for a shell, if necessary.
 pub(crate) fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
     match path.chars().all(plain) {

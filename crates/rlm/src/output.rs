@@ -14,7 +14,7 @@ use rustix::fs::FileType;
 use crate::exit::{Code, Failure};
 use crate::render;
 
-/// The reason why standard output did not accept some text; the first reason counts.
+/// The reason why standard output did not accept some text. Only the first reason is stored.
 static LOST: OnceLock<String> = OnceLock::new();
 static REPORTED: AtomicBool = AtomicBool::new(false);
 

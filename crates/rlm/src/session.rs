@@ -137,7 +137,7 @@ impl Session {
             .expect("the work before a run does not panic")
     }
 
-    /// Waits for a future before a run. A press exits at once, and ends git if it runs.
+    /// Waits for a future before a run. A press exits immediately, and ends git if git runs.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut start = self.interrupts.push("start");
         self.runtime.block_on(async {
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// Waits for work that undoes itself when this session's [gate](Self::gate) closes. A press closes the gate; when the work has ended, this
-    /// process exits by the cause of the shutdown. If the work was completed anyway, its result counts.
+    /// process exits by the cause of the shutdown. If the work was completed anyway, the function returns its result.
     pub(crate) fn run_with_rollback<T>(
         &self,
         work: impl Future<Output = Result<T, rlm_store::Error>>,

@@ -13,7 +13,7 @@ const FILES: u64 = 16;
 const FILES_OF_RUN: u64 = 48;
 /// The minimum address space for a run. Most of it is for stacks that stay empty.
 const MEMORY_OF_RUN: u64 = 256 << 20;
-/// The number of threads and programs that a run may have at once, besides those of its agent.
+/// The number of threads and programs that a run may have at the same time, besides those of its agent.
 const THREADS: usize = 24;
 /// A limit on processes that is at least this can't stop a run.
 const MANY: u64 = 4096;
@@ -48,7 +48,7 @@ pub(crate) fn check_for_run() -> Result<(), Failure> {
     if !is_limited(Resource::Nproc, MANY) && !is_limited(Resource::As, u64::MAX) {
         return Ok(());
     }
-    // The threads live until this function returns, so that all of them exist at once.
+    // The threads live until this function returns, so that all of them exist at the same time.
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let ended = Arc::new(Mutex::new(ended));
     let mut started = Vec::new();

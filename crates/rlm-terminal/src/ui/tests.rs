@@ -56,7 +56,7 @@ impl Play {
         self.press_where(PressActions::default());
     }
 
-    /// Presses Ctrl-C with these fixed actions. Each scope that declines passes the press to the scope around it.
+    /// Presses Ctrl-C with these configured actions. Each scope that declines passes the press to the scope around it.
     fn press_where(&mut self, presses: PressActions) {
         let step = Scope::of_step(self.stand.scene());
         let scopes = [Scope::Run].into_iter().chain(step).chain(self.ui.scopes());

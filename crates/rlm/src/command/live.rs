@@ -23,7 +23,7 @@ pub(crate) fn find(directory: &Path, name: Option<&str>) -> Result<LiveRun, Fail
     of(project, entry.id)
 }
 
-/// Finds the run for `stop --force`: even if its state is gone, the process that holds its working tree counts.
+/// Finds the run for `stop --force`. If the saved state is gone, finds the run by the process that holds the lock on the working tree.
 pub(crate) fn find_for_force_stop(
     directory: &Path,
     name: Option<&str>,

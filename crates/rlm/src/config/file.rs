@@ -197,7 +197,7 @@ impl LineStarts {
 fn key_before(text: &str, value: usize) -> Option<&str> {
     let line = text.get(..value)?.rsplit('\n').next()?;
     let key = line.trim_end().strip_suffix('=')?.trim();
-    // In an inline table the last key counts.
+    // In an inline table, several keys can precede the value: the last one is its key.
     key.rsplit(['{', ',']).next().map(str::trim)
 }
 

@@ -42,7 +42,7 @@ pub(crate) enum ValueKind {
     Servers,
 }
 
-/// The value of a setting that nobody sets.
+/// The value of a setting that no layer sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DefaultValue {
     Nothing,
@@ -94,7 +94,7 @@ impl Key {
         }
     }
 
-    /// Returns the value that counts if nobody sets one.
+    /// Returns the value that applies if no layer sets one.
     pub(super) fn default(&self, driven: bool) -> Option<Toml> {
         match self.default {
             DefaultValue::Nothing => None,

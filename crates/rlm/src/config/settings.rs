@@ -8,7 +8,7 @@
 //! - `keys`: the keys of an agent's section;
 //! - `project: true`: the user's own file may not have the key, because it defines the task of one project;
 //! - `flag`: the arguments of clap for the option, or `no_flag`: the reason why there is no option;
-//! - `default`: the value if nobody sets one: `Always`, or only for agents with a driver: `ForDriver`; `shown`: the default as the help shows it;
+//! - `default`: the value if no layer sets one: `Always`, or only for agents with a driver: `ForDriver`; `shown`: the default as the help shows it;
 //! - `env`: the environment variable that sets it; no other variable is a setting;
 //! - `live`: the rule that it changes in a live run; see [`LiveRule`].
 

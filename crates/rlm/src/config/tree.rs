@@ -25,7 +25,7 @@ pub(crate) enum ValueOrigin {
     },
     /// Found on this machine.
     Found,
-    /// The default: nobody set a value.
+    /// The default: no layer has a value.
     Default,
 }
 

@@ -359,7 +359,7 @@ impl<W: Write> Agent<W> {
         received.expect("the agent keeps a sender")
     }
 
-    /// Handles an event at once; an error ends the turn.
+    /// Handles an event immediately; an error ends the turn.
     fn handle(&mut self, received: AgentInput) -> Result<(), TurnStop> {
         let line = match received {
             AgentInput::Line(line) => line,

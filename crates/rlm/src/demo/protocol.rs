@@ -7,7 +7,7 @@ const MARKER: &str = "[Request interrupted by user]";
 const MARKER_IN_TOOL: &str = "[Request interrupted by user for tool use]";
 const REJECTED: &str =
     "The user doesn't want to proceed with this tool use. The tool use was rejected.";
-/// The version after the name of the imitated agent, so that nobody mistakes this agent for it.
+/// The version after the name of the imitated agent, so that this agent isn't mistaken for the real one.
 const VERSION: &str = "(played by the demo)";
 const MODEL: &str = "scripted";
 

@@ -59,7 +59,7 @@ impl Screen {
         Self { level, ..self }
     }
 
-    /// Shows the settings of the run that begins. The run starts even if standard output is gone.
+    /// Shows the settings of the run that begins. The run starts even if standard output is closed.
     pub(crate) fn begin(
         &self,
         beginning: &RunStart,

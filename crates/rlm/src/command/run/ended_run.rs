@@ -54,7 +54,7 @@ impl EndedRun {
                 usage,
                 uncommitted,
             };
-            // If nobody reads the output, the exit code is enough.
+            // If the output has no reader, the exit code is enough.
             let _gone = screen.end(&run, &outcome, code as i32, None);
             return code.into();
         }
