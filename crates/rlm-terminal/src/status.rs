@@ -207,12 +207,12 @@ fn state_text(scene: RunSnapshot<'_>, now: Timestamp, longest: usize) -> String 
             WaitCause::RateLimit => format!("rate limit, continues in {}", left(*until)),
             _ => format!("retries in {}", left(*until)),
         },
-        IterationStep::RequiredCheck { index } => format!("required check {} runs", index + 1),
-        IterationStep::Check => "check runs".into(),
+        IterationStep::RequiredCheck { index } => format!("required check {} running", index + 1),
+        IterationStep::Check => "check running".into(),
         IterationStep::Recheck { gate } if *gate < gates(scene) => {
-            format!("required check {} runs", gate + 1)
+            format!("required check {} running", gate + 1)
         }
-        IterationStep::Recheck { .. } => "check runs".into(),
+        IterationStep::Recheck { .. } => "check running".into(),
         IterationStep::EndingLeftovers { .. } => "finishing the iteration".into(),
         _ => "starting".into(),
     }
