@@ -97,7 +97,7 @@ impl AcpDriver {
     /// the options is known only when it runs.
     ///
     /// # Errors
-    /// The error names the first invalid option or argument, and its replacement.
+    /// The error names the first invalid option or argument, and the fix.
     pub fn check(&self) -> Result<(), Error> {
         self.environment().check()?;
         for arg in &self.choices.args {

@@ -46,7 +46,7 @@ impl ClaudeDriver {
     /// Checks the syntax of tools, rules, effort, setting sources and variables before a start. It doesn't check whether the agent knows them.
     ///
     /// # Errors
-    /// The error names the first invalid option or argument, and its replacement.
+    /// The error names the first invalid option or argument, and the fix.
     pub fn check(&self) -> Result<(), Error> {
         self.options.check()
     }

@@ -44,7 +44,7 @@ impl CodexDriver {
     /// with a transport that the agent doesn't support. It doesn't check whether the agent knows the settings.
     ///
     /// # Errors
-    /// The error names the first invalid option or argument, and its replacement.
+    /// The error names the first invalid option or argument, and the fix.
     pub fn check(&self) -> Result<(), Error> {
         self.options.environment().check()?;
         arguments::compose(&self.options, &self.choices)?;
