@@ -81,7 +81,7 @@ impl Change {
         })
     }
 
-    /// Sends the answer to the waiting caller once no request is pending. If the caller no longer waits, drops the change, and takes its `answer`
+    /// Sends the answer to the waiting caller once no request is pending. If the caller no longer waits, drops the change, and discards its `answer`
     /// too.
     pub(crate) fn tell(
         &mut self,

@@ -60,7 +60,7 @@ impl Environment {
         self.set.push((name.into(), value.into()));
     }
 
-    /// Refuses a variable name that is empty or contains `=`, because the system would split it at another place.
+    /// Refuses an empty variable name, and a name with `=` or NUL, because the system would misread it.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let mut names = self.set.iter().map(|(name, _)| name.to_string_lossy());
         match names.find(|name| name.is_empty() || name.contains(['=', '\0'])) {

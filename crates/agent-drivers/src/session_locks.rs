@@ -1,7 +1,7 @@
 //! Locks by which only one process at a time uses a session of an agent.
 //!
-//! Agents let two processes write one session, and then one of the two turns is lost. So a driver takes an advisory lock (`flock`) on one file per
-//! session. The guard holds the lock until the agent's process tree is gone, so the lock outlives the death of the process that took it.
+//! Agents let two processes write to one session, and then the turn of one process is lost. So a driver takes an advisory lock (`flock`) on one file
+//! per session. The guard holds the lock until the agent's process tree is gone, so the lock outlives the death of the process that took it.
 
 use crate::duplex::no_descriptor;
 use agent_duplex::Error;
@@ -28,8 +28,8 @@ const NAME: usize = 200;
 
 /// The locks of one user's sessions, in their own directory; clones share them.
 ///
-/// Within one process the locks are shared: a connection whose agent has ended gives its session to the next connection, even while leftovers of the
-/// agent are alive.
+/// Within one process the locks are shared: when the agent of a connection has ended, the next connection can use the session, even while leftovers
+/// of the agent are alive.
 #[derive(Clone, Debug)]
 pub struct SessionLocks {
     directory: Arc<Path>,
@@ -250,7 +250,7 @@ impl SessionLocks {
         Err(io(io::Error::other(what)))
     }
 
-    /// Removes unheld lock files if there are many. A file that can't be removed stays, which is harmless.
+    /// Removes lock files that no process holds, if there are many files. It is harmless if a file can't be removed.
     fn prune(&self) {
         let Ok(entries) = std::fs::read_dir(&*self.directory) else {
             return;

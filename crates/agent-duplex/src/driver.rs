@@ -218,7 +218,7 @@ pub trait Connection: fmt::Debug + Send {
         Box::pin(async { Ok(()) })
     }
 
-    /// Ends the agent itself, gently and within a bound of seconds, if no turn runs; its leftovers stay alive. Does nothing if it has ended.
+    /// Ends the agent itself, gently and within seconds, if no turn runs. The leftovers of the agent stay alive. Does nothing if the agent has ended.
     ///
     /// It does not wait for background tasks: the caller has already done so. [`next`](Self::next) returns the output in the meantime.
     ///

@@ -141,7 +141,7 @@ pub enum Event {
         text: String,
     },
     /// The agent asks for a permission and waits for [`Connection::answer`](crate::Connection::answer). The end of a turn withdraws open requests. If
-    /// something still waits after that, such as a background task, the agent asks again.
+    /// the agent still needs an answer after that, for example for a background task, it asks again.
     PermissionRequested(PermissionRequest),
     /// A permission request needs no answer any more.
     PermissionWithdrawn {

@@ -9,7 +9,7 @@ use crate::{
 
 /// One input and the stream of its turn, from [`Conversation::execute`](crate::Conversation::execute).
 ///
-/// Dropping it ends the reading; the input stays accepted.
+/// If it is dropped, the stream ends, but the input stays accepted.
 #[derive(Debug)]
 #[must_use = "dropping it ends the reading; the input stays accepted"]
 pub struct Execution {

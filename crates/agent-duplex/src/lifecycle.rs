@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lifecycle {
-    /// No agent accepts inputs: none was started yet, or the last one was closed or is gone. Inputs wait.
+    /// No agent accepts inputs: none was started yet, or the last agent was closed or has ended. Inputs wait.
     #[default]
     Idle,
     /// An agent starts.

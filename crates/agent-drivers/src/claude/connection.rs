@@ -76,8 +76,8 @@ impl Dialogue for ClaudeConnection {
         &mut self.link
     }
 
-    /// Waits for the agent's first output: an agent that can't start exits within moments, and gives no other sign. If the agent is slow or never
-    /// answers, it gets its first message anyway.
+    /// Waits for the agent's first output: an agent that can't start exits soon, without any output. If the agent is slow or never answers, it gets
+    /// its first message anyway.
     async fn begin(&mut self) -> Result<(), Error> {
         if self.link.begin_initialization() {
             let line = self.session.initialize();

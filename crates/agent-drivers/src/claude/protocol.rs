@@ -77,7 +77,7 @@ struct PendingPermission {
     /// The unparsed input, which the answer repeats.
     input: String,
     call: String,
-    /// Whether a subagent in the background asks, which does not end with the turn.
+    /// Whether a background subagent sent the request. Such a request stays open after the end of the turn.
     is_subagent: bool,
 }
 
@@ -440,7 +440,7 @@ impl Session {
         events
     }
 
-    /// Ends the turn of an agent that keeps sending requests to a service that rejects its login; all further output is ignored.
+    /// Ends the turn of an agent that repeats its requests although the service rejects its login. All further output is ignored.
     pub(super) fn give_up(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         let end = TurnEnd {

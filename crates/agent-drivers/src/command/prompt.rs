@@ -13,7 +13,7 @@ const FILE: &[u8] = b"{prompt_file}";
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) argv: Vec<OsString>,
-    /// Whether an argument or the file has the prompt; else it goes to standard input.
+    /// Whether an argument or the file contains the prompt; otherwise the prompt goes to standard input.
     pub(super) has_prompt_arg: bool,
     pub(super) file: Option<ScratchFile>,
 }

@@ -345,7 +345,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         }
     }
 
-    /// Ends everything: first the turn by the agent's own protocol, so that its last output is kept, then the agent and its process tree.
+    /// Ends everything: first the turn by the agent's own protocol, so that no output of the turn is lost, then the agent and its process tree.
     fn end(&mut self, budget: Duration) -> impl Future<Output = StopReport> + Send {
         async move {
             let link = self.link_mut();

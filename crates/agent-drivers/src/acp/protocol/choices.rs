@@ -54,7 +54,7 @@ pub(super) type ChoiceRequest = (&'static str, Value);
 fn modes(permissions: Permissions) -> &'static [&'static str] {
     match permissions {
         Permissions::Ask | Permissions::Deny => &["default", "ask", "read-only"],
-        // Without a mode for edits, the driver allows edits itself, as long as the agent asks.
+        // If the agent has no mode for edits, it must ask for each edit, and the driver allows them.
         Permissions::Edits => &["acceptEdits", "autoEdit", "default", "ask"],
         Permissions::All => &["bypassPermissions", "yolo", "full-access"],
     }

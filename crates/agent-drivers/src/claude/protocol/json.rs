@@ -1,8 +1,8 @@
 //! JSON objects whose fields are parsed only when they are read.
 //!
-//! Much of the agent's output is text that appears twice, and lists that only its own screen needs. So a field stays JSON text until it is read. The
-//! fields that contain the parts of a message are the exception: the first pass parses them too. Otherwise each level of a message would scan all
-//! parts below it again.
+//! Much of the agent's output consists of texts that appear twice, and of lists that only the agent's own screen needs. So a field stays JSON text
+//! until it is read. The fields that contain the parts of a message are the exception: the first pass parses them too. Otherwise each level of a
+//! message would scan all parts below it again.
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;

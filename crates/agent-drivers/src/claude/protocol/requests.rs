@@ -75,7 +75,7 @@ impl Session {
             return;
         }
         match (request, refusal) {
-            // A finished task can't be stopped, and a message that can't be taken back is in a turn.
+            // These errors are harmless: the task has already finished, or the message is already in a turn.
             (Request::StopTask | Request::TakeBack(_), Some(_)) => {}
             // The end of the turn then reports the usage.
             (Request::Usage, Some(_)) => self.may_query_usage = false,

@@ -82,7 +82,7 @@ impl Session {
         change.is_some_and(|change| change.answer.is_none())
     }
 
-    /// Takes the answer to a change of the model; without an answer, gives the request up.
+    /// Takes the answer to a change of the model. If there is no answer, abandons the request.
     pub(in crate::claude) fn model_answer(&mut self) -> Option<Result<(), String>> {
         let change = self.change.take()?;
         self.pending.remove(&change.request);

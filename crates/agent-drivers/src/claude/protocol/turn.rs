@@ -4,7 +4,7 @@ use super::json::Object;
 use super::summary::{result, summary};
 use agent_duplex::{Event, ToolOutcome};
 
-/// The longest stored partial text, in bytes. It is reported if the text is cut off.
+/// The maximum length of the stored partial text, in bytes. The partial text is reported if the complete text never comes.
 const MAX_PARTIAL_TEXT: usize = 4 << 20;
 
 /// The largest number of open calls; beyond it, the oldest counts as interrupted.
@@ -13,7 +13,7 @@ const TOOLS: usize = 1024;
 /// A running turn.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// The streamed part of a text whose complete form has not come.
+    /// The part of a text that was streamed so far; empty once the complete text was reported.
     partial_text: String,
     /// The open calls.
     tools: Vec<String>,

@@ -54,7 +54,7 @@ impl Session {
                 let now = self.turn.as_mut().filter(|now| now.id == turn);
                 let is_late = now.is_none();
                 if let (Some(now), Some(_)) = (now, &refusal) {
-                    // The turn is about to end, or is of a kind that takes no messages.
+                    // The turn is about to end, or is of a kind that accepts no messages.
                     now.steerable = false;
                 }
                 let mut waiting = self.waiting.iter_mut();

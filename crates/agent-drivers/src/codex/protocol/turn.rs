@@ -5,7 +5,7 @@ use super::item;
 use agent_duplex::{Event, ToolOutcome};
 use serde_json::Value;
 
-/// The longest stored partial text, in bytes. It is reported if the text is cut off.
+/// The maximum length of the stored partial text, in bytes. The partial text is reported if the complete text never comes.
 const MAX_PARTIAL_TEXT: usize = 4 << 20;
 /// The largest number of open calls; beyond it, the oldest counts as interrupted.
 const TOOLS: usize = 1024;
@@ -26,7 +26,7 @@ pub(super) struct Turn {
     partial_text: (String, String),
     /// The open calls.
     tools: Vec<Tool>,
-    /// Whether the turn takes messages.
+    /// Whether the turn accepts messages.
     pub(super) steerable: bool,
     /// The last error that the agent did not retry.
     pub(super) failure: Value,
