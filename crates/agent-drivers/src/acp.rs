@@ -10,8 +10,9 @@
 //! The parser is tolerant: it passes unknown methods, kinds and fields on as raw lines. The driver offers the agent neither files nor terminals, and
 //! answers an unsupported request once with an error.
 //!
-//! # Limits 64 open permission requests, 1024 open tool calls per turn, lines of 64 MiB. The explanation of a denial does not reach the agent,
-//! because the protocol has no field for it. Agents report the total cost of a session, not the cost of a turn. For a resumed session, the driver
+//! # Limits
+//! 64 open permission requests, 1024 open tool calls per turn, lines of 64 MiB. The explanation of a denial does not reach the agent, because the
+//! protocol has no field for it. Agents report the total cost of a session, not the cost of a turn. For a resumed session, the driver
 //! counts the first report as the cost before the resume. The adapter for Claude Code is the exception: its total begins at zero with each process.
 //!
 //! # Examples
