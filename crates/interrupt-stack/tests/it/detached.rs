@@ -407,7 +407,7 @@ fn j42b_quit_starts_no_cleanup_beside_the_exit() {
             .hard_exit(HardExit::Callback(Box::new(move |cause| {
                 let state = state.lock().unwrap();
                 state.0.send(cause).unwrap();
-                assert!(state.1.recv().is_err(), "let go");
+                assert!(state.1.recv().is_err(), "the test drops the sender");
             })))
             .detached();
         let token = interrupts.token();

@@ -120,7 +120,7 @@ fn x107g_jitter_alone_does_not_exceed_the_wait_limit() {
     }
 }
 
-/// A person who raises a budget while the turn that used it up is being ended wants the run to continue.
+/// A person raises a budget while the turn that used up the budget is being ended. The run then continues.
 #[test]
 fn x108f_limit_raised_while_its_turn_ends_continues_the_run() {
     let mut trace = metered(|rules| rules.limits.max_cost_microusd = Some(100));

@@ -19,7 +19,7 @@ fn next(trace: &mut Trace, check: MachineInput) -> Vec<Effect> {
     trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
 }
 
-/// An agent that failed before it reported its session is included.
+/// This also applies to an agent that failed before it reported its session.
 #[test]
 fn x109c_steer_is_repeated_after_an_agent_without_output() {
     let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 0));
@@ -131,7 +131,7 @@ fn new_answer_to_the_prompt_is_recorded() {
     trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     assert_eq!(trace.then(MachineInput::PromptReceived), [Effect::Save]);
     assert_eq!(trace.then(MachineInput::PromptReceived), []);
-    // A crash doesn't send it again.
+    // After a crash, the steer is not sent again.
     trace.crash_and_resume();
     assert_eq!(trace.machine.head().unseen_steers().count(), 0);
 }
