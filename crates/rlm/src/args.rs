@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anstream::ColorChoice;
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::builder::Styles;
+use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use loop_state::Timestamp;
 use rlm_store::RunId;
@@ -33,22 +34,61 @@ const VERSION: &str = match option_env!("RLM_VERSION") {
     None => env!("CARGO_PKG_VERSION"),
 };
 
+/// The heading of the options that every command has.
+const GLOBAL: &str = "Global options";
+
+/// The groups of commands in the help of `rlm`.
+const GROUPS: [(&str, &[&str]); 4] = [
+    (
+        "Runs",
+        &["init", "run", "resume", "status", "logs", "report"],
+    ),
+    (
+        "Live runs",
+        &["ps", "attach", "pause", "interrupt", "steer", "set", "stop"],
+    ),
+    ("Saved states", &["checkpoints", "clean"]),
+    (
+        "rlm itself",
+        &["demo", "doctor", "config", "completions", "man"],
+    ),
+];
+
 /// Runs a coding agent in a loop until your own check passes; you can interrupt, stop and resume it
 #[derive(Debug, Parser)]
-#[command(name = "rlm", version = VERSION, after_help = after_help(), max_term_width = 100)]
+#[command(
+    name = "rlm",
+    version = VERSION,
+    help_template = help_template(),
+    after_help = SHORT_EXAMPLES,
+    after_long_help = after_long_help(),
+    max_term_width = 100,
+    disable_help_flag = true
+)]
 pub(crate) struct Args {
     /// Work in this directory
-    #[arg(short = 'C', value_name = "DIR", default_value = ".", global = true)]
+    #[arg(
+        short = 'C',
+        value_name = "DIR",
+        default_value = ".",
+        global = true,
+        help_heading = GLOBAL
+    )]
     pub(crate) directory: PathBuf,
-    /// When to use colours; auto: on a terminal, unless NO_COLOR or CLICOLOR_FORCE says otherwise [default: auto]
+    /// When to use colours [default: auto]
     #[arg(
         long,
         value_name = "auto|always|never",
         value_enum,
         hide_possible_values = true,
-        global = true
+        global = true,
+        help_heading = GLOBAL,
+        long_help = "When to use colours; auto: on a terminal, unless NO_COLOR or CLICOLOR_FORCE says otherwise [default: auto]"
     )]
     pub(crate) color: Option<ColorArg>,
+    /// Print help
+    #[arg(short, long, action = ArgAction::Help, global = true, help_heading = GLOBAL)]
+    help: Option<bool>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -106,7 +146,11 @@ pub(crate) enum Command {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "A run needs a stop condition: --until, --completion-promise, -n or --once.
+    after_help = "\
+A run needs a stop condition: --until, --completion-promise, -n or --once.
+All options, and examples: rlm run --help",
+    after_long_help = "\
+A run needs a stop condition: --until, --completion-promise, -n or --once.
 
 Precedence, highest first: options, the environment (RLM_AGENT, RLM_PERMISSIONS, RLM_SHUTDOWN_TIMEOUT), rlm.toml, \
 ~/.config/rlm/config.toml, defaults. `rlm config show --explain` prints each value with its source. \
@@ -127,38 +171,68 @@ pub(crate) struct RunArgs {
     pub(crate) config: Config,
     #[command(flatten)]
     pub(crate) show: Show,
-    /// The agent [default: RLM_AGENT, or the command after --, or the only installed agent]
-    #[arg(long, value_enum, display_order = 0, help_heading = "Agent")]
+    /// claude, codex, gemini, opencode, acp
+    #[arg(
+        long,
+        value_enum,
+        display_order = 0,
+        help_heading = "Agent",
+        hide_possible_values = true,
+        long_help = "The agent: claude, codex, gemini, opencode, acp or command [default: RLM_AGENT, or the command \
+            after --, or the only installed agent]"
+    )]
     pub(crate) agent: Option<AgentKind>,
-    /// Work in a new worktree below .rlm/worktrees, on a new branch rlm/NAME at the current commit [default: NAME is the
-    /// run id]
-    #[arg(long, value_name = "NAME", num_args = 0..=1, help_heading = "Git")]
+    /// Work in a new worktree, on a new branch
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        help_heading = "Git",
+        long_help = "Work in a new worktree below .rlm/worktrees, on a new branch rlm/NAME at the current commit [default: \
+            NAME is the run id]"
+    )]
     pub(crate) worktree: Option<Option<RunId>>,
     /// The run id, to find the run by name later [default: made from the time]
-    #[arg(long, value_name = "ID", help_heading = "Run")]
+    #[arg(long, value_name = "ID", help_heading = "Run", hide_short_help = true)]
     pub(crate) run_id: Option<RunId>,
-    /// Resume the run that can be resumed, unless a person stopped it; otherwise start a new one. This command line and
-    /// the current rlm.toml override the saved settings; a saved command that neither of them names is refused. If the
-    /// run with this --run-id has ended, only print its end and exit with its code. A run that was transferred is refused
-    #[arg(long, help_heading = "Run")]
+    /// Resume the last run, or start a new one
+    #[arg(
+        long,
+        help_heading = "Run",
+        long_help = "Resume the run that can be resumed, unless a person stopped it; otherwise start a new one. This \
+            command line and the current rlm.toml override the saved settings; a saved command that neither of \
+            them names is refused. If the run with this --run-id has ended, only print its end and exit with its \
+            code. A run that was transferred is refused"
+    )]
     pub(crate) resume_or_start: bool,
-    /// Run one iteration; the same as -n 1
+    /// Run one iteration, as -n 1
     #[arg(
         long,
         conflicts_with = "max_iterations",
-        help_heading = "Stop condition"
+        help_heading = "Stop condition",
+        hide_short_help = true
     )]
     pub(crate) once: bool,
-    /// Show the settings and the prompt of the run; create and start nothing
-    #[arg(long, conflicts_with_all = ["quiet", "resume_or_start"], help_heading = "Run")]
+    /// Show the settings and the prompt; start nothing
+    #[arg(
+        long,
+        conflicts_with_all = ["quiet", "resume_or_start"],
+        help_heading = "Run",
+        long_help = "Show the settings and the prompt of the run; create and start nothing"
+    )]
     pub(crate) dry_run: bool,
     /// Allow this run inside the agent of another run
-    #[arg(long, help_heading = "Run")]
+    #[arg(long, help_heading = "Run", hide_short_help = true)]
     pub(crate) nested: bool,
-    /// Without --agent: the agent itself, a program and its arguments. It gets the prompt on standard input, or in place
-    /// of {prompt_file} (a private file) or {prompt} (visible to other users in the process list) in its arguments. With
-    /// an --agent that has a driver: more arguments for it
-    #[arg(last = true, value_name = "COMMAND")]
+    /// The agent as a command, after --
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        help_heading = "Agent",
+        long_help = "Without --agent: the agent itself, a program and its arguments. It gets the prompt on standard \
+            input, or in place of {prompt_file} (a private file) or {prompt} (visible to other users in the \
+            process list) in its arguments. With an --agent that has a driver: more arguments for it"
+    )]
     pub(crate) agent_command: Vec<OsString>,
 }
 
@@ -181,27 +255,55 @@ pub(crate) struct ResumeArgs {
     pub(crate) config: Config,
     #[command(flatten)]
     pub(crate) show: Show,
-    /// Continue with another agent; it gets the files and the prompt, not the session
-    #[arg(long, value_enum, display_order = 0, help_heading = "Agent")]
+    /// Continue with another agent
+    #[arg(
+        long,
+        value_enum,
+        display_order = 0,
+        help_heading = "Agent",
+        hide_possible_values = true,
+        long_help = "Continue with another agent: claude, codex, gemini, opencode, acp or command; it gets the files and \
+            the prompt, not the session"
+    )]
     pub(crate) agent: Option<AgentKind>,
-    /// Resume here although the run was transferred; don't resume it at its new place then
-    #[arg(long, help_heading = "Run")]
+    /// Resume here although the run was transferred
+    #[arg(
+        long,
+        help_heading = "Run",
+        long_help = "Resume here although the run was transferred; don't resume it at its new place then"
+    )]
     pub(crate) force: bool,
-    /// Go back to this iteration, and discard everything that was recorded since. If damage lost the record of complete
-    /// iterations, N is the iteration to run next; without it rlm asks, or exits with code 2
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Go back to this iteration, discard what followed
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = "Run",
+        long_help = "Go back to this iteration, and discard everything that was recorded since. If damage lost the record \
+            of complete iterations, N is the iteration to run next; without it rlm asks, or exits with code 2"
+    )]
     pub(crate) from: Option<u32>,
     /// Add this text to the next prompt; - reads standard input
     #[arg(long, value_name = "TEXT", help_heading = "Prompt")]
     pub(crate) feedback: Option<String>,
-    /// Show the save, the settings and the prompt of the resume; change and start nothing
-    #[arg(long, conflicts_with_all = ["quiet", "detach"], help_heading = "Run")]
+    /// Show the save, the settings and the prompt
+    #[arg(
+        long,
+        conflicts_with_all = ["quiet", "detach"],
+        help_heading = "Run",
+        long_help = "Show the save, the settings and the prompt of the resume; change and start nothing"
+    )]
     pub(crate) dry_run: bool,
     /// Allow this run inside the agent of another run
-    #[arg(long, help_heading = "Run")]
+    #[arg(long, help_heading = "Run", hide_short_help = true)]
     pub(crate) nested: bool,
-    /// A command that replaces the saved agent command, or more arguments for the agent
-    #[arg(last = true, value_name = "COMMAND")]
+    /// Another command of the agent
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        help_heading = "Agent",
+        long_help = "A command that replaces the saved agent command, or more arguments for the agent"
+    )]
     pub(crate) agent_command: Vec<OsString>,
 }
 
@@ -260,22 +362,46 @@ pub(crate) struct Show {
     /// Print NDJSON events instead of text
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
-    /// Show only iterations, failures, questions to you, and the end
-    #[arg(short, long, conflicts_with_all = ["json", "verbose"], help_heading = "Output")]
+    /// Show only iterations, questions and the end
+    #[arg(
+        short,
+        long,
+        conflicts_with_all = ["json", "verbose"],
+        help_heading = "Output",
+        long_help = "Show only iterations, failures, questions to you, and the end"
+    )]
     pub(crate) quiet: bool,
     /// Show the results of tools and the output of required checks in full
-    #[arg(short, long, conflicts_with = "json", help_heading = "Output")]
+    #[arg(
+        short,
+        long,
+        conflicts_with = "json",
+        help_heading = "Output",
+        hide_short_help = true
+    )]
     pub(crate) verbose: bool,
     /// Never ask: no menu, no questions; Ctrl-C saves and stops
-    #[arg(long, help_heading = "Output")]
+    #[arg(long, help_heading = "Output", hide_short_help = true)]
     pub(crate) no_input: bool,
-    /// Run in the background: return once the run works; see rlm attach, rlm logs -f and rlm stop
-    #[arg(long, help_heading = "Run")]
+    /// Run in the background
+    #[arg(
+        long,
+        help_heading = "Run",
+        long_help = "Run in the background: return once the run works; see rlm attach, rlm logs -f and rlm stop"
+    )]
     pub(crate) detach: bool,
     /// Be the process in the background
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
 }
+
+const SHORT_EXAMPLES: &str = "\
+Examples:
+  rlm demo                                 # see it work: no account, no network
+  rlm run --until 'cargo test'             # the installed agent, until the tests pass
+  rlm run -n 5 -p 'Improve the docs' -- codex exec -    # any command
+
+Help of a command: rlm help run. More examples, variables and exit codes: rlm --help";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -332,8 +458,32 @@ Environment (precedence: below options, above rlm.toml):
   VISUAL, EDITOR              the editor for the prompt, from the menu
   NO_COLOR, CLICOLOR_FORCE    no colours; colours without a terminal";
 
+/// Returns the help of `rlm`, with its commands in groups.
+fn help_template() -> String {
+    let commands = Command::augment_subcommands(clap::Command::new("rlm"));
+    let styles = Styles::styled();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let about = |name: &str| commands.find_subcommand(name)?.get_about();
+    let row = |name: &&str| {
+        let about = about(name).map_or(String::new(), ToString::to_string);
+        format!(
+            "\n  {literal}{name}{literal:#}{:1$}  {about}",
+            "",
+            11 - name.len()
+        )
+    };
+    let groups = GROUPS.map(|(heading, names)| {
+        let rows: String = names.iter().map(row).collect();
+        format!("{header}{heading}:{header:#}{rows}\n\n")
+    });
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}{header}{GLOBAL}:{header:#}\n{{options}}{{after-help}}",
+        groups.concat()
+    )
+}
+
 /// Returns the examples, the variables and the exit codes.
-fn after_help() -> String {
+fn after_long_help() -> String {
     let code = |(code, meaning): (Code, &str)| format!("\n  {:2}  {meaning}", code as u8);
     let codes: String = Code::ALL.into_iter().map(code).collect();
     format!(
@@ -412,7 +562,7 @@ impl std::str::FromStr for Since {
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 By default it deletes runs of this project that ended, and in which nothing happened for a week. \
-It never deletes a live run. It deletes runs that can be resumed only with --all, and damaged runs only with --all or by name. \
+It never deletes a live run. --all also deletes runs that can be resumed, and damaged runs; a damaged run can also be named. \
 Worktrees and their branches stay; it prints the commands that remove them.
 
 Exit codes: 0 done, 1 a run could not be deleted, 2 no person can be asked: use --yes, 10 no such run.

@@ -48,7 +48,7 @@ impl Code {
             "a rate limit or an outage beyond --wait-on-limit",
         ),
         (Self::Stuck, "stuck: too many failures in a row"),
-        (Self::Stopped, "stopped by a person; the state is saved"),
+        (Self::Stopped, "stopped by you; the state is saved"),
         (Self::Survivors, "a process that rlm started is still alive"),
         (Self::Held, "in use by another process"),
         (Self::NotFound, "not found"),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Command as Clap, CommandFactory, Parser};
 
-use super::{Args, ColorArg, wanted};
-use crate::command::man::visible;
+use super::{Args, ColorArg, GROUPS, wanted};
+use crate::command::man::{notes, visible};
 
 mod schedulers;
 
@@ -76,7 +76,7 @@ fn every_command_has_examples_that_parse() {
     root.build();
     for command in every(&root) {
         let name = command.get_bin_name().unwrap_or_default();
-        let after = { command.get_after_help() }.map_or(String::new(), ToString::to_string);
+        let after = notes(command);
         let examples = after.split_once("Examples:\n").map_or("", |(_, rest)| rest);
         let lines = examples.lines().take_while(|line| line.starts_with("  "));
         let calls: usize = lines
@@ -130,6 +130,41 @@ fn documented_commands_parse() {
         }
     }
     assert!(calls > 50, "{calls}");
+}
+
+/// Returns what `COMMAND -h` prints on a terminal of this width.
+fn short_help(command: &str, width: usize) -> String {
+    let mut root = Args::command().term_width(width);
+    root.build();
+    let command = root.find_subcommand_mut(command).unwrap();
+    command.render_help().to_string()
+}
+
+#[test]
+fn short_help_of_run_fits_on_50_lines() {
+    let help = short_help("run", WIDTH);
+    assert!(
+        help.lines().count() <= 50,
+        "{}\n{help}",
+        help.lines().count()
+    );
+    let longest = help.lines().map(str::len).max().unwrap_or(0);
+    assert!(longest <= WIDTH, "{longest}\n{help}");
+}
+
+#[test]
+fn help_lists_each_command_in_one_group() {
+    let root = Args::command();
+    let shown = root.get_subcommands().filter(|it| !it.is_hide_set());
+    let mut names: Vec<&str> = shown.map(Clap::get_name).collect();
+    let mut listed: Vec<&str> = GROUPS
+        .iter()
+        .flat_map(|(_, names)| *names)
+        .copied()
+        .collect();
+    names.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, names);
 }
 
 #[test]

@@ -67,10 +67,9 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     if command.has_subcommands() {
         man.render_subcommands_section(&mut page)?;
     }
-    let after = command.get_after_help().map(ToString::to_string);
     let mut is_set = true;
     writeln!(page, ".SH NOTES")?;
-    for line in after.unwrap_or_default().lines() {
+    for line in notes(command).lines() {
         let heading = HEADINGS
             .into_iter()
             .find(|it| line.starts_with(it) && line.ends_with(':'));
@@ -91,6 +90,13 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     }
     writeln!(page, ".fi")?;
     Ok(page)
+}
+
+/// Returns the text below the options of `--help`.
+pub(crate) fn notes(command: &Command) -> String {
+    let notes = command.get_after_long_help();
+    let notes = notes.or_else(|| command.get_after_help());
+    notes.map_or(String::new(), ToString::to_string)
 }
 
 /// Escapes a line so that the typesetter prints it unchanged.
@@ -116,12 +122,10 @@ pub(crate) fn visible() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .args(whole.get_arguments().cloned())
         .subcommands(shown.cloned())
+        .disable_help_flag(true)
         .disable_help_subcommand(true);
     if let Some(about) = whole.get_about() {
         command = command.about(about.clone());
     }
-    if let Some(after) = whole.get_after_help() {
-        command = command.after_help(after.clone());
-    }
-    command.subcommand_required(true)
+    command.after_help(notes(&whole)).subcommand_required(true)
 }

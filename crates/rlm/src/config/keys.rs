@@ -63,6 +63,8 @@ pub(crate) struct Key {
     pub(crate) project: bool,
     /// The description, for people.
     pub(crate) what: &'static str,
+    /// The help of its option in `run -h`; without it, `run -h` doesn't list the option.
+    pub(super) short: Option<&'static str>,
     /// The reason why it has no option.
     pub(super) no_flag_reason: Option<&'static str>,
     pub(crate) default: DefaultValue,
@@ -87,6 +89,7 @@ impl Key {
             scope: of,
             project: false,
             what,
+            short: None,
             no_flag_reason: None,
             default: DefaultValue::Nothing,
             default_text: None,
@@ -103,7 +106,7 @@ impl Key {
         }
     }
 
-    /// Returns its help, which ends with the default.
+    /// Returns the help of its option, which ends with the default.
     fn help(&self) -> String {
         let default = match (self.default_text, self.default(true)) {
             (Some(shown), _) => Some(shown.to_owned()),
@@ -116,6 +119,19 @@ impl Key {
         });
         let what = self.what.strip_suffix('.').unwrap_or(self.what);
         format!("{what}{}", default.unwrap_or_default())
+    }
+
+    /// Returns the line of its option in `-h`, with the default value if it has one.
+    fn short_help(&self) -> Option<String> {
+        let short = self.short?;
+        let default = match self.default(true) {
+            Some(Toml::Boolean(_)) | None => return Some(short.to_owned()),
+            Some(value) => plain(&value),
+        };
+        let default = self.default_text.unwrap_or(&default);
+        // The text of a default can name exceptions after the value.
+        let default = default.split_once(',').map_or(default, |(value, _)| value);
+        Some(format!("{short} [default: {default}]"))
     }
 }
 
@@ -135,7 +151,10 @@ pub(super) fn option(keys: &[Key], option: Arg) -> Arg {
     let Some(key) = key.filter(|key| key.no_flag_reason.is_none()) else {
         return option;
     };
-    let option = option.help(key.help());
+    let option = match key.short_help() {
+        Some(short) => option.help(short).long_help(key.help()),
+        None => option.help(key.help()).hide_short_help(true),
+    };
     match key.kind {
         ValueKind::Time => option.value_name("TIME"),
         ValueKind::Plain(OptionKind::Count(_)) => option.value_name("N"),
@@ -205,6 +224,7 @@ macro_rules! settings {
             $(shown: $shown:literal,)?
             $(env: $env:expr,)?
             $(live: $live:expr,)?
+            $(short: $short:literal,)?
         }
     )+) => {
         /// The settings of one layer, or of all layers together; an absent setting is `None`. `rlm.toml` and the options of `run` and `resume` are read into
@@ -230,6 +250,7 @@ macro_rules! settings {
             $(default: DefaultValue::$when(|| toml::<$type>($default)),)?
             $(default_text: Some($shown),)?
             $(env: Some($env),)?
+            $(short: Some($short),)?
             ..Key::new(
                 name_of!($field),
                 type_kind!($type $(, $keys)?),

@@ -8,6 +8,7 @@
 //! - `keys`: the keys of an agent's section;
 //! - `project: true`: the user's own file may not have the key, because it defines the task of one project;
 //! - `flag`: the arguments of clap for the option, or `no_flag`: the reason why there is no option;
+//! - `short`: the help of the option in `run -h`; an option without it is only in `run --help`;
 //! - `default`: the value if no layer sets one: `Always`, or only for agents with a driver: `ForDriver`; `shown`: the default as the help shows it;
 //! - `env`: the environment variable that sets it; no other variable is a setting;
 //! - `live`: the rule that it changes in a live run; see [`LiveRule`].
@@ -51,17 +52,12 @@ settings! {
         project: true,
         no_flag: "the command line can't name a phase",
     }
-    /// A short name of the run, which `rlm status` and `rlm ps` show; at most 80 characters.
-    title: Title {
-        of: Run,
-        project: true,
-        flag: (value_name = "TEXT", help_heading = "Run"),
-    }
     /// The prompt, instead of a file.
     prompt: String {
         of: Phase,
         project: true,
         flag: (short, value_name = "TEXT", conflicts_with = "prompt_file", help_heading = "Prompt"),
+        short: "The prompt",
     }
     /// The file with the prompt, read again for each iteration; --prompt-file - reads standard input.
     prompt_file: PathBuf {
@@ -70,6 +66,7 @@ settings! {
         flag: (short = 'P', value_name = "FILE", help_heading = "Prompt"),
         serde: (serialize_with = "path_as_text"),
         default: Always(DEFAULT_PROMPT.into()),
+        short: "Its file; - is stdin",
     }
     /// The agent.
     agent: AgentKind {
@@ -94,6 +91,7 @@ settings! {
         of: Phase,
         flag: (value_name = "NAME", help_heading = "Agent"),
         shown: "the agent's choice",
+        short: "The model",
     }
     /// The permissions of the agent: ask = rlm asks you for everything that the agent's own settings don't allow; edits = edit files, everything else is
     /// denied; all = everything; deny = only what the agent's own settings allow.
@@ -102,12 +100,14 @@ settings! {
         flag: (value_name = "ask|edits|all|deny", value_parser = one_of::<Permissions>(), help_heading = "Agent"),
         default: ForDriver(Permissions::default()),
         env: "RLM_PERMISSIONS",
+        short: "What it may do",
     }
     /// The agent's session: a fresh one for each iteration, or continue the last one.
     session: SessionPolicy {
         of: Phase,
         flag: (value_name = "fresh|continue", value_parser = one_of::<SessionPolicy>(), help_heading = "Agent"),
         default: ForDriver(SessionPolicy::default()),
+        short: "Its session",
     }
     /// Finished when the agent ends its last message with <promise>TEXT</promise>. With `until`, the check then decides; without it, the promise
     /// decides.
@@ -115,18 +115,21 @@ settings! {
         of: Phase,
         project: true,
         flag: (value_name = "TEXT", help_heading = "Stop condition"),
+        short: "Finish at <promise>TEXT</promise>",
     }
     /// Finished when this command (the check) exits with 0; it runs after each iteration.
     until: String {
         of: Phase,
         project: true,
         flag: (value_name = "CMD", help_heading = "Stop condition"),
+        short: "Finish when this check exits with 0",
     }
     /// Required checks: commands that must pass before an iteration counts, one per --gate; the next prompt has the output of a failed one.
     gates: Vec<String> {
         of: Phase,
         project: true,
         flag: (long = "gate", value_name = "CMD", help_heading = "Stop condition"),
+        short: "A required check of each iteration",
     }
     /// The number of iterations: the plan, or with a check the limit.
     max_iterations: NonZeroU32 {
@@ -138,6 +141,7 @@ settings! {
         ),
         default: Always(NonZeroU32::new(100).expect("100 is more than 0")),
         live: LiveRule::OrNone(RuleChange::MaxIterations),
+        short: "Run N iterations",
     }
     /// The time limit of one turn of the agent.
     iteration_timeout: Time {
@@ -146,6 +150,7 @@ settings! {
         default: Always(Duration::from_secs(3600).into()),
         shown: "1h",
         live: LiveRule::OrNone(RuleChange::IterationTimeout),
+        short: "Of one turn of the agent",
     }
     /// End the turn after this time without output; a running tool counts as output.
     idle_timeout: Time {
@@ -154,6 +159,7 @@ settings! {
         default: ForDriver(DEFAULT_IDLE_TIMEOUT.into()),
         shown: "15m, off for a command agent",
         live: LiveRule::OrNone(RuleChange::IdleTimeout),
+        short: "Of a turn without output",
     }
     /// The time limit of a required check or the check.
     check_timeout: Time {
@@ -175,6 +181,7 @@ settings! {
         flag: (help_heading = "Limits"),
         shown: "no limit",
         live: LiveRule::OrNone(RuleChange::MaxDuration),
+        short: "Of the whole run",
     }
     /// The number of failures in a row that ends the run; 0 for no limit.
     max_failures: u32 {
@@ -182,6 +189,7 @@ settings! {
         flag: (help_heading = "Limits"),
         default: Always(RunLimits::default().max_failures),
         live: LiveRule::OrNone(|most| RuleChange::MaxFailures(most.unwrap_or(0))),
+        short: "End after N failures in a row",
     }
     /// The pause between iterations.
     sleep: Time {
@@ -196,6 +204,7 @@ settings! {
         flag: (value_name = "USD", help_heading = "Limits"),
         shown: "no limit",
         live: LiveRule::OrNone(RuleChange::MaxCost),
+        short: "In US dollars, as the agent reports it",
     }
     /// Token limit, input and output together, such as 250k or 2M; the turn that reaches it is interrupted.
     max_tokens: Tokens {
@@ -230,6 +239,12 @@ settings! {
         flag: (help_heading = "Limits"),
         default: Always(times::COOLDOWN.into()),
     }
+    /// A short name of the run, which `rlm status` and `rlm ps` show; at most 80 characters.
+    title: Title {
+        of: Run,
+        project: true,
+        flag: (value_name = "TEXT", help_heading = "Run"),
+    }
     /// Where the run waits for your review: checkpoint = between two phases, batch:N = after each N iterations, full = nowhere. Without a terminal
     /// it never waits.
     autonomy: Autonomy {
@@ -251,6 +266,7 @@ settings! {
         of: Run,
         flag: (help_heading = "Git"),
         default: Always(false),
+        short: "Commit the changes of each iteration",
     }
     /// Give each run its own worktree and branch.
     worktree: bool {
