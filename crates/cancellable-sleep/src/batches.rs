@@ -18,7 +18,7 @@ use crate::sleeper::{SleeperId, Sleepers, Wakers};
 thread_local! {
     /// `Some` while this thread cancels a token and must not wake the sleepers yet. It collects the wakers of the gate and of its child
     /// gates, because only the token knows the child gates.
-    static ASIDE: RefCell<Option<Vec<Wakers>>> = const { RefCell::new(None) };
+    static DEFERRED_WAKERS: RefCell<Option<Vec<Wakers>>> = const { RefCell::new(None) };
 }
 
 /// Wakes the sleepers when the token of the gate is cancelled.
@@ -26,7 +26,7 @@ impl task::Wake for Sleepers {
     fn wake(self: Arc<Self>) {
         let mut asleep = Some(self.take_wakers());
         // A thread that is ending has no such list any more, and needs none.
-        let _ = ASIDE.try_with(|aside| {
+        let _ = DEFERRED_WAKERS.try_with(|aside| {
             if let Some(aside) = &mut *aside.borrow_mut() {
                 aside.extend(asleep.take());
             }
@@ -59,11 +59,11 @@ pub(crate) fn cancel_in_batches(
     sleepers: &Sleepers,
     batch: NonZeroUsize,
 ) -> CancelInBatches {
-    let outer = ASIDE.replace(Some(Vec::new()));
+    let outer = DEFERRED_WAKERS.replace(Some(Vec::new()));
     let cancelled = catch_unwind(AssertUnwindSafe(|| cancel(token, sleepers)));
     let batches = CancelInBatches {
         batch,
-        wakers: ASIDE
+        wakers: DEFERRED_WAKERS
             .replace(outer)
             .unwrap_or_default()
             .into_iter()

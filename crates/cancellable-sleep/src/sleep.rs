@@ -66,7 +66,7 @@ pin_project! {
 
     impl PinnedDrop for Sleep {
         fn drop(this: Pin<&mut Self>) {
-            if this.until.has_entered() {
+            if this.until.is_registered() {
                 this.sleeper.unregister();
             }
         }
@@ -110,9 +110,9 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Wake> {
         let mut this = self.project();
-        let begins = !this.until.has_entered();
+        let begins = !this.until.is_registered();
         let over = if begins {
-            this.until.as_mut().set_entered(true);
+            this.until.as_mut().set_registered(true);
             this.sleeper.as_mut().register(cx.waker())
         } else {
             this.sleeper.as_mut().keep_waiting(cx.waker())
@@ -134,21 +134,21 @@ impl Future for Sleep {
                 this.sleeper.elapse()
             }
         };
-        this.until.set_entered(false);
+        this.until.set_registered(false);
         Poll::Ready(why)
     }
 }
 
 impl Until {
     pub(crate) fn at(deadline: Option<Instant>) -> Self {
-        let entered = false;
+        let registered = false;
         deadline.map_or(
             Self::Never {
-                is_registered: entered,
+                is_registered: registered,
             },
             |deadline| Self::At {
                 deadline,
-                is_registered: entered,
+                is_registered: registered,
             },
         )
     }
@@ -161,41 +161,41 @@ impl Until {
         }
     }
 
-    fn has_entered(&self) -> bool {
+    fn is_registered(&self) -> bool {
         match self {
             Self::Never {
-                is_registered: entered,
+                is_registered: registered,
             }
             | Self::At {
-                is_registered: entered,
+                is_registered: registered,
                 ..
             }
             | Self::Wall {
-                is_registered: entered,
+                is_registered: registered,
                 ..
-            } => *entered,
+            } => *registered,
             Self::Timer { .. } => true,
         }
     }
 
-    fn set_entered(mut self: Pin<&mut Self>, whether: bool) {
+    fn set_registered(mut self: Pin<&mut Self>, whether: bool) {
         match self.as_mut().project() {
             UntilProjection::Never {
-                is_registered: entered,
+                is_registered: registered,
             }
             | UntilProjection::At {
-                is_registered: entered,
+                is_registered: registered,
                 ..
             }
             | UntilProjection::Wall {
-                is_registered: entered,
+                is_registered: registered,
                 ..
-            } => *entered = whether,
+            } => *registered = whether,
             UntilProjection::Timer { timer } => {
-                let (deadline, entered) = (timer.deadline(), whether);
+                let (deadline, registered) = (timer.deadline(), whether);
                 self.set(Self::At {
                     deadline,
-                    is_registered: entered,
+                    is_registered: registered,
                 });
             }
         }

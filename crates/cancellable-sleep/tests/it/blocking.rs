@@ -15,7 +15,7 @@ fn blocked(gate: &SleepGate, duration: Duration) -> JoinHandle<Wake> {
 }
 
 /// Calls `wake_all` until it has counted `count` sleepers, because they may not have begun.
-fn kick(gate: &SleepGate, count: usize) {
+fn wake_all_of(gate: &SleepGate, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut counted = 0;
     while counted < count {
@@ -36,7 +36,7 @@ fn c54a_c54b_c54c_thread_sleep_returns_its_wake_reason() {
     assert_eq!(gate.wake_all(), 0, "the sleeper has left");
 
     let kicked = [blocked(&gate, LONG), blocked(&gate, Duration::MAX)];
-    kick(&gate, 2);
+    wake_all_of(&gate, 2);
     for thread in kicked {
         assert_eq!(thread.join().unwrap(), Wake::Woken);
     }
@@ -56,7 +56,7 @@ fn c55a_token_cancelled_elsewhere_wakes_threads() {
     let token = tokio_util::sync::CancellationToken::new();
     let gate = SleepGate::from_token(token.clone());
     let thread = blocked(&gate, LONG);
-    kick(&gate, 1); // the sleep has begun
+    wake_all_of(&gate, 1); // the sleep has begun
     assert_eq!(thread.join().unwrap(), Wake::Woken);
     let threads = [0; 4].map(|_| blocked(&gate, LONG));
     token.cancel();

@@ -104,7 +104,7 @@ async fn c58_a_second_run_takes_a_new_gate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_beats_a_kick_and_a_kick_beats_the_time() {
+async fn shutdown_beats_wake_all_and_wake_all_beats_the_time() {
     for _ in 0..20 {
         let gate = SleepGate::new();
         let mut sleep = pin!(gate.sleep(TEN));
@@ -195,7 +195,7 @@ async fn gate_shares_the_token_it_was_created_from() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kicked_sleep_can_continue_to_its_deadline() {
+async fn woken_sleep_can_continue_to_its_deadline() {
     let (gate, start) = (SleepGate::new(), Instant::now());
     let mut sleep = pin!(gate.sleep(TEN));
     for _ in 0..3 {

@@ -49,7 +49,7 @@ async fn tick_late_by_half_a_period_shifts_the_schedule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kick_or_a_drop_loses_no_tick() {
+async fn wake_all_or_a_drop_loses_no_tick() {
     let (gate, start) = (SleepGate::new(), Instant::now());
     let mut beat = gate.interval(TEN);
     {

@@ -83,7 +83,7 @@ impl Model {
     }
 
     /// Sleepers whose timers have fired check the time of day, and continue for at most a second.
-    fn look(&mut self) {
+    fn check_wall_clock(&mut self) {
         let (now, wall) = (self.now, self.wall());
         for sleeper in self.asleep.values_mut().filter(|s| s.due <= now) {
             let left = sleeper.wall.map_or(0, |deadline| deadline - wall);
@@ -159,7 +159,7 @@ async fn check(steps: Vec<Step>) {
         }
         let (now, shut) = (model.now, model.shut);
         model.wake(Wake::Shutdown, |sleeper| shut[usize::from(sleeper.child)]);
-        model.look();
+        model.check_wall_clock();
         model.wake(Wake::Elapsed, |sleeper| sleeper.due <= now);
         settle().await;
         for (id, task) in &mut tasks {
@@ -170,8 +170,8 @@ async fn check(steps: Vec<Step>) {
     for (id, task) in tasks {
         match model.woken.get(&id) {
             Some(why) => {
-                let said = task.await.expect("a sleep does not panic");
-                assert_eq!(said, *why, "sleep {id}");
+                let reason = task.await.expect("a sleep does not panic");
+                assert_eq!(reason, *why, "sleep {id}");
             }
             None => task.abort(),
         }
