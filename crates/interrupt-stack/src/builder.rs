@@ -14,7 +14,7 @@ use crate::{
 /// Configures a ladder and starts it, with the operating system's signals or detached from them.
 #[must_use = "nothing happens before `install` or `detached`"]
 pub struct Builder {
-    pub(crate) rules: LadderTimes,
+    pub(crate) times: LadderTimes,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hard_exit: HardExit,
     pub(crate) forward_window: Duration,
@@ -25,7 +25,7 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Self {
         Self {
-            rules: LadderTimes::default(),
+            times: LadderTimes::default(),
             clock: Arc::new(SystemClock),
             hard_exit: HardExit::default(),
             forward_window: times::FORWARDED,
@@ -38,28 +38,28 @@ impl Default for Builder {
 impl Builder {
     /// Sets how long a press stays counted after its notice was dropped unanswered. Default: 2 s. With zero it doesn't stay counted.
     pub fn cooldown(mut self, cooldown: Duration) -> Self {
-        self.rules.cooldown = cooldown;
+        self.times.cooldown = cooldown;
         self
     }
 
     /// Sets the time after a press in which a further press is part of it. Default: 30 ms. With zero every press counts, for tests that
     /// send signals as fast as they can.
     pub fn debounce(mut self, debounce: Duration) -> Self {
-        self.rules.debounce = debounce;
+        self.times.debounce = debounce;
         self
     }
 
     /// Sets how long a handler may leave a notice untaken before the handler below gets it. Default: 1 s. The lowest handler keeps the
     /// notice: time alone never begins shutdown.
     pub fn take_timeout(mut self, timeout: Duration) -> Self {
-        self.rules.take_timeout = timeout;
+        self.times.take_timeout = timeout;
         self
     }
 
     /// Sets how long shutdown may last before it becomes a hard exit by its cause. Default: `None`, for ever. With zero the hard exit
     /// comes at once. Work before the shutdown, such as the save of a job that ended by itself, has no deadline.
     pub fn shutdown_deadline(mut self, deadline: Option<Duration>) -> Self {
-        self.rules.shutdown_deadline = deadline;
+        self.times.shutdown_deadline = deadline;
         self
     }
 
@@ -105,7 +105,7 @@ impl Builder {
     /// [take time-out](Self::take_timeout), for instance to print that the press was received. The hook runs once for each handler that
     /// did not take the notice in time.
     pub fn on_notice_timeout(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
-        self.hooks.on_untaken = Some(Box::new(hook));
+        self.hooks.on_notice_timeout = Some(Box::new(hook));
         self
     }
 
@@ -137,7 +137,7 @@ impl Builder {
 
     pub(crate) fn router(self, catch: Option<Arc<SignalCatcher>>) -> Router {
         Router::new(
-            Ladder::new(self.rules),
+            Ladder::new(self.times),
             self.clock,
             self.hard_exit,
             self.hooks,
@@ -149,7 +149,7 @@ impl Builder {
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
-            .field("rules", &self.rules)
+            .field("times", &self.times)
             .field("hard_exit", &self.hard_exit)
             .finish_non_exhaustive()
     }

@@ -62,7 +62,7 @@ async fn drive(router: Arc<Router>, woken: PipeReader) {
             WorkState::Closed => return,
         };
         // Other threads also write to the pipe after they have changed the state, so this wait misses no change.
-        let wake = forget(&woken);
+        let wake = read_wake(&woken);
         let is_driven = match rest {
             None => wake.await,
             Some(rest) => timeout(rest, wake).await.unwrap_or(true),
@@ -74,7 +74,7 @@ async fn drive(router: Arc<Router>, woken: PipeReader) {
 }
 
 /// Waits for a wake and reads it from the pipe. Returns `false` when the runtime shuts down.
-async fn forget(woken: &pipe::Receiver) -> bool {
+async fn read_wake(woken: &pipe::Receiver) -> bool {
     let is_driven = woken.readable().await.is_ok();
     // If the read fails, the wake was spurious.
     drop(woken.try_read(&mut [0; 64]));

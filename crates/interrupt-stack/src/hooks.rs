@@ -44,13 +44,13 @@ impl fmt::Debug for HardExit {
 pub(crate) struct Hooks {
     pub(crate) on_suspend: Option<Box<dyn Fn() + Send + Sync>>,
     pub(crate) on_resume: Option<Box<dyn Fn() + Send + Sync>>,
-    pub(crate) on_untaken: Option<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) on_notice_timeout: Option<Box<dyn Fn() + Send + Sync>>,
     pub(crate) before_exit: Option<Arc<dyn Fn(Cause) + Send + Sync>>,
 }
 
 impl Hooks {
     /// Returns whether there is a hook for a suspension of the process.
-    pub(crate) fn handle_suspend(&self) -> bool {
+    pub(crate) fn has_suspend_hook(&self) -> bool {
         self.on_suspend.is_some() || self.on_resume.is_some()
     }
 }

@@ -72,7 +72,7 @@ impl Installed {
                 SignalAction::of(signal).map_err(|source| Kind::Signal { signal, source })?;
             let stays = match signal {
                 SIGINT | SIGHUP | SIGQUIT => disposition.is_ignore(),
-                SIGTSTP => disposition.is_ignore() || !builder.hooks.handle_suspend(),
+                SIGTSTP => disposition.is_ignore() || !builder.hooks.has_suspend_hook(),
                 _ => false,
             };
             if !stays {
@@ -80,19 +80,19 @@ impl Installed {
             }
         }
         builder.clock = Arc::new(SystemClock); // the signal handler uses this clock too
-        let last_rung = match builder.hard_exit {
+        let last_stage = match builder.hard_exit {
             HardExit::InHandler => 2,
             HardExit::Thread => 3,
             HardExit::Off | HardExit::Callback(_) => u64::MAX,
         };
-        let catch = SignalCatcher::new(
-            builder.rules.debounce,
+        let catcher = SignalCatcher::new(
+            builder.times.debounce,
             builder.forward_window,
-            last_rung,
+            last_stage,
             builder.restore_terminal,
         );
-        let catch = Arc::new(catch.map_err(Kind::Wake)?);
-        let mut router = builder.router(Some(catch.clone()));
+        let catcher = Arc::new(catcher.map_err(Kind::Wake)?);
+        let mut router = builder.router(Some(catcher.clone()));
         router.is_driven = is_driven;
         let mut installed = Self {
             interrupts: Interrupts::new(router),
@@ -103,8 +103,8 @@ impl Installed {
         let mut handled = before.into_iter().try_for_each(|(signal, disposition)| {
             // Recorded first, so that after an error the drop restores this signal too.
             installed.before.push((signal, disposition));
-            let catch = catch.clone();
-            sys::register(signal, move |origin| catch.on_signal(signal, origin))
+            let catcher = catcher.clone();
+            sys::register(signal, move |origin| catcher.on_signal(signal, origin))
                 .map(|action| installed.actions.push(action))
                 .and_then(|()| process.catch(signal))
                 .map_err(|source| Kind::Signal { signal, source })
@@ -128,8 +128,8 @@ impl Deref for Installed {
 impl Drop for Installed {
     fn drop(&mut self) {
         let mut process = process();
-        if let Some(catch) = &self.interrupts.router().catch {
-            catch.release();
+        if let Some(catcher) = &self.interrupts.router().catcher {
+            catcher.release();
         }
         for (signal, disposition) in &self.before {
             // This can't fail: the signal is valid, and the action came from the kernel.

@@ -189,8 +189,8 @@ impl Injector {
     /// This sends `SIGTSTP` to the process group, so that a script or wrapper around the program stops too. On a detached ladder, or after the
     /// signals were restored, it does nothing.
     pub fn suspend(&self) {
-        if let Some(catch) = &self.interrupts.router().catch {
-            catch.suspend_job();
+        if let Some(catcher) = &self.interrupts.router().catcher {
+            catcher.suspend_job();
         }
     }
 }

@@ -136,7 +136,7 @@ struct OpenNotice {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Ladder {
-    rules: LadderTimes,
+    times: LadderTimes,
     /// The stack: ids increase, so the last handler is the topmost, and the handlers below another one are a range.
     handlers: BTreeSet<HandlerId>,
     next_handler: u64,
@@ -151,9 +151,9 @@ pub struct Ladder {
 
 impl Ladder {
     /// Creates an idle ladder without handlers.
-    pub fn new(rules: LadderTimes) -> Self {
+    pub fn new(times: LadderTimes) -> Self {
         Self {
-            rules,
+            times,
             handlers: BTreeSet::new(),
             next_handler: 0,
             presses: 0,
@@ -189,7 +189,7 @@ impl Ladder {
     pub fn press(&mut self, source: PressSource, now: Instant) -> LadderEffect {
         if self
             .last_press
-            .is_some_and(|last| now.saturating_duration_since(last) < self.rules.debounce)
+            .is_some_and(|last| now.saturating_duration_since(last) < self.times.debounce)
         {
             return LadderEffect::Debounced;
         }
@@ -236,11 +236,11 @@ impl Ladder {
     }
 
     pub(crate) fn set_cooldown(&mut self, cooldown: Duration) {
-        self.rules.cooldown = cooldown;
+        self.times.cooldown = cooldown;
     }
 
     pub(crate) fn set_shutdown_deadline(&mut self, deadline: Option<Duration>) {
-        self.rules.shutdown_deadline = deadline;
+        self.times.shutdown_deadline = deadline;
     }
 
     /// Notes that the process was stopped and continues. The time in which it was stopped doesn't count.
@@ -249,7 +249,7 @@ impl Ladder {
     /// doesn't change. A shutdown continues, but its deadline starts again.
     pub fn resumed(&mut self, now: Instant) {
         self.dropped = None;
-        let (take, shutdown) = (Some(self.rules.take_timeout), self.rules.shutdown_deadline);
+        let (take, shutdown) = (Some(self.times.take_timeout), self.times.shutdown_deadline);
         let (deadline, limit) = match &mut self.stage {
             LadderStage::Idle => return,
             LadderStage::Notified(notice) => (&mut notice.deadline, take),
@@ -370,7 +370,7 @@ impl Ladder {
 
     fn still_counts(&self, now: Instant) -> bool {
         self.dropped
-            .is_some_and(|at| now.saturating_duration_since(at) < self.rules.cooldown)
+            .is_some_and(|at| now.saturating_duration_since(at) < self.times.cooldown)
     }
 
     fn below(&self, id: HandlerId) -> Option<HandlerId> {
@@ -408,7 +408,7 @@ impl Ladder {
             deadline: None,
         };
         if !notice.is_request() {
-            notice.deadline = now.checked_add(self.rules.take_timeout);
+            notice.deadline = now.checked_add(self.times.take_timeout);
         }
         self.stage = LadderStage::Notified(notice);
         LadderEffect::Notify(handler)
@@ -416,7 +416,7 @@ impl Ladder {
 
     fn shut_down(&mut self, cause: Cause, now: Instant) -> LadderEffect {
         let deadline = self
-            .rules
+            .times
             .shutdown_deadline
             .and_then(|limit| now.checked_add(limit));
         self.stage = LadderStage::ShuttingDown { cause, deadline };

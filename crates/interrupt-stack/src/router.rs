@@ -26,7 +26,7 @@ pub(crate) struct Router {
     pub(crate) hard_exit: HardExit,
     pub(crate) hooks: Hooks,
     /// The signal handler; `None` for a detached ladder.
-    pub(crate) catch: Option<Arc<SignalCatcher>>,
+    pub(crate) catcher: Option<Arc<SignalCatcher>>,
     /// The maximum number of threads that may run foreign code, so that one thread is free for the next press.
     pub(crate) max_announcers: usize,
     /// Whether a driver, which must not block, replaces the threads.
@@ -47,16 +47,16 @@ impl Router {
         clock: Arc<dyn Clock>,
         hard_exit: HardExit,
         hooks: Hooks,
-        catch: Option<Arc<SignalCatcher>>,
+        catcher: Option<Arc<SignalCatcher>>,
     ) -> Self {
         Self {
             clock,
             hard_exit,
             hooks,
             is_driven: false,
-            state: Mutex::new(State::new(ladder, Inbox::new(catch.clone()))),
-            max_announcers: if catch.is_some() { MAX_ANNOUNCERS } else { 1 },
-            catch,
+            state: Mutex::new(State::new(ladder, Inbox::new(catcher.clone()))),
+            max_announcers: if catcher.is_some() { MAX_ANNOUNCERS } else { 1 },
+            catcher,
             work_ready: Condvar::new(),
             changed: Condvar::new(),
             shutdown: watch::Sender::new(None),
@@ -160,7 +160,7 @@ impl Router {
     /// Ends the threads after they have performed all decided actions.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
-        self.announce();
+        self.wake_threads();
     }
 
     fn decide(&self, event: impl FnOnce(&mut State, Instant) -> Option<LadderEffect>) {
@@ -173,20 +173,20 @@ impl Router {
         // Without a change, wake no thread: a busy program polls its handlers often.
         if any {
             drop(state);
-            self.announce();
+            self.wake_threads();
         }
     }
 
     /// Wakes all threads that act or wait. Can be called with or without the lock.
-    pub(crate) fn announce(&self) {
-        self.notify();
-        if let Some(catch) = &self.catch {
-            catch.wake();
+    pub(crate) fn wake_threads(&self) {
+        self.wake_waiters();
+        if let Some(catcher) = &self.catcher {
+            catcher.wake();
         }
     }
 
     /// Wakes the deadline thread and the callers of blocking waits.
-    pub(crate) fn notify(&self) {
+    pub(crate) fn wake_waiters(&self) {
         self.work_ready.notify_all();
         self.changed.notify_all();
     }

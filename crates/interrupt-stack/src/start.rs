@@ -73,8 +73,8 @@ impl Builder {
         let installed = Installed::new(self, true, |interrupts| {
             let router = interrupts.router();
             router.unblock();
-            let catch = router.catch.as_ref().expect("an install catches signals");
-            driver = Some(InterruptDriver::new(router.clone(), catch.woken()?));
+            let catcher = router.catcher.as_ref().expect("an install catches signals");
+            driver = Some(InterruptDriver::new(router.clone(), catcher.woken()?));
             Ok(())
         })?;
         Ok((installed, driver.expect("a start without an error sets it")))
@@ -99,8 +99,8 @@ impl Builder {
 fn start(interrupts: &Interrupts) -> io::Result<()> {
     let router = interrupts.router().clone();
     // With signals, this starts one more thread than may run foreign code, so that one thread is always free for the signal handler.
-    let tellers = router.max_announcers + usize::from(router.catch.is_some());
-    for _ in 0..tellers {
+    let announcers = router.max_announcers + usize::from(router.catcher.is_some());
+    for _ in 0..announcers {
         let router = router.clone();
         thread::Builder::new()
             .name("interrupts-wake".into())

@@ -236,7 +236,7 @@ impl State {
 
 /// The router's access to the posts of the signal handler; always empty on a detached ladder.
 pub(crate) struct Inbox {
-    catch: Option<Arc<SignalCatcher>>,
+    catcher: Option<Arc<SignalCatcher>>,
     /// The number of the next post to read.
     next: u64,
     /// The posts that were read since the last `settle`.
@@ -244,38 +244,38 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn new(catch: Option<Arc<SignalCatcher>>) -> Self {
+    pub(crate) fn new(catcher: Option<Arc<SignalCatcher>>) -> Self {
         Self {
-            catch,
+            catcher,
             next: 0,
             read: Vec::new(),
         }
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        self.catch.is_some()
+        self.catcher.is_some()
     }
 
     /// Returns whether a press that is not a signal is a new press, and not part of an earlier signal.
     pub(crate) fn admits(&self, now: Instant) -> bool {
-        let catch = self.catch.as_ref();
-        catch.is_none_or(|catch| catch.admits(now))
+        let catcher = self.catcher.as_ref();
+        catcher.is_none_or(|catcher| catcher.admits(now))
     }
 
     /// Returns the oldest unread post.
     pub(crate) fn next(&mut self) -> Option<(PostKind, Instant)> {
-        let catch = self.catch.as_ref()?;
-        let (kind, at) = catch.word.read(self.next)?;
+        let catcher = self.catcher.as_ref()?;
+        let (kind, at) = catcher.word.read(self.next)?;
         self.next += 1;
         self.read.push(kind);
-        Some((kind, catch.instant(at)))
+        Some((kind, catcher.instant(at)))
     }
 
     /// Publishes the stage after all read posts have changed the ladder.
     pub(crate) fn publish_stage(&mut self, ladder: &Ladder, is_ending: bool) {
-        if let Some(catch) = &self.catch {
+        if let Some(catcher) = &self.catcher {
             let stage = if is_ending { 3 } else { ladder.stage() };
-            catch.word.settle(&self.read, stage);
+            catcher.word.settle(&self.read, stage);
             self.read.clear();
         }
     }

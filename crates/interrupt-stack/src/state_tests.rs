@@ -8,12 +8,12 @@ const SHUTDOWN: Duration = Duration::from_secs(1);
 const LITTLE: Duration = Duration::from_millis(1);
 
 /// Returns a state in shutdown, and the time when the shutdown becomes a hard exit.
-fn shutting_down(catch: Option<&Arc<SignalCatcher>>) -> (State, Instant) {
-    let rules = LadderTimes {
+fn shutting_down(catcher: Option<&Arc<SignalCatcher>>) -> (State, Instant) {
+    let times = LadderTimes {
         shutdown_deadline: Some(SHUTDOWN),
         ..LadderTimes::default()
     };
-    let mut state = State::new(Ladder::new(rules), Inbox::new(catch.cloned()));
+    let mut state = State::new(Ladder::new(times), Inbox::new(catcher.cloned()));
     let now = Instant::now();
     let begun = state.ladder.terminate(Cause::Terminate, now);
     assert!(state.note(begun));
@@ -21,8 +21,8 @@ fn shutting_down(catch: Option<&Arc<SignalCatcher>>) -> (State, Instant) {
 }
 
 fn catch() -> Arc<SignalCatcher> {
-    let catch = SignalCatcher::new(Duration::ZERO, Duration::ZERO, u64::MAX, false);
-    Arc::new(catch.unwrap())
+    let catcher = SignalCatcher::new(Duration::ZERO, Duration::ZERO, u64::MAX, false);
+    Arc::new(catcher.unwrap())
 }
 
 #[test]
@@ -52,11 +52,11 @@ fn deadline_that_is_missed_by_more_waits_for_a_suspend_report() {
 
 #[test]
 fn suspend_report_extends_the_shutdown_deadline() {
-    let catch = catch();
-    let (mut state, deadline) = shutting_down(Some(&catch));
+    let catcher = catch();
+    let (mut state, deadline) = shutting_down(Some(&catcher));
     let found = deadline + MISSED_AFTER + LITTLE;
     assert!(!state.catch_up(found));
-    assert!(catch.word.post(PostKind::Resume, catch.micros(found)));
+    assert!(catcher.word.post(PostKind::Resume, catcher.micros(found)));
     assert!(state.catch_up(found + STOP_SIGNAL_GRACE) && state.exit.is_none());
     assert!(state.resumed, "the resume hook runs");
     let anew = state.next_deadline().unwrap();
@@ -75,14 +75,14 @@ fn detached_ladder_does_not_wait_for_a_suspend_report() {
 #[test]
 fn signal_handler_reads_stage_and_time_of_the_ladder() {
     let debounce = LadderTimes::default().debounce;
-    let catch = catch();
+    let catcher = catch();
     let mut state = State::new(
         Ladder::new(LadderTimes::default()),
-        Inbox::new(Some(catch.clone())),
+        Inbox::new(Some(catcher.clone())),
     );
     let signal = |at: Instant| {
-        let (at, debounce) = (catch.micros(at), debounce.as_micros() as u64);
-        catch.word.press(at, debounce, 2)
+        let (at, debounce) = (catcher.micros(at), debounce.as_micros() as u64);
+        catcher.word.press(at, debounce, 2)
     };
     let mut now = Instant::now() + SHUTDOWN;
     let handler = state.ladder.push();
@@ -97,21 +97,21 @@ fn signal_handler_reads_stage_and_time_of_the_ladder() {
     state.publish_stage();
     assert_eq!(signal(now + debounce / 2), PressOutcome::Debounced);
     assert_eq!(signal(now + SHUTDOWN), PressOutcome::HardExit);
-    assert!(!catch.word.is_ending());
+    assert!(!catcher.word.is_ending());
 }
 
 /// While a notice is open, the signal handler posts one more press to the router; the press after that ends the process.
 #[test]
 fn open_notice_leaves_the_signal_handler_one_press() {
-    let catch = catch();
+    let catcher = catch();
     let mut state = State::new(
         Ladder::new(LadderTimes::default()),
-        Inbox::new(Some(catch.clone())),
+        Inbox::new(Some(catcher.clone())),
     );
     let now = Instant::now() + SHUTDOWN;
     state.ladder.push();
     let _notified = state.ladder.press(PressSource::RawByte, now);
     state.publish_stage();
-    let verdicts = [1, 2].map(|n| catch.word.press(catch.micros(now + n * SHUTDOWN), 0, 2));
+    let verdicts = [1, 2].map(|n| catcher.word.press(catcher.micros(now + n * SHUTDOWN), 0, 2));
     assert_eq!(verdicts, [PressOutcome::Posted, PressOutcome::HardExit]);
 }

@@ -46,12 +46,12 @@ impl Router {
     pub(crate) fn run_announcer(&self) {
         loop {
             let state = self.serve();
-            match &self.catch {
-                _ if state.closed => break self.announce(), // wakes the next thread
+            match &self.catcher {
+                _ if state.closed => break self.wake_threads(), // wakes the next thread
                 None => drop(wait(&self.work_ready, state, None)),
-                Some(catch) => {
+                Some(catcher) => {
                     drop(state);
-                    catch.wait();
+                    catcher.wait();
                 }
             }
         }
@@ -59,8 +59,8 @@ impl Router {
 
     /// Unblocks the signals in this thread, whatever mask it inherited. At least one thread must receive them.
     pub(crate) fn unblock(&self) {
-        if self.catch.is_some() {
-            sys::unblock(match self.hooks.handle_suspend() {
+        if self.catcher.is_some() {
+            sys::unblock(match self.hooks.has_suspend_hook() {
                 true => &SIGNALS,
                 false => &SIGNALS[1..],
             });
@@ -76,7 +76,7 @@ impl Router {
             drop(state);
             self.exit(cause);
             self.lock().exiting = false;
-            self.announce();
+            self.wake_threads();
             WorkState::Done
         } else if state.closed {
             WorkState::Closed
@@ -104,14 +104,14 @@ impl Router {
                     .as_ref()
                     .is_none_or(|announcements| !announcements.is_for_one_handler());
             if any && is_all {
-                self.notify();
+                self.wake_waiters();
             }
             let Some(announcements) = announcements else {
                 return state;
             };
             state.announcing_threads += 1;
             drop(state);
-            self.announce_to_hooks(announcements);
+            self.call_wakers_and_hooks(announcements);
             let mut state = self.lock();
             state.announcing_threads -= 1;
             if any && !is_all {
@@ -131,29 +131,29 @@ impl Router {
         }
         if state.exit.is_some() || state.next_deadline().is_some() {
             drop(state);
-            self.notify();
+            self.wake_waiters();
         }
     }
 
     /// Calls the hooks, and the wakers of handlers and of everything that waits for shutdown.
-    fn announce_to_hooks(&self, announcements: Announcements) {
+    fn call_wakers_and_hooks(&self, announcements: Announcements) {
         if let Some((_, waker)) = &announcements.wake_handler {
-            survive(|| waker.notify_one());
+            catch_panic(|| waker.notify_one());
         }
         if announcements.shutdown.is_some() {
-            survive(|| _ = self.shutdown.send_replace(announcements.shutdown));
+            catch_panic(|| _ = self.shutdown.send_replace(announcements.shutdown));
             #[cfg(feature = "tokio-util")]
-            survive(|| self.token.cancel());
+            catch_panic(|| self.token.cancel());
         }
         #[cfg(feature = "tracing")]
-        survive(|| crate::state::emit(&announcements)); // after the wakers, because a subscriber may hang
+        catch_panic(|| crate::state::emit(&announcements)); // after the wakers, because a subscriber may hang
         if let Some(hook) = self
             .hooks
-            .on_untaken
+            .on_notice_timeout
             .as_ref()
             .filter(|_| announcements.has_untaken)
         {
-            survive(hook);
+            catch_panic(hook);
         }
         if let Some(hook) = self
             .hooks
@@ -161,11 +161,11 @@ impl Router {
             .as_ref()
             .filter(|_| announcements.resumed)
         {
-            survive(hook);
+            catch_panic(hook);
         }
         if announcements.suspend {
             if let Some(hook) = &self.hooks.on_suspend {
-                survive(hook);
+                catch_panic(hook);
             }
             self.stop();
         }
@@ -198,14 +198,14 @@ impl Router {
     fn catch_up(&self, now: Instant) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if state.catch_up(now) {
-            self.announce();
+            self.wake_threads();
         }
         state.publish_stage();
         state
     }
 
     /// Runs the program's hook before the exit, for a limited time. The hook has its own thread, because it may hang.
-    fn prepare(&self, cause: Cause) {
+    fn run_exit_hook(&self, cause: Cause) {
         let Some(hook) = self.hooks.before_exit.clone() else {
             return;
         };
@@ -226,20 +226,20 @@ impl Router {
     fn exit(&self, cause: Cause) {
         match &self.hard_exit {
             HardExit::InHandler | HardExit::Thread => {
-                self.prepare(cause);
-                if let Some(catch) = &self.catch {
-                    catch.restore_terminal();
+                self.run_exit_hook(cause);
+                if let Some(catcher) = &self.catcher {
+                    catcher.restore_terminal();
                 }
                 crate::die_by(cause)
             }
             HardExit::Off => {}
-            HardExit::Callback(callback) => survive(|| callback(cause)),
+            HardExit::Callback(callback) => catch_panic(|| callback(cause)),
         }
     }
 }
 
 /// Runs foreign code and catches its panic, because the next press needs this thread.
-fn survive(action: impl FnOnce()) {
+fn catch_panic(action: impl FnOnce()) {
     // The panic hook has reported the panic, and no caller needs the payload.
     drop(catch_unwind(AssertUnwindSafe(action)));
 }

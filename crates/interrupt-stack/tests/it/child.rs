@@ -40,12 +40,12 @@ fn job() -> String {
 const PROBE: [&str; 4] = ["--exact", "probe::probe", "--nocapture", "--test-threads=1"];
 
 /// The output of a probe: its reported lines, and all text.
-struct Heard {
+struct ProbeOutput {
     lines: mpsc::Receiver<String>,
     text: Arc<Mutex<String>>,
 }
 
-impl Heard {
+impl ProbeOutput {
     fn from(source: impl Read + Send + 'static) -> Self {
         let (sender, lines) = mpsc::channel();
         let text = Arc::new(Mutex::new(String::new()));
@@ -95,7 +95,7 @@ impl Heard {
 pub(crate) struct Probe {
     pub(crate) child: Child,
     stdin: ChildStdin,
-    heard: Heard,
+    heard: ProbeOutput,
     /// The pid of the probe, which differs from the child's pid if a shell is in between.
     pub(crate) pid: Pid,
 }
@@ -118,7 +118,7 @@ impl Probe {
             .spawn()
             .unwrap();
         let stdin = child.stdin.take().unwrap();
-        let heard = Heard::from(child.stderr.take().unwrap());
+        let heard = ProbeOutput::from(child.stderr.take().unwrap());
         // Create the value before anything can fail, because its drop ends the child.
         let mut probe = Self {
             pid: Pid::from_child(&child),
@@ -179,7 +179,7 @@ impl Probe {
         child.expect("the child has exactly one child")
     }
 
-    pub(crate) fn go_on(&mut self) {
+    pub(crate) fn resume(&mut self) {
         writeln!(self.stdin).unwrap();
     }
 
@@ -232,7 +232,7 @@ pub(crate) enum Place {
 /// A terminal, a session on it, and the probe as its job. Dropping this value ends the session and the probe.
 pub(crate) struct Seat {
     ours: File,
-    heard: Heard,
+    heard: ProbeOutput,
     /// The session leader. Without it the system would reset the terminal.
     leader: Child,
     probe: Option<Pid>,
@@ -285,7 +285,7 @@ impl Seat {
         let theirs: OwnedFd = rustix::fs::open(name, flags, Mode::empty()).unwrap();
         let ours = File::from(ours);
         let before = settings(&ours);
-        let heard = Heard::from(ours.try_clone().unwrap());
+        let heard = ProbeOutput::from(ours.try_clone().unwrap());
         let leader = command
             .stdin(theirs.try_clone().unwrap())
             .stdout(theirs.try_clone().unwrap())

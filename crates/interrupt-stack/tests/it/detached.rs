@@ -422,7 +422,7 @@ fn j42b_quit_starts_no_cleanup_beside_the_exit() {
 }
 
 #[test]
-fn watchdog_needs_no_further_event() {
+fn shutdown_deadline_needs_no_further_event() {
     let (sender, exits) = mpsc::channel();
     let sender = Mutex::new(sender);
     let interrupts = Interrupts::builder()

@@ -55,12 +55,12 @@ fn driver_follows_the_same_ladder() {
 fn press_without_its_driver_is_found_by_the_next_check() {
     let mut probe = Probe::start("driver dropped");
     probe.press();
-    probe.go_on();
+    probe.resume();
     assert_eq!(probe.line(), "Some(1), None");
     apart();
     probe.kill(Signal::TERM);
     apart();
-    probe.go_on();
+    probe.resume();
     assert_eq!(probe.line(), "None, Some(Terminate)");
 }
 
@@ -71,7 +71,7 @@ fn late_decided_presses_stay_separate() {
     for _ in 0..2 {
         probe.press();
     }
-    probe.go_on();
+    probe.resume();
     assert_eq!(probe.line(), "None, Some(Press)");
 }
 
@@ -86,7 +86,7 @@ fn driver_ends_with_the_last_handle_and_restores_the_signals() {
 fn unread_press_counts_when_the_signals_are_released() {
     let mut probe = Probe::start("driver unread");
     probe.press();
-    probe.go_on();
+    probe.resume();
     assert_eq!(probe.line(), "0, then 1");
 }
 

@@ -52,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Said {
+enum ModelEffect {
     Notify(usize),
     Shutdown(Cause),
     Exit(Cause),
@@ -77,29 +77,29 @@ struct Model {
 }
 
 impl Model {
-    fn stop(&mut self, cause: Cause) -> Option<Said> {
+    fn stop(&mut self, cause: Cause) -> Option<ModelEffect> {
         (self.open, self.ignored_at, self.stopping, self.stop_by) =
             (None, None, Some(cause), Some(self.now + 8000));
-        Some(Said::Shutdown(cause))
+        Some(ModelEffect::Shutdown(cause))
     }
 
-    fn offer_below(&mut self, limit: usize) -> Option<Said> {
+    fn offer_below(&mut self, limit: usize) -> Option<ModelEffect> {
         let next = self.alive.iter().copied().filter(|&h| h < limit).max()?;
         self.waiting.remove(&next);
         (self.open, self.is_asked) = (Some((next, self.now, false)), false);
-        Some(Said::Notify(next))
+        Some(ModelEffect::Notify(next))
     }
 
     /// Closes the notice, and opens the waiting request of the innermost handler.
-    fn ask(&mut self) -> Option<Said> {
+    fn ask(&mut self) -> Option<ModelEffect> {
         (self.open, self.is_asked) = (None, true);
         let next = self.waiting.pop_last()?;
         self.open = Some((next, self.now, false));
-        Some(Said::Notify(next))
+        Some(ModelEffect::Notify(next))
     }
 
     /// Declines the open notice for this handler.
-    fn refuse(&mut self, handler: usize) -> Option<Said> {
+    fn refuse(&mut self, handler: usize) -> Option<ModelEffect> {
         if self.is_asked {
             return self.ask();
         }
@@ -107,7 +107,7 @@ impl Model {
             .or_else(|| self.stop(Cause::Press))
     }
 
-    fn request(&mut self, handler: usize) -> Option<Said> {
+    fn request(&mut self, handler: usize) -> Option<ModelEffect> {
         match self.open {
             _ if self.stopping.is_some() => None,
             Some((holder, ..)) if holder == handler => None,
@@ -132,7 +132,7 @@ impl Model {
         }
     }
 
-    fn press(&mut self) -> Option<Said> {
+    fn press(&mut self) -> Option<ModelEffect> {
         if self
             .accepted
             .last()
@@ -142,7 +142,7 @@ impl Model {
         }
         self.accepted.push(self.now);
         if self.stopping.is_some() {
-            return Some(Said::Exit(Cause::Press));
+            return Some(ModelEffect::Exit(Cause::Press));
         }
         let counted = self.ignored_at.is_some_and(|at| self.now < at + 2000);
         if self.open.is_some() || counted {
@@ -153,21 +153,21 @@ impl Model {
             .or_else(|| self.stop(Cause::Press))
     }
 
-    fn terminate(&mut self, cause: Cause) -> Option<Said> {
+    fn terminate(&mut self, cause: Cause) -> Option<ModelEffect> {
         match (cause, self.stopping) {
             (Cause::Quit, was) => {
                 if was.is_none() {
                     self.stop(cause);
                     self.stop_by = None;
                 }
-                Some(Said::Exit(cause))
+                Some(ModelEffect::Exit(cause))
             }
             (_, Some(_)) => None,
             _ => self.stop(cause),
         }
     }
 
-    fn remove(&mut self, handler: usize) -> Option<Said> {
+    fn remove(&mut self, handler: usize) -> Option<ModelEffect> {
         self.alive.retain(|&h| h != handler);
         self.waiting.remove(&handler);
         if self
@@ -189,7 +189,7 @@ impl Model {
         mine
     }
 
-    fn resolve(&mut self, resolution: Resolution) -> Option<Said> {
+    fn resolve(&mut self, resolution: Resolution) -> Option<ModelEffect> {
         let Some((handler, _, true)) = self.open else {
             return None;
         };
@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// Handles one deadline that is due in this millisecond.
-    fn tick(&mut self) -> Option<Said> {
+    fn tick(&mut self) -> Option<ModelEffect> {
         if let Some((handler, since, false)) = self.open
             && !self.is_asked
             && self.now >= since + 1000
@@ -218,7 +218,7 @@ impl Model {
         }
         if self.stop_by.is_some_and(|at| self.now >= at) {
             self.stop_by = None;
-            return Some(Said::Exit(
+            return Some(ModelEffect::Exit(
                 self.stopping.expect("only a shutdown has a deadline"),
             ));
         }
@@ -237,11 +237,11 @@ fn check(steps: Vec<Step>) {
         let now = start + Duration::from_millis(model.now);
         let said = |effect: Option<LadderEffect>, ids: &[HandlerId]| match effect {
             None | Some(LadderEffect::Debounced) => None,
-            Some(LadderEffect::Notify(id)) => Some(Said::Notify(
+            Some(LadderEffect::Notify(id)) => Some(ModelEffect::Notify(
                 ids.iter().position(|i| *i == id).expect("a known id"),
             )),
-            Some(LadderEffect::BeginShutdown(cause)) => Some(Said::Shutdown(cause)),
-            Some(LadderEffect::HardExit(cause)) => Some(Said::Exit(cause)),
+            Some(LadderEffect::BeginShutdown(cause)) => Some(ModelEffect::Shutdown(cause)),
+            Some(LadderEffect::HardExit(cause)) => Some(ModelEffect::Exit(cause)),
             Some(other) => panic!("unknown effect {other:?}"),
         };
         let (is, should) = match step {
@@ -319,7 +319,7 @@ fn check(steps: Vec<Step>) {
             (model.stopping, model.accepted.len() as u64)
         );
         assert!(
-            !was_stopping || !matches!(is, Some(Said::Notify(_) | Said::Shutdown(_))),
+            !was_stopping || !matches!(is, Some(ModelEffect::Notify(_) | ModelEffect::Shutdown(_))),
             "a shutdown never ends or begins again"
         );
         was_stopping = model.stopping.is_some();

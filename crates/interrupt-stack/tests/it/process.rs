@@ -104,7 +104,7 @@ fn j43_press_during_a_slow_start_is_graceful() {
     let mut probe = Probe::start("slow start");
     probe.press();
     assert!(probe.is_alive());
-    probe.go_on();
+    probe.resume();
     assert_eq!(probe.line(), "cleanup Press");
     assert_eq!(probe.end().signal(), Some(2));
 }
@@ -117,7 +117,7 @@ fn x122a_x122b_dropped_install_restores_the_signals() {
         // The first ladder is still alive; if it got the signals, the third press would end the process.
         probe.press();
         probe.press();
-        probe.go_on();
+        probe.resume();
         assert_eq!(probe.line(), "2 presses");
         probe.expect_ready();
     }
@@ -174,7 +174,7 @@ fn j43_press_before_the_install_waits_for_it() {
     #[cfg(feature = "driver")]
     {
         let mut probe = Probe::start_by(script, "driver dropped");
-        probe.go_on();
+        probe.resume();
         assert_eq!(probe.line(), "Some(1), None");
     }
 }
@@ -184,7 +184,7 @@ fn j43_press_before_the_install_waits_for_it() {
 fn signal_to_a_forked_child_ends_only_the_child() {
     let mut probe = Probe::start_by("ulimit -c 0; exec \"$@\"", "forking");
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
-        probe.go_on();
+        probe.resume();
         let line = probe.line();
         let child = line
             .strip_prefix("forked ")
@@ -235,13 +235,13 @@ fn suspend_that_is_cancelled_by_its_hook_does_not_happen() {
         assert_eq!(probe.line(), "suspends");
         send(probe.pid, Signal::TSTP); // waits for the first one, and is cancelled with it
         send(probe.pid, Signal::CONT);
-        probe.go_on();
+        probe.resume();
         assert_eq!(probe.line(), "has suspended");
         assert_eq!(probe.line(), "resumes", "after the other hook");
     }
     probe.kill(Signal::TSTP);
     assert_eq!(probe.line(), "suspends");
-    probe.go_on();
+    probe.resume();
     assert_eq!(probe.line(), "has suspended");
     wait_for("the control: the stop", || probe.is_stopped());
     probe.kill(Signal::CONT);
@@ -262,14 +262,14 @@ fn press_that_is_both_signal_and_injected_counts_once() {
         if signal_first {
             probe.kill(Signal::INT);
             assert_eq!(probe.line(), "press 1 by Signal");
-            probe.go_on();
+            probe.resume();
         } else {
-            probe.go_on();
+            probe.resume();
             let mut lines = [probe.line(), probe.line()];
             lines.sort();
             assert_eq!(lines, ["1 presses", "press 1 by Injected"]);
             probe.kill(Signal::INT);
-            probe.go_on();
+            probe.resume();
         }
         assert_eq!(probe.line(), "1 presses");
     }
@@ -279,10 +279,10 @@ fn press_that_is_both_signal_and_injected_counts_once() {
 #[test]
 fn signal_of_an_injected_press_is_not_the_last_stage() {
     let mut probe = Probe::start("long debounce, nobody answers");
-    probe.go_on();
+    probe.resume();
     assert_eq!(probe.line(), "1 presses", "shutdown has begun");
     probe.press();
-    probe.go_on();
+    probe.resume();
     assert_eq!(probe.line(), "1 presses");
     assert!(probe.is_alive());
 }
@@ -314,7 +314,7 @@ fn hard_exit_can_be_left_to_the_program() {
 
 /// The time of a stop doesn't count: the deadline starts again, and then it takes effect.
 #[test]
-fn watchdog_works_after_a_suspend() {
+fn shutdown_deadline_works_after_a_suspend() {
     let mut probe = Probe::start("hung, with deadline");
     probe.kill(Signal::STOP);
     probe.kill(Signal::TERM);
@@ -349,14 +349,14 @@ fn hanging_exit_hook_is_ended_by_a_press_or_a_timeout() {
 fn hanging_exit_hook_is_ended_by_a_raw_press() {
     let mut probe = Probe::start("raw, hung exit hook");
     for _ in 0..3 {
-        probe.go_on();
+        probe.resume();
         apart();
     }
     let mut heard = [(); 4].map(|()| probe.line());
     heard.sort();
     assert_eq!(heard, ["hook Press", "pressed", "pressed", "pressed"]);
     assert!(probe.is_alive());
-    probe.go_on();
+    probe.resume();
     assert_eq!(probe.end().signal(), Some(2));
 }
 

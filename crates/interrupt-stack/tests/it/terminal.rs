@@ -96,7 +96,7 @@ fn j47e_hard_exit_in_the_background_leaves_the_terminal_alone() {
 
 /// The shutdown deadline, which a thread keeps, restores the terminal too.
 #[test]
-fn watchdog_restores_the_terminal() {
+fn shutdown_deadline_restores_the_terminal() {
     let mut seat = Seat::take(Place::Foreground, "hung, with deadline", "raw");
     assert_ne!(seat.settings(), seat.before);
     seat.kill(Signal::TERM);

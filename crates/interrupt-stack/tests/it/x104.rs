@@ -110,7 +110,7 @@ fn x104b_storm_is_one_press_per_window() {
     let mut probe = Probe::start("counting for ever");
     let start = Instant::now();
     storm(&mut probe);
-    probe.go_on();
+    probe.resume();
     let line = probe.line();
     let took = start.elapsed();
     let presses: u128 = line.strip_suffix(" presses").unwrap().parse().unwrap();

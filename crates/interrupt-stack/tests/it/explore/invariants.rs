@@ -97,9 +97,9 @@ pub(super) const INVARIANTS: &[Invariant] = &[
         time_alone_never_shuts_down,
     ),
     (
-        "watchdog_exits_once_by_the_cause",
+        "shutdown_deadline_exits_once_by_the_cause",
         "a shutdown that reaches its deadline becomes a hard exit by its cause, once and not earlier",
-        watchdog_exits_once_by_the_cause,
+        shutdown_deadline_exits_once_by_the_cause,
     ),
     (
         "terminate_passes_the_stack",
@@ -197,7 +197,7 @@ fn next_request(m: &Moment) -> Option<LadderEffect> {
     innermost.copied().map(LadderEffect::Notify)
 }
 
-fn said(m: &Moment) -> Option<LadderEffect> {
+fn only_effect(m: &Moment) -> Option<LadderEffect> {
     m.effects.first().map(|(_, effect)| *effect)
 }
 
@@ -213,7 +213,7 @@ fn accepted_press_has_an_effect(m: &Moment) -> bool {
 fn no_press_is_lost_or_counted_twice(m: &Moment) -> bool {
     let part_of_another = matches!(m.step, Step::Press(_)) && pressed(m).is_none();
     m.machine.presses() == m.after.accepted
-        && (!part_of_another || said(m) == Some(LadderEffect::Debounced))
+        && (!part_of_another || only_effect(m) == Some(LadderEffect::Debounced))
         && m.got.is_none_or(|got| {
             let press = m.before.open.expect("the taken notice was open").press;
             (got.number, got.source, m.machine.ms(got.at)) == (press.number, press.source, press.at)
@@ -257,7 +257,7 @@ fn press_in_shutdown_exits(m: &Moment) -> bool {
 fn decline_goes_strictly_below(m: &Moment) -> bool {
     match (m.step, m.before.open) {
         (Step::Resolve(Resolution::Declined), Some(open)) if !open.is_request() => {
-            said(m) == Some(below(m, open.handler))
+            only_effect(m) == Some(below(m, open.handler))
         }
         _ => true,
     }
@@ -265,7 +265,7 @@ fn decline_goes_strictly_below(m: &Moment) -> bool {
 
 fn escalate_begins_shutdown(m: &Moment) -> bool {
     let escalated = m.step == Step::Resolve(Resolution::Escalated) && m.before.open.is_some();
-    !escalated || said(m) == Some(LadderEffect::BeginShutdown(Cause::Press))
+    !escalated || only_effect(m) == Some(LadderEffect::BeginShutdown(Cause::Press))
 }
 
 fn dropped_handler_passes_its_notice_down(m: &Moment) -> bool {
@@ -278,9 +278,9 @@ fn dropped_handler_passes_its_notice_down(m: &Moment) -> bool {
         .open
         .filter(|open| open.handler == id && !open.taken);
     if its.is_some_and(|open| open.is_request()) {
-        return said(m) == next_request(m); // a request isn't passed down
+        return only_effect(m) == next_request(m); // a request isn't passed down
     }
-    said(m) == its.map(|_| below(m, id))
+    only_effect(m) == its.map(|_| below(m, id))
 }
 
 fn taken_notice_never_times_out(m: &Moment) -> bool {
@@ -318,7 +318,7 @@ fn time_alone_never_shuts_down(m: &Moment) -> bool {
     !matches!(m.step, Step::Tick(_)) || m.before.shutdown.is_some() || !m.effects.iter().any(ends)
 }
 
-fn watchdog_exits_once_by_the_cause(m: &Moment) -> bool {
+fn shutdown_deadline_exits_once_by_the_cause(m: &Moment) -> bool {
     let (Some((cause, at)), Step::Tick(_)) = (m.before.shutdown, m.step) else {
         return true;
     };
@@ -338,7 +338,7 @@ fn terminate_passes_the_stack(m: &Moment) -> bool {
         return true;
     };
     let begins = m.before.shutdown.is_none();
-    said(m) == begins.then_some(LadderEffect::BeginShutdown(cause))
+    only_effect(m) == begins.then_some(LadderEffect::BeginShutdown(cause))
 }
 
 fn shutdown_is_for_ever(m: &Moment) -> bool {
@@ -358,7 +358,7 @@ fn request_asks_its_handler_alone(m: &Moment) -> bool {
         return true;
     };
     let at_once = m.before.open.is_none() && m.before.shutdown.is_none();
-    said(m) == at_once.then_some(LadderEffect::Notify(m.before.alive[place]))
+    only_effect(m) == at_once.then_some(LadderEffect::Notify(m.before.alive[place]))
 }
 
 fn untaken_request_stays(m: &Moment) -> bool {
@@ -391,7 +391,7 @@ fn waiting_request_has_its_turn(m: &Moment) -> bool {
         Step::Resolve(Resolution::Declined) => is_request(m),
         _ => false,
     };
-    (!closed || said(m) == next_request(m))
+    (!closed || only_effect(m) == next_request(m))
         && (m.after.requested.is_empty() || m.after.open.is_some() || m.after.shutdown.is_some())
 }
 

@@ -31,8 +31,8 @@ pub(super) enum Sabotage {
     TimesOutATakenNotice,
     LeavesAnUntakenNotice,
     WalksIntoShutdown,
-    ForgetsTheWatchdog,
-    ExitsTwiceByTheWatchdog,
+    ForgetsTheShutdownDeadline,
+    ExitsTwiceByTheShutdownDeadline,
     ShowsTerminateToTheStack,
     TakesTheLaterCause,
     HandsOutToAnybody,
@@ -71,10 +71,13 @@ pub(super) const SABOTAGES: &[(Sabotage, &str)] = &[
     (S::TimesOutATakenNotice, "taken_notice_never_times_out"),
     (S::LeavesAnUntakenNotice, "untaken_notice_walks_down"),
     (S::WalksIntoShutdown, "time_alone_never_shuts_down"),
-    (S::ForgetsTheWatchdog, "watchdog_exits_once_by_the_cause"),
     (
-        S::ExitsTwiceByTheWatchdog,
-        "watchdog_exits_once_by_the_cause",
+        S::ForgetsTheShutdownDeadline,
+        "shutdown_deadline_exits_once_by_the_cause",
+    ),
+    (
+        S::ExitsTwiceByTheShutdownDeadline,
+        "shutdown_deadline_exits_once_by_the_cause",
     ),
     (S::ShowsTerminateToTheStack, "terminate_passes_the_stack"),
     (S::TakesTheLaterCause, "shutdown_is_for_ever"),
@@ -305,8 +308,8 @@ impl Machine {
                 is.or(asked.map(|(_, at)| at + Duration::from_millis(TAKE)))
             }
             Some(S::LeavesAnUntakenNotice) => is.filter(|_| stopping),
-            Some(S::ForgetsTheWatchdog) => is.filter(|_| !stopping),
-            Some(S::ExitsTwiceByTheWatchdog) if self.memory.exited == 1 => Some(self.start),
+            Some(S::ForgetsTheShutdownDeadline) => is.filter(|_| !stopping),
+            Some(S::ExitsTwiceByTheShutdownDeadline) if self.memory.exited == 1 => Some(self.start),
             _ => is,
         };
         deadline.map(|at| self.ms(at))
@@ -327,7 +330,7 @@ impl Machine {
             Some(S::WalksIntoShutdown) if effect.is_none() => {
                 self.ladder.terminate(Cause::Press, now)
             }
-            Some(S::ExitsTwiceByTheWatchdog) if self.ladder.cause().is_some() => {
+            Some(S::ExitsTwiceByTheShutdownDeadline) if self.ladder.cause().is_some() => {
                 self.memory.exited += 1;
                 effect.or(self.ladder.cause().map(LadderEffect::HardExit))
             }

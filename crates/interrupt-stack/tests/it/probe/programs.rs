@@ -26,7 +26,7 @@ pub(super) fn run(name: &str) -> bool {
         "hung, hung exit hook" => hung(hooked(|_| park())),
         "raw, hung exit hook" => raw_presses(hooked(|_| park())),
         "hung unrestored" => hung(builder().restore_terminal(false)),
-        "hung by callback" => hung(builder().hard_exit(told())),
+        "hung by callback" => hung(builder().hard_exit(exit_callback())),
         "forwarding" => forwarding(),
         "forking" => forking(),
         "suspendable" => suspendable(hooks(builder())),
@@ -108,7 +108,7 @@ fn fed(builder: Builder, is_answered: bool) -> ! {
     }
 }
 
-fn told() -> HardExit {
+fn exit_callback() -> HardExit {
     HardExit::Callback(Box::new(|cause| say(&format!("exit {cause:?}"))))
 }
 

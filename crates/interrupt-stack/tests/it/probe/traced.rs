@@ -18,11 +18,11 @@ pub(super) fn run(name: &str) -> bool {
 }
 
 /// A subscriber that reports each event, and may then hang.
-struct Told {
+struct EventReporter {
     hangs: bool,
 }
 
-impl Subscriber for Told {
+impl Subscriber for EventReporter {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         about.target() == "interrupt_stack"
     }
@@ -52,7 +52,7 @@ impl Visit for Message {
 }
 
 fn traced(builder: Builder, hangs: bool) -> ! {
-    tracing::subscriber::set_global_default(Told { hangs }).unwrap();
+    tracing::subscriber::set_global_default(EventReporter { hangs }).unwrap();
     let interrupts = builder.install().unwrap();
     let _handler = interrupts.push("run");
     let shutdown = interrupts.cancelled(); // the threads that emit events wake this future too
