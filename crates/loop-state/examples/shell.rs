@@ -59,10 +59,10 @@ fn carry_out(
     killed_in: Option<u32>,
 ) -> Result<Option<StopReason>, Box<dyn Error>> {
     let mut now = Timestamp(0);
-    let mut happened = VecDeque::from([first]);
+    let mut inputs = VecDeque::from([first]);
     loop {
         // No input is queued, so time has to pass. Here it passes at once; a real program sleeps until the deadline or the next input.
-        let what = happened.pop_front().or_else(|| {
+        let what = inputs.pop_front().or_else(|| {
             now = machine.next_deadline()?;
             machine.due_input(now)
         });
@@ -77,19 +77,21 @@ fn carry_out(
                 Effect::StartAttempt(brief) => {
                     let (iteration, attempt) = (brief.iteration, brief.attempt);
                     println!("agent: iteration {iteration}, attempt {attempt}");
-                    if let Some(cut) = brief.unfinished {
-                        println!("       its prompt mentions the unfinished attempt: {cut:?}");
+                    if let Some(unfinished) = brief.unfinished {
+                        println!(
+                            "       its prompt mentions the unfinished attempt: {unfinished:?}"
+                        );
                     }
                     if killed_in == Some(iteration) {
                         return Ok(None);
                     }
                     world.turns_done += 1;
-                    happened.push_back(MachineInput::PromptReceived);
-                    happened.push_back(MachineInput::TurnEnded(TurnOutcome::Completed));
+                    inputs.push_back(MachineInput::PromptReceived);
+                    inputs.push_back(MachineInput::TurnEnded(TurnOutcome::Completed));
                 }
-                Effect::RunCheck => happened.push_back(MachineInput::CheckEnded(check(world))),
+                Effect::RunCheck => inputs.push_back(MachineInput::CheckEnded(check(world))),
                 Effect::EndLeftovers => {
-                    happened.push_back(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
+                    inputs.push_back(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
                 }
                 Effect::Emit(notice) => println!("update: {notice:?}"),
                 Effect::EndRun => return Ok(machine.head().end.clone().map(|end| end.reason)),

@@ -111,7 +111,7 @@ impl AgentState {
 
     /// Returns whether the whole process tree is being ended, or is gone.
     #[must_use]
-    pub const fn is_ended(self) -> bool {
+    pub const fn is_ending_or_gone(self) -> bool {
         matches!(self, Self::Ending | Self::Gone)
     }
 }

@@ -49,7 +49,7 @@ impl Answer {
     }
 
     /// Returns whether the answer ends with the promise.
-    pub(crate) fn claims(&self, promise: &str) -> bool {
+    pub(crate) fn makes_promise(&self, promise: &str) -> bool {
         is_made(&self.last, promise)
     }
 
@@ -147,7 +147,7 @@ mod tests {
             (vec![Tool, Message("DONE")], true, Some("DONE")),
         ] {
             let mut answer = answer(&pieces);
-            assert_eq!(answer.claims("DONE"), claims, "{pieces:?}");
+            assert_eq!(answer.makes_promise("DONE"), claims, "{pieces:?}");
             assert_eq!(answer.take_result().as_deref(), result, "{pieces:?}");
             assert_eq!(answer.take_result(), None, "{pieces:?}");
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::answer::Answer;
-use crate::judge::{AgentTurnEnd, TurnReport, start_checks};
+use crate::judge::{AgentTurnEnd, TurnReport, turn_outcome};
 use crate::times::{INTERRUPTED_TURN, TURN_END_AFTER_INTERRUPT};
 use crate::{AgentInput, AgentState, Head, PauseAfter, Timestamp, TurnOutcome};
 
@@ -48,7 +48,7 @@ pub struct AttemptOptions {
     /// The completion promise of the phase.
     pub promise: Option<String>,
     /// The fingerprint of the working tree at the start of the attempt.
-    pub footprint: Option<u64>,
+    pub fingerprint: Option<u64>,
     /// How the agent's permission requests are answered.
     pub asks: AskPolicy,
     /// Whether the process has its own terminal. A person who has left can return to it.
@@ -156,7 +156,7 @@ pub enum AttemptInput {
     /// The number of the agent's background tasks.
     BackgroundTasks(u32),
     /// All events that the agent reported together have been processed.
-    BatchProcessed,
+    EventsProcessed,
     /// A turn is over.
     TurnEnded {
         /// How it ended, by the agent's report.
@@ -171,11 +171,11 @@ pub enum AttemptInput {
         exited: bool,
     },
     /// The working tree was examined after a turn.
-    Looked {
+    WorkingTreeExamined {
         /// The fingerprint of the working tree.
-        footprint: Option<u64>,
+        fingerprint: Option<u64>,
         /// Whether a stop is requested, which may have aborted the examination.
-        hurried: bool,
+        stop_requested: bool,
     },
     /// The agent's process exited.
     Exited,
@@ -278,14 +278,14 @@ pub enum AttemptEffect {
         /// The outcome of the turn.
         outcome: TurnOutcome,
         /// Whether the agent began this turn by itself. Its failure must be reported separately, because the turn before it sets the outcome.
-        own: bool,
+        agent_began: bool,
     },
-    /// Examine the working tree, because the agent may have made no progress; report [`AttemptInput::Looked`].
-    Look,
+    /// Examine the working tree, because the agent may have made no progress; report [`AttemptInput::WorkingTreeExamined`].
+    ExamineWorkingTree,
     /// Report that the turn made no progress.
-    NothingDone,
+    ReportNoProgress,
     /// Report the result of the turn, as the agent wrote it, for the next phase.
-    Said(String),
+    ReportResult(String),
     /// Report the outcome of the turn: everything that had to end with it has ended.
     Report(TurnOutcome),
 }
@@ -482,7 +482,7 @@ impl AttemptMachine {
                 },
                 _,
             ) => (!frozen).then_some(*by),
-            _ if !self.in_turn() || self.agent.is_ended() => None,
+            _ if !self.in_turn() || self.agent.is_ending_or_gone() => None,
             (_, EndRequest::Stopped { until, .. }) => Some(until),
             (_, EndRequest::Interrupted { until }) => until,
             _ => None,
@@ -544,13 +544,16 @@ impl AttemptMachine {
                 self.sent.remove(&steer);
                 effects.push(AttemptEffect::NextPrompt(steer));
             }
-            AttemptInput::Looked { footprint, hurried } => {
-                if !hurried && footprint == self.options.footprint {
-                    effects.push(AttemptEffect::NothingDone);
+            AttemptInput::WorkingTreeExamined {
+                fingerprint,
+                stop_requested,
+            } => {
+                if !stop_requested && fingerprint == self.options.fingerprint {
+                    effects.push(AttemptEffect::ReportNoProgress);
                 }
             }
             AttemptInput::BackgroundTasks(tasks) => self.background(tasks, context),
-            AttemptInput::BatchProcessed => self.batch_processed(&mut effects),
+            AttemptInput::EventsProcessed => self.events_processed(&mut effects),
             AttemptInput::TurnEnded {
                 how,
                 detail,
@@ -565,10 +568,10 @@ impl AttemptMachine {
                         how,
                         detail,
                         why,
-                        claimed: promise.is_some_and(|promise| self.answer.claims(promise)),
+                        promised: promise.is_some_and(|promise| self.answer.makes_promise(promise)),
                         limited_until: self.limited_until,
                     };
-                    let outcome = start_checks(report, context.at, context.head);
+                    let outcome = turn_outcome(report, context.at, context.head);
                     self.turn_ended(how, outcome, exited, context, &mut effects);
                 }
             },
@@ -638,7 +641,7 @@ impl AttemptMachine {
     }
 
     fn not_started(&mut self, outcome: TurnOutcome, effects: &mut Effects) {
-        if self.agent.is_ended() {
+        if self.agent.is_ending_or_gone() {
             // No turn began, so the attempt ends with the process tree.
             if self.turn == TurnState::Turn {
                 self.turn = TurnState::Ended(match self.requested {
@@ -670,7 +673,7 @@ impl AttemptMachine {
     }
 
     fn turn_began(&mut self, is_requested: bool) {
-        if self.agent.is_ended() {
+        if self.agent.is_ending_or_gone() {
             return;
         }
         self.agent.step(AgentInput::TurnBegan);
@@ -750,7 +753,7 @@ impl AttemptMachine {
         }
     }
 
-    fn batch_processed(&mut self, effects: &mut Effects) {
+    fn events_processed(&mut self, effects: &mut Effects) {
         let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
         if is_stopped || self.must_await_tasks() {
             return;
@@ -766,7 +769,7 @@ impl AttemptMachine {
     fn continues(&self, how: AgentTurnEnd, pending: bool, exited: bool) -> bool {
         let can = matches!(how, AgentTurnEnd::Completed | AgentTurnEnd::Interrupted);
         let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
-        let lives = self.agent.is_alive() && !self.agent.is_ended() && !exited;
+        let lives = self.agent.is_alive() && !self.agent.is_ending_or_gone() && !exited;
         pending && can && lives && !is_stopped && self.in_turn()
     }
 
@@ -804,15 +807,15 @@ impl AttemptMachine {
         let is_own = before.is_some();
         effects.push(AttemptEffect::RecordTurnEnd {
             outcome: outcome.clone(),
-            own: is_own && !is_stopped,
+            agent_began: is_own && !is_stopped,
         });
         let result = self.answer.take_result();
         if how == AgentTurnEnd::Completed {
             if self.options.parses_output && !self.worked && self.tasks == 0 && !is_own {
-                effects.push(AttemptEffect::Look);
+                effects.push(AttemptEffect::ExamineWorkingTree);
             }
             let result = result.filter(|_| context.head.has_later_phase());
-            effects.extend(result.map(AttemptEffect::Said));
+            effects.extend(result.map(AttemptEffect::ReportResult));
         }
         let combined =
             before.map_or_else(|| outcome.clone(), |turn| combined_outcome(turn, &outcome));
@@ -943,7 +946,7 @@ impl AttemptMachine {
 
     fn interrupt_turn(&mut self, until: Instant, effects: &mut Effects) {
         let is_stopped = matches!(self.requested, EndRequest::Stopped { .. });
-        if is_stopped || !self.in_turn() || self.agent.is_ended() {
+        if is_stopped || !self.in_turn() || self.agent.is_ending_or_gone() {
             return;
         }
         self.requested = EndRequest::Interrupted { until: Some(until) };
@@ -1036,7 +1039,7 @@ impl AttemptMachine {
     }
 
     fn close_when_idle(&self, effects: &mut Effects) {
-        if !self.agent.is_ended() {
+        if !self.agent.is_ending_or_gone() {
             effects.push(AttemptEffect::CloseWhenIdle);
         }
     }

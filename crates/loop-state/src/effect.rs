@@ -105,7 +105,7 @@ pub enum Warning {
         /// The command.
         command: LoopCommand,
         /// Why it can't run.
-        said: String,
+        why: String,
         /// The number of such failures in a row after which the run is stuck; `None` means never.
         stuck_after: Option<u32>,
     },

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn timer_yields_to_another_rule() {
+    fn expired_timer_is_dropped_if_the_rules_changed() {
         let mut inbox = Inbox::<()>::default();
         inbox.time_up(MachineInput::TimerExpired(Timer::Idle), vec![steer(1)]);
         assert_eq!(inbox.take(), Some((steer(1), ())));

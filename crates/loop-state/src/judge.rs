@@ -35,7 +35,7 @@ pub struct TurnReport {
     /// The failure, as text for a person.
     pub why: String,
     /// Whether the agent made the promise.
-    pub claimed: bool,
+    pub promised: bool,
     /// When the last reported rate limit ends, if known.
     pub limited_until: Option<Timestamp>,
 }
@@ -45,15 +45,15 @@ pub struct TurnReport {
 /// The run waits for a failing service as for the end of a rate limit, so that it continues overnight. If the service never answered in this run, the
 /// settings are probably wrong and a person should find out soon, so the run doesn't wait.
 #[must_use]
-pub fn start_checks(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
+pub fn turn_outcome(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
     let TurnReport { how, why, .. } = report;
     match how {
-        AgentTurnEnd::Completed if report.claimed => TurnOutcome::PromiseMade,
+        AgentTurnEnd::Completed if report.promised => TurnOutcome::PromiseMade,
         AgentTurnEnd::Completed => TurnOutcome::Completed,
         AgentTurnEnd::NotLoggedIn => TurnOutcome::AgentUnusable(why),
         AgentTurnEnd::SessionNotFound => TurnOutcome::SessionLost,
         AgentTurnEnd::RateLimited => {
-            let named = || limit::named(&report.detail).map(|time| at + time);
+            let named = || limit::retry_delay(&report.detail).map(|time| at + time);
             let reset = report.limited_until.or_else(named);
             TurnOutcome::RateLimited { reset, why }
         }
@@ -120,7 +120,7 @@ mod tests {
             how,
             detail: String::new(),
             why: "why".into(),
-            claimed: false,
+            promised: false,
             limited_until: None,
         }
     }
@@ -143,7 +143,7 @@ mod tests {
             TurnOutcome::Transient(why()),
             TurnOutcome::Transient(why()),
         ]) {
-            assert_eq!(start_checks(report(how), AT, &head), outcome, "{how:?}");
+            assert_eq!(turn_outcome(report(how), AT, &head), outcome, "{how:?}");
         }
     }
 
@@ -160,7 +160,7 @@ mod tests {
                 limited_until,
                 ..report(AgentTurnEnd::RateLimited)
             };
-            let TurnOutcome::RateLimited { reset, .. } = start_checks(report, AT, &head) else {
+            let TurnOutcome::RateLimited { reset, .. } = turn_outcome(report, AT, &head) else {
                 panic!("the run doesn't wait for the limit");
             };
             assert_eq!(reset, expected, "{detail}");
@@ -177,7 +177,7 @@ mod tests {
             (1, 2, 1, 0, false),
         ] {
             let head = head(tokens, iterations, failed, wait);
-            let outcome = start_checks(report(AgentTurnEnd::ServiceFailed), AT, &head);
+            let outcome = turn_outcome(report(AgentTurnEnd::ServiceFailed), AT, &head);
             let is_limit = matches!(outcome, TurnOutcome::RateLimited { reset: None, .. });
             assert_eq!(is_limit, waits, "{tokens} {iterations} {failed} {wait}");
         }
@@ -188,7 +188,7 @@ mod tests {
         fn only_completed_turns_are_good_and_only_promises_claim_completion(
             kind in 0..KINDS.len(),
             detail in "\\PC{0,40}",
-            claimed: bool,
+            promised: bool,
             until in prop::option::of(0..1_000_000_u64),
             tokens in 0..2_u64,
             counts in (0..3_u32, 0..3_u32),
@@ -196,11 +196,11 @@ mod tests {
         ) {
             let how = KINDS[kind];
             let limited_until = until.map(Timestamp);
-            let report = TurnReport { how, detail, why: "why".into(), claimed, limited_until };
-            let outcome = start_checks(report, AT, &head(tokens, counts.0, counts.1, wait));
+            let report = TurnReport { how, detail, why: "why".into(), promised, limited_until };
+            let outcome = turn_outcome(report, AT, &head(tokens, counts.0, counts.1, wait));
             let is_good = matches!(outcome, TurnOutcome::Completed | TurnOutcome::PromiseMade);
             prop_assert_eq!(is_good, how == AgentTurnEnd::Completed);
-            prop_assert_eq!(outcome == TurnOutcome::PromiseMade, is_good && claimed);
+            prop_assert_eq!(outcome == TurnOutcome::PromiseMade, is_good && promised);
             let waits = matches!(outcome, TurnOutcome::RateLimited { .. });
             prop_assert!(!waits || matches!(how, AgentTurnEnd::RateLimited | AgentTurnEnd::ServiceFailed));
             let needs_person = matches!(outcome, TurnOutcome::AgentUnusable(_));

@@ -127,8 +127,8 @@ pub use input::{
 pub use iteration_step::{
     AfterLeftovers, IterationStep, RedoScope, UnfinishedAttempt, UnfinishedCause, WaitCause,
 };
-pub use judge::{AgentTurnEnd, TurnReport, start_checks};
-pub use machine::{AgentSilence, Glance, Machine};
+pub use judge::{AgentTurnEnd, TurnReport, turn_outcome};
+pub use machine::{AgentSilence, GitStatusWait, Machine};
 pub use rehearsal::{FeedbackRefusal, NoAttempt, Rehearsal};
 pub use request::{PauseAfter, Request};
 pub use resumable::ResumeRefusal;

@@ -18,7 +18,7 @@ const MOST: Duration = Duration::from_secs(14 * 86_400);
 /// Returns the time that a refusal names, such as `Please retry in 34.07s` or `Try again in 1 hour 20 minutes`.
 ///
 /// Call this only for a service error that is known to be a limit: any text can contain such words.
-pub(crate) fn named(words: &str) -> Option<Duration> {
+pub(crate) fn retry_delay(words: &str) -> Option<Duration> {
     let words = words.to_lowercase();
     let mut found = MARKS.iter().filter_map(|mark| {
         let (_, rest) = words.split_once(mark)?;
@@ -88,7 +88,7 @@ mod tests {
             ("too many requests", None),
             ("retry in ", None),
         ] {
-            let named_time = named(words).map(|time| time.as_secs_f64());
+            let named_time = retry_delay(words).map(|time| time.as_secs_f64());
             assert_eq!(named_time, seconds, "{words}");
         }
     }
@@ -97,7 +97,7 @@ mod tests {
         #[test]
         fn retry_time_is_none_or_bounded(before in "\\PC{0,20}", after in "[0-9a-z. ,]{0,30}") {
             for mark in MARKS {
-                let time = named(&format!("{before}{mark}{after}"));
+                let time = retry_delay(&format!("{before}{mark}{after}"));
                 prop_assert!(time.is_none_or(|time| time <= MOST));
             }
         }

@@ -18,7 +18,7 @@ mod resume;
 mod stop;
 mod wait;
 
-pub use stop::Glance;
+pub use stop::GitStatusWait;
 
 type Effects = Vec<Effect>;
 
@@ -69,7 +69,7 @@ pub struct Machine {
     deadline: StopDeadline,
     stop_budget: Duration,
     /// Whether the program shuts down.
-    is_shut: bool,
+    is_shutting_down: bool,
     /// Since when the processes of the run have been suspended.
     frozen_at: Option<Timestamp>,
     /// Whether this process has started or resumed the run.
@@ -407,7 +407,7 @@ impl Machine {
     }
 
     /// Returns why the turn is being ended; `None` if an update reports that already.
-    fn why_halting(&self) -> Option<String> {
+    fn why_ending_turn(&self) -> Option<String> {
         let head = &self.head;
         if self.is_stopping() || head.redo.is_some() {
             return None;
@@ -421,7 +421,7 @@ impl Machine {
     fn stop_step(&mut self, step: &IterationStep) -> Effects {
         let effect = match step {
             IterationStep::Turn { .. } | IterationStep::Interrupted { .. } => Effect::StopAttempt {
-                why: self.why_halting(),
+                why: self.why_ending_turn(),
                 at_once: self.deadline.is_abort(),
             },
             IterationStep::RequiredCheck { .. }
@@ -482,7 +482,7 @@ impl From<Head> for Machine {
             interruptible: true,
             deadline: StopDeadline::Unset,
             stop_budget: STOP_BUDGET,
-            is_shut: false,
+            is_shutting_down: false,
             frozen_at: None,
             has_begun: false,
             is_ending: false,

@@ -15,7 +15,7 @@ const STEPS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rehearsal {
     /// The updates before the first command, in order.
-    pub notices: Vec<RunUpdate>,
+    pub updates: Vec<RunUpdate>,
     /// The first command that runs. Its result is unknown, so the rehearsal assumes that this command and each later one fails.
     pub command: Option<LoopCommand>,
     /// The index of the phase in which that command runs; without a command, the phase after the last simulated input.
@@ -69,7 +69,7 @@ impl std::error::Error for FeedbackRefusal {}
 impl Head {
     /// Returns the first input of a process that takes over this run. If no process has begun the run, the input starts it instead of resuming it.
     #[must_use]
-    pub fn first_event(&self, resume: ResumeOptions) -> MachineInput {
+    pub fn first_input(&self, resume: ResumeOptions) -> MachineInput {
         match self.counts.processes {
             0 => MachineInput::Started,
             _ => MachineInput::Resumed(resume),
@@ -107,7 +107,7 @@ impl Head {
     #[must_use]
     pub fn rehearse(&self, first: MachineInput, output: &str, at: Timestamp) -> Rehearsal {
         let mut machine = Machine::from(self.clone());
-        let (mut notices, mut started) = (Vec::new(), None);
+        let (mut updates, mut started) = (Vec::new(), None);
         let mut first_command = None;
         let failed = || CheckResult::Failed(output.to_owned());
         let mut next = Some(first);
@@ -131,7 +131,7 @@ impl Head {
                     Effect::Emit(RunUpdate::Sleeping { .. }) if is_assumed => {
                         next = Some(MachineInput::Requested(Request::Skip));
                     }
-                    Effect::Emit(update) if !is_assumed => notices.push(update),
+                    Effect::Emit(update) if !is_assumed => updates.push(update),
                     // A real process starts without leftovers: the leftovers of earlier processes are ended first.
                     Effect::EndLeftovers => {
                         next = Some(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()))
@@ -145,7 +145,7 @@ impl Head {
         let (phase, iteration) =
             first_command.map_or((head.phase, head.iteration), |it| (it.1, it.2));
         Rehearsal {
-            notices,
+            updates,
             command: first_command.map(|it| it.0),
             phase,
             iteration,

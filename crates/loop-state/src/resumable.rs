@@ -49,7 +49,7 @@ impl Head {
     ) -> Result<(), ResumeRefusal> {
         if let Some(end) = self.end.as_ref().filter(|end| end.reason.is_final())
             && from.is_none()
-            && !rules.is_some_and(|rules| self.is_given_more_by(rules))
+            && !rules.is_some_and(|rules| self.changes_amount_of_work(rules))
         {
             return Err(ResumeRefusal::Over(end.reason.clone()));
         }
@@ -64,7 +64,7 @@ impl Head {
     }
 
     /// Returns whether these rules have another number of iterations for the current phase, or another number of phases.
-    fn is_given_more_by(&self, rules: &Rules) -> bool {
+    fn changes_amount_of_work(&self, rules: &Rules) -> bool {
         let most = |rules: &Rules| {
             let phase = rules.phases.get(self.phase as usize);
             phase.map(|phase| phase.limits.max_iterations)

@@ -24,7 +24,7 @@ pub(crate) fn last_text_bytes(text: String) -> String {
 }
 
 /// Returns the last [`MAX_ERROR`] bytes of a failure, which is the part that a phase records.
-pub(crate) fn error(text: String) -> String {
+pub(crate) fn last_error_bytes(text: String) -> String {
     end_of(text, MAX_ERROR)
 }
 

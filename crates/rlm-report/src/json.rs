@@ -33,7 +33,7 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
             },
             "reason": match &it.fate { AttemptOutcome::Failed(why) => Some(why), _ => None },
             "unfinished_cause": match it.fate { AttemptOutcome::Unfinished(cause) => cause, _ => None },
-            "discarded": it.discarded, "continues_session": it.continues, "usage": money::json(it.usage),
+            "discarded": it.discarded, "continues_session": it.continues, "usage": money::usage_json(it.usage),
             "denied": it.denied, "no_progress": it.idle, "leftovers_ended": it.leftovers, "survivors": it.survivors,
             "commands": it.commands.iter().map(|it| json!({
                 "command": match it.command {
@@ -50,11 +50,11 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
     };
     json!({
         "run": head.run, "state": timeline.state, "began_at": utc(timeline.began()), "until": utc(timeline.until()),
-        "active_ms": timeline.active_ms(), "iterations_complete": m.iterations_complete(), "usage": money::json(m.usage),
+        "active_ms": timeline.active_ms(), "iterations_complete": m.iterations_complete(), "usage": money::usage_json(m.usage),
         "phases": timeline.phases.iter().map(|it| json!({
             "phase": it.name, "number": it.index + 1, "began_at": utc(it.began), "ended_at": it.ended.map(utc),
             "iterations": it.iterations, "evidence": it.evidence, "result": it.result,
-            "usage": money::json(it.usage), "discarded": it.discarded,
+            "usage": money::usage_json(it.usage), "discarded": it.discarded,
         })).collect::<Value>(),
         "attempts": timeline.attempts.iter().map(attempt).collect::<Value>(),
         "waits": timeline.waits.iter().map(wait).collect::<Value>(),

@@ -8,7 +8,7 @@ use sgr::SgrColors;
 const MAX_SHOWN: usize = 2000;
 
 /// The number of carriage returns from which a line counts as a progress bar.
-const OVER_AND_OVER: usize = 2;
+const MIN_CARRIAGE_RETURNS: usize = 2;
 
 /// Escapes text for a terminal. Colours stay unless they hide text. Every other control sequence becomes visible text and has no effect. Invisible
 /// characters become visible text too.
@@ -95,16 +95,16 @@ pub fn line(bytes: &[u8], omitted: u64) -> String {
     let text = text.trim_end_matches(['\r', '\n']);
     // Show only the last state of a progress bar.
     let text = match text.bytes().filter(|b| *b == b'\r').count() {
-        OVER_AND_OVER.. => text.rsplit('\r').find(|it| !it.trim().is_empty()),
+        MIN_CARRIAGE_RETURNS.. => text.rsplit('\r').find(|it| !it.trim().is_empty()),
         _ => Some(text),
     };
     let text = text.unwrap_or_default();
-    let cut = match text.len() {
+    let end = match text.len() {
         ..=MAX_SHOWN => text.len(),
         all => text.char_indices().nth(MAX_SHOWN).map_or(all, |(i, _)| i),
     };
-    let mut shown = safe(&text[..cut]);
-    let left_out = (text.len() - cut) as u64 + omitted;
+    let mut shown = safe(&text[..end]);
+    let left_out = (text.len() - end) as u64 + omitted;
     if left_out > 0 {
         shown.push_str(&format!(" … ({left_out} more bytes)"));
     }
@@ -149,12 +149,12 @@ fn is_escaped(before: Option<char>, c: char) -> bool {
     if c.is_control() {
         return true;
     }
-    let behind = |belongs: fn(char) -> bool| !before.is_some_and(belongs);
+    let unless_after = |belongs: fn(char) -> bool| !before.is_some_and(belongs);
     match c {
-        '\u{200d}' => behind(|it| is_pictograph(it) || it == '\u{fe0f}' || is_joining(it)),
-        '\u{200c}' => behind(is_joining),
+        '\u{200d}' => unless_after(|it| is_pictograph(it) || it == '\u{fe0f}' || is_joining(it)),
+        '\u{200c}' => unless_after(is_joining),
         '\u{fe0e}' | '\u{fe0f}' => {
-            behind(|it| is_pictograph(it) || matches!(it, '0'..='9' | '#' | '*'))
+            unless_after(|it| is_pictograph(it) || matches!(it, '0'..='9' | '#' | '*'))
         }
         c => is_hidden(c),
     }

@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
         return Err(bad());
     }
     let micro = format!("{whole}{rest:0<6}");
-    nothing(micro.parse().map_err(|_| bad())?)
+    refuse_zero(micro.parse().map_err(|_| bad())?)
 }
 
 /// Parses a number of tokens, such as `250000`, `250k` or `2M`.
@@ -44,10 +44,10 @@ pub fn tokens(text: &str) -> Result<u64, String> {
         },
     };
     let number: u64 = digits.parse().map_err(|_| bad())?;
-    nothing(number.checked_mul(factor).ok_or_else(bad)?)
+    refuse_zero(number.checked_mul(factor).ok_or_else(bad)?)
 }
 
-fn nothing(amount: u64) -> Result<u64, String> {
+fn refuse_zero(amount: u64) -> Result<u64, String> {
     match amount {
         0 => Err("a budget of 0 allows nothing; raise it or leave it out".into()),
         amount => Ok(amount),
@@ -142,7 +142,7 @@ pub fn cost_usd(used: loop_state::UsageTotal) -> Option<f64> {
 
 /// Returns a usage as JSON.
 #[must_use]
-pub fn json(used: loop_state::UsageTotal) -> serde_json::Value {
+pub fn usage_json(used: loop_state::UsageTotal) -> serde_json::Value {
     serde_json::json!({
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
@@ -236,8 +236,9 @@ mod tests {
             usage(4_204_999, 0),
         ]
         .map(usage_text);
-        let told = ["9 tokens", "0.0030 USD, 9 tokens", "4.20 USD"].map(|it| Some(it.to_owned()));
-        assert_eq!((&shown[0], &shown[1..]), (&None, &told[..]));
+        let shown_text =
+            ["9 tokens", "0.0030 USD, 9 tokens", "4.20 USD"].map(|it| Some(it.to_owned()));
+        assert_eq!((&shown[0], &shown[1..]), (&None, &shown_text[..]));
         let rules = Rules {
             limits: RunLimits {
                 max_cost_microusd: Some(5_000_000),
@@ -246,8 +247,8 @@ mod tests {
             },
             ..Rules::default()
         };
-        let told = budget_left(&rules, usage(800_000, 101)).unwrap();
-        assert_eq!(told, "4.20 USD of 5.00 USD, 0 of 100 tokens left");
+        let shown_text = budget_left(&rules, usage(800_000, 101)).unwrap();
+        assert_eq!(shown_text, "4.20 USD of 5.00 USD, 0 of 100 tokens left");
         assert_eq!(budget_left(&Rules::default(), usage(1, 1)), None);
     }
 

@@ -109,7 +109,7 @@ impl Runner {
             inputs.extend(self.event(event).await);
         }
         self.update_busy();
-        inputs.extend(self.step_attempt(AttemptInput::BatchProcessed));
+        inputs.extend(self.step_attempt(AttemptInput::EventsProcessed));
         inputs
     }
 
@@ -261,8 +261,10 @@ impl Runner {
     pub(super) fn carry_out(&mut self, effect: AttemptEffect) -> Vec<MachineInput> {
         match effect {
             AttemptEffect::ReportPrompted => return vec![MachineInput::PromptReceived],
-            AttemptEffect::NothingDone => return vec![MachineInput::NoProgress],
-            AttemptEffect::Said(result) => return vec![MachineInput::ResultReported(result)],
+            AttemptEffect::ReportNoProgress => return vec![MachineInput::NoProgress],
+            AttemptEffect::ReportResult(result) => {
+                return vec![MachineInput::ResultReported(result)];
+            }
             AttemptEffect::SteerDelivered(id) => {
                 let state = SteerState::Delivered;
                 return vec![MachineInput::SteerAdvanced { id, state }];
@@ -310,7 +312,11 @@ impl Runner {
                 let patience = self.phase().background_task_timeout;
                 self.emit(RunEvent::AwaitingTasks { tasks, patience });
             }
-            AttemptEffect::RecordTurnEnd { outcome, own, .. } => self.note_end(&outcome, own),
+            AttemptEffect::RecordTurnEnd {
+                outcome,
+                agent_began: own,
+                ..
+            } => self.note_end(&outcome, own),
             // `continue_turn`, `completed`, `requested` and `carry_out_asks` handle these effects themselves.
             AttemptEffect::Start { .. }
             | AttemptEffect::Send { again: true, .. }
@@ -318,7 +324,7 @@ impl Runner {
             | AttemptEffect::ShowAsk(_)
             | AttemptEffect::AnswerAsk { .. }
             | AttemptEffect::RefuseAnswer
-            | AttemptEffect::Look => {}
+            | AttemptEffect::ExamineWorkingTree => {}
         }
         Vec::new()
     }
@@ -392,10 +398,13 @@ impl Runner {
         };
         let mut inputs = Vec::new();
         for effect in self.decide(input) {
-            if effect == AttemptEffect::Look {
-                let footprint = self.fingerprint().await;
-                let hurried = self.requests.is_stop_requested();
-                inputs.extend(self.step_attempt(AttemptInput::Looked { footprint, hurried }));
+            if effect == AttemptEffect::ExamineWorkingTree {
+                let fingerprint = self.fingerprint().await;
+                let stop_requested = self.requests.is_stop_requested();
+                inputs.extend(self.step_attempt(AttemptInput::WorkingTreeExamined {
+                    fingerprint,
+                    stop_requested,
+                }));
             }
             inputs.extend(self.carry_out(effect));
         }

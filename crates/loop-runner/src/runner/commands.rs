@@ -65,7 +65,7 @@ impl Runner {
         let text = match warning {
             Warning::CommandNotRun {
                 command,
-                said,
+                why: said,
                 stuck_after,
             } => self.describe_command_not_run(command, &said, stuck_after),
             Warning::SteersUnseen { count: 1 } => {
@@ -164,7 +164,7 @@ impl Runner {
         let Some(hooks) = &mut self.hooks else {
             return;
         };
-        if !self.machine.keeps_calls() {
+        if !self.machine.keeps_notify_calls() {
             hooks.clear();
         }
         if !left.is_zero() {

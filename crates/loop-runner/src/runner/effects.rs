@@ -5,7 +5,7 @@ use agent_duplex::{
 };
 use agent_subprocess::{Marker, ProcessContext, StopPolicy};
 use loop_state::{
-    AskPolicy, AttemptInput, AttemptMachine, AttemptOptions, Effect, Glance, LoopCommand,
+    AskPolicy, AttemptInput, AttemptMachine, AttemptOptions, Effect, GitStatusWait, LoopCommand,
     MachineInput, PromptContext, Reminder, RunUpdate, SteerState, TimedInput, TurnOutcome,
 };
 use rlm_store::deadline::Deadline;
@@ -143,12 +143,12 @@ impl Runner {
         let head = &self.saved.machine;
         // A rule that changed during the run counts as a rule of the settings.
         self.saved.settings.apply_rules(&head.rules);
-        if !self.machine.is_held() {
+        if !self.machine.is_pausing_or_paused() {
             self.saved.pause_reason = None;
         }
-        let status_use = self.machine.glance(finishes_phase);
-        if status_use != Glance::Skipped {
-            let must_wait = status_use == Glance::Awaited;
+        let status_use = self.machine.git_status_wait(finishes_phase);
+        if status_use != GitStatusWait::Skipped {
+            let must_wait = status_use == GitStatusWait::Awaited;
             let git = self.work_tree.project().git();
             let is_idle = self.processes.attempt.is_none()
                 && self.processes.check.is_none()
@@ -225,7 +225,7 @@ impl Runner {
             true => self.uncommitted_files().await,
             false => None,
         };
-        let footprint = match parses_output {
+        let fingerprint = match parses_output {
             true => self.fingerprint().await,
             false => None,
         };
@@ -256,7 +256,7 @@ impl Runner {
             steerable: interruptible && can.has(Capability::Steer),
             task_timeout: self.phase().background_task_timeout,
             promise: self.phase().promise.clone(),
-            footprint,
+            fingerprint,
             asks: match self.phase().permissions {
                 Permissions::Ask => AskPolicy::Person,
                 Permissions::All => AskPolicy::Allow,

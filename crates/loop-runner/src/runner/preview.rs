@@ -128,7 +128,7 @@ impl Runner {
         };
         let head = &found.head.machine;
         let rehearsed = head.rehearse(first, OUTPUT_PLACEHOLDER, Clock::default().now());
-        found.notices = rehearsed.notices;
+        found.notices = rehearsed.updates;
         (found.phase, found.iteration) = (rehearsed.phase, rehearsed.iteration);
         let assumed = rehearsed.command.map(|command| match command {
             LoopCommand::RequiredCheck(index) => format!("required check {} fails", index + 1),

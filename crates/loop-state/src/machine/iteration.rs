@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::wait::MAX_TRIES;
 use super::{Effects, Machine, after_save};
-use crate::text::{error, last_text_bytes};
+use crate::text::{last_error_bytes, last_text_bytes};
 use crate::{
     AfterLeftovers, CheckOutcome, CheckResult, Effect, Evidence, Feedback, IterationFailure,
     IterationStep, LastCheck, LastIteration, LoopCommand, MAX_ERRORS, ProcessTreeOutcome,
@@ -252,7 +252,7 @@ impl Machine {
         let max = self.head.rules.limits.max_failures;
         (in_a_row == 0).then(|| Warning::CommandNotRun {
             command,
-            said: why.clone(),
+            why: why.clone(),
             stuck_after: (max > 0).then_some(max),
         })
     }
@@ -374,7 +374,7 @@ impl Machine {
         head.iterations_since_review += 1;
         head.step = IterationStep::Sleeping { until: at };
         let failure = head.failure.take();
-        if let Some(what) = failure.clone().map(error) {
+        if let Some(what) = failure.clone().map(last_error_bytes) {
             let iteration = head.iteration;
             let surplus = (head.errors.len() + 1).saturating_sub(MAX_ERRORS);
             head.errors.drain(..surplus);
@@ -396,7 +396,7 @@ impl Machine {
             leftovers,
             usage: head.iteration_usage,
         };
-        if done.is_some() || self.is_plan_made() {
+        if done.is_some() || self.is_plan_complete() {
             return self.phase_over(done, Some(update), at);
         }
         if let Some(request) = self.head.stopping {

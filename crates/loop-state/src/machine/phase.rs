@@ -13,7 +13,7 @@ impl Machine {
     }
 
     /// Returns whether all planned iterations ran and there is no other stop condition.
-    pub(super) fn is_plan_made(&self) -> bool {
+    pub(super) fn is_plan_complete(&self) -> bool {
         let rules = self.head.phase_rules();
         !rules.has_check
             && !rules.has_promise
@@ -117,7 +117,7 @@ impl Machine {
     /// Begins the next iteration or phase, unless a limit forbids it.
     pub(super) fn begin_next(&mut self, at: Timestamp) -> Effects {
         let is_over = self.head.finished_phases.len() > self.head.phase as usize;
-        if self.is_plan_made() && !(self.is_last_phase() && is_over) {
+        if self.is_plan_complete() && !(self.is_last_phase() && is_over) {
             return self.phase_over(None, None, at);
         }
         match self.limit(at) {

@@ -16,8 +16,8 @@ impl Machine {
             true => self.apply_request(request, at),
             false => Effects::new(),
         };
-        let is_in_vain = { effects.iter() }.all(|it| matches!(it, Effect::PauseAt(_)));
-        let why = why.filter(|_| is_in_vain).map(refuse);
+        let changed_nothing = { effects.iter() }.all(|it| matches!(it, Effect::PauseAt(_)));
+        let why = why.filter(|_| changed_nothing).map(refuse);
         effects.extend(why);
         effects
     }

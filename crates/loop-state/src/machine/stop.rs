@@ -12,7 +12,7 @@ use crate::{
 
 /// How a save asks for the git status of the working tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Glance {
+pub enum GitStatusWait {
     /// The save doesn't ask.
     Skipped,
     /// The save waits only a short time.
@@ -61,18 +61,18 @@ impl Machine {
 
     /// Returns whether queued calls of the notify command still run before its last call.
     #[must_use]
-    pub fn keeps_calls(&self) -> bool {
+    pub fn keeps_notify_calls(&self) -> bool {
         !self.is_stopping()
     }
 
     /// Returns how a save asks for the git status. `finishes_phase` is whether the save is [`Effect::SavePhase`]. A stop saves without the git
     /// status. The last save of a phase or a run needs it.
     #[must_use]
-    pub fn glance(&self, finishes_phase: bool) -> Glance {
+    pub fn git_status_wait(&self, finishes_phase: bool) -> GitStatusWait {
         match self.is_stopping() {
-            true => Glance::Skipped,
-            false if finishes_phase || self.head.end.is_some() => Glance::Awaited,
-            false => Glance::Brief,
+            true => GitStatusWait::Skipped,
+            false if finishes_phase || self.head.end.is_some() => GitStatusWait::Awaited,
+            false => GitStatusWait::Brief,
         }
     }
 
@@ -90,7 +90,7 @@ impl Machine {
 
     /// Returns whether the run is about to pause, is paused or is interrupted. Only then the recorded reason of a pause still applies.
     #[must_use]
-    pub fn is_held(&self) -> bool {
+    pub fn is_pausing_or_paused(&self) -> bool {
         let rests = matches!(
             self.head.step,
             IterationStep::Paused { .. } | IterationStep::Interrupted { .. }
@@ -118,14 +118,14 @@ impl Machine {
     pub(super) fn begin_process(&mut self) {
         self.deadline = StopDeadline::Unset;
         self.has_begun = true;
-        self.is_shut = false;
+        self.is_shutting_down = false;
         self.is_ending = false;
     }
 
     /// Requires a wait for the request to stop that states the reason of the shutdown. The shutdown also ends the current wait, so nothing else may
     /// happen before that request.
     pub(super) fn shut_down(&mut self) -> Effects {
-        let is_new = !std::mem::replace(&mut self.is_shut, true);
+        let is_new = !std::mem::replace(&mut self.is_shutting_down, true);
         let is_over = self.has_begun && self.head.end.is_some();
         let waits = is_new && !is_over && !self.is_stopping();
         { waits.then_some(Effect::AwaitStop(SHUTDOWN_REASON)) }

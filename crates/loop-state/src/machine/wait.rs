@@ -85,7 +85,7 @@ impl Machine {
             why,
         };
         let what = Some(last_text_bytes(what));
-        match self.pointless_wait(at) {
+        match self.end_forbidden_wait(at) {
             Some(reason) => self.end(reason, at),
             None => vec![
                 Effect::Save,
@@ -95,7 +95,7 @@ impl Machine {
     }
 
     /// Ends the wait and returns the reason if the run must not wait, or must not wait that long.
-    fn pointless_wait(&mut self, at: Timestamp) -> Option<StopReason> {
+    fn end_forbidden_wait(&mut self, at: Timestamp) -> Option<StopReason> {
         let stopped = self.head.stopping.map(|by| StopReason::Stopped(by.by));
         let spent = self.head.spent_budget().map(StopReason::BudgetSpent);
         let reason = stopped
@@ -115,7 +115,7 @@ impl Machine {
 
     /// Continues a wait in another process.
     pub(super) fn resume_wait(&mut self, at: Timestamp) -> Effects {
-        match (self.head.step.clone(), self.pointless_wait(at)) {
+        match (self.head.step.clone(), self.end_forbidden_wait(at)) {
             (_, Some(reason)) => self.end(reason, at),
             (IterationStep::Waiting { until, why, .. }, None) if until > at => {
                 let what = None;
@@ -136,7 +136,7 @@ impl Machine {
     ) -> Result<Effects, RulesError> {
         self.head.rules = self.head.rules.with(phase, &change)?;
         let reason = match (step, change) {
-            (IterationStep::Waiting { .. }, _) => self.pointless_wait(at),
+            (IterationStep::Waiting { .. }, _) => self.end_forbidden_wait(at),
             // Apply the limit now: otherwise the run would pay for another iteration first.
             (step, RuleChange::MaxFailures(_)) if step.is_resting() => {
                 { self.stuck() }.or_else(|| self.stuck_without_progress())

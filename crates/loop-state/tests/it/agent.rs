@@ -72,6 +72,8 @@ fn two_states_have_no_process_and_two_are_ended() {
     let alive = STATES.map(|state| (!state.is_alive()).then_some(state));
     let without: Vec<_> = alive.into_iter().flatten().collect();
     assert_eq!(without, [AgentState::None, AgentState::Gone]);
-    let ended: Vec<_> = { STATES.into_iter() }.filter(|it| it.is_ended()).collect();
+    let ended: Vec<_> = { STATES.into_iter() }
+        .filter(|it| it.is_ending_or_gone())
+        .collect();
     assert_eq!(ended, [AgentState::Ending, AgentState::Gone]);
 }

@@ -27,7 +27,7 @@ fn options() -> AttemptOptions {
         steerable: true,
         task_timeout: HOUR,
         promise: Some("DONE".into()),
-        footprint: None,
+        fingerprint: None,
         asks: AskPolicy::Person,
         terminal: false,
     }
@@ -152,7 +152,7 @@ fn x114c_ended_task_extends_the_wait_for_the_others() {
     );
     assert_eq!(reports(&trace.then(completed())), [] as [&TurnOutcome; 0]);
     trace.then(AttemptInput::BackgroundTasks(0));
-    let effects = trace.then(AttemptInput::BatchProcessed);
+    let effects = trace.then(AttemptInput::EventsProcessed);
     assert_eq!(reports(&effects), [&TurnOutcome::Completed]);
 }
 
@@ -174,7 +174,7 @@ fn dead_agent_blocks_nothing() {
     trace.then(completed());
     trace.then(AttemptInput::Exited);
     assert_eq!(trace.machine.awaited_tasks(), None);
-    let effects = trace.then(AttemptInput::BatchProcessed);
+    let effects = trace.then(AttemptInput::EventsProcessed);
     assert_eq!(reports(&effects), [&TurnOutcome::Completed]);
 }
 
@@ -528,7 +528,7 @@ fn result_of_a_completed_turn_is_reported_before_the_next_phase() {
         trace.head.rules.phases.resize(phases, first);
         trace.then(message("the plan"));
         let effects = trace.then(turn_ended(how));
-        let said = AttemptEffect::Said("the plan".into());
+        let said = AttemptEffect::ReportResult("the plan".into());
         assert_eq!(effects.contains(&said), is_said, "{phases} {how:?}");
         trace.head.phase = 1;
         trace.then(turn_began(true));
@@ -539,28 +539,35 @@ fn result_of_a_completed_turn_is_reported_before_the_next_phase() {
 }
 
 #[test]
-fn turn_without_trace_makes_no_progress_unless_it_was_stopped() {
-    for (footprint, hurried, expected) in [
-        (Some(1), false, vec![AttemptEffect::NothingDone]),
+fn turn_without_changes_makes_no_progress_unless_it_was_stopped() {
+    for (fingerprint, stop_requested, expected) in [
+        (Some(1), false, vec![AttemptEffect::ReportNoProgress]),
         (Some(1), true, vec![]),
         (Some(2), false, vec![]),
         (None, false, vec![]),
     ] {
         let mut trace = Trace::with(AttemptOptions {
-            footprint: Some(1),
+            fingerprint: Some(1),
             ..options()
         });
         trace.then(AttemptInput::Started);
         let effects = trace.then(completed());
-        assert!(effects.contains(&AttemptEffect::Look));
-        let looked = AttemptInput::Looked { footprint, hurried };
+        assert!(effects.contains(&AttemptEffect::ExamineWorkingTree));
+        let looked = AttemptInput::WorkingTreeExamined {
+            fingerprint,
+            stop_requested,
+        };
         assert_eq!(trace.then(looked), expected);
     }
     // A tool call counts as progress.
     let mut trace = Trace::new();
     trace.then(tool_started());
     trace.then(tool_finished());
-    assert!(!trace.then(completed()).contains(&AttemptEffect::Look));
+    assert!(
+        !trace
+            .then(completed())
+            .contains(&AttemptEffect::ExamineWorkingTree)
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use loop_state::{
 use crate::rules;
 
 const BUDGET: Duration = Duration::from_secs(8);
-const PATIENCE: Duration = Duration::from_secs(600);
+const TASK_TIMEOUT: Duration = Duration::from_secs(600);
 const MILLI: Duration = Duration::from_millis(1);
 
 /// The state of the world around the attempt, and what it can still do.
@@ -27,7 +27,7 @@ struct World {
     process: bool,
     turn: bool,
     silent: bool,
-    tree: ProcessTreeOutcome,
+    tree: TreeState,
     closing: bool,
     task: bool,
     ask: bool,
@@ -55,7 +55,7 @@ struct World {
     taken: bool,
     looking: bool,
     /// Whether the agent made its completion promise in this turn.
-    claimed: bool,
+    promised: bool,
     /// Whether the conversation can end while the process tree lives.
     may_break: bool,
     /// The number of turns without a report.
@@ -66,7 +66,7 @@ struct World {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum ProcessTreeOutcome {
+enum TreeState {
     Runs,
     Ends { by: Duration },
     Gone,
@@ -86,7 +86,7 @@ fn first() -> State {
             parses_output: true,
             interruptible: true,
             steerable: true,
-            task_timeout: PATIENCE,
+            task_timeout: TASK_TIMEOUT,
             asks: AskPolicy::Person,
             terminal: true,
             ..AttemptOptions::default()
@@ -97,7 +97,7 @@ fn first() -> State {
             process: false,
             turn: false,
             silent: false,
-            tree: ProcessTreeOutcome::Runs,
+            tree: TreeState::Runs,
             closing: false,
             task: false,
             ask: false,
@@ -118,7 +118,7 @@ fn first() -> State {
             sending: false,
             taken: false,
             looking: false,
-            claimed: false,
+            promised: false,
             may_break: false,
             owed: 1,
             prompted: false,
@@ -174,7 +174,7 @@ fn rare(world: &World) -> Vec<AttemptInput> {
     }
     if may {
         all.push(AttemptInput::Deliver(1));
-        if world.tree == ProcessTreeOutcome::Runs {
+        if world.tree == TreeState::Runs {
             all.push(AttemptInput::End);
         }
     }
@@ -188,8 +188,11 @@ fn rare(world: &World) -> Vec<AttemptInput> {
         all.push(AttemptInput::Dropped(1));
     }
     if world.looking {
-        for (footprint, hurried) in [(None, false), (None, true), (Some(1), false)] {
-            all.push(AttemptInput::Looked { footprint, hurried });
+        for (fingerprint, stop_requested) in [(None, false), (None, true), (Some(1), false)] {
+            all.push(AttemptInput::WorkingTreeExamined {
+                fingerprint,
+                stop_requested,
+            });
         }
     }
     let speaks = world.process && world.turn && !world.silent && !world.frozen;
@@ -215,7 +218,7 @@ fn rare(world: &World) -> Vec<AttemptInput> {
 }
 
 /// Updates the world for a rare input.
-fn happen_rare(world: &mut World, understands: bool, input: &AttemptInput) {
+fn update_world_rarely(world: &mut World, understands: bool, input: &AttemptInput) {
     let is_rare = match input {
         AttemptInput::Thawed(Duration::ZERO) => {
             world.frozen = true;
@@ -244,16 +247,16 @@ fn happen_rare(world: &mut World, understands: bool, input: &AttemptInput) {
             is_injected: injected,
             ..
         } => {
-            world.claimed &= *injected;
+            world.promised &= *injected;
             world.taken = false;
             *injected
         }
         AttemptInput::Message { .. } => {
-            world.claimed = true;
+            world.promised = true;
             true
         }
         AttemptInput::Line(_) => {
-            world.claimed |= !understands;
+            world.promised |= !understands;
             true
         }
         AttemptInput::End => {
@@ -301,7 +304,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         )));
     }
     let speaks = world.process && !world.silent && !world.frozen;
-    if speaks && !world.turn && world.turns_left > 0 && world.tree != ProcessTreeOutcome::Gone {
+    if speaks && !world.turn && world.turns_left > 0 && world.tree != TreeState::Gone {
         for has_inputs in [true, false] {
             add(AttemptInput::TurnBegan {
                 is_injected: false,
@@ -344,7 +347,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
         add(AttemptInput::Exited);
     }
     if !world.silent && !world.starting {
-        add(AttemptInput::BatchProcessed);
+        add(AttemptInput::EventsProcessed);
     }
     if !world.process && world.turn && !world.silent && !world.starting {
         add(turn_ended(AgentTurnEnd::Died, false, true));
@@ -352,10 +355,10 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     if world.closing {
         add(AttemptInput::Closed);
     }
-    if let ProcessTreeOutcome::Ends { .. } = world.tree {
+    if let TreeState::Ends { .. } = world.tree {
         add(AttemptInput::TreeGone);
     }
-    if world.tree == ProcessTreeOutcome::Gone && !world.silent {
+    if world.tree == TreeState::Gone && !world.silent {
         if world.turn {
             add(turn_ended(AgentTurnEnd::Interrupted, false, true));
         } else {
@@ -367,7 +370,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
     if (world.may_break || is_lost)
         && !world.silent
         && !world.starting
-        && world.tree != ProcessTreeOutcome::Gone
+        && world.tree != TreeState::Gone
     {
         add(AttemptInput::ConversationEnded);
     }
@@ -405,7 +408,7 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
 }
 
 /// Updates the world for an input.
-fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
+fn update_world(world: &mut World, at: Duration, input: &AttemptInput) {
     world.now = at;
     match input {
         AttemptInput::Started => {
@@ -448,7 +451,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
         }
         AttemptInput::Closed => (world.closing, world.process) = (false, false),
         AttemptInput::TreeGone => {
-            (world.tree, world.awaits_tree) = (ProcessTreeOutcome::Gone, false);
+            (world.tree, world.awaits_tree) = (TreeState::Gone, false);
             // If the conversation is over, the start still reports its failure.
             world.starting &= world.silent;
             (world.process, world.closing) = (false, false);
@@ -458,7 +461,7 @@ fn happen(world: &mut World, at: Duration, input: &AttemptInput) {
             world.presses_left -= 1;
             world.pausing = false;
             world.owed = world.owed.max(1);
-            world.turn = world.process && world.tree == ProcessTreeOutcome::Runs && !world.closing;
+            world.turn = world.process && world.tree == TreeState::Runs && !world.closing;
         }
         AttemptInput::Stop { .. } => {
             world.presses_left -= 1;
@@ -490,10 +493,10 @@ fn carry_out(
     match effect {
         AttemptEffect::Report(_) => {
             world.pausing = false;
-            if matches!(world.tree, ProcessTreeOutcome::Ends { .. }) || world.closing {
+            if matches!(world.tree, TreeState::Ends { .. }) || world.closing {
                 return Err("an outcome waits until the processes have ended");
             }
-            if world.stop_by.is_some() && world.tree != ProcessTreeOutcome::Gone {
+            if world.stop_by.is_some() && world.tree != TreeState::Gone {
                 return Err("a stopped turn is reported after its process tree ended");
             }
             world.owed = { world.owed.checked_sub(1) }.ok_or("a turn is reported once")?;
@@ -506,11 +509,11 @@ fn carry_out(
             if world.process || world.starting {
                 return Err("an agent is started only if none runs");
             }
-            if *replace != (world.tree == ProcessTreeOutcome::Gone) {
+            if *replace != (world.tree == TreeState::Gone) {
                 return Err("a conversation is replaced only after its end");
             }
             if *replace {
-                (world.tree, world.silent) = (ProcessTreeOutcome::Runs, false);
+                (world.tree, world.silent) = (TreeState::Runs, false);
                 (world.task, world.ask, world.prompted) = (false, false, false);
             }
             (world.starting, world.process, world.tool) = (true, false, false);
@@ -526,14 +529,14 @@ fn carry_out(
             world.closing = true;
         }
         AttemptEffect::End { by } => {
-            if world.tree != ProcessTreeOutcome::Runs {
+            if world.tree != TreeState::Runs {
                 return Err("a process tree is ended once");
             }
             let by = by.duration_since(epoch);
             if by > world.now + BUDGET || world.stop_by.is_some_and(|stop| by > stop) {
                 return Err("a process tree is ended within the budget");
             }
-            world.tree = ProcessTreeOutcome::Ends { by };
+            world.tree = TreeState::Ends { by };
         }
         AttemptEffect::Send { .. } => {
             keeps(world.messages > 0, "only a message is sent")?;
@@ -546,14 +549,17 @@ fn carry_out(
         AttemptEffect::RecordTurnEnd {
             outcome: TurnOutcome::PromiseMade,
             ..
-        } => keeps(world.claimed, "only a promise of this turn counts")?,
-        AttemptEffect::Look => world.looking = world.rare,
-        AttemptEffect::NothingDone => {
+        } => keeps(world.promised, "only a promise of this turn counts")?,
+        AttemptEffect::ExamineWorkingTree => world.looking = world.rare,
+        AttemptEffect::ReportNoProgress => {
             let is_answer = std::mem::take(&mut world.looking);
             keeps(is_answer, "only an examination finds no progress")?;
         }
         AttemptEffect::CloseWhenIdle => {
-            keeps(!agent.is_ended(), "an ended agent is not closed politely")?;
+            keeps(
+                !agent.is_ending_or_gone(),
+                "an ended agent is not closed politely",
+            )?;
         }
         _ => {}
     }
@@ -580,12 +586,13 @@ fn rare_promises(
         "background tasks don't time out during a suspend",
     )?;
     let is_limited = { effects.iter() }.any(|it| match it {
-        AttemptEffect::RecordTurnEnd { outcome, own } => {
-            matches!(outcome, TurnOutcome::RateLimited { .. }) && !own
-        }
+        AttemptEffect::RecordTurnEnd {
+            outcome,
+            agent_began: own,
+        } => matches!(outcome, TurnOutcome::RateLimited { .. }) && !own,
         _ => false,
     });
-    let is_left = is_limited && after.world.tree == ProcessTreeOutcome::Runs;
+    let is_left = is_limited && after.world.tree == TreeState::Runs;
     keeps(!is_left, "a process tree ends before a long wait")
 }
 
@@ -595,7 +602,7 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
     let agent = machine.agent();
     let is_stopped = world.stop_by.is_some() && world.owed > 0;
     let deadline = machine.deadline(false).map(|at| at.duration_since(epoch));
-    if is_stopped && !agent.is_ended() {
+    if is_stopped && !agent.is_ending_or_gone() {
         // After an interrupt, the agent has at most half of the budget to end its turn.
         let Some(deadline) = deadline else {
             return Some("a press leads to the end in each state");
@@ -607,7 +614,7 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
             return Some("a press leaves half of its budget for the end of the process tree");
         }
     }
-    if agent == AgentState::Ending && !matches!(world.tree, ProcessTreeOutcome::Ends { .. }) {
+    if agent == AgentState::Ending && !matches!(world.tree, TreeState::Ends { .. }) {
         return Some("a process tree that should end is being ended");
     }
     if agent == AgentState::Gone && world.silent && !world.starting && world.owed > 0 {
@@ -697,9 +704,9 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
         let state = node.state.clone();
         for (when, input) in inputs(&state, epoch) {
             let mut after = state.clone();
-            happen(&mut after.world, when, &input);
+            update_world(&mut after.world, when, &input);
             let understands = state.machine.options().parses_output;
-            happen_rare(&mut after.world, understands, &input);
+            update_world_rarely(&mut after.world, understands, &input);
             let moment = StepContext {
                 head: &heads[usize::from(after.world.pausing)],
                 at: Timestamp(0),
@@ -814,12 +821,12 @@ fn sabotaged_attempt_is_detected() {
             },
         ),
         ("a prompt is answered once", |input, effects| {
-            if let AttemptInput::BatchProcessed = input {
+            if let AttemptInput::EventsProcessed = input {
                 effects.push(AttemptEffect::ReportPrompted);
             }
         }),
         ("only a turn is interrupted", |input, effects| {
-            if let AttemptInput::BatchProcessed = input {
+            if let AttemptInput::EventsProcessed = input {
                 effects.push(AttemptEffect::Interrupt { drop_queued: false });
             }
         }),
@@ -842,12 +849,15 @@ fn sabotaged_attempt_is_detected() {
         ("only a promise of this turn counts", |input, effects| {
             if let AttemptInput::TurnEnded { .. } = input {
                 let (outcome, own) = (TurnOutcome::PromiseMade, false);
-                effects.push(AttemptEffect::RecordTurnEnd { outcome, own });
+                effects.push(AttemptEffect::RecordTurnEnd {
+                    outcome,
+                    agent_began: own,
+                });
             }
         }),
         ("only an examination finds no progress", |input, effects| {
             if let AttemptInput::Deliver(_) = input {
-                effects.push(AttemptEffect::NothingDone);
+                effects.push(AttemptEffect::ReportNoProgress);
             }
         }),
         ("a suspend needs no action", |input, effects| {

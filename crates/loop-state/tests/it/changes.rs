@@ -11,7 +11,7 @@ use loop_state::{
 use crate::limits::{HOUR, limited, metered, used};
 use crate::person::started;
 use crate::rules;
-use crate::traces::{Trace, failed, halt, in_vain};
+use crate::traces::{Trace, failed, is_rejected, stop_attempt};
 
 #[test]
 fn changed_rule_is_in_effect_at_once() {
@@ -25,7 +25,10 @@ fn changed_rule_is_in_effect_at_once() {
     );
     let change = RuleChange::MaxCost(Some(2_000_000));
     let effects = trace.then(MachineInput::Requested(Request::Set(change)));
-    assert_eq!(effects.last(), Some(&halt(Some("3.00 of 2.00 USD used"))));
+    assert_eq!(
+        effects.last(),
+        Some(&stop_attempt(Some("3.00 of 2.00 USD used")))
+    );
     assert_eq!(
         trace.machine.head().rules.limits.max_cost_microusd,
         Some(2_000_000)
@@ -133,7 +136,7 @@ fn changed_rule_is_described_in_text() {
 }
 
 #[test]
-fn rule_without_valid_run_is_refused() {
+fn invalid_rule_is_refused() {
     let mut trace = Trace::new(rules(|_| {}));
     let before = trace.machine.head().rules.clone();
     for change in [
@@ -142,7 +145,7 @@ fn rule_without_valid_run_is_refused() {
         RuleChange::Autonomy(Autonomy::Batch(0)),
     ] {
         assert!(
-            in_vain(&trace.then(MachineInput::Requested(Request::Set(change)))),
+            is_rejected(&trace.then(MachineInput::Requested(Request::Set(change)))),
             "{change:?}"
         );
     }
@@ -282,7 +285,7 @@ fn rule_of_a_later_phase_is_named_with_it_and_saved() {
     let nowhere = MachineInput::PhaseRuleChanged { phase: 2, change };
     assert!(trace.then(nowhere).is_empty());
     let nothing = RuleChange::CheckTimeout(Duration::ZERO);
-    assert!(in_vain(
+    assert!(is_rejected(
         &trace.then(MachineInput::Requested(Request::Set(nothing)))
     ));
 }

@@ -10,7 +10,7 @@ use loop_state::{
     TurnOutcome, UsageTotal,
 };
 
-use crate::promises::{PROMISES, Seen, broken};
+use crate::invariants::{INVARIANTS, MachineStep, broken};
 
 /// Returns rules with two short phases, small budgets and short waits, so that every limit is near.
 fn world(autonomy: Autonomy) -> Rules {
@@ -202,7 +202,7 @@ fn explore(
                 let effects = after.step(event.clone());
                 steps += 1;
                 let head = spoil(after.head().clone());
-                let seen = Seen {
+                let seen = MachineStep {
                     before: machine.head(),
                     event: &event,
                     effects: &effects,
@@ -278,9 +278,9 @@ fn search_finds_injected_faults() {
             head
         }),
     ];
-    for (promise, spoil) in spoils {
-        assert!(PROMISES.iter().any(|(name, _)| *name == promise));
+    for (invariant, spoil) in spoils {
+        assert!(INVARIANTS.iter().any(|(name, _)| *name == invariant));
         let found = explore(Autonomy::Checkpoint, &[], 4, spoil).unwrap_err();
-        assert!(found.contains(promise), "{promise}: {found}");
+        assert!(found.contains(invariant), "{invariant}: {found}");
     }
 }

@@ -12,7 +12,7 @@ use loop_state::{
 
 use crate::person::started;
 use crate::rules;
-use crate::traces::{Trace, failed, halt, in_vain, stop};
+use crate::traces::{Trace, failed, is_rejected, stop, stop_attempt};
 
 pub(crate) const HOUR: u64 = 3_600_000;
 
@@ -55,9 +55,9 @@ fn waits_until(trace: &Trace) -> u64 {
 }
 
 /// Asserts that a wait in milliseconds has the expected length, plus at most the random part.
-fn assert_about(wait: u64, meant: u64) {
-    let most = meant + (meant / 5).min(60_000);
-    assert!((meant..=most).contains(&wait), "{wait} of {meant}");
+fn assert_about(wait: u64, expected: u64) {
+    let most = expected + (expected / 5).min(60_000);
+    assert!((expected..=most).contains(&wait), "{wait} of {expected}");
 }
 
 /// Lets the current wait end.
@@ -75,7 +75,10 @@ fn x108a_turn_beyond_the_budget_is_interrupted_and_not_awaited() {
     assert_eq!(trace.then(used(1_999_999, 10)), [Effect::Save]);
     assert_eq!(
         trace.then(used(2, 10)),
-        [Effect::Save, halt(Some("2.000001 of 2.00 USD used"))]
+        [
+            Effect::Save,
+            stop_attempt(Some("2.000001 of 2.00 USD used"))
+        ]
     );
     assert_eq!(trace.then(used(2, 10)), [Effect::Save], "reported once");
     trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
@@ -156,8 +159,11 @@ fn x108a_session_that_waits_for_a_message_is_ended_too() {
     trace.then(MachineInput::Requested(Request::Interrupt));
     trace.then(MachineInput::TurnEnded(TurnOutcome::Interrupted));
     let effects = trace.then(used(2_000_000, 1));
-    assert_eq!(effects, [Effect::Save, halt(Some("2.00 of 2.00 USD used"))]);
-    assert!(in_vain(
+    assert_eq!(
+        effects,
+        [Effect::Save, stop_attempt(Some("2.00 of 2.00 USD used"))]
+    );
+    assert!(is_rejected(
         &trace.then(MachineInput::Requested(Request::Continue))
     ));
     trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
@@ -221,7 +227,7 @@ fn c77a_c77c_rate_limit_wait_lasts_until_reset_plus_margin_and_is_no_failure() {
 }
 
 #[test]
-fn x107f_the_iteration_is_refunded_exactly() {
+fn x107f_wait_uses_up_no_iteration() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.max_iterations = Some(2);
     }));
@@ -302,8 +308,9 @@ fn c77d_c77e_waits_without_reset_time_grow_and_end() {
         steps.push(waits_until(&trace) - trace.now);
         wait(&mut trace);
     }
-    let meant = [30, 60, 120, 240, 480, 900, 900];
-    { steps.iter().zip(meant) }.for_each(|(step, meant)| assert_about(*step, meant * 1000));
+    let expected = [30, 60, 120, 240, 480, 900, 900];
+    { steps.iter().zip(expected) }
+        .for_each(|(step, expected)| assert_about(*step, expected * 1000));
     let all: u64 = steps.iter().sum();
     let cap = 6 * HOUR;
     assert!(all <= cap && all + 960_000 > cap, "{all}");
@@ -405,7 +412,8 @@ fn c78a_c78b_transient_failure_has_four_tries_and_counts_once() {
         assert_eq!(brief.unfinished.unwrap().cause, UnfinishedCause::Transient);
         assert_eq!(trace.machine.head().counts.failed, 0);
     }
-    { waits.iter().zip([1000, 4000, 16_000]) }.for_each(|(wait, meant)| assert_about(*wait, meant));
+    { waits.iter().zip([1000, 4000, 16_000]) }
+        .for_each(|(wait, expected)| assert_about(*wait, expected));
     trace.then(garbled());
     assert_eq!(trace.machine.head().streaks.failures, 1, "exhausted");
     assert_eq!(trace.machine.head().step, IterationStep::Check);

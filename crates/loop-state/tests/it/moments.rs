@@ -12,7 +12,7 @@ use loop_state::{
 
 use crate::limits::{limited, metered};
 use crate::person::{started, steer};
-use crate::traces::{Trace, failed, halt, in_vain, stop};
+use crate::traces::{Trace, failed, is_rejected, stop, stop_attempt};
 use crate::{at, rules};
 
 /// Returns a run with a turn limit of five seconds and an idle timeout of two seconds.
@@ -103,7 +103,7 @@ fn second_stop_request_matters_only_if_it_is_stronger() {
         let after = trace.machine.head().stopping;
         match (first, second) {
             (StopTiming::AfterIteration, StopTiming::Now) => {
-                assert_eq!(effects.last(), Some(&halt(None)));
+                assert_eq!(effects.last(), Some(&stop_attempt(None)));
                 assert_eq!(after, Some(request(StopCause::Terminated)));
             }
             _ => {
@@ -157,7 +157,10 @@ fn an_agent_that_cannot_work_is_no_failure_of_a_run_that_is_stopped() {
 fn budget_is_spent_at_its_limit() {
     let mut trace = metered(|rules| rules.limits.max_tokens = Some(10));
     let effects = trace.then(crate::limits::used(0, 10));
-    assert_eq!(effects, [Effect::Save, halt(Some("10 of 10 tokens used"))]);
+    assert_eq!(
+        effects,
+        [Effect::Save, stop_attempt(Some("10 of 10 tokens used"))]
+    );
 }
 
 #[test]
@@ -182,7 +185,7 @@ fn failed_turns_are_counted_and_never_as_no_progress() {
 fn ending_agent_gets_no_messages_and_no_answers() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(stop(StopTiming::Now));
-    assert!(in_vain(
+    assert!(is_rejected(
         &trace.then(MachineInput::Requested(Request::Interrupt))
     ));
     let effects = trace.then(steer("mind the docs", true));
@@ -202,7 +205,7 @@ fn ending_agent_gets_no_messages_and_no_answers() {
         2,
         "recorded for the next attempt: {effects:?}"
     );
-    assert!(in_vain(
+    assert!(is_rejected(
         &trace.then(MachineInput::Requested(Request::Continue))
     ));
 }
@@ -215,11 +218,11 @@ fn pause_request_is_recorded_once_and_a_stop_overrides_it() {
         after: PauseAfter::Iteration,
     };
     let pause = || MachineInput::Requested(pause.clone());
-    assert!(!in_vain(&trace.then(pause())));
-    assert!(in_vain(&trace.then(pause())));
+    assert!(!is_rejected(&trace.then(pause())));
+    assert!(is_rejected(&trace.then(pause())));
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(stop(StopTiming::AfterIteration));
-    assert!(in_vain(&trace.then(pause())));
+    assert!(is_rejected(&trace.then(pause())));
     assert!(!trace.machine.head().pausing);
 }
 
@@ -265,14 +268,14 @@ fn newest_errors_are_retained() {
 }
 
 #[test]
-fn decided_checks_are_not_run_again() {
+fn redo_after_a_passed_check_is_rejected() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
     trace.then(MachineInput::CheckEnded(CheckResult::Passed));
     let before = trace.machine.head().clone();
     for again in [RedoScope::Iteration, RedoScope::Phase] {
         let effects = trace.then(MachineInput::Requested(Request::Redo { what: again }));
-        assert!(in_vain(&effects), "{effects:?}");
+        assert!(is_rejected(&effects), "{effects:?}");
     }
     let after = trace.machine.head();
     assert_eq!(
@@ -283,7 +286,7 @@ fn decided_checks_are_not_run_again() {
 }
 
 #[test]
-fn iteration_request_during_a_review_does_not_apply_to_the_phase() {
+fn redo_of_an_iteration_during_a_review_does_not_redo_the_phase() {
     for (again, iteration, told) in [
         (
             RedoScope::Iteration,
@@ -311,10 +314,10 @@ fn iteration_request_during_a_review_does_not_apply_to_the_phase() {
 }
 
 #[test]
-fn stopping_is_reported_once() {
+fn turn_that_is_being_ended_is_not_ended_again_by_a_redo() {
     let mut trace = timed();
     let effects = trace.then(MachineInput::TimerExpired(Timer::Idle));
-    assert_eq!(effects, [halt(Some("no output for 2s"))]);
+    assert_eq!(effects, [stop_attempt(Some("no output for 2s"))]);
     let effects = trace.then(MachineInput::Requested(Request::Redo {
         what: RedoScope::Iteration,
     }));
@@ -325,7 +328,7 @@ fn stopping_is_reported_once() {
 }
 
 #[test]
-fn open_permission_waits_for_next_person() {
+fn open_review_stays_open_while_a_person_attends() {
     let mut trace = Trace::new(rules(|rules| rules.autonomy = Autonomy::Batch(1)));
     trace.then(MachineInput::Attended(true));
     trace.iteration(failed("red"));
@@ -339,7 +342,7 @@ fn open_permission_waits_for_next_person() {
 }
 
 #[test]
-fn idle_time_is_recorded_only_for_a_running_turn() {
+fn no_progress_is_recorded_only_for_a_running_turn() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(MachineInput::TurnEnded(TurnOutcome::Interrupted));
     trace.then(MachineInput::NoProgress);
@@ -350,7 +353,7 @@ fn idle_time_is_recorded_only_for_a_running_turn() {
 
 /// A limit that has just ended is no reason for an immediate retry.
 #[test]
-fn immediate_reset_is_not_reported() {
+fn just_ended_limit_causes_no_immediate_retry() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.now = 60_000;
     trace.then(limited(Some(60_100 - 10_000)));

@@ -11,7 +11,7 @@ use loop_state::{
 };
 
 use crate::rules;
-use crate::traces::{Trace, failed, halt, in_vain, stop};
+use crate::traces::{Trace, failed, is_rejected, stop, stop_attempt};
 
 pub(crate) fn steer(text: &str, now: bool) -> MachineInput {
     let text = text.into();
@@ -141,7 +141,7 @@ fn steers_are_limited_and_never_truncated() {
         (MAX_STEERS, large.len())
     );
     assert!(steers.iter().map(|steer| steer.text.len()).sum::<usize>() <= MAX_STEER_BYTES);
-    assert!(in_vain(&trace.then(steer("one more", false))));
+    assert!(is_rejected(&trace.then(steer("one more", false))));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn stop_or_crash_while_a_session_waits_leaves_the_attempt_unfinished() {
         let mut trace = Trace::new(rules(|_| {}));
         trace.then(MachineInput::TurnEnded(TurnOutcome::Interrupted));
         let effects = trace.then(stop(request));
-        assert_eq!(effects.last(), Some(&halt(None)), "{effects:?}");
+        assert_eq!(effects.last(), Some(&stop_attempt(None)), "{effects:?}");
         trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
         assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
         assert_eq!(
@@ -240,7 +240,7 @@ fn s25a_restart_repeats_the_iteration_in_a_fresh_session() {
     let effects = trace.then(MachineInput::Requested(Request::Redo {
         what: RedoScope::Iteration,
     }));
-    assert_eq!(effects.last(), Some(&halt(None)));
+    assert_eq!(effects.last(), Some(&stop_attempt(None)));
     let effects = trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     let brief = started(&effects);
     assert_eq!((brief.iteration, brief.session.as_deref()), (2, None));
@@ -316,7 +316,9 @@ fn stop_precedes_a_restart() {
 #[test]
 fn the_sleep_can_be_skipped() {
     let mut trace = Trace::new(rules(|rules| rules.limits.sleep = Duration::from_secs(9)));
-    assert!(in_vain(&trace.then(MachineInput::Requested(Request::Skip))));
+    assert!(is_rejected(
+        &trace.then(MachineInput::Requested(Request::Skip))
+    ));
     trace.iteration(failed("no"));
     let effects = trace.then(MachineInput::Requested(Request::Skip));
     assert_eq!(started(&effects).iteration, 2);
@@ -516,7 +518,7 @@ fn redo_request_survives_tree_cleanup_and_a_crash() {
 }
 
 #[test]
-fn session_is_lost_only_if_one_existed() {
+fn session_loss_in_a_fresh_session_is_a_failed_turn() {
     let mut trace = Trace::new(rules(|_| {}));
     for _ in 0..3 {
         trace.then(MachineInput::SessionKnown("new".into()));
@@ -618,7 +620,7 @@ fn abort_and_stop_are_stops_by_a_person() {
 }
 
 #[test]
-fn rule_without_valid_run_is_refused_with_its_reason() {
+fn invalid_rule_is_refused_with_its_reason() {
     let mut trace = Trace::new(rules(|_| {}));
     let change = RuleChange::MaxIterations(Some(0));
     let reason = trace.machine.head().rules.with(0, &change).unwrap_err();

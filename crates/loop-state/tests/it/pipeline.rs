@@ -11,7 +11,7 @@ use loop_state::{
 };
 
 use crate::person::started;
-use crate::traces::{Trace, failed, in_vain, stop};
+use crate::traces::{Trace, failed, is_rejected, stop};
 
 /// Returns a run with three phases: `plan` has two iterations, `build` has a check and one continuing session, `polish` has a promise.
 pub(crate) fn pipeline(change: impl FnOnce(&mut Rules)) -> Trace {
@@ -297,7 +297,7 @@ fn x120d_exit_stops_and_resume_repeats_the_review() {
         trace.machine.head().step,
         IterationStep::Turn { .. }
     ));
-    assert!(in_vain(&trace.then(MachineInput::Requested(
+    assert!(is_rejected(&trace.then(MachineInput::Requested(
         Request::Review(ReviewDecision::Exit)
     ))));
 }
@@ -480,7 +480,7 @@ fn stop_during_a_review_acts_at_once_and_a_review_satisfies_a_pause() {
         IterationStep::Review { .. }
     ));
     assert!(
-        in_vain(&trace.then(MachineInput::Requested(Request::Pause {
+        is_rejected(&trace.then(MachineInput::Requested(Request::Pause {
             reason: None,
             after: PauseAfter::Iteration
         }))),
@@ -503,7 +503,7 @@ fn pause_works_between_phases() {
         trace.machine.head().step,
         IterationStep::Paused { .. }
     ));
-    assert!(in_vain(&trace.then(MachineInput::Requested(
+    assert!(is_rejected(&trace.then(MachineInput::Requested(
         Request::Redo {
             what: RedoScope::Iteration
         }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::promises::{Seen, broken};
+use crate::invariants::{MachineStep, broken};
 
 fn any_rules() -> impl Strategy<Value = Rules> {
     let limits = (
@@ -80,7 +80,7 @@ fn any_autonomy() -> impl Strategy<Value = Autonomy> {
     ]
 }
 
-fn any_verdict() -> impl Strategy<Value = ReviewDecision> {
+fn any_review_decision() -> impl Strategy<Value = ReviewDecision> {
     prop_oneof![
         3 => Just(ReviewDecision::Continue),
         1 => Just(ReviewDecision::Revise("smaller".into())),
@@ -164,7 +164,7 @@ fn any_timer() -> impl Strategy<Value = Timer> {
     ]
 }
 
-fn any_happening() -> impl Strategy<Value = MachineInput> {
+fn any_input() -> impl Strategy<Value = MachineInput> {
     prop_oneof![
         1 => Just(MachineInput::Started),
         2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>(), any_agent(), any_agent())
@@ -174,7 +174,7 @@ fn any_happening() -> impl Strategy<Value = MachineInput> {
                 MachineInput::Resumed(ResumeOptions { rules, from_iteration, highest_used_attempt, last_begun_iteration, attended, previous_agent, feedback })
             }),
         2 => any_use().prop_map(MachineInput::UsageReported),
-        2 => any_verdict().prop_map(|it| MachineInput::Requested(Request::Review(it))),
+        2 => any_review_decision().prop_map(|it| MachineInput::Requested(Request::Review(it))),
         1 => any::<bool>().prop_map(MachineInput::Attended),
         1 => any_change().prop_map(|it| MachineInput::Requested(Request::Set(it))),
         1 => (0u32..4, any_change()).prop_map(|(phase, change)| MachineInput::PhaseRuleChanged { phase, change }),
@@ -187,7 +187,7 @@ fn any_happening() -> impl Strategy<Value = MachineInput> {
         1 => any_request().prop_map(MachineInput::StopRequested),
         1 => any::<bool>().prop_map(|now| MachineInput::Requested(Request::Steer { text: "say".into(), now })),
         1 => (0u32..4, any_state()).prop_map(|(id, state)| MachineInput::SteerAdvanced { id, state }),
-        1 => any_wish(),
+        1 => any_user_request(),
         1 => any_text().prop_map(MachineInput::SessionKnown),
         1 => Just(MachineInput::NoProgress),
         1 => Just(MachineInput::Thawed(Duration::from_millis(30))),
@@ -210,7 +210,7 @@ fn any_state() -> impl Strategy<Value = SteerState> {
     ]
 }
 
-fn any_wish() -> impl Strategy<Value = MachineInput> {
+fn any_user_request() -> impl Strategy<Value = MachineInput> {
     prop_oneof![
         Just(MachineInput::Requested(Request::Interrupt)),
         Just(MachineInput::Requested(Request::Pause {
@@ -248,7 +248,7 @@ pub(crate) fn any_history() -> impl Strategy<Value = (Rules, Vec<TimedInput>)> {
         1 => Just(WaitCause::Some(u64::MAX)),
         1 => Just(WaitCause::Back),
     ];
-    let events = proptest::collection::vec((wait, any_happening()), 0..60);
+    let events = proptest::collection::vec((wait, any_input()), 0..60);
     (any_rules(), events).prop_map(|(rules, steps)| {
         let mut now = 0u64;
         let begin = TimedInput {
@@ -307,7 +307,7 @@ proptest! {
 
     /// Every possible head and every input is deserialised as it was serialised, in JSON and in CBOR.
     #[test]
-    fn any_head_and_event_round_trips((rules, events) in any_history()) {
+    fn any_head_and_input_round_trips((rules, events) in any_history()) {
         fn both<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
             let text = serde_json::to_string(value).unwrap();
             assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), value);
@@ -341,7 +341,7 @@ proptest! {
                 }
             }
             let (event, effects, after) = (&event, effects.as_slice(), machine.head());
-            let broken = broken(&Seen { before: &before, event, effects, after });
+            let broken = broken(&MachineStep { before: &before, event, effects, after });
             prop_assert!(broken.is_empty(), "{broken:?}: step {:?}, input {event:?}, effects {effects:?}", before.step);
         }
     }
@@ -388,7 +388,7 @@ proptest! {
         step in proptest::option::of(any_step()),
         again in proptest::option::of(prop_oneof![Just("iteration"), Just("phase")]),
         from in proptest::option::of(0u32..4),
-        after in proptest::collection::vec((0u64..40_000, any_happening()), 1..8),
+        after in proptest::collection::vec((0u64..40_000, any_input()), 1..8),
     ) {
         let mut machine = Machine::new(rules).unwrap();
         for event in before {
@@ -421,7 +421,7 @@ proptest! {
 
     /// The head is the state and the inputs are the history: applying all inputs gives the same head, with a save and a load at any point.
     #[test]
-    fn folding_the_events_gives_the_head((rules, events) in any_history(), cut in any::<prop::sample::Index>()) {
+    fn applying_the_inputs_gives_the_head((rules, events) in any_history(), cut in any::<prop::sample::Index>()) {
         let mut live = Machine::new(rules.clone()).unwrap();
         let mut folded = Machine::new(rules).unwrap();
         let cut = cut.index(events.len());
@@ -442,7 +442,7 @@ proptest! {
         outcomes in proptest::collection::vec(any_outcome(), 40),
         results in proptest::collection::vec(any_result(), 120),
         crashes in proptest::collection::vec(0usize..200, 0..3),
-        verdicts in proptest::collection::vec(any_verdict(), 8),
+        verdicts in proptest::collection::vec(any_review_decision(), 8),
         uses in proptest::collection::vec(any_use(), 20),
     ) {
         // Without an iteration limit only a lucky outcome ends a run, so these runs have a limit.

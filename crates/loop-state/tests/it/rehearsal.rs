@@ -14,7 +14,7 @@ const UNKNOWN: &str = "(not run)";
 #[test]
 fn run_without_a_process_is_started() {
     let head = loop_state::Head::new(rules(|_| {})).unwrap();
-    let mut first = head.first_event(ResumeOptions::default());
+    let mut first = head.first_input(ResumeOptions::default());
     assert_eq!(first, MachineInput::Started);
     let refused = head.add_feedback(&mut first, "mind the docs".into());
     assert_eq!(refused, Err(FeedbackRefusal::NotBegun));
@@ -28,7 +28,7 @@ fn feedback_of_a_resume_is_in_the_next_prompt_and_its_length_is_limited() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(steer("one", false));
     let head = trace.machine.head();
-    let mut first = head.first_event(ResumeOptions::default());
+    let mut first = head.first_input(ResumeOptions::default());
     let long = "x".repeat(MAX_STEER_BYTES - 2);
     let refused = |text: &str, mut first| head.add_feedback(&mut first, text.into());
     assert_eq!(refused(" \n", first.clone()), Err(FeedbackRefusal::Empty));
@@ -51,13 +51,13 @@ fn dry_run_assumes_a_failing_check_and_changes_nothing() {
         loop_state::ProcessTreeOutcome::default(),
     ));
     let head = trace.machine.head().clone();
-    let first = head.first_event(ResumeOptions::default());
+    let first = head.first_input(ResumeOptions::default());
     let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
     assert_eq!(rehearsed.command, Some(LoopCommand::Check));
     assert_eq!(rehearsed.iteration, 1);
     let slept = |notice: &RunUpdate| matches!(notice, RunUpdate::Sleeping { .. });
     assert!(
-        !rehearsed.notices.iter().any(slept),
+        !rehearsed.updates.iter().any(slept),
         "the sleep is only assumed"
     );
     let brief = rehearsed.next.unwrap();
@@ -71,7 +71,7 @@ fn dry_run_names_why_no_attempt_begins() {
     trace.iteration(failed("red"));
     trace.iteration(CheckResult::Passed);
     let head = trace.machine.head();
-    let first = head.first_event(ResumeOptions::default());
+    let first = head.first_input(ResumeOptions::default());
     let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
     let NoAttempt::Ends(StopReason::Done(_)) = rehearsed.next.unwrap_err() else {
         panic!("the run has ended");

@@ -14,7 +14,7 @@ use crate::traces::{Trace, failed, stop};
 
 #[test]
 fn s13e_feedback_to_a_resume_is_in_the_prompt_of_the_next_attempt() {
-    let said = |text: &str| {
+    let resume_with_feedback = |text: &str| {
         MachineInput::Resumed(ResumeOptions {
             feedback: Some(text.into()),
             ..ResumeOptions::default()
@@ -24,12 +24,12 @@ fn s13e_feedback_to_a_resume_is_in_the_prompt_of_the_next_attempt() {
         rules.phases[0].has_check = false;
         rules.phases[0].limits.max_iterations = Some(3);
     }));
-    let effects = trace.then(said("mind the docs"));
+    let effects = trace.then(resume_with_feedback("mind the docs"));
     assert_eq!(started(&effects).steers[0].text, "mind the docs");
     assert!(matches!(effects[0], Effect::Save), "the save comes first");
     // With a check, the check runs first, in case the unfinished attempt had done the work. The feedback waits meanwhile.
     let mut trace = Trace::new(rules(|_| {}));
-    let effects = trace.then(said("mind the docs"));
+    let effects = trace.then(resume_with_feedback("mind the docs"));
     assert!(effects.contains(&Effect::RunCheck));
     trace.crash_and_resume();
     let effects = trace.then(MachineInput::CheckEnded(failed("red")));
@@ -179,7 +179,7 @@ fn finished_phase_is_not_saved_again_under_the_same_rules() {
 
 /// An attempt that is redone doesn't affect the result of the iteration before it.
 #[test]
-fn steers_survive_iteration_redo() {
+fn redo_of_an_iteration_keeps_the_previous_result() {
     let mut trace = Trace::new(planned(3));
     trace.then(MachineInput::ResultReported("half of it".into()));
     turn(&mut trace, TurnOutcome::Completed);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use loop_state::{Effect, IterationStep, MachineInput, Reminder, Timer, Timestamp, TurnOutcome};
 
 use crate::rules;
-use crate::traces::{Trace, halt};
+use crate::traces::{Trace, stop_attempt};
 
 /// Passes an input about the live agent to the machine; such an input changes no head and has no effects.
 fn sign(trace: &mut Trace, at: u64, what: MachineInput) {
@@ -109,7 +109,7 @@ fn x108b_turn_that_times_out_is_interrupted_and_not_awaited() {
     assert_eq!(passed, MachineInput::TimerExpired(Timer::Iteration));
     assert_eq!(
         trace.then(passed),
-        [halt(Some("the turn took longer than 10s"))]
+        [stop_attempt(Some("the turn took longer than 10s"))]
     );
     trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     assert_eq!(trace.machine.head().streaks.failures, 1);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use loop_state::times::{ABORT, SHUTDOWN_REASON, STOP_BUDGET};
 use loop_state::{
-    CheckResult, Effect, Glance, MachineInput, Request, ResumeOptions, RunUpdate, StopCause,
+    CheckResult, Effect, GitStatusWait, MachineInput, Request, ResumeOptions, RunUpdate, StopCause,
     StopDeadline, StopReason, StopRequest, StopTiming, Timer, Timestamp, TurnOutcome,
 };
 
 use crate::rules;
-use crate::traces::{Trace, halt, stop};
+use crate::traces::{Trace, stop, stop_attempt};
 
 fn abort() -> MachineInput {
     MachineInput::Requested(Request::Abort)
@@ -35,7 +35,7 @@ fn a_stop_after_the_iteration_ends_an_interrupted_turn_within_the_budget() {
         let by = Timestamp(trace.now) + STOP_BUDGET;
         assert_eq!(effects[0], Effect::StopBy(StopDeadline::Stop { by }));
         assert!(effects.contains(&Effect::Emit(RunUpdate::Stopping)));
-        assert_eq!(effects.last(), Some(&halt(None)));
+        assert_eq!(effects.last(), Some(&stop_attempt(None)));
     }
 }
 
@@ -119,7 +119,7 @@ fn resuming_process_has_no_deadline_of_the_previous_one() {
 }
 
 #[test]
-fn stop_before_the_first_event_is_saved_with_the_reason_of_the_head() {
+fn stop_before_the_first_input_is_saved_with_the_reason_of_the_head() {
     let request = StopRequest {
         by: StopCause::HungUp,
         when: StopTiming::Now,
@@ -147,7 +147,7 @@ fn shutdown_without_reason_is_a_termination() {
     assert_eq!(trace.then(MachineInput::ShutDown), []);
     let effects = trace.then(MachineInput::TimerExpired(Timer::Shutdown));
     assert_eq!(effects[0], Effect::StopBy(trace.machine.deadline()));
-    assert_eq!(effects.last(), Some(&halt(None)));
+    assert_eq!(effects.last(), Some(&stop_attempt(None)));
     trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Terminated));
 
@@ -193,15 +193,15 @@ fn no_timer_and_no_silence_counts_during_suspension() {
 #[test]
 fn stop_saves_before_git_answers_and_ends_everything() {
     let mut trace = Trace::new(rules(|_| {}));
-    assert_eq!(trace.machine.glance(false), Glance::Brief);
-    assert_eq!(trace.machine.glance(true), Glance::Awaited);
-    assert!(trace.machine.keeps_leftovers() && trace.machine.keeps_calls());
+    assert_eq!(trace.machine.git_status_wait(false), GitStatusWait::Brief);
+    assert_eq!(trace.machine.git_status_wait(true), GitStatusWait::Awaited);
+    assert!(trace.machine.keeps_leftovers() && trace.machine.keeps_notify_calls());
     assert_eq!(trace.machine.ends_within(Timestamp(trace.now)), None);
     trace.then(stop(StopTiming::Now));
     for seals in [false, true] {
-        assert_eq!(trace.machine.glance(seals), Glance::Skipped);
+        assert_eq!(trace.machine.git_status_wait(seals), GitStatusWait::Skipped);
     }
-    assert!(!trace.machine.keeps_leftovers() && !trace.machine.keeps_calls());
+    assert!(!trace.machine.keeps_leftovers() && !trace.machine.keeps_notify_calls());
     let left = trace.machine.ends_within(Timestamp(trace.now + 1000));
     assert_eq!(left, Some(STOP_BUDGET - Duration::from_secs(1)));
 }
@@ -211,5 +211,5 @@ fn last_save_of_a_run_awaits_the_git_status() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(CheckResult::Passed);
     assert!(trace.machine.head().end.is_some());
-    assert_eq!(trace.machine.glance(false), Glance::Awaited);
+    assert_eq!(trace.machine.git_status_wait(false), GitStatusWait::Awaited);
 }

@@ -8,17 +8,17 @@ use loop_state::{
     ResumeOptions, StopCause, StopRequest, StopTiming, TimedInput, Timer, Timestamp, TurnOutcome,
 };
 
-use crate::promises::{PROMISES, Seen};
+use crate::invariants::{INVARIANTS, MachineStep};
 use crate::rules;
 
 /// The inputs that the process got before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Told {
+struct ProcessHistory {
     ending: bool,
     shut_down: bool,
 }
 
-impl Told {
+impl ProcessHistory {
     fn then(self, what: &MachineInput) -> Self {
         let begins = matches!(what, MachineInput::Started | MachineInput::Resumed(_));
         Self {
@@ -33,17 +33,17 @@ impl Told {
 }
 
 /// One step of a machine.
-struct IterationStep<'a> {
-    told: Told,
+struct StopStep<'a> {
+    told: ProcessHistory,
     before: &'a Machine,
     event: &'a TimedInput,
     effects: &'a [Effect],
     after: &'a Machine,
 }
 
-type Promise = fn(&IterationStep<'_>) -> bool;
+type Invariant = fn(&StopStep<'_>) -> bool;
 
-const STOP_PROMISES: [(&str, Promise); 8] = [
+const STOP_INVARIANTS: [(&str, Invariant); 8] = [
     ("only suspended time moves a deadline later", moves_earlier),
     ("a request to stop now returns the deadline", answered),
     ("an abort stays an abort", abort_stays),
@@ -54,14 +54,14 @@ const STOP_PROMISES: [(&str, Promise); 8] = [
     ("the last effect of a process is `EndRun`", finish_is_last),
 ];
 
-fn begins_process(step: &IterationStep<'_>) -> bool {
+fn begins_process(step: &StopStep<'_>) -> bool {
     matches!(
         step.event.what,
         MachineInput::Started | MachineInput::Resumed(_)
     )
 }
 
-fn moves_earlier(step: &IterationStep<'_>) -> bool {
+fn moves_earlier(step: &StopStep<'_>) -> bool {
     let thawed = match step.event.what {
         MachineInput::Thawed(frozen) => frozen,
         _ => Duration::ZERO,
@@ -73,19 +73,19 @@ fn moves_earlier(step: &IterationStep<'_>) -> bool {
     }
 }
 
-fn answered(step: &IterationStep<'_>) -> bool {
+fn answered(step: &StopStep<'_>) -> bool {
     let is_now = { step.event.what.stop() }.is_some_and(|it| it.when == StopTiming::Now);
     let is_early = !step.before.has_begun() && step.before.head().end.is_none();
     let told = Effect::StopBy(step.after.deadline());
     !is_now || is_early || (step.effects.first() == Some(&told) && step.after.is_stopping())
 }
 
-fn abort_stays(step: &IterationStep<'_>) -> bool {
+fn abort_stays(step: &StopStep<'_>) -> bool {
     let stays = step.after.deadline().is_abort() || begins_process(step);
     !step.before.deadline().is_abort() || stays
 }
 
-fn begins_nothing(step: &IterationStep<'_>) -> bool {
+fn begins_nothing(step: &StopStep<'_>) -> bool {
     let stops = { step.before.head().stopping }.is_some_and(|it| it.when == StopTiming::Now);
     let begins = |effect: &Effect| {
         matches!(
@@ -100,23 +100,23 @@ fn begins_nothing(step: &IterationStep<'_>) -> bool {
     !stops || begins_process(step) || !step.effects.iter().any(begins)
 }
 
-fn ending(step: &IterationStep<'_>) -> bool {
+fn ending(step: &StopStep<'_>) -> bool {
     let only = |effect: &Effect| matches!(effect, Effect::StopBy(_));
     let same = step.before.head() == step.after.head();
     !step.told.ending || begins_process(step) || (same && step.effects.iter().all(only))
 }
 
-fn suspended(step: &IterationStep<'_>) -> bool {
+fn suspended(step: &StopStep<'_>) -> bool {
     let machine = step.after;
     !machine.is_frozen() || (machine.next_deadline(), machine.silence()) == (None, None)
 }
 
-fn shut_down_once(step: &IterationStep<'_>) -> bool {
+fn shut_down_once(step: &StopStep<'_>) -> bool {
     let waits = { step.effects.iter() }.any(|it| matches!(it, Effect::AwaitStop(_)));
     !waits || (!step.told.shut_down && !step.before.is_stopping())
 }
 
-fn finish_is_last(step: &IterationStep<'_>) -> bool {
+fn finish_is_last(step: &StopStep<'_>) -> bool {
     let finish = step.effects.iter().position(|it| *it == Effect::EndRun);
     finish
         .is_none_or(|at| at + 1 == step.effects.len() && step.after.head().stop_reason().is_some())
@@ -175,7 +175,7 @@ fn explore(
     for what in place {
         first.step(crate::at(0, what.clone()));
     }
-    let told = Told {
+    let told = ProcessHistory {
         ending: false,
         shut_down: false,
     };
@@ -192,24 +192,24 @@ fn explore(
                 let effects = after.step(event.clone());
                 steps += 1;
                 let (after, effects) = spoil(after, effects);
-                let step = IterationStep {
+                let step = StopStep {
                     told: *told,
                     before,
                     event: &event,
                     effects: &effects,
                     after: &after,
                 };
-                let seen = Seen {
+                let seen = MachineStep {
                     before: before.head(),
                     event: &event,
                     effects: &effects,
                     after: after.head(),
                 };
-                let broken = STOP_PROMISES.iter().filter(|(_, holds)| !holds(&step));
+                let broken = STOP_INVARIANTS.iter().filter(|(_, holds)| !holds(&step));
                 let mut broken: Vec<&str> = broken.map(|(name, _)| *name).collect();
                 let is_early = matches!(event.what, MachineInput::StoppedBeforeStart(_));
                 if !is_early {
-                    let others = PROMISES.iter().filter(|(_, holds)| !holds(&seen));
+                    let others = INVARIANTS.iter().filter(|(_, holds)| !holds(&seen));
                     broken.extend(others.map(|(name, _)| *name));
                 }
                 broken.retain(|name| only.is_none_or(|only| only == *name));
@@ -301,9 +301,9 @@ fn search_finds_a_broken_stop() {
             },
         ),
     ];
-    for (promise, spoil) in spoils {
-        assert!(STOP_PROMISES.iter().any(|(name, _)| *name == promise));
-        let found = explore(&[MachineInput::Started], Some(promise), spoil).unwrap_err();
-        assert!(found.contains(promise), "{promise}: {found}");
+    for (invariant, spoil) in spoils {
+        assert!(STOP_INVARIANTS.iter().any(|(name, _)| *name == invariant));
+        let found = explore(&[MachineInput::Started], Some(invariant), spoil).unwrap_err();
+        assert!(found.contains(invariant), "{invariant}: {found}");
     }
 }

@@ -19,7 +19,7 @@ fn request(by: StopCause) -> StopRequest {
 }
 
 #[test]
-fn stop_before_first_event_is_recorded() {
+fn stop_before_first_input_is_recorded() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(MachineInput::StoppedBeforeStart(request(StopCause::HungUp)));
     assert_eq!(
@@ -218,7 +218,7 @@ fn errors_of_discarded_iterations_are_discarded() {
 }
 
 #[test]
-fn wait_lasts_until_its_time_within_the_rules() {
+fn resumed_wait_ends_at_its_time_or_at_the_wait_limit() {
     let waiting = || {
         let mut trace = Trace::new(rules(|_| {}));
         trace.then(limited(Some(HOUR)));

@@ -19,7 +19,7 @@ pub(crate) struct Trace {
 }
 
 /// Returns the effect that ends a turn, with the reported reason.
-pub(crate) fn halt(why: Option<&str>) -> Effect {
+pub(crate) fn stop_attempt(why: Option<&str>) -> Effect {
     let (why, at_once) = (why.map(str::to_owned), false);
     Effect::StopAttempt { why, at_once }
 }
@@ -89,7 +89,7 @@ fn short(value: &impl std::fmt::Debug) -> String {
 }
 
 /// Returns whether a request changed nothing, and the person gets the reason.
-pub(crate) fn in_vain(effects: &[Effect]) -> bool {
+pub(crate) fn is_rejected(effects: &[Effect]) -> bool {
     let is_nothing = |it: &Effect| matches!(it, Effect::RejectRequest(_) | Effect::PauseAt(_));
     effects.iter().all(is_nothing) && matches!(effects.last(), Some(Effect::RejectRequest(_)))
 }
@@ -153,7 +153,7 @@ fn s5a_s5b_a_silent_or_long_turn_is_ended_and_counts_as_failed() {
             Timer::Iteration => "the turn took longer than 900ms",
             _ => "no output for 500ms",
         };
-        assert_eq!(trace.then(what), [halt(Some(why))]);
+        assert_eq!(trace.then(what), [stop_attempt(Some(why))]);
         assert_eq!(trace.machine.next_deadline(), None, "reported once");
         trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
         assert_eq!(trace.machine.head().streaks.failures, 1);

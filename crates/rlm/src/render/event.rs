@@ -410,10 +410,10 @@ fn notice_json(notice: &RunUpdate) -> Option<Value> {
             "iteration": iteration,
             "failure": failure,
             "leftovers_ended": leftovers.ended,
-            "usage": money::json(*usage),
+            "usage": money::usage_json(*usage),
         }),
         RunUpdate::PhaseEnded { name, usage } => {
-            json!({"event": "phase_ended", "phase": name, "usage": money::json(*usage)})
+            json!({"event": "phase_ended", "phase": name, "usage": money::usage_json(*usage)})
         }
         RunUpdate::Sleeping { until } => json!({"event": "sleeping", "until": utc(*until)}),
         RunUpdate::Waiting { why, until, what } => json!({

@@ -99,7 +99,7 @@ pub(crate) fn hook_input(
         "reason": reason,
         "exit_code": exit_code,
         "next": again,
-        "usage": money::json(head.usage),
+        "usage": money::usage_json(head.usage),
         "missed": moment.missed,
     });
     let variables = [

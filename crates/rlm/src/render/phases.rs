@@ -77,7 +77,7 @@ impl From<&FinishedPhase> for Done {
                 Some(_) => Some("promise"),
                 None => None,
             },
-            usage: money::json(phase.usage),
+            usage: money::usage_json(phase.usage),
             used: money::usage_text(phase.usage),
             errors: wrong.collect(),
         }

@@ -241,7 +241,7 @@ impl<'a> EndWords<'a> {
             "reason": self.reason.map_or_else(|| KILLED.to_owned(), ToString::to_string),
             "evidence": self.reason.and_then(evidence),
             "exit_code": exit_code,
-            "usage": money::json(self.usage),
+            "usage": money::usage_json(self.usage),
             "left": self.left,
             "of": self.left + self.ended,
             "proven": self.proven,

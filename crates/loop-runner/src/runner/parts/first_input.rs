@@ -38,7 +38,7 @@ pub(crate) fn first(
         saved.settings = settings;
     }
     let run_dir = project.run_dir(&saved.run);
-    let first = saved.machine.first_event(ResumeOptions {
+    let first = saved.machine.first_input(ResumeOptions {
         rules,
         from_iteration: from,
         highest_used_attempt: transcript::unknown(&run_dir, &saved.machine)

@@ -154,7 +154,7 @@ fn steers_use_their_limit_to_the_last_byte() {
 }
 
 #[test]
-fn repeated_text_is_not_new() {
+fn known_session_id_and_empty_result_change_nothing() {
     let mut trace = Trace::new(rules(|_| {}));
     let known = || MachineInput::SessionKnown("s1".into());
     assert_eq!(trace.then(known()), [Effect::Save]);
@@ -190,7 +190,7 @@ fn unrunnable_command_causes_one_warning_until_it_runs() {
         };
         let slip = Warning::CommandNotRun {
             command: LoopCommand::Check,
-            said: said.clone(),
+            why: said.clone(),
             stuck_after,
         };
         let unrun = || CheckResult::NotRun(said.clone());

@@ -6,20 +6,20 @@ use loop_state::{
 };
 
 /// One step of a machine.
-pub(crate) struct Seen<'a> {
+pub(crate) struct MachineStep<'a> {
     pub(crate) before: &'a Head,
     pub(crate) event: &'a TimedInput,
     pub(crate) effects: &'a [Effect],
     pub(crate) after: &'a Head,
 }
 
-pub(crate) type Promise = fn(&Seen<'_>) -> bool;
+pub(crate) type Invariant = fn(&MachineStep<'_>) -> bool;
 
 /// All invariants, with their names.
-pub(crate) const PROMISES: [(&str, Promise); 17] = [
+pub(crate) const INVARIANTS: [(&str, Invariant); 17] = [
     ("totals only grow", totals_only_grow),
     ("attempts are never reused", attempts_are_never_reused),
-    ("a run that has ended does nothing", over_is_over),
+    ("a run that has ended does nothing", ended_run_does_nothing),
     (
         "nothing is started or reported before it is saved",
         saved_first,
@@ -39,13 +39,22 @@ pub(crate) const PROMISES: [(&str, Promise); 17] = [
     ),
     ("a used-up budget is always noticed", spent_is_noticed),
     ("no rate-limit wait exceeds its limit", waits_hold_the_cap),
-    ("waits and retries don't count as failures", refund_is_exact),
+    (
+        "waits and retries don't count as failures",
+        waits_are_no_failures,
+    ),
     (
         "a review is only open if a person can answer",
-        asked_somebody,
+        review_needs_a_person,
     ),
-    ("full autonomy never asks for a review", full_asks_nobody),
-    ("a checkpoint is always a boundary", seals_are_boundaries),
+    (
+        "full autonomy never asks for a review",
+        full_autonomy_never_reviews,
+    ),
+    (
+        "a checkpoint is always a boundary",
+        checkpoints_are_boundaries,
+    ),
     (
         "phases finish in order and are recorded",
         phases_leave_traces,
@@ -55,28 +64,28 @@ pub(crate) const PROMISES: [(&str, Promise); 17] = [
 ];
 
 /// Returns the names of the invariants that the step broke.
-pub(crate) fn broken(seen: &Seen<'_>) -> Vec<&'static str> {
-    let broken = PROMISES.iter().filter(|(_, promise)| !promise(seen));
+pub(crate) fn broken(seen: &MachineStep<'_>) -> Vec<&'static str> {
+    let broken = INVARIANTS.iter().filter(|(_, invariant)| !invariant(seen));
     broken.map(|(name, _)| *name).collect()
 }
 
-fn is_resumed(seen: &Seen<'_>) -> bool {
+fn is_resumed(seen: &MachineStep<'_>) -> bool {
     matches!(seen.event.what, MachineInput::Resumed(_))
 }
 
-fn starts(seen: &Seen<'_>) -> Option<(u32, u32, u32)> {
+fn starts(seen: &MachineStep<'_>) -> Option<(u32, u32, u32)> {
     seen.effects.iter().find_map(|effect| match effect {
         Effect::StartAttempt(brief) => Some((brief.phase, brief.iteration, brief.attempt)),
         _ => None,
     })
 }
 
-fn stopping_begins_nothing(seen: &Seen<'_>) -> bool {
+fn stopping_begins_nothing(seen: &MachineStep<'_>) -> bool {
     let stops = { seen.before.stopping }.is_some_and(|request| request.when == StopTiming::Now);
     !stops || is_resumed(seen) || starts(seen).is_none()
 }
 
-fn totals_only_grow(seen: &Seen<'_>) -> bool {
+fn totals_only_grow(seen: &MachineStep<'_>) -> bool {
     let totals = |head: &Head| {
         let c = head.counts;
         let u = head.usage;
@@ -105,7 +114,7 @@ fn totals_only_grow(seen: &Seen<'_>) -> bool {
         .all(|(before, after)| before <= after)
 }
 
-fn attempts_are_never_reused(seen: &Seen<'_>) -> bool {
+fn attempts_are_never_reused(seen: &MachineStep<'_>) -> bool {
     let Some((_, iteration, attempt)) = starts(seen) else {
         return true;
     };
@@ -117,18 +126,18 @@ fn attempts_are_never_reused(seen: &Seen<'_>) -> bool {
     (later && seen.after.first_attempt == before.first_attempt) || again || anew
 }
 
-fn does_nothing(seen: &Seen<'_>) -> bool {
+fn does_nothing(seen: &MachineStep<'_>) -> bool {
     seen.effects
         .iter()
         .all(|it| matches!(it, Effect::RejectRequest(_) | Effect::StopBy(_)))
 }
 
-fn over_is_over(seen: &Seen<'_>) -> bool {
+fn ended_run_does_nothing(seen: &MachineStep<'_>) -> bool {
     let over = seen.before.end.is_some() && !is_resumed(seen);
     !over || (does_nothing(seen) && seen.before == seen.after)
 }
 
-fn saved_first(seen: &Seen<'_>) -> bool {
+fn saved_first(seen: &MachineStep<'_>) -> bool {
     // If the run had already ended, its end is reported from the saved state.
     let mut saved = is_resumed(seen) && seen.before.end.is_some();
     seen.effects.iter().all(|effect| match effect {
@@ -143,7 +152,7 @@ fn saved_first(seen: &Seen<'_>) -> bool {
     })
 }
 
-fn finish_is_the_end(seen: &Seen<'_>) -> bool {
+fn finish_is_the_end(seen: &MachineStep<'_>) -> bool {
     let finishes = seen.effects.contains(&Effect::EndRun);
     let told = seen.effects.iter().any(|effect| match effect {
         Effect::Emit(RunUpdate::Ended(reason)) => seen
@@ -157,17 +166,17 @@ fn finish_is_the_end(seen: &Seen<'_>) -> bool {
     finishes == over && told == finishes && !(over && seen.after.is_stopping_step)
 }
 
-fn work_is_a_turn(seen: &Seen<'_>) -> bool {
+fn work_is_a_turn(seen: &MachineStep<'_>) -> bool {
     let works = starts(seen).is_some() || seen.effects.contains(&Effect::ContinueTurn);
     !works || (matches!(seen.after.step, IterationStep::Turn { .. }) && seen.after.end.is_none())
 }
 
-fn spent_begins_nothing(seen: &Seen<'_>) -> bool {
+fn spent_begins_nothing(seen: &MachineStep<'_>) -> bool {
     let works = starts(seen).is_some() || seen.effects.contains(&Effect::ContinueTurn);
     !works || seen.after.spent_budget().is_none()
 }
 
-fn spent_is_noticed(seen: &Seen<'_>) -> bool {
+fn spent_is_noticed(seen: &MachineStep<'_>) -> bool {
     let works = matches!(
         seen.after.step,
         IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
@@ -176,7 +185,7 @@ fn spent_is_noticed(seen: &Seen<'_>) -> bool {
     !(live && works && seen.after.spent_budget().is_some()) || seen.after.is_stopping_step
 }
 
-fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
+fn waits_hold_the_cap(seen: &MachineStep<'_>) -> bool {
     let IterationStep::Waiting { since, until, why } = seen.after.step else {
         return true;
     };
@@ -192,7 +201,7 @@ fn waits_hold_the_cap(seen: &Seen<'_>) -> bool {
 }
 
 /// If no check of this phase ever ran, no iteration begins after the allowed number of checks in a row that could not run.
-fn unrun_ends(seen: &Seen<'_>) -> bool {
+fn unrun_ends(seen: &MachineStep<'_>) -> bool {
     let (max, before) = (seen.before.rules.limits.max_failures, seen.before);
     let is_stuck = max > 0 && before.streaks.checks_not_run >= max && !before.check_has_run;
     let settled = matches!(seen.event.what, MachineInput::LeftoversEnded(_));
@@ -200,7 +209,7 @@ fn unrun_ends(seen: &Seen<'_>) -> bool {
     !(is_stuck && settled && goes_on)
 }
 
-fn refund_is_exact(seen: &Seen<'_>) -> bool {
+fn waits_are_no_failures(seen: &MachineStep<'_>) -> bool {
     let mends = matches!(
         seen.event.what,
         MachineInput::TurnEnded(TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_))
@@ -240,17 +249,17 @@ fn refund_is_exact(seen: &Seen<'_>) -> bool {
         && seen.after.steers.len() == seen.before.steers.len()
 }
 
-fn asked_somebody(seen: &Seen<'_>) -> bool {
+fn review_needs_a_person(seen: &MachineStep<'_>) -> bool {
     let open = matches!(seen.after.step, IterationStep::Review { .. }) && seen.after.end.is_none();
     !open || seen.after.attended
 }
 
-fn full_asks_nobody(seen: &Seen<'_>) -> bool {
+fn full_autonomy_never_reviews(seen: &MachineStep<'_>) -> bool {
     let asks = |effect: &Effect| matches!(effect, Effect::Emit(RunUpdate::Review(_)));
     seen.after.rules.autonomy != Autonomy::Full || !seen.effects.iter().any(asks)
 }
 
-fn seals_are_boundaries(seen: &Seen<'_>) -> bool {
+fn checkpoints_are_boundaries(seen: &MachineStep<'_>) -> bool {
     let is_seal = |effect: &Effect| matches!(effect, Effect::SavePhase { .. });
     let seals = seen.effects.iter().filter(|effect| is_seal(effect)).count();
     let first = seen.effects.first().is_some_and(is_seal);
@@ -258,7 +267,7 @@ fn seals_are_boundaries(seen: &Seen<'_>) -> bool {
     seals == 0 || (seals == 1 && first && boundary && starts(seen).is_none())
 }
 
-fn phases_leave_traces(seen: &Seen<'_>) -> bool {
+fn phases_leave_traces(seen: &MachineStep<'_>) -> bool {
     let (phase, finished) = (seen.after.phase as usize, seen.after.finished_phases.len());
     let grown = seen.after.phase > seen.before.phase;
     let sealed = matches!(seen.effects.first(), Some(Effect::SavePhase { .. }));
@@ -269,7 +278,7 @@ fn phases_leave_traces(seen: &Seen<'_>) -> bool {
         && (!grown || (seen.after.phase == seen.before.phase + 1 && sealed))
 }
 
-fn all_is_bounded(seen: &Seen<'_>) -> bool {
+fn all_is_bounded(seen: &MachineStep<'_>) -> bool {
     let head = seen.after;
     let said: usize = head.steers.iter().map(|steer| steer.text.len()).sum();
     let last = head
