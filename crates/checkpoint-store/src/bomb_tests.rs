@@ -121,7 +121,7 @@ fn d8_save_that_unpacks_beyond_the_limit_is_refused_with_its_file_name() {
 }
 
 #[test]
-fn d8_provenance_that_unpacks_beyond_the_limit_is_refused_with_its_file_name() {
+fn d8_metadata_that_unpacks_beyond_the_limit_is_refused_with_its_file_name() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("s");
     let (journal, good) = store(&dir);

@@ -26,12 +26,12 @@ struct PhaseEnd {
 
 /// A file under construction.
 #[derive(Debug)]
-pub(crate) struct Image {
+pub(crate) struct FileBuilder {
     pub(crate) salt: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Image {
+impl FileBuilder {
     /// Begins a file with its metadata frame, numbered `seq`; `salt` is random.
     pub(crate) fn new(meta: &FileMeta, seq: u64, salt: u64) -> Result<Self, Kind> {
         let mut raw = Vec::new();
@@ -145,7 +145,7 @@ pub(crate) fn read_phase(file: &[u8]) -> Result<State, FrameFault> {
 
 /// A journal in memory with its good prefix.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct ParsedJournal {
     pub(crate) bytes: Vec<u8>,
     /// All frames except the metadata.
     pub(crate) frames: Vec<Frame>,
@@ -158,7 +158,7 @@ pub(crate) fn read_journal(
     bytes: Vec<u8>,
     meta: &FileMeta,
     until: u64,
-) -> Result<Journal, FrameFault> {
+) -> Result<ParsedJournal, FrameFault> {
     let (mut frames, mut tail) = scan(&bytes, decode_header(&bytes)?)?;
     if frames.is_empty() {
         return Err(damaged(HEADER, "the metadata is missing"));
@@ -179,7 +179,7 @@ pub(crate) fn read_journal(
             Err(newer) => return Err(newer),
         }
     }
-    Ok(Journal {
+    Ok(ParsedJournal {
         bytes,
         frames,
         replay,

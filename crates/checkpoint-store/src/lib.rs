@@ -71,7 +71,6 @@ mod fork;
 mod frame;
 #[cfg(test)]
 mod full_tests;
-mod generation;
 mod history;
 mod id;
 #[cfg(feature = "import")]
@@ -82,6 +81,7 @@ mod load;
 mod lock;
 mod meta;
 mod name;
+mod next_journal;
 mod options;
 mod phase;
 mod raw_writer;

@@ -2,7 +2,7 @@
 
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
-use crate::file_builder::{Journal, meta_end, read_journal, read_meta, read_phase};
+use crate::file_builder::{ParsedJournal, meta_end, read_journal, read_meta, read_phase};
 use crate::frame::{FrameFault, Tail, without_zeros};
 use crate::meta::{Base, FileMeta};
 use crate::name::FileName;
@@ -352,7 +352,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<ReadRe
         });
     };
     let len = bytes.len();
-    let Journal {
+    let ParsedJournal {
         bytes,
         frames,
         replay,

@@ -111,7 +111,7 @@ impl Migrations {
     }
 
     /// Returns whether there is a step between two versions.
-    fn change(&self, from: u32, to: u32) -> bool {
+    fn has_steps(&self, from: u32, to: u32) -> bool {
         from < to
             && [&self.heads, &self.events].iter().any(|steps| {
                 let mut between = steps.range(from..to);
@@ -121,7 +121,7 @@ impl Migrations {
 
     /// Converts a state from one version to another.
     pub(crate) fn state(&self, mut state: State, from: u32, to: u32) -> Result<State, Kind> {
-        if self.change(from, to) {
+        if self.has_steps(from, to) {
             if let Some(head) = &mut state.head {
                 run(&self.heads, head, from, to)?;
             }
@@ -137,7 +137,7 @@ impl Migrations {
     /// Converts a save from one version to another.
     pub(crate) fn save(&self, kept: PackedFrame, from: u32, to: u32) -> Result<PackedFrame, Kind> {
         let frame = kept.frame;
-        if !matches!(frame.kind, DELTA | EVENTS) || !self.change(from, to) {
+        if !matches!(frame.kind, DELTA | EVENTS) || !self.has_steps(from, to) {
             return Ok(kept);
         }
         let mut head = kept.unpack().expect("a loaded frame can be unpacked");

@@ -4,7 +4,7 @@ use crate::compact::JournalWeight;
 use crate::dir::{MAX_FILE, read_up_to};
 use crate::disk::FileHandle;
 use crate::error::{Error, Kind, Result};
-use crate::file_builder::{Image, read_meta, read_phase};
+use crate::file_builder::{FileBuilder, read_meta, read_phase};
 use crate::id::PhaseId;
 use crate::id::Seqs;
 use crate::meta::{Base, FileMeta, ParentSave, PhaseMeta};
@@ -50,13 +50,13 @@ impl RawWriter {
         parent: Option<ParentSave>,
     ) -> Result<PhaseId> {
         let (base, file) = self.save_with_repair(0, |writer| {
-            let mut provenance =
+            let mut metadata =
                 FileMeta::new(&writer.options, writer.epoch.number, writer.dir.disk());
-            provenance.phase = Some(phase.into());
-            provenance.base = writer.base;
-            provenance.parent = parent;
-            provenance.meta = meta.clone();
-            writer.write_phase(provenance, &state)
+            metadata.phase = Some(phase.into());
+            metadata.base = writer.base;
+            metadata.parent = parent;
+            metadata.meta = meta.clone();
+            writer.write_phase(metadata, &state)
         })?;
         self.event_bytes = state.event_bytes();
         self.seq = base.seq;
@@ -66,20 +66,20 @@ impl RawWriter {
         self.saves = Saves::new(self.dir.disk());
         self.weight = JournalWeight::default();
         self.journal = None;
-        self.memory.files.insert(base.file_name());
+        self.known_files.files.insert(base.file_name());
         Ok(base.id)
     }
 
     fn write_phase(
         &mut self,
-        mut provenance: FileMeta,
+        mut metadata: FileMeta,
         state: &State,
     ) -> Result<(Base, Box<dyn FileHandle>)> {
         let seq = self.free_phase()?;
-        provenance.seq = seq;
-        let id = provenance.id;
+        metadata.seq = seq;
+        let id = metadata.id;
         let name = FileName::Phase { seq }.to_string();
-        let bytes = Image::new(&provenance, 0, self.dir.disk().random())
+        let bytes = FileBuilder::new(&metadata, 0, self.dir.disk().random())
             .and_then(|image| image.write_phase(state))
             .map_err(|kind| Error::new(self.dir.path().join(&name), kind))?;
         if sabotage::is_on(Sabotage::DropProgressEarly)
@@ -87,7 +87,7 @@ impl RawWriter {
         {
             self.dir.remove(&journal.name)?;
         }
-        let file = self.commit(&name, &bytes)?;
+        let file = self.write_file(&name, &bytes)?;
         if !sabotage::is_on(Sabotage::RandomPhaseName) {
             self.epoch.confirm(&self.dir)?;
         }
@@ -109,7 +109,7 @@ impl RawWriter {
         let old = seqs[..old].iter().filter(|seq| **seq != base);
         old.copied().try_for_each(|seq| {
             let name = FileName::Phase { seq }.to_string();
-            self.memory.files.remove(&name);
+            self.known_files.files.remove(&name);
             self.dir.remove(&name)
         })
     }

@@ -25,7 +25,7 @@ use crate::saves::PackedFrame;
 use crate::saves::Saves;
 
 /// Number of repeated repairs if files disappear again and again.
-const REMOVALS: u32 = 64;
+const MAX_REPAIRS: u32 = 64;
 
 /// Holds the lock and an epoch of a store. Dropping it releases the lock. There is nothing to flush, because every acknowledged save is on disk.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct RawWriter {
     /// The share of old heads in the journal.
     pub(crate) weight: JournalWeight,
     health: WriterHealth,
-    pub(crate) memory: KnownFiles,
+    pub(crate) known_files: KnownFiles,
     pub(crate) last_repair: Option<Repaired>,
 }
 
@@ -100,7 +100,7 @@ impl RawWriter {
             event_bytes: loaded.state.event_bytes(),
             weight: JournalWeight::default(),
             health: WriterHealth::Sound,
-            memory: KnownFiles::default(),
+            known_files: KnownFiles::default(),
             last_repair: None,
             dir,
         };
@@ -130,7 +130,7 @@ impl RawWriter {
             writer.weight = writer.use_journal(started);
         }
         writer.remove_unneeded(&mut loaded, &entries)?;
-        writer.memory = KnownFiles::of(&writer.dir)?;
+        writer.known_files = KnownFiles::of(&writer.dir)?;
         Ok((writer, loaded))
     }
 
@@ -234,7 +234,7 @@ impl RawWriter {
         len: u64,
         mut save: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        let mut tries = 0..REMOVALS;
+        let mut tries = 0..MAX_REPAIRS;
         loop {
             let repaired = self.repair(&first);
             let is_repaired = repaired.is_ok();
@@ -391,7 +391,7 @@ impl RawWriter {
         let plan = retention::plan_in(&self.dir, policy, base)?;
         let removed = plan.remove_from(&self.dir)?;
         for item in &removed {
-            self.memory.files.remove(&item.name);
+            self.known_files.files.remove(&item.name);
         }
         Ok(removed)
     }
@@ -402,7 +402,7 @@ impl RawWriter {
             blob::put(&writer.dir, writer.epoch.number, name, bytes)?;
             writer.epoch.confirm(&writer.dir)
         })?;
-        self.memory.files.insert(blob::shown(name));
+        self.known_files.files.insert(blob::shown(name));
         Ok(())
     }
 
@@ -418,7 +418,7 @@ impl RawWriter {
     }
 
     /// Makes a whole file: temporary file, sync, rename, sync of the directory.
-    pub(crate) fn commit(&self, name: &str, bytes: &[u8]) -> Result<Box<dyn FileHandle>> {
+    pub(crate) fn write_file(&self, name: &str, bytes: &[u8]) -> Result<Box<dyn FileHandle>> {
         within("the file", bytes.len(), MAX_FILE as usize)
             .map_err(|kind| Error::new(self.dir.path().join(name), kind))?;
         let temp = self.dir.write_temp(self.epoch.number, bytes)?;

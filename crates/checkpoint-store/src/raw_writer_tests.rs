@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::codec;
-use crate::file_builder::Image;
+use crate::file_builder::FileBuilder;
 use crate::meta::{FileMeta, PhaseMeta};
 use crate::replay::State;
 use crate::saves::PackedFrame;
@@ -78,7 +78,7 @@ fn a_phase_file_of_a_fenced_writer_does_not_hide_newer_saves() {
     meta.seq = 2;
     std::fs::remove_file(dir.join("LOCK")).unwrap();
     let (mut new, _) = open(&dir);
-    let late = Image::new(&meta, 0, 7)
+    let late = FileBuilder::new(&meta, 0, 7)
         .unwrap()
         .write_phase(&State {
             head: Some(head(9)),

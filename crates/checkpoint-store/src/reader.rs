@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::writer::Loaded;
 
 /// The number of reads before a load reports damage: during a read, a live writer may have replaced a file, or may have been inside a save.
-const MAX_REREADS: usize = 4;
+const MAX_READS: usize = 4;
 
 /// Loads the newest valid state.
 ///
@@ -71,7 +71,7 @@ pub(crate) fn at(dir: &Dir, seq: Seq, options: &Options) -> Result<load::Loaded>
         let index = Index::read(dir, LoadPurpose::Reader(options))?;
         match load::at(dir, &index, seq.get())? {
             Some(loaded) => return Ok(loaded),
-            None if attempt == MAX_REREADS => {
+            None if attempt == MAX_READS => {
                 return Err(Error::new(dir.path(), Kind::NotFound("save")));
             }
             None => attempt += 1,
@@ -118,7 +118,7 @@ pub(crate) fn newest(dir: &Dir, want: LoadPurpose<'_>) -> Result<load::Loaded> {
             Ok(loaded) => loaded.report.is_undamaged(),
             Err(err) => !err.is_corrupt(),
         };
-        if sound || attempt == MAX_REREADS {
+        if sound || attempt == MAX_READS {
             return loaded;
         }
         attempt += 1;

@@ -87,10 +87,10 @@ impl RawWriter {
             self.lock = Lock::take(&self.dir).map_err(|err| self.taken_over(err))?;
         }
         self.epoch.take_next(&self.dir)?;
-        if let Some(text) = &self.memory.ignore
+        if let Some(text) = &self.known_files.ignore
             && !self.dir.exists(IGNORE)?
         {
-            self.commit(IGNORE, text)?;
+            self.write_file(IGNORE, text)?;
         }
         // The journal comes first. Until its base is restored too, a load then fails; otherwise it would silently return the older state of the base.
         self.start_journal()?;
@@ -98,8 +98,8 @@ impl RawWriter {
         self.confirm()?;
         self.drop_older_generations();
         let here = files(&self.dir)?;
-        let lost = self.memory.files.difference(&here).cloned().collect();
-        self.memory.files = here;
+        let lost = self.known_files.files.difference(&here).cloned().collect();
+        self.known_files.files = here;
         self.last_repair = Some(Repaired {
             what: what.to_string(),
             epoch: self.epoch.number,
@@ -143,7 +143,7 @@ impl RawWriter {
         }
         let bytes = crate::dir::read_up_to(file, crate::dir::MAX_FILE).map_err(failed)?;
         read_phase(&bytes).map_err(|fault| Error::fault(self.dir.path().join(&name), fault))?;
-        self.base_file = Some(self.commit(&name, &bytes)?);
+        self.base_file = Some(self.write_file(&name, &bytes)?);
         Ok(())
     }
 

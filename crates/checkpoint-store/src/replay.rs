@@ -63,7 +63,7 @@ struct ReplayedSave {
 pub(crate) struct Replay {
     base: u64,
     pub(crate) seq: u64,
-    marks: Vec<ReplayedSave>,
+    saves: Vec<ReplayedSave>,
     bytes: u64,
 }
 
@@ -73,7 +73,7 @@ impl Replay {
         Self {
             base,
             seq: base,
-            marks: Vec::new(),
+            saves: Vec::new(),
             bytes: 0,
         }
     }
@@ -88,7 +88,7 @@ impl Replay {
                 }
                 let has_head = frame.kind == DELTA;
                 let head_len = if has_head { frame.head_len as usize } else { 0 };
-                self.marks.push(ReplayedSave {
+                self.saves.push(ReplayedSave {
                     seq: frame.seq,
                     has_head,
                     delta: Some((raw, head_len)),
@@ -97,17 +97,17 @@ impl Replay {
             TRUNCATE => {
                 let to: u64 = codec::decode(&raw)
                     .map_err(|_| damaged(frame.offset, "the undo cannot be read"))?;
-                while self.marks.last().is_some_and(|mark| mark.seq > to) {
-                    self.marks.pop();
+                while self.saves.last().is_some_and(|mark| mark.seq > to) {
+                    self.saves.pop();
                 }
                 let reached = self
-                    .marks
+                    .saves
                     .last()
                     .map_or((self.base, true), |mark| (mark.seq, mark.has_head));
                 if reached != (to, true) {
                     return Err(damaged(frame.offset, "the undo names an unknown save"));
                 }
-                self.marks.push(ReplayedSave {
+                self.saves.push(ReplayedSave {
                     seq: frame.seq,
                     has_head: true,
                     delta: None,
@@ -125,7 +125,7 @@ impl Replay {
 
     /// Returns the saves to which a caller can return, oldest first, without the base.
     pub(crate) fn seqs(&self) -> Vec<u64> {
-        let marks = self.marks.iter().filter(|mark| mark.has_head);
+        let marks = self.saves.iter().filter(|mark| mark.has_head);
         marks.map(|mark| mark.seq).collect()
     }
 
@@ -133,7 +133,7 @@ impl Replay {
     /// to the base is left out, because the head of the base is not in this file.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let mut last: &[u8] = &[];
-        let heads = self.marks.iter().filter(|mark| mark.has_head);
+        let heads = self.saves.iter().filter(|mark| mark.has_head);
         let heads = heads.map(move |mark| {
             if let Some((raw, head_len)) = &mark.delta {
                 last = &raw[..*head_len];
@@ -146,11 +146,11 @@ impl Replay {
     /// Returns the state that was reached, without that of the base.
     pub(crate) fn state(self) -> State {
         let mut state = State::default();
-        let last = self.marks.iter().rposition(|mark| {
+        let last = self.saves.iter().rposition(|mark| {
             let head_len = mark.delta.as_ref().map_or(0, |(_, head_len)| *head_len);
             head_len > 0
         });
-        for (index, mark) in self.marks.into_iter().enumerate() {
+        for (index, mark) in self.saves.into_iter().enumerate() {
             let Some((mut raw, head_len)) = mark.delta else {
                 continue;
             };

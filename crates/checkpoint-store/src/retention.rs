@@ -42,7 +42,7 @@ impl Default for RetentionPolicy {
 
 impl RetentionPolicy {
     /// Returns the reason to remove a phase that has `index` newer ones; `None` to keep it.
-    fn against(&self, index: usize, created: SystemTime) -> Option<String> {
+    fn reason_to_remove(&self, index: usize, created: SystemTime) -> Option<String> {
         match index >= self.keep {
             true => Some(format!("only the newest {} stay", self.keep)),
             false => self.too_old(created),
@@ -133,7 +133,9 @@ pub(crate) fn plan_in(dir: &Dir, policy: RetentionPolicy, base: u64) -> Result<R
         let seq = entry.meta.seq;
         let needed = seq >= base || loaded.report.used.as_ref() == Some(&entry.name);
         let is_phase = entry.meta.phase.is_some();
-        let against = plan.policy.against(phases.len(), entry.meta.created());
+        let against = plan
+            .policy
+            .reason_to_remove(phases.len(), entry.meta.created());
         if is_phase {
             phases.insert(seq);
         }

@@ -46,7 +46,7 @@ pub enum Sabotage {
     /// One save is two frames with one sync.
     TwoFrames,
     /// A repair writes only the saves in memory, without the older saves, which only the journal has.
-    HealFromMemory,
+    RepairFromMemory,
     /// A writer does not notice that the name of its journal or of its base phase refers to another file or to none.
     SkipNameCheck,
 }

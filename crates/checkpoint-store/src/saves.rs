@@ -113,12 +113,9 @@ impl Saves {
     }
 
     /// Sets the journal that contains all these saves.
-    pub(crate) fn at(self, place: JournalLocation) -> Self {
-        let place = Some(place);
-        Self {
-            location: place,
-            ..self
-        }
+    pub(crate) fn at(self, location: JournalLocation) -> Self {
+        let location = Some(location);
+        Self { location, ..self }
     }
 
     pub(crate) fn pop(&mut self) {
@@ -127,7 +124,7 @@ impl Saves {
 
     /// Returns the number of bytes of a journal that contains all these saves.
     pub(crate) fn len(&self) -> u64 {
-        self.location.as_ref().map_or(0, |place| place.from) + self.bytes_on_disk + self.bytes
+        self.location.as_ref().map_or(0, |location| location.from) + self.bytes_on_disk + self.bytes
     }
 
     /// Returns the number of the newest save.
@@ -137,20 +134,20 @@ impl Saves {
 
     /// Returns all saves in order. An error ends the iteration.
     pub(crate) fn all(&self, dir: &Dir) -> impl Iterator<Item = Result<PackedFrame>> {
-        let older = match sabotage::is_on(Sabotage::HealFromMemory) {
+        let older = match sabotage::is_on(Sabotage::RepairFromMemory) {
             true => 0,
             false => self.bytes_on_disk,
         };
-        let mut reading = self.location.as_ref().map(|place| FrameReader {
-            place,
+        let mut reading = self.location.as_ref().map(|location| FrameReader {
+            location,
             window: Vec::new(),
-            at: place.from,
+            at: location.from,
             used: 0,
             left: older,
         });
         let older = std::iter::from_fn(move || {
-            let place = reading.as_mut().filter(|it| it.left > 0)?;
-            let kept = place.next(dir);
+            let location = reading.as_mut().filter(|it| it.left > 0)?;
+            let kept = location.next(dir);
             if kept.is_err() {
                 reading = None;
             }
@@ -167,7 +164,7 @@ impl Saves {
 
 /// A pass over the frames of a file with limited memory.
 struct FrameReader<'a> {
-    place: &'a JournalLocation,
+    location: &'a JournalLocation,
     /// The bytes from `at` on.
     window: Vec<u8>,
     at: u64,
@@ -178,12 +175,12 @@ struct FrameReader<'a> {
 
 impl FrameReader<'_> {
     fn next(&mut self, dir: &Dir) -> Result<PackedFrame> {
-        let path = dir.path().join(&self.place.name);
+        let path = dir.path().join(&self.location.name);
         let io = |err| Error::io(&path, "read the earlier saves", err);
         self.fill(HEADER).map_err(io)?;
         self.fill(frame::len(&self.window[self.used..]))
             .map_err(io)?;
-        let frame = frame::decode(&self.window, self.used, self.place.salt)
+        let frame = frame::decode(&self.window, self.used, self.location.salt)
             .map_err(|fault| Error::fault(&path, fault.after(self.at as usize)))?;
         let stored = frame.stored(&self.window).to_vec();
         self.left = self.left.saturating_sub((frame.end() - self.used) as u64);
@@ -205,7 +202,7 @@ impl FrameReader<'_> {
         self.window.resize(room, 0);
         while have < want {
             let at = self.at + have as u64;
-            match self.place.file.read_at(&mut self.window[have..], at) {
+            match self.location.file.read_at(&mut self.window[have..], at) {
                 Ok(0) => break,
                 Ok(read) => have += read,
                 Err(err) if err.kind() == io::ErrorKind::Interrupted => {}

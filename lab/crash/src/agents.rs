@@ -89,7 +89,7 @@ impl Project {
         let running = Running::start(&mut self.command(&[], MANY)).expect("`rlm` was found");
         for _ in 0..rng.below(16) {
             match running.line()? {
-                Some(line) => self.hear(&line)?,
+                Some(line) => self.record_event(&line)?,
                 None => return broken('L', "rlm ended although nothing stopped it"),
             }
         }
@@ -97,8 +97,8 @@ impl Project {
         running
             .kill()?
             .iter()
-            .try_for_each(|line| self.hear(line))?;
-        self.look()
+            .try_for_each(|line| self.record_event(line))?;
+        self.check_calls()
     }
 
     /// Runs the loop until it ends by itself.
@@ -109,7 +109,7 @@ impl Project {
         let mut command = self.command(before, &iterations.to_string());
         let running = Running::lead(&mut command).expect("`rlm` was found");
         while let Some(line) = running.line()? {
-            self.hear(&line)?;
+            self.record_event(&line)?;
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Project {
     ///
     /// # Errors
     /// If `rlm` repeats an iteration after it reported its end.
-    pub fn hear(&mut self, line: &str) -> CheckResult {
+    pub fn record_event(&mut self, line: &str) -> CheckResult {
         let Ok(event) = serde_json::from_str::<serde_json::Value>(line) else {
             return Ok(());
         };
@@ -168,7 +168,7 @@ impl Project {
     ///
     /// # Errors
     /// If a promise was broken.
-    pub fn look(&self) -> CheckResult {
+    pub fn check_calls(&self) -> CheckResult {
         let mut last = (0, 1);
         for call in self.calls()? {
             // A call that ended before the agent could record it leaves a gap in the attempts.

@@ -22,11 +22,11 @@ use self::fuse::{Disk, Served};
 use crate::file_systems::{self, BTRFS, EXT4, FileSystemKind, WRITEBACK, XFS};
 use crate::ledger::Ledger;
 use crate::mistake;
-use crate::old_format::{self, OldFormat};
 use crate::outcome::{Level, Outcome};
 use crate::reference::{CheckResult, broken};
+use crate::rename_saver::{self, RenameSaver};
 use crate::rng::Rng;
-use crate::saver::{self, Kind, Saver};
+use crate::saver::{self, Saver, SaverKind};
 
 /// Number of steps of a logged program.
 const STEPS: u32 = 25;
@@ -42,22 +42,22 @@ const TIME: [Duration; 4] = [
     Duration::from_secs(7_200),
 ];
 
-const GOOD: OldFormat = OldFormat {
+const GOOD: RenameSaver = RenameSaver {
     file_sync: true,
     dir_sync: true,
 };
 /// Programs that must lose saves, and one that must not.
-const CONTROLS: [(&str, OldFormat); 3] = [
+const CONTROLS: [(&str, RenameSaver); 3] = [
     (
         "rename without a sync",
-        OldFormat {
+        RenameSaver {
             file_sync: false,
             dir_sync: false,
         },
     ),
     (
         "rename without a sync of the directory",
-        OldFormat {
+        RenameSaver {
             dir_sync: false,
             ..GOOD
         },
@@ -71,7 +71,7 @@ pub enum Protocol {
     /// The store.
     Store,
     /// A program that saves by rename.
-    Old(OldFormat),
+    Old(RenameSaver),
 }
 
 /// One log, and the power cuts in it.
@@ -137,7 +137,7 @@ pub fn store(cuts: usize) -> Outcome {
 }
 
 /// Cuts the power below a program that saves by rename, on the same file system as [`store`].
-pub fn control(old: OldFormat, cuts: usize) -> Outcome {
+pub fn control(old: RenameSaver, cuts: usize) -> Outcome {
     let job = Job {
         system: &WRITEBACK,
         protocol: Protocol::Old(old),
@@ -230,7 +230,7 @@ impl Bench {
         match job.protocol {
             Protocol::Store => {
                 let first = (job.seed as u32 % 1_000 + 1) * 100_000;
-                Saver::new(&self.store(), first).work(Kind::Mixed, STEPS, &mut say)
+                Saver::new(&self.store(), first).work(SaverKind::Mixed, STEPS, &mut say)
             }
             Protocol::Old(old) => old.work(&self.store(), STEPS, &mut say),
         }
@@ -296,7 +296,7 @@ impl Job {
         };
         let kept = match self.protocol {
             Protocol::Store => go_on(&bench.store(), ledger),
-            Protocol::Old(_) => old_format::look(&bench.store(), ledger),
+            Protocol::Old(_) => rename_saver::check_load(&bench.store(), ledger),
         };
         drop(mounted);
         kept
@@ -304,15 +304,15 @@ impl Job {
 }
 
 fn go_on(dir: &Path, ledger: &mut Ledger) -> CheckResult {
-    saver::look(dir, ledger)?;
+    saver::check_load(dir, ledger)?;
     let mut kept = Ok(());
     let mut say = |note| {
         kept = std::mem::replace(&mut kept, Ok(())).and_then(|()| ledger.note(note));
         Ok(())
     };
-    let worked = Saver::new(dir, 1_000_000_000).work(Kind::Mixed, 2, &mut say);
+    let worked = Saver::new(dir, 1_000_000_000).work(SaverKind::Mixed, 2, &mut say);
     worked.expect("`say` never fails");
     kept?;
     saver::finished(ledger)?;
-    saver::look(dir, ledger).map(drop)
+    saver::check_load(dir, ledger).map(drop)
 }

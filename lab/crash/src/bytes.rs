@@ -16,7 +16,7 @@ use crate::memory::Memory;
 use crate::outcome::{Level, Outcome};
 use crate::parallel;
 use crate::reference::{CheckResult, Event, Head, State, broken, text};
-use crate::session::{DIR, calmly};
+use crate::session::{DIR, catching_panics};
 use crate::sim_disk::Shared;
 
 /// Memory limit for a load of files of about 4 KiB, whose states also take a few KiB.
@@ -167,7 +167,7 @@ impl Golden {
         let part = |harms: &&[FileDamage]| {
             let mut outcome = Outcome::default();
             for &harm in *harms {
-                let kept = calmly(|| self.after(harm));
+                let kept = catching_panics(|| self.after(harm));
                 outcome.judge(format_args!("{}, {harm:?}", self.name), kept);
                 outcome.faults += 1;
                 if outcome.lost > 0 {

@@ -1,7 +1,7 @@
 //! Runs one case again, from its printed name.
 
 use crate::reference::BrokenPromise;
-use crate::session::calmly;
+use crate::session::catching_panics;
 use crate::{fault, machine, race, sim};
 
 /// Runs `layer=case`.
@@ -17,7 +17,9 @@ pub fn replay(text: &str) -> Result<(), String> {
         "sim" => sim::replay(&case.parse()?).map_err(|found| told(found.broken)),
         "race" => {
             let case = case.parse()?;
-            calmly(|| race::replay(&case)).map(drop).map_err(told)
+            catching_panics(|| race::replay(&case))
+                .map(drop)
+                .map_err(told)
         }
         "machine" => machine::replay(case),
         "fault" => fault::replay(&case.parse()?),

@@ -15,20 +15,20 @@ use checkpoint_store::sabotage::Sabotage;
 use crate::fuzzing;
 use crate::mistake;
 use crate::program::{self, Running};
-use crate::saver::{Kind, Saver, Stop};
+use crate::saver::{Saver, SaverKind, Stop};
 
 /// The first argument of the program that saves and is killed.
 const SAVE: &str = "save";
 const SEEDS: &str = "seeds";
 
-const KINDS: [(Kind, &str); 3] = [
-    (Kind::Mixed, "mixed"),
-    (Kind::Plain, "plain"),
-    (Kind::Early, "early"),
+const KINDS: [(SaverKind, &str); 3] = [
+    (SaverKind::Mixed, "mixed"),
+    (SaverKind::Plain, "plain"),
+    (SaverKind::Early, "early"),
 ];
 
 /// Returns the word for a kind of saver.
-fn word(kind: Kind) -> &'static str {
+fn word(kind: SaverKind) -> &'static str {
     let found = KINDS.iter().find(|(one, _)| *one == kind);
     found.map_or("mixed", |(_, word)| word)
 }
@@ -37,12 +37,12 @@ fn word(kind: Kind) -> &'static str {
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn start_saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Result<Running, String> {
+pub fn start_saver(dir: &Path, first: u32, steps: u32, kind: SaverKind) -> Result<Running, String> {
     Running::start(Command::new(program::own()?).args(saver(dir, first, steps, kind)))
 }
 
 /// Returns the arguments for the saving program. If a sabotage is on here, the program gets it too.
-pub fn saver(dir: &Path, first: u32, steps: u32, kind: Kind) -> Vec<OsString> {
+pub fn saver(dir: &Path, first: u32, steps: u32, kind: SaverKind) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![
         SAVE.into(),
         dir.into(),

@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::outcome::{Level, Outcome};
 use crate::reference::{BrokenPromise, CheckResult, Reference};
 use crate::rng::{Rng, mix};
-use crate::session::{Session, calmly};
+use crate::session::{Session, catching_panics};
 use crate::step::{Step, Workload};
 use crate::{parallel, workloads};
 
@@ -106,7 +106,7 @@ fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<
                 move |broken| Finding::new(case, broken)
             };
             let (disk, reference) =
-                calmly(|| faulty(workload, first)).map_err(finding(None, None))?;
+                catching_panics(|| faulty(workload, first)).map_err(finding(None, None))?;
             outcome.acked += reference.progress().acked as u64;
             let seed = mix(workload.seed ^ (number as u64) << 8 ^ hit as u64);
             let mut rng = Rng::new(seed);
@@ -114,7 +114,7 @@ fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<
             for choice in freedom.choices(budget.cuts, &mut rng) {
                 outcome.tried += 1;
                 let disk = freedom.apply(&disk, &choice);
-                let recovered = calmly(|| recover(&disk, &reference, workload, None));
+                let recovered = catching_panics(|| recover(&disk, &reference, workload, None));
                 let calls = recovered.map_err(finding(Some(&choice), None))?;
                 for _ in 0..budget.seconds.div_ceil(budget.cuts) {
                     let at = rng.below(calls.len());
@@ -125,7 +125,7 @@ fn search(workload: &Workload, budget: Budget, outcome: &mut Outcome) -> Result<
                     });
                     outcome.faults += 1;
                     outcome.tried += 1;
-                    calmly(|| recover(&disk, &reference, workload, second))
+                    catching_panics(|| recover(&disk, &reference, workload, second))
                         .map_err(finding(Some(&choice), second))?;
                 }
             }
@@ -145,7 +145,7 @@ fn fitting(call: Call) -> impl Iterator<Item = CallFault> {
 fn calls(workload: &Workload) -> Vec<Call> {
     let mut session = Session::new(workload);
     // Another layer checks for errors without a fault.
-    drop(calmly(|| session.run(&workload.steps)));
+    drop(catching_panics(|| session.run(&workload.steps)));
     session.shared.pc().calls().to_vec()
 }
 
@@ -199,12 +199,12 @@ fn recover(
 /// If it breaks a promise; the text names the promise.
 pub fn replay(case: &Case) -> Result<(), String> {
     let told = |broken: BrokenPromise| format!("{}: {}", broken.invariant, broken.what);
-    let (disk, reference) = calmly(|| faulty(&case.workload, case.first)).map_err(told)?;
+    let (disk, reference) = catching_panics(|| faulty(&case.workload, case.first)).map_err(told)?;
     let Some(choice) = &case.choice else {
         return Ok(());
     };
     let disk = Decisions::of(&disk).apply(&disk, choice);
-    calmly(|| recover(&disk, &reference, &case.workload, case.second))
+    catching_panics(|| recover(&disk, &reference, &case.workload, case.second))
         .map(drop)
         .map_err(told)
 }
@@ -238,9 +238,10 @@ fn explain(found: Finding) -> String {
         case.first.at,
         name.unwrap_or_default()
     );
-    if let (Some(choice), Ok((disk, _))) =
-        (&case.choice, calmly(|| faulty(&case.workload, case.first)))
-    {
+    if let (Some(choice), Ok((disk, _))) = (
+        &case.choice,
+        catching_panics(|| faulty(&case.workload, case.first)),
+    ) {
         text += &format!(
             "; then a power cut: {}",
             Decisions::of(&disk).explain(&disk, choice)

@@ -172,19 +172,22 @@ fn full(place: &Place, left: u64, ledger: &mut Ledger) -> CheckResult {
             }
             Err(err) => is_full(&err)?,
         }
-        saver::look(&dir, ledger)?;
+        saver::check_load(&dir, ledger)?;
     }
     // A phase needs a new file with all events; there may be enough room or not.
     if let Err(err) = saving(ledger, |say| saver.phase(say))? {
         is_full(&err)?;
     }
-    saver::look(&dir, ledger)?;
+    saver::check_load(&dir, ledger)?;
     // A second writer, after the first has closed, needs a new file too.
     let mut second = Saver::new(&dir, 1_000_000);
     drop(std::mem::replace(&mut saver, Saver::new(&dir, 500_000)));
     if let Err(err) = saving(ledger, |say| second.open(say))? {
         is_full(&err)?;
-        good("without room", saver::look(&dir, ledger).map(|_| Ok(()))?)?;
+        good(
+            "without room",
+            saver::check_load(&dir, ledger).map(|_| Ok(()))?,
+        )?;
         remove(&filler)?;
         good("opened with room", saving(ledger, |say| second.open(say))?)?;
     } else {
@@ -203,7 +206,7 @@ fn full(place: &Place, left: u64, ledger: &mut Ledger) -> CheckResult {
         saving(ledger, |say| second.append(2, LETTERS, say))?,
     )?;
     drop(second);
-    saver::look(&dir, ledger)?;
+    saver::check_load(&dir, ledger)?;
     std::fs::remove_dir_all(&dir).or_else(|err| broken('B', err.to_string()))
 }
 
@@ -275,7 +278,7 @@ fn without_inodes(root: &Path, ledger: &mut Ledger) -> CheckResult {
         Ok(()) => return broken('B', "there must be no free inodes"),
         Err(err) => is_full(&err)?,
     }
-    saver::look(&dir, ledger)?;
+    saver::check_load(&dir, ledger)?;
     for name in &made {
         remove(name)?;
     }
@@ -287,5 +290,5 @@ fn without_inodes(root: &Path, ledger: &mut Ledger) -> CheckResult {
         "a save with inodes",
         saving(ledger, |say| saver.append(1, 100, say))?,
     )?;
-    saver::look(&dir, ledger).map(drop)
+    saver::check_load(&dir, ledger).map(drop)
 }

@@ -15,7 +15,7 @@ use crate::disk::{Disk, ROOT};
 use crate::outcome::{Level, Outcome};
 use crate::reference::{CheckResult, Event, Head, State, broken};
 use crate::rng::{Rng, mix};
-use crate::session::{DIR, Session, calmly};
+use crate::session::{DIR, Session, catching_panics};
 use crate::step::{Step, Workload};
 use crate::{mistake, parallel};
 
@@ -85,7 +85,7 @@ pub fn replay(text: &str) -> Result<(), String> {
         .parse()
         .map_err(|_| format!("`{disk}` is not a disk number"))?;
     let acts: Vec<MachineEvent> = acts.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    match calmly(|| history(disk, &acts)) {
+    match catching_panics(|| history(disk, &acts)) {
         Ok(_) => Ok(()),
         Err(broken) => Err(format!("{}: {}", broken.invariant, broken.what)),
     }
@@ -155,8 +155,9 @@ fn explore_part(part: u64, cases: u32) -> Outcome {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
     let histories = (0..4u8, proptest::collection::vec(act(), 1..LONGEST));
     let result =
-        TestRunner::new_with_rng(config, rng).run(&histories, |(disk, acts)| {
-            match calmly(|| history(disk, &acts)) {
+        TestRunner::new_with_rng(config, rng).run(
+            &histories,
+            |(disk, acts)| match catching_panics(|| history(disk, &acts)) {
                 Ok(saves) => {
                     acked.set(acked.get() + saves);
                     Ok(())
@@ -165,8 +166,8 @@ fn explore_part(part: u64, cases: u32) -> Outcome {
                     "{}: {}",
                     broken.invariant, broken.what
                 ))),
-            }
-        });
+            },
+        );
     let mut outcome = Outcome {
         tried: cases.into(),
         acked: acked.get(),

@@ -47,6 +47,6 @@ pub const ALL: [Sabotage; 20] = [
     Sabotage::EpochByPresence,
     Sabotage::ScanBeforeCreate,
     Sabotage::TwoFrames,
-    Sabotage::HealFromMemory,
+    Sabotage::RepairFromMemory,
     Sabotage::SkipNameCheck,
 ];

@@ -11,7 +11,7 @@ use checkpoint_store::{Error, Options, PhaseMeta, Writer, reader};
 use crate::disk::ROOT;
 use crate::outcome::{Level, Outcome};
 use crate::reference::{CheckResult, Event, Head, State, broken, text};
-use crate::session::{DIR, Session, calmly};
+use crate::session::{DIR, Session, catching_panics};
 use crate::sim_disk::Shared;
 use crate::step::Workload;
 use crate::{mistake, parallel, workloads};
@@ -102,7 +102,7 @@ fn one(before: &Workload) -> (Outcome, Option<String>) {
                     second,
                 };
                 outcome.tried += 1;
-                match calmly(|| replay(&case)) {
+                match catching_panics(|| replay(&case)) {
                     Err(broken) => {
                         outcome.lost += 1;
                         let note = format!(
@@ -163,7 +163,7 @@ pub fn replay(case: &Case) -> CheckResult<(bool, bool)> {
                 here.send(()).ok();
                 resumed.recv().ok();
             });
-            let taken = calmly(|| take_over(&shared));
+            let taken = catching_panics(|| take_over(&shared));
             let stood_still = shared.pc().hook.take().is_none();
             pause.send(()).ok();
             (taken, stood_still)
@@ -178,7 +178,7 @@ pub fn replay(case: &Case) -> CheckResult<(bool, bool)> {
             begin.send(()).ok();
             paused.recv().ok();
         });
-        let saved = calmly(|| Ok(save(&mut writer, case.save)));
+        let saved = catching_panics(|| Ok(save(&mut writer, case.save)));
         shared.pc().hook.take_if(|hook| hook.0 == base + case.first);
         let reached_first = reached.1.try_recv().is_ok();
         drop(go);

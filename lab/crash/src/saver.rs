@@ -20,7 +20,7 @@ const TRIES: u32 = 3;
 
 /// The actions of a saver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SaverKind {
     /// All actions of a writer.
     Mixed,
     /// Only saves of one event, so that histories can be compared.
@@ -64,9 +64,14 @@ impl Saver {
     }
 
     /// Does `steps` steps, and reports them. Opens the store again after a failed call, unless the disk is full.
-    pub fn work(&mut self, kind: Kind, steps: u32, say: &mut NoteSink<'_>) -> Result<(), Stop> {
+    pub fn work(
+        &mut self,
+        kind: SaverKind,
+        steps: u32,
+        say: &mut NoteSink<'_>,
+    ) -> Result<(), Stop> {
         let mut failed = 0;
-        self.is_early = kind == Kind::Early;
+        self.is_early = kind == SaverKind::Early;
         for _ in 0..steps {
             let Err(err) = self.step(kind, say)? else {
                 failed = 0;
@@ -86,7 +91,7 @@ impl Saver {
         say(Note::End)
     }
 
-    fn step(&mut self, kind: Kind, say: &mut NoteSink<'_>) -> Result<Result<(), Error>, Stop> {
+    fn step(&mut self, kind: SaverKind, say: &mut NoteSink<'_>) -> Result<Result<(), Error>, Stop> {
         if self.writer.is_none()
             && let Err(err) = self.open(say)?
         {
@@ -94,7 +99,7 @@ impl Saver {
         }
         let letters = self.rng.below(600);
         match (kind, self.rng.below(20)) {
-            (Kind::Plain, _) => self.append(1, 20, say),
+            (SaverKind::Plain, _) => self.append(1, 20, say),
             (_, 0) => self.undo(say),
             (_, 1 | 2) => self.phase(say),
             (_, 3) => self.blob(say),
@@ -237,7 +242,7 @@ pub fn finished(ledger: &Ledger) -> CheckResult {
 }
 
 /// Loads a store as a reader does, and fails unless the ledger allows the loaded state.
-pub fn look(dir: &Path, ledger: &mut Ledger) -> CheckResult<State> {
+pub fn check_load(dir: &Path, ledger: &mut Ledger) -> CheckResult<State> {
     let state = match reader::load::<Head, Event>(dir) {
         Ok(loaded) if !loaded.report.is_undamaged() => {
             return broken('L', format!("damage is reported: {}", loaded.report));

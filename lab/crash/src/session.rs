@@ -373,7 +373,7 @@ impl Session {
 }
 
 /// Runs `act`, and treats a panic as a broken promise.
-pub(crate) fn calmly<T>(act: impl FnOnce() -> CheckResult<T>) -> CheckResult<T> {
+pub(crate) fn catching_panics<T>(act: impl FnOnce() -> CheckResult<T>) -> CheckResult<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text

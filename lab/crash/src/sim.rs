@@ -11,7 +11,7 @@ use crate::fingerprints::FingerprintSet;
 use crate::outcome::{Level, Outcome};
 use crate::reference::{BrokenPromise, CheckResult, Reference};
 use crate::rng::{Rng, mix};
-use crate::session::{Session, calmly};
+use crate::session::{Session, catching_panics};
 use crate::step::{Step, Workload};
 use crate::{parallel, workloads};
 
@@ -133,7 +133,7 @@ fn search(
         let workload = workload.clone();
         move |broken| Finding::new(Case { workload, cuts }, broken)
     };
-    let (shots, reference) = calmly(|| record(workload)).map_err(finding(Vec::new()))?;
+    let (shots, reference) = catching_panics(|| record(workload)).map_err(finding(Vec::new()))?;
     outcome.acked += reference.progress().tried as u64;
     for (index, shot) in shots.iter().enumerate() {
         let reference = reference.at(shot.progress);
@@ -149,7 +149,7 @@ fn search(
                 shot: index,
                 choice,
             };
-            let (again, after) = calmly(|| recover(disk, reference.clone(), workload, 1))
+            let (again, after) = catching_panics(|| recover(disk, reference.clone(), workload, 1))
                 .map_err(finding(vec![cut.clone()]))?;
             outcome.acked += 1;
             let pictures = again.iter().enumerate();
@@ -166,7 +166,7 @@ fn search(
                                 choice,
                             },
                         ];
-                        calmly(|| recover(disk, reference.clone(), workload, 2))
+                        catching_panics(|| recover(disk, reference.clone(), workload, 2))
                             .map_err(finding(cuts))?;
                         outcome.acked += 1;
                     }
@@ -253,7 +253,7 @@ const LONG: Step = Step::Append {
 /// If it breaks a promise.
 pub fn replay(case: &Case) -> Result<(), Finding> {
     let finding = |broken| Finding::new(case.clone(), broken);
-    let (mut shots, mut reference) = calmly(|| record(&case.workload)).map_err(finding)?;
+    let (mut shots, mut reference) = catching_panics(|| record(&case.workload)).map_err(finding)?;
     for (depth, cut) in case.cuts.iter().enumerate() {
         let missing = || BrokenPromise {
             invariant: '-',
@@ -263,7 +263,8 @@ pub fn replay(case: &Case) -> Result<(), Finding> {
         let disk = cut.apply(shot);
         let at = reference.at(shot.progress);
         (shots, reference) =
-            calmly(|| recover(disk, at, &case.workload, depth as u64 + 1)).map_err(finding)?;
+            catching_panics(|| recover(disk, at, &case.workload, depth as u64 + 1))
+                .map_err(finding)?;
     }
     Ok(())
 }
@@ -323,12 +324,13 @@ fn keep_more(found: &mut Finding) {
 
 /// Returns the snapshot from which a cut of a case was made.
 fn shot(case: &Case, cut: usize) -> CheckResult<DiskSnapshot> {
-    let (mut shots, mut reference) = calmly(|| record(&case.workload))?;
+    let (mut shots, mut reference) = catching_panics(|| record(&case.workload))?;
     for (depth, earlier) in case.cuts[..cut].iter().enumerate() {
         let shot = &shots[earlier.shot];
         let disk = earlier.apply(shot);
         let at = reference.at(shot.progress);
-        (shots, reference) = calmly(|| recover(disk, at, &case.workload, depth as u64 + 1))?;
+        (shots, reference) =
+            catching_panics(|| recover(disk, at, &case.workload, depth as u64 + 1))?;
     }
     Ok(shots.swap_remove(case.cuts[cut].shot))
 }

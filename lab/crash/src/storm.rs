@@ -15,7 +15,7 @@ use crate::parallel;
 use crate::program;
 use crate::reference::CheckResult;
 use crate::rng::Rng;
-use crate::saver::{self, Kind};
+use crate::saver::{self, SaverKind};
 
 /// Number of kills of programs for one store.
 const KILLS: u64 = 25;
@@ -26,11 +26,12 @@ pub(crate) const APART: u32 = 100_000;
 
 /// Kills saving programs and the shipped program.
 pub fn run(level: Level) -> Outcome {
-    savers(level.of([25, 100, 1_000, 50_000]), Kind::Mixed) + loops(level.of([0, 4, 50, 1_000]))
+    savers(level.of([25, 100, 1_000, 50_000]), SaverKind::Mixed)
+        + loops(level.of([0, 4, 50, 1_000]))
 }
 
 /// Kills programs that save.
-pub fn savers(kills: u64, kind: Kind) -> Outcome {
+pub fn savers(kills: u64, kind: SaverKind) -> Outcome {
     if let Err(why) = program::own() {
         return Outcome::skip(format!("kills of savers: {why}"));
     }
@@ -41,7 +42,7 @@ pub fn savers(kills: u64, kind: Kind) -> Outcome {
 }
 
 /// Kills several programs, one after the other, on one store.
-fn store(seed: u64, kind: Kind) -> Outcome {
+fn store(seed: u64, kind: SaverKind) -> Outcome {
     let place = match tempfile::tempdir() {
         Ok(place) => place,
         Err(err) => return Outcome::skip(format!("kills of savers: no directory: {err}")),
@@ -62,7 +63,12 @@ fn store(seed: u64, kind: Kind) -> Outcome {
     outcome
 }
 
-fn kill(dir: &Path, (first, kind): (u32, Kind), ledger: &mut Ledger, rng: &mut Rng) -> CheckResult {
+fn kill(
+    dir: &Path,
+    (first, kind): (u32, SaverKind),
+    ledger: &mut Ledger,
+    rng: &mut Rng,
+) -> CheckResult {
     let running = child::start_saver(dir, first, STEPS, kind).expect("the program was found");
     // The kill comes during the opening or during one of the first saves.
     if rng.below(3) > 0 {
@@ -71,7 +77,7 @@ fn kill(dir: &Path, (first, kind): (u32, Kind), ledger: &mut Ledger, rng: &mut R
     }
     program::pause(Duration::from_micros(rng.below(3_000) as u64));
     running.end(ledger)?;
-    saver::look(dir, ledger).map(drop)
+    saver::check_load(dir, ledger).map(drop)
 }
 
 /// Kills the shipped program, which resumes each time.

@@ -17,7 +17,7 @@ use crate::parallel;
 use crate::program::{self, Running};
 use crate::reference::CheckResult;
 use crate::rng::Rng;
-use crate::saver::{self, Kind, Saver};
+use crate::saver::{self, Saver, SaverKind};
 use crate::storm::APART;
 
 /// The calls by which a store is written, with the names that they have on all machines.
@@ -169,7 +169,7 @@ fn savers(strace: &OsString, runs: usize) -> Outcome {
 
 fn traced(mut words: Vec<OsString>, dir: &Path, seed: u32, ledger: &mut Ledger) -> CheckResult {
     words.push(program::own().expect("the program was found before").into());
-    words.extend(child::saver(dir, seed * APART, STEPS, Kind::Mixed));
+    words.extend(child::saver(dir, seed * APART, STEPS, SaverKind::Mixed));
     let mut running =
         Running::lead(Command::new(&words[0]).args(&words[1..])).expect("`strace` was found");
     running.wait(ledger)
@@ -180,27 +180,27 @@ impl Injection {
         let place = tempfile::tempdir().expect("a temporary directory could be made before");
         let (dir, list) = (place.path().join("store"), place.path().join("list"));
         traced(before(strace, &list, Some(self)), &dir, self.seed, ledger)?;
-        saver::look(&dir, ledger)?;
+        saver::check_load(&dir, ledger)?;
         // A later program must be able to continue.
         let mut kept = Ok(());
         let mut say = |note| {
             kept = std::mem::replace(&mut kept, Ok(())).and_then(|()| ledger.note(note));
             Ok(())
         };
-        let worked = Saver::new(&dir, 1_000 * APART).work(Kind::Mixed, 3, &mut say);
+        let worked = Saver::new(&dir, 1_000 * APART).work(SaverKind::Mixed, 3, &mut say);
         worked.expect("`say` never fails");
         kept?;
         saver::finished(ledger)?;
-        saver::look(&dir, ledger).map(drop)
+        saver::check_load(&dir, ledger).map(drop)
     }
 
     fn hit_loop(&self, strace: &OsString) -> CheckResult<u64> {
         let mut project = Project::new().expect("a project could be made before");
         let list = project.place().join("list");
         project.go(&before(strace, &list, Some(self)), ITERATIONS)?;
-        project.look()?;
+        project.check_calls()?;
         project.go(&[], ITERATIONS)?;
-        project.look()?;
+        project.check_calls()?;
         project.done()
     }
 }

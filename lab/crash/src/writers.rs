@@ -16,7 +16,7 @@ use crate::parallel;
 use crate::program::{self, Running};
 use crate::reference::{CheckResult, Event, Head, State, broken};
 use crate::rng::Rng;
-use crate::saver::Kind;
+use crate::saver::SaverKind;
 use crate::storm::{APART, STEPS};
 
 /// Number of programs that open one store at the same time; two such races may run in parallel.
@@ -76,11 +76,12 @@ fn one(case: u64) -> Outcome {
 }
 
 fn start(dir: &Path, index: u32, steps: u32) -> Running {
-    child::start_saver(dir, (index + 1) * APART, steps, Kind::Plain).expect("the program was found")
+    child::start_saver(dir, (index + 1) * APART, steps, SaverKind::Plain)
+        .expect("the program was found")
 }
 
 /// Records the notes of one of several programs. The state that it loaded when it opened the store came from the others, so it is not checked here.
-fn hear(running: &Running, ledger: &mut Ledger, count: usize) -> CheckResult<bool> {
+fn record_notes(running: &Running, ledger: &mut Ledger, count: usize) -> CheckResult<bool> {
     for _ in 0..count {
         match running.note()? {
             Some(Note::Open(_)) => {}
@@ -101,7 +102,7 @@ fn race(dir: &Path, rng: &mut Rng) -> CheckResult<Vec<u32>> {
     let mut acked = Vec::new();
     for one in &mut running {
         let mut ledger = Ledger::default();
-        while hear(one, &mut ledger, 1)? {}
+        while record_notes(one, &mut ledger, 1)? {}
         match &ledger.failed {
             Some((Failure::Locked | Failure::Fenced, _)) | None => {}
             Some((_, text)) => return broken('L', format!("a racer failed: {text}")),
@@ -114,7 +115,7 @@ fn race(dir: &Path, rng: &mut Rng) -> CheckResult<Vec<u32>> {
 fn zombie(dir: &Path, order: WriterOrder, rng: &mut Rng) -> CheckResult<Vec<u32>> {
     let (mut early, mut late) = (Ledger::default(), Ledger::default());
     let mut first = start(dir, 0, STEPS);
-    hear(&first, &mut early, 3 + rng.below(20))?;
+    record_notes(&first, &mut early, 3 + rng.below(20))?;
     program::pause(Duration::from_micros(rng.below(2_000) as u64));
     first.signal(Signal::SIGSTOP);
     drop(std::fs::remove_file(dir.join("LOCK")));
@@ -124,7 +125,7 @@ fn zombie(dir: &Path, order: WriterOrder, rng: &mut Rng) -> CheckResult<Vec<u32>
             program::pause(Duration::from_micros(rng.below(4_000) as u64));
             second.signal(Signal::SIGSTOP);
             first.signal(Signal::SIGCONT);
-            hear(&first, &mut early, rng.below(12))?;
+            record_notes(&first, &mut early, rng.below(12))?;
             second.signal(Signal::SIGCONT);
         }
         WriterOrder::Both => {
@@ -133,9 +134,9 @@ fn zombie(dir: &Path, order: WriterOrder, rng: &mut Rng) -> CheckResult<Vec<u32>
         }
         WriterOrder::Second | WriterOrder::Race => {}
     }
-    while hear(&second, &mut late, 1)? {}
+    while record_notes(&second, &mut late, 1)? {}
     first.signal(Signal::SIGCONT);
-    while hear(&first, &mut early, 1)? {}
+    while record_notes(&first, &mut early, 1)? {}
     for running in [&mut first, &mut second] {
         running.wait(&mut Ledger::default())?;
     }

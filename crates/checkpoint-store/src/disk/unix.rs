@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_found_again_from_any_other() {
+    fn relative_directory_is_reopened_by_its_absolute_path() {
         let relative = UnixDirectory::open(Path::new("src")).unwrap();
         assert!(relative.path.is_absolute());
         let again = relative.reopen(false).unwrap();

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use checkpoint_store::{Error, PhaseMeta, Store};
 
-use crate::support::{self, Dir, Log, child_dir, spawn, tell};
+use crate::support::{self, Dir, Log, child_dir, print_line, spawn};
 
 fn describe(result: Result<(), Error>) -> &'static str {
     match result {
@@ -21,23 +21,23 @@ fn appender() {
     let Some(dir) = child_dir() else { return };
     let (mut writer, _) = Log::open(dir, Default::default()).unwrap();
     for n in 1..=5 {
-        tell(&format!(
+        print_line(&format!(
             "{n} {}",
             describe(writer.append(&n, &[n]).map(drop))
         ));
     }
-    tell(&format!(
+    print_line(&format!(
         "phase {}",
         describe(writer.save_phase("p", &6, PhaseMeta::default()).map(drop))
     ));
 }
 
 #[test]
-fn valuer() {
+fn value_saver() {
     let Some(dir) = child_dir() else { return };
     let mut store = Store::open(dir).unwrap();
     for n in 1..=3 {
-        tell(&format!("{n} {}", describe(store.save(&n))));
+        print_line(&format!("{n} {}", describe(store.save(&n))));
     }
 }
 
@@ -56,9 +56,9 @@ fn failed_write_or_sync_loses_no_save_and_is_not_retried_on_the_file() {
     // Two writes come before the first save: the lock's text and the journal's beginning. One write after the save reserves room.
     for fault in ["fdatasync:error=EIO:when=3", "pwrite64:error=EIO:when=6"] {
         let dir = Dir::new();
-        let told = injected(fault, "fault::appender", &dir);
+        let lines = injected(fault, "fault::appender", &dir);
         let expected = ["1 ok", "2 ok", "3 ok", "4 ok", "5 ok", "phase ok"];
-        assert_eq!(told, expected, "{fault}");
+        assert_eq!(lines, expected, "{fault}");
         let (_, loaded) = dir.open();
         assert_eq!(loaded.report.epoch, 2, "the writer wrote a new generation");
         assert!(loaded.head == Some(6) && loaded.report.is_undamaged());
@@ -72,13 +72,13 @@ fn permanent_disk_error_ends_the_writer() {
     }
     for fault in ["fdatasync:error=EIO:when=3+", "pwrite64:error=EIO:when=6+"] {
         let dir = Dir::new();
-        let told = injected(fault, "fault::appender", &dir);
+        let lines = injected(fault, "fault::appender", &dir);
         let ended = "poisoned";
         let expected = ["ok", "ok", ended, ended, ended, ended];
-        let words: Vec<&str> = told.iter().map(|line| &line[line.len() - 2..]).collect();
+        let words: Vec<&str> = lines.iter().map(|line| &line[line.len() - 2..]).collect();
         assert_eq!(words.len(), expected.len());
         for (word, expected) in words.iter().zip(expected) {
-            assert!(expected.ends_with(word), "{fault}: {told:?}");
+            assert!(expected.ends_with(word), "{fault}: {lines:?}");
         }
         let (_, loaded) = dir.open();
         assert!(loaded.head >= Some(2) && loaded.report.is_undamaged());
@@ -104,8 +104,8 @@ fn a_failed_inode_is_never_synced_again() {
         "-e",
         "inject=fdatasync:error=EIO:when=3",
     ];
-    let told = spawn(support::command(&wrap, "fault::appender", &dir.path)).rest();
-    assert_eq!(told.len(), 6);
+    let lines = spawn(support::command(&wrap, "fault::appender", &dir.path)).rest();
+    assert_eq!(lines.len(), 6);
     let trace = std::fs::read_to_string(out).unwrap();
     let failed = trace.find("(INJECTED)").unwrap();
     let line = trace[..failed].rfind('\n').unwrap();
@@ -122,11 +122,11 @@ fn c62a_c62b_c62c_full_disk_keeps_the_old_value_and_no_temporary_file() {
     // Before the second save there are four syncs: one of the parent directory, one after the epoch marker, and two of the first save. The fifth is
     // that of the second save's file, and the sixth belongs to the repair.
     let dir = Dir::new();
-    let told = injected("fsync:error=ENOSPC:when=5..6", "fault::valuer", &dir);
-    assert_eq!(told, ["1 ok", "2 full", "3 ok"]);
+    let lines = injected("fsync:error=ENOSPC:when=5..6", "fault::value_saver", &dir);
+    assert_eq!(lines, ["1 ok", "2 full", "3 ok"]);
     let dir = Dir::new();
-    let told = injected("fsync:error=ENOSPC:when=5+", "fault::valuer", &dir);
-    assert_eq!(told, ["1 ok", "2 full", "3 full"]);
+    let lines = injected("fsync:error=ENOSPC:when=5+", "fault::value_saver", &dir);
+    assert_eq!(lines, ["1 ok", "2 full", "3 full"]);
     let store = Store::open(&dir.path).unwrap();
     assert_eq!(store.load::<i32>().unwrap(), Some(1));
     assert_eq!(store.report().removed_temps, 0);

@@ -112,13 +112,18 @@ fn c64a_c64b_older_versions_are_migrated_only_in_memory() {
         (loaded.head, loaded.events),
         (Some(vec!["3".into()]), vec![101, 103])
     );
-    let mut is_kept = 0;
+    let mut unchanged = 0;
     for (name, bytes) in before.iter().filter(|(name, _)| name.starts_with("p")) {
         let now = files(&dir.path);
         assert_eq!(now.get(name), Some(bytes), "{name} is unchanged");
-        is_kept += 1;
+        unchanged += 1;
     }
-    assert_eq!(is_kept, 3, "a phase and two journals: {:?}", before.keys());
+    assert_eq!(
+        unchanged,
+        3,
+        "a phase and two journals: {:?}",
+        before.keys()
+    );
     let four = vec!["4".to_owned()];
     writer.append(&four, &[4]).unwrap();
     let loaded = reader::load_with::<Vec<String>, u64>(&dir.path, &options).unwrap();

@@ -3,7 +3,7 @@
 use checkpoint_store::{Options, PhaseMeta, Store, reader};
 
 use crate::effort::Effort;
-use crate::support::{self, Dir, Log, Random, child_dir, spawn, tell};
+use crate::support::{self, Dir, Log, Random, child_dir, print_line, spawn};
 
 /// The number of writers that each test kills.
 const C60_KILLS: Effort = Effort {
@@ -27,7 +27,7 @@ fn writer() {
         if n % 5 == 0 {
             writer.save_phase("p", &n, PhaseMeta::default()).unwrap();
         }
-        tell(&n.to_string());
+        print_line(&n.to_string());
     }
 }
 
@@ -37,9 +37,9 @@ fn hasty_writer() {
     let Some(dir) = child_dir() else { return };
     let (mut writer, loaded) = Log::open(dir, Options::default()).unwrap();
     let first = loaded.head.unwrap_or(0) + 1;
-    tell(&first.to_string());
+    print_line(&first.to_string());
     for n in first.. {
-        tell(&(n + 1).to_string());
+        print_line(&(n + 1).to_string());
         writer.append(&n, &[n]).unwrap();
     }
 }
@@ -54,7 +54,7 @@ fn value_writer() {
         .map_or(0, |value| value[0]);
     for n in first + 1.. {
         store.save(&vec![n; 1000]).unwrap();
-        tell(&n.to_string());
+        print_line(&n.to_string());
     }
 }
 
@@ -75,7 +75,7 @@ fn killed(name: &str, dir: &Dir, random: &mut Random) -> u64 {
     child
         .kill()
         .last()
-        .map_or(last, |told| told.parse().unwrap())
+        .map_or(last, |lines| lines.parse().unwrap())
 }
 
 #[test]

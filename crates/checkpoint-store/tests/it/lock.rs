@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use checkpoint_store::{Options, Store, reader};
 
-use crate::support::{self, Dir, Log, child_dir, spawn, tell};
+use crate::support::{self, Dir, Log, child_dir, print_line, spawn};
 
 #[test]
 fn a_held_lock_names_its_holder() {
@@ -31,7 +31,7 @@ fn parent() {
     let _held = Store::open(dir).unwrap();
     // `cat` inherits the standard input of this process, a pipe from the test, and ends when the test closes the pipe.
     let mut outliving = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
-    tell("started");
+    print_line("started");
     outliving.wait().unwrap();
 }
 
@@ -72,12 +72,12 @@ fn racer() {
     match opened {
         Ok(mut store) => {
             store.save(&std::process::id()).unwrap();
-            tell("won");
+            print_line("won");
             // Holds the lock until the parent has the results of all racers.
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
-        Err(err) if err.is_locked() => tell("locked"),
-        Err(err) => tell(&err.to_string()),
+        Err(err) if err.is_locked() => print_line("locked"),
+        Err(err) => print_line(&err.to_string()),
     }
 }
 
@@ -88,16 +88,16 @@ fn c61a_c61b_c65b_one_racing_process_wins_and_the_others_get_an_error() {
         let mut racers: Vec<_> = (0..4)
             .map(|_| spawn(support::command(&[], "lock::racer", &dir.path)))
             .collect();
-        let told: Vec<_> = racers
+        let lines: Vec<_> = racers
             .iter_mut()
             .map(|racer| racer.next().unwrap())
             .collect();
-        let winner = told
+        let winner = lines
             .iter()
             .position(|text| text == "won")
             .expect("one process wins");
         let pid = racers[winner].child.id();
-        for (index, text) in told.iter().enumerate() {
+        for (index, text) in lines.iter().enumerate() {
             assert_eq!(text, if index == winner { "won" } else { "locked" });
         }
         for racer in racers {

@@ -7,7 +7,6 @@ mod damage;
 mod effort;
 mod examples;
 mod fault;
-mod heal;
 mod history;
 #[cfg(feature = "import")]
 mod import;
@@ -17,6 +16,7 @@ mod lock;
 mod model;
 mod order;
 mod phase;
+mod repair;
 mod retention;
 mod safety;
 mod saves;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use checkpoint_store::{Options, Store};
 
-use crate::support::{self, Dir, Log, child_dir, files, spawn, tell};
+use crate::support::{self, Dir, Log, child_dir, files, print_line, spawn};
 
 /// The body of a child: one save of each kind.
 #[test]
@@ -13,15 +13,15 @@ fn saver() {
     let mut store = Store::open(dir.join("value")).unwrap();
     let (mut writer, _) = Log::open(dir.join("log"), Options::default()).unwrap();
     writer.append(&1, &[1]).unwrap();
-    tell("begin save");
+    print_line("begin save");
     store.save(&1).unwrap();
-    tell("end save");
-    tell("begin append");
+    print_line("end save");
+    print_line("begin append");
     writer.append(&2, &[2]).unwrap();
-    tell("end append");
-    tell("begin blob");
+    print_line("end append");
+    print_line("begin blob");
     writer.put_blob("b", b"x").unwrap();
-    tell("end blob");
+    print_line("end blob");
 }
 
 /// Returns whether tracing works here, and prints a line if it does not.
@@ -76,8 +76,8 @@ fn c59a_c59b_contents_then_name_are_durable_before_the_acknowledgement() {
         "-o",
         out_arg,
     ];
-    let told = spawn(support::command(&wrap, "order::saver", &dir.path)).rest();
-    assert_eq!(told.len(), 6, "{told:?}");
+    let lines = spawn(support::command(&wrap, "order::saver", &dir.path)).rest();
+    assert_eq!(lines.len(), 6, "{lines:?}");
     let trace: Vec<String> = std::fs::read_to_string(out)
         .unwrap()
         .lines()

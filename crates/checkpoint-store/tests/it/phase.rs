@@ -175,7 +175,7 @@ fn c69_compressed_transcript_is_no_larger_than_gzip() {
     .unwrap();
     writer.append(&1, &events).unwrap();
     writer.save_phase("p", &2, PhaseMeta::default()).unwrap();
-    let sealed = std::fs::metadata(dir.only("phase-")).unwrap().len();
+    let phase_bytes = std::fs::metadata(dir.only("phase-")).unwrap().len();
 
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
     events
@@ -183,7 +183,7 @@ fn c69_compressed_transcript_is_no_larger_than_gzip() {
         .for_each(|event| gzip.write_all(event.as_bytes()).unwrap());
     let gzip = gzip.finish().unwrap().len() as u64;
     assert!(
-        sealed <= gzip,
-        "the phase takes {sealed} bytes, gzip {gzip}"
+        phase_bytes <= gzip,
+        "the phase takes {phase_bytes} bytes, gzip {gzip}"
     );
 }

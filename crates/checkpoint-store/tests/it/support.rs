@@ -108,7 +108,7 @@ pub(crate) fn child_dir() -> Option<PathBuf> {
 }
 
 /// Prints a line for the parent in one write.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn print_line(text: &str) {
     std::io::stdout()
         .write_all(format!("@ {text}\n").as_bytes())
         .unwrap();
@@ -145,8 +145,8 @@ impl Running {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
             // The test harness writes to the same pipe, also at the start of a line.
-            if let Some((_, told)) = line.trim_end().split_once("@ ") {
-                return Some(told.to_owned());
+            if let Some((_, lines)) = line.trim_end().split_once("@ ") {
+                return Some(lines.to_owned());
             }
             line.clear();
         }
@@ -162,9 +162,9 @@ impl Running {
     /// Waits for the end of the child and returns all lines that it printed.
     pub(crate) fn rest(mut self) -> Vec<String> {
         drop(self.child.stdin.take());
-        let told = std::iter::from_fn(|| self.next()).collect();
+        let lines = std::iter::from_fn(|| self.next()).collect();
         self.child.wait().unwrap();
-        told
+        lines
     }
 }
 

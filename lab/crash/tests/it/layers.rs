@@ -86,6 +86,6 @@ noticed! {
     d9_epoch_by_presence_is_noticed: EpochByPresence by race;
     d9_scan_before_create_is_noticed: ScanBeforeCreate by race;
     d9_two_frames_is_noticed: TwoFrames by sim;
-    d9_heal_from_memory_is_noticed: HealFromMemory by fault;
+    d9_repair_from_memory_is_noticed: RepairFromMemory by fault;
     d9_skip_name_check_is_noticed: SkipNameCheck by machine;
 }

@@ -2,10 +2,10 @@
 
 use checkpoint_store::sabotage::Sabotage;
 use rlm_crash::counting::Counting;
-use rlm_crash::old_format::OldFormat;
 use rlm_crash::outcome::{Level, Outcome};
+use rlm_crash::rename_saver::RenameSaver;
 use rlm_crash::rng::Rng;
-use rlm_crash::saver::Kind;
+use rlm_crash::saver::SaverKind;
 use rlm_crash::{
     blocklog, bytes, counting, fulldisk, fuzzing, mistake, sabotages, storm, strace, writers,
 };
@@ -28,7 +28,7 @@ fn d4_power_cut_on_real_file_system_loses_nothing() {
 #[test]
 fn d4_rename_without_sync_is_detected() {
     let old = |file_sync, dir_sync| {
-        let old = OldFormat {
+        let old = RenameSaver {
             file_sync,
             dir_sync,
         };
@@ -47,7 +47,7 @@ fn d5_killed_program_loses_no_acknowledged_save() {
 
 #[test]
 fn d5_premature_acknowledgement_is_detected() {
-    assert!(storm::savers(50, Kind::Early).lost > 0);
+    assert!(storm::savers(50, SaverKind::Early).lost > 0);
 }
 
 /// Returns whether a layer of real programs detects a mistake of the store, or could not run at all.

@@ -16,7 +16,7 @@ const APART: Duration = Duration::from_millis(2);
 
 /// The syncs that such a program does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OldFormat {
+pub struct RenameSaver {
     /// Whether it syncs the file before the rename.
     pub file_sync: bool,
     /// Whether it syncs the directory after the rename.
@@ -30,7 +30,7 @@ fn state(number: u32) -> State {
     }
 }
 
-impl OldFormat {
+impl RenameSaver {
     /// Saves `steps` times.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl OldFormat {
 ///
 /// # Errors
 /// If the ledger does not allow it.
-pub fn look(dir: &Path, ledger: &mut Ledger) -> CheckResult {
+pub fn check_load(dir: &Path, ledger: &mut Ledger) -> CheckResult {
     match fs::read_to_string(dir.join("state")) {
         Ok(text) => match text.parse() {
             Ok(number) => ledger.check(&state(number)),

@@ -6,7 +6,7 @@ use checkpoint_store::{Options, PhaseMeta, Repaired};
 
 use crate::support::{Dir, Log, files};
 
-fn healed(writer: &Log) -> &Repaired {
+fn repair_of(writer: &Log) -> &Repaired {
     writer.last_repair().expect("the writer repaired its store")
 }
 
@@ -34,8 +34,8 @@ fn x128b_x128c_x128d_removed_store_is_rewritten_and_losses_are_named() {
 
     writer.append(&4, &[4]).unwrap();
     let old = "phase-0000000000000002.ckpt";
-    assert_eq!(healed(&writer).lost, ["blobs/prompt", old]);
-    assert_eq!(healed(&writer).epoch, writer.epoch());
+    assert_eq!(repair_of(&writer).lost, ["blobs/prompt", old]);
+    assert_eq!(repair_of(&writer).epoch, writer.epoch());
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&dir.path) & 0o777, 0o700);
     let found = files(&dir.path);
@@ -71,7 +71,7 @@ fn x128b_x128d_emptied_store_is_rewritten() {
     }
     std::fs::remove_dir_all(dir.path.join("blobs")).unwrap();
     writer.append(&4, &[4]).unwrap();
-    assert_eq!(healed(&writer).lost.len(), 2);
+    assert_eq!(repair_of(&writer).lost.len(), 2);
     let other = Log::open(&dir.path, Options::default());
     assert!(other.unwrap_err().is_locked());
     drop(writer);

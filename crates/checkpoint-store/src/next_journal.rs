@@ -7,7 +7,7 @@ use crate::compact::{Compaction, JournalWeight, KEPT_HEADS};
 use crate::dir::{MAX_FILE, Temp};
 use crate::disk::FileHandle;
 use crate::error::{Error, Kind, Result, within};
-use crate::file_builder::Image;
+use crate::file_builder::FileBuilder;
 use crate::journal::Journal;
 use crate::meta::FileMeta;
 use crate::name::FileName;
@@ -90,7 +90,8 @@ impl RawWriter {
         }
         .to_string();
         let refused = |kind| Error::new(self.dir.path().join(&name), kind);
-        let mut image = Image::new(&meta, meta.seq, self.dir.disk().random()).map_err(refused)?;
+        let mut image =
+            FileBuilder::new(&meta, meta.seq, self.dir.disk().random()).map_err(refused)?;
         let from = image.bytes.len() as u64;
         let (mut saves, mut weight) = (Saves::new(self.dir.disk()), JournalWeight::default());
         let mut temp: Option<Temp<'_>> = None;
