@@ -31,7 +31,7 @@ fn x112f_next_export_removes_leftovers_of_killed_export() {
         // Git ends with the export.
         scene.wait_until_nothing_is_alive();
         assert_eq!(incoming(scene.file(".rlm")), 1);
-        assert!(refs(&scene).contains("refs/rlm/moving/"));
+        assert!(refs(&scene).contains("refs/rlm/transfer/"));
         let left = scene.file(".rlm-export-0123456789abcdef0123456789abcdef.partial");
         fs_err::write(&left, "").unwrap();
         let planned = scene.rlm(&["clean", "--dry-run"]).run(LONG);

@@ -121,7 +121,7 @@ fn ended(attempt: &AttemptSpan, until: Timestamp) -> Vec<TimedEvent> {
     let Some(at) = attempt.ended.filter(|at| *at < until) else {
         return events;
     };
-    let failure = match &attempt.fate {
+    let failure = match &attempt.outcome {
         AttemptOutcome::Complete => None,
         AttemptOutcome::Failed(why) => Some(why.clone()),
         AttemptOutcome::Unfinished(why) => {

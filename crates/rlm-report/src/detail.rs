@@ -69,7 +69,7 @@ fn remarks(attempt: &AttemptSpan) -> Vec<String> {
             number(attempt.usage.output_tokens)
         ));
     }
-    if attempt.idle {
+    if attempt.no_progress {
         remarks.push("no tool ran and nothing changed".to_owned());
     }
     let mut counted = |n: u32, one: &str, many: &str, what: &str| {

@@ -24,17 +24,17 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
         json!({
             "phase": name(it.phase), "iteration": it.iteration, "attempt": it.attempt, "process": it.process,
             "began_at": utc(it.began), "turn_ended_at": it.turn_ended.map(utc), "ended_at": it.ended.map(utc),
-            "outcome": match it.fate {
+            "outcome": match it.outcome {
                 AttemptOutcome::Complete => "complete",
                 AttemptOutcome::Failed(_) => "failed",
                 AttemptOutcome::Unfinished(_) => "unfinished",
                 AttemptOutcome::Checking => "checking",
                 _ => "running",
             },
-            "reason": match &it.fate { AttemptOutcome::Failed(why) => Some(why), _ => None },
-            "unfinished_cause": match it.fate { AttemptOutcome::Unfinished(cause) => cause, _ => None },
+            "reason": match &it.outcome { AttemptOutcome::Failed(why) => Some(why), _ => None },
+            "unfinished_cause": match it.outcome { AttemptOutcome::Unfinished(cause) => cause, _ => None },
             "discarded": it.discarded, "continues_session": it.continues, "usage": money::usage_json(it.usage),
-            "denied": it.denied, "no_progress": it.idle, "leftovers_ended": it.leftovers, "survivors": it.survivors,
+            "denied": it.denied, "no_progress": it.no_progress, "leftovers_ended": it.leftovers, "survivors": it.survivors,
             "commands": it.commands.iter().map(|it| json!({
                 "command": match it.command {
                     loop_state::LoopCommand::RequiredCheck(index) => format!("gate {}", index + 1),
@@ -92,7 +92,7 @@ fn wait(wait: &WaitSpan) -> Value {
             WaitedFor::Interrupt => "interrupt",
             _ => "pause",
         },
-        "began_at": utc(wait.began), "until": wait.until.map(utc), "ended_at": wait.ended.map(utc), "what": wait.kind,
+        "began_at": utc(wait.began), "until": wait.until.map(utc), "ended_at": wait.ended.map(utc), "what": wait.message,
     })
 }
 

@@ -149,16 +149,16 @@ fn key_figures(report: &ReportData) -> Vec<(&'static str, String, String)> {
     let m = &timeline.head.machine;
     let counting = || timeline.attempts.iter().filter(|it| !it.discarded);
     let failed = counting()
-        .filter(|it| matches!(it.fate, AttemptOutcome::Failed(_)))
+        .filter(|it| matches!(it.outcome, AttemptOutcome::Failed(_)))
         .count();
     let whole = failed
         + counting()
-            .filter(|it| it.fate == AttemptOutcome::Complete)
+            .filter(|it| it.outcome == AttemptOutcome::Complete)
             .count();
     let cut = timeline
         .attempts
         .iter()
-        .filter(|it| matches!(it.fate, AttemptOutcome::Unfinished(_)))
+        .filter(|it| matches!(it.outcome, AttemptOutcome::Unfinished(_)))
         .count();
     let some = |n: usize, what: &str| match n {
         0 => format!("none {what}"),

@@ -46,7 +46,7 @@ impl ReportData {
     pub(crate) fn duration(&self, index: usize) -> String {
         let attempt = &self.timeline.attempts[index];
         let took = words::span(attempt.duration(self.timeline.until()));
-        if attempt.fate != AttemptOutcome::Unfinished(Some(UnfinishedCause::ProcessDied)) {
+        if attempt.outcome != AttemptOutcome::Unfinished(Some(UnfinishedCause::ProcessDied)) {
             return took;
         }
         let transcript = self.details.get(&index).map(|detail| &detail.transcript);

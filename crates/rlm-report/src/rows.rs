@@ -194,7 +194,7 @@ fn line(
         }
         Row::Wait(wait) => {
             let ended = wait.ended.unwrap_or(report.timeline.until());
-            let what = { wait.kind.as_deref() }
+            let what = { wait.message.as_deref() }
                 .map_or_else(String::new, |what| format!(": {}", first_line(what)));
             let what = format!("for {}{what}", wait_text(wait.cause));
             note_row(clock, at, "Waited", &what, Some(ended.since(wait.began)))

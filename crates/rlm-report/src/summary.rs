@@ -170,7 +170,7 @@ fn work_text(timeline: &Timeline) -> Sentence {
     let m = &timeline.head.machine;
     let of = |test: fn(&AttemptOutcome) -> bool| {
         let counts = timeline.attempts.iter().filter(|it| !it.discarded);
-        counts.filter(|it| test(&it.fate)).count()
+        counts.filter(|it| test(&it.outcome)).count()
     };
     let failed = of(|fate| matches!(fate, AttemptOutcome::Failed(_)));
     let whole = failed + of(|fate| *fate == AttemptOutcome::Complete);

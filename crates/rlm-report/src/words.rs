@@ -64,7 +64,7 @@ pub(crate) fn used(usage: UsageTotal) -> String {
 
 /// Returns the outcome of an attempt: a word, the CSS class of its colour, and the reason.
 pub(crate) fn outcome(attempt: &AttemptSpan) -> (&'static str, &'static str, String) {
-    match &attempt.fate {
+    match &attempt.outcome {
         AttemptOutcome::Complete => ("complete", "good", String::new()),
         AttemptOutcome::Failed(why) => ("failed", "bad", why.clone()),
         AttemptOutcome::Unfinished(cause) => ("unfinished", "cut", unfinished_text(*cause)),

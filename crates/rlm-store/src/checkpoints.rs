@@ -305,7 +305,7 @@ mod tests {
     }
 
     /// Returns the rows after these machine inputs, all in the same millisecond.
-    fn rows(happenings: impl IntoIterator<Item = MachineInput>) -> Vec<AttemptRecord> {
+    fn rows(inputs: impl IntoIterator<Item = MachineInput>) -> Vec<AttemptRecord> {
         let rules = Rules {
             phases: vec![phase("plan"), phase("build")],
             limits: RunLimits {
@@ -317,7 +317,7 @@ mod tests {
         let mut machine = Machine::from(Head::new(rules).unwrap());
         let (mut rows, mut save) = (Vec::new(), 0);
         let mut due = Vec::new();
-        for what in std::iter::once(MachineInput::Started).chain(happenings) {
+        for what in std::iter::once(MachineInput::Started).chain(inputs) {
             due.push(what);
             while let Some(what) = due.pop() {
                 let at = Timestamp(7);
@@ -403,8 +403,8 @@ mod tests {
     proptest! {
         /// For any inputs, attempts are listed once, in the order of their saves, and only the last one can be open.
         #[test]
-        fn only_the_last_row_is_open_and_rows_are_ordered(happenings in prop::collection::vec(anything(), 0..40)) {
-            let rows = rows(happenings);
+        fn only_the_last_row_is_open_and_rows_are_ordered(inputs in prop::collection::vec(anything(), 0..40)) {
+            let rows = rows(inputs);
             for pair in rows.windows(2) {
                 prop_assert!(pair[0].first < pair[1].first && pair[0].last <= pair[1].last, "{pair:?}");
                 prop_assert!(pair[0].first <= pair[0].last && pair[0].last <= pair[1].first, "{pair:?}");

@@ -67,7 +67,7 @@ impl DataLoss {
 }
 
 /// Returns the last iteration with a transcript, if it is later than the iteration of the saved state.
-pub fn reached(run_dir: &Path, head: &Head) -> Option<u32> {
+pub fn last_transcript_beyond(run_dir: &Path, head: &Head) -> Option<u32> {
     transcripts_beyond(run_dir, head).0
 }
 

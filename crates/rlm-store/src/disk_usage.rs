@@ -25,11 +25,11 @@ pub struct RunDiskUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorktreeDiskUsage {
     /// The number of worktrees.
-    pub trees: usize,
+    pub worktrees: usize,
     /// The bytes of the worktrees.
     pub bytes: u64,
     /// Whether there are more files than were counted.
-    pub is_more: bool,
+    pub is_partial: bool,
 }
 
 impl RunDiskUsage {
@@ -43,7 +43,7 @@ impl RunDiskUsage {
 impl Project {
     /// Returns the bytes of disk that a run uses: blocks, not lengths. Follows no links.
     #[must_use]
-    pub fn space(&self, run: &RunId) -> RunDiskUsage {
+    pub fn disk_usage(&self, run: &RunId) -> RunDiskUsage {
         let mut space = RunDiskUsage::default();
         let dir = self.run_dir(run);
         space.state += state_dir::metadata(&dir).map_or(0, |meta| meta.disk());
@@ -61,15 +61,15 @@ impl Project {
 
     /// Returns the disk usage of the runs' worktrees.
     #[must_use]
-    pub fn tree_space(&self) -> WorktreeDiskUsage {
+    pub fn worktree_disk_usage(&self) -> WorktreeDiskUsage {
         let trees = worktree::all(&self.state_dir());
         let mut left = MOST_FILES;
         WorktreeDiskUsage {
-            trees: trees.len(),
+            worktrees: trees.len(),
             bytes: { trees.iter() }
                 .map(|path| state_dir::disk_usage(path, &mut left))
                 .sum(),
-            is_more: left == 0,
+            is_partial: left == 0,
         }
     }
 }
@@ -91,7 +91,7 @@ mod tests {
         write("output.log.1", 20_000);
         write("journal", 9000);
         std::os::unix::fs::symlink(dir.path(), place.join("link")).unwrap();
-        let space = project.space(&run);
+        let space = project.disk_usage(&run);
         assert!((50_000..70_000).contains(&space.transcripts), "{space:?}");
         assert!((40_000..60_000).contains(&space.output), "{space:?}");
         assert!((9000..40_000).contains(&space.state), "{space:?}");
@@ -100,7 +100,7 @@ mod tests {
         let tree = dir.path().join(".rlm/worktrees/w");
         fs_err::create_dir_all(&tree).unwrap();
         fs_err::write(tree.join("big"), vec![7; 100_000]).unwrap();
-        let trees = project.tree_space();
-        assert!(trees.trees == 1 && trees.bytes >= 100_000 && !trees.is_more);
+        let trees = project.worktree_disk_usage();
+        assert!(trees.worktrees == 1 && trees.bytes >= 100_000 && !trees.is_partial);
     }
 }

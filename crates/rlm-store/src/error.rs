@@ -290,7 +290,7 @@ impl Error {
     }
 
     /// Creates the error of a process that can't be verified; `why` names the process and the fix.
-    pub fn unproven(why: impl Into<String>) -> Self {
+    pub fn unverified(why: impl Into<String>) -> Self {
         Self(Box::new(Kind::Unverified(why.into())))
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use own_files::is_status_line_of_own_file;
 use processes::{GitProcesses, Rollback};
-use run::PATIENCE;
+use run::QUERY_TIMEOUT;
 
 pub(crate) mod bundle;
 pub mod commit;
@@ -16,8 +16,8 @@ mod run;
 mod status;
 pub(crate) mod worktree;
 
+pub use run::{COMMAND_TIMEOUT, GitError, REPOSITORY_VARIABLES, error_text};
 pub(crate) use run::{GitCall, Hooks, is_object_name};
-pub use run::{GitError, LIMIT, POINTERS, error_text};
 pub(crate) use run::{run, run_with};
 
 /// The largest number of changed paths in a prompt.
@@ -49,7 +49,7 @@ impl Git {
             true => run(
                 directory,
                 &["rev-parse", "--show-toplevel"],
-                PATIENCE,
+                QUERY_TIMEOUT,
                 processes.as_ref(),
             ),
             false => Err(GitError::not_a_repository()),
@@ -182,7 +182,7 @@ impl Git {
     /// Runs git on this thread, with a long time limit.
     pub(crate) fn output(&self, arguments: &[&str]) -> Result<String, GitError> {
         let top = self.top().ok_or_else(GitError::not_a_repository)?;
-        run(top, arguments, LIMIT, self.processes.as_ref())
+        run(top, arguments, COMMAND_TIMEOUT, self.processes.as_ref())
     }
 
     /// Returns the commit that `name` stands for, if the repository has it. Blocks.
@@ -202,7 +202,7 @@ impl Git {
     }
 }
 
-/// Returns whether a directory or a directory above it has a `.git`. Without one, git finds no working tree, because [`POINTERS`] are not passed on.
+/// Returns whether a directory or a directory above it has a `.git`. Without one, git finds no working tree, because [`REPOSITORY_VARIABLES`] are not passed on.
 fn may_be_in_repository(directory: &Path) -> bool {
     let mut above = directory.ancestors();
     !directory.is_absolute() || above.any(|it| it.join(".git").try_exists().unwrap_or(true))
@@ -221,7 +221,7 @@ fn query(
     if is_unresponsive.load(Ordering::Relaxed) {
         return None;
     }
-    match run(directory, arguments, PATIENCE, processes) {
+    match run(directory, arguments, QUERY_TIMEOUT, processes) {
         Ok(text) => Some(text),
         Err(GitError::TimedOut(_)) => {
             is_unresponsive.store(true, Ordering::Relaxed);

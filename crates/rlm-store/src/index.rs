@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Project, RunEntry, RunId, state_dir};
 
 /// The interval at which a run checks its file.
-pub const LOOK: Duration = Duration::from_secs(30);
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// The largest size of an index file in bytes; `rlm` did not write a longer one.
 const MOST: u64 = 64 << 10;
 const VERSION: u32 = 1;

@@ -97,7 +97,7 @@ impl Project {
         match (lost.or(likely), why) {
             (Some(owner), _) => Ok(Some(owner)),
             (None, None) => Ok(None),
-            (None, Some(why)) => Err(Error::unproven(why)),
+            (None, Some(why)) => Err(Error::unverified(why)),
         }
     }
 
@@ -118,7 +118,7 @@ impl Project {
 }
 
 fn unreadable(run: &RunId, why: &std::io::Error, tree: &Path) -> Error {
-    Error::unproven(format!(
+    Error::unverified(format!(
         "can't identify the process of run `{run}`: can't read /proc/locks or the working tree: {why}; find it with: fuser -v {}",
         tree.display()
     ))

@@ -8,7 +8,7 @@ use agent_drivers::mcp::McpServer;
 use serde_json::Value;
 
 /// The placeholder for a redacted value.
-const HIDDEN: &str = "…";
+const REDACTED: &str = "…";
 /// The setting tables whose values are secrets.
 const SECRET_TABLES: [&str; 4] = ["env", "env_http_headers", "headers", "http_headers"];
 
@@ -111,25 +111,25 @@ fn setting(key: &str, value: &Value) -> String {
     let is_secret = key.split('.').skip(1).any(|it| SECRET_TABLES.contains(&it));
     let mut shown = value.clone();
     match is_secret {
-        true => shown = HIDDEN.into(),
-        false => hide_below(&mut shown),
+        true => shown = REDACTED.into(),
+        false => redact_below(&mut shown),
     }
     format!("{key} = {shown}")
 }
 
-fn hide_below(value: &mut Value) {
+fn redact_below(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {
                 match value {
                     Value::Object(secrets) if SECRET_TABLES.contains(&name.as_str()) => {
-                        secrets.values_mut().for_each(|it| *it = HIDDEN.into());
+                        secrets.values_mut().for_each(|it| *it = REDACTED.into());
                     }
-                    value => hide_below(value),
+                    value => redact_below(value),
                 }
             }
         }
-        Value::Array(members) => members.iter_mut().for_each(hide_below),
+        Value::Array(members) => members.iter_mut().for_each(redact_below),
         _ => {}
     }
 }
@@ -143,8 +143,8 @@ fn with<'a>(
     let env = env
         .into_iter()
         .flatten()
-        .map(|(name, _)| format!("{name}={HIDDEN}"));
-    let settings = settings.map(|name| format!("setting {name}={HIDDEN}"));
+        .map(|(name, _)| format!("{name}={REDACTED}"));
+    let settings = settings.map(|name| format!("setting {name}={REDACTED}"));
     let hidden: Vec<String> = env.chain(settings).collect();
     match hidden.is_empty() {
         true => words,
@@ -169,7 +169,7 @@ pub(crate) fn of_server(server: &McpServer, hidden: &McpServer) -> String {
             with(url.clone(), Some(headers), [].iter())
         }
         // A setting that this version doesn't know is shown only by name.
-        _ => HIDDEN.to_owned(),
+        _ => REDACTED.to_owned(),
     }
 }
 
@@ -182,9 +182,9 @@ fn without_secret(arg: &str, is_value: bool) -> String {
     };
     match arg.split_once('=') {
         Some((name, value)) if names_secret(name) && is_word(value) => {
-            format!("{}={HIDDEN}", quoted(name))
+            format!("{}={REDACTED}", quoted(name))
         }
-        None if is_value && is_word(arg) && !arg.starts_with('-') => HIDDEN.to_owned(),
+        None if is_value && is_word(arg) && !arg.starts_with('-') => REDACTED.to_owned(),
         _ => quoted(arg),
     }
 }

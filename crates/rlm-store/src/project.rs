@@ -44,7 +44,7 @@ impl Project {
     pub fn find_for_stop(directory: &Path) -> Result<Self, Error> {
         let directory = fs_err::canonicalize(directory)
             .and_then(|path| fs_err::read_dir(&path).map(|_| path))
-            .and_then(in_words)
+            .and_then(require_utf8)
             .map_err(|e| Error::directory(directory, e))?;
         let git = Git::find(&directory);
         if let Some(why) = git.unusable_reason() {
@@ -164,7 +164,7 @@ impl Project {
 }
 
 /// Returns an error if a saved state, a prompt or git can't represent the path.
-fn in_words(path: PathBuf) -> io::Result<PathBuf> {
+fn require_utf8(path: PathBuf) -> io::Result<PathBuf> {
     match path.to_str() {
         Some(_) => Ok(path),
         None => Err(io::Error::other("its path is not UTF-8")),

@@ -222,7 +222,7 @@ mod tests {
         let (journal, _) = Journal::open(&project, &run, true).unwrap();
         fs_err::create_dir(project.run_dir(&run).join("transcripts")).unwrap();
         fs_err::write(project.run_dir(&run).join("transcripts/1-1.ndjson"), "x").unwrap();
-        assert!(project.space(&run).transcripts >= 512);
+        assert!(project.disk_usage(&run).transcripts >= 512);
         assert!(project.remove(&run).unwrap_err().is_held());
         assert!(
             project

@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for RunHead {
 
 /// The reason why a well-formed head is invalid.
 #[derive(Debug, thiserror::Error)]
-enum Unfit {
+enum InvalidHead {
     #[error("invalid settings: {0}")]
     Settings(#[from] Error),
     #[error("the phases of the settings and of the rules differ")]
@@ -154,13 +154,13 @@ impl RunHead {
     }
 
     /// Checks the rules that the types don't express, because any program may have written the head.
-    fn check(&self) -> Result<(), Unfit> {
+    fn check(&self) -> Result<(), InvalidHead> {
         let (settings, rules) = (&self.settings, &self.machine.rules);
         settings.check_rules()?;
         settings.check_names()?;
         let names = settings.phases.iter().map(|phase| &phase.name);
         if !names.eq(rules.phases.iter().map(|phase| &phase.name)) {
-            return Err(Unfit::Phases);
+            return Err(InvalidHead::Phases);
         }
         let own = settings.worktree.as_ref().map(|own| &own.base);
         let committed = self.committed.as_ref().map(|it| &it.commit);
@@ -170,12 +170,12 @@ impl RunHead {
             .chain(committed)
             .chain(own);
         if !commits.all(|commit| is_object_name(commit)) {
-            return Err(Unfit::Commit);
+            return Err(InvalidHead::Commit);
         }
         // A sweep finds processes by this value: a value that matches too much would end other processes.
         match is_random_name(&self.scope) {
             true => Ok(()),
-            false => Err(Unfit::Marker),
+            false => Err(InvalidHead::Marker),
         }
     }
 

@@ -136,8 +136,8 @@ impl PhaseSettings {
             mcp_servers,
             session: _,
             promise: _,
-            required_checks: gates,
-            check: until,
+            required_checks,
+            check,
             background_task_timeout: _,
             limits: _,
         } = self;
@@ -149,11 +149,11 @@ impl PhaseSettings {
             let shown = programs::of_server(server, hidden);
             add(ProgramKind::McpServer, format!("{name}: {shown}"));
         }
-        for gate in gates {
+        for gate in required_checks {
             add(ProgramKind::RequiredCheck, gate.clone());
         }
-        if let Some(until) = until {
-            add(ProgramKind::Check, until.clone());
+        if let Some(check) = check {
+            add(ProgramKind::Check, check.clone());
         }
         all
     }

@@ -49,7 +49,7 @@ pub fn take_guard_report(project: &Project, run: &RunId) -> io::Result<SweepResu
     }
     let report = SweepReport::read(&path)?;
     // If the report stays, it is reported again, which is harmless.
-    let _told_again = state_dir::remove_file(&path);
+    let _reported_again = state_dir::remove_file(&path);
     Ok(SweepResult {
         ended: names(report.ended),
         survivors: Vec::new(),

@@ -88,7 +88,7 @@ pub struct AttemptSpan {
     /// The time at which its outcome was known.
     pub ended: Option<Timestamp>,
     /// The outcome of the attempt.
-    pub fate: AttemptOutcome,
+    pub outcome: AttemptOutcome,
     /// Whether the run later returned to an earlier state, so that the attempt does not count.
     pub discarded: bool,
     /// Whether it continued an earlier session.
@@ -98,7 +98,7 @@ pub struct AttemptSpan {
     /// The number of denied permission requests.
     pub denied: u32,
     /// Whether the turn made no progress: no tool ran in it and nothing changed.
-    pub idle: bool,
+    pub no_progress: bool,
     /// The number of its leftovers, which were ended.
     pub leftovers: u32,
     /// The number of leftovers that could not be ended.
@@ -138,7 +138,7 @@ pub struct WaitSpan {
     /// The end of the wait; `None` during the wait.
     pub ended: Option<Timestamp>,
     /// The agent's message, if it caused the wait.
-    pub kind: Option<String>,
+    pub message: Option<String>,
 }
 
 /// The kind of a wait.
@@ -258,7 +258,7 @@ impl AttemptSpan {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         matches!(
-            self.fate,
+            self.outcome,
             AttemptOutcome::Failed(_) | AttemptOutcome::Unfinished(_)
         )
     }

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_has_these_keys() {
+    fn holder_file_has_these_keys() {
         let (process, run) = (
             ProcessId {
                 pid: 7,

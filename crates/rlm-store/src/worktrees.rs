@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::git::processes::GitProcesses;
 use crate::git::worktree::{PLACE, worktree_of_branch};
-use crate::git::{self, Git, GitCall, Hooks, LIMIT};
+use crate::git::{self, COMMAND_TIMEOUT, Git, GitCall, Hooks};
 use crate::{Error, Project, RunId, Worktree, WorktreeStatus, runs, state_dir};
 
 /// The time limit for git to fill a worktree.
-const CHECKOUT: Duration = Duration::from_secs(600);
+const CHECKOUT_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Project {
     /// Creates a worktree for a new run, which commits if `commits` is set. The worktree begins at the current commit, on a new branch `rlm/NAME`.
@@ -118,7 +118,7 @@ impl Project {
             arguments: &arguments,
             environment: &[],
             hooks,
-            timeout: CHECKOUT,
+            timeout: CHECKOUT_TIMEOUT,
         };
         let made = git::run_with(&call, self.git().processes.as_ref());
         let refuse = |e| Error::git(self.root(), format!("can't create the worktree: {e}"));
@@ -138,10 +138,10 @@ impl Project {
             path.as_os_str(),
         ];
         // The worktree or the branch may never have been created.
-        let _never_made = git::run(self.root(), &remove, LIMIT, processes.as_ref());
+        let _never_made = git::run(self.root(), &remove, COMMAND_TIMEOUT, processes.as_ref());
         if let Some(branch) = branch {
             let remove = ["branch", "--quiet", "-D", branch];
-            let _never_made = git::run(self.root(), &remove, LIMIT, processes.as_ref());
+            let _never_made = git::run(self.root(), &remove, COMMAND_TIMEOUT, processes.as_ref());
         }
     }
 

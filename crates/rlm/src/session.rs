@@ -422,7 +422,7 @@ async fn stay(place: Option<&IndexEntry>, gate: &SleepGate) {
     let Some(place) = place else {
         return std::future::pending().await;
     };
-    let mut ticks = gate.interval(index::LOOK);
+    let mut ticks = gate.interval(index::CHECK_INTERVAL);
     loop {
         let place = place.clone();
         // The index may be on a network file system that hangs; that must not delay the run.

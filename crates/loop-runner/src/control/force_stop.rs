@@ -131,7 +131,7 @@ fn force_stop(
         ))
     })?;
     let handle = Handle::open(&owner).ok_or_else(|| {
-        rlm_store::Error::unproven(format!(
+        rlm_store::Error::unverified(format!(
             "pid {} has just released the working tree of run `{run}`; try again",
             process.pid,
         ))

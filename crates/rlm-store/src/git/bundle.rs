@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use super::commit::{names, of_files, pathspec_without};
 use super::processes::{GitProcesses, Rollback};
-use super::{Git, GitCall, GitError, Hooks, LIMIT, run, run_with};
+use super::{COMMAND_TIMEOUT, Git, GitCall, GitError, Hooks, run, run_with};
 use crate::state_dir;
 
 /// The time limit for git to write or read a whole history.
-const HISTORY: Duration = Duration::from_secs(3600);
+const HISTORY_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The prefix of the temporary refs to the contents of a bundle.
-const REFS: &str = "refs/rlm/moving";
+const REFS: &str = "refs/rlm/transfer";
 /// A transfer makes only temporary commits, so it needs no real author.
-const NOBODY: [&str; 4] = ["-c", "user.name=rlm", "-c", "user.email=rlm@localhost"];
+const TEMPORARY_AUTHOR: [&str; 4] = ["-c", "user.name=rlm", "-c", "user.email=rlm@localhost"];
 /// Options by which git checks objects from elsewhere.
-pub(crate) const STRANGE: [&str; 4] = [
+pub(crate) const UNTRUSTED_OPTIONS: [&str; 4] = [
     "-c",
     "fetch.fsckObjects=true",
     "-c",
@@ -52,7 +52,7 @@ impl Drop for TemporaryRefs {
             let _never_made = run(
                 &self.top,
                 &["update-ref", "-d", name],
-                LIMIT,
+                COMMAND_TIMEOUT,
                 processes.as_ref(),
             );
         }
@@ -132,7 +132,7 @@ impl Git {
                 arguments: words,
                 environment: &environment,
                 hooks: Hooks::Off,
-                timeout: HISTORY,
+                timeout: HISTORY_TIMEOUT,
             };
             run_with(&call, processes).map_err(text)
         };
@@ -151,7 +151,7 @@ impl Git {
             "rlm: uncommitted changes",
             &tree,
         ];
-        git(&[&NOBODY[..], &made].concat())
+        git(&[&TEMPORARY_AUTHOR[..], &made].concat())
     }
 
     /// Writes the history of a commit, and the uncommitted changes on top of it, to a file. Blocks.
@@ -180,7 +180,7 @@ impl Git {
         let mut words: Vec<&OsStr> = ["bundle", "create", "--quiet"].map(OsStr::new).into();
         words.push(to.as_os_str());
         words.extend(refs.names.iter().map(OsStr::new));
-        run(top, &words, HISTORY, self.processes.as_ref())
+        run(top, &words, HISTORY_TIMEOUT, self.processes.as_ref())
             .map(drop)
             .map_err(text)
     }
@@ -204,7 +204,7 @@ impl Git {
     ) -> Result<TemporaryRefs, String> {
         let text = |e: GitError| e.to_string();
         let refs = TemporaryRefs::new(self, name, dirty.is_some()).map_err(text)?;
-        let mut words: Vec<OsString> = STRANGE.map(OsString::from).into();
+        let mut words: Vec<OsString> = UNTRUSTED_OPTIONS.map(OsString::from).into();
         words
             .extend(["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"].map(OsString::from));
         words.push(from.into());
@@ -217,7 +217,7 @@ impl Git {
             .top()
             .ok_or_else(GitError::not_a_repository)
             .map_err(text)?;
-        run(top, &words, HISTORY, self.processes.as_ref())
+        run(top, &words, HISTORY_TIMEOUT, self.processes.as_ref())
             .map_err(|e| format!("git rejects the commits: {e}"))?;
         let has = |name: &String, commit: &str| self.commit_of(name).as_deref() == Some(commit);
         let all = std::iter::once(commit).chain(dirty);
@@ -235,8 +235,8 @@ impl Git {
     /// Runs git on files from elsewhere. Blocks, perhaps for long: a filter runs for each file.
     pub(crate) fn run_untrusted(&self, words: &[&str]) -> Result<String, String> {
         let top = self.top().ok_or_else(GitError::not_a_repository);
-        let words = [&STRANGE[..], words].concat();
-        top.and_then(|top| run(top, &words, HISTORY, self.processes.as_ref()))
+        let words = [&UNTRUSTED_OPTIONS[..], words].concat();
+        top.and_then(|top| run(top, &words, HISTORY_TIMEOUT, self.processes.as_ref()))
             .map_err(|e| e.to_string())
     }
 
@@ -281,7 +281,7 @@ pub(crate) fn check_branch(
     match run(
         directory,
         &["check-ref-format", "--branch", branch],
-        LIMIT,
+        COMMAND_TIMEOUT,
         processes,
     ) {
         Ok(name) if name.trim() == branch => Ok(()),
@@ -297,7 +297,7 @@ pub(crate) fn init(
     processes: Option<&GitProcesses>,
 ) -> Result<(), String> {
     let words = ["init", "--quiet", "--template=", "--initial-branch", branch];
-    run(directory, &words, LIMIT, processes)
+    run(directory, &words, COMMAND_TIMEOUT, processes)
         .map(drop)
         .map_err(|e| e.to_string())
 }

@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 50 << 20;
 const NAMED: usize = 3;
 
 /// Unfinished operations of a repository, by the file that marks them.
-const UNDER_WAY: [(&str, &str); 5] = [
+const UNFINISHED_OPERATIONS: [(&str, &str); 5] = [
     ("MERGE_HEAD", "a merge"),
     ("rebase-merge", "a rebase"),
     ("rebase-apply", "a rebase"),
@@ -86,7 +86,7 @@ impl Git {
                 );
             }
         }
-        let place = self.place().map_err(|e| e.to_string())?;
+        let place = self.git_dir().map_err(|e| e.to_string())?;
         if access(&place, Access::WRITE_OK).is_err() {
             return Err(format!("can't commit: can't write `{}`", place.display()));
         }
@@ -137,15 +137,17 @@ impl Git {
     }
 
     /// Returns git's directory for this working tree.
-    fn place(&self) -> Result<PathBuf, GitError> {
+    fn git_dir(&self) -> Result<PathBuf, GitError> {
         self.output(&["rev-parse", "--absolute-git-dir"])
             .map(PathBuf::from)
     }
 
     /// Returns the unfinished operation of a person or an agent in this working tree: adding all files would mark its conflicts as resolved.
     pub(super) fn operation_in_progress(&self) -> Result<Option<&'static str>, GitError> {
-        let place = self.place()?;
-        let found = UNDER_WAY.iter().find(|(file, _)| place.join(file).exists());
+        let place = self.git_dir()?;
+        let found = UNFINISHED_OPERATIONS
+            .iter()
+            .find(|(file, _)| place.join(file).exists());
         Ok(found.map(|(_, what)| *what))
     }
 
@@ -166,7 +168,12 @@ impl Git {
             "--untracked-files=all",
             "--ignore-submodules=dirty",
         ];
-        let text = run(top, &status, super::LIMIT, self.processes.as_ref())?;
+        let text = run(
+            top,
+            &status,
+            super::COMMAND_TIMEOUT,
+            self.processes.as_ref(),
+        )?;
         let mut found = Differences::default();
         for entry in text.split('\0') {
             if let Some(commit) = entry.strip_prefix("# branch.oid ") {

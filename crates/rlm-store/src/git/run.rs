@@ -28,14 +28,14 @@ use crate::deadline::{Deadline, DeadlineReceiver, remaining};
 use crate::processes::{MARKER, names};
 
 /// The largest number of bytes of git's output.
-pub(super) const MAX_ANSWER: u64 = 1 << 20;
+pub(super) const MAX_STDOUT: u64 = 1 << 20;
 pub(super) const TOO_MUCH: &str = "too many changed files; add generated files to .gitignore";
 /// The time limit for information that the run can do without.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit for a command that the user requested.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The variables by which git passes its repository to a hook. They are removed, because a loop that begins in a hook works in its own directory.
-pub const POINTERS: [&str; 7] = [
+pub const REPOSITORY_VARIABLES: [&str; 7] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -46,7 +46,7 @@ pub const POINTERS: [&str; 7] = [
 ];
 
 /// The options against a file-system monitor and a garbage collection, which git could start and which would outlive the command.
-const NOTHING_IN_PASSING: [&str; 6] = [
+const NO_BACKGROUND_WORK: [&str; 6] = [
     "-c",
     "core.fsmonitor=false",
     "-c",
@@ -103,7 +103,7 @@ impl<S: AsRef<OsStr>> GitCall<'_, S> {
             Hooks::Run => &[],
             Hooks::Off => &NO_HOOKS,
         };
-        let before = NOTHING_IN_PASSING.iter().chain(no_hooks);
+        let before = NO_BACKGROUND_WORK.iter().chain(no_hooks);
         let arguments = self.arguments.iter().map(AsRef::as_ref);
         before.map(OsStr::new).chain(arguments).collect()
     }
@@ -145,7 +145,7 @@ const READ_ONLY_VARIABLES: [(&str, &str); 2] =
     [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
 
 /// The largest number of bytes of git's error messages.
-const MAX_COMPLAINT: usize = 16 << 10;
+const MAX_STDERR: usize = 16 << 10;
 /// The commands that only read, so that a kill at any time leaves no partial change.
 ///
 /// `status` only reads because `GIT_OPTIONAL_LOCKS` is off; it runs the filters of files that may have changed.
@@ -226,15 +226,15 @@ fn run_alone<S: AsRef<OsStr>>(
     processes: Option<&GitProcesses>,
 ) -> Result<Option<Vec<u8>>, GitError> {
     let limit = call.timeout;
-    let (tell, told) = mpsc::channel();
+    let (sender, signals) = mpsc::channel();
     let process = processes
-        .map(|processes| processes.begin(Terminator::Alone(tell.clone())))
+        .map(|processes| processes.begin(Terminator::Alone(sender.clone())))
         .transpose()?;
     let mut git = Command::new("git");
     if childless::enforce(&mut git).is_err() {
         return Ok(None);
     }
-    POINTERS.iter().for_each(|name| {
+    REPOSITORY_VARIABLES.iter().for_each(|name| {
         git.env_remove(name);
     });
     if let Some(processes) = processes {
@@ -267,16 +267,16 @@ fn run_alone<S: AsRef<OsStr>>(
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let _gone = pid.map(|pid| retry_on_intr(|| waitid(WaitId::Pid(pid), options)));
         // The caller no longer waits for a late result.
-        let _late = tell.send(GitSignal::Over(output));
+        let _late = sender.send(GitSignal::Over(output));
     });
     let complained = git.stderr.take().map(reading);
-    let (output, grace) = match told.recv_timeout(limit) {
+    let (output, grace) = match signals.recv_timeout(limit) {
         Ok(GitSignal::Over(output)) => (Ok(output), None),
         Ok(GitSignal::End(grace)) => (Err(GitError::Stopped), Some(grace)),
         Err(_) => (Err(GitError::TimedOut(limit)), Some(times::GIT_ENDING)),
     };
     match (&process, grace) {
-        (Some(process), Some(grace)) => process.terminate(&git, grace, &told),
+        (Some(process), Some(grace)) => process.terminate(&git, grace, &signals),
         (Some(process), None) => process.kill_group(&git),
         (None, Some(_)) => {
             let _gone_already = git.kill();
@@ -289,14 +289,14 @@ fn run_alone<S: AsRef<OsStr>>(
         return Ok(None);
     }
     let output = output?;
-    if output.len() as u64 >= MAX_ANSWER {
+    if output.len() as u64 >= MAX_STDOUT {
         return Err(GitError::Failed(TOO_MUCH.into()));
     }
     if status.success() {
         return Ok(Some(output));
     }
     // A leftover of a hook may hold the stream open.
-    let complained = complained.and_then(|output| output.recv_timeout(PATIENCE).ok());
+    let complained = complained.and_then(|output| output.recv_timeout(QUERY_TIMEOUT).ok());
     let complained = complained.unwrap_or_default();
     Err(GitError::Failed(error_text(&String::from_utf8_lossy(
         &complained,
@@ -315,7 +315,7 @@ fn reading(from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
 
 fn read(from: impl Read) -> Vec<u8> {
     let mut text = Vec::new();
-    let read = from.take(MAX_ANSWER).read_to_end(&mut text);
+    let read = from.take(MAX_STDOUT).read_to_end(&mut text);
     read.map_or(Vec::new(), |_| text)
 }
 
@@ -331,15 +331,15 @@ fn run_contained<S: AsRef<OsStr>>(
             .transpose()?;
     let command = command(call, processes);
     let limit = call.timeout;
-    let (tell, told) = mpsc::channel();
+    let (sender, signals) = mpsc::channel();
     runtime()?.spawn(async move {
         let end = contained(command, limit, deadline_changes, process.as_ref()).await;
         drop(process);
         // This can't fail, because the caller waits for the result.
-        let _waits = tell.send(end);
+        let _waits = sender.send(end);
         drop(deadline);
     });
-    told.recv().map_err(|_| GitError::Stopped)?
+    signals.recv().map_err(|_| GitError::Stopped)?
 }
 
 /// Returns the runtime of these git commands. It has its own thread, because callers may be inside or outside a runtime.
@@ -361,7 +361,7 @@ fn command<S: AsRef<OsStr>>(
     processes: Option<&GitProcesses>,
 ) -> AgentCommand {
     let mut command = AgentCommand::new("git").args(call.arguments());
-    for name in POINTERS {
+    for name in REPOSITORY_VARIABLES {
         command = command.env_remove(name);
     }
     for (name, value) in call.variables() {
@@ -399,16 +399,16 @@ impl GitOutput {
                 }) => {
                     self.stdout.extend_from_slice(&line.bytes);
                     self.stdout.push(b'\n');
-                    if self.stdout.len() as u64 >= MAX_ANSWER {
+                    if self.stdout.len() as u64 >= MAX_STDOUT {
                         return Err(GitError::Failed(TOO_MUCH.into()));
                     }
                 }
                 Some(output) => {
-                    let room = MAX_COMPLAINT.saturating_sub(self.stderr.len());
+                    let room = MAX_STDERR.saturating_sub(self.stderr.len());
                     let line = &output.line.bytes;
                     self.stderr.extend_from_slice(&line[..line.len().min(room)]);
                     self.stderr.push(b'\n');
-                    self.stderr.truncate(MAX_COMPLAINT);
+                    self.stderr.truncate(MAX_STDERR);
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::own_files::is_status_line_of_own_file;
-use super::run::{GitError, PATIENCE, run};
+use super::run::{GitError, QUERY_TIMEOUT, run};
 use super::{Git, HEAD_COMMIT, query};
 
 /// The time that a save waits for a new status if there is an older one.
@@ -80,7 +80,7 @@ impl Git {
         }
         let is_first = !cache.has_begun.swap(true, Ordering::Relaxed);
         let limit = if must_wait || is_first {
-            PATIENCE
+            QUERY_TIMEOUT
         } else {
             STATUS_WAIT
         };

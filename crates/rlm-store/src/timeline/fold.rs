@@ -307,7 +307,7 @@ impl TimelineBuilder {
                 failure, leftovers, ..
             } => {
                 if let Some(attempt) = self.attempts.last_mut() {
-                    attempt.fate = failure
+                    attempt.outcome = failure
                         .clone()
                         .map_or(AttemptOutcome::Complete, AttemptOutcome::Failed);
                     attempt.ended = Some(at);
@@ -323,7 +323,7 @@ impl TimelineBuilder {
             RunUpdate::Waiting { what, .. } => {
                 self.wait(at);
                 if let Some(wait) = self.waits.last_mut().filter(|_| self.waiting) {
-                    wait.kind.clone_from(what);
+                    wait.message.clone_from(what);
                 }
                 return;
             }
@@ -384,7 +384,7 @@ impl TimelineBuilder {
             began: at,
             until,
             ended: None,
-            kind: None,
+            message: None,
         }));
     }
 
@@ -401,7 +401,7 @@ impl TimelineBuilder {
                     self.output -= all;
                 }
             }
-            if let AttemptOutcome::Failed(why) = &mut attempt.fate {
+            if let AttemptOutcome::Failed(why) = &mut attempt.outcome {
                 self.output -= why.len();
                 *why = last_bytes(why, CLIPPED).to_owned();
             }
@@ -423,7 +423,7 @@ impl TimelineBuilder {
                     Some(_) => UnfinishedCause::Stop,
                     None => UnfinishedCause::ProcessDied,
                 };
-                attempt.fate = AttemptOutcome::Unfinished(Some(cause));
+                attempt.outcome = AttemptOutcome::Unfinished(Some(cause));
                 attempt.turn_ended = Some(saved.last_at);
                 attempt.ended = attempt.turn_ended;
             }
@@ -465,15 +465,15 @@ impl TimelineBuilder {
                         Some(_) => Some(UnfinishedCause::Stop),
                         None => Some(UnfinishedCause::ProcessDied),
                     });
-            attempt.fate = AttemptOutcome::Unfinished(cause);
+            attempt.outcome = AttemptOutcome::Unfinished(cause);
             attempt.turn_ended = Some(ended);
             attempt.ended = Some(ended);
         } else if matches!(what, MachineInput::TurnEnded(_))
             && !matches!(head.step, IterationStep::Interrupted { .. })
         {
             attempt.turn_ended = Some(at);
-            attempt.idle = head.made_no_progress;
-            attempt.fate = match &head.end {
+            attempt.no_progress = head.made_no_progress;
+            attempt.outcome = match &head.end {
                 Some(_) => AttemptOutcome::Unfinished(Some(UnfinishedCause::AgentUnusable)),
                 None => AttemptOutcome::Checking,
             };
@@ -503,11 +503,14 @@ impl TimelineBuilder {
     fn started(&mut self, continues: bool, event: &TimedInput) {
         let head = self.machine.head();
         if let Some(last) = self.attempts.last_mut()
-            && matches!(last.fate, AttemptOutcome::Open | AttemptOutcome::Checking)
+            && matches!(
+                last.outcome,
+                AttemptOutcome::Open | AttemptOutcome::Checking
+            )
         {
             // This attempt is neither unfinished nor complete: its session was lost, or its checks did not end.
             let again = matches!(event.what, MachineInput::LeftoversEnded(_));
-            last.fate = AttemptOutcome::Unfinished(again.then_some(UnfinishedCause::Redo));
+            last.outcome = AttemptOutcome::Unfinished(again.then_some(UnfinishedCause::Redo));
             last.ended = Some(event.at);
         }
         let knows_all_attempts = !matches!(&event.what, MachineInput::Resumed(resume) if resume.highest_used_attempt.is_some() && resume.from_iteration.is_none());
@@ -518,7 +521,7 @@ impl TimelineBuilder {
             let other = &mut self.attempts[*index];
             let place = (other.phase, other.iteration);
             let is_complete = matches!(
-                other.fate,
+                other.outcome,
                 AttemptOutcome::Complete | AttemptOutcome::Failed(_)
             );
             let is_old = knows_all_attempts && other.attempt < first_attempt;
@@ -569,12 +572,12 @@ impl TimelineBuilder {
             began: at,
             turn_ended: None,
             ended: None,
-            fate: AttemptOutcome::Open,
+            outcome: AttemptOutcome::Open,
             discarded: false,
             continues,
             usage: UsageTotal::default(),
             denied: 0,
-            idle: false,
+            no_progress: false,
             leftovers: 0,
             survivors: 0,
             commands: Vec::new(),

@@ -219,7 +219,7 @@ fn timeline_is_in_order() {
                 it.process,
                 it.began.0,
                 it.ended.map(|at| at.0),
-                it.fate,
+                it.outcome,
                 if it.discarded { ", discarded" } else { "" },
                 it.usage.cost_microusd,
             )
@@ -246,7 +246,7 @@ fn crashed_attempt_ends_at_its_last_record() {
             ),
             _ => (AttemptOutcome::Open, None, ProcessEnd::Live),
         };
-        assert_eq!((&attempt.fate, attempt.ended), (&fate, end));
+        assert_eq!((&attempt.outcome, attempt.ended), (&fate, end));
         assert_eq!(timeline.processes[0].end, process);
     }
     recorded.at += 3_600_000;
@@ -273,7 +273,11 @@ fn process_stopped_before_its_first_event_is_no_crash() {
     recorded.all([resume(None), ended(TurnOutcome::Completed), gate(true)]);
     let timeline = recorded.timeline(RunState::Running);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
-    let fates: Vec<_> = timeline.attempts.iter().map(|it| it.fate.clone()).collect();
+    let fates: Vec<_> = timeline
+        .attempts
+        .iter()
+        .map(|it| it.outcome.clone())
+        .collect();
     let (crash, stop) = (
         Some(UnfinishedCause::ProcessDied),
         Some(UnfinishedCause::Stop),
@@ -321,7 +325,7 @@ fn timeline_uses_the_rules_of_that_time() {
     let timeline = recorded.timeline(RunState::Running);
     assert!(timeline.unknown.is_empty(), "{:?}", timeline.unknown);
     assert_eq!(
-        timeline.attempts[0].fate,
+        timeline.attempts[0].outcome,
         AttemptOutcome::Unfinished(Some(UnfinishedCause::Budget))
     );
     assert!(matches!(&timeline.processes[0].end, ProcessEnd::Ended(why) if why.contains("budget")));
@@ -364,7 +368,7 @@ fn output_of_oldest_required_checks_is_omitted() {
     assert!(all.map(|(kept, _)| kept).sum::<usize>() < 5 << 20);
 }
 
-fn happening() -> impl Strategy<Value = MachineInput> {
+fn machine_input() -> impl Strategy<Value = MachineInput> {
     let text = || "[a-z]{0,9}";
     prop_oneof![
         6 => Just(ended(TurnOutcome::Completed)),
@@ -395,7 +399,7 @@ fn happening() -> impl Strategy<Value = MachineInput> {
 proptest! {
     /// For any inputs, the timeline agrees with the totals of the machine.
     #[test]
-    fn a_timeline_adds_up(inputs in proptest::collection::vec(happening(), 0..80)) {
+    fn a_timeline_adds_up(inputs in proptest::collection::vec(machine_input(), 0..80)) {
         let mut recorded = RecordedRun::new(rules());
         recorded.all(inputs);
         let machine = recorded.machine.head();
@@ -410,9 +414,9 @@ proptest! {
             let denied: u32 = timeline.attempts.iter().map(|it| it.denied).sum();
             prop_assert_eq!(denied, machine.counts.denied);
             let (last, before) = timeline.attempts.split_last().unwrap();
-            prop_assert!(before.iter().all(|it| it.ended.is_some() && !matches!(it.fate, AttemptOutcome::Open | AttemptOutcome::Checking)));
+            prop_assert!(before.iter().all(|it| it.ended.is_some() && !matches!(it.outcome, AttemptOutcome::Open | AttemptOutcome::Checking)));
             prop_assert!(!last.discarded);
-            let whole = timeline.attempts.iter().filter(|it| !it.discarded && matches!(it.fate, AttemptOutcome::Complete | AttemptOutcome::Failed(_)));
+            let whole = timeline.attempts.iter().filter(|it| !it.discarded && matches!(it.outcome, AttemptOutcome::Complete | AttemptOutcome::Failed(_)));
             prop_assert_eq!(whole.count() as u32, machine.iterations_complete());
             for pair in timeline.attempts.windows(2) {
                 prop_assert!(pair[0].ended.unwrap() <= pair[1].began);

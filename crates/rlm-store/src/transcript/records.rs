@@ -112,7 +112,7 @@ impl Records {
     }
 
     /// Continues in the new file if the old one was removed and written again, and returns whether that happened. The new file has all records.
-    fn is_replaced(&mut self) -> bool {
+    fn follow_replacement(&mut self) -> bool {
         let there = self
             .grows
             .and_then(|_| state_dir::metadata(&self.path).ok());
@@ -147,7 +147,7 @@ impl Iterator for Records {
     /// Reads the next record; `None` if there is none yet.
     fn next(&mut self) -> Option<io::Result<Record>> {
         let read = self.read();
-        match read.is_none() && self.is_replaced() {
+        match read.is_none() && self.follow_replacement() {
             true => self.read(),
             false => read,
         }

@@ -118,7 +118,7 @@ impl Project {
             }
             Err(_) => return Err(Error::nothing_saved(run.clone())),
         };
-        refuse_moved(&head, &how)?;
+        refuse_transferred(&head, &how)?;
         if let ExportTarget::File(path) = &to {
             refuse_existing(path)?;
         }
@@ -154,7 +154,7 @@ impl Project {
     }
 }
 
-fn refuse_moved(head: &RunHead, how: &ExportOptions) -> Result<(), Error> {
+fn refuse_transferred(head: &RunHead, how: &ExportOptions) -> Result<(), Error> {
     match &head.transfer {
         Some(transfer) if !how.repeat => Err(Error::transferred(&head.run, &transfer.to)),
         _ => Ok(()),
@@ -189,7 +189,7 @@ fn export(
     let mut head = loaded
         .head
         .ok_or_else(|| runs::nothing_saved(project, &run))?;
-    refuse_moved(&head, how)?;
+    refuse_transferred(&head, how)?;
     let mut notes: Vec<String> = loaded
         .report
         .skipped
@@ -206,13 +206,13 @@ fn export(
     };
     cancel.check()?;
     // A repeated export is the same transfer: the run did not continue in between.
-    let moves = head.transfers + u32::from(!how.copy && head.transfer.is_none());
+    let transfers = head.transfers + u32::from(!how.copy && head.transfer.is_none());
     let manifest = Manifest {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
         run: run.clone(),
         created: timestamp(SystemTime::now()),
-        moves,
+        transfers,
         copy: how.copy,
         root: project.root().display().to_string(),
         tree: project.tree().display().to_string(),
@@ -252,7 +252,7 @@ fn export(
         }
         let (at, to) = (manifest.created, archive_name(name));
         (head.transfers, head.transfer) = match is_transferred {
-            true => (moves, Some(Transfer { at, to })),
+            true => (transfers, Some(Transfer { at, to })),
             false => before.clone(),
         };
         writer.append(&head, &[]).map(drop).map_err(store)

@@ -175,7 +175,7 @@ fn import(
         }
         false => {
             head.machine = head.machine.without_session();
-            head.transfers = manifest.moves;
+            head.transfers = manifest.transfers;
         }
     }
     head.transfer = None;
@@ -233,7 +233,9 @@ fn before(
     }
     let here = here.head.ok().filter(|_| !manifest.copy);
     match here.filter(|here| here.scope == head.scope) {
-        Some(here) if here.transfer.is_some() && here.transfers < manifest.moves => Ok(Some(here)),
+        Some(here) if here.transfer.is_some() && here.transfers < manifest.transfers => {
+            Ok(Some(here))
+        }
         Some(here) if here.transfer.is_some() => {
             let problem = "the run was exported from here and did not continue elsewhere; to continue it here, take it back";
             Err(Error::archive(name, problem.into()).with_hint(Hint::TakeBack(run.clone())))

@@ -32,7 +32,7 @@ pub(super) struct Manifest {
     pub(super) run: RunId,
     pub(super) created: Timestamp,
     /// The number of the run's transfers, including this one.
-    pub(super) moves: u32,
+    pub(super) transfers: u32,
     /// Whether the run also continues at its origin.
     pub(super) copy: bool,
     /// The paths of the project and of the run's working tree at the origin.
@@ -214,7 +214,7 @@ mod tests {
             version: "0.1.0".into(),
             run: "r1".parse().unwrap(),
             created: Timestamp(1),
-            moves: 1,
+            transfers: 1,
             copy: false,
             root: "/old".into(),
             tree: "/old".into(),
@@ -241,7 +241,7 @@ mod tests {
         manifest.files.truncate(1);
         let git = manifest.git.as_mut().unwrap();
         (git.commit, git.dirty) = ("a".into(), Some("b".into()));
-        insta::assert_snapshot!(serde_json::to_string(&manifest).unwrap(), @r#"{"format":1,"version":"0.1.0","run":"r1","created":1,"moves":1,"copy":false,"root":"/old","tree":"/old","git":{"commit":"a","branch":"main","dirty":"b","refs":"00000000000000000000000000000000"},"files":[{"name":"store/progress-00000001-0000000000000000.ckj","bytes":7,"crc32c":1}]}"#);
+        insta::assert_snapshot!(serde_json::to_string(&manifest).unwrap(), @r#"{"format":1,"version":"0.1.0","run":"r1","created":1,"transfers":1,"copy":false,"root":"/old","tree":"/old","git":{"commit":"a","branch":"main","dirty":"b","refs":"00000000000000000000000000000000"},"files":[{"name":"store/progress-00000001-0000000000000000.ckj","bytes":7,"crc32c":1}]}"#);
     }
 
     fn refused(change: impl FnOnce(&mut Manifest)) -> String {

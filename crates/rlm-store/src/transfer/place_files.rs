@@ -351,7 +351,13 @@ fn tree_of_its_own(
     });
     let option = ["-B", branch.as_str()];
     project
-        .check_out(&path, &bundle::STRANGE, &option, &tip.commit, Hooks::Off)
+        .check_out(
+            &path,
+            &bundle::UNTRUSTED_OPTIONS,
+            &option,
+            &tip.commit,
+            Hooks::Off,
+        )
         .map_err(|e| e.to_string())?;
     take_uncommitted(&git.in_tree(&path), tip)?;
     let base = old.map(|own| own.base.clone());

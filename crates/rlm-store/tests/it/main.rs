@@ -3,4 +3,4 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod heads;
-mod moves;
+mod transfers;

@@ -104,7 +104,7 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
         (None, true) => DEFAULT_DAYS,
         (None, false) => 0,
     };
-    let space = project.space(&run.id);
+    let space = project.disk_usage(&run.id);
     let rules = RemovalRules {
         age: DAY.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX)),
         named: !args.runs.is_empty(),

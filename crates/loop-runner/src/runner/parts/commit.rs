@@ -4,7 +4,7 @@ use agent_subprocess::{AgentCommand, ProcessContext};
 use loop_state::CheckResult;
 use rlm_store::deadline::DeadlineReceiver;
 use rlm_store::git::commit::{CommitMessage, SCRIPT};
-use rlm_store::git::{Git, LIMIT, POINTERS, error_text};
+use rlm_store::git::{COMMAND_TIMEOUT, Git, REPOSITORY_VARIABLES, error_text};
 use tokio::sync::mpsc;
 
 use crate::check::{self, CheckOutcome, Freeze, Limit};
@@ -66,10 +66,17 @@ impl Commit {
             if !plan.is_empty {
                 let command = AgentCommand::new("sh").args(["-c", SCRIPT, "rlm"]);
                 let command = command.arg(about.message()).args(plan.paths);
-                let command = POINTERS
+                let command = REPOSITORY_VARIABLES
                     .iter()
                     .fold(command, |it, name| it.env_remove(name));
-                let end = check::run(command, context, Limit::Time(LIMIT), deadline, freezes).await;
+                let end = check::run(
+                    command,
+                    context,
+                    Limit::Time(COMMAND_TIMEOUT),
+                    deadline,
+                    freezes,
+                )
+                .await;
                 failed = failure(&end.result);
                 ran = Some(end);
             }

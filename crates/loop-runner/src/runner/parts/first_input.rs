@@ -45,7 +45,7 @@ pub(crate) fn first(
             .iter()
             .map(|(_, attempt)| *attempt)
             .max(),
-        last_begun_iteration: data_loss::reached(&run_dir, &saved.machine),
+        last_begun_iteration: data_loss::last_transcript_beyond(&run_dir, &saved.machine),
         previous_agent: predecessor,
         attended,
         feedback: None,

@@ -218,12 +218,12 @@ pub(super) fn disk(project: &Project) -> Finding {
 pub(super) fn space(project: &Project) -> Finding {
     let mut runs: Vec<_> = match project.clone().in_project_tree().runs() {
         Ok(runs) => { runs.into_iter() }
-            .map(|run| (project.space(&run.id), run.id))
+            .map(|run| (project.disk_usage(&run.id), run.id))
             .collect(),
         Err(e) => return (Health::Warning, e.to_string()),
     };
     let sum = |of: fn(&RunDiskUsage) -> u64| runs.iter().map(|(space, _)| of(space)).sum::<u64>();
-    let trees = project.tree_space();
+    let trees = project.worktree_disk_usage();
     let all = sum(RunDiskUsage::total) + trees.bytes;
     let mut detail = format!(
         "{} in {}: transcripts {}, state {}, output {}",
@@ -233,9 +233,9 @@ pub(super) fn space(project: &Project) -> Finding {
         bytes::show(sum(|space| space.state)),
         bytes::show(sum(|space| space.output)),
     );
-    if trees.trees > 0 {
-        let more = if trees.is_more { "more than " } else { "" };
-        let count = count(trees.trees, "worktree with", "worktrees with");
+    if trees.worktrees > 0 {
+        let more = if trees.is_partial { "more than " } else { "" };
+        let count = count(trees.worktrees, "worktree with", "worktrees with");
         detail += &format!("; {count} {more}{}", bytes::show(trees.bytes));
     }
     let free = statvfs(project.root())

@@ -41,11 +41,12 @@ pub(super) fn find(
             }
             None => {
                 let newest = runs.last();
-                let moved = newest.and_then(|run| refuse_moved(run).err());
+                let transferred = newest.and_then(|run| refuse_transferred(run).err());
                 let unfinished = newest.is_some_and(is_unfinished);
                 runs.retain(|run| run.is_resumable() && !run.is_stopped_by_person());
-                if let (Some(moved), true, true) = (moved, unfinished, runs.is_empty()) {
-                    return Err(moved);
+                if let (Some(transferred), true, true) = (transferred, unfinished, runs.is_empty())
+                {
+                    return Err(transferred);
                 }
             }
         }
@@ -65,10 +66,10 @@ pub(super) fn find(
 }
 
 /// Refuses a run that was transferred, as a resume does.
-fn refuse_moved(run: &RunEntry) -> Result<(), Failure> {
+fn refuse_transferred(run: &RunEntry) -> Result<(), Failure> {
     let head = run.head.as_ref().ok();
     match head.and_then(|head| head.transfer.as_ref()) {
-        Some(moved) => Err(resume::transferred_error(&run.id, moved)),
+        Some(transferred) => Err(resume::transferred_error(&run.id, transferred)),
         None => Ok(()),
     }
 }
@@ -89,7 +90,7 @@ fn refuse(project: &Project, run: &RunEntry) -> Result<(), Failure> {
             "run `{id}` is live{pid}; nothing was changed"
         )));
     }
-    refuse_moved(run)?;
+    refuse_transferred(run)?;
     match run.is_stopped_by_person() {
         true => Err(Failure::new(
             Code::Stopped,

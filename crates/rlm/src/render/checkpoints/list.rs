@@ -147,7 +147,7 @@ impl List {
             locked,
             resumable: run.is_resumable(),
             finished: end.is_some_and(|end| end.reason.is_final()),
-            bytes: project.space(&run.id).total(),
+            bytes: project.disk_usage(&run.id).total(),
             position: run.head.as_ref().ok().map(|it| Phases::from(&it.machine)),
             phases,
             attempts: progress,

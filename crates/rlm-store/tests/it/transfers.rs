@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use rlm_store::transfer::{ExportOptions, ExportTarget, ImportOptions, TransferProgress};
 use rlm_store::{PhaseSettings, Project, PromptSource, RunHead, RunId, Settings};
 
-fn happening() -> impl Strategy<Value = MachineInput> {
+fn machine_input() -> impl Strategy<Value = MachineInput> {
     let gate = |passed| {
         MachineInput::RequiredCheckEnded(match passed {
             true => CheckResult::Passed,
@@ -33,19 +33,14 @@ fn happening() -> impl Strategy<Value = MachineInput> {
 }
 
 /// Saves a run with these inputs, and returns its head.
-fn saved(
-    project: &Project,
-    run: &RunId,
-    happenings: Vec<MachineInput>,
-    transcript: &[u8],
-) -> RunHead {
+fn saved(project: &Project, run: &RunId, inputs: Vec<MachineInput>, transcript: &[u8]) -> RunHead {
     let agent = AgentConfig::command(vec!["agent".into()]);
     let mut phase = PhaseSettings::new("main", PromptSource::Text("Do it.".into()), agent);
     phase.required_checks = vec!["make lint".into()];
     phase.limits.max_iterations = Some(3);
     let settings = Settings::new(project.root(), vec![phase]);
     let mut machine = Machine::from(Head::new(settings.rules()).unwrap());
-    let events = [MachineInput::Started].into_iter().chain(happenings);
+    let events = [MachineInput::Started].into_iter().chain(inputs);
     let events = (1..).zip(events).map(|(at, what)| {
         let at = Timestamp(at);
         TimedInput { at, what }
@@ -69,7 +64,7 @@ fn saved(
 }
 
 /// Transfers the run to another project by one file.
-async fn take(from: &Project, run: &RunId, to: &Project, archive: &Path) {
+async fn transfer_run(from: &Project, run: &RunId, to: &Project, archive: &Path) {
     let how = ExportOptions {
         state_only: true,
         ..ExportOptions::default()
@@ -90,14 +85,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn exported_and_imported_run_is_the_same(
-        happenings in vec(happening(), 0..30), transcript in vec(any::<u8>(), 0..200),
+        inputs in vec(machine_input(), 0..30), transcript in vec(any::<u8>(), 0..200),
     ) {
         let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let [from, to] = [&old, &new].map(|dir| Project::find(dir.path()).unwrap());
         let run: RunId = "r1".parse().unwrap();
-        let mut expected = saved(&from, &run, happenings, &transcript);
+        let mut expected = saved(&from, &run, inputs, &transcript);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        runtime.block_on(take(&from, &run, &to, &old.path().join("archive")));
+        runtime.block_on(transfer_run(&from, &run, &to, &old.path().join("archive")));
         expected.machine = expected.machine.without_session();
         expected.settings.directory = to.root().to_owned();
         expected.transfers = 1;
