@@ -46,7 +46,7 @@ impl StopState {
 #[derive(Debug)]
 #[must_use = "dropping it ends the agent"]
 pub struct Agent {
-    keeper: TreeHandle,
+    tree: TreeHandle,
     input: Option<Input>,
     /// Whether the caller may still take the standard input.
     may_take_stdin: bool,
@@ -61,14 +61,14 @@ pub struct Agent {
 
 impl Agent {
     pub(crate) fn new(
-        keeper: TreeHandle,
+        tree: TreeHandle,
         input: Option<Input>,
         stdin_free: bool,
         outputs: Outputs,
         hold: Vec<OwnedFd>,
     ) -> Self {
         Agent {
-            keeper,
+            tree,
             input,
             may_take_stdin: stdin_free,
             outputs,
@@ -82,18 +82,18 @@ impl Agent {
 
     /// Returns the pid of the main process.
     pub fn pid(&self) -> u32 {
-        self.keeper.main
+        self.tree.main
     }
 
     /// Returns the guard, if there is one. Store it durably: a guard that is suspended (SIGSTOP) after the death of its host does nothing, and must
     /// be swept first.
     pub fn guard(&self) -> Option<ProcessId> {
-        self.keeper.guard()
+        self.tree.guard()
     }
 
     /// Returns the containment of the process tree: [`Containment::Guard`] or [`Containment::Group`].
     pub fn containment(&self) -> Containment {
-        self.keeper.containment()
+        self.tree.containment()
     }
 
     /// Returns the standard input for writing, once, if the agent was started with [`StdinMode::Piped`](crate::StdinMode).
@@ -134,7 +134,7 @@ impl Agent {
     /// Cancel safe; further calls return the same exit.
     pub async fn wait(&mut self) -> Exit {
         let exit = self
-            .keeper
+            .tree
             .progress
             .wait_for(|progress| progress.exit.is_some())
             .await;
@@ -145,7 +145,7 @@ impl Agent {
 
     /// Returns whether the main process is known to have ended.
     pub fn has_exited(&self) -> bool {
-        self.keeper.exit().is_some()
+        self.tree.exit().is_some()
     }
 
     /// Sends a signal to the process group of the main process, and not to its other descendants. Does nothing after the main process has ended.
@@ -153,7 +153,7 @@ impl Agent {
     /// # Errors
     /// Fails if the guard accepts no more commands.
     pub fn signal(&self, signal: crate::Signal) -> Result<(), Error> {
-        self.order(signal.into(), SignalTarget::Group)
+        self.send_signal(signal.into(), SignalTarget::Group)
     }
 
     /// Freezes (SIGSTOP) every process of the tree that can be found; [`resume`](Self::resume) thaws them.
@@ -162,7 +162,7 @@ impl Agent {
     /// Fails if the owner of the process tree accepts no more commands.
     pub fn suspend(&mut self) -> Result<(), Error> {
         self.suspended = true;
-        self.order(Signal::STOP, SignalTarget::Tree)
+        self.send_signal(Signal::STOP, SignalTarget::Tree)
     }
 
     /// Thaws the processes of the tree (SIGCONT).
@@ -171,11 +171,11 @@ impl Agent {
     /// Fails if the owner of the process tree accepts no more commands.
     pub fn resume(&mut self) -> Result<(), Error> {
         self.suspended = false;
-        self.order(Signal::CONT, SignalTarget::Tree)
+        self.send_signal(Signal::CONT, SignalTarget::Tree)
     }
 
-    fn order(&self, signal: Signal, whom: SignalTarget) -> Result<(), Error> {
-        if self.keeper.progress.borrow().tree_end.is_some() {
+    fn send_signal(&self, signal: Signal, whom: SignalTarget) -> Result<(), Error> {
+        if self.tree.progress.borrow().tree_end.is_some() {
             return Ok(());
         }
         let unreachable = |source| {
@@ -185,7 +185,7 @@ impl Agent {
             }
             .into()
         };
-        self.keeper.signal(signal, whom).map_err(unreachable)
+        self.tree.signal(signal, whom).map_err(unreachable)
     }
 
     /// Lists the living processes of the tree without the main process; at most 4096.
@@ -195,14 +195,14 @@ impl Agent {
     pub async fn leftovers(&mut self) -> Vec<ProcessName> {
         self.lists += 1;
         let asked = self
-            .keeper
-            .order(HostCommand::List {
+            .tree
+            .send_command(HostCommand::List {
                 sequence: self.lists,
             })
             .is_ok();
-        match timeout(times::LIST, self.keeper.listed(self.lists)).await {
-            Ok(listed) if asked || self.keeper.is_proven_over() => listed,
-            _ => self.keeper.find_by_marker().await,
+        match timeout(times::LIST_REPLY, self.tree.listed(self.lists)).await {
+            Ok(listed) if asked || self.tree.is_proven_over() => listed,
+            _ => self.tree.find_by_marker().await,
         }
     }
 
@@ -233,9 +233,9 @@ impl Agent {
             None => self.begin(policy).await,
         };
         self.stopping = Some(now.clone());
-        let mut progress = self.keeper.progress.clone();
+        let mut progress = self.tree.progress.clone();
         while progress.borrow().tree_end.is_none() {
-            let main_exited = self.keeper.exit().is_some();
+            let main_exited = self.tree.exit().is_some();
             if now.start.elapsed() >= now.until || (now.stage < Stage::Terminate && main_exited) {
                 if now.stage == Stage::Kill {
                     break;
@@ -263,39 +263,39 @@ impl Agent {
             }
         }
         if progress.borrow().tree_end.is_none() {
-            self.keeper.give_up.notify_one();
+            self.tree.give_up.notify_one();
         }
-        let aftermath = timeout(
+        let tree_end = timeout(
             times::GIVE_UP_TIMEOUT,
             progress.wait_for(|now| now.tree_end.is_some()),
         )
         .await;
-        let tree_end_report = aftermath.ok().and_then(|now| now.ok()?.tree_end.clone());
+        let tree_end_report = tree_end.ok().and_then(|now| now.ok()?.tree_end.clone());
         let is_unreported = tree_end_report.is_none();
-        let aftermath = tree_end_report.unwrap_or_else(|| self.unknown_tree_end());
+        let tree_end = tree_end_report.unwrap_or_else(|| self.unknown_tree_end());
         let drained = self.drained().await;
         self.close_stdin();
         let nothing_left =
-            now.exited_before && aftermath.ended.is_empty() && aftermath.survivors.is_empty();
-        let stage = match &aftermath {
+            now.exited_before && tree_end.ended.is_empty() && tree_end.survivors.is_empty();
+        let stage = match &tree_end {
             _ if nothing_left => Stage::AlreadyGone,
-            aftermath if aftermath.killed => Stage::Kill,
-            aftermath if aftermath.terminated => Stage::Terminate,
+            tree_end if tree_end.killed => Stage::Kill,
+            tree_end if tree_end.terminated => Stage::Terminate,
             _ => now.last_gentle_stage,
         };
-        let main_survived = aftermath
+        let main_survived = tree_end
             .survivors
             .iter()
             .any(|survivor| survivor.pid == self.pid());
         StopReport {
             stage,
-            exit: self.keeper.exit().filter(|_| !main_survived),
-            ended: aftermath.ended,
-            unnamed: aftermath.unlisted,
-            survivors: aftermath.survivors,
+            exit: self.tree.exit().filter(|_| !main_survived),
+            ended: tree_end.ended,
+            unnamed: tree_end.unlisted,
+            survivors: tree_end.survivors,
             containment: self.containment(),
             outputs_ended: drained,
-            guard_lost: aftermath.guard_lost,
+            guard_lost: tree_end.guard_lost,
             is_unreported,
         }
     }
@@ -304,7 +304,7 @@ impl Agent {
         let stopping = StopState {
             start: Instant::now(),
             policy: policy.clone(),
-            exited_before: self.keeper.exit().is_some(),
+            exited_before: self.tree.exit().is_some(),
             stage: Stage::AlreadyGone,
             until: Duration::ZERO,
             last_gentle_stage: Stage::AlreadyGone,
@@ -323,18 +323,21 @@ impl Agent {
 
     /// Makes the guard record the living processes, before a gentle stage can end them unrecorded.
     async fn record_living(&mut self, policy: &StopPolicy) {
-        self.keeper.wake();
+        self.tree.wake();
         self.lists += 1;
-        let noted = self.keeper.order(HostCommand::Note).and_then(|()| {
-            self.keeper.order(HostCommand::List {
-                sequence: self.lists,
-            })
-        });
+        let noted = self
+            .tree
+            .send_command(HostCommand::RecordNames)
+            .and_then(|()| {
+                self.tree.send_command(HostCommand::List {
+                    sequence: self.lists,
+                })
+            });
         // A slow answer costs some names in the report, but no time of the stop.
         if noted.is_ok() {
             let _known_or_due = timeout(
                 times::LIST_TIMEOUT.min(policy.budget / 8),
-                self.keeper.listed(self.lists),
+                self.tree.listed(self.lists),
             )
             .await;
         }
@@ -348,25 +351,27 @@ impl Agent {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let rounds = milliseconds(now.policy.kill_time());
         let time = now.until.saturating_sub(now.start.elapsed());
-        self.keeper.wake();
+        self.tree.wake();
         // If a command is not accepted, the next stage follows, and in the end the host gives up on the guard.
         let _not_taken = match now.stage {
             Stage::AlreadyGone => Ok(()),
-            Stage::Interrupt => self.keeper.signal(Signal::INT, SignalTarget::Group),
+            Stage::Interrupt => self.tree.signal(Signal::INT, SignalTarget::Group),
             Stage::CloseStdin => {
                 self.close_stdin();
                 Ok(())
             }
-            Stage::Terminate => self.keeper.order(HostCommand::Stop {
+            Stage::Terminate => self.tree.send_command(HostCommand::Stop {
                 grace: milliseconds(time),
                 rounds,
             }),
-            Stage::Kill => self.keeper.order(HostCommand::Stop { grace: 0, rounds }),
+            Stage::Kill => self
+                .tree
+                .send_command(HostCommand::Stop { grace: 0, rounds }),
         };
         // A frozen process does not react to a gentle stage. The stage's signal is sent before the thaw, so that the process does no other work
         // first.
         if self.suspended && now.stage < Stage::Terminate {
-            let _not_taken = self.keeper.signal(Signal::CONT, SignalTarget::Tree);
+            let _not_taken = self.tree.signal(Signal::CONT, SignalTarget::Tree);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The origin of a process: its ancestors in `/proc`, and which of them are guards.
 //!
 //! A program that takes commands over a Unix socket uses this module to distinguish a person's shell from a process that an agent started.
-//! [`Peer::of`] identifies the process that connected, and [`Peer::line`] lists its ancestors. The command name identifies a guard. A process can
+//! [`Peer::of`] identifies the process that connected, and [`Peer::ancestors`] lists its ancestors. The command name identifies a guard. A process can
 //! only change its own command name, so an agent can't hide its guard. A guard adopts every orphan below it, so an agent can't leave its guard by a
 //! double fork.
 //!
@@ -57,7 +57,7 @@ pub fn process(pid: u32) -> Option<ProcessId> {
 ///
 /// # Platform
 /// Linux only; always an error on other systems.
-pub fn line(process: ProcessId) -> io::Result<Vec<Ancestor>> {
+pub fn ancestors(process: ProcessId) -> io::Result<Vec<Ancestor>> {
     #[cfg(target_os = "linux")]
     return walk(process);
     #[cfg(not(target_os = "linux"))]
@@ -106,19 +106,19 @@ impl Peer {
         &self.name
     }
 
-    /// Lists the process and its ancestors, as [`line`](line()) does.
+    /// Lists the process and its ancestors, as [`ancestors`](ancestors()) does.
     ///
     /// # Errors
-    /// The same as [`line`](line()).
-    pub fn line(&self) -> io::Result<Vec<Ancestor>> {
-        let line = line(self.process)?;
+    /// The same as [`ancestors`](ancestors()).
+    pub fn ancestors(&self) -> io::Result<Vec<Ancestor>> {
+        let ancestors = ancestors(self.process)?;
         #[cfg(target_os = "linux")]
         if let Some(pidfd) = &self.pidfd
             && pid_of(pidfd) != Some(self.process.pid)
         {
             return Err(gone(self.process.pid));
         }
-        Ok(line)
+        Ok(ancestors)
     }
 }
 
@@ -156,7 +156,9 @@ fn identify(socket: BorrowedFd<'_>) -> io::Result<Peer> {
 #[cfg(target_os = "linux")]
 fn pid_of(pidfd: &OwnedFd) -> Option<u32> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    let pid = info
+        .lines()
+        .find_map(|ancestors| ancestors.strip_prefix("Pid:"))?;
     pid.trim().parse().ok().filter(|pid| *pid > 0)
 }
 
@@ -182,7 +184,7 @@ fn walk(process: ProcessId) -> io::Result<Vec<Ancestor>> {
     }
     for _ in 0..TRIES {
         match walk_once(process) {
-            Ok(line) => return Ok(line),
+            Ok(ancestors) => return Ok(ancestors),
             Err(Broken::For(error)) => return Err(error),
             Err(Broken::Changed) => {}
         }
@@ -196,18 +198,18 @@ fn walk(process: ProcessId) -> io::Result<Vec<Ancestor>> {
 fn walk_once(process: ProcessId) -> Result<Vec<Ancestor>, Broken> {
     let first = proc_fs::named(process.pid).filter(|(stat, _)| stat.id() == process);
     let (mut stat, mut name) = first.ok_or_else(|| Broken::For(gone(process.pid)))?;
-    let mut line = Vec::new();
+    let mut ancestors = Vec::new();
     loop {
         let is_guard = name == marker::GUARD && !stat.is_kernel_thread();
-        line.push(Ancestor {
+        ancestors.push(Ancestor {
             process: stat.id(),
             name,
             is_guard,
         });
         if stat.parent == 0 {
-            return Ok(line);
+            return Ok(ancestors);
         }
-        if line.len() >= DEEPEST {
+        if ancestors.len() >= DEEPEST {
             return Err(Broken::For(io::Error::other(
                 "the process has too many ancestors",
             )));
@@ -241,14 +243,14 @@ mod tests {
     #[test]
     fn ancestors_lead_to_pid_1() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-        let line = line(id(child.id())).unwrap();
-        assert_eq!(line[0].process.pid, child.id());
-        assert_eq!(line[1].process, ProcessId::current());
-        let last = line.last().unwrap().process.pid;
+        let ancestors = ancestors(id(child.id())).unwrap();
+        assert_eq!(ancestors[0].process.pid, child.id());
+        assert_eq!(ancestors[1].process, ProcessId::current());
+        let last = ancestors.last().unwrap().process.pid;
         assert_eq!(proc_fs::stat(last).unwrap().parent, 0);
         child.kill().unwrap();
         child.wait().unwrap();
-        let gone = super::line(line[0].process).unwrap_err();
+        let gone = super::ancestors(ancestors[0].process).unwrap_err();
         assert!(gone.to_string().ends_with("is gone"), "{gone}");
     }
 
@@ -258,8 +260,8 @@ mod tests {
         let program = dir.path().join(marker::GUARD);
         std::fs::copy("/bin/sleep", &program).unwrap();
         let mut child = Command::new(program).arg("600").spawn().unwrap();
-        let line = line(id(child.id())).unwrap();
-        assert!(line[0].is_guard, "{line:?}");
+        let ancestors = ancestors(id(child.id())).unwrap();
+        assert!(ancestors[0].is_guard, "{ancestors:?}");
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -269,7 +271,7 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let peer = Peer::of(ours.as_fd()).unwrap();
         assert_eq!(peer.process(), ProcessId::current());
-        assert_eq!(peer.line().unwrap()[0].process, ProcessId::current());
+        assert_eq!(peer.ancestors().unwrap()[0].process, ProcessId::current());
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -293,13 +295,13 @@ mod tests {
             "{peer:?}"
         );
         assert_eq!(
-            peer.line().unwrap()[1].process,
+            peer.ancestors().unwrap()[1].process,
             ProcessId::current(),
             "this process started it"
         );
         drop(perl.stdin.take());
         perl.wait().unwrap();
-        assert!(peer.line().is_err());
+        assert!(peer.ancestors().is_err());
         assert!(Peer::of(stream.as_fd()).is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! left the group, lost its parents and cleared its environment.
 
 use crate::guard_protocol::{HostCommand, SignalTarget, TreeEnd};
-use crate::tree_handle::{GuardChannel, TreeHandle, TreeProgress};
+use crate::tree_handle::{TreeChannel, TreeHandle, TreeProgress};
 use crate::{Exit, Marker, ProcessId, ProcessName};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) fn start(
     let (progress, receiver) = watch::channel(TreeProgress::default());
     let group = Group {
         main,
-        number: Arc::new(Mutex::new(PidOwner::Main)),
+        pid_owner: Arc::new(Mutex::new(PidOwner::Main)),
         marker: marker.clone(),
         group_only,
     };
@@ -42,7 +42,7 @@ pub(crate) fn start(
     let give_up = Arc::new(Notify::new());
     Ok(TreeHandle {
         main,
-        channel: GuardChannel::Group { sender, group },
+        channel: TreeChannel::Group { sender, group },
         progress: receiver,
         give_up,
         marker,
@@ -64,7 +64,7 @@ impl ReapTask {
             let mut number = self.group.lock();
             let polled = wait.as_mut().poll(cx);
             if polled.is_ready() {
-                *number = self.group.number_without_main();
+                *number = self.group.owner_without_main();
             }
             polled
         });
@@ -87,7 +87,7 @@ async fn serve(
     progress: watch::Sender<TreeProgress>,
 ) {
     let mut met = BTreeMap::new();
-    // A `List` follows each `Note`, so one search serves both.
+    // A `List` follows each `RecordNames`, so one search serves both.
     let mut noting = false;
     let exited = |exit: Exit| progress.send_modify(|now| now.exit = Some(exit));
     let group = hold.group.clone();
@@ -108,7 +108,7 @@ async fn serve(
                     exited(hold.reaped().await)
                 };
             }
-            Some(HostCommand::Note) => noting = true,
+            Some(HostCommand::RecordNames) => noting = true,
             Some(HostCommand::Signal {
                 signal,
                 target: whom,
@@ -194,7 +194,7 @@ enum PidOwner {
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     main: u32,
-    number: Arc<Mutex<PidOwner>>,
+    pid_owner: Arc<Mutex<PidOwner>>,
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "only Linux is swept")
@@ -210,10 +210,12 @@ pub(crate) struct Group {
 
 impl Group {
     fn lock(&self) -> MutexGuard<'_, PidOwner> {
-        self.number.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pid_owner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn number_without_main(&self) -> PidOwner {
+    fn owner_without_main(&self) -> PidOwner {
         let group = self.pid().map(rustix::process::test_kill_process_group);
         match group {
             None | Some(Err(rustix::io::Errno::SRCH)) => PidOwner::Free,
@@ -428,7 +430,7 @@ mod tests {
             .unwrap();
         let group = Group {
             main: child.id(),
-            number: Arc::new(Mutex::new(PidOwner::Main)),
+            pid_owner: Arc::new(Mutex::new(PidOwner::Main)),
             marker: None,
             group_only: false,
         };

@@ -68,7 +68,7 @@ pub(crate) enum SignalTarget {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum HostCommand {
     /// Record the name of every process from now on, for the report.
-    Note,
+    RecordNames,
     Signal {
         signal: i32,
         target: SignalTarget,

@@ -5,7 +5,7 @@ use crate::guard::orphans::{self, LostGuard};
 use crate::guard_protocol::{GuardMessage, Inbox, MAX_HOLD, SpawnSpec, TreeEnd, VERSION, frame};
 use crate::sweep::SweepReport;
 use crate::times;
-use crate::tree_handle::{GuardChannel, TreeHandle, TreeProgress};
+use crate::tree_handle::{TreeChannel, TreeHandle, TreeProgress};
 use crate::{Exit, Marker, ProcessId, marker, sweep};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::io::{self, IoSlice};
@@ -97,7 +97,7 @@ pub(crate) async fn start(
     let socket = Arc::new(line.socket);
     let (sender, progress) = watch::channel(TreeProgress::default());
     let give_up = Arc::new(Notify::new());
-    let orders = GuardChannel::Guard {
+    let orders = TreeChannel::Guard {
         socket: socket.clone(),
         guard: line.guard,
     };
@@ -117,14 +117,14 @@ pub(crate) async fn start(
 }
 
 /// A guard that has sent its hello.
-struct Line {
+struct GuardConnection {
     child: Child,
     socket: UnixStream,
     inbox: Inbox,
     guard: ProcessId,
 }
 
-impl Line {
+impl GuardConnection {
     async fn next(&mut self) -> io::Result<Option<GuardMessage>> {
         next(&self.socket, &mut self.inbox).await
     }
@@ -141,13 +141,13 @@ async fn start_until_hello(
     marker: Option<&Marker>,
     spec: Option<&[u8]>,
     descriptors: &[BorrowedFd<'_>],
-) -> Result<Line, Failure> {
+) -> Result<GuardConnection, Failure> {
     let failed = |what: String| Failure::of_guard(path, what);
     for _ in 0..TRIES {
         let (child, socket) = spawn_guard(path, marker).map_err(Failure::Other)?;
         let pid = child.id().unwrap_or(0);
         let guard = ProcessId { pid, start_time: 0 };
-        let mut line = Line {
+        let mut line = GuardConnection {
             child,
             socket,
             inbox: Inbox::default(),
@@ -200,7 +200,7 @@ fn spawn_guard(path: &Path, marker: Option<&Marker>) -> Result<(Child, UnixStrea
     let mut command = tokio::process::Command::new(path);
     command
         .arg0(marker::GUARD)
-        .arg(marker::GUARD_WORD)
+        .arg(marker::GUARD_ARGUMENT)
         .arg(marker.map_or_else(String::new, |m| marker::tag(&m.scope)));
     command
         .stdin(OwnedFd::from(theirs))

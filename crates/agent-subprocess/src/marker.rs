@@ -42,7 +42,7 @@ impl Marker {
 pub(crate) const GUARD: &str = "agent-guard";
 /// The first argument of a guard.
 #[cfg(target_os = "linux")]
-pub(crate) const GUARD_WORD: &str = "--agent-guard";
+pub(crate) const GUARD_ARGUMENT: &str = "--agent-guard";
 
 /// Hashes a scope (FNV-1a, 64 bits) for the command line of a guard. A sweep recognises the guard by this hash; only the environment of the agent
 /// contains the marker itself.

@@ -34,7 +34,7 @@ pub(crate) struct TreeProgress {
 }
 
 #[derive(Debug)]
-pub(crate) enum GuardChannel {
+pub(crate) enum TreeChannel {
     #[cfg(target_os = "linux")]
     Guard {
         socket: Arc<tokio::net::UnixStream>,
@@ -51,7 +51,7 @@ pub(crate) enum GuardChannel {
 #[derive(Debug)]
 pub(crate) struct TreeHandle {
     pub(crate) main: u32,
-    pub(crate) channel: GuardChannel,
+    pub(crate) channel: TreeChannel,
     pub(crate) progress: watch::Receiver<TreeProgress>,
     /// Makes the background task give up on a guard that does not answer: the task kills the guard and sweeps.
     pub(crate) give_up: Arc<Notify>,
@@ -62,8 +62,8 @@ impl TreeHandle {
     pub(crate) fn guard(&self) -> Option<ProcessId> {
         match self.channel {
             #[cfg(target_os = "linux")]
-            GuardChannel::Guard { guard, .. } => Some(guard),
-            GuardChannel::Group { .. } => None,
+            TreeChannel::Guard { guard, .. } => Some(guard),
+            TreeChannel::Group { .. } => None,
         }
     }
 
@@ -88,16 +88,16 @@ impl TreeHandle {
     }
 
     /// Sends a command without waiting. Commands are small; a socket that is full of them belongs to a dead guard.
-    pub(crate) fn order(&self, order: HostCommand) -> io::Result<()> {
+    pub(crate) fn send_command(&self, order: HostCommand) -> io::Result<()> {
         match &self.channel {
             #[cfg(target_os = "linux")]
-            GuardChannel::Guard { socket, .. } => {
+            TreeChannel::Guard { socket, .. } => {
                 use rustix::net::SendFlags;
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                 rustix::net::send(&**socket, &crate::guard_protocol::frame(&order), flags)?;
                 Ok(())
             }
-            GuardChannel::Group { sender, .. } => sender
+            TreeChannel::Group { sender, .. } => sender
                 .try_send(order)
                 .map_err(|_| io::ErrorKind::BrokenPipe.into()),
         }
@@ -108,7 +108,7 @@ impl TreeHandle {
         if whom == SignalTarget::Group && self.exit().is_some() {
             return Ok(());
         }
-        self.order(HostCommand::Signal {
+        self.send_command(HostCommand::Signal {
             signal: signal.as_raw(),
             target: whom,
         })
@@ -160,11 +160,11 @@ impl Drop for TreeHandle {
         match &self.channel {
             #[cfg(target_os = "linux")]
             // Close only our direction: the background task still reads the last messages and reaps the guard.
-            GuardChannel::Guard { socket, .. } => drop(rustix::net::shutdown(
+            TreeChannel::Guard { socket, .. } => drop(rustix::net::shutdown(
                 &**socket,
                 rustix::net::Shutdown::Write,
             )),
-            GuardChannel::Group { group, .. } => group.kill(),
+            TreeChannel::Group { group, .. } => group.kill(),
         }
     }
 }

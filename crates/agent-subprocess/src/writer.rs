@@ -95,7 +95,7 @@ const MAX_QUEUED: usize = 32 << 20;
 /// The memory cost of a waiting line besides its bytes.
 const OVERHEAD: usize = 128;
 /// The time to wait for a line to be written; the task writes longer lines in the background.
-const POLL: Duration = Duration::from_millis(200);
+const WRITE_WAIT: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 struct Line {
@@ -194,7 +194,7 @@ impl LineWriter {
             .await
             .map_err(|_| WriteError::PipeFull)?;
         let written = self.queue(bytes, room.map_err(|_| WriteError::Closed)?)?;
-        match timeout(POLL, written).await {
+        match timeout(WRITE_WAIT, written).await {
             Ok(Err(_)) => Err(WriteError::Closed),
             Ok(Ok(())) | Err(_) => Ok(()),
         }

@@ -41,7 +41,7 @@ pub fn run_if_guard() {
     {
         if std::env::args_os()
             .nth(1)
-            .is_some_and(|word| word == crate::marker::GUARD_WORD)
+            .is_some_and(|word| word == crate::marker::GUARD_ARGUMENT)
         {
             serve::run_if_connected();
         }
@@ -91,7 +91,7 @@ pub fn run_if_init() {
 ///
 /// **The effect is global for the process** (`PR_SET_CHILD_SUBREAPER`), so only a program should call it, not a library. Every process below that
 /// loses its parent becomes a child of this process, no matter which process started it. A child is ignored if it is in the session of this process,
-/// is older than the lost guard, or started while an [`OwnProgramGuard`] was held. A program must hold an [`OwnProgramGuard`] while it runs another program
+/// is older than the lost guard, or started while an [`OwnProgramScope`] was held. A program must hold an [`OwnProgramScope`] while it runs another program
 /// that can start a session of its own; otherwise such a child is ended if it still runs. If such a child has ended, its exit stays for its owner.
 ///
 /// # Errors
@@ -112,12 +112,12 @@ pub fn adopt_orphans() -> std::io::Result<()> {
 /// Create it before the program starts, and drop it after waiting for the program. Without [`adopt_orphans`] it does nothing.
 #[derive(Debug)]
 #[must_use = "dropping it means that the program has ended"]
-pub struct OwnProgramGuard {
+pub struct OwnProgramScope {
     #[cfg(target_os = "linux")]
     _running: Option<orphans::Running>,
 }
 
-impl OwnProgramGuard {
+impl OwnProgramScope {
     /// Begins the time in which the host runs such a program.
     #[expect(clippy::new_without_default, reason = "creating it has an effect")]
     pub fn new() -> Self {

@@ -105,7 +105,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
     };
     line.send_to_host(&GuardMessage::Spawned { pid });
     let mut tree = Tree::new(pid, children);
-    serve_orders(&mut line, &mut tree);
+    serve_commands(&mut line, &mut tree);
     let aftermath = tree.tree_end();
     line.report_exit(&tree);
     let found = !(aftermath.ended.is_empty() && aftermath.survivors.is_empty());
@@ -123,7 +123,7 @@ pub(super) fn serve(control: OwnedFd, children: OwnedFd, start_time: u64, refuse
 }
 
 /// Waits and handles commands until the process tree is empty or the time is over.
-fn serve_orders(line: &mut ControlLine, tree: &mut Tree) {
+fn serve_commands(line: &mut ControlLine, tree: &mut Tree) {
     let mut kill: Option<(Instant, Duration)> = None;
     while tree.reap() {
         line.report_exit(tree);
@@ -135,9 +135,9 @@ fn serve_orders(line: &mut ControlLine, tree: &mut Tree) {
             break;
         }
         line.wait(tree.child_signals(), kill.map(|(at, _)| at - now));
-        while let Some(order) = line.next_order() {
+        while let Some(order) = line.next_command() {
             match order {
-                HostCommand::Note => tree.record_all(),
+                HostCommand::RecordNames => tree.record_all(),
                 HostCommand::Signal {
                     signal,
                     target: whom,
@@ -292,7 +292,7 @@ impl ControlLine {
     }
 
     /// Returns the next command that has arrived; notices the end of the host.
-    fn next_order(&mut self) -> Option<HostCommand> {
+    fn next_command(&mut self) -> Option<HostCommand> {
         let mut bytes = [0; 4096];
         loop {
             match self.inbox.next() {

@@ -16,7 +16,7 @@ const ROOM: usize = 8 << 10;
 /// The maximum number of reads of a process in the middle of an exec.
 const MAX_TRIES: u32 = 10;
 
-fn own_line() -> BTreeSet<u32> {
+fn own_ancestors() -> BTreeSet<u32> {
     let mut line = BTreeSet::new();
     let mut pid = std::process::id();
     while pid != 0 && line.insert(pid) {
@@ -37,18 +37,18 @@ fn read(pid: u32, file: &str) -> Vec<u8> {
 
 /// The role of a process in a sweep.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Role {
     Guard,
     Member,
     Stranger,
 }
 
 /// Returns the role of a process. In the middle of an exec it has neither arguments nor environment, so this function reads it again.
-fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
+fn kind(pid: u32, variable: &str, scope: &str) -> Role {
     for attempt in 0..MAX_TRIES {
         let environment = read(pid, "environ");
         if is_marked(&environment, variable.as_bytes(), scope.as_bytes()) {
-            return Kind::Member;
+            return Role::Member;
         }
         let line = read(pid, "cmdline");
         if environment.is_empty() && line.is_empty() && is_in_exec(pid) {
@@ -62,15 +62,15 @@ fn kind(pid: u32, variable: &str, scope: &str) -> Kind {
         let tag = marker::tag(scope);
         let guard = [
             marker::GUARD.as_bytes(),
-            marker::GUARD_WORD.as_bytes(),
+            marker::GUARD_ARGUMENT.as_bytes(),
             tag.as_bytes(),
         ];
         return match line.split(|byte| *byte == 0).take(3).eq(guard) {
-            true => Kind::Guard,
-            false => Kind::Stranger,
+            true => Role::Guard,
+            false => Role::Stranger,
         };
     }
-    Kind::Stranger
+    Role::Stranger
 }
 
 fn is_marked(environment: &[u8], variable: &[u8], scope: &[u8]) -> bool {
@@ -103,7 +103,7 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
     if scope.is_empty() || !proc_fs::is_ours() {
         return Vec::new();
     }
-    let own = own_line();
+    let own = own_ancestors();
     let marked = |pid| {
         // Read the start time first: if the pid is reused afterwards, the later check of start time and marker fails.
         let stat = proc_fs::stat(pid)?;
@@ -111,8 +111,8 @@ pub(super) fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
             return None;
         }
         let is_guard = match kind(pid, variable, scope) {
-            Kind::Stranger => return None,
-            kind => kind == Kind::Guard,
+            Role::Stranger => return None,
+            kind => kind == Role::Guard,
         };
         let (variable, scope) = (variable.to_owned(), scope.to_owned());
         Some(MarkedProcess {
@@ -142,7 +142,7 @@ pub(super) fn end(mut found: Vec<MarkedProcess>, budget: Duration) -> SweepRepor
         .iter()
         .map(|f| (f.variable.clone(), f.scope.clone()))
         .collect();
-    let own = own_line();
+    let own = own_ancestors();
     let mut met = BTreeMap::new();
     found.retain(|found| !own.contains(&found.process.pid));
     found.sort_by_key(order);
@@ -152,9 +152,9 @@ pub(super) fn end(mut found: Vec<MarkedProcess>, budget: Duration) -> SweepRepor
         for found in &found {
             met.insert(found.process, found.name.clone());
             let expected = if found.is_guard {
-                Kind::Guard
+                Role::Guard
             } else {
-                Kind::Member
+                Role::Member
             };
             let still_ours =
                 |now: &proc_fs::Stat| kind(now.pid, &found.variable, &found.scope) == expected;

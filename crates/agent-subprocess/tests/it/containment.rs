@@ -1,7 +1,7 @@
 //! No process of a process tree escapes, whatever method it uses.
 
 use crate::scene::{
-    DEADLINE, Scene, TREE, TREE_SIZE, is_gone, says, stdout, wait_for, wait_for_tree,
+    DEADLINE, Scene, TREE, TREE_SIZE, is_gone, stdout, wait_for, wait_for_line, wait_for_tree,
 };
 use agent_subprocess::{Containment, ProcessId, Stage, StopPolicy};
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn x101e_x101k_p35_p36_a_stop_ends_every_kind_of_descendant_and_counts_the
             .spawn()
             .await
             .unwrap();
-        says(&mut agent, "ready").await;
+        wait_for_line(&mut agent, "ready").await;
         let before = wait_for_tree(&scene);
         let report = agent.stop(&quick()).await;
         assert!(!before.iter().any(ProcessId::is_alive));
@@ -51,7 +51,7 @@ async fn x101e_x101k_p35_p36_a_stop_ends_every_kind_of_descendant_and_counts_the
                 .starts_with(&format!("0 of {TREE_SIZE} left")),
             "{report}"
         );
-        scene.nobody_is_left();
+        scene.assert_no_process_is_left();
     }
 }
 
@@ -61,7 +61,7 @@ async fn x101e_x101k_p35_p36_a_stop_ends_every_kind_of_descendant_and_counts_the
 async fn x101h_control_killpg_leaves_at_least_two_kinds() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).group_only().spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let before = wait_for_tree(&scene);
     let report = agent.stop(&quick()).await;
     let left = before.iter().filter(|process| !is_gone(process)).count();
@@ -97,7 +97,7 @@ async fn p39_p40_held_pipes_delay_neither_exit_nor_output() {
         !report.outputs_ended,
         "the stop did not wait for the end of the output"
     );
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn leftover_server_can_continue_to_write() {
     };
     tokio::time::timeout(DEADLINE, written).await.unwrap();
     agent.stop(&quick()).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn p34a_processes_that_fork_and_exit_are_ended() {
         echo '[ "$1" -gt 600 ] && exit; trap "" TERM; sleep 0.004; setsid sh ./lineage $(($1 + 1)) & exit 0' >lineage
         for n in 1 2 3 4; do sh ./lineage 0 & done; echo ready; exec sleep 630"#;
     let mut agent = scene.agent(script).spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     wait_for("lineages", || scene.members().len() >= 3);
     let report = agent
         .stop(&StopPolicy {
@@ -142,7 +142,7 @@ async fn p34a_processes_that_fork_and_exit_are_ended() {
         report.survivors.is_empty() && report.ended.len() > 4,
         "{report}"
     );
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_stopped_child_is_ended_too() {
         .spawn()
         .await
         .unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let report = agent
         .stop(&StopPolicy {
             terminate: Duration::from_secs(3),
@@ -165,7 +165,7 @@ async fn a_stopped_child_is_ended_too() {
         (Stage::Terminate, 2),
         "{report}"
     );
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]
@@ -195,8 +195,8 @@ async fn agent_with_nested_guards_is_ended_completely() {
             .any(|process| process.name == "agent-guard"),
         "{report:?}"
     );
-    scene.nobody_is_left();
-    inner.nobody_is_left();
+    scene.assert_no_process_is_left();
+    inner.assert_no_process_is_left();
 }
 
 async fn wait_for_tree_of(scene: &Scene, agent: &mut agent_subprocess::Agent) -> Vec<ProcessId> {
@@ -219,7 +219,7 @@ async fn p34b_fallback_loses_process_without_group_parent_and_environment() {
         );
         let command = scene.agent(&script).containment(containment);
         let mut agent = command.spawn().await.unwrap();
-        says(&mut agent, "ready").await;
+        wait_for_line(&mut agent, "ready").await;
         let pid: u32 = std::fs::read_to_string(scene.path("pid"))
             .unwrap()
             .trim()
@@ -250,7 +250,7 @@ async fn w21_live_process_is_never_reported_as_ended() {
         .spawn()
         .await
         .unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     scene.wait_for_program("sleep", "641");
     let report = agent.stop(&StopPolicy::default()).await;
     let alive = scene.members();

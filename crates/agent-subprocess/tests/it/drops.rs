@@ -1,7 +1,7 @@
 //! Dropping an agent at any moment leaves no process, no zombie, no descriptor and no thread.
 
 use crate::containment::quick;
-use crate::scene::{DEADLINE, Scene, TREE, alone, says, wait_for, wait_for_tree};
+use crate::scene::{DEADLINE, Scene, TREE, alone, wait_for, wait_for_line, wait_for_tree};
 use agent_subprocess::{AgentCommand, Containment, StdinMode, StopPolicy};
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ fn p41b_an_agent_that_outlives_its_runtime_is_ended_when_it_is_dropped() {
                 .spawn()
                 .await
                 .unwrap();
-            says(&mut agent, "ready").await;
+            wait_for_line(&mut agent, "ready").await;
             agent
         });
         if containment == Containment::Guard {
@@ -133,7 +133,7 @@ fn p41b_stop_after_its_runtime_ended_does_not_spin_and_reports_it() {
         let first = runtime();
         let mut agent = first.block_on(async {
             let mut agent = command.containment(containment).spawn().await.unwrap();
-            says(&mut agent, "ready").await;
+            wait_for_line(&mut agent, "ready").await;
             agent
         });
         drop(first);
@@ -165,7 +165,7 @@ fn p41b_a_panic_ends_the_agent_too() {
         let panicked = std::thread::spawn(move || {
             runtime().block_on(async {
                 let mut agent = command.spawn().await.unwrap();
-                says(&mut agent, "ready").await;
+                wait_for_line(&mut agent, "ready").await;
                 let _dropped_by_the_panic = agent;
                 std::panic::resume_unwind(Box::new("on purpose"));
             });

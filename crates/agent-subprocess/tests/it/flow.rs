@@ -158,7 +158,7 @@ async fn l90c_agent_with_unread_output_blocks_and_can_be_stopped() {
     // The lines that were read ahead can still be taken, and their number is bounded.
     let ahead = stdout(&mut agent).await.len();
     assert!(ahead < 8 << 20, "{ahead}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]

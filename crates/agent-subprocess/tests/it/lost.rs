@@ -1,8 +1,8 @@
 //! The host dies, the guard dies, both die, or the guard does not answer.
 
 use crate::scene::{
-    DEADLINE, Scene, TREE, TREE_SIZE, VARIABLE, alone, is_gone, kill, own_test, passes, says,
-    wait_for, wait_for_tree,
+    DEADLINE, Scene, TREE, TREE_SIZE, VARIABLE, alone, is_gone, kill, own_test, passes, wait_for,
+    wait_for_line, wait_for_tree,
 };
 use agent_subprocess::sweep::{self, SweepReport};
 use agent_subprocess::{ProcessId, StopPolicy};
@@ -27,7 +27,7 @@ async fn helper_host() {
         .current_dir(folder)
         .survivors_file(format!("{folder}/survivors"));
     let mut agent = command.spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let guard = agent.guard().unwrap();
     println!("\nhost: {} {} {}", guard.pid, guard.start_time, agent.pid());
     loop {
@@ -172,7 +172,7 @@ fn x102b_sweep_ends_the_rest_after_a_kill_of_host_and_guard() {
         "{report:?}"
     );
     assert!(members.iter().all(is_gone) || members.iter().all(|member| !member.is_alive()));
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
     assert_eq!(
         sweep::end(found, DEADLINE).survivors,
         [],
@@ -196,7 +196,7 @@ fn sweep_ends_a_suspended_guard_first() {
     );
     host.kill().unwrap();
     host.wait().unwrap();
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[test]
@@ -208,40 +208,40 @@ fn x102a_suspended_guard_continues_when_its_host_is_killed() {
     host.wait().unwrap();
     wait_for("the tree and its guard to be gone", || !guard.is_alive());
     assert!(!members.iter().any(ProcessId::is_alive));
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]
 async fn host_sweeps_as_soon_as_its_guard_is_killed() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let members = wait_for_tree(&scene);
     kill(agent.guard().unwrap().pid, Signal::KILL);
     assert_eq!(agent.wait().await.to_string(), "exit status unknown");
     let report = agent.stop(&StopPolicy::default()).await;
     assert!(report.guard_lost && report.survivors.is_empty(), "{report}");
     assert!(!members.iter().any(ProcessId::is_alive));
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]
 async fn stop_continues_a_suspended_guard() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     wait_for_tree(&scene);
     kill(agent.guard().unwrap().pid, Signal::STOP);
     let report = agent.stop(&StopPolicy::default()).await;
     assert!(report.is_proven(), "{report}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]
 async fn a_stop_does_not_hang_on_a_guard_that_does_not_answer() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let members = wait_for_tree(&scene);
     let guard = agent.guard().unwrap();
     // Stop the guard again after each SIGCONT of the host.
@@ -257,7 +257,7 @@ async fn a_stop_does_not_hang_on_a_guard_that_does_not_answer() {
     stopper.join().unwrap();
     assert!(report.survivors.is_empty(), "{report}");
     assert!(!members.iter().any(ProcessId::is_alive));
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 /// The example is its own guard, like a program without a helper.
@@ -325,7 +325,7 @@ async fn guard_that_exits_before_it_answers_is_started_three_times() {
 async fn p41a_dropping_an_agent_ends_its_tree() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let (guard, members) = (agent.guard().unwrap(), wait_for_tree(&scene));
     drop(agent);
     wait_for("their end", || scene.find().is_empty() && !guard.is_alive());
@@ -336,7 +336,7 @@ async fn p41a_dropping_an_agent_ends_its_tree() {
 async fn dropping_an_agent_ends_its_tree_with_a_suspended_guard() {
     let scene = Scene::new();
     let mut agent = scene.agent(TREE).spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let (guard, members) = (agent.guard().unwrap(), wait_for_tree(&scene));
     kill(guard.pid, Signal::STOP);
     drop(agent);

@@ -1,7 +1,7 @@
 //! The orphans of a killed guard become children of a host that is a child subreaper: the host ends them, and ignores its own children.
 
 use crate::scene::{Scene, alone, kill, wait_for};
-use agent_subprocess::guard::{OwnProgramGuard, adopt_orphans};
+use agent_subprocess::guard::{OwnProgramScope, adopt_orphans};
 use agent_subprocess::{Agent, StopPolicy, StopReport};
 use rustix::process::Signal;
 use std::path::Path;
@@ -55,7 +55,7 @@ async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
     let mut agent = scene.agent(script).spawn().await.unwrap();
     let pid = pid_in(&scene, "pid");
     // A process in a session of its own, as an editor can leave it behind.
-    let own = OwnProgramGuard::new();
+    let own = OwnProgramScope::new();
     let mut daemon = in_own_session("exec sleep 654");
     drop(own);
     let report = kill_guard_and_stop(&mut agent).await;
@@ -69,7 +69,7 @@ async fn w3_a_killed_guard_leaves_no_child_with_a_cleared_environment() {
     assert!(report.guard_lost && report.survivors.is_empty(), "{report}");
     assert!(report.ended.iter().any(|it| it.pid == pid), "{report:?}");
     assert_eq!(untouched, [true, true], "{report:?}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 /// Each child in this test is ignored for exactly one reason.
@@ -82,11 +82,11 @@ async fn w3_sweep_spares_each_own_child_of_the_host() {
     let scene = Scene::new();
     let older = in_own_session("exec sleep 661");
     // Waits for the next clock tick, in which the guard starts.
-    drop(OwnProgramGuard::new());
+    drop(OwnProgramScope::new());
     let mut agent = scene.agent("exec sleep 662").spawn().await.unwrap();
-    drop(OwnProgramGuard::new());
+    drop(OwnProgramScope::new());
     let in_the_session = Command::new("sleep").arg("663").spawn().unwrap();
-    let own = OwnProgramGuard::new();
+    let own = OwnProgramScope::new();
     let in_a_span = in_own_session("exec sleep 664");
     drop(own);
     // The guard of this agent is also a child of the host in a session of its own.
@@ -153,7 +153,7 @@ async fn w3_orphan_started_beside_an_own_program_is_recognised_by_its_marker() {
     }
     adopt_orphans().unwrap();
     let scene = Scene::new();
-    let own = OwnProgramGuard::new();
+    let own = OwnProgramScope::new();
     let script = "setsid sh -c 'echo $$ >new; mv new pid; exec sleep 691' & sleep 692";
     let mut agent = scene.agent(script).spawn().await.unwrap();
     let pid = pid_in(&scene, "pid");
@@ -161,5 +161,5 @@ async fn w3_orphan_started_beside_an_own_program_is_recognised_by_its_marker() {
     drop(own);
     assert!(!exists(pid), "not even a zombie: {report:?}");
     assert!(report.ended.iter().any(|it| it.pid == pid), "{report:?}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }

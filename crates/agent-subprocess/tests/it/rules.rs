@@ -7,7 +7,7 @@
 
 use crate::containment::quick;
 use crate::lost::host;
-use crate::scene::{Scene, alone, is_gone, kill, own_test, says, wait_for};
+use crate::scene::{Scene, alone, is_gone, kill, own_test, wait_for, wait_for_line};
 use agent_subprocess::{Containment, StopPolicy};
 use rustix::process::{Signal, geteuid};
 use std::fs;
@@ -53,7 +53,7 @@ async fn helper_stops() {
             command().spawn().await.unwrap()
         }
     };
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     println!("\nstopped: {}", agent.stop(&quick()).await);
 }
 
@@ -124,7 +124,7 @@ async fn guard_ignores_signals_and_holds_only_its_own_descriptors() {
     rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
     let command = scene.agent("echo ready; sleep 600").arg("a-secret");
     let mut agent = command.hold(lock.into()).spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     scene.wait_for_program("sleep", "600");
     let guard = agent.guard().unwrap().pid;
     let read = |file: &str| fs::read(format!("/proc/{guard}/{file}")).unwrap();
@@ -306,7 +306,7 @@ async fn a_tracer_that_belongs_to_the_tree_is_ended_with_its_victim() {
     let scene = Scene::new();
     let script = "setsid strace -qfo /dev/null sleep 621 & echo ready; wait";
     let mut agent = scene.agent(script).spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     scene.wait_for_program("sleep", "621");
     let sleeper = scene
         .members()
@@ -322,7 +322,7 @@ async fn a_tracer_that_belongs_to_the_tree_is_ended_with_its_victim() {
     );
     let report = agent.stop(&quick()).await;
     assert!(report.is_proven() && report.ended.len() == 3, "{report:?}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]
@@ -342,7 +342,7 @@ async fn agent_with_its_own_pid_namespace_is_ended_completely() {
         .spawn()
         .await
         .unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     scene.wait_for_program("sleep", "622");
     scene.wait_for_program("sleep", "623");
     let before = scene.members();
@@ -352,7 +352,7 @@ async fn agent_with_its_own_pid_namespace_is_ended_completely() {
         "{report:?}"
     );
     assert!(before.len() >= 5, "{before:?}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn foreign_proc_disables_the_guard_and_spares_other_processes() {
     );
     assert!(said.contains("(no guard: checked only the"), "{said}");
     assert!(said.contains("stopped: 0 of "), "{said}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn guard_works_without_close_range() {
     // The three standard streams, the socket, and the descriptor that reports the end of children.
     let held = fs::read_to_string(scene.path("held")).unwrap();
     assert_eq!(held.matches("->").count(), 5, "{held}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]
@@ -416,10 +416,10 @@ async fn p34a_an_agent_that_forks_as_it_is_stopped_is_ended() {
     // Bounded, and far from finished when the stop begins.
     let script = "echo ready; n=0; while [ $n -lt 150 ]; do n=$((n + 1)); (trap '' TERM; exec sleep 626) & done; wait";
     let mut agent = scene.agent(script).spawn().await.unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let report = agent.stop(&StopPolicy::kill()).await;
     assert!(report.is_proven() && !report.ended.is_empty(), "{report}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]

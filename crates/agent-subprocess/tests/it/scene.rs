@@ -75,7 +75,7 @@ impl Scene {
         wait_for(argument, || self.members().iter().any(runs));
     }
 
-    pub fn nobody_is_left(&self) {
+    pub fn assert_no_process_is_left(&self) {
         let left = self.find();
         assert!(left.is_empty(), "left: {left:?}");
     }
@@ -111,7 +111,7 @@ pub async fn stdout(agent: &mut Agent) -> Vec<String> {
 }
 
 /// Waits for this line of standard output.
-pub async fn says(agent: &mut Agent, line: &str) {
+pub async fn wait_for_line(agent: &mut Agent, line: &str) {
     while let Some(output) = agent.next_output().await {
         if output.line.text() == line {
             return;

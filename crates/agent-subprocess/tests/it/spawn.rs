@@ -35,7 +35,7 @@ async fn p43a_exit_codes_and_signals_are_reported() {
                 "{report}"
             );
         }
-        scene.nobody_is_left();
+        scene.assert_no_process_is_left();
     }
 }
 
@@ -111,7 +111,7 @@ async fn stdin_is_written_closed_and_closed_from_the_other_side() {
         .unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
     agent.stop(&StopPolicy::kill()).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 #[tokio::test]

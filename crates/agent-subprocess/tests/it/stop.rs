@@ -1,6 +1,6 @@
 //! The stages of a stop, each with an agent that ignores the stages before.
 
-use crate::scene::{DEADLINE, Scene, TREE, is_gone, says, stdout, wait_for_tree};
+use crate::scene::{DEADLINE, Scene, TREE, is_gone, stdout, wait_for_line, wait_for_tree};
 use agent_subprocess::{Containment, ProcessId, Signal, Stage, StdinMode, StopPolicy};
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_earlier_
                 .containment(containment);
             let mut agent = command.spawn().await.unwrap();
             let _stdin = agent.take_stdin();
-            says(&mut agent, "ready").await;
+            wait_for_line(&mut agent, "ready").await;
             // Gives the tested stage enough time on a loaded machine; the stages that can't end the agent stay short.
             let mut policy = short();
             match stage {
@@ -72,7 +72,7 @@ async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_earlier_
                 report,
                 "the second report is the first"
             );
-            scene.nobody_is_left();
+            scene.assert_no_process_is_left();
         }
     }
 }
@@ -85,7 +85,7 @@ async fn p40_p38b_output_before_exit_is_readable_after_stop() {
         .spawn()
         .await
         .unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let report = agent.stop(&StopPolicy::default()).await;
     assert_eq!(report.stage, Stage::Interrupt, "{report}");
     assert_eq!(stdout(&mut agent).await, ["partial"]);
@@ -102,7 +102,7 @@ async fn p35_p38b_processes_alive_at_stop_are_counted() {
             .spawn()
             .await
             .unwrap();
-        says(&mut agent, "ready").await;
+        wait_for_line(&mut agent, "ready").await;
         crate::scene::wait_for("a pipeline", || scene.members().len() == 3);
         let policy = StopPolicy {
             close_stdin: Duration::from_secs(5),
@@ -125,9 +125,9 @@ async fn interrupt_reaches_the_group_and_the_agent_can_stay() {
         .spawn()
         .await
         .unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     agent.signal(Signal::Interrupt).unwrap();
-    says(&mut agent, "INT").await;
+    wait_for_line(&mut agent, "INT").await;
     let report = agent.stop(&StopPolicy::kill()).await;
     assert_eq!(report.stage, Stage::Kill, "{report}");
     agent
@@ -171,7 +171,7 @@ async fn suspended_tree_can_be_continued_and_stopped() {
         .spawn()
         .await
         .unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     agent.suspend().unwrap();
     let state = |process: &ProcessId| {
         let stat =
@@ -185,14 +185,14 @@ async fn suspended_tree_can_be_continued_and_stopped() {
         states.contains(&Some('T')) && states.iter().all(|state| matches!(state, Some('T' | 'D')))
     });
     agent.resume().unwrap();
-    says(&mut agent, "tick").await;
+    wait_for_line(&mut agent, "tick").await;
     agent.suspend().unwrap();
     let report = agent.stop(&short()).await;
     assert!(
         report.stage <= Stage::Terminate && report.survivors.is_empty(),
         "{report:?}"
     );
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 /// Without the thaw, the agent would sleep through the gentle stages and lose the state that it saves in them.
@@ -215,7 +215,7 @@ async fn suspended_agent_gets_the_gentle_stages_of_a_stop() {
             let scene = Scene::new();
             let command = scene.agent(script).stdin(StdinMode::Piped);
             let mut agent = command.containment(containment).spawn().await.unwrap();
-            says(&mut agent, "ready").await;
+            wait_for_line(&mut agent, "ready").await;
             agent.suspend().unwrap();
             let mut policy = short();
             match stage {
@@ -225,7 +225,7 @@ async fn suspended_agent_gets_the_gentle_stages_of_a_stop() {
             let report = agent.stop(&policy).await;
             let exit = report.exit.and_then(|exit| exit.code);
             assert_eq!((report.stage, exit), (stage, Some(code)), "{report:?}");
-            scene.nobody_is_left();
+            scene.assert_no_process_is_left();
         }
     }
 }
@@ -238,7 +238,7 @@ async fn dropped_stop_continues_at_the_same_stage() {
         .spawn()
         .await
         .unwrap();
-    says(&mut agent, "ready").await;
+    wait_for_line(&mut agent, "ready").await;
     let policy = short();
     // Dropped again and again, also during the kill.
     let mut cuts = 0;
@@ -250,7 +250,7 @@ async fn dropped_stop_continues_at_the_same_stage() {
     };
     assert!(cuts > 5 && !report.guard_lost, "{cuts} {report}");
     assert_eq!(report.stage, Stage::Kill, "{report}");
-    scene.nobody_is_left();
+    scene.assert_no_process_is_left();
 }
 
 /// With the first policy alone, this would take a day.
@@ -270,12 +270,12 @@ async fn l90g_second_stop_with_less_time_shortens_the_first() {
             let scene = Scene::new();
             let command = scene.agent(script).containment(containment);
             let mut agent = command.spawn().await.unwrap();
-            says(&mut agent, "ready").await;
+            wait_for_line(&mut agent, "ready").await;
             // A dropped future leaves the stop in its current stage.
             let mut stop = Duration::from_millis(20);
             while let Err(_cut) = tokio::time::timeout(stop, agent.stop(&first)).await {
                 stop *= 2;
-                let said = tokio::time::timeout(stop, says(&mut agent, heard)).await;
+                let said = tokio::time::timeout(stop, wait_for_line(&mut agent, heard)).await;
                 if said.is_ok() {
                     break;
                 }
@@ -294,7 +294,7 @@ async fn l90g_second_stop_with_less_time_shortens_the_first() {
                 sooner.survivors.is_empty() && !sooner.guard_lost,
                 "{sooner:?}"
             );
-            scene.nobody_is_left();
+            scene.assert_no_process_is_left();
         }
     }
 }
@@ -305,7 +305,7 @@ async fn stop_without_time_kills() {
         let scene = Scene::new();
         let command = scene.agent(TREE).containment(containment);
         let mut agent = command.spawn().await.unwrap();
-        says(&mut agent, "ready").await;
+        wait_for_line(&mut agent, "ready").await;
         wait_for_tree(&scene);
         let policy = StopPolicy::default().within(Duration::ZERO);
         let report = agent.stop(&policy).await;
@@ -314,7 +314,7 @@ async fn stop_without_time_kills() {
             "{report:?}"
         );
         assert_eq!(report.stage, Stage::Kill);
-        scene.nobody_is_left();
+        scene.assert_no_process_is_left();
     }
 }
 
@@ -329,7 +329,7 @@ async fn a_stop_without_a_bound_waits_for_the_agent() {
             .spawn()
             .await
             .unwrap();
-        says(&mut agent, "ready").await;
+        wait_for_line(&mut agent, "ready").await;
         let policy = StopPolicy {
             interrupt: Duration::from_millis(100),
             terminate: Duration::MAX,
@@ -354,7 +354,7 @@ async fn p33a_p33b_agent_has_its_own_group_and_signals_stay_in_it() {
         let scene = Scene::new();
         let command = scene.agent("echo ready; sleep 641");
         let mut agent = command.containment(containment).spawn().await.unwrap();
-        says(&mut agent, "ready").await;
+        wait_for_line(&mut agent, "ready").await;
         let pid = i32::try_from(agent.pid()).unwrap();
         let group = rustix::process::getpgid(rustix::process::Pid::from_raw(pid)).unwrap();
         assert_ne!(group, rustix::process::getpgrp());
@@ -367,6 +367,6 @@ async fn p33a_p33b_agent_has_its_own_group_and_signals_stay_in_it() {
         );
         neighbour.kill().unwrap();
         neighbour.wait().unwrap();
-        scene.nobody_is_left();
+        scene.assert_no_process_is_left();
     }
 }
