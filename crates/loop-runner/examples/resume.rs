@@ -36,47 +36,47 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
 
     let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await?;
     let settings = settings(project.directory());
-    let (runner, news) = Runner::create(work_tree, settings, options.clone()).await?;
-    let outcome = carry_out(runner, news, true).await?;
+    let (runner, events) = Runner::create(work_tree, settings, options.clone()).await?;
+    let outcome = run_to_end(runner, events, true).await?;
     println!("-- {}; a resume needs only the run id --", outcome.reason);
 
     let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await?;
-    let (runner, news) = Runner::open(work_tree, None, None, options).await?;
-    let outcome = carry_out(runner, news, false).await?;
+    let (runner, events) = Runner::open(work_tree, None, None, options).await?;
+    let outcome = run_to_end(runner, events, false).await?;
     println!("-- {} --", outcome.reason);
     Ok(())
 }
 
 /// Executes the run and prints its events. On request, stops the run after its first iteration.
-async fn carry_out(
+async fn run_to_end(
     runner: Runner,
-    mut news: RunEventReceiver,
+    mut events: RunEventReceiver,
     stop: bool,
 ) -> Result<RunOutcome, loop_runner::Error> {
     let drivers: DriverFactory = Box::new(|phase, context| {
         // Any agent: here the settings name a command.
         Ok(phase.agent.driver(Choices::default(), context))
     });
-    let (control, wishes) = mpsc::channel(8);
+    let (control, requests) = mpsc::channel(8);
     let watch = async {
-        while let Some((_, news)) = news.recv().await {
-            match news {
+        while let Some((_, event)) = events.recv().await {
+            match event {
                 RunEvent::Output { line, .. } => {
                     println!("agent: {}", String::from_utf8_lossy(&line.bytes));
                 }
-                RunEvent::Update(notice) => {
-                    println!("{notice:?}"); // already on disk
-                    if stop && matches!(notice, RunUpdate::AttemptStarted { .. }) {
+                RunEvent::Update(update) => {
+                    println!("{update:?}"); // already on disk
+                    if stop && matches!(update, RunUpdate::AttemptStarted { .. }) {
                         let (by, when) = (StopCause::Person, StopTiming::AfterIteration);
-                        let wish = RunControl::Stop(StopRequest { by, when });
-                        control.send(wish).await.ok(); // fails if the run has ended
+                        let stop = RunControl::Stop(StopRequest { by, when });
+                        control.send(stop).await.ok(); // fails if the run has ended
                     }
                 }
                 _ => {}
             }
         }
     };
-    let (outcome, ()) = tokio::join!(runner.run(drivers, wishes), watch);
+    let (outcome, ()) = tokio::join!(runner.run(drivers, requests), watch);
     outcome
 }
 

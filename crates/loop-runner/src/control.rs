@@ -20,13 +20,13 @@
 //   connection, server          the run's side
 //   client, attached            the client's side, one connection
 //   live_run, force_stop        the client's side, a live run; ending its process by force
-//   life                        the health of a live run
+//   health                      the health of a live run
 mod attached;
 mod caller;
 mod client;
 mod connection;
 mod force_stop;
-mod life;
+mod health;
 mod live_run;
 mod peer;
 mod progress;
@@ -41,8 +41,8 @@ mod tests;
 pub use attached::{AttachedRun, attach, attach_after};
 pub use client::{Responses, ask};
 pub use force_stop::{ForceCause, ForcedStop, StopOrForce};
-pub use life::ProcessHealth;
-pub use live_run::{LiveRun, Patience, Reached, ReceivedRequest};
+pub use health::ProcessHealth;
+pub use live_run::{AskOutcome, ConnectOutcome, LiveRun, ResponseLimits};
 pub use protocol::{Activity, ControlMessage, ControlQuery, EndReport, Response, Status};
 pub use request_queue::RunControl;
 pub(crate) use request_queue::{QueuedRequest, ReplySender, RequestQueue, RunPosition};

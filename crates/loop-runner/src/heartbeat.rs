@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 /// The interval between two writes if nothing changes.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// The longest valid heartbeat, in bytes.
-const MOST: u64 = 64 << 10;
+const MAX_SIZE: u64 = 64 << 10;
 
 /// The values that a heartbeat is made of.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +169,9 @@ fn is_heartbeat(path: &Path, text: &str) -> bool {
             serde_json::from_slice(text).ok()?;
         Some(value.into_iter().map(|(key, _)| key).collect())
     };
-    let old = state_dir::read(path, MOST).ok().and_then(|old| keys(&old));
+    let old = state_dir::read(path, MAX_SIZE)
+        .ok()
+        .and_then(|old| keys(&old));
     old.is_some() && old == keys(text.as_bytes())
 }
 

@@ -13,11 +13,11 @@ use rlm_store::{AttemptOutcome, Project, Record, Records, RunId, Timeline, trans
 use crate::run_event::RunEvent;
 
 /// The most records of the agent that are rebuilt.
-const MOST: usize = 300;
+const MAX_RECORDS: usize = 300;
 /// The longest time between the start of a phase or an attempt in the journal and the run's own event about it.
-const JUST_NOW: Duration = Duration::from_secs(5);
+const MAX_REPORT_DELAY: Duration = Duration::from_secs(5);
 /// The most attempts that are rebuilt.
-const ATTEMPTS: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
 
 /// A rebuilt event and its time.
 type TimedEvent = (Timestamp, RunEvent);
@@ -37,7 +37,7 @@ pub fn events_before(
     };
     let mut attempts: Vec<&AttemptSpan> = timeline.attempts.iter().collect();
     attempts.retain(|attempt| attempt.began < until);
-    let skipped = attempts.len().saturating_sub(ATTEMPTS);
+    let skipped = attempts.len().saturating_sub(MAX_ATTEMPTS);
     let files = transcripts(&project.run_dir(run)).unwrap_or_default();
     let mut agent_events = agent_events(&files, &attempts, until);
     let mut events = Vec::new();
@@ -73,7 +73,7 @@ fn is_beginning((at, event): &TimedEvent, until: Timestamp) -> bool {
         event,
         RunEvent::Phase { .. } | RunEvent::Update(RunUpdate::AttemptStarted { .. })
     );
-    begins && until.since(*at) < JUST_NOW
+    begins && until.since(*at) < MAX_REPORT_DELAY
 }
 
 fn begun(timeline: &Timeline, attempt: &AttemptSpan) -> Option<TimedEvent> {
@@ -82,7 +82,7 @@ fn begun(timeline: &Timeline, attempt: &AttemptSpan) -> Option<TimedEvent> {
     let event = RunEvent::Phase {
         name: phase.name.clone(),
         number: attempt.phase + 1,
-        limit: u32::try_from(phases.len()).ok()?,
+        count: u32::try_from(phases.len()).ok()?,
     };
     Some((attempt.began, event))
 }
@@ -153,7 +153,7 @@ fn agent_events(
     let mut all = VecDeque::new();
     for attempt in attempts.iter().rev() {
         let key = (attempt.iteration, attempt.attempt);
-        let room = MOST - all.len();
+        let room = MAX_RECORDS - all.len();
         let file = files
             .iter()
             .find(|(iteration, attempt, _)| (*iteration, *attempt) == key);
@@ -308,7 +308,7 @@ mod tests {
     proptest! {
         /// The last records are kept, and the others are counted.
         #[test]
-        fn last_records_are_retained(count in 0u64..50, most in 1usize..20, until in 0u64..60) {
+        fn last_records_are_kept_and_others_counted(count in 0u64..50, most in 1usize..20, until in 0u64..60) {
             let records = (0..count).map(|n| Ok(record(n, "stdout", &n.to_string())));
             let (left_out, kept) = last(records, Timestamp(until), most);
             let there = count.min(until);

@@ -38,7 +38,7 @@ pub enum HookEventKind<'a> {
     /// This process began to work on the run.
     Started {
         /// Whether an earlier process worked on the run.
-        again: bool,
+        resumed: bool,
     },
     /// The run reported an event.
     Event(&'a RunEvent),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     fn text(all: Vec<(Timestamp, RunEvent)>) -> Vec<String> {
-        let text = |(_, news)| match news {
+        let text = |(_, event)| match event {
             RunEvent::Warning(text) => text,
             RunEvent::EventsMissed(count) => format!("missed {count}"),
             RunEvent::Agent(Event::TextDelta(text) | Event::Message { text, .. }) => text,
@@ -167,13 +167,13 @@ mod tests {
         #[test]
         fn every_missed_event_is_counted(steps in proptest::collection::vec((0u64..400, 0usize..3), 1..20)) {
             let recent = RecentEvents::default();
-            let (mut told, mut seen, mut next) = (0, 0, 0);
-            for (news, looks) in steps {
-                for _ in 0..news {
-                    told += 1;
-                    recent.push(Timestamp(1), &warning(told));
+            let (mut sent, mut seen, mut next) = (0, 0, 0);
+            for (pushes, reads) in steps {
+                for _ in 0..pushes {
+                    sent += 1;
+                    recent.push(Timestamp(1), &warning(sent));
                 }
-                for _ in 0..looks {
+                for _ in 0..reads {
                     for line in text(recent.since(&mut next)) {
                         seen = match line.strip_prefix("missed ") {
                             Some(count) => seen + count.parse::<u64>().unwrap(),
@@ -186,7 +186,7 @@ mod tests {
                 }
             }
             while !recent.since(&mut next).is_empty() {}
-            prop_assert_eq!(next, told);
+            prop_assert_eq!(next, sent);
         }
     }
 

@@ -23,7 +23,7 @@ pub enum RunEvent {
         /// The number of the phase, from 1.
         number: u32,
         /// The number of phases.
-        limit: u32,
+        count: u32,
     },
     /// The process of the agent started.
     AgentStarted {

@@ -286,7 +286,7 @@ impl Runner {
 
     async fn run_to_end(mut self) -> Result<RunOutcome, Error> {
         self.sweep_earlier_processes().await;
-        let result = self.pump().await;
+        let result = self.run_event_loop().await;
         self.stop_everything().await;
         self.stop_pruning().await;
         let outcome = result.map(|reason| self.outcome(reason));

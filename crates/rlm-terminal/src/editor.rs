@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
-use agent_subprocess::guard::OwnProgramGuard;
+use agent_subprocess::guard::OwnProgramScope;
 use fs_err::os::unix::fs::OpenOptionsExt;
 use loop_state::times;
 use rlm_store::state_dir;
@@ -83,7 +83,7 @@ impl Editor {
             EditTarget::Text(text) => (copy(&text).map_err(failed)?, true, Some(text)),
         };
         // An editor may leave a server running, which a sweep must not treat as a process of an agent.
-        let own = OwnProgramGuard::new();
+        let own = OwnProgramScope::new();
         let group = start(tty, &name, &path).map_err(|e| {
             discard(&path, is_copy);
             failed(e)

@@ -69,7 +69,7 @@ const SLEEPS: [(&str, &str, &str); 17] = [
         "a client connects again, up to its deadline",
     ),
     (
-        "loop-runner/src/control/life.rs",
+        "loop-runner/src/control/health.rs",
         "park_timeout",
         "signals keep their default and end this command, which has no session",
     ),

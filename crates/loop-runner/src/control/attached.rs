@@ -92,12 +92,12 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
             let line = line(&mut from).ok().flatten()?;
             match serde_json::from_slice(&line) {
                 Ok(AttachMessage::View(view)) => drop(to_view.send_replace(Arc::from(view))),
-                Ok(AttachMessage::News { at, .. }) if at <= seen => {}
-                Ok(AttachMessage::News { at, news }) => {
+                Ok(AttachMessage::Event { at, .. }) if at <= seen => {}
+                Ok(AttachMessage::Event { at, event }) => {
                     // The channel has room for one timestamp, so only the first send succeeds.
                     let _later = to_first.try_send(at);
                     newest.fetch_max(at.0, Ordering::Relaxed);
-                    to_events.send(at, *news);
+                    to_events.send(at, *event);
                 }
                 Err(_) => {
                     if let Ok(Response::RunEnded(ended)) = protocol::parse_response(&line) {

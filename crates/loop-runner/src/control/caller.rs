@@ -66,7 +66,7 @@ pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(),
         by: Some(by.clone()),
         why,
     };
-    let line = peer.line().map_err(|e| refused(unproven(&e)))?;
+    let line = peer.ancestors().map_err(|e| refused(unproven(&e)))?;
     check_ancestors(&line, owner).map_err(refused)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn check_own(owner: ProcessId) -> Result<(), String> {
     if !cfg!(target_os = "linux") {
         return Ok(());
     }
-    match ancestry::line(ProcessId::current()) {
+    match ancestry::ancestors(ProcessId::current()) {
         Ok(own) => check_ancestors(&own, owner),
         Err(_) => Ok(()),
     }
@@ -89,15 +89,19 @@ fn unproven(why: &std::io::Error) -> String {
 /// Returns why the first process of this list of ancestors may not control the run of the process `owner`.
 fn check_ancestors(line: &[Ancestor], owner: ProcessId) -> Result<(), String> {
     let holders = locks::directory_lock_holders(line.iter().map(|it| it.process.pid));
-    let Some(keeper) = nearest_owner(line, owner, &holders) else {
+    let Some(nearest) = nearest_owner(line, owner, &holders) else {
         return Ok(());
     };
-    let owners = ancestry::line(owner).map_err(|e| unproven(&e))?;
-    if owners.iter().skip(1).any(|it| it.process == keeper.process) {
+    let owners = ancestry::ancestors(owner).map_err(|e| unproven(&e))?;
+    if owners
+        .iter()
+        .skip(1)
+        .any(|it| it.process == nearest.process)
+    {
         return Ok(());
     }
-    let pid = keeper.process.pid;
-    Err(match keeper.is_guard {
+    let pid = nearest.process.pid;
+    Err(match nearest.is_guard {
         true => format!(
             "runs inside an agent (guard: pid {pid}); control the run from another terminal"
         ),
@@ -113,9 +117,9 @@ fn nearest_owner<'a>(
     owner: ProcessId,
     holders: &BTreeSet<u32>,
 ) -> Option<&'a Ancestor> {
-    let keeps =
+    let is_owner =
         |it: &&Ancestor| it.is_guard || it.process == owner || holders.contains(&it.process.pid);
-    line.iter().skip(1).find(keeps)
+    line.iter().skip(1).find(is_owner)
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -154,7 +158,7 @@ mod tests {
         let own = ProcessId::current();
         let until = Instant::now() + std::time::Duration::from_secs(20);
         while peer
-            .line()
+            .ancestors()
             .unwrap()
             .get(1)
             .is_none_or(|it| it.process != own)

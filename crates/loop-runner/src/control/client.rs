@@ -17,7 +17,7 @@ use crate::control::protocol::{self, ControlMessage, MAX_LINE, Response};
 use crate::control::socket_path;
 
 /// The most bytes of all responses to one request.
-const MOST: usize = 2 * MAX_LINE;
+const MAX_BYTES: usize = 2 * MAX_LINE;
 
 /// Sends a request to the process that works on the run in this directory; the path is absolute.
 ///
@@ -60,14 +60,14 @@ pub fn ask(run_dir: &Path, message: impl Into<ControlMessage>) -> Result<Respons
 
 /// The flags of a new socket. Apple's systems can't set close-on-exec when they create a socket.
 #[cfg(not(target_vendor = "apple"))]
-const AT_ONCE: SocketFlags = SocketFlags::CLOEXEC;
+const SOCKET_FLAGS: SocketFlags = SocketFlags::CLOEXEC;
 #[cfg(target_vendor = "apple")]
-const AT_ONCE: SocketFlags = SocketFlags::empty();
+const SOCKET_FLAGS: SocketFlags = SocketFlags::empty();
 
 /// Connects with a time limit: the queue of a process that hangs can be full.
 fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(path)?;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, AT_ONCE, None)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SOCKET_FLAGS, None)?;
     fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
     set_socket_timeout(&socket, Timeout::Send, Some(times::CONTROL_CLIENT))?;
     connect(&socket, &address)?;
@@ -127,7 +127,7 @@ impl Responses {
                 Err(e) => return Err(self.failed(e)),
                 Ok(_) if self.line.ends_with(b"\n") => {
                     self.read += self.line.len();
-                    if self.read > MOST {
+                    if self.read > MAX_BYTES {
                         return Err(Error::bad_response(self.path.clone(), "too many responses"));
                     }
                     let response = protocol::parse_response(&std::mem::take(&mut self.line));

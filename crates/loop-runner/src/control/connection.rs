@@ -33,11 +33,11 @@ use crate::{RunControl, View};
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The most refusals that are reported in the run's events.
-const REFUSALS: usize = 20;
+const MAX_REPORTED_REFUSALS: usize = 20;
 
 /// The state that all connections share.
 #[derive(Debug)]
-pub(super) struct ControlConnection {
+pub(super) struct ControlService {
     pub(super) run: RunId,
     pub(super) process: ProcessId,
     pub(super) stop_budget: Duration,
@@ -74,7 +74,7 @@ impl ReceivedRequest {
     }
 }
 
-impl ControlConnection {
+impl ControlService {
     /// Reads the request of a peer. Returns `None` for a peer that may not send one, or sends none in time; an invalid request gets a response.
     pub(super) async fn read(&self, stream: UnixStream) -> Option<ReceivedRequest> {
         if !is_same_user(stream.peer_cred().ok()?.uid(), current_uid()) {
@@ -172,10 +172,10 @@ impl ControlConnection {
         };
         let mut text = refusal.refusal_report(&message.name());
         let before = self.refused.fetch_add(1, Ordering::Relaxed);
-        if before + 1 == REFUSALS {
+        if before + 1 == MAX_REPORTED_REFUSALS {
             text += "; further refusals are not reported";
         }
-        if before < REFUSALS {
+        if before < MAX_REPORTED_REFUSALS {
             // If the queue of reports is full, enough of them wait already.
             let _full = self.to_refusals.try_send(text);
         }

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 
 use crate::Error;
 use crate::control::caller;
-use crate::control::live_run::{LiveRun, Patience, ReceivedRequest};
+use crate::control::live_run::{AskOutcome, LiveRun, ResponseLimits};
 use crate::control::protocol::{EndReport, Response};
 
 const POLL: Duration = Duration::from_millis(20);
@@ -87,20 +87,20 @@ impl LiveRun {
         let stop = Request::Stop {
             when: StopTiming::Now,
         };
-        let cause = match self.ask(&stop, Patience::before_force(wait), on_answer) {
-            Ok(ReceivedRequest::Told(Response::RunEnded(ended))) => match self.is_gone(by) {
+        let cause = match self.ask(&stop, ResponseLimits::before_force(wait), on_answer) {
+            Ok(AskOutcome::Final(Response::RunEnded(ended))) => match self.is_gone(by) {
                 true => return Ok(StopOrForce::Stopped(Some(ended))),
                 false => ForceCause::Alive,
             },
-            Ok(ReceivedRequest::Gone) => match self.is_gone(by) {
+            Ok(AskOutcome::Gone) => match self.is_gone(by) {
                 true => return Ok(StopOrForce::Stopped(None)),
                 false => ForceCause::Alive,
             },
-            Ok(ReceivedRequest::Told(Response::Refused { .. })) => ForceCause::Refused,
-            Ok(ReceivedRequest::Told(_)) => ForceCause::Declined,
-            Ok(ReceivedRequest::SoFar(None)) => ForceCause::Silent,
-            Ok(ReceivedRequest::SoFar(Some(_))) => ForceCause::Slow,
-            Ok(ReceivedRequest::NotLive) => ForceCause::NotLive,
+            Ok(AskOutcome::Final(Response::Refused { .. })) => ForceCause::Refused,
+            Ok(AskOutcome::Final(_)) => ForceCause::Declined,
+            Ok(AskOutcome::TimedOut(None)) => ForceCause::Silent,
+            Ok(AskOutcome::TimedOut(Some(_))) => ForceCause::Slow,
+            Ok(AskOutcome::NotLive) => ForceCause::NotLive,
             Err(e) => ForceCause::Failed(e),
         };
         self.holder = self.project.holder(&self.run);

@@ -23,13 +23,13 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The time limits of a client for the responses of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct ResponseLimits {
     first: Duration,
     all: Duration,
     or_budget: bool,
 }
 
-impl Patience {
+impl ResponseLimits {
     /// Returns the limit `all` for all responses together, and at least a second for the first response. If `all` is zero, the client waits only for
     /// the first response, for 5 seconds.
     #[must_use]
@@ -84,11 +84,11 @@ impl Patience {
 /// The result of [`LiveRun::ask`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum ReceivedRequest {
+pub enum AskOutcome {
     /// The last response.
-    Told(Response),
+    Final(Response),
     /// The time limit is reached; the last response, if there was one.
-    SoFar(Option<Response>),
+    TimedOut(Option<Response>),
     /// The process closed the connection and did not report its end.
     Gone,
     /// No process works on the run.
@@ -98,11 +98,11 @@ pub enum ReceivedRequest {
 /// The result of connecting to a run.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Reached<T> {
+pub enum ConnectOutcome<T> {
     /// The connection.
-    Yes(T),
+    Connected(T),
     /// A process works on the run, but does not accept connections.
-    Silent,
+    Unresponsive,
     /// No process works on the run.
     NotLive,
 }
@@ -157,15 +157,15 @@ impl LiveRun {
     pub fn ask(
         &self,
         request: &Request,
-        patience: Patience,
+        patience: ResponseLimits,
         mut on_answer: impl FnMut(&Response),
-    ) -> Result<ReceivedRequest, Error> {
+    ) -> Result<AskOutcome, Error> {
         let begun = Instant::now();
         let (first_by, mut by) = (begun + patience.first, begun + patience.first);
         let mut responses = match self.connect(request, first_by)? {
-            Reached::Yes(responses) => responses,
-            Reached::Silent => return Ok(ReceivedRequest::SoFar(None)),
-            Reached::NotLive => return Ok(ReceivedRequest::NotLive),
+            ConnectOutcome::Connected(responses) => responses,
+            ConnectOutcome::Unresponsive => return Ok(AskOutcome::TimedOut(None)),
+            ConnectOutcome::NotLive => return Ok(AskOutcome::NotLive),
         };
         let (mut last, mut reported, mut is_longer) = (None, Vec::new(), false);
         loop {
@@ -176,9 +176,9 @@ impl LiveRun {
                 Ok(Some(Response::Busy)) if last.is_none() && !left.is_zero() => {
                     std::thread::park_timeout(POLL.min(left));
                     match self.connect(request, first_by)? {
-                        Reached::Yes(again) => responses = again,
-                        Reached::Silent => return Ok(ReceivedRequest::SoFar(None)),
-                        Reached::NotLive => return Ok(ReceivedRequest::NotLive),
+                        ConnectOutcome::Connected(again) => responses = again,
+                        ConnectOutcome::Unresponsive => return Ok(AskOutcome::TimedOut(None)),
+                        ConnectOutcome::NotLive => return Ok(AskOutcome::NotLive),
                     }
                 }
                 Ok(Some(mut response)) => {
@@ -194,7 +194,7 @@ impl LiveRun {
                         None => by = begun + patience.all,
                     }
                     if response.is_last() {
-                        return Ok(ReceivedRequest::Told(response));
+                        return Ok(AskOutcome::Final(response));
                     }
                     let kind = std::mem::discriminant(&response);
                     if !reported.contains(&kind) {
@@ -203,12 +203,12 @@ impl LiveRun {
                     }
                     last = Some(response);
                 }
-                Ok(None) => return Ok(ReceivedRequest::Gone),
-                Err(e) if e.is_unresponsive() => return Ok(ReceivedRequest::SoFar(last)),
+                Ok(None) => return Ok(AskOutcome::Gone),
+                Err(e) if e.is_unresponsive() => return Ok(AskOutcome::TimedOut(last)),
                 Err(e) => return Err(e),
             }
             if Instant::now() >= by && last.is_some() {
-                return Ok(ReceivedRequest::SoFar(last));
+                return Ok(AskOutcome::TimedOut(last));
             }
         }
     }
@@ -218,13 +218,17 @@ impl LiveRun {
     /// # Errors
     ///
     /// The errors of [`attach_after`], except those for a process that is unresponsive or absent.
-    pub fn attach(&self, attended: bool, seen: Timestamp) -> Result<Reached<AttachedRun>, Error> {
+    pub fn attach(
+        &self,
+        attended: bool,
+        seen: Timestamp,
+    ) -> Result<ConnectOutcome<AttachedRun>, Error> {
         let run_dir = self.project.run_dir(&self.run);
         let by = Instant::now() + FIRST;
         self.reach(by, || attach_after(&run_dir, attended, seen))
     }
 
-    fn connect(&self, request: &Request, by: Instant) -> Result<Reached<Responses>, Error> {
+    fn connect(&self, request: &Request, by: Instant) -> Result<ConnectOutcome<Responses>, Error> {
         let run_dir = self.project.run_dir(&self.run);
         self.reach(by, || ask(&run_dir, request.clone()))
     }
@@ -234,15 +238,17 @@ impl LiveRun {
         &self,
         by: Instant,
         connect: impl Fn() -> Result<T, Error>,
-    ) -> Result<Reached<T>, Error> {
+    ) -> Result<ConnectOutcome<T>, Error> {
         loop {
             match connect() {
-                Ok(reached) => return Ok(Reached::Yes(reached)),
-                Err(e) if e.is_unresponsive() => return Ok(Reached::Silent),
+                Ok(reached) => return Ok(ConnectOutcome::Connected(reached)),
+                Err(e) if e.is_unresponsive() => return Ok(ConnectOutcome::Unresponsive),
                 Err(e) if !e.is_not_running() => return Err(e),
-                Err(_) if !self.project.run(&self.run)?.is_live() => return Ok(Reached::NotLive),
+                Err(_) if !self.project.run(&self.run)?.is_live() => {
+                    return Ok(ConnectOutcome::NotLive);
+                }
                 Err(_) if Instant::now() < by => std::thread::park_timeout(POLL),
-                Err(_) => return Ok(Reached::Silent),
+                Err(_) => return Ok(ConnectOutcome::Unresponsive),
             }
         }
     }
@@ -298,20 +304,23 @@ mod tests {
 
     #[test]
     fn client_always_waits_for_the_first_response() {
-        let first = |seconds| Patience::new(Duration::from_millis(seconds)).first();
+        let first = |ms| ResponseLimits::new(Duration::from_millis(ms)).first();
         assert_eq!(
             [0, 1, 2000].map(first),
             [FIRST, LEAST, Duration::from_secs(2)]
         );
         let all = Duration::from_secs(60);
-        assert_eq!(Patience::before_force(all).first(), times::FORCE_ANSWER);
-        let none = Patience::before_force(Duration::ZERO);
+        assert_eq!(
+            ResponseLimits::before_force(all).first(),
+            times::FORCE_ANSWER
+        );
+        let none = ResponseLimits::before_force(Duration::ZERO);
         assert_eq!(none.first(), times::FORCE_LEAST);
     }
 
     #[test]
     fn only_the_limited_budget_of_a_recorded_stop_extends_the_wait() {
-        let patience = Patience::new(Duration::from_secs(1));
+        let patience = ResponseLimits::new(Duration::from_secs(1));
         assert_eq!(patience.longer(&recorded(Some(1000))), None);
         let patience = patience.or_budget();
         let longer = [None, Some(1000), Some(u64::MAX)].map(|it| patience.longer(&recorded(it)));

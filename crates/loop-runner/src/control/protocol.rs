@@ -354,5 +354,5 @@ pub(crate) enum AttachMessage {
     /// The view of the run: the first line, and again after each change.
     View(Box<View>),
     /// A run event.
-    News { at: Timestamp, news: Box<RunEvent> },
+    Event { at: Timestamp, event: Box<RunEvent> },
 }

@@ -126,7 +126,7 @@ impl RequestQueue {
     }
 
     /// Returns the machine input that announces the stop requests found so far.
-    pub(crate) fn foreseen(&self) -> MachineInput {
+    pub(crate) fn announced_stop(&self) -> MachineInput {
         let abort = self
             .deferred
             .iter()

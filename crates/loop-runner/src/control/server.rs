@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle, yield_now};
 use tokio::time::{Instant, timeout};
 
-use crate::control::connection::{ControlConnection, ReceivedRequest};
+use crate::control::connection::{ControlService, ReceivedRequest};
 use crate::control::protocol::{EndReport, Response};
 use crate::control::request_queue::QueuedRequest;
 use crate::control::socket_path::{self, Identity};
@@ -25,11 +25,11 @@ use crate::recent_events::RecentEvents;
 use crate::{RunnerOptions, View};
 
 /// The most connections that are served at once.
-const MOST: u32 = 32;
+const MAX_CONNECTIONS: u32 = 32;
 /// The most connections without a request. A further connection replaces the oldest one, so silent clients don't lock others out.
 const MAX_WITHOUT_REQUEST: usize = 32;
 /// The most attached viewers at once.
-const WATCHERS: usize = 8;
+const MAX_VIEWERS: usize = 8;
 /// The most requests that wait while the run is saving.
 pub(crate) const WAITING: usize = 16;
 /// The pause after a failed accept.
@@ -39,7 +39,7 @@ const RECOVERY: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct ControlSocket {
     run_dir: PathBuf,
-    connection: Arc<ControlConnection>,
+    connection: Arc<ControlService>,
     over: watch::Sender<Option<EndReport>>,
     bound: Option<(Identity, JoinHandle<()>)>,
     /// Whether a failure to create the socket was reported.
@@ -60,7 +60,7 @@ impl ControlSocket {
         let (to_run, requests) = mpsc::channel(WAITING);
         let (over, is_over) = watch::channel(None);
         let (to_refusals, refusals) = mpsc::channel(WAITING);
-        let connection = Arc::new(ControlConnection {
+        let connection = Arc::new(ControlService {
             run,
             process: ProcessId::current(),
             stop_budget: options.stop_budget,
@@ -69,8 +69,8 @@ impl ControlSocket {
             last_tick,
             recent,
             end: is_over,
-            slots: Arc::new(Semaphore::new(MOST as usize)),
-            viewers: Semaphore::new(WATCHERS),
+            slots: Arc::new(Semaphore::new(MAX_CONNECTIONS as usize)),
+            viewers: Semaphore::new(MAX_VIEWERS),
             interactive: options.interactive,
             attended_viewers: AtomicUsize::new(0),
             to_refusals,
@@ -141,7 +141,11 @@ impl ControlSocket {
         self.unbind();
         self.over.send_replace(Some(ended));
         // All slots are free when every client has received the end.
-        let _slow = timeout(times::CONTROL_END, self.connection.slots.acquire_many(MOST)).await;
+        let _slow = timeout(
+            times::CONTROL_END,
+            self.connection.slots.acquire_many(MAX_CONNECTIONS),
+        )
+        .await;
     }
 }
 
@@ -151,7 +155,7 @@ impl Drop for ControlSocket {
     }
 }
 
-async fn accept(listener: UnixListener, connection: Arc<ControlConnection>) {
+async fn accept(listener: UnixListener, connection: Arc<ControlService>) {
     let mut unread = VecDeque::<AbortHandle>::new();
     loop {
         match listener.accept().await {
@@ -179,7 +183,7 @@ async fn accept(listener: UnixListener, connection: Arc<ControlConnection>) {
 }
 
 /// Serves a request, if there is a free slot.
-async fn serve(connection: Arc<ControlConnection>, received: ReceivedRequest) {
+async fn serve(connection: Arc<ControlService>, received: ReceivedRequest) {
     match Arc::clone(&connection.slots).try_acquire_owned() {
         Ok(slot) => {
             // Serving fails if the peer is gone, which is fine.

@@ -63,10 +63,10 @@ pub(super) fn build_status(run: &RunId, process: ProcessId, view: &View, age: Du
 }
 
 /// The most characters of a text in a view whose line is too long; each further value is for a line that is still too long. With the last value every
-/// line fits: a head has at most a few hundred texts, and [`MOST`] bounds those of the agent.
+/// line fits: a head has at most a few hundred texts, and [`MAX_LISTED`] bounds those of the agent.
 const SHORTENED: [usize; 4] = [4096, 1024, 256, 64];
 /// The most tools and permission requests in a view whose line is too long.
-const MOST: usize = 64;
+const MAX_LISTED: usize = 64;
 /// The longest id that is not shortened: an answer needs the whole id.
 const LONGEST_ID: usize = 256;
 
@@ -78,8 +78,8 @@ pub(super) fn line(view: &View) -> Vec<u8> {
         return line;
     }
     if let AttachMessage::View(view) = &mut message {
-        view.agent.tools.truncate(MOST);
-        view.agent.permission_requests.truncate(MOST);
+        view.agent.tools.truncate(MAX_LISTED);
+        view.agent.permission_requests.truncate(MAX_LISTED);
     }
     let mut value = serde_json::to_value(&message).expect("a view serializes");
     for most in SHORTENED {
@@ -173,11 +173,11 @@ async fn send_view(view: &mut watch::Receiver<Arc<View>>, peer: &mut Peer<'_>) -
 }
 
 async fn send_event(at: Timestamp, event: RunEvent, peer: &mut Peer<'_>) -> io::Result<()> {
-    let news = Box::new(event);
-    let mut line = protocol::line(&AttachMessage::News { at, news });
+    let event = Box::new(event);
+    let mut line = protocol::line(&AttachMessage::Event { at, event });
     if line.len() >= MAX_LINE {
-        let news = Box::new(RunEvent::EventsMissed(1));
-        line = protocol::line(&AttachMessage::News { at, news });
+        let event = Box::new(RunEvent::EventsMissed(1));
+        line = protocol::line(&AttachMessage::Event { at, event });
     }
     peer.send_line(&line).await
 }

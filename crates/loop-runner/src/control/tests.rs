@@ -23,7 +23,7 @@ use super::{ask, socket_path};
 use crate::recent_events::RecentEvents;
 use crate::{AgentView, RunEvent, RunnerOptions, View};
 
-mod looking_on;
+mod attach;
 
 const LONG: Duration = Duration::from_secs(20);
 

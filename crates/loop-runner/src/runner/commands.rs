@@ -135,9 +135,9 @@ impl Runner {
     /// Queues a call for the start or resume of the run, after it is saved.
     pub(super) fn notify_begun(&mut self) {
         if self.machine.has_begun() && !std::mem::replace(&mut self.reported.begun, true) {
-            let again = matches!(self.first, loop_state::MachineInput::Resumed(_));
+            let resumed = matches!(self.first, loop_state::MachineInput::Resumed(_));
             let at = self.clock.now();
-            self.notify(at, HookEventKind::Started { again });
+            self.notify(at, HookEventKind::Started { resumed });
         }
     }
 

@@ -23,7 +23,7 @@ use crate::runner::parts::commit::{Commit, CommitOutcome, CreatedCommit};
 const MAX_WHY: usize = 500;
 
 /// The maximum number of files whose size and time are read; for further files, only the git status counts.
-const MOST: usize = 4096;
+const MAX_FILES: usize = 4096;
 const STATUS: &[&str] = &[
     "status",
     "--porcelain=v2",
@@ -214,7 +214,7 @@ fn fingerprint(git: &Git) -> Option<u64> {
         .filter_map(entry_path)
         .map(|it| top.join(it))
         .collect();
-    for _ in 0..MOST {
+    for _ in 0..MAX_FILES {
         let Some(path) = due.pop() else {
             break;
         };

@@ -192,7 +192,7 @@ impl Runner {
             self.emit(RunEvent::Phase {
                 name,
                 number,
-                limit: of,
+                count: of,
             });
         }
     }

@@ -29,7 +29,7 @@ enum Wakeup {
 }
 
 impl Runner {
-    pub(super) async fn pump(&mut self) -> Result<StopReason, Error> {
+    pub(super) async fn run_event_loop(&mut self) -> Result<StopReason, Error> {
         let mut inbox = Inbox::default();
         self.accept_requests(&mut inbox).await?;
         self.apply_shutdown(&mut inbox).await?;
@@ -161,7 +161,7 @@ impl Runner {
         tokio::select! {
             biased;
             request = self.requests.next() => Wakeup::Request(request),
-            () = rest(gate, wait) => Wakeup::TimePassed,
+            () = sleep(gate, wait) => Wakeup::TimePassed,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
             end = async { cleanup.as_mut().expect("a cleanup runs").ended().await }, if cleanup.is_some() => Wakeup::CleanupEnded(end),
             end = async { hooks.as_mut().expect("a hook runs").ended().await }, if notifies => Wakeup::HookEnded(end),
@@ -173,7 +173,7 @@ impl Runner {
 }
 
 /// Sleeps for `wait`, or until a shutdown of the sleep gate. After the shutdown, only the waits of the stop remain; the gate doesn't end them.
-async fn rest(gate: &SleepGate, wait: Duration) {
+async fn sleep(gate: &SleepGate, wait: Duration) {
     match gate.is_shutdown() {
         true => sleep_until(Instant::now() + wait).await,
         // The caller checks for a shutdown next.

@@ -115,7 +115,7 @@ impl fmt::Debug for Drivers {
 #[derive(Debug)]
 pub(crate) struct TranscriptPruning {
     /// The record of the run's transcripts; `None` while `work` has it.
-    pub(crate) room: Option<TranscriptQuota>,
+    pub(crate) quota: Option<TranscriptQuota>,
     pub(crate) work: Option<JoinHandle<(TranscriptQuota, PruneResult)>>,
     pub(crate) stop: Arc<AtomicBool>,
     /// The attempts that began during the pruning.
@@ -127,7 +127,7 @@ pub(crate) struct TranscriptPruning {
 impl TranscriptPruning {
     pub(crate) fn new(run_dir: PathBuf, most: u64, resumed: bool) -> Self {
         Self {
-            room: Some(TranscriptQuota::new(run_dir, most, resumed)),
+            quota: Some(TranscriptQuota::new(run_dir, most, resumed)),
             work: None,
             stop: Arc::default(),
             begun: VecDeque::new(),

@@ -20,13 +20,13 @@ pub struct ResumePreview {
     /// The number of the save from which the run would continue.
     pub save: u64,
     /// The run updates of the first step, in order: why an attempt begins, what the run waits for, or why it ends at once.
-    pub notices: Vec<RunUpdate>,
+    pub updates: Vec<RunUpdate>,
     /// The index of the phase that would continue, and the number of the iteration.
     pub phase: u32,
     /// See [`phase`](Self::phase).
     pub iteration: u32,
     /// The index of the required check that would run first, if any.
-    pub gate: Option<u32>,
+    pub required_check: Option<u32>,
     /// Whether the check would run first.
     pub check: bool,
     /// The prompt of the next attempt, if one begins.
@@ -115,10 +115,10 @@ impl Runner {
         let lost = lost.map(|loss| format!("the state is damaged: {loss}"));
         let mut found = ResumePreview {
             save: state.save.get(),
-            notices: Vec::new(),
+            updates: Vec::new(),
             phase: 0,
             iteration: 0,
-            gate: None,
+            required_check: None,
             check: false,
             prompt: None,
             prompt_iteration: 0,
@@ -128,14 +128,14 @@ impl Runner {
         };
         let head = &found.head.machine;
         let rehearsed = head.rehearse(first, OUTPUT_PLACEHOLDER, Clock::default().now());
-        found.notices = rehearsed.updates;
+        found.updates = rehearsed.updates;
         (found.phase, found.iteration) = (rehearsed.phase, rehearsed.iteration);
         let assumed = rehearsed.command.map(|command| match command {
             LoopCommand::RequiredCheck(index) => format!("required check {} fails", index + 1),
             LoopCommand::Check => "the check fails".to_owned(),
         });
         match rehearsed.command {
-            Some(LoopCommand::RequiredCheck(index)) => found.gate = Some(index),
+            Some(LoopCommand::RequiredCheck(index)) => found.required_check = Some(index),
             Some(LoopCommand::Check) => found.check = true,
             None => {}
         }

@@ -49,7 +49,7 @@ impl Runner {
         Ok(Ok(Some(match message {
             RunControl::Stop(request) => {
                 let what = MachineInput::StopRequested(request);
-                self.foresee(&what);
+                self.announce_stop(&what);
                 what
             }
             RunControl::Attended(attended) => self.attended(attended).await,
@@ -89,7 +89,7 @@ impl Runner {
             _ => {}
         }
         let what = MachineInput::Requested(request);
-        self.foresee(&what);
+        self.announce_stop(&what);
         let attempt = self.processes.attempt.as_ref();
         let interruptible = attempt.is_none_or(|it| it.machine.options().interruptible);
         self.update_activity(MachineInput::AgentInterruptible(interruptible));
@@ -108,7 +108,7 @@ impl Runner {
     }
 
     /// Starts the deadline of a queued request.
-    fn foresee(&mut self, request: &MachineInput) {
+    fn announce_stop(&mut self, request: &MachineInput) {
         let Some(what) = request.foreseen() else {
             return;
         };
@@ -222,7 +222,7 @@ impl Runner {
             return None;
         }
         let frozen = before?;
-        let _is_in_it = self.clock.take_jump();
+        let _part_of_frozen = self.clock.take_jump();
         // This input only moves deadlines.
         let _none = self.step_attempt(AttemptInput::Thawed(frozen));
         Some(MachineInput::Thawed(frozen))

@@ -135,7 +135,7 @@ impl Runner {
                 saved = &mut save => saved,
                 () = self.requests.stop_requested() => {
                     let at = self.clock.now();
-                    let what = self.requests.foreseen();
+                    let what = self.requests.announced_stop();
                     // The effects are carried out when the request is processed.
                     let _later = self.machine.step(TimedInput { at, what });
                     let by = self.machine.deadline().by().unwrap_or(at);

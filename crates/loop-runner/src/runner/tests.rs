@@ -221,7 +221,7 @@ async fn x113d_hanging_loop_is_detected_although_its_process_answers() {
     let runner = runner.with_heartbeat(beat.clone(), |beat| {
         format!("{:?} {:?}", beat.head.step, beat.ended)
     });
-    let (go_on, hangs) = std::sync::mpsc::channel::<()>();
+    let (release, hangs) = std::sync::mpsc::channel::<()>();
     let hangs = std::sync::Mutex::new(hangs);
     let drivers: DriverFactory = Box::new(move |_, _| {
         let _over = hangs.lock().expect("no thread panics with the lock").recv();
@@ -237,7 +237,7 @@ async fn x113d_hanging_loop_is_detected_although_its_process_answers() {
             std::thread::park_timeout(Duration::from_millis(20));
         }
         let seen = (hangs(), fs_err::read_to_string(file).ok());
-        drop(go_on);
+        drop(release);
         seen
     });
     let (_control, requests) = mpsc::channel(8);
@@ -262,13 +262,13 @@ async fn unreadable_guard_report_is_reported() {
         settings(),
         RunnerOptions::new(SleepGate::new()),
     );
-    let (mut runner, mut news) = made.await.unwrap();
+    let (mut runner, mut events) = made.await.unwrap();
     fs_err::create_dir(project.run_dir(&run).join(rlm_store::sweep::REPORT)).unwrap();
     runner.sweep_earlier_processes().await;
     drop(runner);
     let mut warnings = Vec::new();
-    while let Some((_, news)) = news.recv().await {
-        if let RunEvent::Warning(what) = news {
+    while let Some((_, event)) = events.recv().await {
+        if let RunEvent::Warning(what) = event {
             warnings.push(what);
         }
     }

@@ -21,7 +21,7 @@ use crate::runner::Runner;
 const LEFTOVER_REASON: &str = "left alive by an earlier process";
 
 /// The most missing files that a message names; the others are counted.
-const NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 
 impl Runner {
     /// Ends the processes that earlier processes of unfinished runs left alive in this working tree, before anything is started.
@@ -175,11 +175,11 @@ impl Runner {
         let lost = self.describe_loss(&repaired);
         let gone = match lost.len() {
             0 => String::new(),
-            1..=NAMED => format!("; lost: {}", lost.join(", ")),
+            1..=MAX_NAMED => format!("; lost: {}", lost.join(", ")),
             all => format!(
                 "; lost: {}, and {} more",
-                lost[..NAMED].join(", "),
-                all - NAMED
+                lost[..MAX_NAMED].join(", "),
+                all - MAX_NAMED
             ),
         };
         self.emit(RunEvent::Warning(format!(
@@ -213,12 +213,12 @@ impl Runner {
         if let Some(work) = { &mut pruning.work }.take_if(|work| work.is_finished()) {
             // A pruning that panicked is not repeated in this process.
             if let Ok((room, pruned)) = work.await {
-                self.transcript_pruning.room = Some(room);
+                self.transcript_pruning.quota = Some(room);
                 self.report_pruned(pruned);
             }
         }
         let pruning = &mut self.transcript_pruning;
-        let Some(mut room) = pruning.room.take() else {
+        let Some(mut room) = pruning.quota.take() else {
             // Limit the memory, even if some transcripts stay uncompressed.
             pruning.begun.truncate(usize::from(u16::MAX));
             return;
@@ -228,7 +228,7 @@ impl Runner {
             room.register(iteration, attempt)
         });
         if !due {
-            pruning.room = Some(room);
+            pruning.quota = Some(room);
             return;
         }
         let stop = pruning.stop.clone();

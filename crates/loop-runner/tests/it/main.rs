@@ -6,7 +6,7 @@
 )]
 
 mod examples;
-mod moving;
 mod night;
 mod phases;
 mod shutdown;
+mod transfer;

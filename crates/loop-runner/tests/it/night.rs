@@ -2,8 +2,8 @@
 //! determines its night; see `RLM_NIGHT_SEED` and `RLM_NIGHT_SEEDS`.
 
 mod agent;
-mod bent;
 mod commands;
+mod defect;
 mod dice;
 mod judge;
 mod person;
@@ -27,8 +27,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use agent::NightDriver;
-use bent::{Bent, Copy};
 use commands::FakeCommands;
+use defect::{Defect, StoreCopy};
 use dice::Dice;
 use judge::{Judge, Seen};
 use person::Person;
@@ -62,11 +62,11 @@ struct Night {
     crashes: u64,
     /// The message that a person sends with the next resume.
     feedback: Option<String>,
-    bent: Bent,
+    bent: Defect,
 }
 
 impl Night {
-    fn new(seed: u64, dir: &Path, bent: Bent) -> Self {
+    fn new(seed: u64, dir: &Path, bent: Defect) -> Self {
         let mut dice = Dice::new(seed, 0);
         let settings = plan::settings(&mut dice);
         let capabilities = Capabilities::none()
@@ -133,7 +133,7 @@ impl Night {
                         Some((news, _)) => news.recv().await,
                         None => None,
                     } {
-                        self.judge.see(Seen::News(news));
+                        self.judge.see(Seen::Event(news));
                     }
                     return ended.map_or_else(|e| End::Failed(e.to_string()), End::Ended);
                 }
@@ -147,16 +147,16 @@ impl Night {
                         return End::Crashed;
                     }
                     let head = watched.as_ref().map(|(_, view)| view.borrow().head.clone());
-                    let Some(wish) = head.and_then(|head| person.act(&head)) else {
+                    let Some(request) = head.and_then(|head| person.act(&head)) else {
                         person.next = person.next.max(Instant::now() + Duration::from_secs(1));
                         continue;
                     };
-                    lock(&self.world).note(format!("a person: {wish:?}"));
-                    if lock(&self.world).hurried {
+                    lock(&self.world).note(format!("a person: {request:?}"));
+                    if lock(&self.world).stop_requested {
                         stop_by.get_or_insert(Instant::now() + STOP);
                     }
                     // An ended run accepts no requests.
-                    let _over = control.try_send(wish);
+                    let _over = control.try_send(request);
                 }
             }
         }
@@ -192,7 +192,7 @@ impl Night {
                 ..RunnerOptions::new(SleepGate::new())
             };
             let (runner, news) = if is_there {
-                let forgotten = (bent == Bent::Rules).then_some(settings);
+                let forgotten = (bent == Defect::Rules).then_some(settings);
                 Runner::open(work_tree, forgotten, None, options).await?
             } else {
                 Runner::create(work_tree, settings, options).await?
@@ -208,7 +208,7 @@ impl Night {
             let runner = runner.with_wall_clock(move || {
                 let mut world = lock(&world);
                 match bent {
-                    Bent::Clock => world.now() - world.jumped,
+                    Defect::Clock => world.now() - world.jumped,
                     _ => world.now(),
                 }
             });
@@ -274,7 +274,7 @@ struct Summary {
 }
 
 /// Simulates the night of a seed; the error names the broken promise and the events before it.
-fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
+fn play(seed: u64, bent: Defect) -> Result<Summary, String> {
     let dir = tempfile::tempdir_in(place()).map_err(|e| e.to_string())?;
     let mut night = Night::new(seed, dir.path(), bent);
     let (world, run_dir) = (night.world.clone(), night.project.run_dir(&night.run));
@@ -282,7 +282,7 @@ fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
     let played = catch_unwind(AssertUnwindSafe(|| {
         let mut end = String::new();
         while lock(&world).life < LIVES {
-            let before = Copy::of(&run_dir);
+            let before = StoreCopy::of(&run_dir);
             // Each process has its own runtime, which a crash drops.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -296,7 +296,7 @@ fn play(seed: u64, bent: Bent) -> Result<Summary, String> {
                 ended
             });
             drop(runtime);
-            if let (Bent::Store, End::Crashed) = (bent, &ended) {
+            if let (Defect::Store, End::Crashed) = (bent, &ended) {
                 before.restore(&run_dir);
             }
             lock(&world).note(format!("the process ended: {ended:?}"));
@@ -349,7 +349,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Simulates the nights of consecutive seeds, on as many threads as there are cores.
-fn play_all(first: u64, count: u64, bent: Bent) -> Vec<(u64, Result<Summary, String>)> {
+fn play_all(first: u64, count: u64, bent: Defect) -> Vec<(u64, Result<Summary, String>)> {
     let (next, results) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -377,7 +377,7 @@ fn x108g_simulated_night_keeps_every_invariant() {
         Some(seed) => (seed, 1),
         None => (0, number("RLM_NIGHT_SEEDS").unwrap_or(SEEDS)),
     };
-    let results = play_all(first, count, Bent::Nothing);
+    let results = play_all(first, count, Defect::Nothing);
     let mut ends = std::collections::BTreeMap::<&str, u32>::new();
     let (mut lives, mut agents, mut iterations, mut tally) = (0, 0, 0, Tally::new());
     let mut broken = Vec::new();
@@ -423,15 +423,15 @@ fn x108g_simulated_night_keeps_every_invariant() {
 }
 
 /// Simulates nights until `wanted` of them break a promise whose text has one of these words. Returns false if six batches of nights have fewer.
-fn found_out(bent: Bent, wanted: usize, words: &[&str]) -> bool {
-    let is_meant = |(_, result): &(u64, Result<Summary, String>)| {
+fn detects(bent: Defect, wanted: usize, words: &[&str]) -> bool {
+    let has_word = |(_, result): &(u64, Result<Summary, String>)| {
         let why = result.as_ref().err().and_then(|why| why.lines().next());
         why.is_some_and(|why| words.iter().any(|words| why.contains(words)))
     };
     let mut found = 0;
     (0..6).any(|batch| {
         let results = play_all(batch * SEEDS, SEEDS, bent);
-        found += results.iter().filter(|it| is_meant(it)).count();
+        found += results.iter().filter(|it| has_word(it)).count();
         found >= wanted
     })
 }
@@ -439,18 +439,18 @@ fn found_out(bent: Bent, wanted: usize, words: &[&str]) -> bool {
 #[test]
 fn c73b_control_forgetful_store_is_detected() {
     let words = ["not saved", "state is missing", "reported and"];
-    assert!(found_out(Bent::Store, 5, &words));
+    assert!(detects(Defect::Store, 5, &words));
 }
 
 #[test]
 fn x107b_control_clock_that_stops_during_suspend_is_detected() {
-    assert!(found_out(Bent::Clock, 1, &["too late"]));
+    assert!(detects(Defect::Clock, 1, &["too late"]));
 }
 
 #[test]
 fn x108g_control_ignored_required_check_is_detected() {
-    assert!(found_out(
-        Bent::Gates,
+    assert!(detects(
+        Defect::RequiredChecks,
         5,
         &["the required checks contradict"]
     ));
@@ -458,5 +458,5 @@ fn x108g_control_ignored_required_check_is_detected() {
 
 #[test]
 fn x108g_control_rule_forgotten_by_resume_is_detected() {
-    assert!(found_out(Bent::Rules, 1, &["is none of"]));
+    assert!(detects(Defect::Rules, 1, &["is none of"]));
 }

@@ -60,7 +60,7 @@ pub(crate) fn texts() -> Settings {
 }
 
 /// Executes a run to its end, and answers each review.
-pub(crate) async fn carry_out(
+pub(crate) async fn run_to_end(
     dir: &Path,
     settings: Option<Settings>,
     interactive: bool,
@@ -111,10 +111,10 @@ async fn x119c_resume_continues_its_phase_with_the_saved_text() {
     }
     let settings = settings(|name| json!({"File": file(name)}));
     let exit = vec![Request::Review(ReviewDecision::Exit).into()];
-    carry_out(dir.path(), Some(settings), true, &agents, exit).await;
+    run_to_end(dir.path(), Some(settings), true, &agents, exit).await;
     fs_err::remove_file(file("check")).unwrap();
     fs_err::write(file("build"), "Do the build well.").unwrap();
-    let (outcome, head) = carry_out(dir.path(), None, false, &agents, vec![]).await;
+    let (outcome, head) = run_to_end(dir.path(), None, false, &agents, vec![]).await;
     assert_eq!(outcome.reason, StopReason::AllIterationsRan);
     assert_eq!(agents.told("plan").len(), 1);
     assert!(agents.told("build")[0].ends_with("\n\nDo the build well."));

@@ -31,7 +31,7 @@ fn settings() -> Settings {
 }
 
 /// A run whose waits all use one sleep gate.
-struct Waits {
+struct WaitingRun {
     dir: tempfile::TempDir,
     root: SleepGate,
     driver: ScriptedDriver,
@@ -39,28 +39,28 @@ struct Waits {
     view: watch::Receiver<Arc<View>>,
     running: JoinHandle<Result<RunOutcome, loop_runner::Error>>,
     began: Instant,
-    news: RunEventReceiver,
+    events: RunEventReceiver,
 }
 
 fn run() -> RunId {
     "r1".parse().unwrap()
 }
 
-impl Waits {
+impl WaitingRun {
     /// Starts a run whose agent ends each turn for the reason `turn`.
-    async fn begin(turn: EndReason, told: Option<Request>) -> Self {
+    async fn begin(turn: EndReason, request: Option<Request>) -> Self {
         let script = Script::new().message().begin().say("so far").end(turn);
-        Self::play(Capabilities::none(), script, told).await
+        Self::play(Capabilities::none(), script, request).await
     }
 
-    async fn play(capabilities: Capabilities, script: Script, told: Option<Request>) -> Self {
+    async fn play(capabilities: Capabilities, script: Script, request: Option<Request>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let project = Project::find(dir.path()).unwrap();
         let root = SleepGate::new();
         let work_tree = { WorkingTreeLock::take(&project, &run(), &root.child()).await }.unwrap();
         let options = RunnerOptions::new(root.child());
         let made = Runner::create(work_tree, settings(), options).await;
-        let (runner, news) = made.unwrap();
+        let (runner, events) = made.unwrap();
         let began = Instant::now();
         let wall = SystemTime::now();
         let runner = runner.with_wall_clock(move || wall + began.elapsed());
@@ -70,8 +70,8 @@ impl Waits {
             Box::new(
                 move |_: &_, _| Ok(Box::new(drivers.clone()) as Box<dyn agent_duplex::Driver>),
             );
-        let (control, wishes) = mpsc::channel(8);
-        if let Some(request) = told {
+        let (control, requests) = mpsc::channel(8);
+        if let Some(request) = request {
             control.send(request.into()).await.unwrap();
         }
         Self {
@@ -80,9 +80,9 @@ impl Waits {
             driver,
             control,
             view: runner.watch(),
-            running: tokio::spawn(runner.run(factory, wishes)),
+            running: tokio::spawn(runner.run(factory, requests)),
             began,
-            news,
+            events,
         }
     }
 
@@ -145,12 +145,12 @@ async fn shutdown_ends_each_wait_and_the_run_before_a_stop_arrives() {
             Box::new(waits_for(WaitCause::Retry)),
         ),
     ];
-    for (turn, told, is_it) in cases {
-        let mut waits = Waits::begin(turn, told).await;
-        let at = waits.until(is_it).await;
-        waits.root.shutdown();
-        let began = waits.began;
-        let (reason, state, turns) = waits.ended().await;
+    for (turn, request, is_it) in cases {
+        let mut waiting = WaitingRun::begin(turn, request).await;
+        let at = waiting.until(is_it).await;
+        waiting.root.shutdown();
+        let began = waiting.began;
+        let (reason, state, turns) = waiting.ended().await;
         assert_eq!(reason, StopReason::Stopped(StopCause::Terminated));
         assert_eq!((state, turns), (RunState::Stopped, 1), "{turn:?}");
         let took = began.elapsed() - at;
@@ -160,59 +160,63 @@ async fn shutdown_ends_each_wait_and_the_run_before_a_stop_arrives() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_has_the_reason_of_the_following_stop() {
-    let mut waits = Waits::begin(EndReason::Completed, None).await;
-    waits.until(sleeps).await;
-    waits.root.shutdown();
+    let mut waiting = WaitingRun::begin(EndReason::Completed, None).await;
+    waiting.until(sleeps).await;
+    waiting.root.shutdown();
     tokio::time::advance(Duration::from_millis(500)).await;
     let (by, when) = (StopCause::HungUp, StopTiming::Now);
     let stop = RunControl::Stop(StopRequest { by, when });
-    waits.control.send(stop).await.unwrap();
-    let (reason, ..) = waits.ended().await;
+    waiting.control.send(stop).await.unwrap();
+    let (reason, ..) = waiting.ended().await;
     assert_eq!(reason, StopReason::Stopped(StopCause::HungUp));
 }
 
 /// The next iteration is due only a moment after the shutdown.
 #[tokio::test(start_paused = true)]
 async fn no_iteration_begins_during_shutdown() {
-    let mut waits = Waits::begin(EndReason::Completed, None).await;
-    waits.until(sleeps).await;
-    waits.root.shutdown();
+    let mut waiting = WaitingRun::begin(EndReason::Completed, None).await;
+    waiting.until(sleeps).await;
+    waiting.root.shutdown();
     tokio::time::advance(2 * HOUR).await;
-    waits.began += 2 * HOUR;
-    let (reason, state, turns) = waits.ended().await;
+    waiting.began += 2 * HOUR;
+    let (reason, state, turns) = waiting.ended().await;
     assert_eq!(reason, StopReason::Stopped(StopCause::Terminated));
     assert_eq!((state, turns), (RunState::Stopped, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn run_does_not_begin_after_shutdown() {
-    let waits = Waits::begin(EndReason::Completed, None).await;
-    waits.root.shutdown();
-    let (reason, state, turns) = waits.ended().await;
+    let waiting = WaitingRun::begin(EndReason::Completed, None).await;
+    waiting.root.shutdown();
+    let (reason, state, turns) = waiting.ended().await;
     assert_eq!(reason, StopReason::Stopped(StopCause::Terminated));
     assert_eq!((state, turns), (RunState::Stopped, 0));
 }
 
 /// The turn was interrupted, so its iteration is never complete.
 #[tokio::test(start_paused = true)]
-async fn a_stop_after_the_iteration_ends_an_interrupted_turn_as_a_stop_does() {
+async fn stop_after_iteration_ends_an_interrupted_turn_at_once() {
     let capabilities = Capabilities::none().with(Capability::Interrupt);
     let script = Script::new().message().begin().say("so far").interrupted();
     let script = script.end(EndReason::Interrupted);
-    let mut waits = Waits::play(capabilities, script, None).await;
+    let mut waiting = WaitingRun::play(capabilities, script, None).await;
     let works = |view: &Arc<View>| view.agent.alive;
-    waits.view.wait_for(works).await.unwrap();
-    waits.control.send(Request::Interrupt.into()).await.unwrap();
+    waiting.view.wait_for(works).await.unwrap();
+    waiting
+        .control
+        .send(Request::Interrupt.into())
+        .await
+        .unwrap();
     let is_interrupted = |step: &IterationStep| matches!(step, IterationStep::Interrupted { .. });
-    waits.until(is_interrupted).await;
+    waiting.until(is_interrupted).await;
     let after = StopTiming::AfterIteration;
     let stop = Request::Stop { when: after };
-    waits.control.send(stop.into()).await.unwrap();
-    let outcome = (&mut waits.running).await.unwrap().unwrap();
+    waiting.control.send(stop.into()).await.unwrap();
+    let outcome = (&mut waiting.running).await.unwrap().unwrap();
     assert_eq!(outcome.reason, StopReason::Stopped(StopCause::Person));
     let mut budgets = Vec::new();
-    while let Some((_, news)) = waits.news.recv().await {
-        match news {
+    while let Some((_, event)) = waiting.events.recv().await {
+        match event {
             RunEvent::Stopping { budget, .. } => budgets.push(budget),
             RunEvent::EndingTurn { why, .. } => panic!("a stop has its own event: {why}"),
             _ => {}
@@ -223,7 +227,7 @@ async fn a_stop_after_the_iteration_ends_an_interrupted_turn_as_a_stop_does() {
     };
     let allowed = times::STOP_BUDGET;
     assert!(budget <= allowed && budget > allowed / 2, "{budget:?}");
-    let shutdown = waits.view.borrow().shutdown.unwrap();
+    let shutdown = waiting.view.borrow().shutdown.unwrap();
     let within = shutdown.until.since(shutdown.since);
     assert!(within <= allowed, "{within:?}");
 }

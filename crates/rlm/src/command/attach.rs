@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use loop_runner::control::{AttachedRun, EndReport, LiveRun, Reached, Response, ask};
+use loop_runner::control::{AttachedRun, ConnectOutcome, EndReport, LiveRun, Response, ask};
 use loop_runner::{RunControl, events_before};
 use loop_state::Timestamp;
 use rlm_store::{PromptSource, RunState};
@@ -108,8 +108,8 @@ fn open(
     let (target, attended) = (target.clone(), session.options().interactive);
     let seen = seen.unwrap_or_default();
     session.prepare(move || match target.attach(attended, seen)? {
-        Reached::Yes(attached) => Ok(attached),
-        Reached::NotLive => Err(live::not_live(&target.project.run(&target.run)?)),
+        ConnectOutcome::Connected(attached) => Ok(attached),
+        ConnectOutcome::NotLive => Err(live::not_live(&target.project.run(&target.run)?)),
         _ => Err(live::unresponsive_status(&target, PATIENCE)),
     })
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loop_runner::control::{LiveRun, Patience, ReceivedRequest, Response};
+use loop_runner::control::{AskOutcome, LiveRun, Response, ResponseLimits};
 use loop_state::Request;
 use rlm_text::duration;
 
@@ -74,14 +74,14 @@ pub(crate) fn request(
     wait: Option<Duration>,
 ) -> Result<ExitCode, Failure> {
     let wait = wait.unwrap_or(DEFAULT_WAIT);
-    match live::send_request(target, request, json, Patience::new(wait), |_| ())? {
-        ReceivedRequest::Told(answer @ (Response::Applied | Response::NextPrompt)) => {
+    match live::send_request(target, request, json, ResponseLimits::new(wait), |_| ())? {
+        AskOutcome::Final(answer @ (Response::Applied | Response::NextPrompt)) => {
             live::print_response(target, request, &answer, json);
             Ok(Code::Done.into())
         }
-        ReceivedRequest::Told(answer) => Err(live::request_error(target, &answer)),
-        ReceivedRequest::SoFar(None) => Err(live::unresponsive(target, wait)),
-        ReceivedRequest::SoFar(Some(_)) => {
+        AskOutcome::Final(answer) => Err(live::request_error(target, &answer)),
+        AskOutcome::TimedOut(None) => Err(live::unresponsive(target, wait)),
+        AskOutcome::TimedOut(Some(_)) => {
             if !json {
                 anstream::eprintln!(
                     "the request has no effect yet after {}; it may still be applied; to check: {} status {}",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loop_runner::control::{LiveRun, Patience, ReceivedRequest, Response};
+use loop_runner::control::{AskOutcome, LiveRun, Response, ResponseLimits};
 use loop_state::Request;
 use rlm_store::{Project, RunEntry, RunId, RunState};
 
@@ -58,15 +58,15 @@ pub(crate) fn send_request(
     target: &LiveRun,
     request: &Request,
     json: bool,
-    patience: Patience,
+    patience: ResponseLimits,
     mut on_answer: impl FnMut(&Response),
-) -> Result<ReceivedRequest, Failure> {
+) -> Result<AskOutcome, Failure> {
     let received = target.ask(request, patience, |answer| {
         on_answer(answer);
         print_response(target, request, answer, json);
     });
     match received? {
-        ReceivedRequest::NotLive => Err(not_live(&target.project.run(&target.run)?)),
+        AskOutcome::NotLive => Err(not_live(&target.project.run(&target.run)?)),
         received => Ok(received),
     }
 }
@@ -116,7 +116,7 @@ fn unresponsive_error(target: &LiveRun, wait: Duration, effect: &str) -> Failure
         "{} did not respond within {}: it is suspended{cont}, or hangs, or its control socket was removed\
              {effect}. Fix: {rlm} stop {run} --force{kill}",
         process(target),
-        rlm_text::duration::show(Patience::new(wait).first()),
+        rlm_text::duration::show(ResponseLimits::new(wait).first()),
     ))
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use agent_duplex::ProcessName;
 use loop_runner::control::{
-    EndReport, ForceCause, LiveRun, Patience, ReceivedRequest, Response, StopOrForce,
+    AskOutcome, EndReport, ForceCause, LiveRun, Response, ResponseLimits, StopOrForce,
 };
 use loop_state::{Request, StopTiming};
 use rlm_store::{Holder, RunEntry, RunState};
@@ -29,7 +29,7 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         false => Request::Stop { when: after },
     };
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
-    let patience = Patience::new(wait);
+    let patience = ResponseLimits::new(wait);
     let patience = match args.wait {
         None => patience.or_budget(),
         Some(_) => patience,
@@ -45,15 +45,15 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         target.holder = Some(holder);
     }
     match received {
-        ReceivedRequest::Told(Response::RunEnded(ended)) => {
+        AskOutcome::Final(Response::RunEnded(ended)) => {
             process_gone(&target, Some(&ended), EndFormat::of(args.json))
         }
-        ReceivedRequest::SoFar(Some(_)) if after == StopTiming::AfterIteration => {
+        AskOutcome::TimedOut(Some(_)) if after == StopTiming::AfterIteration => {
             Ok(Code::Done.into())
         }
-        ReceivedRequest::SoFar(None) => Err(live::unresponsive(&target, wait)),
-        ReceivedRequest::SoFar(Some(_)) => Err(unstopped(&target)),
-        ReceivedRequest::Told(answer) => Err(live::request_error(&target, &answer)),
+        AskOutcome::TimedOut(None) => Err(live::unresponsive(&target, wait)),
+        AskOutcome::TimedOut(Some(_)) => Err(unstopped(&target)),
+        AskOutcome::Final(answer) => Err(live::request_error(&target, &answer)),
         _ => process_gone(&target, None, EndFormat::of(args.json)),
     }
 }

@@ -88,13 +88,13 @@ impl DryRun {
     ) -> Self {
         let zone = TimeZone::system();
         let phase = |at: u32| &would.head.settings.phases[at as usize];
-        let notices = would.notices.iter().cloned();
+        let notices = would.updates.iter().cloned();
         let notices = notices
             .map(|notice| event::text(&RunEvent::Update(notice), &zone))
             .map(|text| plain(&anstream::adapter::strip_str(&text).to_string()));
         let question = asks.map(|redo| plain(&redo.next()));
         let mut next: Vec<String> = question.into_iter().chain(notices).collect();
-        if let Some(gate) = would.gate {
+        if let Some(gate) = would.required_check {
             let text = &phase(would.phase).required_checks[gate as usize];
             next.push(format!(
                 "required check {} runs: {}",

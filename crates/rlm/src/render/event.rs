@@ -33,7 +33,7 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
         RunEvent::Phase {
             name,
             number,
-            limit: of,
+            count: of,
         } => styled(
             BOLD,
             format!("── phase {} ({number} of {of}) ──", plain(name)),
@@ -303,7 +303,7 @@ pub(crate) fn json(at: Timestamp, event: &RunEvent) -> Option<Value> {
         RunEvent::Phase {
             name,
             number,
-            limit: of,
+            count: of,
         } => {
             json!({"event": "phase_started", "phase": name, "number": number, "of": of})
         }

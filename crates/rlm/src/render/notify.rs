@@ -18,7 +18,7 @@ use crate::hint::resume_hint;
 /// Returns the event for the notify command, if there is one for this event of the run.
 pub(crate) fn notify_event(moment: &HookEvent<'_>) -> Option<NotifyEvent> {
     let RunEvent::Update(notice) = (match moment.kind {
-        HookEventKind::Started { again: false } => return Some(NotifyEvent::Started),
+        HookEventKind::Started { resumed: false } => return Some(NotifyEvent::Started),
         HookEventKind::Started { .. } => return Some(NotifyEvent::Resumed),
         HookEventKind::Ended(_) => return Some(NotifyEvent::Ended),
         HookEventKind::Event(RunEvent::Agent(Event::PermissionRequested(_))) => {

@@ -168,7 +168,7 @@ async fn deny_all(conversation: &Conversation, published: Published) {
 }
 
 /// The maximum number of attempts with retained leftovers: each of them costs a guard process.
-pub(crate) const MOST: usize = 8;
+pub(crate) const MAX_RETAINED: usize = 8;
 
 /// The retained leftovers of the last attempts, oldest first.
 #[derive(Debug, Default)]
@@ -182,10 +182,10 @@ struct RetainedTree {
 }
 
 impl RetainedLeftovers {
-    /// Retains the leftovers of an ended attempt. If more than [`MOST`] attempts have leftovers, starts to end those of the oldest attempts. Returns
+    /// Retains the leftovers of an ended attempt. If more than [`MAX_RETAINED`] attempts have leftovers, starts to end those of the oldest attempts. Returns
     /// the reports of those that have ended.
     ///
-    /// Doesn't wait for these ends, so that a press is handled meanwhile. Only if there are more than twice [`MOST`] attempts, it waits.
+    /// Doesn't wait for these ends, so that a press is handled meanwhile. Only if there are more than twice [`MAX_RETAINED`] attempts, it waits.
     pub(crate) async fn keep(
         &mut self,
         attempt: AttemptHandles,
@@ -194,11 +194,13 @@ impl RetainedLeftovers {
         let halt = Deadline::default();
         let task = tokio::spawn(drain_output(attempt, halt.subscribe(), budget));
         self.0.push_back(RetainedTree { halt, task });
-        let surplus = self.0.len().saturating_sub(MOST);
+        let surplus = self.0.len().saturating_sub(MAX_RETAINED);
         let oldest = self.0.iter().take(surplus);
         oldest.for_each(|oldest| oldest.halt.tighten_to(budget));
         let mut ended = Vec::new();
-        while self.0.len() > 2 * MOST || self.0.front().is_some_and(|it| it.task.is_finished()) {
+        while self.0.len() > 2 * MAX_RETAINED
+            || self.0.front().is_some_and(|it| it.task.is_finished())
+        {
             ended.extend(self.stop_oldest(budget).await);
         }
         ended

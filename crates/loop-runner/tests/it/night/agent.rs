@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::dice::Dice;
 use super::phases::Place;
-use super::world::{EVENING, Ending, Outage, PIECE, Seat, Shared, lock};
+use super::world::{AgentRecord, EVENING, Ending, Outage, PIECE, Shared, lock};
 
 #[derive(Clone, Debug)]
 pub(crate) struct NightDriver {
@@ -41,7 +41,7 @@ impl Driver for NightDriver {
                 world.note(format!("an agent starts, {place:?}: {session:?}"));
                 world.attempt_begins(place);
                 let life = world.life;
-                world.seats.push(Seat {
+                world.seats.push(AgentRecord {
                     life,
                     place,
                     ending: None,
@@ -94,7 +94,7 @@ enum Act {
     Use,
     Retry,
     Take(Message),
-    Tell(Box<Event>),
+    Report(Box<Event>),
     End(Ending),
     /// The agent ends without a report.
     Vanish,
@@ -251,7 +251,7 @@ impl Agent {
                 let (id, state) = (message.id, InputState::InTurn);
                 vec![Event::Input { id, state }]
             }
-            Act::Tell(event) => vec![*event],
+            Act::Report(event) => vec![*event],
             Act::Vanish => {
                 self.over = true;
                 let seat = &mut world.seats[self.seat];
@@ -303,7 +303,7 @@ impl Agent {
         let in_vain = matches!(seat.ending.take(), Some(it) if !it.is_good());
         // An agent that begins a turn for a message has seen it; its first turn begins in any case.
         if std::mem::replace(&mut seat.began, true) {
-            world.in_vain += u32::from(in_vain);
+            world.turns_after_failure += u32::from(in_vain);
             for message in &messages {
                 world.saw(&self.session, &message.text);
             }
@@ -346,7 +346,7 @@ async fn rest(time: Duration) {
 }
 
 fn limited(resets_at: Option<std::time::SystemTime>) -> Act {
-    Act::Tell(Box::new(Event::RateLimited {
+    Act::Report(Box::new(Event::RateLimited {
         rejected: true,
         resets_at,
         limit: "five hours".into(),
@@ -408,8 +408,8 @@ impl Connection for Agent {
     }
 
     fn interrupt(&mut self, queued: QueuedMessages) -> BoxFuture<'_, Result<(), Error>> {
-        let is_deaf = self.dice.hits(80);
-        if self.in_turn && !is_deaf && !self.over {
+        let ignores_interrupt = self.dice.hits(80);
+        if self.in_turn && !ignores_interrupt && !self.over {
             self.plan.clear();
             if queued == QueuedMessages::Drop {
                 for message in std::mem::take(&mut self.inbox) {
@@ -418,7 +418,7 @@ impl Connection for Agent {
                         id: message.id,
                         state,
                     };
-                    self.after(Duration::ZERO, Act::Tell(Box::new(event)));
+                    self.after(Duration::ZERO, Act::Report(Box::new(event)));
                 }
             }
             let time = self.dice.seconds(0, 2);
@@ -426,7 +426,7 @@ impl Connection for Agent {
         }
         let mut world = lock(&self.driver.world);
         world.note(format!(
-            "the agent is interrupted ({queued:?}, ignores it: {is_deaf})"
+            "the agent is interrupted ({queued:?}, ignores it: {ignores_interrupt})"
         ));
         world.seats[self.seat].halted = true;
         Box::pin(async { Ok(()) })
@@ -437,8 +437,8 @@ impl Connection for Agent {
         if frozen {
             self.frozen.get_or_insert_with(Instant::now);
         } else if let Some(since) = self.frozen.take() {
-            let stood = since.elapsed();
-            self.plan.iter_mut().for_each(|(at, _)| *at += stood);
+            let frozen_for = since.elapsed();
+            self.plan.iter_mut().for_each(|(at, _)| *at += frozen_for);
         }
         Box::pin(async { Ok(()) })
     }
@@ -448,7 +448,7 @@ impl Connection for Agent {
             self.over = true;
             self.plan.clear();
             let exited = Event::Exited(ExitStatus::Code(0));
-            self.after(Duration::from_millis(3), Act::Tell(Box::new(exited)));
+            self.after(Duration::from_millis(3), Act::Report(Box::new(exited)));
         }
         Box::pin(async {})
     }

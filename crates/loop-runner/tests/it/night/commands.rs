@@ -5,7 +5,7 @@ use agent_subprocess::ProcessContext;
 use cancellable_sleep::SleepGate;
 use loop_state::{CheckResult, LoopCommand, Rules};
 
-use super::bent::Bent;
+use super::defect::Defect;
 use super::dice::Dice;
 use super::phases::Place;
 use super::world::{Shared, World, lock};
@@ -14,7 +14,7 @@ use super::world::{Shared, World, lock};
 #[derive(Debug, Default)]
 pub(crate) struct FakeCommands {
     /// The number of required checks of each phase.
-    gates: Vec<u32>,
+    required_checks: Vec<u32>,
     /// The number of commands that began in the night.
     begun: u64,
     /// The last checked attempt, the number of its passed required checks, and the result of the check.
@@ -27,13 +27,13 @@ pub(crate) struct FakeCommands {
 
 impl FakeCommands {
     pub(crate) fn of(rules: &Rules) -> Self {
-        let gates = rules
+        let required_checks = rules
             .phases
             .iter()
             .map(|phase| phase.required_checks)
             .collect();
         Self {
-            gates,
+            required_checks,
             ..Self::default()
         }
     }
@@ -44,13 +44,13 @@ impl FakeCommands {
 
     /// Returns whether all required checks of an iteration passed.
     pub(crate) fn let_through(&self, turn: (u32, u32)) -> bool {
-        let gates = self.gates[turn.0 as usize];
+        let gates = self.required_checks[turn.0 as usize];
         gates == 0 || (self.passed == gates && self.is_at(turn))
     }
 
     /// Returns the number of the required check that stopped an iteration, from 1.
     pub(crate) fn stopped_by(&self, turn: (u32, u32)) -> Option<u32> {
-        let stopped = self.is_at(turn) && self.passed < self.gates[turn.0 as usize];
+        let stopped = self.is_at(turn) && self.passed < self.required_checks[turn.0 as usize];
         stopped.then_some(self.passed + 1)
     }
 
@@ -71,7 +71,7 @@ pub(crate) fn play(
     world: &Shared,
     command: LoopCommand,
     context: &ProcessContext,
-    bent: Bent,
+    bent: Defect,
 ) -> BoxFuture<'static, CheckResult> {
     let at = Place::of(context);
     let mut dice = lock(world).command_begins(command, at);
@@ -85,7 +85,7 @@ pub(crate) fn play(
         };
         let result = lock(&world).command_ends(command, at, passes);
         match (bent, command) {
-            (Bent::Gates, LoopCommand::RequiredCheck(_)) => CheckResult::Passed,
+            (Defect::RequiredChecks, LoopCommand::RequiredCheck(_)) => CheckResult::Passed,
             _ => result,
         }
     })
@@ -94,7 +94,10 @@ pub(crate) fn play(
 impl World {
     fn command_begins(&mut self, command: LoopCommand, at: Place) -> Dice {
         self.note(format!("{command:?} of {at:?}"));
-        let (stopping, gates) = (self.stopping, self.commands.gates[at.phase as usize]);
+        let (stopping, gates) = (
+            self.stopping,
+            self.commands.required_checks[at.phase as usize],
+        );
         self.holds(!stopping, || "a command is started after a stop".into());
         let book = &mut self.commands;
         book.begun += 1;

@@ -16,7 +16,7 @@ use super::world::{Ending, PIECE, Shared, Wait, lock};
 /// The events and views that a viewer gets.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    News(RunEvent),
+    Event(RunEvent),
     View(Arc<View>),
 }
 
@@ -61,12 +61,12 @@ impl Judge {
 
     pub(crate) fn see(&mut self, seen: Seen) {
         match seen {
-            Seen::News(news) => self.hear(&news),
-            Seen::View(view) => self.look(&view.head),
+            Seen::Event(news) => self.handle_event(&news),
+            Seen::View(view) => self.check_view(&view.head),
         }
     }
 
-    fn hear(&mut self, news: &RunEvent) {
+    fn handle_event(&mut self, news: &RunEvent) {
         let mut world = lock(&self.world);
         if !matches!(news, RunEvent::Agent(_)) {
             world.note(format!("the run: {news:?}"));
@@ -78,12 +78,12 @@ impl Judge {
             RunEvent::Update(RunUpdate::IterationEnded {
                 iteration, failure, ..
             }) => {
-                let (told, again) = (world.told, world.again);
+                let (told, again) = (world.last_reported, world.redo_requested);
                 let turn = (self.phase, *iteration);
                 world.holds(turn > told || again, || {
                     format!("{turn:?} ends after {told:?}")
                 });
-                world.told = turn;
+                world.last_reported = turn;
                 world.complete += 1;
                 self.failed = failure.is_some();
                 let seat = { world.seats.iter() }.rfind(|seat| seat.place.turn() == turn);
@@ -118,7 +118,7 @@ impl Judge {
                 world.holds(*name == format!("p{phase}"), || {
                     format!("{name} ended instead of p{phase}")
                 });
-                (world.told, self.streak) = ((phase + 1, 0), 0);
+                (world.last_reported, self.streak) = ((phase + 1, 0), 0);
                 let asks = self.rules[0].autonomy == Autonomy::Checkpoint;
                 world.review.due = asks && world.review.attended;
             }
@@ -183,7 +183,7 @@ impl Judge {
     }
 
     /// Checks the view of the run; its content is on disk.
-    fn look(&mut self, head: &Head) {
+    fn check_view(&mut self, head: &Head) {
         let mut world = lock(&self.world);
         for steer in &head.steers {
             self.said.insert(steer.text.clone());
@@ -220,7 +220,7 @@ impl Judge {
         let (complete, begun) = (head.counts.iterations, finished + head.iteration);
         let is_over = head.finished_phases.len() == head.rules.phases.len();
         let right = is_over || complete == begun || complete + 1 == begun;
-        let right = right || world.again;
+        let right = right || world.redo_requested;
         world.holds(right, || format!("{complete} complete and {begun} begun"));
         let names = head.finished_phases.iter().map(|it| it.name.as_str());
         let in_order = names.eq({ head.rules.phases.iter() }
@@ -264,7 +264,11 @@ impl Judge {
         world.holds(!told || person || own_end, || {
             "the saved state lacks a person's stop".into()
         });
-        let (told, again, stands) = (world.told, world.again, (saved.phase, saved.iteration));
+        let (told, again, stands) = (
+            world.last_reported,
+            world.redo_requested,
+            (saved.phase, saved.iteration),
+        );
         let (complete, counted) = (world.complete, saved.counts.iterations);
         world.holds(counted >= complete && (stands >= told || again), || {
             format!(
@@ -320,11 +324,11 @@ impl Judge {
             world.holds(waits || seen, || format!("no agent ever sees {steer}"));
         }
         let most = world.seen.values().max().copied().unwrap_or_default();
-        let repeated = most > 1 + self.crashes + world.in_vain && !world.again;
+        let repeated = most > 1 + self.crashes + world.turns_after_failure && !world.redo_requested;
         world.holds(!repeated, || "an agent gets the same message twice".into());
         if crashed {
             // Iterations that the crashed process did not report have ended too.
-            world.told = world.told.max(last_turn(&saved));
+            world.last_reported = world.last_reported.max(last_turn(&saved));
             world.complete = world.complete.max(counted);
             self.failed =
                 { saved.last_iteration.as_ref() }.is_some_and(|last| last.failure.is_some());

@@ -119,7 +119,7 @@ impl Person {
             86..87 => self.stop(StopCause::HungUp, StopTiming::Now),
             87..88 => {
                 let mut world = lock(&self.world);
-                world.hurried = true;
+                world.stop_requested = true;
                 world.asked.push(StopCause::Person);
                 Request::Abort.into()
             }
@@ -216,7 +216,7 @@ impl Person {
 
     fn stop(&mut self, by: StopCause, when: StopTiming) -> RunControl {
         let mut world = lock(&self.world);
-        world.hurried |= when == StopTiming::Now;
+        world.stop_requested |= when == StopTiming::Now;
         world.asked.push(by);
         RunControl::Stop(StopRequest { by, when })
     }

@@ -24,7 +24,7 @@ pub(crate) async fn look(watched: &mut Option<Watching>) -> Seen {
     };
     tokio::select! {
         biased;
-        Some((_, news)) = news.recv() => Seen::News(news),
+        Some((_, news)) = news.recv() => Seen::Event(news),
         Ok(()) = view.changed() => Seen::View(view.borrow_and_update().clone()),
         else => std::future::pending().await,
     }

@@ -44,7 +44,7 @@ impl Ending {
 
 /// One agent: its attempt and its state.
 #[derive(Clone, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct AgentRecord {
     pub(crate) life: u32,
     pub(crate) place: Place,
     /// Whether the agent continues a session, which possibly has its prompt.
@@ -68,7 +68,7 @@ pub(crate) struct World {
     latest: (SystemTime, Option<Instant>),
     /// The number of processes of the loop so far.
     pub(crate) life: u32,
-    pub(crate) seats: Vec<Seat>,
+    pub(crate) seats: Vec<AgentRecord>,
     /// The outages of the service, with their times.
     pub(crate) outages: Vec<(Duration, Duration, Outage)>,
     /// The total reported usage of all agents.
@@ -76,12 +76,12 @@ pub(crate) struct World {
     /// How often each steer was seen in each session.
     pub(crate) seen: BTreeMap<(String, String), u32>,
     /// The number of turns that began after a failed turn.
-    pub(crate) in_vain: u32,
+    pub(crate) turns_after_failure: u32,
     /// The sum of the wall clock's jumps so far.
     pub(crate) jumped: Duration,
     pub(crate) set_back: bool,
     /// The run's reports: the last complete iteration, with its phase; the number of complete ones; the usage; the end of its wait.
-    pub(crate) told: (u32, u32),
+    pub(crate) last_reported: (u32, u32),
     pub(crate) complete: u32,
     pub(crate) spent: UsageTotal,
     pub(crate) waits: Option<Wait>,
@@ -94,9 +94,9 @@ pub(crate) struct World {
     pub(crate) sets: Vec<RuleChange>,
     pub(crate) floor: UsageTotal,
     /// Whether a person requested a redo.
-    pub(crate) again: bool,
+    pub(crate) redo_requested: bool,
     /// Whether a stop was requested in this process, and whether the run reported it.
-    pub(crate) hurried: bool,
+    pub(crate) stop_requested: bool,
     pub(crate) stopping: bool,
     /// The causes of the requested stops in this process, in order.
     pub(crate) asked: Vec<StopCause>,
@@ -159,10 +159,10 @@ impl World {
             outages,
             used: 0,
             seen: BTreeMap::new(),
-            in_vain: 0,
+            turns_after_failure: 0,
             jumped: Duration::ZERO,
             set_back: false,
-            told: (0, 0),
+            last_reported: (0, 0),
             complete: 0,
             spent: UsageTotal::default(),
             waits: None,
@@ -172,8 +172,8 @@ impl World {
             review: Review::default(),
             sets: Vec::new(),
             floor: UsageTotal::default(),
-            again: false,
-            hurried: false,
+            redo_requested: false,
+            stop_requested: false,
             stopping: false,
             asked: Vec::new(),
             tally: Tally::new(),
@@ -185,7 +185,7 @@ impl World {
     /// Begins a process of the loop.
     pub(crate) fn begin(&mut self, attended: bool) {
         self.life += 1;
-        (self.hurried, self.stopping) = (false, false);
+        (self.stop_requested, self.stopping) = (false, false);
         self.sets.clear();
         self.review = Review {
             attended,
@@ -259,13 +259,13 @@ impl World {
 
     /// Checks whether this attempt may begin.
     pub(crate) fn attempt_begins(&mut self, place: Place) {
-        let (told, turn, stopping) = (self.told, place.turn(), self.stopping);
+        let (told, turn, stopping) = (self.last_reported, place.turn(), self.stopping);
         self.holds(!stopping, || "an agent is started after a stop".into());
         let waits = self.review.open;
         self.holds(!waits, || {
             "an agent is started while the run waits for a review".into()
         });
-        self.holds(turn > told || self.again, || {
+        self.holds(turn > told || self.redo_requested, || {
             format!("{turn:?} begins again although {told:?} is complete")
         });
         let (spent, of) = (self.spent, self.budgets);
@@ -283,7 +283,7 @@ impl World {
         let Some(last) = self.seats.last().cloned() else {
             return;
         };
-        let same = |seat: &Seat| seat.place == place;
+        let same = |seat: &AgentRecord| seat.place == place;
         if same(&last) {
             // Only an interrupted turn continues under the same number.
             let goes_on = last.halted && last.life == self.life;
@@ -294,9 +294,10 @@ impl World {
         });
         let enters = place.enters_behind(last.place);
         let next = enters || turn == (last.place.phase, last.place.iteration + 1);
-        self.holds(next || turn == last.place.turn() || self.again, || {
-            format!("{turn:?} follows {:?}", last.place)
-        });
+        self.holds(
+            next || turn == last.place.turn() || self.redo_requested,
+            || format!("{turn:?} follows {:?}", last.place),
+        );
         let is_judged = self.commands.checked == Some(true)
             || last.halted
             || last.judged
@@ -322,7 +323,7 @@ impl World {
 
     /// Records that the run repeats complete work, because a person requested it.
     pub(crate) fn goes_back(&mut self) {
-        (self.again, self.waits) = (true, None);
+        (self.redo_requested, self.waits) = (true, None);
         self.commands.forget();
         self.results.clear();
     }

@@ -27,7 +27,7 @@ fn samples() -> Vec<RunEvent> {
         RunEvent::Phase {
             name: "build".into(),
             number: 2,
-            limit: 3,
+            count: 3,
         },
         RunEvent::AgentStarted { pid: 42 },
         RunEvent::Output {

@@ -21,7 +21,7 @@ use crate::view::{AgentView, View};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn doings() -> [Activity; 6] {
+fn activities() -> [Activity; 6] {
     // A new variant doesn't compile here until it is in the list.
     let known = |it| match it {
         Activity::Starting
@@ -77,7 +77,7 @@ fn shutdown() -> StopProgress {
 
 fn answers() -> Vec<Response> {
     let why = || "no".to_owned();
-    let standing = Status {
+    let status = Status {
         run: "r1".parse().unwrap(),
         state: RunState::Paused,
         process: ProcessId {
@@ -125,7 +125,7 @@ fn answers() -> Vec<Response> {
         Response::Unsupported { what: why() },
         Response::Malformed { reason: why() },
         Response::Busy,
-        Response::Status(Box::new(standing)),
+        Response::Status(Box::new(status)),
         Response::RunEnded(ended),
     ];
     // A new variant doesn't compile here until it is in the list.
@@ -147,7 +147,7 @@ fn answers() -> Vec<Response> {
     all
 }
 
-fn news() -> Vec<RunEvent> {
+fn run_events() -> Vec<RunEvent> {
     let processes = || {
         vec![ProcessName {
             pid: 9,
@@ -159,7 +159,7 @@ fn news() -> Vec<RunEvent> {
         RunEvent::Phase {
             name: "plan".into(),
             number: 1,
-            limit: 2,
+            count: 2,
         },
         RunEvent::AgentStarted { pid: 7 },
         RunEvent::Output {
@@ -289,7 +289,7 @@ fn view() -> AttachMessage {
 }
 
 /// Returns the line of a message, without the saved head, which another snapshot covers.
-fn told(message: &impl Serialize) -> String {
+fn line_without_head(message: &impl Serialize) -> String {
     let mut value: Value = serde_json::from_slice(&line(message)).unwrap();
     if let Some(head) = value.get_mut("head") {
         *head = Value::Null;
@@ -301,24 +301,24 @@ fn told(message: &impl Serialize) -> String {
 #[test]
 fn each_line_has_this_form() {
     let mut lines = vec![
-        told(&ControlQuery::Status),
-        told(&ControlQuery::Attach { attended: true }),
+        line_without_head(&ControlQuery::Status),
+        line_without_head(&ControlQuery::Attach { attended: true }),
     ];
     for sent in answers() {
         let text = line(&sent);
         assert_eq!(parse_response(&text).as_ref(), Ok(&sent));
-        lines.push(told(&sent));
+        lines.push(line_without_head(&sent));
     }
-    lines.push(told(&view()));
-    for news in news() {
-        let sent = told(&AttachMessage::News {
+    lines.push(line_without_head(&view()));
+    for event in run_events() {
+        let sent = line_without_head(&AttachMessage::Event {
             at: Timestamp(1),
-            news: Box::new(news),
+            event: Box::new(event),
         });
         let read: AttachMessage = serde_json::from_str(&sent).unwrap();
-        assert_eq!(told(&read), sent);
+        assert_eq!(line_without_head(&read), sent);
         lines.push(sent);
     }
-    lines.push(serde_json::to_string(&(doings(), awaited())).unwrap());
+    lines.push(serde_json::to_string(&(activities(), awaited())).unwrap());
     insta::assert_snapshot!(lines.join("\n"));
 }

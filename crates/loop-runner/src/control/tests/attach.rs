@@ -14,13 +14,13 @@ async fn run_is_attended_while_a_viewer_is_attached() {
         }) => attended,
         other => panic!("{other:?}"),
     };
-    let look = |attended| {
+    let attach_viewer = |attended| {
         let dir = dir.clone();
         spawn_blocking(move || attach(&dir, attended).unwrap())
     };
-    let nobody = look(false).await.unwrap();
-    let first = look(true).await.unwrap();
-    let second = look(true).await.unwrap();
+    let nobody = attach_viewer(false).await.unwrap();
+    let first = attach_viewer(true).await.unwrap();
+    let second = attach_viewer(true).await.unwrap();
     assert!(attended(run.requests.recv().await));
     drop((nobody, first));
     drop(second);
@@ -42,17 +42,17 @@ async fn until(is_so: impl Fn() -> bool) {
 #[tokio::test]
 async fn viewer_gets_recent_events_status_and_end() {
     let mut run = Run::new(true);
-    let tell = |text: &str| {
+    let push_warning = |text: &str| {
         run.recent
             .push(Timestamp(5), &RunEvent::Warning(text.into()))
     };
-    tell("before");
+    push_warning("before");
     let dir = run.dir.path().to_owned();
-    let looked = spawn_blocking(move || attach(&dir, false).unwrap());
-    let mut attached = looked.await.unwrap();
-    let mut news = attached.events().unwrap();
+    let attaching = spawn_blocking(move || attach(&dir, false).unwrap());
+    let mut attached = attaching.await.unwrap();
+    let mut events = attached.events().unwrap();
     assert!(attached.events().is_none(), "there is one reader");
-    tell("after");
+    push_warning("after");
     run.happens(MachineInput::Requested(Request::Pause {
         reason: None,
         after: PauseAfter::Iteration,
@@ -64,12 +64,12 @@ async fn viewer_gets_recent_events_status_and_end() {
         .push(Timestamp(6), &RunEvent::Update(RunUpdate::Pausing));
     drop(run.requests);
     run.socket.close(over()).await;
-    let mut told = Vec::new();
-    while let Some((at, news)) = news.recv().await {
-        told.push(format!("{} {news:?}", at.0));
+    let mut received = Vec::new();
+    while let Some((at, event)) = events.recv().await {
+        received.push(format!("{} {event:?}", at.0));
     }
     assert_eq!(
-        told,
+        received,
         [
             "5 Warning(\"before\")",
             "5 Warning(\"after\")",
@@ -98,8 +98,8 @@ async fn slow_viewer_blocks_no_other_and_gets_missed_count() {
         tokio::task::yield_now().await;
     }
     let mut first = run.connects(ControlQuery::Status).await;
-    let told = spawn_blocking(move || first.next(LONG).unwrap());
-    assert!(matches!(told.await.unwrap(), Some(Response::Status(_))));
+    let received = spawn_blocking(move || first.next(LONG).unwrap());
+    assert!(matches!(received.await.unwrap(), Some(Response::Status(_))));
     run.socket.close(over()).await;
     let mut text = String::new();
     // The read fails if the run dropped the viewer before the viewer had read everything.
@@ -108,24 +108,24 @@ async fn slow_viewer_blocks_no_other_and_gets_missed_count() {
 }
 
 #[tokio::test]
-async fn viewers_are_limited_and_leaving_frees_a_slot() {
+async fn viewers_are_limited_and_a_detach_frees_a_slot() {
     let run = Run::new(false);
     let path = run.dir.path().to_owned();
-    let look = || {
+    let attach_viewer = || {
         let dir = path.clone();
         spawn_blocking(move || attach(&dir, false))
     };
     let mut watchers = Vec::new();
     for _ in 0..8 {
-        watchers.push(look().await.unwrap().unwrap());
+        watchers.push(attach_viewer().await.unwrap().unwrap());
     }
-    let refused = look().await.unwrap().unwrap_err().to_string();
+    let refused = attach_viewer().await.unwrap().unwrap_err().to_string();
     assert!(refused.contains("too many"), "{refused}");
     drop(watchers);
-    let mut room = look().await.unwrap();
+    let mut room = attach_viewer().await.unwrap();
     while room.is_err() {
         tokio::task::yield_now().await;
-        room = look().await.unwrap();
+        room = attach_viewer().await.unwrap();
     }
 }
 
@@ -139,7 +139,7 @@ async fn run_with_many_messages_can_be_viewed() {
         run.happens(MachineInput::Requested(Request::Steer { text, now: false }));
     }
     let dir = run.dir.path().to_owned();
-    let looked = spawn_blocking(move || attach(&dir, false));
-    let attached = looked.await.unwrap().unwrap();
+    let attaching = spawn_blocking(move || attach(&dir, false));
+    let attached = attaching.await.unwrap().unwrap();
     assert_eq!(attached.view().borrow().head.steers.len(), 99);
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// The defect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Bent {
+pub(crate) enum Defect {
     #[default]
     Nothing,
     /// A crash loses the last saves.
@@ -12,16 +12,16 @@ pub(crate) enum Bent {
     /// The run's clock stops while the machine is suspended.
     Clock,
     /// The run gets "passed" from every required check.
-    Gates,
+    RequiredChecks,
     /// A resume uses the original rules of the run instead of the saved ones.
     Rules,
 }
 
 /// A copy of a store's files.
 #[derive(Debug, Default)]
-pub(crate) struct Copy(Vec<(std::ffi::OsString, Vec<u8>)>);
+pub(crate) struct StoreCopy(Vec<(std::ffi::OsString, Vec<u8>)>);
 
-impl Copy {
+impl StoreCopy {
     pub(crate) fn of(dir: &Path) -> Self {
         let there = files(dir).map(|path| {
             let bytes = fs_err::read(&path).unwrap();

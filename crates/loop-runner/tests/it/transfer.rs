@@ -7,7 +7,7 @@ use cancellable_sleep::SleepGate;
 use rlm_store::transfer::{ExportOptions, ExportTarget, Exported, TransferProgress};
 use rlm_store::{Error, Hint, Project, RunId};
 
-use crate::phases::{Agents, carry_out, texts};
+use crate::phases::{Agents, run_to_end, texts};
 
 async fn export(dir: &Path, to: ExportTarget, again: bool) -> Result<Exported, Error> {
     let project = Project::find(dir).unwrap();
@@ -23,7 +23,7 @@ async fn export(dir: &Path, to: ExportTarget, again: bool) -> Result<Exported, E
 }
 
 /// Returns where the run was transferred, and the number of transfers.
-fn moved(dir: &Path) -> (Option<String>, u32) {
+fn transfer_of(dir: &Path) -> (Option<String>, u32) {
     let project = Project::find(dir).unwrap();
     let head = project.run(&"r1".parse().unwrap()).unwrap().head.unwrap();
     (head.transfer.map(|moved| moved.to), head.transfers)
@@ -32,19 +32,19 @@ fn moved(dir: &Path) -> (Option<String>, u32) {
 /// A pipe that fails once the run is marked as transferred.
 #[derive(Default)]
 struct Breaks {
-    is_sealed: bool,
+    is_marked: bool,
 }
 
 impl Write for Breaks {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.is_sealed {
+        match self.is_marked {
             true => Err(io::ErrorKind::BrokenPipe.into()),
             false => Ok(bytes.len()),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.is_sealed = true;
+        self.is_marked = true;
         Ok(())
     }
 }
@@ -52,32 +52,35 @@ impl Write for Breaks {
 #[tokio::test]
 async fn x112f_failed_repeated_export_keeps_the_previous_transfer() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
-    carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
+    run_to_end(dir.path(), Some(texts()), false, &agents, vec![]).await;
     let broken = || ExportTarget::Stream(Box::new(Breaks::default()));
     export(dir.path(), broken(), false).await.unwrap_err();
-    assert_eq!(moved(dir.path()), (None, 0));
+    assert_eq!(transfer_of(dir.path()), (None, 0));
     let first = dir.path().join("first");
     export(dir.path(), ExportTarget::File(first.clone()), false)
         .await
         .unwrap();
-    let sealed = moved(dir.path());
-    assert_eq!(sealed, (Some(first.display().to_string()), 1));
+    let first_transfer = transfer_of(dir.path());
+    assert_eq!(first_transfer, (Some(first.display().to_string()), 1));
     let refused = export(dir.path(), broken(), false).await.unwrap_err();
     assert!(refused.is_transferred(), "{refused}");
     export(dir.path(), broken(), true).await.unwrap_err();
-    assert_eq!(moved(dir.path()), sealed);
+    assert_eq!(transfer_of(dir.path()), first_transfer);
     // A second export is the same transfer.
     let second = dir.path().join("second");
     export(dir.path(), ExportTarget::File(second.clone()), true)
         .await
         .unwrap();
-    assert_eq!(moved(dir.path()), (Some(second.display().to_string()), 1));
+    assert_eq!(
+        transfer_of(dir.path()),
+        (Some(second.display().to_string()), 1)
+    );
 }
 
 #[tokio::test]
 async fn x112g_damaged_store_is_not_exported() {
     let (dir, agents) = (tempfile::tempdir().unwrap(), Agents::new());
-    carry_out(dir.path(), Some(texts()), false, &agents, vec![]).await;
+    run_to_end(dir.path(), Some(texts()), false, &agents, vec![]).await;
     let files = fs_err::read_dir(dir.path().join(".rlm/runs/r1")).unwrap();
     let files = files.map(|entry| entry.unwrap().path());
     let mut journals: Vec<_> = files
@@ -102,5 +105,5 @@ async fn x112g_damaged_store_is_not_exported() {
     }
     assert_eq!(refused.hint(), Some(Hint::Verify("r1".parse().unwrap())));
     assert!(!file.exists());
-    assert_eq!(moved(dir.path()), (None, 0));
+    assert_eq!(transfer_of(dir.path()), (None, 0));
 }
