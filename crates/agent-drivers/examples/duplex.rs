@@ -40,7 +40,7 @@ async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
             let ask = asks.open.borrow_mut().pop_front();
             say(&conversation, ask, line).await?;
         }
-        asks.nobody.set(true);
+        asks.input_ended.set(true);
         for ask in asks.open.take() {
             deny(&conversation, &ask).await?;
         }
@@ -54,7 +54,7 @@ async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
             match published.event {
                 ConversationEvent::Observed(seen) => {
                     for event in seen.events {
-                        if let Some(ask) = asks.hear(event) {
+                        if let Some(ask) = asks.print_event(event) {
                             deny(&conversation, &ask).await?;
                         }
                     }
@@ -95,7 +95,7 @@ async fn say(
             conversation.answer(&ask.id, decision).await
         }
         (None, "") => {
-            drop(conversation.interrupt(QueuedMessages::Keep)); // returns immediately; `hear` reads the end of the turn
+            drop(conversation.interrupt(QueuedMessages::Keep)); // returns immediately; `print_event` reads the end of the turn
             Ok(())
         }
         (None, _) => conversation.send(Input::new(line)).map(drop),
@@ -117,17 +117,17 @@ async fn deny(
 struct Asks {
     open: RefCell<VecDeque<PermissionRequest>>,
     /// Whether standard input has ended.
-    nobody: Cell<bool>,
+    input_ended: Cell<bool>,
 }
 
 impl Asks {
     /// Prints an event. Returns a permission request that no person can answer any more.
-    fn hear(&self, event: Event) -> Option<PermissionRequest> {
+    fn print_event(&self, event: Event) -> Option<PermissionRequest> {
         match event {
             Event::TextDelta(text) => print!("{text}"),
             Event::ToolStarted { name, summary, .. } => println!("\n({name}: {summary})"),
             Event::Warning(text) => println!("\n! {text}"),
-            Event::PermissionRequested(ask) if self.nobody.get() => return Some(ask),
+            Event::PermissionRequested(ask) if self.input_ended.get() => return Some(ask),
             Event::PermissionRequested(ask) => {
                 println!(
                     "\nAllow {}: {}? (y, or the reason for a denial)",

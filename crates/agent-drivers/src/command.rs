@@ -11,7 +11,7 @@ mod prompt;
 
 use crate::acp::gemini;
 use crate::choices::CheckedDriver;
-use crate::duplex::{
+use crate::convert::{
     exit_status, freeze, names, no_descriptor, nothing_to_stop, observation, start, stop_report,
 };
 use agent_duplex::{BoxFuture, Capabilities, Connection, Driver, EndReason, Error, Event};

@@ -83,7 +83,7 @@ impl Change {
 
     /// Sends the answer to the waiting caller once no request is pending. If the caller no longer waits, drops the change, and discards its `answer`
     /// too.
-    pub(crate) fn tell(
+    pub(crate) fn resolve(
         &mut self,
         is_asking: bool,
         answer: impl FnOnce() -> Option<Result<(), String>>,

@@ -1,6 +1,6 @@
 //! The environment of an agent: the inherited variables of the host, and the configured ones.
 
-use crate::duplex::no_descriptor;
+use crate::convert::no_descriptor;
 use agent_duplex::Error;
 use agent_subprocess::{AgentCommand, ProcessContext, StdinMode};
 use std::collections::BTreeMap;

@@ -55,14 +55,14 @@ impl McpServers {
             servers: McpServers,
         }
         if text.len() > TEXT {
-            return Err(Kind::TooLarge { limit: TEXT }.into());
+            return Err(ErrorKind::TooLarge { limit: TEXT }.into());
         }
         let file = serde_json::from_str::<File>(text.trim_start_matches('\u{feff}'));
         file.map(|file| file.servers).map_err(|e| {
             let (line, what) = (e.line(), without_value(&e.to_string()));
             let place = format!(" at line {line} column {}", e.column());
             let what = what.trim_end_matches(&place).to_owned();
-            Kind::File { line, what }.into()
+            ErrorKind::File { line, what }.into()
         })
     }
 
@@ -74,13 +74,13 @@ impl McpServers {
         let name = name.into();
         let is_good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_good) {
-            return Err(Kind::Name { name }.into());
+            return Err(ErrorKind::Name { name }.into());
         }
         server.check(&name)?;
         match self.0.iter().position(|(known, _)| *known == name) {
             Some(n) => self.0[n].1 = server,
             None if self.0.len() == SERVERS => {
-                return Err(Kind::TooMany { limit: SERVERS }.into());
+                return Err(ErrorKind::TooMany { limit: SERVERS }.into());
             }
             None => self.0.push((name, server)),
         }
@@ -120,7 +120,7 @@ impl McpServers {
     /// [`Error::missing_variable`] names the variable that is not set.
     pub fn expanded(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         if self.0.len() > SERVERS {
-            return Err(Kind::TooMany { limit: SERVERS }.into());
+            return Err(ErrorKind::TooMany { limit: SERVERS }.into());
         }
         let expand = |(name, server): &(String, McpServer)| {
             let server = server.expanded(name, &variable)?;
@@ -157,7 +157,7 @@ impl McpServers {
         let json = serde_json::to_string(&File { servers: self });
         let json = json.expect("server descriptions are valid JSON");
         match json.len() > TEXT {
-            true => Err(Kind::TooLarge { limit: TEXT }.into()),
+            true => Err(ErrorKind::TooLarge { limit: TEXT }.into()),
             false => Ok(json),
         }
     }
@@ -229,10 +229,10 @@ impl<'de> Deserialize<'de> for McpServers {
 /// An error in the description of an MCP server, with the fix. It contains no value of the description.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct Error(#[from] Kind);
+pub struct Error(#[from] ErrorKind);
 
 #[derive(Debug, thiserror::Error)]
-enum Kind {
+enum ErrorKind {
     #[error(
         "`{}` is not an MCP server name: use 1 to 64 letters, digits, `_` or `-`",
         .name.escape_debug()
@@ -263,7 +263,7 @@ impl Error {
     /// Returns the name of the environment variable that is not set, if that is the error.
     pub fn missing_variable(&self) -> Option<&str> {
         match &self.0 {
-            Kind::Missing { variable, .. } => Some(variable),
+            ErrorKind::Missing { variable, .. } => Some(variable),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 //! Agents let two processes write to one session, and then the turn of one process is lost. So a driver takes an advisory lock (`flock`) on one file
 //! per session. The guard holds the lock until the agent's process tree is gone, so the lock outlives the death of the process that took it.
 
-use crate::duplex::no_descriptor;
+use crate::convert::no_descriptor;
 use agent_duplex::Error;
 use agent_subprocess::{AgentCommand, ProcessId};
 use rustix::fs::{Access, FlockOperation, access, flock};

@@ -112,7 +112,7 @@ impl Dialogue for AcpConnection {
         if self.session.is_leaving() {
             return Err(Error::agent_gone("it is being ended"));
         } else if let Some(events) = self.session.failure_for(&message) {
-            self.keep_events(events);
+            self.queue_events(events);
             self.link.schedule_end();
             return Ok(());
         } else if self.link.has_reported_exit || self.link.agent.has_exited() {
@@ -125,7 +125,7 @@ impl Dialogue for AcpConnection {
         let (request, line) = self.session.prompt(&message);
         self.write(line).await?;
         let event = self.session.sent(&message, request);
-        self.keep(event.into());
+        self.queue_observation(event.into());
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl Dialogue for AcpConnection {
         if let Some(line) = self.session.answer(ask, decision) {
             self.write(line).await?;
             let events = self.session.answer_sent(ask, decision);
-            self.keep_events(events);
+            self.queue_events(events);
         }
         Ok(())
     }
@@ -157,7 +157,8 @@ impl Dialogue for AcpConnection {
         let was_opening = self.session.is_opening();
         let outcome = self.session.handle_line(&line.bytes);
         let is_asking = self.session.is_asking();
-        self.change.tell(is_asking, || self.session.change_answer());
+        self.change
+            .resolve(is_asking, || self.session.change_answer());
         let mut seen = Observation::output(Stream::Stdout, line);
         seen.events = outcome.events;
         for line in outcome.lines {
@@ -166,7 +167,7 @@ impl Dialogue for AcpConnection {
         if was_opening {
             seen.events.extend(self.lock());
         }
-        self.keep(seen);
+        self.queue_observation(seen);
     }
 
     fn interrupt_turn(&mut self, _drop_queued: bool) -> bool {
@@ -193,7 +194,7 @@ impl Dialogue for AcpConnection {
         }
     }
 
-    fn is_end_requested(&self) -> bool {
+    fn is_end_pending(&self) -> bool {
         self.session.is_closing()
     }
 
@@ -203,7 +204,7 @@ impl Dialogue for AcpConnection {
 
     fn expire_requests(&mut self) {
         let events = self.session.expire_requests(Instant::now());
-        self.keep_events(events);
+        self.queue_events(events);
     }
 
     fn restart_timeouts(&mut self) {

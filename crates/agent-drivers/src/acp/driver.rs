@@ -6,8 +6,8 @@ use super::options::AcpOptions;
 use super::preset::{AcpPreset, PresetFacts};
 use super::protocol::{Session, SessionRequest};
 use crate::choices::{Choices, shared_options};
+use crate::convert::{not_started, start};
 use crate::dialogue::{AgentLink, DialogueConnection};
-use crate::duplex::{not_started, start};
 use crate::environment::Environment;
 use crate::session_locks::Lease;
 use agent_duplex::{
@@ -165,7 +165,7 @@ impl AcpDriver {
         let env = self.environment();
         let variable = |name: &&str| env.variable(name, &self.context);
         if let Some(home) = homes.iter().find_map(variable) {
-            let _kept = gemini::keep(Path::new(&home), id);
+            let _kept = gemini::protect_session_file(Path::new(&home), id);
         }
     }
 }
@@ -224,7 +224,7 @@ impl Driver for AcpDriver {
             if let (gemini::NAME, Some(id)) = (self.kind.name, resumed) {
                 self.store_session(id);
             }
-            let wishes = self.session_request(session)?;
+            let request = self.session_request(session)?;
             let agent = start(command).await?;
             let link = AgentLink::new(agent, self.kind.name, &self.program, &self.context, None);
             let setup = Setup {
@@ -232,7 +232,7 @@ impl Driver for AcpDriver {
                 locks: self.choices.session_locks.clone(),
                 answer: self.choices.timeouts.other_requests,
             };
-            let connection = AcpConnection::new(link, Session::new(wishes), setup);
+            let connection = AcpConnection::new(link, Session::new(request), setup);
             Ok(Box::new(DialogueConnection(connection)) as Box<dyn Connection>)
         })
     }

@@ -31,7 +31,7 @@ pub(crate) fn exit_code(exit: Option<ExitStatus>) -> Option<(EndReason, String)>
 
 /// Renames the file of a session, unless it was already renamed. `home` is the directory with the CLI's folder; missing folders and files are no
 /// error.
-pub(super) fn keep(home: &Path, id: &str) -> io::Result<()> {
+pub(super) fn protect_session_file(home: &Path, id: &str) -> io::Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric();
     let Some(short) = id
         .get(..ID_PREFIX)
@@ -80,7 +80,7 @@ mod tests {
     fn oldest_record_of_a_session_gets_its_own_name_once() {
         let home = tempfile::tempdir().unwrap();
         let id = "4b4cc8ec-7dc4-45b3-b610-95d59aa55516";
-        keep(home.path(), id).unwrap();
+        protect_session_file(home.path(), id).unwrap();
         let chats = home.path().join(".gemini/tmp/repo/chats");
         fs::create_dir_all(&chats).unwrap();
         fs::write(home.path().join(".gemini/tmp/a-file"), "").unwrap();
@@ -99,12 +99,12 @@ mod tests {
             names.sort();
             names
         };
-        keep(home.path(), "short").unwrap();
-        keep(home.path(), "../../..").unwrap();
+        protect_session_file(home.path(), "short").unwrap();
+        protect_session_file(home.path(), "../../..").unwrap();
         assert_eq!(names(), [&*other, &first, &second]);
         let kept = "session-0-4b4cc8eck.jsonl";
         for _ in 0..2 {
-            keep(home.path(), id).unwrap();
+            protect_session_file(home.path(), id).unwrap();
             assert_eq!(names(), [kept, &other, &second]);
             assert_eq!(fs::read_to_string(chats.join(kept)).unwrap(), first);
         }

@@ -148,10 +148,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(wishes: SessionRequest) -> Self {
-        let is_fresh = wishes.session == SessionChoice::Fresh || wishes.cost_restarts;
+    pub(super) fn new(request: SessionRequest) -> Self {
+        let is_fresh = request.session == SessionChoice::Fresh || request.cost_restarts;
         Session {
-            requested: wishes,
+            requested: request,
             stage: OpenStage::Opening,
             id: String::new(),
             agent: String::new(),

@@ -3,7 +3,7 @@
 use super::options::ClaudeOptions;
 use super::protocol::mode;
 use crate::choices::Choices;
-use crate::duplex::not_started;
+use crate::convert::not_started;
 use agent_duplex::{Error, Permissions, SessionChoice};
 use agent_subprocess::ScratchFile;
 use serde_json::Value;

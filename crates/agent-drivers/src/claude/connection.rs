@@ -103,7 +103,7 @@ impl Dialogue for ClaudeConnection {
         if self.session.is_leaving() {
             return Err(Error::agent_gone("it is being ended"));
         } else if let Some(events) = self.session.failure_for(&message) {
-            self.keep_events(events);
+            self.queue_events(events);
             return Ok(());
         } else if self.link.has_reported_exit || self.link.agent.has_exited() {
             return Err(self.gone().await);
@@ -147,8 +147,9 @@ impl Dialogue for ClaudeConnection {
     fn handle_line(&mut self, line: Line) {
         let outcome = self.session.handle_line(&line.bytes);
         let is_asking = self.session.is_asking();
-        self.change.tell(is_asking, || self.session.model_answer());
-        if outcome.means_nothing {
+        self.change
+            .resolve(is_asking, || self.session.model_answer());
+        if outcome.is_keep_alive {
             return;
         }
         let mut seen = Observation::output(Stream::Stdout, line);
@@ -156,7 +157,7 @@ impl Dialogue for ClaudeConnection {
         for line in outcome.lines {
             self.push(line);
         }
-        self.keep(seen);
+        self.queue_observation(seen);
     }
 
     fn interrupt_turn(&mut self, drop_queued: bool) -> bool {
@@ -181,7 +182,7 @@ impl Dialogue for ClaudeConnection {
         self.push(line);
     }
 
-    fn is_end_requested(&self) -> bool {
+    fn is_end_pending(&self) -> bool {
         true
     }
 
@@ -198,7 +199,7 @@ impl Dialogue for ClaudeConnection {
 
     fn expire_requests(&mut self) {
         let events = self.session.expire_requests(Instant::now());
-        self.keep_events(events);
+        self.queue_events(events);
     }
 
     fn restart_timeouts(&mut self) {
@@ -219,7 +220,7 @@ impl Dialogue for ClaudeConnection {
         if n > 0 && self.session.is_refused() {
             // The agent can't end the turn, because it retries its request to a service that rejects its login.
             let events = self.session.give_up();
-            self.keep_events(events);
+            self.queue_events(events);
             self.watch();
             return None;
         }

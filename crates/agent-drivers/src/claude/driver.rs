@@ -4,8 +4,8 @@ use super::arguments::{Arguments, REQUIRED_ENV};
 use super::connection::{ClaudeConnection, Setup};
 use super::options::ClaudeOptions;
 use crate::choices::{Choices, shared_options};
+use crate::convert::start;
 use crate::dialogue::{AgentLink, DialogueConnection};
-use crate::duplex::start;
 use crate::session_locks::Lease;
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, Error, Permissions, SessionChoice,

@@ -1,7 +1,7 @@
 //! Failures of the agent's start, which show only as exit code 1 and a line on standard error.
 
+use crate::convert::one_line;
 use crate::dialogue::last_line;
-use crate::duplex::one_line;
 use agent_duplex::Error;
 
 /// Returns the fix for a known failure, which is recognised by its text on standard error.

@@ -37,7 +37,7 @@ const MAX_REMEMBERED_ANSWERS: usize = 256;
 /// The number of background tasks whose ids are stored.
 const TASKS: usize = 64;
 /// The number of login failures after which the driver gives up the turn. The agent itself retries for minutes.
-const REFUSALS: u32 = 2;
+const MAX_LOGIN_FAILURES: u32 = 2;
 
 /// The outcome of one line: events, and lines to write back.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub(super) struct LineOutcome {
     pub(super) events: Vec<Event>,
     pub(super) lines: Vec<Vec<u8>>,
     /// Whether the line is only a keep-alive, which is no sign of life of the agent.
-    pub(super) means_nothing: bool,
+    pub(super) is_keep_alive: bool,
 }
 
 /// A request of the driver that waits for its answer.
@@ -232,7 +232,7 @@ impl Session {
                 events.extend(self.turn.as_ref().and_then(|turn| turn.progress(line)))
             }
             "conversation_reset" => self.reset(line, events),
-            "keep_alive" => outcome.means_nothing = true,
+            "keep_alive" => outcome.is_keep_alive = true,
             _ => {}
         }
         if self.calls_since_query >= self.usage_query_interval {
@@ -393,7 +393,7 @@ impl Session {
             error: line.text("error"),
         });
         if let (Some(401 | 403), Some(turn)) = (status, &mut self.turn)
-            && turn.refuse() == REFUSALS
+            && turn.refuse() == MAX_LOGIN_FAILURES
         {
             outcome.lines.extend(self.interrupt(false));
         }

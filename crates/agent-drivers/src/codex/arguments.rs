@@ -6,13 +6,13 @@ use agent_duplex::Error;
 use std::ffi::OsString;
 
 /// The longest argument that Linux accepts, with its final zero byte.
-const WORD: usize = 128 << 10;
+const MAX_ARG: usize = 128 << 10;
 
 /// The variables of the host's environment that this agent needs besides those that every agent needs.
 pub(super) const REQUIRED_ENV: [&str; 2] = ["CODEX_*", "OPENAI_*"];
 
 /// The arguments that the driver sets itself, and those that start another mode of the program.
-const OURS: [&str; 6] = [
+const DRIVER_FLAGS: [&str; 6] = [
     "app-server",
     "exec",
     "mcp-server",
@@ -68,7 +68,7 @@ pub(super) fn compose(options: &CodexOptions, choices: &Choices) -> Result<Vec<O
         }
     }
     words.extend_from_slice(&choices.args);
-    match words.iter().find(|word| word.len() >= WORD) {
+    match words.iter().find(|word| word.len() >= MAX_ARG) {
         None => Ok(words),
         Some(word) => {
             let what = format!("an argument of the agent is {} bytes long", word.len());
@@ -98,7 +98,8 @@ fn word(arg: &str, options: &CodexOptions, choices: &Choices) -> Option<(String,
         "use --permissions instead"
     } else if model {
         "use only the driver's own option"
-    } else if OURS.contains(&flag) || (flag == "--analytics-default-enabled" && !options.analytics)
+    } else if DRIVER_FLAGS.contains(&flag)
+        || (flag == "--analytics-default-enabled" && !options.analytics)
     {
         "remove it from the agent's extra arguments"
     } else {
@@ -166,7 +167,7 @@ mod tests {
                 driver.choices.model = Some("m".to_owned());
                 driver.choices.args = vec!["-c".into(), "model=n".into()];
             }),
-            composed(|driver| driver.choices.args = vec!["x".repeat(WORD).into()]),
+            composed(|driver| driver.choices.args = vec!["x".repeat(MAX_ARG).into()]),
             composed(|driver| {
                 let policy = serde_json::json!("never");
                 driver

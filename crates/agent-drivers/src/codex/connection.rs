@@ -156,7 +156,7 @@ impl Dialogue for CodexConnection {
         self.request_interrupt(true);
     }
 
-    fn is_end_requested(&self) -> bool {
+    fn is_end_pending(&self) -> bool {
         self.is_busy()
     }
 
@@ -194,12 +194,12 @@ impl Dialogue for CodexConnection {
         self.clean_up_step().await
     }
 
-    fn keep(&mut self, seen: Observation) {
+    fn queue_observation(&mut self, seen: Observation) {
         let is_end = |event: &Event| matches!(event, Event::TurnCompleted(_));
         if self.session.has_failed() && seen.events.iter().any(is_end) {
             // The caller now knows that there is no conversation.
             self.link.schedule_end();
         }
-        self.link.queue.keep(seen);
+        self.link.queue.push(seen);
     }
 }

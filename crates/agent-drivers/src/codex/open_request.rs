@@ -2,7 +2,7 @@
 
 use super::options::CodexOptions;
 use crate::choices::Choices;
-use crate::duplex::not_started;
+use crate::convert::not_started;
 use crate::mcp::{McpServer, McpServers};
 use agent_duplex::{EndReason, Error, Permissions, SessionChoice, TurnEnd};
 use serde_json::{Map, Value, json};

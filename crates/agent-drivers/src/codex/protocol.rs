@@ -44,7 +44,7 @@ enum Request {
     /// Sends a message into the turn with this id.
     Steer(Uuid, String),
     /// Sends the explanation of a denial; the driver ignores the answer.
-    Word,
+    DenialText,
     Interrupt,
 }
 
@@ -231,7 +231,7 @@ impl Session {
         let events = &mut outcome.events;
         if method == "thread/tokenUsage/updated" {
             let in_turn = self.turn.is_some();
-            events.extend(self.totals.write_next(params, in_turn));
+            events.extend(self.totals.usage_since_last(params, in_turn));
             return;
         } else if method == "serverRequest/resolved" {
             events.extend(self.asks.withdraw(&params["requestId"]));
@@ -456,7 +456,7 @@ impl Session {
     }
 
     fn warn(&mut self, warning: &str, events: &mut Vec<Event>) {
-        let warning = crate::duplex::one_line(warning, 400);
+        let warning = crate::convert::one_line(warning, 400);
         if warning.is_empty() || self.reported_warnings.contains(&warning) {
             return;
         }

@@ -4,7 +4,7 @@ use super::{
     AgentLink, EndMethod, EndSequence, EscalatingTimeout, ProcessEvent, StopState, TimeoutStep,
     last_line, signal, stop, wait_for_event,
 };
-use crate::duplex::{exit_status, observation};
+use crate::convert::{exit_status, observation};
 use crate::times;
 use agent_duplex::{
     Decision, Error, Event, ExitStatus, Line, Message, Observation, PendingChange, Permissions,
@@ -67,7 +67,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     fn request_end(&mut self);
 
     /// Whether the agent is still handling the request to end, so that a longer wait can help.
-    fn is_end_requested(&self) -> bool;
+    fn is_end_pending(&self) -> bool;
 
     /// Returns the deadline of the next expected answer.
     fn next_answer_deadline(&mut self) -> Option<Instant>;
@@ -114,12 +114,12 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     /// Releases resources that only a living agent needs.
     fn release(&mut self) {}
 
-    fn keep(&mut self, seen: Observation) {
-        self.link_mut().queue.keep(seen);
+    fn queue_observation(&mut self, seen: Observation) {
+        self.link_mut().queue.push(seen);
     }
 
-    fn keep_events(&mut self, events: Vec<Event>) {
-        self.keep(Observation { raw: None, events });
+    fn queue_events(&mut self, events: Vec<Event>) {
+        self.queue_observation(Observation { raw: None, events });
     }
 
     /// Queues a line without waiting for the write; returns `false` if the line is lost.
@@ -127,14 +127,14 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         let pushed = self.link_mut().writer.push(line);
         if matches!(pushed, Err(WriteError::PipeFull)) {
             let warning = "the agent doesn't read its input; a request to it is lost";
-            self.keep(Event::Warning(warning.to_owned()).into());
+            self.queue_observation(Event::Warning(warning.to_owned()).into());
         }
         pushed.is_ok()
     }
 
     /// Applies the outcome of one of the driver's messages: queues its events and writes its lines; returns `false` if a line is lost.
     fn apply_outcome(&mut self, outcome: super::LineOutcome) -> bool {
-        self.keep_events(outcome.events);
+        self.queue_events(outcome.events);
         outcome.lines.into_iter().all(|line| self.push(line))
     }
 
@@ -257,7 +257,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
                 let warning = "a line of the agent was too long to parse";
                 seen.events.push(Event::Warning(warning.to_owned()));
             }
-            self.keep(seen);
+            self.queue_observation(seen);
         }
         self.watch();
     }
@@ -270,7 +270,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
             exit_status(exit).unwrap_or(ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()));
         let stderr = self.link().agent.stderr_tail();
         let events = self.exited(exit, stderr);
-        self.keep_events(events);
+        self.queue_events(events);
         self.watch();
     }
 
@@ -310,7 +310,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
             None => return,
         };
         let sent_signal = signal(&mut self.link_mut().agent, to_send, why);
-        self.keep(sent_signal.into());
+        self.queue_observation(sent_signal.into());
     }
 
     /// Ends the agent, but not its leftovers.
@@ -325,7 +325,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
                     && sequence.is_waiting()
                 {
                     let is_own = sequence.method() == EndMethod::Own;
-                    let is_served = move |this: &Self| is_own && !this.is_end_requested();
+                    let is_served = move |this: &Self| is_own && !this.is_end_pending();
                     if !is_served(self) {
                         self.pump(sequence.until, is_served).await;
                         continue;

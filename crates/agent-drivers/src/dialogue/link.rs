@@ -49,7 +49,7 @@ impl AgentLink {
         let mut queue = ObservationQueue::default();
         let mut events = vec![Event::Started { pid: agent.pid() }];
         events.extend(session.map(|id| Event::Session { id }));
-        queue.keep(Observation { raw: None, events });
+        queue.push(Observation { raw: None, events });
         AgentLink {
             agent,
             name,
@@ -94,7 +94,7 @@ pub(crate) struct ObservationQueue {
 }
 
 impl ObservationQueue {
-    pub(crate) fn keep(&mut self, mut seen: Observation) {
+    pub(crate) fn push(&mut self, mut seen: Observation) {
         if self.bytes + size(&seen) > MAX_QUEUED_BYTES {
             seen.raw = None;
             let is_piece = |e: &Event| matches!(e, Event::TextDelta(_) | Event::ThinkingDelta(_));

@@ -1,7 +1,7 @@
 //! The `Connection` of all drivers for lines of JSON; the `Dialogue` in it is the part that differs.
 
 use super::{Dialogue, EndSequence};
-use crate::duplex::{freeze, names};
+use crate::convert::{freeze, names};
 use agent_duplex::{
     BoxFuture, Connection, Decision, Error, Message, Observation, PendingChange, Permissions,
     ProcessName, QueuedMessages, StopReport,

@@ -1,6 +1,6 @@
 //! The events of an agent's process, and the end of the process.
 
-use crate::duplex::{one_line, stop_report};
+use crate::convert::{one_line, stop_report};
 use agent_duplex::{Event, ProcessName, StopReport, StopStage};
 use agent_subprocess::{Agent, Exit, Output, Signal, StopPolicy};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! One MCP server: a program that the agent starts, or a URL to which it connects.
 
-use super::{Error, Kind};
+use super::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -144,7 +144,7 @@ impl McpServer {
     pub(super) fn check(&self, server: &str) -> Result<(), Error> {
         let refuse = |what: String| {
             let server = server.to_owned();
-            Err(Kind::Server { server, what }.into())
+            Err(ErrorKind::Server { server, what }.into())
         };
         let has_control = |text: &String| text.chars().any(char::is_control);
         match self {
@@ -208,7 +208,7 @@ impl McpServer {
         let fill = |text: &String, place: &dyn Fn() -> String| {
             expand(text, &variable).map_err(|variable| {
                 let (server, place) = (server.to_owned(), place());
-                Error::from(Kind::Missing {
+                Error::from(ErrorKind::Missing {
                     server,
                     variable,
                     place,

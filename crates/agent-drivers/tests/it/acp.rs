@@ -124,7 +124,7 @@ async fn p27_one_process_runs_many_turns_of_one_session() {
         "{answers:?}"
     );
     drop(connection.stop(DEADLINE).await);
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn p21b_p22_p25a_l89a_l89b_an_interrupt_ends_the_turn_and_the_process_cont
     connection.interrupt(QueuedMessages::Keep).await.unwrap();
     let report = connection.stop(DEADLINE).await;
     assert!(report.proven && report.survivors.is_empty());
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn p23a_ignored_interrupt_is_repeated_and_then_signalled() {
         assert_eq!((end.reason, end.exit), (EndReason::Interrupted, exit));
         drop(connection.stop(DEADLINE).await);
     }
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -258,7 +258,7 @@ async fn p45_missing_session_fails_the_turn_and_ends_the_agent() {
         assert!(next(&mut *connection).await.is_none());
         drop(connection.stop(DEADLINE).await);
     }
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -384,7 +384,7 @@ async fn l90a_close_asks_the_agent_first_and_then_escalates() {
         scene.path("closed").exists(),
         "the agent must get the request to close its session"
     );
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -411,7 +411,7 @@ async fn l90a_l90e_a_stop_during_a_turn_interrupts_first_and_leaves_no_process()
         )
     };
     assert!(events.iter().any(is_cut), "{events:?}");
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]

@@ -188,7 +188,7 @@ async fn s5a_s5c_an_interrupt_ends_the_turn_and_a_stop_everything_else() {
         report,
         "a second stop must return the same report"
     );
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]

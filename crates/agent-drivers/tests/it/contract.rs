@@ -24,7 +24,7 @@ enum Agent {
 }
 
 impl Agent {
-    const CLEANUP_TIMEOUT: [(&str, Self); 4] = [
+    const ALL: [(&str, Self); 4] = [
         ("claude", Self::Claude),
         ("codex", Self::Codex),
         ("acp", Self::Acp),
@@ -73,9 +73,9 @@ impl TestAgent for StandIn {
         }
     }
 
-    fn prompt_for(&self, deed: &TestAction) -> Result<String, String> {
+    fn prompt_for(&self, action: &TestAction) -> Result<String, String> {
         let no = |why: &str| Err(why.to_owned());
-        let deed = match deed {
+        let word = match action {
             TestAction::RateLimitOnce(_) | TestAction::RateLimit
                 if self.agent == Agent::Command =>
             {
@@ -94,9 +94,9 @@ impl TestAgent for StandIn {
             TestAction::RateLimit => "limit".to_owned(),
             TestAction::EndMidLine => "cut".to_owned(),
             TestAction::Flood(bytes) => format!("flood {bytes}"),
-            deed => return Err(format!("the stand-in can't do {deed:?}")),
+            action => return Err(format!("the stand-in can't do {action:?}")),
         };
-        Ok(format!("please <{deed}>"))
+        Ok(format!("please <{word}>"))
     }
 
     fn kill(&self, pid: u32) -> Result<(), String> {
@@ -122,7 +122,7 @@ async fn column(agent: Agent) -> Vec<(Scenario, ScenarioResult)> {
         plays.spawn(async move {
             let stage = StandIn::new(agent);
             let cell = play(&stage, scenario).await;
-            stage.scene.nobody_is_left();
+            stage.scene.assert_no_process_left();
             (scenario, cell)
         });
     }
@@ -134,7 +134,7 @@ async fn column(agent: Agent) -> Vec<(Scenario, ScenarioResult)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l84a_l89a_l89b_l91a_l92b_every_driver_passes_or_declares_missing_abilities() {
     let mut columns = Vec::new();
-    for (name, agent) in Agent::CLEANUP_TIMEOUT {
+    for (name, agent) in Agent::ALL {
         columns.push((name, column(agent).await));
     }
     insta::assert_snapshot!(table(&columns));

@@ -48,7 +48,7 @@ async fn probe(agent: &AgentConfig, time: Duration) -> Probe {
     let scene = Scene::new();
     let deadline = Instant::now() + time;
     let probe = agent.probe(&context(&scene), deadline).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
     probe
 }
 

@@ -67,7 +67,7 @@ impl Scene {
         wait_for(argument, || self.members().iter().any(runs));
     }
 
-    pub fn nobody_is_left(&self) {
+    pub fn assert_no_process_left(&self) {
         let left = self.find();
         assert!(left.is_empty(), "left: {left:?}");
     }
@@ -92,7 +92,7 @@ pub fn is_gone(process: &ProcessId) -> bool {
 }
 
 /// Whether this test runs in its own process. If not, the function runs the test in one and checks that it passes.
-pub fn alone(test: &str) -> bool {
+pub fn is_own_process(test: &str) -> bool {
     const ALONE: &str = "AGENT_DRIVERS_TEST_ALONE";
     let is_alone = std::env::var(ALONE).is_ok_and(|name| name == test);
     if !is_alone {

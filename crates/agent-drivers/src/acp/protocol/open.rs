@@ -3,7 +3,7 @@
 use super::json::{list, text};
 use super::turn_end::{self, ErrorKind};
 use super::{AgentCapabilities, Failure, LineOutcome, OpenStage, Request, Session};
-use crate::duplex::one_line;
+use crate::convert::one_line;
 use crate::mcp::McpServer;
 use agent_duplex::{EndReason, Error, Event, SessionChoice, TurnEnd};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use super::json::{self, list, text};
 use super::summary::CallInfo;
 use super::{Answer, LineOutcome, PendingPermission, Session};
-use crate::duplex::one_line;
+use crate::convert::one_line;
 use agent_duplex::{Decision, Event, PermissionRequest, Permissions};
 use serde_json::{Value, json};
 

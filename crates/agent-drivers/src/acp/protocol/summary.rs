@@ -1,8 +1,8 @@
 //! Short texts for people about the arguments and results of tool calls.
 
 use super::json::{list, text};
+use crate::convert::one_line;
 use crate::dialogue::{SUMMARY, truncate_result};
-use crate::duplex::one_line;
 use serde_json::Value;
 /// The largest number of checked paths of a call; a call with more needs a permission request.
 const PATHS: usize = 64;

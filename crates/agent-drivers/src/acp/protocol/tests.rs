@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use uuid::Uuid;
 
-fn wishes() -> SessionRequest {
+fn session_request() -> SessionRequest {
     SessionRequest {
         agent: "acp",
         session: SessionChoice::Fresh,
@@ -51,8 +51,8 @@ fn said(lines: &[Vec<u8>]) -> Vec<Value> {
 }
 
 /// Opens a session with an agent that has `capabilities` and answers the request for a session with `opened`.
-fn begin(wishes: SessionRequest, capabilities: Value, opened: Value) -> (Session, LineOutcome) {
-    let mut session = Session::new(wishes);
+fn begin(request: SessionRequest, capabilities: Value, opened: Value) -> (Session, LineOutcome) {
+    let mut session = Session::new(request);
     session.initialize();
     let introduced = json!({"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": {"name": "a", "version": "1"}});
     let mut outcome = hear(&mut session, &json!({"id": 1, "result": introduced}));
@@ -63,7 +63,7 @@ fn begin(wishes: SessionRequest, capabilities: Value, opened: Value) -> (Session
 }
 
 fn fresh() -> Session {
-    let (session, _) = begin(wishes(), json!({}), json!({"sessionId": "s"}));
+    let (session, _) = begin(session_request(), json!({}), json!({"sessionId": "s"}));
     assert!(!session.is_opening());
     session
 }
@@ -127,7 +127,7 @@ fn golden(name: &str) -> String {
 fn replay(recording: &str) -> (Session, Vec<Event>) {
     let mut session = Session::new(SessionRequest {
         roots: ["$WORK".to_owned(), "$WORK".to_owned()],
-        ..wishes()
+        ..session_request()
     });
     let (mut events, mut written) = (Vec::new(), Vec::new());
     for line in recording.lines() {

@@ -82,7 +82,7 @@ impl Tools {
 
     /// Handles an update of a call. After an interrupt (`cut`), the call counts as interrupted, because agents then report interrupted calls as
     /// completed.
-    pub(super) fn updated(&mut self, call: &Value, cut: bool, events: &mut Vec<Event>) {
+    pub(super) fn updated(&mut self, call: &Value, is_interrupted: bool, events: &mut Vec<Event>) {
         let is_new = !self.is_known(text(call, "toolCallId"));
         let Some(at) = self.update(call, events) else {
             return;
@@ -93,7 +93,7 @@ impl Tools {
             _ => None,
         };
         if let Some(outcome) = outcome {
-            let outcome = if cut {
+            let outcome = if is_interrupted {
                 ToolOutcome::Interrupted
             } else {
                 outcome

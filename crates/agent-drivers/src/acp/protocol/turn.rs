@@ -38,7 +38,7 @@ impl Turn {
         &mut self,
         kind: &str,
         update: &Value,
-        cut: bool,
+        is_interrupted: bool,
         events: &mut Vec<Event>,
     ) {
         let content = text(&update["content"], "text");
@@ -52,7 +52,7 @@ impl Turn {
                 if !self.tools.is_known(text(update, "toolCallId")) {
                     self.flush(false, events);
                 }
-                self.tools.updated(update, cut, events);
+                self.tools.updated(update, is_interrupted, events);
             }
             _ => {}
         }

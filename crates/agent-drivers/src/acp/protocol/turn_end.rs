@@ -1,7 +1,7 @@
 //! The reason of a turn's end, or of a failed session, from the agent's answer.
 
 use super::json::text;
-use crate::duplex::one_line;
+use crate::convert::one_line;
 use agent_duplex::{EndReason, TurnEnd};
 use serde_json::Value;
 

@@ -6,7 +6,7 @@ use super::{
     LineOutcome, MAX_PERMISSION_REQUESTS, MAX_REMEMBERED_ANSWERS, MAX_REQUEST_BYTES,
     PendingPermission, Request, Session, encode, usage,
 };
-use crate::duplex::one_line;
+use crate::convert::one_line;
 use agent_duplex::{Event, PermissionRequest};
 use tokio::time::Instant;
 

@@ -1,8 +1,8 @@
 //! Short texts for people about the arguments and results of tool calls.
 
 use super::json::Object;
+use crate::convert::one_line;
 use crate::dialogue::{SUMMARY, truncate_result};
-use crate::duplex::one_line;
 
 /// Describes a tool call in one line. For the agent's own tools it is the command, the file or a similar argument. For any other tool it is the whole
 /// input, so that nothing is hidden.

@@ -1,13 +1,13 @@
 //! Tests of the protocol with lines only. They replay recordings of the real agent.
 
-mod asked;
 mod calls;
 mod control;
+mod delivery;
 mod exits;
-mod fates;
-mod odd;
 mod properties;
 mod results;
+mod unusual_json;
+mod usage_queries;
 
 use super::*;
 use agent_duplex::{Decision, Message, ToolOutcome};

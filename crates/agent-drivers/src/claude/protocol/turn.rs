@@ -36,7 +36,7 @@ impl Turn {
     }
 
     pub(super) fn is_refused(&self) -> bool {
-        self.refusals >= super::REFUSALS
+        self.refusals >= super::MAX_LOGIN_FAILURES
     }
 
     pub(super) fn deny(&mut self, call: String) {

@@ -1,7 +1,7 @@
 //! The reason of a turn's end, from the agent's `result` line.
 
 use super::json::Object;
-use crate::duplex::one_line;
+use crate::convert::one_line;
 use agent_duplex::{EndReason, TurnEnd};
 
 /// The longest reported text of an error, in characters.

@@ -81,7 +81,7 @@ impl CodexConnection {
             // Commands that start from now on belong to the next turn.
             self.since = now();
         }
-        self.keep(seen);
+        self.queue_observation(seen);
         let outcome = self.session.continue_after_interrupt();
         self.apply_outcome(outcome);
         self.watch();

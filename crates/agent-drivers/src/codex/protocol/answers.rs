@@ -3,7 +3,7 @@
 use super::framing::text;
 use super::permissions::line;
 use super::{INTERRUPTS, LineOutcome, MessageStage, Request, Session};
-use crate::duplex::one_line;
+use crate::convert::one_line;
 use agent_duplex::{EndReason, Event, InputState, TurnEnd};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -69,7 +69,7 @@ impl Session {
                     None => {}
                 }
             }
-            (Request::Word, _) => {}
+            (Request::DenialText, _) => {}
             (Request::Interrupt, None) => {
                 // The end of the turn reports dropped messages.
                 let kept = self.waiting.iter().filter(|_| self.interrupt != Some(true));
@@ -206,7 +206,7 @@ impl Session {
                     }
                     "message"
                 }
-                Some((Request::Word, _)) | None => continue,
+                Some((Request::DenialText, _)) | None => continue,
                 Some((Request::Interrupt, _)) => "interrupt",
             };
             let warning = format!("the agent did not answer the {what} in time");

@@ -1,7 +1,7 @@
 //! The reason of a turn's end, from its status and its error.
 
 use super::framing::text;
-use crate::duplex::one_line;
+use crate::convert::one_line;
 use agent_duplex::{EndReason, Event, TurnEnd};
 use serde_json::Value;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The meaning of the agent's items: the name of a tool, its arguments, and its outcome.
 
 use super::framing::text;
+use crate::convert::one_line;
 use crate::dialogue::{SUMMARY, truncate_result};
-use crate::duplex::one_line;
 use agent_duplex::ToolOutcome;
 use serde_json::Value;
 

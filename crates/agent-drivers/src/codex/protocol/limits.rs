@@ -17,7 +17,7 @@ pub(super) struct UsageTotals(BTreeMap<String, Usage>);
 
 impl UsageTotals {
     /// Returns the usage since the last call, without the usage before this process.
-    pub(super) fn write_next(&mut self, params: &Value, in_turn: bool) -> Option<Event> {
+    pub(super) fn usage_since_last(&mut self, params: &Value, in_turn: bool) -> Option<Event> {
         let (all, last) = (
             &params["tokenUsage"]["total"],
             &params["tokenUsage"]["last"],

@@ -2,8 +2,8 @@
 
 use super::framing::text;
 use super::{LineOutcome, Request, Session, Turn, item};
+use crate::convert::one_line;
 use crate::dialogue;
-use crate::duplex::one_line;
 use agent_duplex::{Decision, Event, PermissionRequest, Permissions};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -185,7 +185,7 @@ impl Session {
         };
         let input = json!([{"type": "text", "text": format!("The call was not allowed. {word}")}]);
         let params = json!({"threadId": thread, "expectedTurnId": turn.id, "input": input});
-        let mut lines = self.request(Request::Word, "turn/steer", params);
+        let mut lines = self.request(Request::DenialText, "turn/steer", params);
         lines.extend(answer);
         Some(lines)
     }

@@ -26,7 +26,7 @@ async fn p32a_agent_inherits_only_allowed_variables() {
     );
     assert!(!environment.contains("CARGO_"), "{environment}");
     drop(connection.stop(DEADLINE).await);
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[test]

@@ -20,7 +20,7 @@ async fn closed(functions: &str) -> (Scene, Vec<Event>) {
     );
     let rest = rest(&mut *connection).await;
     drop(connection.stop(Duration::from_secs(4)).await);
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
     (scene, rest)
 }
 
@@ -74,7 +74,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
     let order = std::fs::read_to_string(scene.path("order")).unwrap();
     assert_eq!(order, "answered\nend\n");
     conversation.stop(Duration::from_secs(4)).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
     let order = std::fs::read_to_string(scene.path("order")).unwrap();
     assert_eq!(order, "looked\nend\n");
     conversation.stop(Duration::from_secs(4)).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 /// Reads until an event for which `last` holds.
@@ -151,7 +151,7 @@ on_end() { echo end >> order; while :; do sleep 0.1; done; }"#;
     );
     // The guard exits a moment later, when it has seen that no process is left.
     connection.stop(Duration::from_secs(4)).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn x114a_close_spares_leftovers() {
     assert_eq!(connection.leftovers().await.len(), 1);
     let report = connection.stop(DEADLINE).await;
     assert_eq!(report.to_string(), "0 of 1 left");
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -211,19 +211,19 @@ on_end() { echo end >> order; ok; exit 0; }"#;
             .is_gone()
     );
     connection.stop(Duration::from_secs(4)).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
 async fn l90e_l90f_stop_reports_the_stage_that_worked() {
     tokio::join!(
-        by_each_means(),
-        by_the_interrupt(),
-        of_who_ignores_everything(),
+        idle_agent_ends_by_each_stage(),
+        turn_ends_by_the_interrupt(),
+        stop_kills_agent_that_ignores_everything(),
     );
 }
 
-async fn by_each_means() {
+async fn idle_agent_ends_by_each_stage() {
     let idle = |functions: &'static str| async move {
         let scene = Scene::new();
         let mut connection = connect(&scene, functions).await;
@@ -233,7 +233,7 @@ async fn by_each_means() {
             report.ended.iter().any(|ended| ended.name == "sh"),
             "{report:?}"
         );
-        scene.nobody_is_left();
+        scene.assert_no_process_left();
         report.stage
     };
     let (asked, eof, term, kill) = tokio::join!(
@@ -251,7 +251,7 @@ async fn by_each_means() {
     assert_eq!([asked, eof, term, kill], expected);
 }
 
-async fn by_the_interrupt() {
+async fn turn_ends_by_the_interrupt() {
     let scene = Scene::new();
     let script = "on_user() { begin; delta half; }; on_interrupt() { exit 0; }";
     let mut connection = connect(&scene, script).await;
@@ -265,7 +265,7 @@ async fn by_the_interrupt() {
 }
 
 /// Stops an agent that ignores everything, in a turn that has not ended.
-async fn of_who_ignores_everything() {
+async fn stop_kills_agent_that_ignores_everything() {
     let scene = Scene::new();
     let script = "trap '' TERM INT; on_user() { begin; delta half; while :; do sleep 0.1; done; }";
     let mut connection = connect(&scene, script).await;
@@ -278,5 +278,5 @@ async fn of_who_ignores_everything() {
     assert_eq!(end.reason, EndReason::Interrupted);
     assert_eq!(end.exit, Some(ExitStatus::Signal(libc::SIGKILL)));
     assert_eq!(rest(&mut *connection).await, []);
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }

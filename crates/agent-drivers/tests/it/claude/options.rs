@@ -137,9 +137,11 @@ async fn l95a_l95e_l95f_mcp_servers_pass_by_private_file_removed_with_the_agent(
         }
         assert_eq!(files_left(&scene), 0);
     }
-    let nobody = ClaudeDriver::new(vec!["no-such-agent".into()], context(&scene));
-    let nobody = nobody.options(secrets());
-    open(&nobody, SessionChoice::Fresh).await.unwrap_err();
+    let missing_program = ClaudeDriver::new(vec!["no-such-agent".into()], context(&scene));
+    let missing_program = missing_program.options(secrets());
+    open(&missing_program, SessionChoice::Fresh)
+        .await
+        .unwrap_err();
     assert_eq!(files_left(&scene), 0);
 }
 
@@ -181,13 +183,13 @@ async fn p31b_p32c_x118b_x118c_no_secret_is_in_arguments_or_output() {
     let source = std::error::Error::source(&error).unwrap();
     let source = source.downcast_ref::<agent_drivers::mcp::Error>().unwrap();
     assert_eq!(source.missing_variable(), Some("NO_SUCH_VARIABLE"));
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
 async fn p32a_p32b_agent_inherits_allowed_and_required_variables() {
     // The agent inherits the variables of the test process, so the test runs in its own process.
-    if !crate::scene::alone(
+    if !crate::scene::is_own_process(
         "claude::options::p32a_p32b_agent_inherits_allowed_and_required_variables",
     ) {
         return;
@@ -316,8 +318,8 @@ async fn p46_session_has_one_agent_at_a_time() {
         .await
         .unwrap();
     // A separate lock table stands for another process.
-    let stranger = driver(&scene, script).session_locks(locks());
-    for driver in [&ours, &stranger] {
+    let other_process = driver(&scene, script).session_locks(locks());
+    for driver in [&ours, &other_process] {
         let session = SessionChoice::Resume("some id".to_owned());
         let begun = std::time::Instant::now();
         let error = driver.connect(session).await.unwrap_err();
@@ -337,16 +339,16 @@ async fn p46_session_has_one_agent_at_a_time() {
     let session = || SessionChoice::Resume("some id".to_owned());
     let mut second = open(&ours, session()).await.unwrap();
     assert!(
-        held(&stranger.connect(session()).await.unwrap_err())
+        held(&other_process.connect(session()).await.unwrap_err())
             .pid
             .is_some()
     );
     drop(second.stop(DEADLINE).await);
     drop(first.stop(DEADLINE).await);
     drop((first, second));
-    let mut third = open_released(&stranger, "some id").await;
+    let mut third = open_released(&other_process, "some id").await;
     drop(third.stop(DEADLINE).await);
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 /// Locks a session as another process does, and names `holder` as the process that took the lock.
@@ -391,7 +393,7 @@ async fn p46_reading_a_lock_blocks_no_agent() {
     drop(lock);
     timeout(DEADLINE, started).await.unwrap();
     drop(conversation.stop(DEADLINE).await);
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]

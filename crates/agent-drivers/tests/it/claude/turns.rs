@@ -27,7 +27,7 @@ async fn process_runs_many_turns_and_names_its_session_first() {
         assert_eq!(end.reason, EndReason::Completed);
     }
     drop(connection.stop(DEADLINE).await);
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -136,9 +136,9 @@ async fn p23a_agent_that_misses_deadline_gets_signal() {
     tokio::join!(
         ignored_interrupt(),
         ignored_signal(),
-        interrupt_of_who_is_stopped(),
+        frozen_agent_gets_no_signal(),
         closed_output(),
-        refused_for_ever(),
+        retries_after_refusal_end_the_turn(),
     );
 }
 
@@ -175,7 +175,7 @@ async fn ignored_signal() {
     assert_eq!((end.reason, end.exit), (EndReason::Interrupted, killed));
 }
 
-async fn interrupt_of_who_is_stopped() {
+async fn frozen_agent_gets_no_signal() {
     let scene = Scene::new();
     let mut connection = connect(&scene, "on_user() { begin; delta end; }").await;
     connection.send(Message::new("go on")).await.unwrap();
@@ -284,7 +284,7 @@ async fn failed_authentication_is_not_retried_for_minutes() {
     assert!(end.detail.contains("ANTHROPIC_API_KEY"), "{end:?}");
 }
 
-async fn refused_for_ever() {
+async fn retries_after_refusal_end_the_turn() {
     let scene = Scene::new();
     let script = format!("{REFUSED}\ntrap '' INT\non_interrupt() {{ :; }}");
     let mut connection = connect(&scene, &script).await;

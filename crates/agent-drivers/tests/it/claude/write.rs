@@ -82,7 +82,7 @@ async fn p8a_p8b_agent_that_does_not_read_fills_a_bounded_queue() {
     until(&mut *connection, |e| matches!(e, Event::TextDelta(_))).await;
     let report = connection.stop(Duration::from_secs(4)).await;
     assert!(report.survivors.is_empty(), "{report}");
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn p9a_closed_input_is_reported() {
     );
     let report = connection.stop(Duration::from_secs(4)).await;
     assert!(report.survivors.is_empty(), "{report}");
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ async fn x101j_commands_of_an_interrupted_turn_are_ended_and_named() {
     assert!(events.iter().any(partial), "{events:?}");
     let report = agent.stop(DEADLINE).await;
     assert!(report.proven && report.survivors.is_empty(), "{report:?}");
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn x127a_commands_of_an_earlier_turn_survive() {
     let (_, end) = turn(&mut *agent).await;
     assert_eq!(end.reason, EndReason::Completed);
     agent.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 /// Reads until the agent has written the end of the interrupted turn, which the driver does not report yet.
@@ -158,7 +158,7 @@ async fn x101j_message_waits_for_the_end_of_old_commands() {
     assert_eq!(end.reason, EndReason::Completed, "{events:?}");
     scene.wait_for_program("sleep", "663");
     agent.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn x101j_stop_during_command_cleanup_begins_no_turn() {
     assert!(report.proven && report.survivors.is_empty(), "{report:?}");
     let log = std::fs::read_to_string(scene.path("log")).unwrap();
     assert_eq!(log, "begun\n");
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn p23a_interrupt_of_a_turn_that_never_begins_ends_the_process() {
     assert_eq!(end.reason, EndReason::Interrupted);
     assert!(end.exit.is_some(), "{end:?}");
     agent.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -221,5 +221,5 @@ async fn p23a_ignored_interrupt_ends_the_process() {
     let gone = agent.send(Message::new("more")).await.unwrap_err();
     assert!(gone.is_gone(), "{gone}");
     agent.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }

@@ -25,7 +25,7 @@ async fn p38a_input_is_closed_when_the_turn_has_ended() {
     let gone = agent.send(Message::new("more")).await.unwrap_err();
     assert!(gone.is_gone());
     assert_eq!(agent.stop(DEADLINE).await.stage, StopStage::AlreadyEnded);
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn x101k_stop_keeps_the_text_and_names_ended_processes() {
         })
         .collect();
     assert_eq!(ends, [EndReason::Interrupted]);
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -74,5 +74,5 @@ async fn l91a_l91b_l91c_a_death_in_a_turn_is_never_a_success() {
     let cut = |event: &Event| matches!(event, Event::ToolFinished { .. });
     assert_eq!(events.iter().filter(|event| cut(event)).count(), 1);
     agent.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }

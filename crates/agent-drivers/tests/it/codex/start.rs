@@ -44,7 +44,7 @@ async fn l95a_l95d_secrets_pass_through_standard_input() {
     let opening = opening.replace(&scene.directory.path().display().to_string(), "$CWD");
     insta::assert_snapshot!(opening.trim());
     agent.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn p45_missing_session_ends_the_first_turn() {
     until(&mut *agent, |event| *event == exited).await;
     assert!(next(&mut *agent).await.is_none());
     agent.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn large_messages_pass_in_both_directions() {
     let size = std::fs::read_to_string(scene.path("size")).unwrap();
     assert!(size.trim().parse::<usize>().unwrap() > 300_000, "{size}");
     agent.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -142,5 +142,5 @@ async fn p32a_agent_inherits_only_allowed_variables() {
     assert!(environment.contains("GREETING=hello"), "{environment}");
     assert!(!environment.contains("CARGO_"), "{environment}");
     agent.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }

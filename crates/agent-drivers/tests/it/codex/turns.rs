@@ -74,7 +74,7 @@ async fn l89a_l89b_interrupt_keeps_the_process_and_the_queued_message() {
     assert_eq!(assigned.inputs[0].receipt, second.id);
     interrupted.await.unwrap().unwrap();
     conversation.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }
 
 #[tokio::test]
@@ -121,5 +121,5 @@ async fn l84d_no_message_is_lost_or_taken_twice() {
     assert_eq!(assigned.len(), sent.len());
     drop(primary);
     conversation.stop(DEADLINE).await;
-    scene.nobody_is_left();
+    scene.assert_no_process_left();
 }

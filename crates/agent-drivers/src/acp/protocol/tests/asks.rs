@@ -20,11 +20,11 @@ fn ask(id: Value, kind: &str, path: &str, options: &[(&str, &str)]) -> Value {
 }
 
 fn permitted(permissions: Permissions) -> Session {
-    let wishes = SessionRequest {
+    let request = SessionRequest {
         permissions,
-        ..wishes()
+        ..session_request()
     };
-    begin(wishes, json!({}), json!({"sessionId": "s"})).0
+    begin(request, json!({}), json!({"sessionId": "s"})).0
 }
 
 fn deny() -> Decision {

@@ -41,11 +41,11 @@ fn p27_session_is_resumed_or_loaded_as_the_agent_supports() {
     ];
     let mut table = String::new();
     for (choice, capabilities) in cases {
-        let wishes = SessionRequest {
+        let request = SessionRequest {
             session: choice,
-            ..wishes()
+            ..session_request()
         };
-        let (session, outcome) = begin(wishes, capabilities, json!({"sessionId": "n"}));
+        let (session, outcome) = begin(request, capabilities, json!({"sessionId": "n"}));
         let error = session.refusal();
         assert!(error.as_ref().is_none_or(Error::is_unsupported));
         writeln!(
@@ -62,11 +62,11 @@ fn p27_session_is_resumed_or_loaded_as_the_agent_supports() {
 
 #[test]
 fn p29_session_history_is_not_reported_as_new() {
-    let wishes = SessionRequest {
+    let request = SessionRequest {
         session: SessionChoice::Resume("s".to_owned()),
-        ..wishes()
+        ..session_request()
     };
-    let mut session = Session::new(wishes);
+    let mut session = Session::new(request);
     session.initialize();
     hear(
         &mut session,
@@ -114,11 +114,11 @@ fn p45_refused_session_is_reported_with_its_kind() {
     ];
     let mut table = String::new();
     for error in known {
-        let wishes = SessionRequest {
+        let request = SessionRequest {
             session: SessionChoice::Resume("o".to_owned()),
-            ..wishes()
+            ..session_request()
         };
-        let mut session = Session::new(wishes);
+        let mut session = Session::new(request);
         session.initialize();
         let login = json!([{"id": "key", "name": "API key"}, {"id": "web"}]);
         hear(
@@ -152,7 +152,7 @@ fn l95a_l95i_mcp_servers_are_passed_on_or_refused_before_the_session() {
         servers.insert("two", server).unwrap();
         SessionRequest {
             servers,
-            ..wishes()
+            ..session_request()
         }
     };
     let http = || McpServer::http("http://localhost/").header("A", "b");
@@ -186,11 +186,11 @@ fn x124f_agent_is_set_to_a_mode_that_it_offers() {
             Permissions::All,
             Permissions::Deny,
         ] {
-            let wishes = SessionRequest {
+            let request = SessionRequest {
                 permissions,
-                ..wishes()
+                ..session_request()
             };
-            let (session, outcome) = begin(wishes, json!({}), opened.clone());
+            let (session, outcome) = begin(request, json!({}), opened.clone());
             let said = methods(&outcome);
             assert_eq!(
                 session.is_opening(),
@@ -214,11 +214,11 @@ fn x124f_agent_that_cannot_request_permission_is_refused() {
     ] {
         let all = ["default", "autoEdit", "yolo", "plan"];
         let opened = json!({"sessionId": "s", "modes": modes(mode, &all)});
-        let wishes = SessionRequest {
+        let request = SessionRequest {
             permissions,
-            ..wishes()
+            ..session_request()
         };
-        let (mut session, _) = begin(wishes, json!({}), opened.clone());
+        let (mut session, _) = begin(request, json!({}), opened.clone());
         let outcome = hear(
             &mut session,
             &json!({"id": 3, "error": {"code": -32603, "message": "no"}}),
@@ -232,13 +232,17 @@ fn x124f_agent_that_cannot_request_permission_is_refused() {
 #[test]
 fn l95i_servers_that_gemini_does_not_start_are_reported() {
     let refused = |servers: McpServers| {
-        let wishes = SessionRequest {
+        let request = SessionRequest {
             permissions: Permissions::All,
             servers,
-            ..wishes()
+            ..session_request()
         };
         let modes = modes("default", &["default", "yolo"]);
-        let (mut session, _) = begin(wishes, json!({}), json!({"sessionId": "s", "modes": modes}));
+        let (mut session, _) = begin(
+            request,
+            json!({}),
+            json!({"sessionId": "s", "modes": modes}),
+        );
         let why = "Cannot enable privileged approval modes in an untrusted folder.";
         let error = json!({"code": -32603, "message": "Internal error", "data": {"details": why}});
         hear(&mut session, &json!({"id": 3, "error": error})).events
@@ -258,7 +262,7 @@ fn x124f_mode_is_set_again_after_the_agent_leaves_it() {
         json!({"sessionId": "s", "configOptions": [option("mode", "default", &all)]}),
     ];
     for offer in offers {
-        let (mut session, _) = begin(wishes(), json!({}), offer);
+        let (mut session, _) = begin(session_request(), json!({}), offer);
         for (permissions, changes) in [
             (Permissions::All, true),
             (Permissions::All, false),
@@ -294,11 +298,11 @@ fn l97c_model_is_set_by_the_method_of_the_agent() {
     let mut table = String::new();
     for mut opened in offers {
         opened["sessionId"] = "s".into();
-        let wishes = SessionRequest {
+        let request = SessionRequest {
             model: Some("b".to_owned()),
-            ..wishes()
+            ..session_request()
         };
-        let (mut session, outcome) = begin(wishes, json!({}), opened);
+        let (mut session, outcome) = begin(request, json!({}), opened);
         writeln!(
             table,
             "{:?} {:?}",
@@ -329,7 +333,7 @@ fn l97c_model_is_set_by_the_method_of_the_agent() {
 
 #[test]
 fn p16c_unanswered_request_is_given_up() {
-    let mut session = Session::new(wishes());
+    let mut session = Session::new(session_request());
     session.initialize();
     let now = Instant::now();
     let due = session.next_answer_deadline(now).unwrap();
@@ -347,7 +351,7 @@ fn p16c_unanswered_request_is_given_up() {
 
 #[test]
 fn p27_another_version_of_the_protocol_is_refused() {
-    let mut session = Session::new(wishes());
+    let mut session = Session::new(session_request());
     session.initialize();
     hear(
         &mut session,
@@ -358,11 +362,11 @@ fn p27_another_version_of_the_protocol_is_refused() {
 
 #[test]
 fn required_login_precedes_the_session() {
-    let wishes = SessionRequest {
+    let request = SessionRequest {
         auth_method: Some("key".to_owned()),
-        ..wishes()
+        ..session_request()
     };
-    let (mut session, outcome) = begin(wishes, json!({}), json!({}));
+    let (mut session, outcome) = begin(request, json!({}), json!({}));
     assert_eq!(
         methods(&outcome),
         [

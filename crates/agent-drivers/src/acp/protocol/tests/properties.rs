@@ -102,7 +102,7 @@ fn step(session: &mut Session, step: &Step) -> LineOutcome {
 proptest! {
     #[test]
     fn l81c_p17a_p25b_a_turn_ends_once_and_closes_what_it_opened(steps in steps()) {
-        let mut session = Session::new(wishes());
+        let mut session = Session::new(session_request());
         let (mut events, mut written, mut asked) = (Vec::new(), vec![session.initialize()], Vec::new());
         for each in &steps {
             if let Step::Line(line) = each

@@ -42,14 +42,14 @@ fn l97c_another_model_is_reported_when_the_session_is_open() {
     let is_told = |events: &[Event], wanted: &str| matches!(events, [Event::Identified { model, .. }] if model == wanted);
     let changed = |model: &str| json!({"sessionUpdate": "config_option_update", "configOptions": models(model)});
     let opened = json!({"sessionId": "s", "configOptions": models("a")});
-    let (mut session, _) = begin(wishes(), json!({}), opened.clone());
+    let (mut session, _) = begin(session_request(), json!({}), opened.clone());
     assert_eq!(update(&mut session, changed("a")), []);
     assert!(is_told(&update(&mut session, changed("b")), "b"));
-    let wishes = SessionRequest {
+    let request = SessionRequest {
         model: Some("b".to_owned()),
-        ..wishes()
+        ..session_request()
     };
-    let (mut session, _) = begin(wishes, json!({}), opened);
+    let (mut session, _) = begin(request, json!({}), opened);
     assert!(session.is_opening());
     assert_eq!(
         update(&mut session, changed("b")),
@@ -83,7 +83,7 @@ fn l97c_another_model_is_reported_when_the_session_is_open() {
 #[test]
 fn l97c_reported_model_is_the_one_that_the_agent_names() {
     let opened = json!({"sessionId": "s", "configOptions": models("a")});
-    let (mut session, _) = begin(wishes(), json!({}), opened);
+    let (mut session, _) = begin(session_request(), json!({}), opened);
     let mut told = |asked: &str, result: Value| {
         let line = session.set_model(Some(asked.to_owned())).unwrap().unwrap();
         let line = json::parse(&line).unwrap();
@@ -152,7 +152,7 @@ fn x124f_uncertain_mode_is_set_again() {
     let now = Instant::now();
     for offer in offers("default") {
         let all = Permissions::All;
-        let (mut session, _) = begin(wishes(), json!({}), offer);
+        let (mut session, _) = begin(session_request(), json!({}), offer);
         assert!(session.set_permissions(all).unwrap().is_some());
         assert_eq!(
             session.set_permissions(all).unwrap(),
@@ -178,7 +178,7 @@ fn x124f_uncertain_mode_is_set_again() {
     }
     // A failed change of the model keeps the mode.
     let opened = json!({"sessionId": "s", "configOptions": models("a"), "modes": offers("default")[0]["modes"]});
-    let (mut session, _) = begin(wishes(), json!({}), opened);
+    let (mut session, _) = begin(session_request(), json!({}), opened);
     session.set_model(Some("b".to_owned())).unwrap().unwrap();
     let due = session.next_answer_deadline(now).unwrap();
     session.expire_requests(due);
@@ -265,12 +265,12 @@ fn error_kind_comes_from_its_code_or_text() {
 
 #[test]
 fn l97c_refused_model_fails_the_start() {
-    let wishes = SessionRequest {
+    let request = SessionRequest {
         model: Some("b".to_owned()),
-        ..wishes()
+        ..session_request()
     };
     let opened = json!({"sessionId": "s", "configOptions": models("a")});
-    let (mut session, _) = begin(wishes.clone(), json!({}), opened.clone());
+    let (mut session, _) = begin(request.clone(), json!({}), opened.clone());
     hear(&mut session, &json!({"id": 3, "error": {"message": "no"}}));
     assert!(
         session
@@ -278,7 +278,7 @@ fn l97c_refused_model_fails_the_start() {
             .is_some_and(|error| error.is_start_failure())
     );
     // If the agent accepts the model, it is reported, even if the answer names another one.
-    let (mut session, _) = begin(wishes, json!({}), opened);
+    let (mut session, _) = begin(request, json!({}), opened);
     hear(&mut session, &json!({"id": 3, "result": {}}));
     let line = session.set_model(Some("a".to_owned())).unwrap().unwrap();
     let id = json::parse(&line).unwrap()["id"].clone();
@@ -289,7 +289,7 @@ fn l97c_refused_model_fails_the_start() {
 
 #[test]
 fn p45_fresh_session_that_is_not_found_fails_the_start() {
-    let mut session = Session::new(wishes());
+    let mut session = Session::new(session_request());
     session.initialize();
     hear(&mut session, &json!({"id": 1, "result": {}}));
     let error = json!({"code": -32002, "message": "Session not found"});
@@ -309,7 +309,7 @@ fn session_is_closed_if_the_agent_supports_it() {
         (json!({}), json!({"sessionId": "s"}), false),
         (close, json!({}), false),
     ] {
-        let (mut session, _) = begin(wishes(), capabilities, opened);
+        let (mut session, _) = begin(session_request(), capabilities, opened);
         assert!(!session.is_closing() && !session.is_leaving());
         let line = session.close();
         assert!(session.is_leaving());
@@ -325,12 +325,12 @@ fn session_is_closed_if_the_agent_supports_it() {
 
 #[test]
 fn x124f_unattended_agent_cannot_be_made_to_ask() {
-    let wishes = SessionRequest {
+    let request = SessionRequest {
         is_unattended: true,
         permissions: Permissions::All,
-        ..wishes()
+        ..session_request()
     };
-    let (mut session, _) = begin(wishes, json!({}), json!({"sessionId": "s"}));
+    let (mut session, _) = begin(request, json!({}), json!({"sessionId": "s"}));
     let error = session.set_permissions(Permissions::Ask).unwrap_err();
     assert!(error.is_unsupported());
     assert_eq!(session.set_permissions(Permissions::All).unwrap(), None);
@@ -342,11 +342,11 @@ fn x124f_confirmed_mode_change_makes_the_mode_known() {
     let begun = || {
         let mut opened = offers("yolo")[0].clone();
         opened["configOptions"] = models("a");
-        let wishes = SessionRequest {
+        let request = SessionRequest {
             permissions: Permissions::All,
-            ..wishes()
+            ..session_request()
         };
-        begin(wishes, json!({}), opened).0
+        begin(request, json!({}), opened).0
     };
     let mut session = begun();
     assert!(!session.is_asking());

@@ -135,8 +135,11 @@ fn l91a_l91b_l91c_exit_without_response_is_a_death_with_any_code() {
 #[test]
 fn p43c_exit_codes_of_gemini_in_a_turn_have_their_reason() {
     let ends = |agent, code| {
-        let wishes = SessionRequest { agent, ..wishes() };
-        let (mut session, _) = begin(wishes, json!({}), json!({"sessionId": "s"}));
+        let request = SessionRequest {
+            agent,
+            ..session_request()
+        };
+        let (mut session, _) = begin(request, json!({}), json!({"sessionId": "s"}));
         prompt(&mut session);
         let events = session.exited(ExitStatus::Code(code), String::new());
         match &events[..] {
@@ -295,12 +298,12 @@ fn p28a_p28b_p28c_cost_is_the_difference_of_totals() {
     );
     // The cost of an earlier process is not counted again. If the total begins at zero with each process, all of it counts.
     for (cost_restarts, first) in [(false, 0), (true, 100_000)] {
-        let wishes = SessionRequest {
+        let request = SessionRequest {
             session: SessionChoice::Resume("s".to_owned()),
             cost_restarts,
-            ..wishes()
+            ..session_request()
         };
-        session = begin(wishes, json!({"loadSession": true}), json!({})).0;
+        session = begin(request, json!({"loadSession": true}), json!({})).0;
         assert_eq!(
             amounts.map(|amount| spent(&mut session, amount)),
             [first, 0, 200_000, 50_000]

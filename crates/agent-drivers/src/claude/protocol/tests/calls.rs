@@ -1,6 +1,6 @@
 //! Tests of the open parts of a turn: calls, and partial texts.
 
-use super::fates::{status, with_messages};
+use super::delivery::{status, with_messages};
 use super::*;
 use crate::claude::protocol::summary::summary;
 

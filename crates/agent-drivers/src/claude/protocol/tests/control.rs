@@ -1,6 +1,6 @@
 //! Tests of control requests in both directions.
 
-use super::fates::{fate, result, status, with_messages};
+use super::delivery::{lifecycle_line, result, status, with_messages};
 use super::*;
 use agent_duplex::Permissions;
 
@@ -151,10 +151,10 @@ fn p27_queued_messages_are_cancelled_one_by_one_without_clear_support() {
             );
         }
         for line in [
-            fate(&a, "started"),
+            lifecycle_line(&a, "started"),
             status(),
-            fate(&b, "queued"),
-            fate(&c, "queued"),
+            lifecycle_line(&b, "queued"),
+            lifecycle_line(&c, "queued"),
         ] {
             hear(&mut session, &line);
         }
@@ -319,13 +319,13 @@ fn p49a_keep_alive_is_no_activity() {
     assert!(
         session
             .handle_line(br#"{"type":"keep_alive"}"#)
-            .means_nothing
+            .is_keep_alive
     );
     for line in [status(), result(), json!({"type": "tomorrow"})] {
         assert!(
             !session
                 .handle_line(line.to_string().as_bytes())
-                .means_nothing
+                .is_keep_alive
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of the end of the process, and of a service that rejects the login.
 
-use super::fates::{fate, result, status, with_messages};
+use super::delivery::{lifecycle_line, result, status, with_messages};
 use super::*;
 
 const UNKNOWN: &str = "No conversation found with session ID: x";
@@ -10,7 +10,7 @@ fn refused() -> Value {
 }
 
 /// Returns the turn's end when the process ends; `None` if no turn ends.
-fn judged(mut session: Session, stderr: &str) -> Option<(EndReason, String)> {
+fn turn_end_at_exit(mut session: Session, stderr: &str) -> Option<(EndReason, String)> {
     let mut events = session.exited(ExitStatus::Code(1), stderr.to_owned());
     match events.pop() {
         Some(Event::TurnCompleted(end)) => {
@@ -30,34 +30,46 @@ fn p25b_process_exit_is_classified_by_request_and_output() {
         hear(&mut session, &status());
         session
     };
-    assert_eq!(judged(running(), "oops"), no_detail(EndReason::Died));
+    assert_eq!(
+        turn_end_at_exit(running(), "oops"),
+        no_detail(EndReason::Died)
+    );
     let mut interrupted = running();
     interrupted.interrupt(false).unwrap();
-    assert_eq!(judged(interrupted, ""), no_detail(EndReason::Interrupted));
+    assert_eq!(
+        turn_end_at_exit(interrupted, ""),
+        no_detail(EndReason::Interrupted)
+    );
     let mut leaving = running();
     assert!(!leaving.is_leaving());
     leaving.note_ending();
     assert!(leaving.is_leaving());
-    assert_eq!(judged(leaving, ""), no_detail(EndReason::Interrupted));
+    assert_eq!(
+        turn_end_at_exit(leaving, ""),
+        no_detail(EndReason::Interrupted)
+    );
 
     // Text on standard error is used only before the first output.
     let (session, [_]) = with_messages();
-    let (reason, hint) = judged(session, UNKNOWN).unwrap();
+    let (reason, hint) = turn_end_at_exit(session, UNKNOWN).unwrap();
     assert_eq!(reason, EndReason::SessionNotFound);
     assert!(hint.contains("start a fresh session"), "{hint}");
-    assert_eq!(judged(running(), UNKNOWN), no_detail(EndReason::Died));
+    assert_eq!(
+        turn_end_at_exit(running(), UNKNOWN),
+        no_detail(EndReason::Died)
+    );
     let (session, [_]) = with_messages();
-    let (reason, hint) = judged(session, "error: unknown option '--x'").unwrap();
+    let (reason, hint) = turn_end_at_exit(session, "error: unknown option '--x'").unwrap();
     assert_eq!(reason, EndReason::Died);
     assert!(hint.contains("extra arguments"), "{hint}");
 
     // The agent got no message, or had to end before it began a turn for one.
     let mut idle = fresh();
     hear(&mut idle, &json!({"type": "system", "subtype": "init"}));
-    assert_eq!(judged(idle, ""), None);
+    assert_eq!(turn_end_at_exit(idle, ""), None);
     let (mut leaving, [_]) = with_messages();
     leaving.note_ending();
-    assert_eq!(judged(leaving, ""), None);
+    assert_eq!(turn_end_at_exit(leaving, ""), None);
 }
 
 #[test]
@@ -79,7 +91,7 @@ fn second_authentication_failure_ends_the_turn() {
     assert_eq!(lines(&mut session, answer), 0);
     assert_eq!(lines(&mut session, refused()), 0);
     assert!(session.is_refused());
-    let (reason, detail) = judged(session, "").unwrap();
+    let (reason, detail) = turn_end_at_exit(session, "").unwrap();
     assert_eq!((reason, &*detail), (EndReason::NotLoggedIn, LOG_IN));
 
     // Other errors of the service are not login failures.
@@ -160,7 +172,7 @@ fn turn_starts_at_an_event_that_only_turns_have() {
     let begins = |announced: bool, line: Value| {
         let (mut session, [a]) = with_messages();
         if announced {
-            hear(&mut session, &fate(&a, "started"));
+            hear(&mut session, &lifecycle_line(&a, "started"));
         }
         let events = hear(&mut session, &line);
         events

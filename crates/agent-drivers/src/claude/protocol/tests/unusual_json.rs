@@ -1,10 +1,10 @@
 //! Tests of valid but unusual JSON.
 
-use super::fates::{status, with_messages};
+use super::delivery::{status, with_messages};
 use super::*;
 
 /// The replacement for half a surrogate pair.
-const MAX_PARTIAL_TEXT: &str = "\u{fffd}";
+const REPLACEMENT: &str = "\u{fffd}";
 
 /// Begins a turn.
 fn begun() -> Session {
@@ -27,17 +27,14 @@ fn lone_surrogate_is_replaced_and_the_text_stays() {
     // Programs that cut texts by UTF-16 leave halves of surrogate pairs.
     let line =
         r#"{"type":"assistant","message":{"content":[{"type":"text","text":"done \ud83d"}]}}"#;
-    assert_eq!(said(line), message(&format!("done {MAX_PARTIAL_TEXT}")));
+    assert_eq!(said(line), message(&format!("done {REPLACEMENT}")));
     let line = r#"{"type":"assistant","message":{"content":"\udc00 \ud83d\ude00 done"}}"#;
     assert_eq!(
         said(line),
-        message(&format!("{MAX_PARTIAL_TEXT} \u{1f600} done"))
+        message(&format!("{REPLACEMENT} \u{1f600} done"))
     );
     let line = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}}}"#;
-    assert_eq!(
-        said(line),
-        [Event::TextDelta(format!("a{MAX_PARTIAL_TEXT}"))]
-    );
+    assert_eq!(said(line), [Event::TextDelta(format!("a{REPLACEMENT}"))]);
 
     let mut session = begun();
     for (line, expected) in [
@@ -46,7 +43,7 @@ fn lone_surrogate_is_replaced_and_the_text_stays() {
             Event::ToolStarted {
                 id: "t".to_owned(),
                 name: "Bash".to_owned(),
-                summary: format!("echo {MAX_PARTIAL_TEXT}"),
+                summary: format!("echo {REPLACEMENT}"),
             },
         ),
         (
@@ -54,7 +51,7 @@ fn lone_surrogate_is_replaced_and_the_text_stays() {
             Event::ToolFinished {
                 id: "t".to_owned(),
                 outcome: ToolOutcome::Succeeded,
-                text: format!("cut off here {MAX_PARTIAL_TEXT}"),
+                text: format!("cut off here {REPLACEMENT}"),
             },
         ),
     ] {

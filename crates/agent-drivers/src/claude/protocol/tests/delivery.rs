@@ -12,7 +12,7 @@ fn init() -> Value {
     json!({"type": "system", "subtype": "init"})
 }
 
-pub(super) fn fate(message: &Message, state: &str) -> Value {
+pub(super) fn lifecycle_line(message: &Message, state: &str) -> Value {
     json!({"type": "command_lifecycle", "command_uuid": message.id.to_string(), "state": state})
 }
 
@@ -59,11 +59,11 @@ fn p20a_turn_without_messages_is_a_turn() {
 fn p20b_late_result_does_not_end_the_current_turn() {
     let (mut session, [a, b]) = with_messages();
     for line in [
-        fate(&a, "started"),
+        lifecycle_line(&a, "started"),
         init(),
         status(),
         result(),
-        fate(&b, "queued"),
+        lifecycle_line(&b, "queued"),
     ] {
         hear(&mut session, &line);
     }
@@ -79,14 +79,14 @@ fn p20b_late_result_does_not_end_the_current_turn() {
         []
     );
     assert!(session.is_turn_expected());
-    hear(&mut session, &fate(&b, "started"));
+    hear(&mut session, &lifecycle_line(&b, "started"));
     assert_eq!(started(&hear(&mut session, &status())), [[b.id]]);
 }
 
 #[test]
 fn p20a_message_completed_without_a_turn_gets_one() {
     let (mut session, [a]) = with_messages();
-    let events = hear(&mut session, &fate(&a, "completed"));
+    let events = hear(&mut session, &lifecycle_line(&a, "completed"));
     let inputs = vec![a.id];
     let end = Event::TurnCompleted(EndReason::Completed.into());
     assert_eq!(events, [Event::TurnStarted { inputs }, end]);
@@ -97,21 +97,24 @@ fn p20a_message_completed_without_a_turn_gets_one() {
 fn p20a_turn_has_only_its_own_messages() {
     // A message that is completed while another turn runs is part of that turn.
     let (mut session, [a, b]) = with_messages();
-    for line in [fate(&a, "started"), status()] {
+    for line in [lifecycle_line(&a, "started"), status()] {
         hear(&mut session, &line);
     }
     let taken = Event::Input {
         id: b.id,
         state: InputState::InTurn,
     };
-    assert_eq!(hear(&mut session, &fate(&b, "completed")), [taken]);
+    assert_eq!(
+        hear(&mut session, &lifecycle_line(&b, "completed")),
+        [taken]
+    );
     assert!(session.is_turn_expected());
     // A message that is dropped before the turn begins is not part of it.
     let (mut session, [a, b]) = with_messages();
     for line in [
-        fate(&a, "started"),
-        fate(&b, "started"),
-        fate(&b, "cancelled"),
+        lifecycle_line(&a, "started"),
+        lifecycle_line(&b, "started"),
+        lifecycle_line(&b, "cancelled"),
     ] {
         hear(&mut session, &line);
     }
@@ -119,7 +122,7 @@ fn p20a_turn_has_only_its_own_messages() {
     // Other lines name the messages of a turn too.
     for kind in ["assistant", "result"] {
         let (mut session, [a, b]) = with_messages();
-        hear(&mut session, &fate(&b, "queued"));
+        hear(&mut session, &lifecycle_line(&b, "queued"));
         let line = json!({"type": kind, "user_message_uuids": [a.id.to_string()]});
         assert_eq!(started(&hear(&mut session, &line)), [[a.id]]);
     }
@@ -129,7 +132,7 @@ fn p20a_turn_has_only_its_own_messages() {
 fn interrupt_of_a_dropped_message_completes() {
     let (mut session, [a]) = with_messages();
     session.interrupt(false).unwrap();
-    hear(&mut session, &fate(&a, "cancelled"));
+    hear(&mut session, &lifecycle_line(&a, "cancelled"));
     session.sent(&Message::new("next"));
     assert!(!session.is_interrupting());
     assert!(session.interrupt(false).is_some());
@@ -142,7 +145,7 @@ fn p26b_message_dropped_by_exit_is_not_reported_as_dropped() {
         if leaving {
             session.note_ending();
         }
-        let events = hear(&mut session, &fate(&a, "cancelled"));
+        let events = hear(&mut session, &lifecycle_line(&a, "cancelled"));
         (events, session.exited(ExitStatus::Code(0), String::new()))
     };
     let (fate, end) = dropped(false);
@@ -191,11 +194,15 @@ fn p21b_interrupt_is_repeated_only_to_drop_queued_messages() {
 #[test]
 fn late_interrupt_of_the_next_turn_is_reported() {
     let (mut session, [a, b]) = with_messages();
-    for line in [fate(&a, "started"), status(), fate(&b, "queued")] {
+    for line in [
+        lifecycle_line(&a, "started"),
+        status(),
+        lifecycle_line(&b, "queued"),
+    ] {
         hear(&mut session, &line);
     }
     session.interrupt(false).unwrap();
-    for line in [result(), fate(&b, "started"), status()] {
+    for line in [result(), lifecycle_line(&b, "started"), status()] {
         hear(&mut session, &line);
     }
     let events = hear(
@@ -226,11 +233,15 @@ fn interrupt_by_another_client_is_not_a_late_one() {
 fn idle_or_repeated_interrupt_is_not_reported_as_late() {
     for (again, reason) in [(false, "completed"), (true, "aborted_streaming")] {
         let (mut session, [a, b]) = with_messages();
-        for line in [fate(&a, "started"), status(), fate(&b, "queued")] {
+        for line in [
+            lifecycle_line(&a, "started"),
+            status(),
+            lifecycle_line(&b, "queued"),
+        ] {
             hear(&mut session, &line);
         }
         session.interrupt(false).unwrap();
-        for line in [result(), fate(&b, "started"), status()] {
+        for line in [result(), lifecycle_line(&b, "started"), status()] {
             hear(&mut session, &line);
         }
         if again {
