@@ -17,9 +17,11 @@ async fn main() -> Result<(), Error> {
 
 pub(crate) async fn run() -> Result<(), Error> {
     let dies = Script::new().session("s1").message().begin();
-    let dies = dies.say("Let me look at the").ends(); // the output ends here, without an end of the turn
+    let dies = dies.report_message("Let me look at the").ends(); // the output ends here, without an end of the turn
     let answers = Script::new().message().begin();
-    let answers = answers.say("It is in parse.rs.").end(EndReason::Completed);
+    let answers = answers
+        .report_message("It is in parse.rs.")
+        .end(EndReason::Completed);
     let driver = ScriptedDriver::new(Capabilities::none().with(Capability::Resume));
     let driver = driver.with_script(dies).with_repeating_script(answers);
 
@@ -33,7 +35,7 @@ pub(crate) async fn run() -> Result<(), Error> {
                 ConversationEvent::Assigned(assigned) => {
                     println!("  turn {} contains it", assigned.turn)
                 }
-                ConversationEvent::Observed(seen) => seen.events.iter().for_each(tell),
+                ConversationEvent::Observed(seen) => seen.events.iter().for_each(print_event),
                 ConversationEvent::Lifecycle(now) => println!("  the agent: {now}"),
                 ConversationEvent::Completed(completion) => {
                     println!("  turn {}: {}", completion.turn, completion.end);
@@ -48,7 +50,7 @@ pub(crate) async fn run() -> Result<(), Error> {
     Ok(())
 }
 
-fn tell(event: &Event) {
+fn print_event(event: &Event) {
     if let Event::Message { text, .. } = event {
         println!("  agent: {text}");
     }

@@ -137,7 +137,7 @@ impl Actor {
                 self.retry_later(&e).await;
             }
             self.drop_followed().await;
-            self.show(self.lifecycle());
+            self.publish_lifecycle(self.lifecycle());
             let room = self.shared.primary.has_room();
             let waits = self.is_closing() && !close && !self.frozen;
             let next = self.next_start();
@@ -221,11 +221,11 @@ impl Actor {
                 }
                 None => answer(done, Ok(())),
             },
-            Command::Hold {
-                is_delivery_paused: held,
+            Command::PauseDelivery {
+                is_delivery_paused: is_paused,
                 done,
             } => {
-                self.is_delivery_paused = held;
+                self.is_delivery_paused = is_paused;
                 answer(done, ());
             }
             Command::Close {
@@ -238,7 +238,7 @@ impl Actor {
                 self.schedule_close(close_timeout);
                 self.close_waiters.push(done);
             }
-            Command::Ensure { done } => self.ensure_running(done),
+            Command::EnsureRunning { done } => self.ensure_running(done),
             Command::Leftovers { done } => match self.connection.as_mut() {
                 Some(connection) => {
                     reply(
@@ -268,7 +268,7 @@ impl Actor {
             .retain(|waiting| !waiting.is_closed());
         self.interrupt_waiters.push(done);
         if !self.shared.lock().ledger.in_turn() {
-            self.turn_over();
+            self.notify_interrupt_waiters();
         }
     }
 
@@ -322,7 +322,7 @@ impl Actor {
         if over {
             self.is_input_refused = false;
             self.exit_deadline = None;
-            self.turn_over();
+            self.notify_interrupt_waiters();
             if self.mode == Mode::OneShot && !self.shared.lock().ledger.in_turn() {
                 self.schedule_close(times::CLOSE_TIMEOUT);
                 self.finishing = true;
@@ -376,14 +376,14 @@ impl Actor {
     }
 
     /// Stores records; returns `None` if the conversation is halted before the result is known. An error of the store is recorded in [`Shared`].
-    async fn keep(&mut self, records: Vec<PersistedRecord>) -> Option<()> {
+    async fn store(&mut self, records: Vec<PersistedRecord>) -> Option<()> {
         let halt = (!self.stopping).then_some(&mut self.halt);
-        self.persistence.keep(records, halt).await
+        self.persistence.store(records, halt).await
     }
 
     /// Waits until everything is stored, and publishes the events that wait for it.
     async fn flush_persistence(&mut self) {
-        self.keep(Vec::new()).await;
+        self.store(Vec::new()).await;
         self.persistence.publish_unpublished();
     }
 
@@ -398,7 +398,7 @@ impl Actor {
         let _halted = self.end_dead_connection().await;
     }
 
-    fn turn_over(&mut self) {
+    fn notify_interrupt_waiters(&mut self) {
         for done in self.interrupt_waiters.drain(..) {
             answer(done, Ok(()));
         }
@@ -424,7 +424,7 @@ impl Actor {
         }
     }
 
-    fn show(&self, lifecycle: Lifecycle) {
+    fn publish_lifecycle(&self, lifecycle: Lifecycle) {
         let mut state = self.shared.lock();
         if state.lifecycle != lifecycle {
             state.lifecycle = lifecycle;

@@ -44,8 +44,8 @@
 //!         Box::new(ScriptedDriver::new(Capabilities::none()).with_script(script.end(EndReason::Completed)))
 //!     }
 //!
-//!     fn prompt_for(&self, deed: &TestAction) -> Result<String, String> {
-//!         match deed {
+//!     fn prompt_for(&self, action: &TestAction) -> Result<String, String> {
+//!         match action {
 //!             TestAction::Say(word) => Ok(word.clone()),
 //!             _ => Err("it only repeats".to_owned()),
 //!         }

@@ -34,7 +34,7 @@ pub struct Conversation(Arc<Handle>);
 #[derive(Debug)]
 struct Handle {
     shared: Arc<Shared>,
-    keeper: Option<Arc<PersistenceThread>>,
+    persistence_thread: Option<Arc<PersistenceThread>>,
     capabilities: Capabilities,
     commands: mpsc::Sender<Command>,
     interrupts: mpsc::Sender<Interrupt>,
@@ -77,16 +77,20 @@ impl Conversation {
         options: ConversationOptions,
         persistence: Box<dyn Persistence>,
     ) -> Result<(Self, Primary, RecoveredConversation), Error> {
-        let (keeper, recovered) = PersistenceThread::open(persistence).await?;
-        let (conversation, primary) =
-            Self::begin(driver, &options, Some(keeper), recovered.clone());
+        let (persistence_thread, recovered) = PersistenceThread::open(persistence).await?;
+        let (conversation, primary) = Self::begin(
+            driver,
+            &options,
+            Some(persistence_thread),
+            recovered.clone(),
+        );
         Ok((conversation, primary, recovered))
     }
 
     fn begin(
         driver: Box<dyn Driver>,
         options: &ConversationOptions,
-        keeper: Option<Arc<PersistenceThread>>,
+        persistence_thread: Option<Arc<PersistenceThread>>,
         recovered: RecoveredConversation,
     ) -> (Self, Primary) {
         let capabilities = driver.capabilities();
@@ -100,7 +104,7 @@ impl Conversation {
                 driver.input_policy()
             },
             can_resume: capabilities.has(Capability::Resume),
-            may_redeliver: restart.is_none() && keeper.is_none(),
+            may_redeliver: restart.is_none() && persistence_thread.is_none(),
         };
         let session = recovered.session.clone();
         let shared = Shared::new(options.backlog_capacity, restart, terms, recovered);
@@ -115,12 +119,13 @@ impl Conversation {
             halt: halted,
             report: reported,
         };
-        let keeps = PersistenceClient::new(Arc::clone(&shared), keeper.clone(), session);
+        let keeps =
+            PersistenceClient::new(Arc::clone(&shared), persistence_thread.clone(), session);
         let actor = Actor::new(Arc::clone(&shared), driver, channels, keeps, options.mode);
         tokio::spawn(actor.run());
         let handle = Handle {
             shared,
-            keeper,
+            persistence_thread,
             capabilities,
             commands,
             interrupts,
@@ -249,9 +254,9 @@ impl Conversation {
     /// # Cancel safety
     ///
     /// As for [`answer`](Self::answer).
-    pub async fn pause_delivery(&self, held: bool) -> Result<(), Error> {
-        self.ask(|done| Command::Hold {
-            is_delivery_paused: held,
+    pub async fn pause_delivery(&self, is_paused: bool) -> Result<(), Error> {
+        self.ask(|done| Command::PauseDelivery {
+            is_delivery_paused: is_paused,
             done,
         })
         .await

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 /// The reason why a conversation could not continue. Clones share their source.
 #[derive(Clone, Debug)]
-pub struct Error(Arc<Kind>);
+pub struct Error(Arc<ErrorKind>);
 
 #[derive(Debug, thiserror::Error)]
-enum Kind {
+enum ErrorKind {
     #[error("the {agent} agent can't {what}; {hint}")]
     Unsupported {
         agent: String,
@@ -62,7 +62,7 @@ impl Error {
         what: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self(Arc::new(Kind::Unsupported {
+        Self(Arc::new(ErrorKind::Unsupported {
             agent: agent.into(),
             what: what.into(),
             hint: hint.into(),
@@ -75,7 +75,7 @@ impl Error {
         message: impl Into<String>,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Kind::Start {
+        Self(Arc::new(ErrorKind::Start {
             message: message.into(),
             source,
         }))
@@ -84,19 +84,19 @@ impl Error {
     /// Creates the error for a message to an agent whose process ended; `how` describes its end.
     #[must_use]
     pub fn agent_gone(how: impl Into<String>) -> Self {
-        Self(Arc::new(Kind::Gone(how.into())))
+        Self(Arc::new(ErrorKind::Gone(how.into())))
     }
 
     /// Creates the error for a message without room; `who` names the queue or the agent that is full.
     #[must_use]
     pub fn full(who: impl Into<String>) -> Self {
-        Self(Arc::new(Kind::Full(who.into())))
+        Self(Arc::new(ErrorKind::Full(who.into())))
     }
 
     /// Creates the error for a request that the agent itself refused; `why` is the agent's reason.
     #[must_use]
     pub fn refused(why: impl Into<String>) -> Self {
-        Self(Arc::new(Kind::Refused(why.into())))
+        Self(Arc::new(ErrorKind::Refused(why.into())))
     }
 
     /// Creates the error for a session that another process uses; `message` names that process and the next step.
@@ -105,7 +105,7 @@ impl Error {
         message: impl Into<String>,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Kind::Held {
+        Self(Arc::new(ErrorKind::Held {
             message: message.into(),
             releasing: false,
             source,
@@ -119,7 +119,7 @@ impl Error {
         message: impl Into<String>,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Kind::Held {
+        Self(Arc::new(ErrorKind::Held {
             message: message.into(),
             releasing: true,
             source,
@@ -127,7 +127,7 @@ impl Error {
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self(Arc::new(Kind::Invalid(message.into())))
+        Self(Arc::new(ErrorKind::Invalid(message.into())))
     }
 
     pub(crate) fn conversation_over() -> Self {
@@ -136,25 +136,25 @@ impl Error {
 
     pub(crate) fn crash_loop(starts: u32, last: &str) -> Self {
         let last = last.to_owned();
-        Self(Arc::new(Kind::CrashLoop { starts, last }))
+        Self(Arc::new(ErrorKind::CrashLoop { starts, last }))
     }
 
     /// Returns whether the agent itself refused.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(*self.0, Kind::Refused(_))
+        matches!(*self.0, ErrorKind::Refused(_))
     }
 
     /// Returns whether another process uses the session; trying again after the end of that process can help.
     #[must_use]
     pub fn is_session_in_use(&self) -> bool {
-        matches!(*self.0, Kind::Held { .. })
+        matches!(*self.0, ErrorKind::Held { .. })
     }
 
     /// Returns whether only the remaining processes of an ended agent [use](Self::is_session_in_use) the session, so that it is free soon.
     #[must_use]
     pub fn is_releasing(&self) -> bool {
-        let Kind::Held { releasing, .. } = *self.0 else {
+        let ErrorKind::Held { releasing, .. } = *self.0 else {
             return false;
         };
         releasing
@@ -163,14 +163,14 @@ impl Error {
     /// Returns whether an argument is invalid.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
-        matches!(*self.0, Kind::Invalid(_))
+        matches!(*self.0, ErrorKind::Invalid(_))
     }
 
     /// Returns whether too many agents in a row were started without completing a turn, so that none starts automatically. The text says how the last
     /// agent ended.
     #[must_use]
     pub fn is_crash_loop(&self) -> bool {
-        matches!(*self.0, Kind::CrashLoop { .. })
+        matches!(*self.0, ErrorKind::CrashLoop { .. })
     }
 
     /// Creates the error for a conversation that can't be stored or recovered; `message` names the file and the next step.
@@ -179,7 +179,7 @@ impl Error {
         message: impl Into<String>,
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Kind::Persistence {
+        Self(Arc::new(ErrorKind::Persistence {
             message: message.into(),
             source,
         }))
@@ -189,31 +189,31 @@ impl Error {
     /// before stay stored.
     #[must_use]
     pub fn is_persistence(&self) -> bool {
-        matches!(*self.0, Kind::Persistence { .. })
+        matches!(*self.0, ErrorKind::Persistence { .. })
     }
 
     /// Returns whether the process of the agent had ended.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        matches!(*self.0, Kind::Gone(_))
+        matches!(*self.0, ErrorKind::Gone(_))
     }
 
     /// Returns whether there was no room; nothing was accepted, and trying later can help.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(*self.0, Kind::Full(_))
+        matches!(*self.0, ErrorKind::Full(_))
     }
 
     /// Returns whether the agent doesn't have the requested ability.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(*self.0, Kind::Unsupported { .. })
+        matches!(*self.0, ErrorKind::Unsupported { .. })
     }
 
     /// Returns whether the agent could not be started; another try fails in the same way until the cause is fixed.
     #[must_use]
     pub fn is_start_failure(&self) -> bool {
-        matches!(*self.0, Kind::Start { .. })
+        matches!(*self.0, ErrorKind::Start { .. })
     }
 }
 
@@ -226,9 +226,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            Kind::Start { source, .. }
-            | Kind::Held { source, .. }
-            | Kind::Persistence { source, .. } => source.as_deref().map(|e| e as _),
+            ErrorKind::Start { source, .. }
+            | ErrorKind::Held { source, .. }
+            | ErrorKind::Persistence { source, .. } => source.as_deref().map(|e| e as _),
             _ => None,
         }
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::{ConversationEvent, Event, Observation, Published};
 
 /// The maximum number of events in a replay.
-const THINGS: usize = 10_000;
+const MAX_EVENTS: usize = 10_000;
 /// The maximum number of bytes of lines and texts in a replay.
-const BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
-    things: Vec<Arc<Published>>,
+    events: Vec<Arc<Published>>,
     bytes: usize,
     /// The number of turns that were assigned and are not completed.
     running: usize,
@@ -26,12 +26,12 @@ impl Replay {
             self.running += 1;
         }
         if self.running == 0 || self.is_truncated {
-        } else if self.things.len() == THINGS || self.bytes + weight > BYTES {
-            self.things = Vec::new();
+        } else if self.events.len() == MAX_EVENTS || self.bytes + weight > MAX_BYTES {
+            self.events = Vec::new();
             self.is_truncated = true;
         } else {
             self.bytes += weight;
-            self.things.push(Arc::clone(published));
+            self.events.push(Arc::clone(published));
         }
         if matches!(published.event, ConversationEvent::Completed(_)) {
             self.running = self.running.saturating_sub(1);
@@ -50,7 +50,7 @@ impl Replay {
                 event: what,
             })]
         } else {
-            self.things.clone()
+            self.events.clone()
         }
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), agent_duplex::Error> {
-//! let script = Script::new().message().begin().say("hello").end(EndReason::Completed);
+//! let script = Script::new().message().begin().report_message("hello").end(EndReason::Completed);
 //! let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
 //! let (conversation, mut primary) = Conversation::new(Box::new(driver), ConversationOptions::default());
 //! conversation.send(Input::new("hi"))?;
@@ -38,8 +38,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), agent_duplex::Error> {
-//! let dies = Script::new().session("s").message().begin().say("let me").ends();
-//! let answers = Script::new().message().begin().say("here").end(EndReason::Completed);
+//! let dies = Script::new().session("s").message().begin().report_message("let me").ends();
+//! let answers = Script::new().message().begin().report_message("here").end(EndReason::Completed);
 //! let capabilities = Capabilities::none().with(Capability::Resume);
 //! let driver = ScriptedDriver::new(capabilities).with_script(dies).with_repeating_script(answers);
 //! let mut options = ConversationOptions::default();

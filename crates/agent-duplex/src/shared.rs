@@ -76,14 +76,14 @@ impl Shared {
     }
 
     /// Notifies the actor of a new input.
-    pub(crate) fn arrived(&self, state: &mut State) {
+    pub(crate) fn notify_input(&self, state: &mut State) {
         state.has_new_input = true;
         state.starts.input_arrived();
         self.input_notify.notify_one();
     }
 
     /// Records that the conversation can't be stored any more.
-    pub(crate) fn failed(&self, fault: Error) {
+    pub(crate) fn record_persistence_error(&self, fault: Error) {
         self.lock().persistence_error.get_or_insert(fault);
         self.idle_notify.notify_waiters();
         self.input_notify.notify_one();

@@ -35,7 +35,7 @@ pub(crate) enum Command {
         frozen: bool,
         done: ReplySender<Result<(), Error>>,
     },
-    Hold {
+    PauseDelivery {
         is_delivery_paused: bool,
         done: ReplySender<()>,
     },
@@ -44,7 +44,7 @@ pub(crate) enum Command {
         done: ReplySender<()>,
     },
     /// Answered when an agent runs.
-    Ensure {
+    EnsureRunning {
         done: ReplySender<Result<(), Error>>,
     },
     Leftovers {
@@ -118,11 +118,11 @@ pub(super) async fn wait_for_earlier_halt(halt: &mut Halt, end_by: Instant) -> I
 /// Runs a call of the connection; returns `None`, without the result, if the conversation is halted.
 pub(super) async fn run_unless_halted<T>(
     halt: &mut Halt,
-    deed: impl Future<Output = T>,
+    action: impl Future<Output = T>,
 ) -> Option<T> {
     tokio::select! {
         biased;
         _ = wait_for_halt(halt) => None,
-        done = deed => Some(done),
+        done = action => Some(done),
     }
 }

@@ -50,9 +50,9 @@ impl Actor {
             message: id,
             receipts,
         };
-        let kept = self.keep(vec![handed]).await;
-        let kept = kept.filter(|()| self.shared.lock().persistence_error.is_none());
-        let (Some(()), Some(connection)) = (kept, self.connection.as_mut()) else {
+        let stored = self.store(vec![handed]).await;
+        let stored = stored.filter(|()| self.shared.lock().persistence_error.is_none());
+        let (Some(()), Some(connection)) = (stored, self.connection.as_mut()) else {
             self.return_message(id);
             return Ok(false);
         };

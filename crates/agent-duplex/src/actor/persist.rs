@@ -20,7 +20,7 @@ const MAX_UNCONFIRMED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct PersistenceClient {
     shared: Arc<Shared>,
-    keeper: Option<Arc<PersistenceThread>>,
+    persistence_thread: Option<Arc<PersistenceThread>>,
     /// The session that is stored as the one to continue.
     session: Option<String>,
     /// The turns that were assigned and are not completed; the agent's output belongs to the last one.
@@ -33,12 +33,12 @@ pub(crate) struct PersistenceClient {
 impl PersistenceClient {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        keeper: Option<Arc<PersistenceThread>>,
+        persistence_thread: Option<Arc<PersistenceThread>>,
         session: Option<String>,
     ) -> Self {
         Self {
             shared,
-            keeper,
+            persistence_thread,
             session,
             running: Vec::new(),
             unconfirmed: 0,
@@ -47,19 +47,21 @@ impl PersistenceClient {
     }
 
     pub(super) fn is_enabled(&self) -> bool {
-        self.keeper.is_some()
+        self.persistence_thread.is_some()
     }
 
     /// Posts records, without waiting for the store.
     pub(super) fn post(&self, records: Vec<PersistedRecord>) {
-        let (Some(keeper), false) = (&self.keeper, records.is_empty()) else {
+        let (Some(persistence_thread), false) = (&self.persistence_thread, records.is_empty())
+        else {
             return;
         };
         let shared = Arc::clone(&self.shared);
-        keeper.post(records, move |kept| {
-            kept.err()
+        persistence_thread.post(records, move |stored| {
+            stored
+                .err()
                 .into_iter()
-                .for_each(|fault| shared.failed(fault));
+                .for_each(|fault| shared.record_persistence_error(fault));
         });
     }
 
@@ -78,18 +80,18 @@ impl PersistenceClient {
         &mut self,
         records: Vec<PersistedRecord>,
     ) -> Option<oneshot::Receiver<Result<(), Error>>> {
-        let keeper = self.keeper.as_ref()?;
+        let persistence_thread = self.persistence_thread.as_ref()?;
         self.unconfirmed = 0;
-        let (done, kept) = oneshot::channel();
-        keeper.post(records, move |result| {
+        let (done, stored) = oneshot::channel();
+        persistence_thread.post(records, move |result| {
             // The send fails if the actor has ended.
             let _nobody = done.send(result);
         });
-        Some(kept)
+        Some(stored)
     }
 
     fn records(&mut self, events: &[ConversationEvent]) -> Vec<PersistedRecord> {
-        if self.keeper.is_none() {
+        if self.persistence_thread.is_none() {
             return Vec::new();
         }
         let mut records: Vec<PersistedRecord> = Vec::new();
@@ -169,37 +171,37 @@ impl PersistenceClient {
             .iter()
             .all(|record| matches!(record, PersistedRecord::Message { .. }));
         self.unconfirmed += records.len();
-        let kept = if records.is_empty() || (messages && self.unconfirmed < MAX_UNCONFIRMED) {
+        let stored = if records.is_empty() || (messages && self.unconfirmed < MAX_UNCONFIRMED) {
             self.post(records);
             // Earlier events must be published first.
             (halt.is_none() || self.unpublished.is_empty()).then_some(())
         } else {
-            self.keep(records, halt).await
+            self.store(records, halt).await
         };
         self.unpublished.extend(events);
-        if kept.is_some() {
+        if stored.is_some() {
             self.publish_unpublished();
         }
     }
 
     /// Stores records; returns `None` if the conversation is halted before the result is known. An error of the store is recorded in [`Shared`].
-    pub(super) async fn keep(
+    pub(super) async fn store(
         &mut self,
         records: Vec<PersistedRecord>,
         halt: Option<&mut Halt>,
     ) -> Option<()> {
         let failed = self.shared.lock().persistence_error.is_some();
-        let Some(kept) = self.ask(records).filter(|_| !failed) else {
+        let Some(stored) = self.ask(records).filter(|_| !failed) else {
             return Some(());
         };
-        let kept = match halt {
-            Some(halt) => run_unless_halted(halt, kept).await?,
-            None => timeout(times::PERSIST_TIMEOUT, kept)
+        let stored = match halt {
+            Some(halt) => run_unless_halted(halt, stored).await?,
+            None => timeout(times::PERSIST_TIMEOUT, stored)
                 .await
                 .unwrap_or_else(|_| Ok(Err(late_failure()))),
         };
-        if let Err(fault) = kept.unwrap_or_else(|_| Err(late_failure())) {
-            self.shared.failed(fault);
+        if let Err(fault) = stored.unwrap_or_else(|_| Err(late_failure())) {
+            self.shared.record_persistence_error(fault);
         }
         Some(())
     }
@@ -226,8 +228,8 @@ impl PersistenceClient {
 
     /// Publishes the events that waited for the store, stored or not.
     pub(super) fn publish_unpublished(&mut self) {
-        let untold = std::mem::take(&mut self.unpublished);
-        self.publish(untold);
+        let events = std::mem::take(&mut self.unpublished);
+        self.publish(events);
     }
 }
 

@@ -29,7 +29,7 @@ impl Actor {
             return Some(Err(fault));
         }
         self.end_dead_connection().await?;
-        self.show(Lifecycle::Starting);
+        self.publish_lifecycle(Lifecycle::Starting);
         {
             let mut state = self.shared.lock();
             state.starts.started();
@@ -289,7 +289,7 @@ impl Actor {
             let report =
                 run_unless_halted(&mut self.halt, connection.stop(times::LEFTOVER_BUDGET)).await?;
             self.merge_report(report);
-            self.drain_output(PrimaryRoom::Any).await?;
+            self.drain_output(PrimaryRoom::Ignored).await?;
             self.connection = None;
             self.finish_close();
         }

@@ -14,11 +14,11 @@ use crate::{Lifecycle, StopReport};
 /// Whether the primary must have room for the last output of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrimaryRoom {
-    Any,
+    Ignored,
     /// Without room, the rest of the output is dropped.
-    Some,
+    DropIfFull,
     /// The actor waits for room.
-    Awaited,
+    WaitIfFull,
 }
 
 impl Actor {
@@ -68,7 +68,7 @@ impl Actor {
     }
 
     pub(super) async fn stop(&mut self, mut end_by: Instant) {
-        self.show(Lifecycle::Stopping);
+        self.publish_lifecycle(Lifecycle::Stopping);
         self.interrupts.close();
         drop(drain(&mut self.commands));
         self.finishing = false;
@@ -96,10 +96,10 @@ impl Actor {
         self.flush_persistence().await;
         if self.persistence.is_enabled() {
             // The caller can exit as soon as it has the report, so publish the last output first.
-            let _halted = self.drain_output(PrimaryRoom::Some).await;
+            let _halted = self.drain_output(PrimaryRoom::DropIfFull).await;
         }
         self.report.send_replace(Some(self.earlier_report.clone()));
-        let _halted = self.drain_output(PrimaryRoom::Awaited).await;
+        let _halted = self.drain_output(PrimaryRoom::WaitIfFull).await;
     }
 
     /// Ends the agent of a conversation whose handles were all dropped.
@@ -114,9 +114,9 @@ impl Actor {
         let mut time_limit = times::DRAIN_TIMEOUT;
         while self.may_read {
             match room {
-                PrimaryRoom::Some if !self.shared.primary.has_room() => break,
-                PrimaryRoom::Awaited => self.shared.primary.room().await,
-                PrimaryRoom::Any | PrimaryRoom::Some => {}
+                PrimaryRoom::DropIfFull if !self.shared.primary.has_room() => break,
+                PrimaryRoom::WaitIfFull => self.shared.primary.room().await,
+                PrimaryRoom::Ignored | PrimaryRoom::DropIfFull => {}
             }
             let since = Instant::now();
             let output = timeout(time_limit, next(&mut self.connection));
@@ -161,8 +161,8 @@ impl Drop for Actor {
         let interrupts = drain(&mut self.interrupts).into_iter();
         self.interrupt_waiters
             .extend(interrupts.map(|interrupt| interrupt.done));
-        self.turn_over();
-        self.show(Lifecycle::Ended);
+        self.notify_interrupt_waiters();
+        self.publish_lifecycle(Lifecycle::Ended);
         self.shared.lock().close();
     }
 }

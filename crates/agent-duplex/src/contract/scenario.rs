@@ -183,7 +183,7 @@ pub trait TestAgent: Send + Sync {
     /// # Errors
     ///
     /// The reason why the agent can't be made to do it; the result contains it.
-    fn prompt_for(&self, deed: &TestAction) -> Result<String, String>;
+    fn prompt_for(&self, action: &TestAction) -> Result<String, String>;
 
     /// Kills the main process of the agent with SIGKILL, as a crash would. `pid` comes from the driver's [`Event::Started`](crate::Event::Started).
     ///

@@ -30,7 +30,7 @@ const BACKLOG: usize = 16;
 pub(super) type ScenarioCheck<T = ScenarioResult> = Result<T, ScenarioResult>;
 
 pub(super) struct ScenarioRun<'a> {
-    pub(super) stage: &'a dyn TestAgent,
+    pub(super) test_agent: &'a dyn TestAgent,
     pub(super) record: ScenarioRecord,
     pub(super) conversation: Conversation,
     reader: PrimaryReader,
@@ -53,16 +53,16 @@ pub(super) fn require(holds: bool, otherwise: impl FnOnce() -> String) -> Scenar
 
 impl<'a> ScenarioRun<'a> {
     /// Starts a conversation; its reader does not read yet.
-    pub(super) fn new(stage: &'a dyn TestAgent) -> Self {
+    pub(super) fn new(test_agent: &'a dyn TestAgent) -> Self {
         let record = ScenarioRecord::default();
-        let driver = RecordingDriver::new(stage.driver(), record.clone());
+        let driver = RecordingDriver::new(test_agent.driver(), record.clone());
         let at_once = RestartPolicy::default().with_waits(Duration::ZERO, Duration::ZERO);
         let options = ConversationOptions::default()
             .with_restart(at_once)
             .with_backlog(BACKLOG);
         let (conversation, primary) = Conversation::new(Box::new(driver), options);
         Self {
-            stage,
+            test_agent,
             record,
             conversation,
             reader: PrimaryReader::Waits(primary),
@@ -76,10 +76,10 @@ impl<'a> ScenarioRun<'a> {
     }
 
     /// Starts the conversation with this action in its first turn. Fails if the agent can't be made to do it.
-    pub(super) async fn begin_with(&mut self, deed: &TestAction) -> ScenarioCheck<Receipt> {
-        self.prompt_for(deed)?;
+    pub(super) async fn begin_with(&mut self, action: &TestAction) -> ScenarioCheck<Receipt> {
+        self.prompt_for(action)?;
         self.begin().await?;
-        self.send(deed)
+        self.send(action)
     }
 
     pub(super) async fn start(&self, session: SessionChoice) -> ScenarioCheck<()> {
@@ -107,14 +107,14 @@ impl<'a> ScenarioRun<'a> {
         self.conversation.capabilities().has(capability)
     }
 
-    pub(super) fn prompt_for(&self, deed: &TestAction) -> ScenarioCheck<String> {
-        self.stage
-            .prompt_for(deed)
+    pub(super) fn prompt_for(&self, action: &TestAction) -> ScenarioCheck<String> {
+        self.test_agent
+            .prompt_for(action)
             .map_err(ScenarioResult::NotApplicable)
     }
 
-    pub(super) fn send(&self, deed: &TestAction) -> ScenarioCheck<Receipt> {
-        let input = Input::new(self.prompt_for(deed)?);
+    pub(super) fn send(&self, action: &TestAction) -> ScenarioCheck<Receipt> {
+        let input = Input::new(self.prompt_for(action)?);
         // The checker must know the receipt before the events of this input are read; both use this lock.
         let sent = self.record.change(|seen| {
             let receipt = self.conversation.send(input)?;
@@ -129,7 +129,7 @@ impl<'a> ScenarioRun<'a> {
         what: &str,
         future: impl Future<Output = T>,
     ) -> ScenarioCheck<T> {
-        let limit = self.stage.timeout();
+        let limit = self.test_agent.timeout();
         let done = timeout(limit, future).await;
         done.or_else(|_| failure(format!("the wait for {what} took longer than {limit:?}")))
     }
@@ -170,8 +170,8 @@ impl<'a> ScenarioRun<'a> {
     }
 
     /// Makes the agent do an action in a turn of its own, which must be completed.
-    pub(super) async fn perform(&self, deed: &TestAction) -> ScenarioCheck<TurnId> {
-        let receipt = self.send(deed)?;
+    pub(super) async fn perform(&self, action: &TestAction) -> ScenarioCheck<TurnId> {
+        let receipt = self.send(action)?;
         let completion = self.ends(&receipt, EndReason::Completed).await?;
         Ok(completion.turn)
     }
@@ -259,7 +259,7 @@ impl<'a> ScenarioRun<'a> {
         };
         let seen = async {
             loop {
-                match self.stage.alive(tool) {
+                match self.test_agent.alive(tool) {
                     Some(now) if now != alive => poll_pause().await,
                     seen => return seen.is_some(),
                 }
@@ -297,7 +297,7 @@ impl<'a> ScenarioRun<'a> {
         let what = "the process of the agent";
         let pid = self.until(what, Recorded::pid).await?;
         let why = |e| ScenarioResult::NotApplicable(format!("the agent can't be killed: {e}"));
-        self.stage.kill(pid).map_err(why)
+        self.test_agent.kill(pid).map_err(why)
     }
 
     pub(super) async fn interrupt(&self) -> ScenarioCheck<Result<(), crate::Error>> {

@@ -28,8 +28,8 @@ const FLOOD: usize = 4 << 20;
 /// # Cancel safety
 ///
 /// Dropping the future ends the agent, without a report.
-pub async fn play(stage: &dyn TestAgent, scenario: Scenario) -> ScenarioResult {
-    let mut scene = ScenarioRun::new(stage);
+pub async fn play(test_agent: &dyn TestAgent, scenario: Scenario) -> ScenarioResult {
+    let mut scene = ScenarioRun::new(test_agent);
     let played = match scenario {
         Scenario::Turn => turn(&mut scene).await,
         Scenario::Tool => tool(&mut scene).await,
@@ -66,7 +66,7 @@ async fn conclude(scene: ScenarioRun<'_>, played: ScenarioCheck) -> ScenarioResu
 }
 
 /// Returns a session id that does not exist.
-fn nobody() -> String {
+fn unknown_session() -> String {
     Uuid::new_v4().to_string()
 }
 
@@ -143,9 +143,9 @@ async fn steer(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     };
     let words = scene.prompt_for(&work)?;
     let plum = scene.prompt_for(&TestAction::Say("plum".to_owned()))?;
-    let policy = scene.stage.driver().input_policy();
+    let policy = scene.test_agent.driver().input_policy();
     if policy == InputPolicy::AfterTurn {
-        match second_connection::second_message(scene.stage, TOOL, [words, plum]).await? {
+        match second_connection::second_message(scene.test_agent, TOOL, [words, plum]).await? {
             Err(e) if e.is_unsupported() => {}
             Err(e) => return failure(format!("wrong error for a second message: {e}")),
             Ok(()) => return failure("a second message is accepted, but steer is undeclared"),
@@ -260,7 +260,8 @@ async fn resume(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     if declared {
         scene.prompt_for(&TestAction::Recall)?;
     } else {
-        second_connection::refuses(scene.stage, SessionChoice::Resume(nobody())).await?;
+        second_connection::refuses(scene.test_agent, SessionChoice::Resume(unknown_session()))
+            .await?;
     }
     scene.begin().await?;
     scene.say("pear").await?;
@@ -368,7 +369,7 @@ async fn stop(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
 
 async fn ask(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     if !scene.has(Capability::Permissions) {
-        second_connection::refuses_answers(scene.stage).await?;
+        second_connection::refuses_answers(scene.test_agent).await?;
         let seen = "no permission is requested, and answers are rejected".to_owned();
         return Ok(ScenarioResult::Undeclared(Capability::Permissions, seen));
     }
@@ -441,7 +442,8 @@ async fn usage(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
 
 async fn fork(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     if !scene.has(Capability::Fork) {
-        second_connection::refuses(scene.stage, SessionChoice::Fork(nobody())).await?;
+        second_connection::refuses(scene.test_agent, SessionChoice::Fork(unknown_session()))
+            .await?;
         return Ok(ScenarioResult::Undeclared(
             Capability::Fork,
             "rejected".to_owned(),
@@ -455,7 +457,7 @@ async fn fork(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     let Some(session) = session else {
         return failure("the driver declares fork, but names no session");
     };
-    let mut copy = ScenarioRun::new(scene.stage);
+    let mut copy = ScenarioRun::new(scene.test_agent);
     let played = copied(&mut copy, session).await;
     let cell = conclude(copy, played).await;
     // The original session must not change.
@@ -480,7 +482,8 @@ async fn copied(copy: &mut ScenarioRun<'_>, session: String) -> ScenarioCheck {
 
 async fn lost_session(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     if !scene.has(Capability::Resume) {
-        second_connection::refuses(scene.stage, SessionChoice::Resume(nobody())).await?;
+        second_connection::refuses(scene.test_agent, SessionChoice::Resume(unknown_session()))
+            .await?;
         return Ok(ScenarioResult::Undeclared(
             Capability::Resume,
             "rejected".to_owned(),
@@ -489,7 +492,9 @@ async fn lost_session(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     let say = TestAction::Say("pear".to_owned());
     scene.prompt_for(&say)?;
     scene.read();
-    scene.start(SessionChoice::Resume(nobody())).await?;
+    scene
+        .start(SessionChoice::Resume(unknown_session()))
+        .await?;
     let receipt = scene.send(&say)?;
     scene.ends(&receipt, EndReason::SessionNotFound).await?;
     passed("reported as the end of the first turn")

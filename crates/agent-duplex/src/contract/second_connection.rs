@@ -8,33 +8,33 @@ use crate::{Connection, Decision, Error, Event, Message, SessionChoice};
 
 /// Sends a connection without a conversation a message that makes it run a tool, and then another message; returns the result of the second one.
 pub(super) async fn second_message(
-    stage: &dyn TestAgent,
+    test_agent: &dyn TestAgent,
     tool: &str,
     words: [String; 2],
 ) -> ScenarioCheck<Result<(), Error>> {
     let [first, second] = words.map(Message::new);
-    let mut connection = match open(stage, SessionChoice::Fresh).await? {
+    let mut connection = match open(test_agent, SessionChoice::Fresh).await? {
         Ok(connection) => connection,
         Err(e) => return failure(format!("a connection alone does not work: {e}")),
     };
     let talk = async {
         connection.send(first).await?;
-        while stage.alive(tool) != Some(true) {
+        while test_agent.alive(tool) != Some(true) {
             // The processes of some tools can't be observed; then the first output is enough.
             match timeout(POLL, connection.next()).await {
-                Ok(Some(seen)) if stage.alive(tool).is_none() && starts(&seen.events) => break,
+                Ok(Some(seen)) if test_agent.alive(tool).is_none() && starts(&seen.events) => break,
                 Ok(None) => return Err(Error::agent_gone("it ended")),
                 _ => {}
             }
         }
         Ok(connection.send(second).await)
     };
-    let talked = timeout(stage.timeout(), talk).await;
+    let talked = timeout(test_agent.timeout(), talk).await;
     drop(connection.stop(BUDGET).await);
     match talked {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(e)) => failure(format!("a connection alone does not work: {e}")),
-        Err(_) => late(stage),
+        Err(_) => late(test_agent),
     }
 }
 
@@ -44,12 +44,15 @@ fn starts(events: &[Event]) -> bool {
 }
 
 /// Checks that the driver rejects this session choice, before its agent gets any message.
-pub(super) async fn refuses(stage: &dyn TestAgent, session: SessionChoice) -> ScenarioCheck<()> {
+pub(super) async fn refuses(
+    test_agent: &dyn TestAgent,
+    session: SessionChoice,
+) -> ScenarioCheck<()> {
     let what = match &session {
         SessionChoice::Fork(_) => "a session to fork",
         _ => "a session to resume",
     };
-    let opened = match open(stage, session).await? {
+    let opened = match open(test_agent, session).await? {
         Ok(mut connection) => {
             drop(connection.stop(BUDGET).await);
             Ok(())
@@ -60,17 +63,17 @@ pub(super) async fn refuses(stage: &dyn TestAgent, session: SessionChoice) -> Sc
 }
 
 /// Checks that the driver rejects answers to permission requests.
-pub(super) async fn refuses_answers(stage: &dyn TestAgent) -> ScenarioCheck<()> {
-    let mut connection = match open(stage, SessionChoice::Fresh).await? {
+pub(super) async fn refuses_answers(test_agent: &dyn TestAgent) -> ScenarioCheck<()> {
+    let mut connection = match open(test_agent, SessionChoice::Fresh).await? {
         Ok(connection) => connection,
         Err(e) => return failure(format!("the agent does not start: {e}")),
     };
     let answering = connection.answer("nobody's", Decision::Allow);
-    let answered = timeout(stage.timeout(), answering).await;
+    let answered = timeout(test_agent.timeout(), answering).await;
     drop(connection.stop(BUDGET).await);
     match answered {
         Ok(answered) => refused("an answer", answered),
-        Err(_) => late(stage),
+        Err(_) => late(test_agent),
     }
 }
 
@@ -86,20 +89,20 @@ fn refused(what: &str, answer: Result<(), Error>) -> ScenarioCheck<()> {
 
 /// Opens a connection and waits until its agent could start.
 async fn open(
-    stage: &dyn TestAgent,
+    test_agent: &dyn TestAgent,
     session: SessionChoice,
 ) -> ScenarioCheck<Result<Box<dyn Connection>, Error>> {
-    let driver = stage.driver();
+    let driver = test_agent.driver();
     let opening = async {
         let mut connection = driver.connect(session).await?;
         connection.ready().await?;
         Ok(connection)
     };
-    let opened = timeout(stage.timeout(), opening).await;
-    opened.or_else(|_| late(stage))
+    let opened = timeout(test_agent.timeout(), opening).await;
+    opened.or_else(|_| late(test_agent))
 }
 
-fn late<T>(stage: &dyn TestAgent) -> ScenarioCheck<T> {
-    let limit = stage.timeout();
+fn late<T>(test_agent: &dyn TestAgent) -> ScenarioCheck<T> {
+    let limit = test_agent.timeout();
     failure(format!("a connection alone did not work within {limit:?}"))
 }

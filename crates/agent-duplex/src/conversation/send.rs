@@ -47,7 +47,7 @@ impl Conversation {
         let receipt = {
             let mut state = self.0.shared.lock();
             let first = state.ledger.inbox().first(&input.id).cloned();
-            match (first, &self.0.keeper) {
+            match (first, &self.0.persistence_thread) {
                 (Some(mut first), keeper) => {
                     first.duplicate = true;
                     match keeper {
@@ -60,7 +60,7 @@ impl Conversation {
             }
         };
         kept.await.map_err(|_| Error::conversation_over())??;
-        let durable = self.0.keeper.is_some();
+        let durable = self.0.persistence_thread.is_some();
         Ok(Receipt { durable, ..receipt })
     }
 
@@ -82,7 +82,7 @@ impl Conversation {
     ///
     /// Dropping the future does not cancel the start of an agent; it is unknown whether the input is accepted.
     pub async fn execute(&self, input: Input) -> Result<Execution, Error> {
-        self.ask(|done| Command::Ensure { done }).await??;
+        self.ask(|done| Command::EnsureRunning { done }).await??;
         let subscription = Subscription(Queue::new(UNREAD));
         let (done, kept) = oneshot::channel();
         let receipt = {
@@ -93,7 +93,7 @@ impl Conversation {
             receipt
         };
         kept.await.map_err(|_| Error::conversation_over())??;
-        let durable = self.0.keeper.is_some();
+        let durable = self.0.persistence_thread.is_some();
         let receipt = Receipt { durable, ..receipt };
         Ok(Execution::new(receipt, subscription))
     }
@@ -142,11 +142,11 @@ impl Conversation {
         if let Some(refusal) = state.refusal() {
             return Err(refusal);
         }
-        let kept = self.0.keeper.is_some().then(|| input.clone());
+        let kept = self.0.persistence_thread.is_some().then(|| input.clone());
         let id = state.ids.next();
         let receipt = state.ledger.accept(input, id, SystemTime::now())?;
-        self.0.shared.arrived(state);
-        let (Some(keeper), Some(input)) = (&self.0.keeper, kept) else {
+        self.0.shared.notify_input(state);
+        let (Some(keeper), Some(input)) = (&self.0.persistence_thread, kept) else {
             if let Some(done) = waits {
                 answer(done, Ok(()));
             }
@@ -167,7 +167,7 @@ impl Conversation {
                 if waits.is_some() {
                     shared.lock().ledger.withdraw(id);
                 }
-                shared.failed(fault.clone());
+                shared.record_persistence_error(fault.clone());
             }
             if let Some(done) = waits {
                 answer(done, kept);

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A ledger, its events, and the delivered messages.
-struct Book {
+struct TestLedger {
     ledger: Ledger,
     audit: ContractChecker,
     messages: Vec<Message>,
@@ -24,7 +24,7 @@ struct Book {
     text: String,
 }
 
-impl Book {
+impl TestLedger {
     fn new() -> Self {
         let terms = LedgerConfig {
             capacity: 8,
@@ -58,7 +58,7 @@ impl Book {
         }
     }
 
-    fn hand_on(&mut self, taken: bool) {
+    fn deliver(&mut self, taken: bool) {
         let Some((message, _)) = self.ledger.next_message(Uuid::new_v4()) else {
             return;
         };
@@ -71,7 +71,7 @@ impl Book {
         }
     }
 
-    fn say(&mut self, event: Event) {
+    fn report(&mut self, event: Event) {
         self.observe(event.into());
     }
 
@@ -146,16 +146,16 @@ impl Book {
 
     fn started(&mut self, messages: &[usize]) {
         let inputs = messages.iter().map(|i| self.messages[*i].id).collect();
-        self.say(Event::TurnStarted { inputs });
+        self.report(Event::TurnStarted { inputs });
     }
 
     fn input(&mut self, message: usize, state: InputState) {
         let id = self.messages[message].id;
-        self.say(Event::Input { id, state });
+        self.report(Event::Input { id, state });
     }
 
     fn over(&mut self) {
-        self.say(Event::TurnCompleted(EndReason::Completed.into()));
+        self.report(Event::TurnCompleted(EndReason::Completed.into()));
     }
 }
 
@@ -178,12 +178,12 @@ fn ask(id: &str) -> Event {
 
 #[test]
 fn l81b_inputs_belong_to_the_turn_that_took_them() {
-    let mut book = Book::new();
+    let mut book = TestLedger::new();
     (0..2).for_each(|_| book.accept());
-    book.hand_on(true);
+    book.deliver(true);
     book.started(&[0]);
     (0..3).for_each(|_| book.accept());
-    (0..3).for_each(|_| book.hand_on(true));
+    (0..3).for_each(|_| book.deliver(true));
     book.input(1, InputState::Queued);
     book.input(1, InputState::InTurn);
     book.accept();
@@ -203,14 +203,14 @@ fn l81b_inputs_belong_to_the_turn_that_took_them() {
 
 #[test]
 fn l81c_turn_started_by_the_agent_precedes_the_promised_turn() {
-    let mut book = Book::new();
+    let mut book = TestLedger::new();
     book.accept();
-    book.hand_on(true);
-    book.say(Event::TurnStarted { inputs: vec![] });
-    book.say(tool("t"));
+    book.deliver(true);
+    book.report(Event::TurnStarted { inputs: vec![] });
+    book.report(tool("t"));
     book.input(0, InputState::Queued);
     book.over();
-    book.say(Event::TextDelta("late".into()));
+    book.report(Event::TextDelta("late".into()));
     book.over();
     book.started(&[0]);
     book.over();
@@ -227,11 +227,11 @@ fn l81c_turn_started_by_the_agent_precedes_the_promised_turn() {
 
 #[test]
 fn l81b_l81c_a_promised_turn_that_was_folded_into_another_ends_with_it() {
-    let mut book = Book::new();
+    let mut book = TestLedger::new();
     book.accept();
-    book.hand_on(true);
+    book.deliver(true);
     book.input(0, InputState::Queued);
-    book.say(Event::TurnStarted { inputs: vec![] });
+    book.report(Event::TurnStarted { inputs: vec![] });
     book.input(0, InputState::InTurn);
     book.over();
     insta::assert_snapshot!(book.text, @r"
@@ -247,14 +247,14 @@ fn l81b_l81c_a_promised_turn_that_was_folded_into_another_ends_with_it() {
 
 #[test]
 fn l81c_completion_is_last_and_leaves_nothing_open() {
-    let mut book = Book::new();
+    let mut book = TestLedger::new();
     book.accept();
-    book.hand_on(true);
+    book.deliver(true);
     book.started(&[0]);
-    book.say(tool("t"));
-    book.say(ask("a"));
+    book.report(tool("t"));
+    book.report(ask("a"));
     book.accept();
-    book.hand_on(true);
+    book.deliver(true);
     let line = Line {
         bytes: Bytes::from_static(b"{}"),
         omitted: 0,
@@ -287,7 +287,7 @@ fn l81c_completion_is_last_and_leaves_nothing_open() {
 
 #[test]
 fn l93b_input_in_flight_is_not_lost() {
-    let mut book = Book::new();
+    let mut book = TestLedger::new();
     book.accept();
     assert!(book.ledger.next_message(Uuid::new_v4()).is_some());
     book.accept();
@@ -298,19 +298,19 @@ fn l93b_input_in_flight_is_not_lost() {
 
 #[test]
 fn l91a_l91b_death_is_reported_with_status_and_requeues_untaken_inputs() {
-    let mut book = Book::new();
+    let mut book = TestLedger::new();
     (0..2).for_each(|_| book.accept());
-    book.hand_on(true);
+    book.deliver(true);
     book.accept();
-    book.hand_on(true);
+    book.deliver(true);
     book.accept();
-    book.say(Event::Exited(ExitStatus::Signal(9)));
+    book.report(Event::Exited(ExitStatus::Signal(9)));
     book.end();
     let waiting: Vec<&str> = book.ledger.pending().map(|i| i.text.as_str()).collect();
     assert_eq!(waiting, ["i2", "i3"]);
     book.ledger.set_session(SessionChoice::Resume("s".into()));
     book.ledger.connected();
-    book.hand_on(true);
+    book.deliver(true);
     insta::assert_snapshot!(book.text, @r"
     turn 1: [i0,i1]
       Exited(Signal(9))
@@ -321,14 +321,14 @@ fn l91a_l91b_death_is_reported_with_status_and_requeues_untaken_inputs() {
 
 #[test]
 fn dropped_message_cancels_its_turn() {
-    let mut book = Book::new();
+    let mut book = TestLedger::new();
     book.accept();
-    book.hand_on(true);
+    book.deliver(true);
     book.accept();
-    book.hand_on(true);
+    book.deliver(true);
     book.input(1, InputState::Dropped("interrupted".into()));
     book.input(0, InputState::Dropped("interrupted".into()));
-    book.say(Event::TurnCompleted(EndReason::Interrupted.into()));
+    book.report(Event::TurnCompleted(EndReason::Interrupted.into()));
     insta::assert_snapshot!(book.text, @r#"
     turn 1: [i0]
       i1 Dropped("interrupted")
@@ -383,12 +383,12 @@ proptest! {
     /// published once, and the counts are right. Every input is in a turn, was dropped by the agent, or waits, in the order of acceptance.
     #[test]
     fn l81a_l81c_l86a_p20a_ledger_keeps_its_invariants(ops in proptest::collection::vec(any_op(), 0..60)) {
-        let mut book = Book::new();
+        let mut book = TestLedger::new();
         let mut lines = 0;
         for op in ops {
             match op {
                 Op::Accept => book.accept(),
-                Op::HandOn(taken) => book.hand_on(taken),
+                Op::HandOn(taken) => book.deliver(taken),
                 Op::Started(of) => {
                     let of: Vec<usize> = of.into_iter().filter(|i| *i < book.messages.len()).collect();
                     book.started(&of);

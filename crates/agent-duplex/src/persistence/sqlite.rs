@@ -276,9 +276,12 @@ fn assign(
     })
 }
 
-fn all<T>(of: &[T], mut deed: impl FnMut(&T) -> rusqlite::Result<bool>) -> rusqlite::Result<bool> {
+fn all<T>(
+    of: &[T],
+    mut action: impl FnMut(&T) -> rusqlite::Result<bool>,
+) -> rusqlite::Result<bool> {
     for one in of {
-        if !deed(one)? {
+        if !action(one)? {
             return Ok(false);
         }
     }

@@ -40,7 +40,7 @@ impl PersistenceThread {
     ) -> Result<(Arc<Self>, RecoveredConversation), Error> {
         let (posts, posted) = mpsc::channel();
         let (done, recovered) = oneshot::channel();
-        let thread = thread::Builder::new().name("keeper".into());
+        let thread = thread::Builder::new().name("persistence".into());
         let running = thread.spawn(move || {
             let recovered = persistence.recover();
             let goes_on = recovered.is_ok();

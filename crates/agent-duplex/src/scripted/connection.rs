@@ -81,7 +81,7 @@ impl ScriptedConnection {
             Step::Message => self.messages.len() > self.awaited.messages,
             Step::Interrupted => self.interrupts > self.awaited.interrupts,
             Step::Answered => self.answers > self.awaited.answers,
-            Step::Gate(gate) => {
+            Step::Latch(gate) => {
                 gate.opened().await;
                 true
             }
@@ -103,7 +103,7 @@ impl ScriptedConnection {
             Step::Message => self.awaited.messages += 1,
             Step::Interrupted => self.awaited.interrupts += 1,
             Step::Answered => self.awaited.answers += 1,
-            Step::Gate(_) => {}
+            Step::Latch(_) => {}
             Step::Busy(gate) => self.busy = Some(gate),
             Step::Refuse(with) => self.script.refuses = with,
             Step::Panic => panic!("on purpose"),
@@ -189,7 +189,7 @@ impl Connection for ScriptedConnection {
             self.note(ScriptedCall::Closed);
             let exited = Event::Exited(ExitStatus::Code(0));
             self.script.steps = [Step::Emit(exited.into()), Step::Over].into();
-            let closing = self.script.closing.clone().map(Step::Gate);
+            let closing = self.script.closing.clone().map(Step::Latch);
             closing
                 .into_iter()
                 .for_each(|gate| self.script.steps.push_front(gate));

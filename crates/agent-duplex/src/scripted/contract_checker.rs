@@ -76,16 +76,16 @@ impl ContractChecker {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), String> {
-        let homeless = || format!("{event:?} is outside of a turn");
+        let outside_of_turn = || format!("{event:?} is outside of a turn");
         match event {
             Event::TurnStarted { .. } | Event::TurnCompleted(_) => {
                 Err(format!("only the ledger may publish {event:?}"))
             }
             Event::TextDelta(_) | Event::ThinkingDelta(_) | Event::Message { .. } => {
-                holds(self.running() > 0, homeless)
+                holds(self.running() > 0, outside_of_turn)
             }
             Event::ToolStarted { id, .. } => {
-                holds(self.running() > 0, homeless)?;
+                holds(self.running() > 0, outside_of_turn)?;
                 let new = self.tools.insert(id.clone());
                 holds(new, || format!("{id} was started twice"))
             }

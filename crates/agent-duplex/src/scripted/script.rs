@@ -63,7 +63,7 @@ pub(super) enum Step {
     Message,
     Interrupted,
     Answered,
-    Gate(Latch),
+    Latch(Latch),
     Busy(Latch),
     Refuse(Option<fn() -> Error>),
     Panic,
@@ -77,7 +77,7 @@ impl fmt::Debug for Step {
             Self::Message => "wait for a message",
             Self::Interrupted => "wait for an interrupt",
             Self::Answered => "wait for an answer",
-            Self::Gate(_) => "wait for a latch",
+            Self::Latch(_) => "wait for a latch",
             Self::Busy(_) | Self::Refuse(_) => "change how messages are accepted",
             Self::Panic => "panic",
             Self::Over => "end",
@@ -111,7 +111,7 @@ impl Script {
 
     /// Reports a whole piece of an answer.
     #[must_use]
-    pub fn say(self, text: &str) -> Self {
+    pub fn report_message(self, text: &str) -> Self {
         self.observe(Event::Message {
             text: text.to_owned(),
             partial: false,
@@ -166,14 +166,14 @@ impl Script {
 
     /// Waits until a latch is open.
     #[must_use]
-    pub fn gate(self, gate: &Latch) -> Self {
-        self.step(Step::Gate(gate.clone()))
+    pub fn wait_for_latch(self, latch: &Latch) -> Self {
+        self.step(Step::Latch(latch.clone()))
     }
 
     /// From here on, accepts a message only when a latch is open; `send` waits for it.
     #[must_use]
-    pub fn busy(self, gate: &Latch) -> Self {
-        self.step(Step::Busy(gate.clone()))
+    pub fn busy(self, latch: &Latch) -> Self {
+        self.step(Step::Busy(latch.clone()))
     }
 
     /// From here on, rejects each message with this error; `None` accepts messages again.
@@ -259,7 +259,7 @@ impl Script {
 
     /// Reports this observation after the agent was stopped.
     #[must_use]
-    pub fn last_words(mut self, seen: impl Into<Observation>) -> Self {
+    pub fn report_after_stop(mut self, seen: impl Into<Observation>) -> Self {
         self.last_words.push(seen.into());
         self
     }

@@ -10,7 +10,7 @@ use agent_duplex::{
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::talk::{Talk, delta, soon, steered};
+use crate::support::{TestConversation, delta, soon, steered};
 
 const BUDGET: Duration = Duration::from_secs(8);
 
@@ -26,15 +26,15 @@ fn with_a_task() -> Script {
     script.end(EndReason::Completed)
 }
 
-async fn after_its_turn(driver: ScriptedDriver) -> Talk {
-    let mut talk = Talk::with(driver);
+async fn after_its_turn(driver: ScriptedDriver) -> TestConversation {
+    let mut talk = TestConversation::with(driver);
     talk.send("go");
     talk.start().await;
     talk.completed().await;
     talk
 }
 
-impl Talk {
+impl TestConversation {
     fn closes(&self) -> usize {
         let calls = self.driver.calls();
         calls
@@ -47,7 +47,7 @@ impl Talk {
 #[tokio::test(start_paused = true)]
 async fn close_waits_for_a_turn_for_bounded_time() {
     let script = Script::new().message().begin().observe(delta("x"));
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -65,11 +65,11 @@ async fn close_waits_for_the_turn_and_keeps_queued_inputs() {
     let gate = Latch::new();
     let script = Script::new()
         .message()
-        .gate(&gate)
+        .wait_for_latch(&gate)
         .end(EndReason::Completed);
     let again = Script::new().message().end(EndReason::Completed);
     let driver = ScriptedDriver::new(agent_duplex::Capabilities::none());
-    let mut talk = Talk::with(
+    let mut talk = TestConversation::with(
         driver
             .with_script(script.leaves_process(7, "server"))
             .with_script(again),
@@ -110,8 +110,13 @@ async fn x114b_background_tasks_are_awaited_and_answered() {
         reason: "a task in the background".into(),
     });
     let (gate, over) = (Latch::new(), Latch::new());
-    let script = with_a_task().gate(&gate).observe(ask.clone()).answered();
-    let script = script.gate(&over).observe(Event::BackgroundTasks(0));
+    let script = with_a_task()
+        .wait_for_latch(&gate)
+        .observe(ask.clone())
+        .answered();
+    let script = script
+        .wait_for_latch(&over)
+        .observe(Event::BackgroundTasks(0));
     let driver = ScriptedDriver::new(steered()).with_script(script.leaves_process(7, "server"));
     let mut talk = after_its_turn(driver).await;
     let close = close(&talk.conversation);
@@ -140,9 +145,11 @@ async fn x114b_background_tasks_are_awaited_and_answered() {
 #[tokio::test]
 async fn x114b_turn_started_by_a_background_task_is_awaited() {
     let (gate, end) = (Latch::new(), Latch::new());
-    let script = with_a_task().gate(&gate);
+    let script = with_a_task().wait_for_latch(&gate);
     let script = script.observe(Event::TurnStarted { inputs: vec![] });
-    let script = script.observe(Event::BackgroundTasks(0)).gate(&end);
+    let script = script
+        .observe(Event::BackgroundTasks(0))
+        .wait_for_latch(&end);
     let driver = ScriptedDriver::new(steered()).with_script(script.end(EndReason::Completed));
     let mut talk = after_its_turn(driver).await;
     let close = close(&talk.conversation);
@@ -228,7 +235,9 @@ async fn stop_does_not_wait_for_a_close() {
 #[tokio::test(start_paused = true)]
 async fn suspended_agent_is_closed_after_it_continues() {
     let gate = Latch::new();
-    let script = with_a_task().gate(&gate).observe(Event::BackgroundTasks(0));
+    let script = with_a_task()
+        .wait_for_latch(&gate)
+        .observe(Event::BackgroundTasks(0));
     let driver = ScriptedDriver::new(steered()).with_script(script);
     let mut talk = after_its_turn(driver).await;
     talk.conversation.freeze(true).await.unwrap();
@@ -250,7 +259,9 @@ async fn suspended_agent_is_closed_after_it_continues() {
 #[tokio::test]
 async fn start_waits_for_the_closing_agent() {
     let gate = Latch::new();
-    let script = with_a_task().gate(&gate).observe(Event::BackgroundTasks(0));
+    let script = with_a_task()
+        .wait_for_latch(&gate)
+        .observe(Event::BackgroundTasks(0));
     let next = Script::new().message().end(EndReason::Completed);
     let driver = ScriptedDriver::new(steered())
         .with_script(script)

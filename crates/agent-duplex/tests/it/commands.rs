@@ -8,16 +8,19 @@ use agent_duplex::{
     InputState, Lifecycle, MemoryPersistence, PermissionRequest, QueuedMessages, SessionChoice,
 };
 
-use crate::talk::{Talk, delta, resumable, soon, steered, warning};
+use crate::support::{TestConversation, delta, resumable, soon, steered, warning};
 
 #[tokio::test]
 async fn p21a_p21b_interrupt_completes_when_the_turn_ends() {
     let gate = Latch::new();
     let script = Script::new().message().begin().observe(delta("x"));
-    let script = script.interrupted().observe(delta("y")).gate(&gate);
+    let script = script
+        .interrupted()
+        .observe(delta("y"))
+        .wait_for_latch(&gate);
     let script = script.end(EndReason::Interrupted).message().begin();
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -40,7 +43,8 @@ async fn p21a_p21b_interrupt_completes_when_the_turn_ends() {
 
 #[tokio::test]
 async fn p22_interrupt_without_a_turn_returns_at_once_and_drops_queue() {
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(Script::new()));
+    let mut talk =
+        TestConversation::with(ScriptedDriver::new(steered()).with_script(Script::new()));
     let receipt = talk.send("never mind");
     soon(talk.conversation.interrupt(QueuedMessages::Drop))
         .await
@@ -78,7 +82,7 @@ async fn p47b_permission_request_is_answered_once_and_never_for_a_dead_agent() {
     let driver = ScriptedDriver::new(steered())
         .with_script(script)
         .with_script(next);
-    let mut talk = Talk::with(driver);
+    let mut talk = TestConversation::with(driver);
     talk.send("go");
     talk.start().await;
     talk.observed(ask("b")).await;
@@ -123,7 +127,7 @@ async fn permission_request_that_outlives_its_turn_can_be_answered() {
             script = script.observe(ask.clone());
         }
         let driver = ScriptedDriver::new(steered()).with_script(script.answered());
-        let mut talk = Talk::with(driver);
+        let mut talk = TestConversation::with(driver);
         talk.send("go");
         talk.start().await;
         talk.completed().await;
@@ -155,7 +159,7 @@ async fn agent_that_does_not_read_is_reported_and_retried() {
         .end(EndReason::Interrupted)
         .message();
     let script = script.begin().end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -176,11 +180,11 @@ async fn agent_that_did_not_read_between_turns_is_retried() {
     let gate = Latch::new();
     let script = Script::new()
         .refuses_all_messages(full)
-        .gate(&gate)
+        .wait_for_latch(&gate)
         .refuses(None);
     let script = script.message().begin();
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.start().await;
     talk.becomes(Lifecycle::Ready).await;
     talk.send("go");
@@ -198,9 +202,12 @@ async fn agent_that_did_not_read_between_turns_is_retried() {
 async fn slow_model_change_blocks_neither_output_nor_interrupt() {
     let (model, more) = (Latch::new(), Latch::new());
     let script = Script::new().message().begin().delays_model_change(&model);
-    let script = script.gate(&more).observe(delta("x")).interrupted();
+    let script = script
+        .wait_for_latch(&more)
+        .observe(delta("x"))
+        .interrupted();
     let script = script.end(EndReason::Interrupted);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.becomes(Lifecycle::InTurn).await;
@@ -244,7 +251,7 @@ async fn p42_dropped_futures_undo_and_break_nothing() {
             .message()
             .begin()
             .observe(delta("y"));
-        let mut talk = Talk::with(
+        let mut talk = TestConversation::with(
             ScriptedDriver::new(steered()).with_script(script.leaves_process(7, "sleep")),
         );
         talk.send("go");
@@ -278,7 +285,7 @@ async fn p42_stored_input_is_accepted_once() {
         let script = turn(turn(turn(Script::new())));
         let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
         let options = ConversationOptions::default();
-        let (talk, _) = Talk::kept(driver, options, MemoryPersistence::new()).await;
+        let (talk, _) = TestConversation::stored(driver, options, MemoryPersistence::new()).await;
         let conversation = &talk.conversation;
         let input = Input::new("once");
         give_up(conversation.pause_delivery(true), polls).await;
@@ -303,7 +310,11 @@ async fn p42_stored_input_is_accepted_once() {
 
 #[tokio::test(start_paused = true)]
 async fn p23b_interrupt_that_ends_the_process_keeps_the_session() {
-    let answer = Script::new().session("s").message().begin().say("done");
+    let answer = Script::new()
+        .session("s")
+        .message()
+        .begin()
+        .report_message("done");
     let answer = answer.end(EndReason::Completed);
     let ended = answer.message().begin().observe(delta("x")).interrupted();
     let ended = ended.end(EndReason::Interrupted).ends();
@@ -311,7 +322,7 @@ async fn p23b_interrupt_that_ends_the_process_keeps_the_session() {
     let driver = ScriptedDriver::new(resumable())
         .with_script(ended)
         .with_script(next);
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     talk.send("one");
     talk.completed().await;
     talk.send("two");
@@ -342,7 +353,7 @@ async fn p23c_next_agent_after_a_killing_interrupt_reports_context_retention() {
         let driver = ScriptedDriver::new(capabilities)
             .with_script(ended)
             .with_script(next);
-        let mut talk = Talk::restarting(driver);
+        let mut talk = TestConversation::restarting(driver);
         talk.send("one");
         talk.completed().await;
         talk.send("two");
@@ -371,7 +382,7 @@ async fn p23c_context_retention_is_not_reported_if_the_process_stays() {
     let driver = ScriptedDriver::new(resumable())
         .with_script(script)
         .with_script(next);
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     talk.send("one");
     talk.observed(delta("x")).await;
     soon(talk.conversation.interrupt(QueuedMessages::Keep))

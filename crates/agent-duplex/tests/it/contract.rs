@@ -1,7 +1,7 @@
 //! The contract for drivers, with agents that keep it and agents that break it.
 
-mod bent;
 mod faults;
+mod faulty_driver;
 mod parts;
 
 use agent_duplex::contract::{Scenario, ScenarioResult, play, table};

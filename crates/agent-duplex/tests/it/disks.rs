@@ -14,10 +14,10 @@ use std::{env, fs};
 use agent_duplex::{Error, PersistedRecord, Persistence, RecoveredConversation, SqlitePersistence};
 use tempfile::TempDir;
 
-use crate::keeping::accepted;
+use crate::stored_records::accepted;
 
 /// The action of a child process of these tests, and its file.
-const DEED: &str = "AGENT_DUPLEX_TEST_DEED";
+const ACTION: &str = "AGENT_DUPLEX_TEST_ACTION";
 const FILE: &str = "AGENT_DUPLEX_TEST_FILE";
 
 /// Returns the command line by which this program runs one of its tests as a child.
@@ -36,14 +36,14 @@ pub(crate) fn words(test: &str) -> [String; 5] {
     ]
 }
 
-fn child(around: &[&str], deed: &str, file: &Path) -> Command {
+fn child(around: &[&str], action: &str, file: &Path) -> Command {
     let words = words("disks::child_process_acts");
     let mut words = around
         .iter()
         .copied()
         .chain(words.iter().map(String::as_str));
     let mut command = Command::new(words.next().expect("there is a program"));
-    command.args(words).env(DEED, deed).env(FILE, file);
+    command.args(words).env(ACTION, action).env(FILE, file);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command
 }
@@ -51,13 +51,13 @@ fn child(around: &[&str], deed: &str, file: &Path) -> Command {
 #[test]
 #[ignore = "a child process: `child` in disks.rs runs this binary with `disks::child_process_acts --exact --ignored`"]
 fn child_process_acts() {
-    let (Ok(deed), Some(file)) = (env::var(DEED), env::var_os(FILE)) else {
+    let (Ok(action), Some(file)) = (env::var(ACTION), env::var_os(FILE)) else {
         return;
     };
     // End a line that the test harness has started.
     println!();
     let file = PathBuf::from(file);
-    match deed.as_str() {
+    match action.as_str() {
         "fill" => {
             if let Err(e) = fill(&file) {
                 assert!(e.is_persistence());
@@ -156,7 +156,7 @@ fn l100c_full_disk_loses_no_stored_record() {
     let file = mount.join("talks");
     // A separate disk that disappears with the child processes: they fill it, enlarge it, and recover.
     let script = r#"mount -t tmpfs -o size=400k full "$0" || { echo "no mount"; exit 0; }
-        "$@" && mount -o remount,size=4m "$0" && AGENT_DUPLEX_TEST_DEED=recover "$@""#;
+        "$@" && mount -o remount,size=4m "$0" && AGENT_DUPLEX_TEST_ACTION=recover "$@""#;
     let mount = mount.to_str().unwrap();
     let apart = [
         "unshare",

@@ -11,12 +11,12 @@ use agent_duplex::{
 
 use tokio::time::Instant;
 
-use crate::talk::{Talk, delta, soon, steered};
+use crate::support::{TestConversation, delta, soon, steered};
 
 const BUDGET: Duration = Duration::from_secs(8);
 
 #[tokio::test]
-async fn l81d_l91a_l91b_l91c_an_agent_that_dies_in_a_turn_completes_it_as_died() {
+async fn l81d_l91a_l91b_l91c_death_in_a_turn_completes_the_turn_as_died() {
     let end = TurnEnd {
         exit: Some(ExitStatus::Code(0)),
         stderr_tail: "out of luck\n".into(),
@@ -24,7 +24,7 @@ async fn l81d_l91a_l91b_l91c_an_agent_that_dies_in_a_turn_completes_it_as_died()
     };
     let script = Script::new().message().begin().observe(delta("hal"));
     let script = script.observe(Event::TurnCompleted(end.clone())).ends();
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     assert_eq!(talk.completed().await.end, end);
@@ -39,7 +39,7 @@ async fn l91a_l91b_l91c_death_without_driver_report_is_a_death() {
     let driver = ScriptedDriver::new(steered())
         .with_script(script)
         .with_script(resumed);
-    let mut talk = Talk::with(driver);
+    let mut talk = TestConversation::with(driver);
     talk.send("one");
     talk.start().await;
     talk.send("two");
@@ -72,8 +72,10 @@ async fn l81d_l98a_l98b_l98c_stop_ends_all_streams_once_and_all_callers_await_it
     let gate = Latch::new();
     let script = Script::new().message().begin().observe(delta("hal"));
     let script = script.leaves_process(7, "sleep").delays_stop(&gate);
-    let script = script.last_words(delta("f")).last_words(delta(" a"));
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let script = script
+        .report_after_stop(delta("f"))
+        .report_after_stop(delta(" a"));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     let mut subscription = talk.conversation.subscribe(100);
     talk.send("go");
     talk.start().await;
@@ -133,7 +135,7 @@ async fn l81d_l98a_l98b_l98c_stop_ends_all_streams_once_and_all_callers_await_it
 #[tokio::test]
 async fn l98a_l98d_a_driver_that_panics_ends_the_agent_and_all_streams() {
     let script = Script::new().message().begin().panics();
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     let mut subscription = talk.conversation.subscribe(100);
     talk.send("go");
     talk.start().await;
@@ -159,7 +161,7 @@ fn l98a_l98d_a_runtime_that_is_shut_down_ends_the_agent_and_all_streams() {
         .unwrap();
     let script = Script::new().message().begin().observe(delta("x"));
     let mut talk = runtime.block_on(async {
-        let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+        let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
         talk.send("go");
         talk.start().await;
         talk.observed(delta("x")).await;
@@ -181,12 +183,12 @@ fn l98a_l98d_a_runtime_that_is_shut_down_ends_the_agent_and_all_streams() {
 #[tokio::test]
 async fn l98a_l98d_p41a_dropping_the_last_handle_ends_its_processes() {
     let script = Script::new().message().begin().observe(delta("x"));
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
     let clone = talk.conversation.clone();
-    let Talk {
+    let TestConversation {
         conversation,
         mut primary,
         driver,
@@ -218,7 +220,7 @@ async fn l98a_l98d_p41a_dropping_the_last_handle_ends_its_processes() {
 async fn stop_waits_for_a_connection_in_progress() {
     let gate = Latch::new();
     let script = Script::new().connecting(&gate).leaves_process(7, "sleep");
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     let conversation = talk.conversation.clone();
     let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
     talk.becomes(Lifecycle::Starting).await;
@@ -251,7 +253,7 @@ async fn stop_waits_for_a_connection_in_progress() {
 #[tokio::test(start_paused = true)]
 async fn stop_waits_for_a_connection_for_bounded_time() {
     let script = Script::new().connecting(&Latch::new());
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     let conversation = talk.conversation.clone();
     let start = tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
     talk.becomes(Lifecycle::Starting).await;
@@ -268,7 +270,7 @@ async fn stop_waits_for_a_driver_for_bounded_time() {
         .message()
         .begin()
         .ignores_stop_budget(&Latch::new());
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     let before = Instant::now();
@@ -288,7 +290,7 @@ async fn l90g_second_stop_with_less_time_shortens_the_first() {
         (starting, StopStage::AlreadyEnded),
         (ending, StopStage::Kill),
     ] {
-        let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+        let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
         talk.send("go");
         let starts = talk.conversation.clone();
         tokio::spawn(async move { starts.start(SessionChoice::Fresh).await });
@@ -315,7 +317,7 @@ async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
         .begin()
         .busy(&Latch::new())
         .observe(delta("x"));
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -334,9 +336,10 @@ async fn last_output_is_awaited_for_bounded_time_and_only_for_readers() {
     let options = agent_duplex::ConversationOptions::default().with_backlog(1);
     let mut script = Script::new().message().begin().observe(delta("x"));
     for i in 0..100 {
-        script = script.last_words(delta(&i.to_string()));
+        script = script.report_after_stop(delta(&i.to_string()));
     }
-    let mut talk = Talk::limited(ScriptedDriver::new(steered()).with_script(script), options);
+    let mut talk =
+        TestConversation::limited(ScriptedDriver::new(steered()).with_script(script), options);
     let mut along = talk.conversation.subscribe(10_000);
     talk.send("go");
     talk.start().await;

@@ -10,7 +10,7 @@ use agent_duplex::{
 };
 use bytes::Bytes;
 
-use crate::talk::{Talk, soon, steered};
+use crate::support::{TestConversation, soon, steered};
 
 const READERS: usize = 100;
 const LINE: usize = 256 << 10;
@@ -82,7 +82,7 @@ async fn l87a_l87b_l87c_p11a_hundred_readers_and_a_stalled_one_keep_memory_flat(
     }
     let driver = ScriptedDriver::new(steered()).with_script(script.end(EndReason::Completed));
     let options = ConversationOptions::default().with_backlog(50);
-    let mut talk = Talk::limited(driver, options);
+    let mut talk = TestConversation::limited(driver, options);
     let mut stalled = talk.conversation.subscribe(20);
     let readers: Vec<_> = (0..READERS)
         .map(|_| tokio::spawn(read(talk.conversation.subscribe(1000))))
@@ -117,9 +117,9 @@ async fn l87a_l87b_l87c_p11a_hundred_readers_and_a_stalled_one_keep_memory_flat(
 
 #[tokio::test]
 async fn all_readers_get_the_same() {
-    let script = Script::new().message().begin().say("hello");
+    let script = Script::new().message().begin().report_message("hello");
     let driver = ScriptedDriver::new(steered()).with_script(script.end(EndReason::Completed));
-    let mut talk = Talk::with(driver);
+    let mut talk = TestConversation::with(driver);
     let mut one = talk.conversation.subscribe(10);
     let mut other = talk.conversation.replay(10);
     talk.send("go");

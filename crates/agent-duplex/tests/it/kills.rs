@@ -133,13 +133,13 @@ enum Early {
 
 /// A store with a deliberate fault: it acknowledges records, and stores some of them only after more of them have arrived.
 #[derive(Debug)]
-struct Liar {
+struct UnsafeStore {
     kept: SqlitePersistence,
     early: Early,
     later: Vec<PersistedRecord>,
 }
 
-impl Persistence for Liar {
+impl Persistence for UnsafeStore {
     fn recover(&mut self) -> Result<RecoveredConversation, Error> {
         self.kept.recover()
     }
@@ -184,7 +184,7 @@ async fn talk(file: &Path, round: u64) {
         _ => Early::None,
     };
     let later = Vec::new();
-    let persistence = Box::new(Liar { kept, early, later });
+    let persistence = Box::new(UnsafeStore { kept, early, later });
     let driver = Echo {
         steered: round % 2 == 1,
     };

@@ -8,7 +8,7 @@ use agent_duplex::{
     Input, InputState, Lifecycle, Mode, QueuedMessages, SessionChoice,
 };
 
-use crate::talk::{Talk, delta, resumable, soon, steered};
+use crate::support::{TestConversation, delta, resumable, soon, steered};
 
 async fn texts(execution: &mut Execution) -> Vec<String> {
     let mut texts = Vec::new();
@@ -24,14 +24,18 @@ async fn texts(execution: &mut Execution) -> Vec<String> {
 }
 
 fn turn(script: Script, text: &str) -> Script {
-    script.message().begin().say(text).end(EndReason::Completed)
+    script
+        .message()
+        .begin()
+        .report_message(text)
+        .end(EndReason::Completed)
 }
 
 #[tokio::test]
 async fn x123a_execution_streams_its_turn() {
     let script = turn(turn(Script::new().session("s"), "one"), "two").ends();
     let driver = ScriptedDriver::new(resumable()).with_script(script);
-    let talk = Talk::with(driver.with_script(turn(Script::new(), "three")));
+    let talk = TestConversation::with(driver.with_script(turn(Script::new(), "three")));
     for text in ["one", "two", "three"] {
         let mut execution = soon(talk.conversation.execute(Input::new(text)))
             .await
@@ -61,10 +65,11 @@ async fn x123a_execution_during_a_turn_waits_for_its_own_turn() {
     let script = Script::new()
         .message()
         .begin()
-        .gate(&gate)
+        .wait_for_latch(&gate)
         .end(EndReason::Completed);
     let script = turn(script, "mine");
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
+    let mut talk =
+        TestConversation::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
     talk.send("go");
     talk.start().await;
     let mut execution = soon(talk.conversation.execute(Input::new("then")))
@@ -80,7 +85,7 @@ async fn x123a_execution_during_a_turn_waits_for_its_own_turn() {
 async fn x123a_execution_ends_with_any_fate_of_its_agent() {
     // The agent dies in the turn, or before it got the input, or everything is stopped.
     let died = Script::new().message().begin().ends();
-    let talk = Talk::with(ScriptedDriver::new(steered()).with_script(died));
+    let talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(died));
     let mut execution = soon(talk.conversation.execute(Input::new("go")))
         .await
         .unwrap();
@@ -89,8 +94,9 @@ async fn x123a_execution_ends_with_any_fate_of_its_agent() {
     assert_eq!(completion.end.reason, EndReason::Died);
 
     let gate = Latch::new();
-    let died = Script::new().message().begin().gate(&gate).ends();
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(died));
+    let died = Script::new().message().begin().wait_for_latch(&gate).ends();
+    let mut talk =
+        TestConversation::with(ScriptedDriver::new(Capabilities::none()).with_script(died));
     talk.send("go");
     talk.start().await;
     let mut execution = soon(talk.conversation.execute(Input::new("then")))
@@ -103,7 +109,7 @@ async fn x123a_execution_ends_with_any_fate_of_its_agent() {
     assert!(execution.completion().is_none());
     assert!(talk.conversation.pending().is_empty());
 
-    let talk = Talk::with(ScriptedDriver::new(steered()).with_script(Script::new()));
+    let talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(Script::new()));
     soon(talk.conversation.pause_delivery(true)).await.unwrap();
     let mut execution = soon(talk.conversation.execute(Input::new("go")))
         .await
@@ -118,10 +124,13 @@ async fn x123a_execution_ends_with_any_fate_of_its_agent() {
 async fn x123b_one_shot_agent_is_closed_after_its_turn() {
     let gate = Latch::new();
     let driver = ScriptedDriver::new(resumable())
-        .with_script(turn(Script::new().session("s").gate(&gate), "one"))
+        .with_script(turn(
+            Script::new().session("s").wait_for_latch(&gate),
+            "one",
+        ))
         .with_script(turn(Script::new().session("s"), "two"));
     let options = ConversationOptions::default().with_mode(Mode::OneShot);
-    let mut talk = Talk::limited(driver, options);
+    let mut talk = TestConversation::limited(driver, options);
     talk.send("one");
     // Even an agent that can be steered gets only one message.
     talk.becomes(Lifecycle::InTurn).await;
@@ -149,7 +158,7 @@ async fn x123c_paused_delivery_keeps_agent_and_session() {
         .observe(delta("x"))
         .interrupted();
     let script = turn(script.end(EndReason::Interrupted), "then");
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -169,7 +178,7 @@ async fn x123c_paused_delivery_keeps_agent_and_session() {
 
 #[tokio::test]
 async fn x123d_the_model_is_changed_while_the_agent_runs() {
-    let talk = Talk::with(ScriptedDriver::new(steered()).with_script(Script::new()));
+    let talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(Script::new()));
     let none = soon(talk.conversation.set_model(None)).await;
     assert!(none.unwrap_err().is_gone());
     talk.start().await;
@@ -185,7 +194,7 @@ async fn x123d_the_model_is_changed_while_the_agent_runs() {
 
 #[tokio::test]
 async fn dropped_execution_reports_it() {
-    let talk = Talk::with(ScriptedDriver::new(steered()).with_script(Script::new()));
+    let talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(Script::new()));
     soon(talk.conversation.pause_delivery(true)).await.unwrap();
     let mut execution = soon(talk.conversation.execute(Input::new("go")))
         .await
@@ -214,7 +223,7 @@ async fn x123f_a_scripted_driver_plays_its_scripts_in_order() {
     let missing: fn() -> Error = || Error::start("no such agent", None);
     let dies = turn(Script::new().session("s"), "one");
     let driver = ScriptedDriver::new(resumable()).with_script(dies.message().begin().ends());
-    let mut talk = Talk::with(driver.with_script(Script::new().fails(missing)));
+    let mut talk = TestConversation::with(driver.with_script(Script::new().fails(missing)));
     talk.send("one");
     talk.start().await;
     assert_eq!(talk.completed().await.end.reason, EndReason::Completed);

@@ -5,12 +5,10 @@ mod commands;
 mod contract;
 #[cfg(feature = "sqlite")]
 mod disks;
+mod documented_behaviour;
 mod ends;
-mod ensures;
 mod examples;
 mod fanout;
-#[cfg(feature = "sqlite")]
-mod keeping;
 #[cfg(feature = "sqlite")]
 mod kills;
 mod library;
@@ -18,13 +16,15 @@ mod races;
 mod random;
 mod readers;
 #[cfg(feature = "sqlite")]
-mod recovers;
+mod recovery;
 mod refused;
 mod replays;
 mod restarts;
-mod strangers;
-mod talk;
+#[cfg(feature = "sqlite")]
+mod stored_records;
+mod support;
 mod turns;
+mod waiting_callers;
 
 use agent_duplex::{Capabilities, Capability, Error, Event, ProcessName, StopReport, StopStage};
 use proptest::prelude::*;

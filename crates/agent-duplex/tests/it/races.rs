@@ -9,7 +9,7 @@ use agent_duplex::{
 };
 use tokio::task::JoinHandle;
 
-use crate::talk::{Talk, resumable, soon};
+use crate::support::{TestConversation, resumable, soon};
 
 /// A random number generator with a fixed seed, so that each run is the same.
 struct Dice(u64);
@@ -25,7 +25,7 @@ impl Dice {
 
 /// Starts a task that does one action after the latch is open; the task returns its receipts.
 fn racer(
-    talk: &Talk,
+    talk: &TestConversation,
     deed: u64,
     gate: &Latch,
     name: String,
@@ -81,7 +81,11 @@ async fn l93a_l93b_p55a_no_race_hangs_or_loses_an_input() {
     let mut dice = Dice(0x2545_f491_4f6c_dd1d);
     for round in 0..1000 {
         let answers = || {
-            let script = Script::new().session("s").message().begin().say("x");
+            let script = Script::new()
+                .session("s")
+                .message()
+                .begin()
+                .report_message("x");
             script.end(EndReason::Completed).message()
         };
         let driver = ScriptedDriver::new(resumable()).with_repeating_script(match dice.roll(3) {
@@ -101,11 +105,11 @@ async fn l93a_l93b_p55a_no_race_hangs_or_loses_an_input() {
         let redelivers = options.restart.is_none() && options.mode == Mode::Interactive;
         let kept = dice.roll(4) == 0;
         let talk = if kept {
-            Talk::kept(driver, options, MemoryPersistence::new())
+            TestConversation::stored(driver, options, MemoryPersistence::new())
                 .await
                 .0
         } else {
-            Talk::limited(driver, options)
+            TestConversation::limited(driver, options)
         };
         let gate = Latch::new();
         let stops = dice.roll(4) > 0;
@@ -119,7 +123,7 @@ async fn l93a_l93b_p55a_no_race_hangs_or_loses_an_input() {
                 racer(&talk, deed, &gate, format!("{round}.{n}"))
             })
             .collect();
-        let Talk {
+        let TestConversation {
             conversation,
             mut primary,
             driver,

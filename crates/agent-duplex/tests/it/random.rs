@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use tokio::task::JoinHandle;
 
 use self::any::{Step, TestAction, World, any_deed, any_script, any_world, script};
-use crate::talk::soon;
+use crate::support::soon;
 
 /// A store in memory that fails after some appends.
 #[derive(Debug)]
@@ -109,8 +109,8 @@ impl Play {
         input
     }
 
-    fn spawn(&mut self, deed: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.push(tokio::spawn(deed));
+    fn spawn(&mut self, action: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.push(tokio::spawn(action));
     }
 
     async fn read(&mut self) -> bool {
@@ -122,7 +122,7 @@ impl Play {
         )
     }
 
-    async fn act(&mut self, deed: TestAction) {
+    async fn act(&mut self, action: TestAction) {
         let conversation = self.conversation.clone();
         let receipts = Arc::clone(&self.receipts);
         let took = move |text: String, receipt: Receipt| {
@@ -133,7 +133,7 @@ impl Play {
                     .push((text, receipt));
             }
         };
-        match deed {
+        match action {
             TestAction::Send(parent) => {
                 let parent =
                     [String::new(), parent.to_string()][usize::from(parent.min(1))].clone();
@@ -324,8 +324,8 @@ async fn play(world: World, scripts: Vec<Vec<Step>>, deeds: Vec<TestAction>) {
     };
     let mut play = Play::new(&world, scripts, &memory).await;
     let mut subscription = play.conversation.subscribe(100_000);
-    for deed in deeds {
-        play.act(deed).await;
+    for action in deeds {
+        play.act(action).await;
     }
     play.end(&world).await;
     let mut along = Vec::new();

@@ -8,7 +8,7 @@ use agent_duplex::{
     Subscription,
 };
 
-use crate::talk::{Talk, delta, soon, steered};
+use crate::support::{TestConversation, delta, soon, steered};
 
 const MANY: usize = 500;
 
@@ -37,7 +37,7 @@ async fn read_all(subscription: &mut Subscription) -> (Vec<Published>, Option<La
 
 #[tokio::test]
 async fn l87a_l87b_l87c_p10a_p11a_stalled_subscriber_is_dropped_with_its_position() {
-    let mut talk = Talk::with(chatty());
+    let mut talk = TestConversation::with(chatty());
     let mut first = talk.conversation.subscribe(10_000);
     let mut second = talk.conversation.subscribe(10_000);
     let mut stalled = talk.conversation.subscribe(20);
@@ -60,7 +60,7 @@ async fn l87a_l87b_l87c_p10a_p11a_stalled_subscriber_is_dropped_with_its_positio
 #[tokio::test]
 async fn l87a_reading_subscriber_is_not_dropped() {
     let options = ConversationOptions::default().with_backlog(10);
-    let mut talk = Talk::limited(chatty(), options);
+    let mut talk = TestConversation::limited(chatty(), options);
     let mut subscription = talk.conversation.subscribe(20);
     talk.send("go");
     let conversation = talk.conversation.clone();
@@ -78,7 +78,7 @@ async fn l87a_reading_subscriber_is_not_dropped() {
 #[tokio::test]
 async fn p11b_slow_primary_loses_nothing_and_blocks_the_agent() {
     let options = ConversationOptions::default().with_backlog(10);
-    let mut talk = Talk::limited(chatty(), options);
+    let mut talk = TestConversation::limited(chatty(), options);
     let mut ahead = talk.conversation.subscribe(10_000);
     talk.send("go");
     talk.start().await;
@@ -100,7 +100,7 @@ async fn p11b_slow_primary_loses_nothing_and_blocks_the_agent() {
 #[tokio::test]
 async fn p10b_commands_work_while_the_primary_is_blocked() {
     let options = ConversationOptions::default().with_backlog(1);
-    let mut talk = Talk::limited(chatty(), options);
+    let mut talk = TestConversation::limited(chatty(), options);
     talk.send("go");
     talk.start().await;
     talk.send("steered");
@@ -128,7 +128,7 @@ async fn p10b_commands_work_while_the_primary_is_blocked() {
 
 #[tokio::test]
 async fn a_subscription_after_the_end_ends() {
-    let talk = Talk::with(ScriptedDriver::new(steered()));
+    let talk = TestConversation::with(ScriptedDriver::new(steered()));
     let mut before = talk.conversation.subscribe(10);
     soon(talk.conversation.stop(Duration::ZERO)).await;
     let (read, lost) = read_all(&mut before).await;

@@ -10,7 +10,7 @@ use agent_duplex::{
 
 use tokio::time::Instant;
 
-use crate::talk::{Talk, delta, resumable, soon};
+use crate::support::{TestConversation, delta, resumable, soon};
 
 const BUDGET: Duration = Duration::from_secs(8);
 
@@ -22,7 +22,7 @@ fn cannot() -> Error {
     Error::unsupported("scripted", "take more", "start it again")
 }
 
-async fn executes(talk: &mut Talk, text: &str) -> Execution {
+async fn executes(talk: &mut TestConversation, text: &str) -> Execution {
     let execution = soon(talk.conversation.execute(Input::new(text))).await;
     let execution = execution.expect("an agent runs");
     talk.audit.accepted(execution.receipt());
@@ -59,7 +59,7 @@ async fn x123a_execution_with_refused_input_ends_with_the_cause() {
     for error in errors {
         let driver = ScriptedDriver::new(Capabilities::none())
             .with_repeating_script(Script::new().refuses_all_messages(error));
-        let mut talk = Talk::with(driver);
+        let mut talk = TestConversation::with(driver);
         for nth in 1..=2 {
             let execution = executes(&mut talk, "go").await;
             assert_eq!(dropped(execution).await, error().to_string());
@@ -77,7 +77,7 @@ async fn p44c_agents_that_fail_to_start_for_their_first_input_are_counted() {
     let options = ConversationOptions::default().with_restart(policy);
     let driver = ScriptedDriver::new(resumable())
         .with_repeating_script(Script::new().refuses_all_messages(missing));
-    let mut talk = Talk::limited(driver, options);
+    let mut talk = TestConversation::limited(driver, options);
     let execution = executes(&mut talk, "go").await;
     let why = dropped(execution).await;
     assert!(
@@ -96,7 +96,7 @@ async fn failed_start_for_first_input_ends_the_agent_and_requeues_the_input() {
     let answers = Script::new().message().end(EndReason::Completed);
     let driver = ScriptedDriver::new(Capabilities::none())
         .with_script(Script::new().refuses_all_messages(missing));
-    let mut talk = Talk::with(driver.with_script(answers));
+    let mut talk = TestConversation::with(driver.with_script(answers));
     talk.start().await;
     talk.becomes(Lifecycle::Ready).await;
     talk.send("go");
@@ -113,8 +113,8 @@ async fn x123a_idle_agent_that_takes_no_input_gets_time_to_exit() {
     let once = Script::new().message().refuses(Some(cannot)).begin();
     let once = once.end(EndReason::Completed).observe(delta("late"));
     let answers = Script::new().message().begin().end(EndReason::Completed);
-    let driver = ScriptedDriver::new(resumable()).with_script(once.gate(&gate).ends());
-    let mut talk = Talk::restarting(driver.with_script(answers));
+    let driver = ScriptedDriver::new(resumable()).with_script(once.wait_for_latch(&gate).ends());
+    let mut talk = TestConversation::restarting(driver.with_script(answers));
     talk.send("one");
     talk.completed().await;
     let mut execution = executes(&mut talk, "two").await;
@@ -130,7 +130,7 @@ async fn x123a_idle_agent_that_takes_no_input_gets_time_to_exit() {
 async fn x123a_idle_agent_that_never_takes_input_is_reported() {
     let driver =
         ScriptedDriver::new(resumable()).with_script(Script::new().refuses_all_messages(cannot));
-    let mut talk = Talk::with(driver);
+    let mut talk = TestConversation::with(driver);
     let execution = executes(&mut talk, "go").await;
     assert_eq!(dropped(execution).await, cannot().to_string());
     assert_eq!(talk.warned().await, cannot().to_string());
@@ -149,11 +149,11 @@ fn releasing() -> Error {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p46_session_close_to_release_is_awaited() {
+async fn p46_session_of_a_dead_agent_is_awaited() {
     let fails = |error: fn() -> Error| Script::new().fails(error);
     let driver = ScriptedDriver::new(resumable());
     let driver = (0..9).fold(driver, |driver, _| driver.with_script(fails(releasing)));
-    let talk = Talk::with(driver.with_script(Script::new()));
+    let talk = TestConversation::with(driver.with_script(Script::new()));
     let start = || talk.conversation.start(SessionChoice::Resume("s".into()));
     soon(start()).await.unwrap();
     assert_eq!(talk.driver.sessions().len(), 10);
@@ -161,7 +161,7 @@ async fn p46_session_close_to_release_is_awaited() {
 
     let waits = |error: fn() -> Error| async move {
         let driver = ScriptedDriver::new(resumable()).with_repeating_script(fails(error));
-        let talk = Talk::with(driver);
+        let talk = TestConversation::with(driver);
         let begun = Instant::now();
         let error = soon(talk.conversation.start(SessionChoice::Resume("s".into()))).await;
         assert!(error.unwrap_err().is_session_in_use());
@@ -179,7 +179,7 @@ async fn p46_session_close_to_release_is_awaited() {
 async fn p46_a_stop_ends_the_wait_for_a_session_at_once() {
     let driver =
         ScriptedDriver::new(resumable()).with_repeating_script(Script::new().fails(releasing));
-    let talk = Talk::with(driver);
+    let talk = TestConversation::with(driver);
     let begun = Instant::now();
     let (started, report) = tokio::join!(
         talk.conversation.start(SessionChoice::Resume("s".into())),

@@ -10,7 +10,7 @@ use agent_duplex::{
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::talk::{Talk, delta, soon, steered};
+use crate::support::{TestConversation, delta, soon, steered};
 
 fn line(bytes: usize) -> Observation {
     Observation::output(
@@ -30,10 +30,10 @@ fn gated(things: impl IntoIterator<Item = Observation>, gate: &Latch) -> Scripte
     }
     let script = script
         .observe(delta("before"))
-        .gate(gate)
+        .wait_for_latch(gate)
         .observe(delta("after"));
     let script = script.end(EndReason::Completed).message().begin();
-    let script = script.say("again").end(EndReason::Completed);
+    let script = script.report_message("again").end(EndReason::Completed);
     ScriptedDriver::new(steered()).with_script(script)
 }
 
@@ -52,7 +52,7 @@ async fn late(
 ) -> (Vec<Published>, Vec<Published>) {
     let gate = Latch::new();
     let options = ConversationOptions::default().with_backlog(100_000);
-    let mut talk = Talk::limited(gated(things, &gate), options);
+    let mut talk = TestConversation::limited(gated(things, &gate), options);
     talk.send("first");
     talk.start().await;
     talk.observed(delta("before")).await;
@@ -160,7 +160,7 @@ proptest! {
             // The backlog keeps the agent almost in step with the reader.
             let options = ConversationOptions::default().with_backlog(1);
             let driver = ScriptedDriver::new(steered()).with_script(script);
-            let mut talk = Talk::limited(driver, options);
+            let mut talk = TestConversation::limited(driver, options);
             talk.start().await;
             let mut late = None;
             for _ in &turns {

@@ -9,7 +9,7 @@ use agent_duplex::{
     SessionChoice,
 };
 
-use crate::talk::{Talk, delta, resumable, soon, steered, warning};
+use crate::support::{TestConversation, delta, resumable, soon, steered, warning};
 
 const BUDGET: Duration = Duration::from_secs(8);
 
@@ -18,7 +18,7 @@ fn answers() -> Script {
         .session("s")
         .message()
         .begin()
-        .say("done")
+        .report_message("done")
         .end(EndReason::Completed)
 }
 
@@ -37,7 +37,7 @@ async fn l92a_l92b_p44a_input_to_a_dead_agent_starts_the_next_in_its_session() {
     let driver = ScriptedDriver::new(resumable())
         .with_script(answers().ends())
         .with_script(again);
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     talk.send("one");
     talk.completed().await;
     talk.becomes(Lifecycle::Idle).await;
@@ -55,7 +55,7 @@ async fn l92a_l92b_new_input_after_close_starts_an_agent_and_a_queued_one_does_n
     let driver = ScriptedDriver::new(resumable())
         .with_script(answers())
         .with_script(answers());
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     talk.send("one");
     talk.completed().await;
     soon(talk.conversation.pause_delivery(true)).await.unwrap();
@@ -79,7 +79,7 @@ async fn p44a_session_without_a_turn_is_not_resumed() {
         .with_script(answers().ends())
         .with_script(Script::new().session("t").message().ends())
         .with_repeating_script(answers());
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     let died = [EndReason::Died, EndReason::Completed, EndReason::Died];
     for reason in died {
         talk.send("go");
@@ -99,7 +99,7 @@ async fn p44d_delivered_input_is_never_delivered_again() {
     let driver = ScriptedDriver::new(steered())
         .with_script(script)
         .with_script(answers());
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     talk.send("one");
     talk.becomes(Lifecycle::InTurn).await;
     talk.send("two");
@@ -120,7 +120,7 @@ async fn p44d_delivered_input_is_never_delivered_again() {
 #[tokio::test(start_paused = true)]
 async fn p44c_crashing_agent_is_given_up_until_an_explicit_start() {
     let driver = ScriptedDriver::new(resumable()).with_repeating_script(crashes());
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     talk.send("one");
     talk.warns("3 times in a row").await;
     talk.becomes(Lifecycle::CrashLoop).await;
@@ -155,7 +155,7 @@ async fn p44c_crashing_agent_is_given_up_until_an_explicit_start() {
 async fn p44c_turns_that_crash_are_counted_and_completed() {
     let driver =
         ScriptedDriver::new(resumable()).with_repeating_script(Script::new().message().ends());
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     for nth in 1..=3 {
         talk.send("go");
         let completion = talk.completed().await;
@@ -172,7 +172,7 @@ async fn p44c_unstartable_agent_is_reported_and_given_up() {
     let missing: fn() -> Error = || Error::start("the program is missing; install it", None);
     let driver =
         ScriptedDriver::new(resumable()).with_repeating_script(Script::new().fails(missing));
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     let executed = talk.conversation.execute(Input::new("zero"));
     assert!(executed.await.unwrap_err().is_start_failure());
     talk.send("one");
@@ -190,12 +190,12 @@ async fn p44c_unstartable_agent_is_reported_and_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn p44b_commands_work_during_a_pause() {
-    for deed in 0..4 {
+    for action in 0..4 {
         let driver = ScriptedDriver::new(resumable()).with_script(crashes());
-        let mut talk = Talk::restarting(driver.with_script(answers()));
+        let mut talk = TestConversation::restarting(driver.with_script(answers()));
         talk.send("one");
         talk.warned().await;
-        match deed {
+        match action {
             0 => drop(soon(talk.conversation.stop(BUDGET)).await),
             1 => soon(talk.conversation.close()).await,
             2 => soon(talk.conversation.interrupt(QueuedMessages::Drop))
@@ -207,8 +207,8 @@ async fn p44b_commands_work_during_a_pause() {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(talk.driver.sessions().len(), 1, "after deed {deed}");
-        if deed == 3 {
+        assert_eq!(talk.driver.sessions().len(), 1, "after action {action}");
+        if action == 3 {
             soon(talk.conversation.pause_delivery(false)).await.unwrap();
             talk.completed().await;
         }
@@ -229,7 +229,8 @@ async fn p45_lost_session_fails_or_is_replaced() {
         let driver = ScriptedDriver::new(resumable())
             .with_script(lost())
             .with_script(lost());
-        let mut talk = Talk::limited(driver.with_script(lost()).with_script(lost()), options);
+        let mut talk =
+            TestConversation::limited(driver.with_script(lost()).with_script(lost()), options);
         soon(talk.conversation.start(resumed("s"))).await.unwrap();
         talk.send("one");
         for _ in 0..3 {
@@ -259,13 +260,13 @@ async fn p44c_logged_out_agent_is_not_restarted_for_queued_inputs() {
     let out = Script::new()
         .message()
         .refuses(Some(once))
-        .gate(&gate)
+        .wait_for_latch(&gate)
         .end(EndReason::NotLoggedIn)
         .ends();
     let driver = ScriptedDriver::new(Capabilities::none())
         .with_script(out)
         .with_script(answers());
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     talk.send("one");
     talk.becomes(Lifecycle::InTurn).await;
     talk.send("two");
@@ -292,7 +293,8 @@ async fn p47b_answer_for_a_dead_agent_does_not_reach_the_next() {
     let asked = |id: &str| Event::PermissionRequested(ask(id));
     let asks = || Script::new().message().begin().observe(asked("1"));
     let driver = ScriptedDriver::new(steered()).with_script(asks().ends());
-    let mut talk = Talk::restarting(driver.with_script(asks().answered().observe(delta("x"))));
+    let mut talk =
+        TestConversation::restarting(driver.with_script(asks().answered().observe(delta("x"))));
     talk.send("one");
     talk.observed(asked("1")).await;
     talk.completed().await;
@@ -326,13 +328,15 @@ async fn p47a_late_output_of_an_agent_is_not_in_turns_of_the_next() {
         summary: "make".into(),
         reason: String::new(),
     });
-    let first = Script::new().message().begin().gate(&gate);
+    let first = Script::new().message().begin().wait_for_latch(&gate);
     let first = first.end(EndReason::Completed);
-    let first = first.last_words(Event::TurnStarted { inputs: vec![] });
-    let first = first.last_words(delta("late")).last_words(ask);
+    let first = first.report_after_stop(Event::TurnStarted { inputs: vec![] });
+    let first = first
+        .report_after_stop(delta("late"))
+        .report_after_stop(ask);
     let driver = ScriptedDriver::new(resumable()).with_script(first);
     let options = ConversationOptions::default().with_mode(Mode::OneShot);
-    let mut talk = Talk::limited(driver.with_script(answers()), options);
+    let mut talk = TestConversation::limited(driver.with_script(answers()), options);
     talk.send("one");
     talk.becomes(Lifecycle::InTurn).await;
     talk.send("two");
@@ -371,7 +375,7 @@ async fn p44c_agent_that_is_never_ready_is_given_up() {
     let broken: fn() -> Error = || Error::start("it does not speak; update it", None);
     let driver = ScriptedDriver::new(resumable())
         .with_repeating_script(Script::new().fails_after_connect(broken));
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     talk.send("one");
     talk.warns("3 times in a row").await;
     let calls = talk.driver.calls();
@@ -382,18 +386,19 @@ async fn p44c_agent_that_is_never_ready_is_given_up() {
 #[tokio::test]
 async fn l84c_an_agent_that_polls_takes_waiting_inputs_as_one_message_of_its_turn() {
     let gates = [Latch::new(), Latch::new()];
-    let script = Script::new().message().begin().gate(&gates[0]);
+    let script = Script::new().message().begin().wait_for_latch(&gates[0]);
     let script = script
         .observe(delta("x"))
         .observe(Event::AcceptsMessages)
         .message();
     let script = script
         .observe(delta("y"))
-        .gate(&gates[1])
+        .wait_for_latch(&gates[1])
         .end(EndReason::Completed);
     let script = script.message().begin().end(EndReason::Completed);
     let driver = ScriptedDriver::new(steered()).with_script(script);
-    let mut talk = Talk::with(driver.with_input_policy(agent_duplex::InputPolicy::Poll));
+    let mut talk =
+        TestConversation::with(driver.with_input_policy(agent_duplex::InputPolicy::Poll));
     talk.send("go");
     talk.start().await;
     talk.becomes(Lifecycle::InTurn).await;
@@ -431,7 +436,7 @@ async fn l99b_l99c_an_input_chooses_the_turn_to_continue_from() {
         .begin()
         .message()
         .input(5, InputState::InTurn);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.start().await;
     let mut texts = Vec::new();
     for parents in [&[""][..], &[""], &["1"], &["2", "1", ""], &[""]] {

@@ -6,11 +6,11 @@ use agent_duplex::{
     Input, InputState, Lifecycle, SessionChoice,
 };
 
-use crate::talk::{Talk, delta, soon, steered};
+use crate::support::{TestConversation, delta, soon, steered};
 
 #[tokio::test]
 async fn l80a_l80b_l80c_receipts_are_unique_and_report_a_repeated_input() {
-    let talk = Talk::with(ScriptedDriver::new(steered()));
+    let talk = TestConversation::with(ScriptedDriver::new(steered()));
     let input = Input::new("go on");
     let first = talk.conversation.send(input.clone()).unwrap();
     let second = talk.conversation.send(input).unwrap();
@@ -24,7 +24,7 @@ async fn l80a_l80b_l80c_receipts_are_unique_and_report_a_repeated_input() {
 #[tokio::test]
 async fn l82a_l82b_inputs_before_the_start_are_one_turn_in_order() {
     let script = Script::new().message().begin().end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     let receipts = ["one", "two", "three"].map(|text| talk.send(text));
     talk.start().await;
     let completion = talk.completed().await;
@@ -40,9 +40,15 @@ async fn l82a_l82b_inputs_before_the_start_are_one_turn_in_order() {
 
 #[tokio::test]
 async fn l81a_l81b_turns_are_assigned_and_completed_in_order() {
-    let turn = |script: Script| script.message().say("done").end(EndReason::Completed);
+    let turn = |script: Script| {
+        script
+            .message()
+            .report_message("done")
+            .end(EndReason::Completed)
+    };
     let script = turn(turn(Script::new()));
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
+    let mut talk =
+        TestConversation::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
     talk.start().await;
     talk.becomes(Lifecycle::Ready).await;
     talk.send("one");
@@ -82,9 +88,9 @@ fn kind(what: &ConversationEvent) -> String {
 }
 
 #[tokio::test]
-async fn l83a_l83b_a_full_inbox_takes_nothing_and_records_nothing() {
+async fn l83a_l83b_full_inbox_refuses_an_input_and_records_nothing() {
     let script = Script::new().message().end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     for i in 0..100 {
         talk.send(&i.to_string());
     }
@@ -100,7 +106,7 @@ async fn l83a_l83b_a_full_inbox_takes_nothing_and_records_nothing() {
 #[tokio::test]
 async fn l83a_l83b_inbox_has_the_configured_capacity() {
     let options = ConversationOptions::default().with_inbox(2);
-    let mut talk = Talk::limited(ScriptedDriver::new(steered()), options);
+    let mut talk = TestConversation::limited(ScriptedDriver::new(steered()), options);
     talk.send("one");
     talk.send("two");
     let error = talk.conversation.send(Input::new("over")).unwrap_err();
@@ -118,7 +124,7 @@ async fn l84b_inputs_during_a_turn_reach_a_steerable_agent_at_once() {
         script = script.input(number, InputState::InTurn);
     }
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     for i in 0..50 {
@@ -135,10 +141,14 @@ async fn l84b_inputs_during_a_turn_reach_a_steerable_agent_at_once() {
 #[tokio::test]
 async fn l84c_l86a_l86b_inputs_wait_for_the_end_of_an_unsteerable_turn() {
     let gate = Latch::new();
-    let script = Script::new().message().observe(delta("x")).gate(&gate);
+    let script = Script::new()
+        .message()
+        .observe(delta("x"))
+        .wait_for_latch(&gate);
     let script = script.end(EndReason::Completed).message();
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
+    let mut talk =
+        TestConversation::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -157,7 +167,7 @@ async fn l86a_l86b_queued_input_is_pending_until_its_turn() {
     let script = script.input(1, InputState::Queued);
     let script = script.end(EndReason::Completed).begin();
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(steered()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(steered()).with_script(script));
     talk.send("go");
     talk.start().await;
     let receipt = talk.send("and then");
@@ -178,13 +188,16 @@ async fn l86a_l86b_queued_input_is_pending_until_its_turn() {
 async fn one_shot_agent_leaves_other_inputs_pending() {
     let once: fn() -> Error = || Error::unsupported("scripted", "take more", "start it again");
     let gate = Latch::new();
-    let script = Script::new().message().refuses(Some(once)).gate(&gate);
+    let script = Script::new()
+        .message()
+        .refuses(Some(once))
+        .wait_for_latch(&gate);
     let script = script.end(EndReason::Completed).ends();
     let next = Script::new().message().end(EndReason::Completed);
     let driver = ScriptedDriver::new(Capabilities::none())
         .with_script(script)
         .with_script(next);
-    let mut talk = Talk::with(driver);
+    let mut talk = TestConversation::with(driver);
     talk.start().await;
     talk.becomes(Lifecycle::Ready).await;
     talk.send("one");
@@ -209,7 +222,7 @@ async fn start_with_refused_inputs_fails_and_requeues_them() {
         .with_script(Script::new().refuses_all_messages(missing))
         .with_script(Script::new().fails(missing))
         .with_script(Script::new().message().end(EndReason::Completed));
-    let mut talk = Talk::with(driver);
+    let mut talk = TestConversation::with(driver);
     talk.send("go");
     for _ in 0..2 {
         let started = soon(talk.conversation.start(SessionChoice::Fresh)).await;
@@ -225,7 +238,8 @@ async fn start_with_refused_inputs_fails_and_requeues_them() {
 #[tokio::test]
 async fn l85a_next_conversation_delivers_inputs_queued_at_a_stop() {
     let script = Script::new().message().observe(delta("x"));
-    let mut talk = Talk::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
+    let mut talk =
+        TestConversation::with(ScriptedDriver::new(Capabilities::none()).with_script(script));
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
@@ -235,7 +249,7 @@ async fn l85a_next_conversation_delivers_inputs_queued_at_a_stop() {
     talk.read_all().await;
     let script = Script::new().message().end(EndReason::Completed);
     let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
-    let mut next = Talk::with(driver);
+    let mut next = TestConversation::with(driver);
     for input in talk.conversation.pending() {
         next.send(&input.text);
     }

@@ -20,7 +20,7 @@ impl Agents {
     pub(crate) fn new() -> Self {
         let agent = |name| {
             let says = format!("{name} came to 42\n");
-            let script = Script::new().message().begin().say(&says);
+            let script = Script::new().message().begin().report_message(&says);
             let script = script.end(EndReason::Completed);
             (
                 name,

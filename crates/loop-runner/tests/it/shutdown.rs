@@ -49,7 +49,11 @@ fn run() -> RunId {
 impl WaitingRun {
     /// Starts a run whose agent ends each turn for the reason `turn`.
     async fn begin(turn: EndReason, request: Option<Request>) -> Self {
-        let script = Script::new().message().begin().say("so far").end(turn);
+        let script = Script::new()
+            .message()
+            .begin()
+            .report_message("so far")
+            .end(turn);
         Self::play(Capabilities::none(), script, request).await
     }
 
@@ -197,7 +201,11 @@ async fn run_does_not_begin_after_shutdown() {
 #[tokio::test(start_paused = true)]
 async fn stop_after_iteration_ends_an_interrupted_turn_at_once() {
     let capabilities = Capabilities::none().with(Capability::Interrupt);
-    let script = Script::new().message().begin().say("so far").interrupted();
+    let script = Script::new()
+        .message()
+        .begin()
+        .report_message("so far")
+        .interrupted();
     let script = script.end(EndReason::Interrupted);
     let mut waiting = WaitingRun::play(capabilities, script, None).await;
     let works = |view: &Arc<View>| view.agent.alive;

@@ -53,13 +53,13 @@ impl Database {
     /// Does something in one commit; if it fails, nothing is changed.
     pub(super) fn write<T>(
         &mut self,
-        deed: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<T, Error>>,
+        action: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<Result<T, Error>>,
     ) -> Result<T, Error> {
         self.check_not_removed()?;
         let behavior = TransactionBehavior::Immediate;
         let transaction = self.connection.transaction_with_behavior(behavior);
         let done = transaction.and_then(|transaction| {
-            let done = deed(&transaction)?;
+            let done = action(&transaction)?;
             if done.is_ok() {
                 transaction.commit()?;
             }

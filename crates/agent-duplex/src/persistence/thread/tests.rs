@@ -9,7 +9,7 @@ use crate::{Error, PersistedRecord, Persistence, RecoveredConversation};
 
 /// A store that waits for an instruction of the test before each append.
 #[derive(Debug)]
-struct Told {
+struct ControlledStore {
     words: mpsc::Receiver<TestAction>,
     kept: Arc<Mutex<Vec<usize>>>,
 }
@@ -21,7 +21,7 @@ enum TestAction {
     Panic,
 }
 
-impl Persistence for Told {
+impl Persistence for ControlledStore {
     fn recover(&mut self) -> Result<RecoveredConversation, Error> {
         Ok(RecoveredConversation::default())
     }
@@ -39,19 +39,19 @@ impl Persistence for Told {
     }
 }
 
-struct Kept {
+struct TestThread {
     keeper: Arc<PersistenceThread>,
     words: mpsc::Sender<TestAction>,
     kept: Arc<Mutex<Vec<usize>>>,
 }
 
-impl Kept {
+impl TestThread {
     async fn new() -> Self {
         let (words, told) = mpsc::channel();
-        let kept = Arc::default();
-        let persistence = Told {
+        let thread = Arc::default();
+        let persistence = ControlledStore {
             words: told,
-            kept: Arc::clone(&kept),
+            kept: Arc::clone(&thread),
         };
         let (keeper, _) = PersistenceThread::open(Box::new(persistence))
             .await
@@ -59,66 +59,66 @@ impl Kept {
         Self {
             keeper,
             words,
-            kept,
+            kept: thread,
         }
     }
 
     fn post(&self, records: usize) -> oneshot::Receiver<Result<(), Error>> {
-        let (done, kept) = oneshot::channel();
+        let (done, thread) = oneshot::channel();
         let records = vec![PersistedRecord::Session { id: None }; records];
         self.keeper
             .post(records, |result| done.send(result).unwrap());
-        kept
+        thread
     }
 }
 
 #[tokio::test]
 async fn queued_records_are_stored_in_one_append() {
-    let kept = Kept::new().await;
-    let first = kept.post(1);
-    while kept.kept.lock().unwrap().is_empty() {
+    let thread = TestThread::new().await;
+    let first = thread.post(1);
+    while thread.kept.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    let rest: Vec<_> = (0..10).map(|_| kept.post(2)).collect();
-    kept.words.send(TestAction::Keep).unwrap();
-    kept.words.send(TestAction::Keep).unwrap();
+    let rest: Vec<_> = (0..10).map(|_| thread.post(2)).collect();
+    thread.words.send(TestAction::Keep).unwrap();
+    thread.words.send(TestAction::Keep).unwrap();
     first.await.unwrap().unwrap();
     for one in rest {
         one.await.unwrap().unwrap();
     }
     // A post without records only waits for its turn.
-    kept.post(0).await.unwrap().unwrap();
-    assert_eq!(*kept.kept.lock().unwrap(), [1, 20]);
+    thread.post(0).await.unwrap().unwrap();
+    assert_eq!(*thread.kept.lock().unwrap(), [1, 20]);
 }
 
 #[tokio::test]
 async fn first_fault_answers_all_later_calls() {
-    for (deed, text) in [
+    for (action, text) in [
         (TestAction::Fail, "the disk is full; free some space"),
         (TestAction::Panic, "panicked"),
     ] {
-        let kept = Kept::new().await;
-        kept.words.send(deed).unwrap();
+        let thread = TestThread::new().await;
+        thread.words.send(action).unwrap();
         for _ in 0..3 {
-            let fault = kept.post(1).await.unwrap().unwrap_err();
+            let fault = thread.post(1).await.unwrap().unwrap_err();
             assert!(fault.is_persistence());
             assert!(fault.to_string().contains(text), "{fault}");
         }
-        assert_eq!(*kept.kept.lock().unwrap(), [1]);
+        assert_eq!(*thread.kept.lock().unwrap(), [1]);
     }
 }
 
 #[tokio::test]
 async fn posted_records_are_stored_after_drop() {
-    let kept = Kept::new().await;
-    let posted: Vec<_> = (0..3).map(|_| kept.post(1)).collect();
-    drop(kept.keeper);
+    let thread = TestThread::new().await;
+    let posted: Vec<_> = (0..3).map(|_| thread.post(1)).collect();
+    drop(thread.keeper);
     for _ in 0..3 {
         // If the thread stores several posts at once, it needs fewer instructions, and has ended before the last of these sends.
-        let _gone = kept.words.send(TestAction::Keep);
+        let _gone = thread.words.send(TestAction::Keep);
     }
     for one in posted {
         one.await.unwrap().unwrap();
     }
-    assert_eq!(kept.kept.lock().unwrap().iter().sum::<usize>(), 3);
+    assert_eq!(thread.kept.lock().unwrap().iter().sum::<usize>(), 3);
 }

@@ -1,7 +1,9 @@
 //! Agents that break the contract, each with one fault.
 
-use super::bent::{Bend, Bent};
-use super::parts::{Actor, Moves as _, actor, all, asks, cant, copy, driver, flood, start, used};
+use super::faulty_driver::{DriverFault, FaultyDriver};
+use super::parts::{
+    ScriptSteps as _, ScriptedTestAgent, actor, all, asks, cant, copy, driver, flood, start, used,
+};
 use agent_duplex::contract::Scenario;
 use agent_duplex::scripted::{Latch, Script, ScriptedDriver};
 use agent_duplex::{
@@ -13,7 +15,7 @@ use uuid::Uuid;
 pub(super) struct Part {
     pub(super) scenario: Scenario,
     pub(super) fault: &'static str,
-    pub(super) stage: Actor,
+    pub(super) stage: ScriptedTestAgent,
 }
 
 /// Returns the agents that break the contract, each with one fault.
@@ -36,13 +38,13 @@ pub(super) fn breaking() -> Vec<Part> {
     let turn = || start().message().begin();
     let done = EndReason::Completed;
     let cut = EndReason::Interrupted;
-    let seen = |outlives, stage: Actor| Actor {
+    let seen = |outlives, stage: ScriptedTestAgent| ScriptedTestAgent {
         outlives: Some(outlives),
         ..stage
     };
     let on_kill = |act: &dyn Fn(Script, &Latch) -> Script, script: Script| {
         let killed = Latch::new();
-        Actor {
+        ScriptedTestAgent {
             killed: killed.clone(),
             ..plays(act(script, &killed))
         }
@@ -58,7 +60,7 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::Turn,
             "answers with another word",
-            plays(turn().say("plum").end(done)),
+            plays(turn().report_message("plum").end(done)),
         ),
         (
             S::Turn,
@@ -89,7 +91,7 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::Turn,
             "reports its history again",
-            plays(start().say("old").parrot()),
+            plays(start().report_message("old").parrot()),
         ),
         (
             S::Turn,
@@ -145,12 +147,18 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::Turn,
             "reports two different stops",
-            bent(driver(all).with_script(start().parrot()), Bend::Fickle),
+            bent(
+                driver(all).with_script(start().parrot()),
+                DriverFault::ChangesStopReport,
+            ),
         ),
         (
             S::Turn,
             "leaves a process",
-            bent(driver(all).with_script(start().parrot()), Bend::Leaks),
+            bent(
+                driver(all).with_script(start().parrot()),
+                DriverFault::Leaks,
+            ),
         ),
         (S::Tool, "reports no tool", plays(start().parrot())),
         (
@@ -161,7 +169,14 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::TwoMessages,
             "answers the first again",
-            plays(start().parrot().message().begin().say("pear").end(done)),
+            plays(
+                start()
+                    .parrot()
+                    .message()
+                    .begin()
+                    .report_message("pear")
+                    .end(done),
+            ),
         ),
         (
             S::TwoMessages,
@@ -198,7 +213,7 @@ pub(super) fn breaking() -> Vec<Part> {
                     .tool()
                     .message()
                     .input(1, InputState::InTurn)
-                    .say("well")
+                    .report_message("well")
                     .end(done),
             ),
         ),
@@ -250,7 +265,7 @@ pub(super) fn breaking() -> Vec<Part> {
             "rejects the interrupt",
             bent(
                 driver(all).with_script(turn().delta()),
-                Bend::DeafToInterrupts,
+                DriverFault::FailsInterrupt,
             ),
         ),
         (
@@ -258,7 +273,7 @@ pub(super) fn breaking() -> Vec<Part> {
             "can't be interrupted, but declares it",
             bent(
                 driver(all).with_script(turn().delta()),
-                Bend::CantBeInterrupted,
+                DriverFault::CantBeInterrupted,
             ),
         ),
         (
@@ -271,7 +286,7 @@ pub(super) fn breaking() -> Vec<Part> {
             S::Resume,
             "forgets the earlier message",
             on_kill(
-                &|script, killed| script.parrot().gate(killed).ends(),
+                &|script, killed| script.parrot().wait_for_latch(killed).ends(),
                 start(),
             ),
         ),
@@ -311,7 +326,7 @@ pub(super) fn breaking() -> Vec<Part> {
                         .message()
                         .begin()
                         .delta()
-                        .gate(killed)
+                        .wait_for_latch(killed)
                         .half()
                         .end(done)
                         .ends()
@@ -323,7 +338,14 @@ pub(super) fn breaking() -> Vec<Part> {
             S::Death,
             "reports no exit status",
             on_kill(
-                &|script, killed| script.message().begin().delta().gate(killed).ends(),
+                &|script, killed| {
+                    script
+                        .message()
+                        .begin()
+                        .delta()
+                        .wait_for_latch(killed)
+                        .ends()
+                },
                 start(),
             ),
         ),
@@ -346,7 +368,11 @@ pub(super) fn breaking() -> Vec<Part> {
         (
             S::Stop,
             "reports completion",
-            plays(turn().tool().last_words(Event::TurnCompleted(done.into()))),
+            plays(
+                turn()
+                    .tool()
+                    .report_after_stop(Event::TurnCompleted(done.into())),
+            ),
         ),
         (
             S::PermissionRequest,
@@ -390,7 +416,7 @@ pub(super) fn breaking() -> Vec<Part> {
             actor(
                 driver(all)
                     .with_script(start().parrot().parrot())
-                    .with_script(turn().say("pear").end(done)),
+                    .with_script(turn().report_message("pear").end(done)),
             ),
         ),
         (
@@ -427,9 +453,9 @@ pub(super) fn breaking() -> Vec<Part> {
     parts.into_iter().map(part).collect()
 }
 
-fn bent(driver: ScriptedDriver, bend: Bend) -> Actor {
-    Actor {
-        driver: Bent(driver, bend),
+fn bent(driver: ScriptedDriver, bend: DriverFault) -> ScriptedTestAgent {
+    ScriptedTestAgent {
+        driver: FaultyDriver(driver, bend),
         ..actor(ScriptedDriver::new(Capabilities::none()))
     }
 }

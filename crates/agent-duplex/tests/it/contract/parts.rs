@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bent::{Bend, Bent};
+use super::faulty_driver::{DriverFault, FaultyDriver};
 use agent_duplex::contract::{Scenario, TestAction, TestAgent};
 use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
@@ -19,30 +19,30 @@ pub(super) fn all() -> Capabilities {
 }
 
 /// An agent under test that follows scripts.
-pub(super) struct Actor {
-    pub(super) driver: Bent,
+pub(super) struct ScriptedTestAgent {
+    pub(super) driver: FaultyDriver,
     pub(super) killed: Latch,
     /// Whether the tool outlives an interrupt or a stop; `None` if it can't be observed.
     pub(super) outlives: Option<bool>,
     pub(super) mute: bool,
 }
 
-impl Actor {
+impl ScriptedTestAgent {
     pub(super) fn starts(&self) -> usize {
         self.driver.0.sessions().len()
     }
 }
 
-impl TestAgent for Actor {
+impl TestAgent for ScriptedTestAgent {
     fn driver(&self) -> Box<dyn Driver> {
         Box::new(self.driver.clone())
     }
 
-    fn prompt_for(&self, deed: &TestAction) -> Result<String, String> {
-        match deed {
+    fn prompt_for(&self, action: &TestAction) -> Result<String, String> {
+        match action {
             _ if self.mute => Err("it does nothing".to_owned()),
             TestAction::Say(word) | TestAction::RateLimitOnce(word) => Ok(word.clone()),
-            deed => Ok(format!("{deed:?}")),
+            action => Ok(format!("{action:?}")),
         }
     }
 
@@ -64,24 +64,24 @@ impl TestAgent for Actor {
     }
 }
 
-pub(super) fn actor(driver: ScriptedDriver) -> Actor {
-    Actor {
-        driver: Bent(driver, Bend::No),
+pub(super) fn actor(driver: ScriptedDriver) -> ScriptedTestAgent {
+    ScriptedTestAgent {
+        driver: FaultyDriver(driver, DriverFault::No),
         killed: Latch::new(),
         outlives: None,
         mute: false,
     }
 }
 
-pub(super) fn mute() -> Actor {
-    Actor {
+pub(super) fn mute() -> ScriptedTestAgent {
+    ScriptedTestAgent {
         mute: true,
         ..actor(ScriptedDriver::new(all()))
     }
 }
 
 /// Returns an agent whose tools can't be observed, neither as processes nor by reports of its driver.
-pub(super) fn unseen() -> Actor {
+pub(super) fn unseen() -> ScriptedTestAgent {
     let turn = start().message().begin().delta();
     actor(ScriptedDriver::new(Capabilities::none()).with_script(turn))
 }
@@ -92,7 +92,7 @@ pub(super) fn start() -> Script {
 }
 
 /// Short forms for the steps of a script.
-pub(super) trait Moves: Sized {
+pub(super) trait ScriptSteps: Sized {
     fn echo(self) -> Self;
     /// A turn in which the agent repeats its message.
     fn parrot(self) -> Self;
@@ -104,7 +104,7 @@ pub(super) trait Moves: Sized {
     fn dies(self) -> Self;
 }
 
-impl Moves for Script {
+impl ScriptSteps for Script {
     fn echo(self) -> Self {
         self.make(|messages| {
             let text = messages[messages.len() - 1].text.clone();
@@ -172,7 +172,7 @@ pub(super) fn driver(capabilities: Capabilities) -> ScriptedDriver {
 }
 
 /// Returns an agent that keeps the contract and has only the declared capabilities.
-pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
+pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> ScriptedTestAgent {
     let has = |capability| capabilities.has(capability);
     let driver = driver(capabilities).with_repeating_script(start().parrot());
     let killed = Latch::new();
@@ -213,18 +213,17 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
         Scenario::InterruptText => with(cut(start().message().begin().delta().interrupted())),
         Scenario::InterruptTool => with(cut(tool(start()).interrupted())),
         Scenario::Resume if has(Capability::Resume) => {
-            let dies = start().parrot().gate(&killed).ends();
+            let dies = start().parrot().wait_for_latch(&killed).ends();
             with(dies).with_script(
                 start()
                     .message()
                     .begin()
-                    .say("first: pear")
+                    .report_message("first: pear")
                     .end(EndReason::Completed),
             )
         }
-        Scenario::Resume => {
-            with(Script::new().fails(cant)).with_script(start().parrot().gate(&killed).ends())
-        }
+        Scenario::Resume => with(Script::new().fails(cant))
+            .with_script(start().parrot().wait_for_latch(&killed).ends()),
         Scenario::RateLimit => {
             let limited = start().message().begin().end(EndReason::RateLimited);
             with(limited.parrot())
@@ -234,7 +233,7 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
                 .message()
                 .begin()
                 .delta()
-                .gate(&killed)
+                .wait_for_latch(&killed)
                 .half()
                 .dies(),
         ),
@@ -272,11 +271,11 @@ pub(super) fn keeping(scenario: Scenario, capabilities: Capabilities) -> Actor {
         _ => driver,
     };
     let bend = match has(Capability::Permissions) {
-        true => Bend::No,
-        false => Bend::CantBeAnswered,
+        true => DriverFault::No,
+        false => DriverFault::CantBeAnswered,
     };
-    Actor {
-        driver: Bent(plays, bend),
+    ScriptedTestAgent {
+        driver: FaultyDriver(plays, bend),
         killed,
         outlives: (has(Capability::Tools) || scenario != Scenario::Steer).then_some(false),
         mute: false,
@@ -307,12 +306,14 @@ pub(super) fn used(script: Script) -> Script {
 /// The script of a forked session.
 pub(super) fn copy() -> Script {
     let script = Script::new().session("copy").message().begin();
-    script.say("first: pear").end(EndReason::Completed)
+    script
+        .report_message("first: pear")
+        .end(EndReason::Completed)
 }
 
 pub(super) fn flood(pieces: usize) -> Script {
     let piece = "x".repeat(64 << 10);
     let script = start().message().begin();
-    let script = (0..pieces).fold(script, |script, _| script.say(&piece));
+    let script = (0..pieces).fold(script, |script, _| script.report_message(&piece));
     script.end(EndReason::Completed)
 }

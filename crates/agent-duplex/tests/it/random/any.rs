@@ -7,7 +7,7 @@ use agent_duplex::{
 };
 use proptest::prelude::*;
 
-use crate::talk::delta;
+use crate::support::delta;
 
 /// An action of an agent, correct or faulty.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ pub(super) fn script(steps: Vec<Step>) -> Script {
         }),
         Step::Session(id) => script.session(&id.to_string()),
         Step::Delta => script.observe(delta("x")),
-        Step::Say => script.say("x"),
+        Step::Say => script.report_message("x"),
         Step::Tool => script.observe(Event::ToolStarted {
             id: tool(),
             name: tool(),

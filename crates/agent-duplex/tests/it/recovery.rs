@@ -11,7 +11,7 @@ use agent_duplex::{
 };
 use tempfile::TempDir;
 
-use crate::talk::{Talk, delta, restarting, resumable, soon};
+use crate::support::{TestConversation, delta, restarting, resumable, soon};
 
 fn file(path: &Path) -> SqlitePersistence {
     SqlitePersistence::open(path, "talk").expect("the file is valid")
@@ -19,7 +19,7 @@ fn file(path: &Path) -> SqlitePersistence {
 
 fn answers() -> Script {
     let script = Script::new().session("s").message().begin();
-    script.say("done").end(EndReason::Completed)
+    script.report_message("done").end(EndReason::Completed)
 }
 
 fn input(id: &str) -> Input {
@@ -33,7 +33,7 @@ async fn l85a_x123e_conversation_continues_from_its_file() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("talks");
     let driver = ScriptedDriver::new(resumable()).with_script(answers());
-    let (mut talk, recovered) = Talk::kept(driver, restarting(), file(&path)).await;
+    let (mut talk, recovered) = TestConversation::stored(driver, restarting(), file(&path)).await;
     assert_eq!(recovered, Default::default());
     let mut receipts = Vec::new();
     for id in ["one", "two", "three"] {
@@ -50,7 +50,7 @@ async fn l85a_x123e_conversation_continues_from_its_file() {
     talk.read_all().await;
 
     let driver = ScriptedDriver::new(resumable()).with_script(answers());
-    let (mut talk, recovered) = Talk::kept(driver, restarting(), file(&path)).await;
+    let (mut talk, recovered) = TestConversation::stored(driver, restarting(), file(&path)).await;
     let waits: Vec<_> = recovered.pending.iter().map(|(r, _)| r.clone()).collect();
     assert_eq!(waits, receipts[1..]);
     assert_eq!(recovered.accepted, receipts);
@@ -88,11 +88,11 @@ async fn acknowledged_and_published_is_stored_first() {
         script = script
             .message()
             .begin()
-            .say("done")
+            .report_message("done")
             .end(EndReason::Completed);
     }
     let driver = ScriptedDriver::new(resumable()).with_script(script);
-    let (mut talk, _) = Talk::kept(driver, restarting(), file(&path)).await;
+    let (mut talk, _) = TestConversation::stored(driver, restarting(), file(&path)).await;
     let reads = rusqlite::Connection::open(&path).unwrap();
     let count = |sql: &str| -> u64 {
         let count = reads.query_row(sql, [], |row| row.get::<_, i64>(0));
@@ -117,14 +117,16 @@ async fn l100a_l100d_fenced_conversation_stops_and_its_turn_is_interrupted_once(
     let path = directory.path().join("talks");
     let gate = Latch::new();
     let script = Script::new().message().begin().observe(delta("x"));
-    let script = script.gate(&gate).end(EndReason::Completed);
+    let script = script.wait_for_latch(&gate).end(EndReason::Completed);
     let driver = ScriptedDriver::new(resumable()).with_script(script);
-    let (mut talk, _) = Talk::kept(driver, ConversationOptions::default(), file(&path)).await;
+    let (mut talk, _) =
+        TestConversation::stored(driver, ConversationOptions::default(), file(&path)).await;
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
     let driver = ScriptedDriver::new(resumable());
-    let (later, recovered) = Talk::kept(driver, ConversationOptions::default(), file(&path)).await;
+    let (later, recovered) =
+        TestConversation::stored(driver, ConversationOptions::default(), file(&path)).await;
     assert_eq!(recovered.interrupted.len(), 1);
     assert!(recovered.pending.is_empty());
     gate.open();
@@ -170,7 +172,7 @@ async fn dropped_input_stays_dropped() {
     let path = directory.path().join("talks");
     let gate = Latch::new();
     let driver = ScriptedDriver::new(resumable()).with_script(Script::new().connecting(&gate));
-    let (talk, _) = Talk::kept(driver, restarting(), file(&path)).await;
+    let (talk, _) = TestConversation::stored(driver, restarting(), file(&path)).await;
     soon(talk.conversation.pause_delivery(true)).await.unwrap();
     let reads = rusqlite::Connection::open(&path).unwrap();
     for number in 1..=20 {
@@ -199,9 +201,9 @@ async fn stop_report_is_stored_first() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("talks");
         let script = Script::new().message().begin().observe(delta("x"));
-        let script = script.last_words(Event::TurnCompleted(EndReason::Refused.into()));
+        let script = script.report_after_stop(Event::TurnCompleted(EndReason::Refused.into()));
         let driver = ScriptedDriver::new(resumable()).with_script(script);
-        let (mut talk, _) = Talk::kept(driver, restarting(), file(&path)).await;
+        let (mut talk, _) = TestConversation::stored(driver, restarting(), file(&path)).await;
         let reads = rusqlite::Connection::open(&path).unwrap();
         talk.send("go");
         talk.observed(delta("x")).await;
@@ -217,14 +219,14 @@ async fn l80c_repeated_input_returns_the_first_receipt() {
     let path = directory.path().join("talks");
     let options = ConversationOptions::default;
     let driver = ScriptedDriver::new(resumable());
-    let (talk, _) = Talk::kept(driver.clone(), options(), file(&path)).await;
+    let (talk, _) = TestConversation::stored(driver.clone(), options(), file(&path)).await;
     let first = talk.conversation.send(input("a")).unwrap();
     let second = talk.conversation.send(input("a")).unwrap();
     assert!(second.duplicate);
     let again = soon(talk.conversation.accept(input("a"))).await.unwrap();
     assert_eq!((again.id, again.duplicate), (first.id, true));
     soon(talk.conversation.stop(Duration::ZERO)).await;
-    let (talk, _) = Talk::kept(driver, options(), file(&path)).await;
+    let (talk, _) = TestConversation::stored(driver, options(), file(&path)).await;
     let again = soon(talk.conversation.accept(input("a"))).await.unwrap();
     assert_eq!((again.id, again.duplicate), (first.id, true));
 }

@@ -10,7 +10,7 @@ use agent_duplex::{
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::talk::{Talk, restarting, resumable, soon};
+use crate::support::{TestConversation, restarting, resumable, soon};
 
 fn execute(conversation: &Conversation) -> JoinHandle<Result<Execution, Error>> {
     let conversation = conversation.clone();
@@ -19,14 +19,14 @@ fn execute(conversation: &Conversation) -> JoinHandle<Result<Execution, Error>> 
 
 fn answers() -> Script {
     let script = Script::new().session("s").message().begin();
-    script.say("done").end(EndReason::Completed)
+    script.report_message("done").end(EndReason::Completed)
 }
 
 #[tokio::test(start_paused = true)]
 async fn x123a_execution_waiting_in_a_pause_uses_the_next_started_agent() {
     let crashes = Script::new().refuses_all_messages(|| Error::agent_gone("it crashed"));
     let driver = ScriptedDriver::new(resumable()).with_script(crashes);
-    let mut talk = Talk::restarting(driver.with_script(answers()));
+    let mut talk = TestConversation::restarting(driver.with_script(answers()));
     talk.send("one");
     talk.warned().await;
     let execution = execute(&talk.conversation);
@@ -41,7 +41,7 @@ async fn x123a_execution_waiting_in_a_pause_uses_the_next_started_agent() {
 async fn x123a_execution_uses_the_agent_after_the_closing_one() {
     let gate = Latch::new();
     let driver = ScriptedDriver::new(resumable()).with_script(answers().delays_close(&gate));
-    let mut talk = Talk::with(driver.with_script(answers()));
+    let mut talk = TestConversation::with(driver.with_script(answers()));
     talk.send("one");
     talk.start().await;
     talk.completed().await;
@@ -71,7 +71,7 @@ async fn p44c_waiting_execution_fails_when_agents_are_given_up() {
     let policy = options.restart.as_mut().unwrap();
     (policy.max_starts, policy.first_wait) = (1, Duration::ZERO);
     let driver = ScriptedDriver::new(resumable()).with_script(fails.delays_close(&gate));
-    let mut talk = Talk::limited(driver, options);
+    let mut talk = TestConversation::limited(driver, options);
     talk.send("one");
     talk.completed().await;
     let execution = execute(&talk.conversation);
@@ -86,7 +86,7 @@ async fn p44c_waiting_execution_fails_when_agents_are_given_up() {
 async fn p44b_failed_one_shot_agents_restart_after_pauses() {
     let gates = [Latch::new(), Latch::new(), Latch::new()];
     let fails = |gate: &Latch| {
-        let script = Script::new().message().begin().gate(gate);
+        let script = Script::new().message().begin().wait_for_latch(gate);
         script.end(EndReason::Failed)
     };
     let mut options = restarting();
@@ -97,7 +97,7 @@ async fn p44b_failed_one_shot_agents_restart_after_pauses() {
         ScriptedDriver::new(resumable()),
         ScriptedDriver::with_script,
     );
-    let mut talk = Talk::limited(driver, options);
+    let mut talk = TestConversation::limited(driver, options);
     let began = Instant::now();
     let mut started = Vec::new();
     talk.send("go");
@@ -120,7 +120,7 @@ async fn p44b_failed_one_shot_agents_restart_after_pauses() {
 async fn l92b_dead_agent_takes_no_input() {
     let dies = Script::new().message().ends().accepts_after_end();
     let driver = ScriptedDriver::new(resumable()).with_script(dies);
-    let mut talk = Talk::with(driver.with_script(answers()));
+    let mut talk = TestConversation::with(driver.with_script(answers()));
     talk.send("one");
     talk.start().await;
     assert_eq!(talk.completed().await.end.reason, EndReason::Died);
@@ -138,7 +138,7 @@ async fn l92b_dead_agent_takes_no_input() {
 async fn x123a_held_execution_ends_when_storage_fails() {
     let mut memory = MemoryPersistence::new();
     let driver = ScriptedDriver::new(resumable()).with_script(answers());
-    let (talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
+    let (talk, _) = TestConversation::stored(driver, restarting(), memory.clone()).await;
     soon(talk.conversation.pause_delivery(true)).await.unwrap();
     let executed = talk.conversation.execute(Input::new("mine"));
     let mut execution = soon(executed).await.unwrap();
@@ -159,7 +159,7 @@ async fn p44b_pause_beyond_the_clock_range_is_accepted() {
     (policy.first_wait, policy.max_wait) = (Duration::MAX, Duration::MAX);
     let crashes = Script::new().refuses_all_messages(|| Error::agent_gone("it crashed"));
     let driver = ScriptedDriver::new(resumable()).with_repeating_script(crashes);
-    let mut talk = Talk::limited(driver, options);
+    let mut talk = TestConversation::limited(driver, options);
     talk.send("one");
     talk.warned().await;
     tokio::time::advance(Duration::from_secs(1000)).await;

@@ -10,24 +10,24 @@ use agent_duplex::{
 
 /// The fault of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bend {
+pub(super) enum DriverFault {
     No,
     /// Interrupts are rejected with a wrong error.
-    DeafToInterrupts,
+    FailsInterrupt,
     /// Interrupts are rejected as unsupported.
     CantBeInterrupted,
     /// Answers are rejected as unsupported.
     CantBeAnswered,
     /// Each stop reports something else.
-    Fickle,
+    ChangesStopReport,
     /// A stop leaves a process.
     Leaks,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Bent(pub(super) ScriptedDriver, pub(super) Bend);
+pub(super) struct FaultyDriver(pub(super) ScriptedDriver, pub(super) DriverFault);
 
-impl Driver for Bent {
+impl Driver for FaultyDriver {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -56,7 +56,7 @@ impl Driver for Bent {
 #[derive(Debug)]
 struct BentConnection {
     inner: Box<dyn Connection>,
-    bend: Bend,
+    bend: DriverFault,
     stops: u32,
 }
 
@@ -71,8 +71,8 @@ impl Connection for BentConnection {
 
     fn interrupt(&mut self, queued: QueuedMessages) -> BoxFuture<'_, Result<(), Error>> {
         match self.bend {
-            Bend::DeafToInterrupts => Box::pin(async { Err(Error::full("it")) }),
-            Bend::CantBeInterrupted => {
+            DriverFault::FailsInterrupt => Box::pin(async { Err(Error::full("it")) }),
+            DriverFault::CantBeInterrupted => {
                 Box::pin(async { Err(Error::unsupported("bent", "be interrupted", "stop it")) })
             }
             _ => self.inner.interrupt(queued),
@@ -81,7 +81,7 @@ impl Connection for BentConnection {
 
     fn answer(&mut self, ask: &str, decision: Decision) -> BoxFuture<'_, Result<(), Error>> {
         match self.bend {
-            Bend::CantBeAnswered => Box::pin(async {
+            DriverFault::CantBeAnswered => Box::pin(async {
                 Err(Error::unsupported("bent", "be answered", "it asks nothing"))
             }),
             _ => self.inner.answer(ask, decision),
@@ -102,11 +102,11 @@ impl Connection for BentConnection {
             let mut report = self.inner.stop(budget).await;
             let name = "left".to_owned();
             match self.bend {
-                Bend::Fickle => report.ended.push(ProcessName {
+                DriverFault::ChangesStopReport => report.ended.push(ProcessName {
                     pid: self.stops,
                     name,
                 }),
-                Bend::Leaks => report.survivors.push(ProcessName { pid: 1, name }),
+                DriverFault::Leaks => report.survivors.push(ProcessName { pid: 1, name }),
                 _ => {}
             }
             report

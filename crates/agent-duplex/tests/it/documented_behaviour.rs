@@ -9,13 +9,13 @@ use agent_duplex::{
 };
 use tokio::task::JoinHandle;
 
-use crate::talk::{Talk, delta, restarting, resumable, soon, warning};
+use crate::support::{TestConversation, delta, restarting, resumable, soon, warning};
 
 fn answers() -> Script {
     Script::new()
         .message()
         .begin()
-        .say("done")
+        .report_message("done")
         .end(EndReason::Completed)
 }
 
@@ -29,7 +29,7 @@ async fn l85c_inputs_of_an_unfinished_turn_are_recovered_once() {
     let mut memory = MemoryPersistence::new();
     let script = Script::new().message().begin().observe(delta("half"));
     let driver = ScriptedDriver::new(resumable()).with_script(script);
-    let (mut talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
+    let (mut talk, _) = TestConversation::stored(driver, restarting(), memory.clone()).await;
     let receipt = talk.conversation.accept(Input::new("one"));
     let receipt = soon(receipt).await.unwrap();
     talk.audit.accepted(&receipt);
@@ -49,7 +49,7 @@ async fn l92a_session_is_resumable_from_the_first_output() {
     for piece in [delta("let"), Event::ThinkingDelta("hm".into())] {
         let begun = Script::new().session("s").message().begin().observe(piece);
         let driver = ScriptedDriver::new(resumable()).with_script(begun.ends());
-        let mut talk = Talk::restarting(driver.with_script(answers()));
+        let mut talk = TestConversation::restarting(driver.with_script(answers()));
         talk.send("one");
         talk.completed().await;
         talk.send("two");
@@ -80,7 +80,7 @@ async fn p44c_crash_loop_state_has_a_cause() {
         exits().refuses(Some(|| Error::full("its pipe"))).ends(),
         Script::new()
             .fails_after_connect(missing)
-            .last_words(Event::Exited(ExitStatus::Code(3))),
+            .report_after_stop(Event::Exited(ExitStatus::Code(3))),
     ];
     let mut texts = Vec::new();
     for script in scripts {
@@ -89,7 +89,7 @@ async fn p44c_crash_loop_state_has_a_cause() {
             .with_waits(Duration::ZERO, Duration::ZERO);
         let options = ConversationOptions::default().with_restart(policy);
         let driver = ScriptedDriver::new(resumable()).with_script(script);
-        let mut talk = Talk::limited(driver.with_script(answers()), options);
+        let mut talk = TestConversation::limited(driver.with_script(answers()), options);
         talk.send("one");
         talk.becomes(Lifecycle::CrashLoop).await;
         let refused = talk.conversation.send(Input::new("two")).unwrap_err();
@@ -112,8 +112,9 @@ async fn p44c_crash_loop_state_has_a_cause() {
 async fn an_agent_that_died_is_not_reported_as_ready() {
     let dies = answers().message().begin().end(EndReason::Died);
     let gate = Latch::new();
-    let mut talk =
-        Talk::with(ScriptedDriver::new(resumable()).with_script(dies.gate(&gate).ends()));
+    let mut talk = TestConversation::with(
+        ScriptedDriver::new(resumable()).with_script(dies.wait_for_latch(&gate).ends()),
+    );
     talk.start().await;
     talk.send("one");
     talk.completed().await;
@@ -132,7 +133,7 @@ async fn an_agent_that_died_is_not_reported_as_ready() {
 async fn driver_that_continues_after_a_death_gets_its_inputs_later() {
     let goes_on = Script::new().message().begin().end(EndReason::Died);
     let goes_on = goes_on.message().begin().end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(resumable()).with_script(goes_on));
+    let mut talk = TestConversation::with(ScriptedDriver::new(resumable()).with_script(goes_on));
     talk.start().await;
     talk.send("one");
     talk.completed().await;
@@ -143,9 +144,9 @@ async fn driver_that_continues_after_a_death_gets_its_inputs_later() {
 #[tokio::test]
 async fn all_inputs_can_be_awaited() {
     let gate = Latch::new();
-    let script = answers().message().begin().gate(&gate);
+    let script = answers().message().begin().wait_for_latch(&gate);
     let script = script.end(EndReason::Completed);
-    let mut talk = Talk::with(ScriptedDriver::new(resumable()).with_script(script));
+    let mut talk = TestConversation::with(ScriptedDriver::new(resumable()).with_script(script));
     soon(talk.conversation.wait_until_idle()).await.unwrap();
     talk.send("one");
     let done = drained(&talk.conversation);
@@ -172,7 +173,7 @@ async fn inputs_after_crash_loop_are_not_awaited() {
     let missing: fn() -> Error = || Error::start("no such agent", None);
     let driver =
         ScriptedDriver::new(resumable()).with_repeating_script(Script::new().fails(missing));
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     talk.send("one");
     let waited = talk.conversation.wait_until_idle().await;
     assert!(waited.unwrap_err().is_crash_loop());
@@ -182,7 +183,7 @@ async fn inputs_after_crash_loop_are_not_awaited() {
 async fn l85c_inputs_executed_in_a_stored_conversation_are_durable() {
     let mut memory = MemoryPersistence::new();
     let driver = ScriptedDriver::new(resumable()).with_repeating_script(answers());
-    let (talk, _) = Talk::kept(driver, restarting(), memory.clone()).await;
+    let (talk, _) = TestConversation::stored(driver, restarting(), memory.clone()).await;
     let mut execution = soon(talk.conversation.execute(Input::new("one")))
         .await
         .unwrap();
@@ -201,7 +202,7 @@ async fn l85c_inputs_executed_in_a_stored_conversation_are_durable() {
 async fn p44c_silent_agents_are_restarted_and_given_up() {
     let dies = Script::new().message().ends().accepts_after_end();
     let driver = ScriptedDriver::new(resumable()).with_repeating_script(dies);
-    let mut talk = Talk::restarting(driver);
+    let mut talk = TestConversation::restarting(driver);
     for nth in 1..=3 {
         talk.send("go");
         let completion = talk.completed().await;

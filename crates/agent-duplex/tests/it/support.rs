@@ -10,7 +10,7 @@ use agent_duplex::{
 };
 
 /// The time limit for every wait that normally ends immediately.
-const PATIENCE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) fn steered() -> Capabilities {
     Capabilities::none()
@@ -35,12 +35,12 @@ pub(crate) fn delta(text: &str) -> Event {
 pub(crate) fn soon<T>(what: impl Future<Output = T>) -> impl Future<Output = T> {
     let asked = std::panic::Location::caller();
     async move {
-        let came = tokio::time::timeout(PATIENCE, what).await;
+        let came = tokio::time::timeout(DEADLINE, what).await;
         came.unwrap_or_else(|_| panic!("the wait at {asked} never ended"))
     }
 }
 
-pub(crate) struct Talk {
+pub(crate) struct TestConversation {
     pub(crate) conversation: Conversation,
     pub(crate) primary: Primary,
     pub(crate) driver: ScriptedDriver,
@@ -49,7 +49,7 @@ pub(crate) struct Talk {
     sequence: u64,
 }
 
-impl Talk {
+impl TestConversation {
     pub(crate) fn with(driver: ScriptedDriver) -> Self {
         Self::limited(driver, ConversationOptions::default())
     }
@@ -64,7 +64,7 @@ impl Talk {
         Self::limited(driver, restarting())
     }
 
-    pub(crate) async fn kept(
+    pub(crate) async fn stored(
         driver: ScriptedDriver,
         options: ConversationOptions,
         persistence: impl Persistence,
