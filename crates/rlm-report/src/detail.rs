@@ -7,7 +7,9 @@ use rlm_store::timeline::{AttemptSpan, CommandRun};
 use crate::report::ReportData;
 use crate::transcript::{CommitChange, Piece, Transcript};
 use crate::visible::pre;
-use crate::words::{Clock, bytes, capital, count, first_line, number, outcome, span, used};
+use crate::words::{
+    Clock, bytes, capital, count, first_line, format_duration, number, outcome, usage_text,
+};
 
 /// Returns the anchor of an attempt that the page shows in full.
 pub(crate) fn anchor(index: usize) -> String {
@@ -18,7 +20,7 @@ pub(crate) fn detail(report: &ReportData, clock: &Clock, index: usize) -> Markup
     let attempt = &report.timeline.attempts[index];
     let (word, class, why) = outcome(attempt);
     let word = if attempt.discarded { "discarded" } else { word };
-    let about = [report.duration(index), used(attempt.usage)];
+    let about = [report.duration(index), usage_text(attempt.usage)];
     let about: Vec<String> = about.into_iter().filter(|it| !it.is_empty()).collect();
     let detail = report.details.get(&index);
     html! {
@@ -211,7 +213,7 @@ fn command(report: &ReportData, attempt: &AttemptSpan, command: &CommandRun) -> 
     html! {
         p {
             (name) " " code { (text) } " " strong class=(class) { (word) }
-            " in " (span(command.ended.since(command.began)))
+            " in " (format_duration(command.ended.since(command.began)))
             @if command.is_recheck { ", after a resume" }
         }
         @if !output.is_empty() { (pre(output)) }

@@ -11,7 +11,7 @@ use rlm_text::money::dollars;
 use crate::report::ReportData;
 use crate::transcript::middle_out;
 use crate::visible::{pre, visible};
-use crate::words::{Clock, count, number, removed, span, uncommitted};
+use crate::words::{Clock, count, format_duration, number, removed, uncommitted};
 use crate::{detail, plots, rows, summary};
 
 pub(crate) const CSS: &str = include_str!("style.css");
@@ -61,7 +61,7 @@ fn body(report: &ReportData, clock: &Clock) -> Markup {
             p class="note" {
                 (number(in_full.len() as u64)) " of " (number(all as u64))
                 " attempts are shown in full: the first 3, the newest 20, then failed and unfinished ones, then others. The maximum is "
-                (rows::ALL)
+                (rows::MAX_IN_FULL)
                 ". In the table above, each of the others has a row, or shares a row with its neighbours. The transcripts contain everything."
             }
         }
@@ -155,7 +155,7 @@ fn key_figures(report: &ReportData) -> Vec<(&'static str, String, String)> {
         + counting()
             .filter(|it| it.outcome == AttemptOutcome::Complete)
             .count();
-    let cut = timeline
+    let unfinished = timeline
         .attempts
         .iter()
         .filter(|it| matches!(it.outcome, AttemptOutcome::Unfinished(_)))
@@ -165,15 +165,15 @@ fn key_figures(report: &ReportData) -> Vec<(&'static str, String, String)> {
         n => format!("{} {what}", number(n as u64)),
     };
     let attempts = number(timeline.attempts.len() as u64);
-    let active = span(Duration::from_millis(timeline.active_ms()));
+    let active = format_duration(Duration::from_millis(timeline.active_ms()));
     let elapsed = timeline.until().since(timeline.began());
     let of = m.rules.limits.max_duration.map_or_else(
-        || format!("of {} from start to end", span(elapsed)),
-        |max| format!("of {} allowed", span(max)),
+        || format!("of {} from start to end", format_duration(elapsed)),
+        |max| format!("of {} allowed", format_duration(max)),
     );
     let mut figures = vec![
         ("Iterations", number(whole as u64), some(failed, "failed")),
-        ("Attempts", attempts, some(cut, "unfinished")),
+        ("Attempts", attempts, some(unfinished, "unfinished")),
         ("Active", active, of),
     ];
     let (cost, tokens) = (m.usage.cost_microusd, m.usage.tokens());
@@ -299,7 +299,7 @@ fn asked_of_phase(report: &ReportData, index: usize, phase: &PhaseSettings) -> M
             @if let Some(promise) = &phase.promise { dt { "Completion promise" } dd { code { (promise) } } }
             @if let Some(may) = may { dt { "Permissions" } dd { (may) } }
             @if let Some(max) = max_iterations { dt { "Iteration limit" } dd { (max) } }
-            @if let Some(max) = phase.limits.iteration_timeout { dt { "Time limit of a turn" } dd { (span(max)) } }
+            @if let Some(max) = phase.limits.iteration_timeout { dt { "Time limit of a turn" } dd { (format_duration(max)) } }
         }
     }
 }

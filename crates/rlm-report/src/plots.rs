@@ -10,7 +10,7 @@ use rlm_store::timeline::{ProcessEnd, Timeline, WaitedFor};
 use rlm_text::money::dollars;
 
 use crate::report::ReportData;
-use crate::words::{Clock, count, number, outcome, span};
+use crate::words::{Clock, count, format_duration, number, outcome};
 
 /// The width and the height of a plot in its own units.
 const WIDTH: f64 = 1000.0;
@@ -212,7 +212,7 @@ fn lanes_caption(timeline: &Timeline, scale: &Scale) -> String {
         };
         text.push_str(&format!(
             " No process worked on the run for {} in total; {gaps} shortened here.",
-            span(scale.shortened)
+            format_duration(scale.shortened)
         ));
     }
     text
@@ -321,8 +321,8 @@ fn durations(timeline: &Timeline) -> Markup {
     took.sort_unstable();
     let text = format!(
         " The longest took {}; the median is {}.",
-        span(longest),
-        span(took[took.len() / 2])
+        format_duration(longest),
+        format_duration(took[took.len() / 2])
     );
     let width = WIDTH / bars as f64;
     let gap = if bars > 100 {
@@ -342,7 +342,7 @@ fn durations(timeline: &Timeline) -> Markup {
     plot(
         "Duration of each attempt, including its checks.",
         &text,
-        &span(longest),
+        &format_duration(longest),
         inner,
     )
 }

@@ -45,7 +45,7 @@ impl ReportData {
     /// Returns how long an attempt took. If its process died, the transcript may contain a later time than the journal.
     pub(crate) fn duration(&self, index: usize) -> String {
         let attempt = &self.timeline.attempts[index];
-        let took = words::span(attempt.duration(self.timeline.until()));
+        let took = words::format_duration(attempt.duration(self.timeline.until()));
         if attempt.outcome != AttemptOutcome::Unfinished(Some(UnfinishedCause::ProcessDied)) {
             return took;
         }
@@ -54,7 +54,7 @@ impl ReportData {
         let known = attempt.ended.max(last).unwrap_or(attempt.began);
         match known.since(attempt.began) {
             known if known.is_zero() => "unknown".into(),
-            known => format!("≥ {}", words::span(known)),
+            known => format!("≥ {}", words::format_duration(known)),
         }
     }
 }

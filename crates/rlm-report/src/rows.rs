@@ -14,14 +14,16 @@ use rlm_store::timeline::{
 
 use crate::detail::{anchor, title};
 use crate::report::ReportData;
-use crate::words::{Clock, capital, count, first_line, number, outcome, span, used, wait_text};
+use crate::words::{
+    Clock, capital, count, first_line, format_duration, number, outcome, usage_text, wait_text,
+};
 
 /// The maximum number of attempts that the page shows in full. A run with at most this many attempts is not grouped into shared rows.
-pub(crate) const ALL: usize = 60;
+pub(crate) const MAX_IN_FULL: usize = 60;
 /// The maximum number of separate rows of a long run: at its start, at its end, and of failed or unfinished attempts between them.
 const FIRST: usize = 10;
 const LAST: usize = 150;
-const WRONG: usize = 200;
+const MAX_PROBLEM_ROWS: usize = 200;
 
 /// One row.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ pub(crate) fn attempts_in_full(timeline: &Timeline) -> BTreeSet<usize> {
         .clone()
         .filter(|at| timeline.attempts[*at].has_failed());
     for at in wrong.chain(newest) {
-        if chosen.len() >= ALL {
+        if chosen.len() >= MAX_IN_FULL {
             break;
         }
         chosen.insert(at);
@@ -89,7 +91,7 @@ fn rows(timeline: &Timeline) -> Vec<(Timestamp, Row<'_>)> {
         .chain(waits.map(|wait| (wait.began, Row::Wait(wait))))
         .collect();
     rows.sort_by_key(|(at, _)| *at);
-    if timeline.attempts.len() <= ALL && rows.len() <= FIRST + LAST + WRONG {
+    if timeline.attempts.len() <= MAX_IN_FULL && rows.len() <= FIRST + LAST + MAX_PROBLEM_ROWS {
         return rows;
     }
     grouped(timeline, rows)
@@ -101,24 +103,24 @@ fn grouped<'a>(
     rows: Vec<(Timestamp, Row<'a>)>,
 ) -> Vec<(Timestamp, Row<'a>)> {
     let far = rows.len().saturating_sub(LAST);
-    let tells = |row: &Row<'_>| match row {
+    let has_problem = |row: &Row<'_>| match row {
         Row::Attempt(at) => timeline.attempts[*at].has_failed() || timeline.attempts[*at].discarded,
         _ => true,
     };
     let telling = rows[FIRST.min(far)..far]
         .iter()
-        .filter(|(_, row)| tells(row))
+        .filter(|(_, row)| has_problem(row))
         .count();
-    let mut surplus = telling.saturating_sub(WRONG);
+    let mut surplus = telling.saturating_sub(MAX_PROBLEM_ROWS);
     let mut out: Vec<(Timestamp, Row<'a>)> = Vec::new();
     for (place, (at, row)) in rows.into_iter().enumerate() {
         let is_near = place < FIRST || place >= far;
-        let keeps = is_near || (tells(&row) && surplus == 0);
+        let keeps = is_near || (has_problem(&row) && surplus == 0);
         if keeps {
             out.push((at, row));
             continue;
         }
-        surplus -= usize::from(tells(&row));
+        surplus -= usize::from(has_problem(&row));
         if !matches!(out.last(), Some((_, Row::Group(_)))) {
             out.push((at, Row::Group(Group::default())));
         }
@@ -229,7 +231,7 @@ fn attempt_line(report: &ReportData, clock: &Clock, index: usize, in_full: bool)
                 @if !why.is_empty() { bdi class="why" { (first_line(&why)) } }
             }
             td class="n" { (report.duration(index)) }
-            td class="n" { (used(attempt.usage)) }
+            td class="n" { (usage_text(attempt.usage)) }
         }
     }
 }
@@ -252,8 +254,8 @@ fn group_line(timeline: &Timeline, clock: &Clock, at: Timestamp, group: &Group) 
                 @if group.attempts > 0 && group.others > 0 { "; " }
                 @if group.others > 0 { (count(group.others, "other event", "other events")) }
             }
-            td class="n" { (span(group.took)) }
-            td class="n" { (used(group.usage)) }
+            td class="n" { (format_duration(group.took)) }
+            td class="n" { (usage_text(group.usage)) }
         }
     }
 }
@@ -283,7 +285,7 @@ fn note_row(
         tr class="aside" {
             td class="t" { (clock.short_time(at)) }
             td class="what" { strong { (name) } " " bdi { (what) } }
-            td class="n" { (took.map_or_else(String::new, span)) }
+            td class="n" { (took.map_or_else(String::new, format_duration)) }
             td class="n" {}
         }
     }
@@ -319,7 +321,7 @@ fn moment_words(moment: &TimelineEvent) -> (&'static str, String) {
         TimelineEventKind::NoProgress(in_a_row) => ("No progress", format!("no tool ran and nothing changed; {in_a_row} in a row")),
         TimelineEventKind::SessionLost => ("Session lost", "the agent no longer has the session that the run wanted to continue".to_owned()),
         TimelineEventKind::DataLost => ("Data loss", "the newest saved state was damaged; its iterations run again, and their transcripts are kept".to_owned()),
-        TimelineEventKind::Suspended(ms) => ("Suspended", format!("for {}, or the clock was changed", span(Duration::from_millis(*ms)))),
+        TimelineEventKind::Suspended(ms) => ("Suspended", format!("for {}, or the clock was changed", format_duration(Duration::from_millis(*ms)))),
         TimelineEventKind::Discarded { from, attempts, .. } => (
             "Went back",
             format!("to iteration {from}; {} discarded", count(*attempts as usize, "attempt", "attempts")),

@@ -11,7 +11,7 @@ use rlm_store::{AttemptOutcome, PhaseSettings, RunState};
 use rlm_text::money::dollars;
 
 use crate::report::ReportData;
-use crate::words::{Clock, count, number, span};
+use crate::words::{Clock, count, format_duration, number};
 
 /// The maximum number of characters of a quoted prompt.
 const QUOTED: usize = 180;
@@ -174,9 +174,9 @@ fn work_text(timeline: &Timeline) -> Sentence {
     };
     let failed = of(|fate| matches!(fate, AttemptOutcome::Failed(_)));
     let whole = failed + of(|fate| *fate == AttemptOutcome::Complete);
-    let cut = of(|fate| matches!(fate, AttemptOutcome::Unfinished(_)));
+    let unfinished = of(|fate| matches!(fate, AttemptOutcome::Unfinished(_)));
     let gone = timeline.attempts.iter().filter(|it| it.discarded).count();
-    let active = span(Duration::from_millis(timeline.active_ms()));
+    let active = format_duration(Duration::from_millis(timeline.active_ms()));
     let mut text = match whole {
         0 => format!("In {active} of activity the run completed no iteration"),
         _ => format!(
@@ -190,11 +190,11 @@ fn work_text(timeline: &Timeline) -> Sentence {
         _ if failed == whole => text.push_str(", all of which failed"),
         _ => text.push_str(&format!(", of which {} failed", number(failed as u64))),
     }
-    if cut > 0 {
-        let were = if cut == 1 { "was" } else { "were" };
+    if unfinished > 0 {
+        let were = if unfinished == 1 { "was" } else { "were" };
         text.push_str(&format!(
             "; {} {were} left unfinished",
-            count(cut, "attempt", "attempts")
+            count(unfinished, "attempt", "attempts")
         ));
     }
     if gone > 0 {
@@ -326,7 +326,7 @@ fn reason(start: Sentence, report: &ReportData, reason: &StopReason) -> Sentence
         }
         StopReason::TimeLimit(limit) => start.text(format!(
             "The run is not done: it reached its time limit of {}",
-            span(*limit)
+            format_duration(*limit)
         )),
         StopReason::BudgetSpent(SpentBudget::Cost { limit, used }) => start.text(format!(
             "The run is not done: its budget is used up, {} of {}",
@@ -343,7 +343,7 @@ fn reason(start: Sentence, report: &ReportData, reason: &StopReason) -> Sentence
             .time(*until)
             .text(match cap.is_zero() {
                 true => ", and the run doesn’t wait".to_owned(),
-                false => format!(", and the run waits at most {}", span(*cap)),
+                false => format!(", and the run waits at most {}", format_duration(*cap)),
             }),
         StopReason::InUse(what) => start
             .text("The run could not continue because another process uses what it needs: ")

@@ -1,6 +1,6 @@
 //! Tests of pages for runs of the real state machine: their texts and their size, and that hostile text adds no markup.
 
-mod seen;
+mod parsed_page;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use rlm_store::{PhaseSettings, Project, PromptSource, Record, RunHead, RunId, Settings};
 use serde_json::json;
 
-use seen::{expect_harmless, parse};
+use parsed_page::{expect_harmless, parse};
 
 use crate::report::{CommandLineTerms, ReportData};
 use crate::transcript::{AttemptDetail, Transcript};
@@ -29,14 +29,14 @@ use crate::{page, summary};
 const HOSTILE: &str = "</script></pre><img src=x onerror=alert(1)><style>*{display:none}</style>{{7*7}}\u{202e}gnp.exe\u{0}\u{1b}]0;x\u{7}\u{1b}[31mred\u{1b}[0m\r\n\u{85}\"'><a href=\"https://example.invalid\">&amp;";
 
 /// The task and the rules of a run.
-struct Asked {
+struct TestTask {
     rules: Rules,
     until: Option<&'static str>,
     promise: Option<&'static str>,
     prompt: &'static str,
 }
 
-impl Default for Asked {
+impl Default for TestTask {
     fn default() -> Self {
         Self {
             rules: Rules {
@@ -56,8 +56,8 @@ impl Default for Asked {
 
 /// Returns the report of a run with these inputs, one minute apart, read from its store.
 fn report(
-    asked: &Asked,
-    happenings: impl IntoIterator<Item = MachineInput>,
+    asked: &TestTask,
+    inputs: impl IntoIterator<Item = MachineInput>,
     is_live: bool,
 ) -> ReportData {
     let mut phase = PhaseRules {
@@ -81,7 +81,7 @@ fn report(
     let mut events = Vec::new();
     let mut at = 1_795_000_000_000;
     let first = [MachineInput::Started, MachineInput::Attended(true)];
-    for what in first.into_iter().chain(happenings) {
+    for what in first.into_iter().chain(inputs) {
         let mut due = vec![what];
         while let Some(what) = due.pop() {
             let event = TimedInput {
@@ -143,11 +143,11 @@ fn report(
 }
 
 fn summary_of(
-    asked: &Asked,
-    happenings: impl IntoIterator<Item = MachineInput>,
+    asked: &TestTask,
+    inputs: impl IntoIterator<Item = MachineInput>,
     is_live: bool,
 ) -> String {
-    let report = report(asked, happenings, is_live);
+    let report = report(asked, inputs, is_live);
     let clock = Clock::new(report.zone.clone(), Timestamp(0), Timestamp(0));
     let sentences = summary::sentences(&report);
     sentences.map(|sentence| sentence.plain(&clock)).join("\n")
@@ -193,18 +193,18 @@ fn iterations(n: usize) -> impl Iterator<Item = MachineInput> {
 
 #[test]
 fn summary_has_three_sentences_for_every_end() {
-    let usual = Asked::default;
+    let usual = TestTask::default;
     let bounded = |change: fn(&mut Rules)| {
-        let mut asked = Asked::default();
+        let mut asked = TestTask::default();
         change(&mut asked.rules);
         asked
     };
-    let claimed = Asked {
+    let claimed = TestTask {
         until: None,
         promise: Some("DONE"),
         ..usual()
     };
-    let planned = Asked {
+    let planned = TestTask {
         until: None,
         ..usual()
     };
@@ -356,11 +356,11 @@ fn summary_has_three_sentences_for_every_end() {
 
 #[test]
 fn any_text_leaves_the_page_valid() {
-    let asked = Asked {
+    let asked = TestTask {
         prompt: HOSTILE,
         promise: Some(HOSTILE),
         until: None,
-        ..Asked::default()
+        ..TestTask::default()
     };
     let failed = CheckResult::Failed(HOSTILE.into());
     let mut report = report(
@@ -426,7 +426,7 @@ fn line_of_ten_megabytes_is_shortened() {
             omitted: 0,
         });
     }
-    let mut report = report(&Asked::default(), iterations(1), false);
+    let mut report = report(&TestTask::default(), iterations(1), false);
     let detail = AttemptDetail {
         transcript: Ok(transcript),
         stat: None,
@@ -448,7 +448,7 @@ fn line_of_ten_megabytes_is_shortened() {
 
 #[test]
 fn page_of_ten_thousand_iterations_is_small_and_names_omissions() {
-    let mut asked = Asked::default();
+    let mut asked = TestTask::default();
     let mut phase = PhaseRules::default();
     phase.limits.max_iterations = Some(20_000);
     asked.rules.phases.push(phase);
@@ -457,14 +457,14 @@ fn page_of_ten_thousand_iterations_is_small_and_names_omissions() {
         7 => CheckResult::Failed("it broke\n".repeat(900)),
         _ => CheckResult::Passed,
     };
-    let happenings = (0..10_000).flat_map(|n| {
+    let inputs = (0..10_000).flat_map(|n| {
         let gate = MachineInput::RequiredCheckEnded(wrong(n));
         let check = (n % 500 != 7).then(|| check(false));
         [ended(TurnOutcome::Completed), gate]
             .into_iter()
             .chain(check)
     });
-    let report = report(&asked, happenings, false);
+    let report = report(&asked, inputs, false);
     assert_eq!(report.timeline.attempts.len(), 10_001);
     let page = page(&report);
     assert!(page.len() < 1_500_000, "{}", page.len());
@@ -483,7 +483,7 @@ fn json_has_every_part_of_the_timeline() {
     let what = went_well()
         .into_iter()
         .chain([check(false), stop(StopCause::Person)]);
-    let report = report(&Asked::default(), what, false);
+    let report = report(&TestTask::default(), what, false);
     let json = crate::json(&report.timeline, Some(7));
     insta::assert_snapshot!(serde_json::to_string_pretty(&json).unwrap());
 }
@@ -507,13 +507,13 @@ fn a_page_has_these_parts() {
             stop(StopCause::Person),
             ended(TurnOutcome::Stopped),
         ]);
-    let page = page(&report(&Asked::default(), what, false));
+    let page = page(&report(&TestTask::default(), what, false));
     expect_harmless(&page);
     let page = page.replace(page::CSS, "…").replace("><", ">\n<");
     insta::assert_snapshot!(page);
 }
 
-fn happening() -> impl Strategy<Value = MachineInput> {
+fn any_input() -> impl Strategy<Value = MachineInput> {
     let text = || "\\PC{0,12}|</?[a-z]{1,6}>";
     prop_oneof![
         6 => Just(ended(TurnOutcome::Completed)),
@@ -541,8 +541,8 @@ fn happening() -> impl Strategy<Value = MachineInput> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn any_timeline_makes_a_harmless_page_and_a_complete_object(happenings in proptest::collection::vec(happening(), 0..40), is_live in any::<bool>()) {
-        let report = report(&Asked::default(), happenings, is_live);
+    fn any_timeline_makes_a_harmless_page_and_a_complete_object(inputs in proptest::collection::vec(any_input(), 0..40), is_live in any::<bool>()) {
+        let report = report(&TestTask::default(), inputs, is_live);
         let seen = expect_harmless(&page(&report));
         prop_assert!(!seen.text.is_empty());
         let json = crate::json(&report.timeline, None);
@@ -561,7 +561,7 @@ proptest! {
 
 #[test]
 fn same_state_gives_the_same_page() {
-    let made = || page(&report(&Asked::default(), iterations(2), false));
+    let made = || page(&report(&TestTask::default(), iterations(2), false));
     assert_eq!(made(), made());
 }
 

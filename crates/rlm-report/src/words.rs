@@ -12,7 +12,7 @@ use rlm_text::money::dollars;
 use rlm_text::time::{instant, utc};
 
 /// Formats a duration in its two largest units.
-pub(crate) fn span(time: Duration) -> String {
+pub(crate) fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     let two = |large: u64, one: &str, small: u64, other: &str| match small {
         0 => format!("{large} {one}"),
@@ -54,7 +54,7 @@ pub(crate) fn bytes(n: u64) -> String {
 }
 
 /// Formats a usage; empty if the agent reports none.
-pub(crate) fn used(usage: UsageTotal) -> String {
+pub(crate) fn usage_text(usage: UsageTotal) -> String {
     match (usage.cost_microusd, usage.tokens()) {
         (0, 0) => String::new(),
         (0, tokens) => format!("{} tokens", number(tokens)),

@@ -103,34 +103,34 @@ mod tests {
 
     #[test]
     fn first_expiring_limit_is_shown() {
-        let mut stand = at(IterationStep::Turn {
+        let mut run = at(IterationStep::Turn {
             since: Timestamp(1),
         });
         let now = Timestamp(3_600_001);
         assert_eq!(
-            nearest_limit(&stand.head, now),
+            nearest_limit(&run.head, now),
             Some((NearestLimit::Iterations, 0.02))
         );
-        stand.head.rules.limits.max_cost_microusd = Some(5_000_000);
-        stand.head.usage.cost_microusd = 4_000_000;
+        run.head.rules.limits.max_cost_microusd = Some(5_000_000);
+        run.head.usage.cost_microusd = 4_000_000;
         assert_eq!(
-            nearest_limit(&stand.head, now),
+            nearest_limit(&run.head, now),
             Some((NearestLimit::Cost, 0.8))
         );
-        stand.head.taken_at = Timestamp(1);
-        stand.head.active_ms = 3_600_000;
-        stand.head.rules.limits.max_duration = Some(std::time::Duration::from_secs(7200));
+        run.head.taken_at = Timestamp(1);
+        run.head.active_ms = 3_600_000;
+        run.head.rules.limits.max_duration = Some(std::time::Duration::from_secs(7200));
         assert_eq!(
-            nearest_limit(&stand.head, now),
+            nearest_limit(&run.head, now),
             Some((NearestLimit::Time, 1.0))
         );
-        stand.head.step = IterationStep::Waiting {
+        run.head.step = IterationStep::Waiting {
             since: Timestamp(3_000_001),
             until: Timestamp(4_000_001),
             why: WaitCause::RateLimit,
         };
         assert_eq!(
-            nearest_limit(&stand.head, now),
+            nearest_limit(&run.head, now),
             Some((NearestLimit::Wait, 0.6))
         );
     }

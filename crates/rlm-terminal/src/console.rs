@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
 use effects::{Reader, edited, next_message, next_notice, next_signal, room, typed_before};
-pub use foreground_run::{ForegroundRun, FormatAnswer, FormatEvent, LogOutput, TerminalSignals};
+pub use foreground_run::{ForegroundRun, FormatEvent, FormatResponse, LogOutput, TerminalSignals};
 use scopes::Scopes;
 
 use super::editor::{EditTarget, Editor};
@@ -46,7 +46,7 @@ impl Terminal {
     #[must_use]
     pub fn show(&self, shown: ForegroundRun, events: RunEventReceiver) -> JoinHandle<()> {
         // Push the handler before anything starts, so that every press opens the menu.
-        let answers = self.tty.is_some() || self.broken.is_some() || shown.presses.is_fixed();
+        let answers = self.tty.is_some() || self.broken.is_some() || shown.presses.is_configured();
         let scopes = answers.then(|| Scopes::of_run(shown.interrupts.clone()));
         let (terminal, caller) = (self.clone(), std::thread::current());
         std::thread::spawn(move || {
@@ -84,7 +84,7 @@ struct Console {
     /// Whether the log is for programs.
     is_json: bool,
     format_event: FormatEvent,
-    format_answer: FormatAnswer,
+    format_answer: FormatResponse,
     signals: fn() -> TerminalSignals,
     left_code: u8,
     on_stop: Box<dyn Fn() + Send>,
@@ -153,7 +153,7 @@ impl Console {
             prompts,
             log,
             signals,
-            left_code,
+            detached_exit_code,
             on_stop,
             presses,
             bell,
@@ -167,7 +167,7 @@ impl Console {
             is_json,
             shows_everything: is_full,
             format_event: text,
-            format_answer: answer,
+            format_response: answer,
         } = log;
         let tty = terminal.tty.clone();
         let log_here = tty.is_some() && terminal.log == LogTarget::Here;
@@ -191,7 +191,7 @@ impl Console {
             format_event: text,
             format_answer: answer,
             signals,
-            left_code,
+            left_code: detached_exit_code,
             on_stop,
             presses,
             bell,
@@ -254,7 +254,7 @@ impl Console {
             let wants_events = !self.is_over
                 && has_room
                 && self.for_log.len() < FRAME
-                && !(self.waits() && has_view);
+                && !(self.must_hold_log() && has_view);
             let (log, face) = self.wants_to_print();
             let can_tick = (can_type && !self.is_over) || self.editor.is_some();
             if self.editor.is_some() || self.ui.is_prompting() {
@@ -339,7 +339,7 @@ impl Console {
     }
 
     /// Whether the log has to wait, because its reader may print on the terminal while the person is prompted.
-    fn waits(&self) -> bool {
+    fn must_hold_log(&self) -> bool {
         self.ui.is_prompting()
             && self.person_sink.is_some()
             && self.log_target == LogTarget::Program
@@ -364,9 +364,9 @@ impl Console {
             _ => AskAbility::Nowhere,
         };
         self.notice = Some(notice);
-        let scene = RunSnapshot::of(&view, self.attached);
+        let snapshot = RunSnapshot::of(&view, self.attached);
         self.ui
-            .pressed(scope, self.presses.action_in(scope), asking, scene);
+            .pressed(scope, self.presses.action_in(scope), asking, snapshot);
     }
 
     fn close_prompts(&mut self) {

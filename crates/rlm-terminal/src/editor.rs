@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::tty::Tty;
 
 /// A shell script that waits until the terminal belongs to its process group, and then becomes the editor.
-const BEHIND_A_LINE: &str = r#"read -r _; exec </dev/tty >/dev/tty; eval "$1 \"\$2\"""#;
+const WAIT_THEN_EXEC_EDITOR: &str = r#"read -r _; exec </dev/tty >/dev/tty; eval "$1 \"\$2\"""#;
 /// The maximum number of bytes of a prompt. Every reader of a prompt refuses more.
 const MAX_PROMPT: u64 = 4 << 20;
 
@@ -143,7 +143,7 @@ impl Editor {
 
 fn start(tty: &Tty, name: &str, path: &Path) -> io::Result<Pid> {
     let mut child = Command::new("/bin/sh")
-        .args(["-c", BEHIND_A_LINE, "sh", name])
+        .args(["-c", WAIT_THEN_EXEC_EDITOR, "sh", name])
         .arg(path)
         .stdin(Stdio::piped())
         .stdout(Tty::reopen()?)

@@ -43,7 +43,7 @@ mod tty;
 mod ui;
 mod wrap;
 
-pub use console::{ForegroundRun, FormatAnswer, FormatEvent, LogOutput, TerminalSignals};
+pub use console::{ForegroundRun, FormatEvent, FormatResponse, LogOutput, TerminalSignals};
 pub use editor::EditTarget;
 pub use message_stream::format_steer;
 pub use review::ReviewPrompt;

@@ -62,45 +62,45 @@ pub(crate) enum MenuChoice {
 }
 
 /// Returns the choices that are possible now, with their keys and labels.
-fn choices(scene: RunSnapshot<'_>) -> Vec<(Choice, char, String)> {
-    if let Some(review) = scene.review() {
+fn choices(snapshot: RunSnapshot<'_>) -> Vec<(Choice, char, String)> {
+    if let Some(review) = snapshot.review() {
         let say =
             |(choice, key, label): (Choice, char, &str)| (choice, key, review.label(choice, label));
         let is_active =
-            |(choice, ..): &(Choice, char, &str)| *choice != Choice::Detach || scene.attached;
+            |(choice, ..): &(Choice, char, &str)| *choice != Choice::Detach || snapshot.attached;
         return REVIEW_CHOICES
             .into_iter()
             .filter(is_active)
             .map(say)
             .collect();
     }
-    let active = CHOICES.into_iter().filter(|it| is_active(it.0, scene));
+    let active = CHOICES.into_iter().filter(|it| is_active(it.0, snapshot));
     active
         .map(|(choice, key, label)| (choice, key, label.to_owned()))
         .collect()
 }
 
 /// Whether a choice is possible now.
-fn is_active(choice: Choice, scene: RunSnapshot<'_>) -> bool {
+fn is_active(choice: Choice, snapshot: RunSnapshot<'_>) -> bool {
     match choice {
         Choice::Continue => true,
-        Choice::Detach => scene.attached,
-        _ if scene.is_ending() => false,
-        Choice::EndTurn => scene.has_turn_to_end(),
-        Choice::SkipSleep => scene.is_sleeping(),
-        Choice::Restart => scene.head.iteration > 0,
+        Choice::Detach => snapshot.attached,
+        _ if snapshot.is_ending() => false,
+        Choice::EndTurn => snapshot.has_turn_to_end(),
+        Choice::SkipSleep => snapshot.is_sleeping(),
+        Choice::Restart => snapshot.head.iteration > 0,
         _ => true,
     }
 }
 
 /// Returns the meaning of a key; `None` for keys without a meaning, such as the arrow keys.
-pub(crate) fn choice_for_key(key: &Key, scene: RunSnapshot<'_>) -> Option<MenuChoice> {
+pub(crate) fn choice_for_key(key: &Key, snapshot: RunSnapshot<'_>) -> Option<MenuChoice> {
     match key {
         Key::Enter | Key::NewLine => Some(MenuChoice::Choice(Choice::Continue)),
         Key::Esc => Some(MenuChoice::Nothing),
         Key::Char(c) => {
             let letter = c.to_lowercase().next().unwrap_or(*c);
-            let found = { choices(scene).into_iter() }.find(|(_, key, _)| *key == letter);
+            let found = { choices(snapshot).into_iter() }.find(|(_, key, _)| *key == letter);
             Some(found.map_or(MenuChoice::Invalid(*c), |(choice, ..)| {
                 MenuChoice::Choice(choice)
             }))
@@ -111,36 +111,40 @@ pub(crate) fn choice_for_key(key: &Key, scene: RunSnapshot<'_>) -> Option<MenuCh
 
 /// Lays the menu out in at most `width` columns and `height` rows, with the choices that are possible now.
 pub(crate) fn rows(
-    scene: RunSnapshot<'_>,
+    snapshot: RunSnapshot<'_>,
     waits_for_answer: bool,
     hint: Option<&str>,
     (width, height): (usize, usize),
 ) -> Rows {
-    let goes_on = match (scene.is_ending(), waits_for_answer, scene.awaits_person()) {
+    let activity = match (
+        snapshot.is_ending(),
+        waits_for_answer,
+        snapshot.awaits_person(),
+    ) {
         (true, ..) => "the run is ending",
         (_, true, _) => "the agent waits for an answer",
         (.., true) => "the run waits for you",
         _ => "the run continues",
     };
-    let (active, review) = (choices(scene), scene.review());
+    let (active, review) = (choices(snapshot), snapshot.review());
     let line = |(choice, key, label): &(Choice, char, String)| {
         let more = match choice {
             Choice::Continue if review.is_some() => " (Enter)",
             Choice::Continue => " (Enter, Esc)",
-            Choice::Steer if !scene.accepts_steer() => " (sent later)",
+            Choice::Steer if !snapshot.accepts_steer() => " (sent later)",
             _ => "",
         };
         let label = match choice {
-            Choice::SkipSleep if scene.is_limited() => "skip the wait: try now",
+            Choice::SkipSleep if snapshot.is_limited() => "skip the wait: try now",
             _ => label,
         };
         format!("  {key}  {label}{more}")
     };
-    let end = hint.unwrap_or(match scene.attached {
+    let end = hint.unwrap_or(match snapshot.attached {
         true => "Ctrl-C again detaches",
         false => "Ctrl-C again saves and stops",
     });
-    let mut lines = vec![review.map_or_else(|| format!("menu ({goes_on})"), |it| it.question())];
+    let mut lines = vec![review.map_or_else(|| format!("menu ({activity})"), |it| it.question())];
     lines.extend(active.iter().map(line));
     if lines.len() >= height {
         let words = active.iter().map(|(_, key, label)| {
@@ -174,8 +178,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn letters(step: IterationStep) -> String {
-        let stand = at(step);
-        let active = choices(stand.scene()).into_iter();
+        let run = at(step);
+        let active = choices(run.snapshot()).into_iter();
         active.map(|(_, key, _)| key).collect()
     }
 
@@ -184,7 +188,7 @@ mod tests {
         let turn = at(IterationStep::Turn {
             since: Timestamp(0),
         });
-        insta::assert_snapshot!(rows(turn.scene(), false, None, (60, 20)).rows.join("\n"), @"
+        insta::assert_snapshot!(rows(turn.snapshot(), false, None, (60, 20)).rows.join("\n"), @"
         menu (the run continues)
           c  continue (Enter, Esc)
           s  steer: message the agent (sent later)
@@ -200,20 +204,20 @@ mod tests {
         assert_eq!(letters(IterationStep::Sleeping { until }), "csekroxa");
         let mut able = at(IterationStep::Turn { since: until });
         (able.agent.alive, able.agent.interruptible) = (true, true);
-        let drawn = rows(able.scene(), false, None, (60, 20)).rows.join("\n");
+        let drawn = rows(able.snapshot(), false, None, (60, 20)).rows.join("\n");
         assert!(
             drawn.contains("  t  end this turn, keep the session\n"),
             "{drawn}"
         );
         able.head.step = IterationStep::Interrupted { since: until };
         assert_eq!(
-            choice_for_key(&Key::Char('t'), able.scene()),
+            choice_for_key(&Key::Char('t'), able.snapshot()),
             Some(MenuChoice::Invalid('t'))
         );
         let mut ready = at(IterationStep::Ready);
         ready.head.iteration = 0;
         assert_eq!(
-            choice_for_key(&Key::Char('r'), ready.scene()),
+            choice_for_key(&Key::Char('r'), ready.snapshot()),
             Some(MenuChoice::Invalid('r'))
         );
     }
@@ -230,8 +234,8 @@ mod tests {
             point: ReviewPoint::Batch,
         });
         batch.head.iteration = 4;
-        let drawn = |stand: &TestRun| {
-            let rows = rows(stand.scene(), false, None, (90, 20)).rows;
+        let drawn = |run: &TestRun| {
+            let rows = rows(run.snapshot(), false, None, (90, 20)).rows;
             rows.join("\n")
         };
         insta::assert_snapshot!(format!("{}\n\n{}", drawn(&phase), drawn(&batch)), @"
@@ -252,32 +256,32 @@ mod tests {
         Ctrl-C again saves and stops
         ");
         assert_eq!(
-            choice_for_key(&Key::Char('a'), phase.scene()),
+            choice_for_key(&Key::Char('a'), phase.snapshot()),
             Some(MenuChoice::Invalid('a'))
         );
     }
 
     #[test]
     fn s9c_s9d_s9e_letters_ignore_case_and_wrong_ones_are_reported() {
-        let stand = at(IterationStep::Turn {
+        let run = at(IterationStep::Turn {
             since: Timestamp(0),
         });
-        let choice = |key| choice_for_key(&key, stand.scene()).unwrap();
+        let choice = |key| choice_for_key(&key, run.snapshot()).unwrap();
         assert_eq!(choice(Key::Char('X')), MenuChoice::Choice(Choice::Exit));
         assert_eq!(choice(Key::Enter), MenuChoice::Choice(Choice::Continue));
         assert_eq!(choice(Key::Esc), MenuChoice::Nothing);
         assert_eq!(choice(Key::Char('k')), MenuChoice::Invalid('k'));
         assert_eq!(choice(Key::Char('ß')), MenuChoice::Invalid('ß'));
-        assert_eq!(choice_for_key(&Key::Up, stand.scene()), None);
+        assert_eq!(choice_for_key(&Key::Up, run.snapshot()), None);
     }
 
     #[test]
     fn menu_fits_a_small_screen() {
-        let stand = at(IterationStep::Sleeping {
+        let run = at(IterationStep::Sleeping {
             until: Timestamp(1),
         });
         let drawn = |width, height| {
-            rows(stand.scene(), false, None, (width, height))
+            rows(run.snapshot(), false, None, (width, height))
                 .rows
                 .join("\n")
         };
@@ -297,8 +301,8 @@ mod tests {
     proptest! {
         #[test]
         fn menu_fits_any_screen(width in 1usize..100, height in 1usize..30, hint in "[^\\p{Cc}]{0,50}") {
-            let stand = at(IterationStep::Turn { since: Timestamp(0) });
-            let menu = rows(stand.scene(), true, Some(&hint), (width, height));
+            let run = at(IterationStep::Turn { since: Timestamp(0) });
+            let menu = rows(run.snapshot(), true, Some(&hint), (width, height));
             prop_assert!(menu.rows.len() <= height);
             for row in &menu.rows {
                 prop_assert!(crate::rows::width(row) <= width.max(2), "{row:?}");

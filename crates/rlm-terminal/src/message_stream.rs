@@ -3,7 +3,7 @@
 use rlm_text::escape::plain;
 
 use super::rows::{push_shown, take_rows};
-use crate::style::{DIM, MIND, styled};
+use crate::style::{DIM, WARNING_STYLE, styled};
 
 /// If rows have no width, the length at which a line is printed although its end has not arrived.
 const MAX_LINE: usize = 2000;
@@ -33,7 +33,7 @@ impl MessageStream {
         };
         out.push_str(&self.end_line());
         if is_cut {
-            out.push_str(&line(styled(MIND, "(cut off)")));
+            out.push_str(&line(styled(WARNING_STYLE, "(cut off)")));
         }
         out
     }

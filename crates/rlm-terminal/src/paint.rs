@@ -136,7 +136,7 @@ impl Painter {
         if log.is_empty() && self.can_patch(live) {
             return self.patch(live);
         }
-        let mut out = self.on(BEGIN).to_owned() + &self.erase();
+        let mut out = self.unless_dumb(BEGIN).to_owned() + &self.erase();
         if std::mem::take(&mut self.is_cursor_unknown) {
             // From the first column these spaces stay in the row; from any other column they end in the next row.
             out.push_str(&format!(
@@ -147,9 +147,9 @@ impl Painter {
         }
         out.push_str(&log);
         if !live.rows.is_empty() {
-            out.push_str(self.on(NO_WRAP));
+            out.push_str(self.unless_dumb(NO_WRAP));
             out.push_str(&live.rows.join("\n"));
-            out.push_str(self.on(WRAP));
+            out.push_str(self.unless_dumb(WRAP));
         }
         if let Some((row, column)) = live.cursor
             && !self.dumb
@@ -163,14 +163,14 @@ impl Painter {
                 out.push_str(&format!("\x1b[{column}C"));
             }
         }
-        out.push_str(self.on(END));
+        out.push_str(self.unless_dumb(END));
         self.drawn = live.clone();
         self.moved = 0;
         out
     }
 
     /// Returns the escape sequence, or nothing for a dumb terminal.
-    fn on(&self, sequence: &'static str) -> &'static str {
+    fn unless_dumb(&self, sequence: &'static str) -> &'static str {
         if self.dumb { "" } else { sequence }
     }
 

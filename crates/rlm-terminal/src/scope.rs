@@ -60,10 +60,10 @@ pub(crate) enum PressMeaning {
 
 impl Scope {
     /// Returns the scope of the run's current step, if the step has a scope.
-    pub(crate) fn of_step(scene: RunSnapshot<'_>) -> Option<Self> {
-        Some(match scene.head.step {
+    pub(crate) fn of_step(snapshot: RunSnapshot<'_>) -> Option<Self> {
+        Some(match snapshot.head.step {
             IterationStep::Ready => Self::Spawn,
-            IterationStep::Turn { .. } if !scene.agent.alive => Self::Spawn,
+            IterationStep::Turn { .. } if !snapshot.agent.alive => Self::Spawn,
             IterationStep::Turn { .. } => Self::Turn,
             IterationStep::RequiredCheck { .. }
             | IterationStep::Check
@@ -198,7 +198,7 @@ impl PressActions {
     }
 
     /// Whether any action is configured.
-    pub(crate) fn is_fixed(self) -> bool {
+    pub(crate) fn is_configured(self) -> bool {
         self != Self::default()
     }
 }

@@ -18,7 +18,7 @@ use super::tty::Tty;
 enum Order {
     Write(String),
     /// Report that everything before this order is written.
-    Tell(oneshot::Sender<()>),
+    ConfirmWritten(oneshot::Sender<()>),
 }
 
 /// A writer on its own thread. Dropping it waits until everything is written.
@@ -72,7 +72,7 @@ impl Sink {
                         drop(text);
                         written.add_permits(1);
                     }
-                    Order::Tell(done) => _ = done.send(()),
+                    Order::ConfirmWritten(done) => _ = done.send(()),
                 }
             }
         });
@@ -139,7 +139,7 @@ impl Sink {
         let (done, is_done) = oneshot::channel();
         self.room().await;
         self.write(text);
-        self.order(Order::Tell(done));
+        self.order(Order::ConfirmWritten(done));
         let _gone = is_done.await;
     }
 }

@@ -21,20 +21,20 @@ const SHORT_TOOL: usize = 24;
 const MOST_TERSE: u32 = 9;
 
 /// Returns one line of at most `columns` columns with the status of the run and its next step.
-pub(crate) fn line(run: &str, scene: RunSnapshot<'_>, now: Timestamp, columns: usize) -> String {
-    let line = |terseness| parts(run, scene, now, terseness).join(SEPARATOR);
+pub(crate) fn line(run: &str, snapshot: RunSnapshot<'_>, now: Timestamp, columns: usize) -> String {
+    let line = |terseness| parts(run, snapshot, now, terseness).join(SEPARATOR);
     let lines = (0..=MOST_TERSE).map(line);
     let fits = lines.into_iter().find(|line| width(line) <= columns);
     fits.unwrap_or_else(|| cut(&line(MOST_TERSE), columns))
 }
 
 /// Returns the parts of the status line. A higher `terseness` gives fewer and shorter parts.
-fn parts(run: &str, scene: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> Vec<String> {
-    let head = scene.head;
+fn parts(run: &str, snapshot: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> Vec<String> {
+    let head = snapshot.head;
     let phase = head.rules.phases.get(head.phase as usize);
     let of = phase.and_then(|phase| phase.limits.max_iterations);
     let of = of.map(|of| format!("/{of}")).unwrap_or_default();
-    let nearest = bar::nearest_limit(head, now).filter(|_| terseness < 4 && !scene.is_ending());
+    let nearest = bar::nearest_limit(head, now).filter(|_| terseness < 4 && !snapshot.is_ending());
     let with_bar = |of: NearestLimit, text: String| match nearest {
         Some((end, share))
             if end == of
@@ -57,21 +57,21 @@ fn parts(run: &str, scene: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> V
     let phases = phases.map(|(of, phase)| format!("{} {of}", plain(&phase.name)));
     let longest = if terseness < 4 { MAX_TOOL } else { SHORT_TOOL };
     let state = match terseness {
-        MOST_TERSE => short_state_text(scene, now),
-        _ => with_bar(NearestLimit::Wait, state_text(scene, now, longest)),
+        MOST_TERSE => short_state_text(snapshot, now),
+        _ => with_bar(NearestLimit::Wait, state_text(snapshot, now, longest)),
     };
-    let pending = pending_text(scene);
+    let pending = pending_text(snapshot);
     let then = match pending {
-        "" => next_text(scene),
+        "" => next_text(snapshot),
         _ => String::new(),
     };
-    let (keys, press) = match (scene.is_ending(), scene.awaits_person()) {
+    let (keys, press) = match (snapshot.is_ending(), snapshot.awaits_person()) {
         (true, _) => ("", "Ctrl-C: exit now"),
         (_, true) => ("/continue: resume", "Ctrl-C: menu"),
         _ => ("Enter: steer", "Ctrl-C: menu"),
     };
     // While the run stops, the only number on the line is the countdown.
-    let total = match scene.is_ending() {
+    let total = match snapshot.is_ending() {
         true => String::new(),
         false => with_bar(NearestLimit::Time, total(head, now)),
     };
@@ -91,7 +91,10 @@ fn parts(run: &str, scene: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> V
         (6, with_bar(NearestLimit::Cost, money::cost_short(head))),
         (total_until, total),
         (1, plain(run)),
-        (if scene.awaits_person() { 8 } else { 3 }, keys.to_owned()),
+        (
+            if snapshot.awaits_person() { 8 } else { 3 },
+            keys.to_owned(),
+        ),
         (5, press.to_owned()),
     ];
     let shown = parts.into_iter();
@@ -100,8 +103,8 @@ fn parts(run: &str, scene: RunSnapshot<'_>, now: Timestamp, terseness: u32) -> V
 }
 
 /// Returns the status of the run in several lines, for `/status`.
-pub(crate) fn report(run: &str, scene: RunSnapshot<'_>, now: Timestamp) -> Vec<String> {
-    let head = scene.head;
+pub(crate) fn report(run: &str, snapshot: RunSnapshot<'_>, now: Timestamp) -> Vec<String> {
+    let head = snapshot.head;
     let mut lines = vec![format!(
         "run {}: iteration {}{}, {} complete, {}",
         plain(run),
@@ -116,13 +119,13 @@ pub(crate) fn report(run: &str, scene: RunSnapshot<'_>, now: Timestamp) -> Vec<S
             plain(&head.phase_rules().name)
         ));
     }
-    let pending_part = match pending_text(scene) {
+    let pending_part = match pending_text(snapshot) {
         "" => String::new(),
         pending => format!(", {pending}"),
     };
     lines.push(format!(
         "  now      {}{pending_part}",
-        state_text(scene, now, MAX_TOOL)
+        state_text(snapshot, now, MAX_TOOL)
     ));
     if let Some(session) = &head.session {
         lines.push(format!("  session  {}", plain(session)));
@@ -145,7 +148,7 @@ pub(crate) fn report(run: &str, scene: RunSnapshot<'_>, now: Timestamp) -> Vec<S
         let state = format!("{:?}", steer.state).to_lowercase();
         lines.push(format!("  steer {}  {state}: {text}", steer.id));
     }
-    for ask in &scene.agent.permission_requests {
+    for ask in &snapshot.agent.permission_requests {
         lines.push(format!(
             "  asks     {}: {}",
             plain(&ask.tool),
@@ -181,19 +184,21 @@ fn of_phases(head: &Head) -> Option<String> {
 }
 
 /// Returns the current activity of the run. The name of a tool takes at most `longest` columns.
-fn state_text(scene: RunSnapshot<'_>, now: Timestamp, longest: usize) -> String {
-    let head = scene.head;
+fn state_text(snapshot: RunSnapshot<'_>, now: Timestamp, longest: usize) -> String {
+    let head = snapshot.head;
     let since = |at: Timestamp| since(now, at);
     let left = |until: Timestamp| left(now, until);
-    if scene.is_ending() {
-        return stopping(scene.shutdown, now);
+    if snapshot.is_ending() {
+        return stopping(snapshot.shutdown, now);
     }
     match &head.step {
         IterationStep::Turn { since: at } => {
-            match (scene.agent.awaited_tasks, scene.agent.tools.last()) {
+            match (snapshot.agent.awaited_tasks, snapshot.agent.tools.last()) {
                 (Some(tasks), _) => format!("waits for {} {}", background(tasks), since(*at)),
                 (_, Some(tool)) => format!("{} {}", cut(&plain(tool), longest), since(*at)),
-                _ if scene.agent.alive || head.has_prompt => format!("agent works {}", since(*at)),
+                _ if snapshot.agent.alive || head.has_prompt => {
+                    format!("agent works {}", since(*at))
+                }
                 _ => format!("agent starts {}", since(*at)),
             }
         }
@@ -209,7 +214,7 @@ fn state_text(scene: RunSnapshot<'_>, now: Timestamp, longest: usize) -> String 
         },
         IterationStep::RequiredCheck { index } => format!("required check {} running", index + 1),
         IterationStep::Check => "check running".into(),
-        IterationStep::Recheck { gate } if *gate < gates(scene) => {
+        IterationStep::Recheck { gate } if *gate < gates(snapshot) => {
             format!("required check {} running", gate + 1)
         }
         IterationStep::Recheck { .. } => "check running".into(),
@@ -237,9 +242,9 @@ fn is_counted(shutdown: StopProgress, now: Timestamp) -> bool {
 }
 
 /// Returns the current activity in few columns.
-fn short_state_text(scene: RunSnapshot<'_>, now: Timestamp) -> String {
-    match scene.head.step {
-        _ if scene.is_ending() => match scene.shutdown.filter(|it| is_counted(*it, now)) {
+fn short_state_text(snapshot: RunSnapshot<'_>, now: Timestamp) -> String {
+    match snapshot.head.step {
+        _ if snapshot.is_ending() => match snapshot.shutdown.filter(|it| is_counted(*it, now)) {
             Some(shutdown) => format!("stopping {}", left(now, shutdown.until)),
             None => "stopping".into(),
         },
@@ -257,12 +262,12 @@ fn short_state_text(scene: RunSnapshot<'_>, now: Timestamp) -> String {
 }
 
 /// Returns the next step, if it is certain.
-fn next_text(scene: RunSnapshot<'_>) -> String {
-    let Some(phase) = scene.head.rules.phases.get(scene.head.phase as usize) else {
+fn next_text(snapshot: RunSnapshot<'_>) -> String {
+    let Some(phase) = snapshot.head.rules.phases.get(snapshot.head.phase as usize) else {
         return String::new();
     };
-    let from = match scene.head.step {
-        IterationStep::Turn { .. } if !scene.is_ending() => 0,
+    let from = match snapshot.head.step {
+        IterationStep::Turn { .. } if !snapshot.is_ending() => 0,
         IterationStep::RequiredCheck { index } => index + 1,
         _ => return String::new(),
     };
@@ -276,14 +281,14 @@ fn next_text(scene: RunSnapshot<'_>) -> String {
     }
 }
 
-fn gates(scene: RunSnapshot<'_>) -> u32 {
-    let phase = scene.head.rules.phases.get(scene.head.phase as usize);
+fn gates(snapshot: RunSnapshot<'_>) -> u32 {
+    let phase = snapshot.head.rules.phases.get(snapshot.head.phase as usize);
     phase.map_or(0, |phase| phase.required_checks)
 }
 
 /// Returns the request that the run has not carried out yet.
-fn pending_text(scene: RunSnapshot<'_>) -> &'static str {
-    let head = scene.head;
+fn pending_text(snapshot: RunSnapshot<'_>) -> &'static str {
+    let head = snapshot.head;
     match head.stopping {
         Some(stop) if stop.when == StopTiming::AfterIteration => "then stop",
         _ if head.pausing => "then pause",
@@ -365,8 +370,8 @@ mod tests {
         let mut wide = turn();
         wide.agent.tools = vec!["書く: 日本語のファイル 👨‍👩‍👧 ❤️ e\u{301}".into()];
         let state = [works, tool, late, timed, sleeps, limited, wide];
-        let blocks = state.map(|stand| {
-            let line = |columns| line(RUN, stand.scene(), Timestamp(125_000), columns);
+        let blocks = state.map(|run| {
+            let line = |columns| line(RUN, run.snapshot(), Timestamp(125_000), columns);
             [200, 120, 80, 40, 20, 8].map(line).join("\n")
         });
         insta::assert_snapshot!(blocks.join("\n\n"));
@@ -375,8 +380,8 @@ mod tests {
     #[test]
     fn x119d_status_shows_the_phase() {
         let (since, of) = (Timestamp(60_000), ReviewPoint::Phase);
-        let stand = pipeline(IterationStep::Review { since, point: of });
-        let line = |columns| line(RUN, stand.scene(), Timestamp(61_000), columns);
+        let run = pipeline(IterationStep::Review { since, point: of });
+        let line = |columns| line(RUN, run.snapshot(), Timestamp(61_000), columns);
         insta::assert_snapshot!([120, 60].map(line).join("\n"));
     }
 
@@ -396,7 +401,7 @@ mod tests {
             },
             IterationStep::Paused { since: t },
         ];
-        let lines = steps.map(|step| line(RUN, at(step).scene(), t, 60));
+        let lines = steps.map(|step| line(RUN, at(step).snapshot(), t, 60));
         insta::assert_snapshot!(lines.join("\n"));
     }
 
@@ -404,9 +409,9 @@ mod tests {
         /// The line fits, whatever the name of the tool.
         #[test]
         fn status_fits_its_width(tool in "\\PC{0,80}|日{0,40}", columns in 0usize..120, now in any::<u64>()) {
-            let mut stand = at(IterationStep::Turn { since: Timestamp(5) });
-            stand.agent.tools = vec![tool];
-            let line = line(RUN, stand.scene(), Timestamp(now), columns);
+            let mut run = at(IterationStep::Turn { since: Timestamp(5) });
+            run.agent.tools = vec![tool];
+            let line = line(RUN, run.snapshot(), Timestamp(now), columns);
             prop_assert!(width(&line) <= columns, "{line:?}");
             prop_assert!(!line.chars().any(char::is_control));
         }

@@ -11,7 +11,7 @@ pub const GOOD: Style = AnsiColor::Green.on_default();
 /// The style of a failure.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// The style of a warning, and of text that waits for the person.
-pub const MIND: Style = AnsiColor::Yellow.on_default();
+pub const WARNING_STYLE: Style = AnsiColor::Yellow.on_default();
 
 /// Returns a text in a style.
 #[must_use]

@@ -76,11 +76,11 @@ impl Terminal {
 
     /// Prints a text on the terminal after the end of the run, if the log can't show the text. That is so if
     /// the log is a file, or if the reader of the log is `gone`.
-    pub fn tell_at_the_end(&self, text: &str, gone: bool) {
+    pub fn print_at_end(&self, text: &str, gone: bool) {
         if let Some(tty) = self.tty.as_ref().filter(|tty| tty.is_foreground())
             && (self.log == LogTarget::File || (gone && self.log == LogTarget::Program))
         {
-            tty.tell(text);
+            tty.print_line(text);
         }
     }
 

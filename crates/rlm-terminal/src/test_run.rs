@@ -16,7 +16,7 @@ pub(crate) struct TestRun {
 }
 
 impl TestRun {
-    pub(crate) fn scene(&self) -> RunSnapshot<'_> {
+    pub(crate) fn snapshot(&self) -> RunSnapshot<'_> {
         RunSnapshot {
             head: &self.head,
             agent: &self.agent,
@@ -28,17 +28,17 @@ impl TestRun {
 
 /// Returns a run of three phases whose first phase has finished.
 pub(crate) fn pipeline(step: IterationStep) -> TestRun {
-    let mut stand = at(step);
-    let phase = stand.head.rules.phases.remove(0);
-    stand.head.rules.phases = ["plan", "build", "check"]
+    let mut run = at(step);
+    let phase = run.head.rules.phases.remove(0);
+    run.head.rules.phases = ["plan", "build", "check"]
         .map(|name| PhaseRules {
             name: name.into(),
             ..phase.clone()
         })
         .into();
-    stand.head.phase = 1;
-    stand.head.iteration = 0;
-    stand
+    run.head.phase = 1;
+    run.head.iteration = 0;
+    run
 }
 
 /// Returns a run in its third iteration.

@@ -29,7 +29,7 @@ const MAX_PIECE: usize = 64 << 10;
 /// Bytes that follow within this time belong to the same piece, such as a paste.
 const TOGETHER: Duration = Duration::from_millis(20);
 /// The interval at which a program in the background checks whether it is in the foreground.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const FOREGROUND_POLL: Duration = Duration::from_millis(250);
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
 /// Selects the main screen, shows the cursor, and begins a new row.
@@ -241,7 +241,7 @@ impl Tty {
 
     /// Checks each second that the keys for signals are enabled, until the other side of `end` is closed. For a terminal that rlm doesn't read.
     pub(crate) fn guard(&self, end: &OwnedFd, mut rearmed: impl FnMut()) {
-        while wait(&[end], LOOK_AGAIN * 4)[0].is_none() {
+        while wait(&[end], FOREGROUND_POLL * 4)[0].is_none() {
             if self.restore_signal_keys() {
                 rearmed();
             }
@@ -282,7 +282,7 @@ impl Tty {
     }
 
     /// Prints a line, unless the terminal's buffer is full.
-    pub(crate) fn tell(&self, text: &str) {
+    pub(crate) fn print_line(&self, text: &str) {
         self.write_now(format!("{}\n", anstream::adapter::strip_str(text)).as_bytes());
     }
 
@@ -337,12 +337,12 @@ impl Tty {
     pub(crate) fn read_all(&self, to: &mpsc::Sender<Typed>, end: &OwnedFd) {
         loop {
             if !self.is_foreground() {
-                if wait(&[end], LOOK_AGAIN)[0].is_some() {
+                if wait(&[end], FOREGROUND_POLL)[0].is_some() {
                     return;
                 }
                 continue;
             }
-            let [typed, ended] = wait(&[&self.fd, end], LOOK_AGAIN * 4);
+            let [typed, ended] = wait(&[&self.fd, end], FOREGROUND_POLL * 4);
             if ended.is_some() {
                 return;
             }

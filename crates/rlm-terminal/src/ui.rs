@@ -195,7 +195,7 @@ impl Ui {
         scope: Scope,
         own: Option<PressAction>,
         asking: AskAbility,
-        scene: RunSnapshot<'_>,
+        snapshot: RunSnapshot<'_>,
     ) {
         match scope.press_meaning(self.prompting(), own, asking) {
             PressMeaning::Decline => self.notice(PressAnswer::Decline),
@@ -208,21 +208,21 @@ impl Ui {
                 ));
                 self.notice(PressAnswer::LeaveOpen);
             }
-            PressMeaning::Runs(action) => self.do_press_action(action, scene),
+            PressMeaning::Runs(action) => self.do_press_action(action, snapshot),
         }
     }
 
-    fn do_press_action(&mut self, action: PressAction, scene: RunSnapshot<'_>) {
+    fn do_press_action(&mut self, action: PressAction, snapshot: RunSnapshot<'_>) {
         self.keep_draft();
         match action {
             PressAction::Prompt => self.open_menu(),
             PressAction::Continue => {
-                self.choose(Choice::Continue, scene);
+                self.choose(Choice::Continue, snapshot);
                 self.show_person(line("Ctrl-C: the run continues, as set in rlm.toml"));
             }
-            PressAction::Steer => self.choose(Choice::Steer, scene),
+            PressAction::Steer => self.choose(Choice::Steer, snapshot),
             PressAction::Stop => self.notice(PressAnswer::Escalate),
-            PressAction::Abort => self.choose(Choice::Abort, scene),
+            PressAction::Abort => self.choose(Choice::Abort, snapshot),
         }
     }
 
@@ -252,7 +252,7 @@ impl Ui {
     pub(crate) fn keys(
         &mut self,
         keys: Vec<Key>,
-        scene: RunSnapshot<'_>,
+        snapshot: RunSnapshot<'_>,
         now: Timestamp,
         run: &str,
     ) {
@@ -263,15 +263,15 @@ impl Ui {
                 Key::Suspend => self.effects.push(Effect::Suspend),
                 // A key that was typed before a question was shown doesn't answer it.
                 _ if self.generation != generation => {}
-                key => self.key(key, scene, now, run),
+                key => self.key(key, snapshot, now, run),
             }
         }
     }
 
-    fn key(&mut self, key: Key, scene: RunSnapshot<'_>, now: Timestamp, run: &str) {
+    fn key(&mut self, key: Key, snapshot: RunSnapshot<'_>, now: Timestamp, run: &str) {
         match &mut self.prompt {
             None | Some(Prompt::Editor(_)) => {}
-            Some(Prompt::Menu(_)) => self.menu_key(&key, scene, now),
+            Some(Prompt::Menu(_)) => self.menu_key(&key, snapshot, now),
             Some(Prompt::Ask(_)) => self.question_key(&key, now),
             Some(Prompt::Steer {
                 line,
@@ -296,7 +296,7 @@ impl Ui {
                             Some(Err(why)) => *hint = Some(why),
                             Some(Ok(command)) => {
                                 self.close();
-                                self.command(command, scene, now, run);
+                                self.command(command, snapshot, now, run);
                             }
                             None => {
                                 self.close();
@@ -422,16 +422,16 @@ impl Ui {
     }
 
     /// Returns the rows of the open prompt; `None` if nothing prompts, in which case the caller shows the status line.
-    pub(crate) fn rows(&self, scene: RunSnapshot<'_>) -> Option<Rows> {
+    pub(crate) fn rows(&self, snapshot: RunSnapshot<'_>) -> Option<Rows> {
         let (width, height) = self.size;
         let rows = match self.prompt.as_ref()? {
             Prompt::Menu(menu) => {
                 let asks = self.waits_for_answer();
-                return Some(menu::rows(scene, asks, menu.hint(scene), self.size));
+                return Some(menu::rows(snapshot, asks, menu.hint(snapshot), self.size));
             }
             Prompt::Editor(_) => Rows::default(),
             Prompt::Steer { line, now, hint } => {
-                let prompt = match (now, scene.review()) {
+                let prompt = match (now, snapshot.review()) {
                     (true, _) => "now> ",
                     (_, Some(_)) => "revise> ",
                     _ => "steer> ",

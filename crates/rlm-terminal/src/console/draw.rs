@@ -28,8 +28,8 @@ impl Console {
         self.ui.resized(width, height);
         self.painter.resized(columns);
         let view = self.view.borrow().clone();
-        let scene = RunSnapshot::of(&view, self.attached);
-        if let Some(rows) = self.ui.rows(scene) {
+        let snapshot = RunSnapshot::of(&view, self.attached);
+        if let Some(rows) = self.ui.rows(snapshot) {
             return rows;
         }
         let mut rows = Rows::default();
@@ -44,7 +44,7 @@ impl Console {
             // Whole seconds, so that all counters on the line change at the same time.
             let now = Timestamp(now().0 / 1000 * 1000);
             rows.rows
-                .push(dim(status::line(&self.run, scene, now, width)));
+                .push(dim(status::line(&self.run, snapshot, now, width)));
             // An empty row for the echo of typed keys.
             rows.echo = height > rows.rows.len();
             if rows.echo {

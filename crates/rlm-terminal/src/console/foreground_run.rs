@@ -15,7 +15,7 @@ use crate::scope::PressActions;
 /// A function that formats an event with its time as lines of the log.
 pub type FormatEvent = Box<dyn Fn(Timestamp, &RunEvent) -> Option<String> + Send>;
 /// A function that formats the response to a request, from its event.
-pub type FormatAnswer = Box<dyn Fn(&RunEvent) -> Option<String> + Send>;
+pub type FormatResponse = Box<dyn Fn(&RunEvent) -> Option<String> + Send>;
 
 /// The destination and the format of the log of a run.
 #[expect(missing_debug_implementations, reason = "it holds functions")]
@@ -31,7 +31,7 @@ pub struct LogOutput {
     /// Formats an event as whole lines; an empty text if there is nothing to show. `None` for the agent's own text, which is streamed.
     pub format_event: FormatEvent,
     /// Formats the response to a request of the person, for a terminal without the log.
-    pub format_answer: FormatAnswer,
+    pub format_response: FormatResponse,
 }
 
 /// The signals that concern the terminal. A signal that can't be caught is `None`.
@@ -63,7 +63,7 @@ pub struct ForegroundRun {
     /// Creates the signal streams, within the runtime of the terminal thread.
     pub signals: fn() -> TerminalSignals,
     /// The exit code of this process if the person detaches it from the run.
-    pub left_code: u8,
+    pub detached_exit_code: u8,
     /// Called when the person requests a stop or an abort now. It must not block.
     pub on_stop: Box<dyn Fn() + Send>,
     /// The actions of presses while nothing prompts.

@@ -59,9 +59,9 @@ impl Console {
     }
 
     /// Reports to the run whether a person is present to answer questions. A review that is already open stays open.
-    pub(super) fn report_attendance(&self, scene: RunSnapshot<'_>) {
+    pub(super) fn report_attendance(&self, snapshot: RunSnapshot<'_>) {
         let is_there = self.in_front || self.editor.is_some();
-        let is_known = is_there == scene.head.attended || scene.review().is_some();
+        let is_known = is_there == snapshot.head.attended || snapshot.review().is_some();
         // A run that another process owns doesn't ask the person who is attached.
         if !is_known && !self.is_over && !self.attached {
             // If the channel is full, the next tick sends it again.

@@ -15,18 +15,18 @@ use crate::ui::{Effect, PressAnswer, Ui};
 use crate::{command, menu, status};
 
 impl Ui {
-    pub(super) fn menu_key(&mut self, key: &Key, scene: RunSnapshot<'_>, now: Timestamp) {
+    pub(super) fn menu_key(&mut self, key: &Key, snapshot: RunSnapshot<'_>, now: Timestamp) {
         let Some(Prompt::Menu(menu)) = &mut self.prompt else {
             return;
         };
-        let Some(chosen) = menu::choice_for_key(key, scene).filter(|_| menu.accepts_key(now))
+        let Some(chosen) = menu::choice_for_key(key, snapshot).filter(|_| menu.accepts_key(now))
         else {
             return;
         };
         match chosen {
             MenuChoice::Invalid(c) => {
                 let c = plain(&c.to_string());
-                let esc = match scene.review() {
+                let esc = match snapshot.review() {
                     Some(_) => "keeps the run waiting",
                     None => "closes the menu",
                 };
@@ -36,17 +36,17 @@ impl Ui {
                 self.notice(PressAnswer::Handled);
                 self.close();
             }
-            MenuChoice::Choice(choice) => self.choose(choice, scene),
+            MenuChoice::Choice(choice) => self.choose(choice, snapshot),
         }
     }
 
-    pub(super) fn choose(&mut self, choice: Choice, scene: RunSnapshot<'_>) {
+    pub(super) fn choose(&mut self, choice: Choice, snapshot: RunSnapshot<'_>) {
         self.notice(PressAnswer::Handled);
-        let is_review = scene.review().is_some();
+        let is_review = snapshot.review().is_some();
         match choice {
             Choice::Continue if is_review => self.send(Request::Review(ReviewDecision::Continue)),
             Choice::Continue => {
-                if scene.awaits_person() {
+                if snapshot.awaits_person() {
                     self.send(Request::Continue);
                 }
             }
@@ -56,7 +56,7 @@ impl Ui {
                 return;
             }
             Choice::EditPrompt => {
-                let phase = scene.head.phase;
+                let phase = snapshot.head.phase;
                 self.ask_again();
                 self.prompt = Some(Prompt::Editor(phase));
                 self.effects.push(Effect::OpenEditor(phase));
@@ -118,8 +118,8 @@ impl Ui {
     }
 
     /// Closes the review if a new view of the run no longer shows it.
-    pub(super) fn review_viewed(&mut self, scene: RunSnapshot<'_>) {
-        let is_open = scene.review().is_some();
+    pub(super) fn review_viewed(&mut self, snapshot: RunSnapshot<'_>) {
+        let is_open = snapshot.review().is_some();
         let Some(question) = &mut self.review else {
             return;
         };
@@ -154,11 +154,17 @@ impl Ui {
 }
 
 /// The maximum number of texts that are kept until the run has recorded them.
-const MAX_SAID: usize = 16;
+const MAX_SENT_TEXTS: usize = 16;
 
 impl Ui {
     /// Handles lines, or the beginning of a line, that were typed while nothing prompted.
-    pub(crate) fn lines(&mut self, text: &str, scene: RunSnapshot<'_>, now: Timestamp, run: &str) {
+    pub(crate) fn lines(
+        &mut self,
+        text: &str,
+        snapshot: RunSnapshot<'_>,
+        now: Timestamp,
+        run: &str,
+    ) {
         match &mut self.prompt {
             Some(Prompt::Steer { line, .. }) => {
                 // The line was typed before the prompt opened, so add its text but don't send it.
@@ -182,7 +188,7 @@ impl Ui {
             && command::parse(first).is_some()
             && self.prompt.is_none()
         {
-            self.typed_line(first, scene, now, run);
+            self.typed_line(first, snapshot, now, run);
             text = rest;
         }
         if self.prompt.is_some() || text.contains('\n') {
@@ -192,11 +198,11 @@ impl Ui {
             };
             self.open_steer(format!("{before}{text}\n"), false);
         } else {
-            self.typed_line(text, scene, now, run);
+            self.typed_line(text, snapshot, now, run);
         }
     }
 
-    fn typed_line(&mut self, text: &str, scene: RunSnapshot<'_>, now: Timestamp, run: &str) {
+    fn typed_line(&mut self, text: &str, snapshot: RunSnapshot<'_>, now: Timestamp, run: &str) {
         match command::parse(text) {
             None if text.trim().is_empty() => {
                 let draft = std::mem::take(&mut self.draft);
@@ -204,14 +210,14 @@ impl Ui {
             }
             None => self.open_steer(text.to_owned(), false),
             Some(Err(why)) => self.show_person(line(why)),
-            Some(Ok(command)) => self.command(command, scene, now, run),
+            Some(Ok(command)) => self.command(command, snapshot, now, run),
         }
     }
 
     pub(super) fn command(
         &mut self,
         command: Command,
-        scene: RunSnapshot<'_>,
+        snapshot: RunSnapshot<'_>,
         now: Timestamp,
         run: &str,
     ) {
@@ -231,7 +237,7 @@ impl Ui {
                 when: StopTiming::Now,
             }),
             Command::Help => self.show_person(lines(&command::help())),
-            Command::Status => self.show_person(lines(&status::report(run, scene, now))),
+            Command::Status => self.show_person(lines(&status::report(run, snapshot, now))),
             Command::Steer(text, at_once) if text.is_empty() => {
                 let draft = std::mem::take(&mut self.draft);
                 self.open_steer(draft, at_once);
@@ -244,7 +250,7 @@ impl Ui {
         self.history.add(&text);
         self.show_person(line(format_steer(&text)));
         self.sent_texts.push_back(text.clone());
-        if self.sent_texts.len() > MAX_SAID {
+        if self.sent_texts.len() > MAX_SENT_TEXTS {
             self.sent_texts.pop_front();
         }
         self.send(Request::Steer { text, now });

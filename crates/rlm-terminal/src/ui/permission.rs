@@ -153,9 +153,9 @@ impl Ui {
     }
 
     /// Compares the open questions with a new view of the run.
-    pub(crate) fn view_changed(&mut self, scene: RunSnapshot<'_>) {
+    pub(crate) fn view_changed(&mut self, snapshot: RunSnapshot<'_>) {
         let shown = |id: &str| {
-            scene
+            snapshot
                 .agent
                 .permission_requests
                 .iter()
@@ -169,13 +169,13 @@ impl Ui {
         }
         self.answered.retain(|a| !a.seen || shown(&a.id));
         self.permission_withdrawn(|question| question.seen && !shown(&question.ask.id));
-        self.review_viewed(scene);
+        self.review_viewed(snapshot);
     }
 
     /// Handles a tick: opens questions that the view has shown for a tick and whose event was lost.
-    pub(crate) fn tick(&mut self, scene: RunSnapshot<'_>) {
+    pub(crate) fn tick(&mut self, snapshot: RunSnapshot<'_>) {
         let before = std::mem::take(&mut self.unannounced_questions);
-        for ask in &scene.agent.permission_requests {
+        for ask in &snapshot.agent.permission_requests {
             let answered = self.answered.iter().any(|answered| answered.id == ask.id);
             if !answered && before.contains(&ask.id) {
                 self.permission_requested(ask.clone());

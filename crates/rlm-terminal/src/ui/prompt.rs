@@ -74,8 +74,8 @@ impl Menu {
         self.is_question
     }
 
-    pub(super) fn hint(&self, scene: RunSnapshot<'_>) -> Option<&str> {
-        let standard = match scene.attached {
+    pub(super) fn hint(&self, snapshot: RunSnapshot<'_>) -> Option<&str> {
+        let standard = match snapshot.attached {
             true => "Esc keeps the run waiting; Ctrl-C twice detaches",
             false => "Esc keeps the run waiting; Ctrl-C twice saves and stops",
         };

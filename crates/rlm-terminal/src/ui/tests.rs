@@ -15,9 +15,9 @@ use crate::scope::PressActions;
 use crate::test_run::{TestRun, at};
 
 /// A person at a terminal that also shows the log.
-struct Play {
+struct TestTerminal {
     ui: Ui,
-    stand: TestRun,
+    run: TestRun,
 }
 
 const NOW: Timestamp = Timestamp(100_000);
@@ -28,11 +28,11 @@ fn screen(width: usize, height: usize) -> Ui {
     ui
 }
 
-impl Play {
+impl TestTerminal {
     fn new(step: IterationStep) -> Self {
         Self {
             ui: screen(60, 20),
-            stand: at(step),
+            run: at(step),
         }
     }
 
@@ -49,7 +49,7 @@ impl Play {
         let mut decoder = Decoder::default();
         let mut keys = decoder.feed(text.as_bytes());
         keys.extend(decoder.flush());
-        self.ui.keys(keys, self.stand.scene(), NOW, "run-1");
+        self.ui.keys(keys, self.run.snapshot(), NOW, "run-1");
     }
 
     fn press(&mut self) {
@@ -58,12 +58,12 @@ impl Play {
 
     /// Presses Ctrl-C with these configured actions. Each scope that declines passes the press to the scope around it.
     fn press_where(&mut self, presses: PressActions) {
-        let step = Scope::of_step(self.stand.scene());
+        let step = Scope::of_step(self.run.snapshot());
         let scopes = [Scope::Run].into_iter().chain(step).chain(self.ui.scopes());
         let mut scopes: Vec<_> = scopes.collect();
         while let Some(scope) = scopes.pop() {
-            let (own, scene) = (presses.action_in(scope), self.stand.scene());
-            self.ui.pressed(scope, own, AskAbility::Here, scene);
+            let (own, snapshot) = (presses.action_in(scope), self.run.snapshot());
+            self.ui.pressed(scope, own, AskAbility::Here, snapshot);
             let last = self.ui.effects.last();
             if !matches!(last, Some(Effect::AnswerPress(PressAnswer::Decline))) {
                 return;
@@ -75,7 +75,7 @@ impl Play {
 
     /// Types a line in line mode.
     fn line(&mut self, text: &str) {
-        self.ui.lines(text, self.stand.scene(), NOW, "run-1");
+        self.ui.lines(text, self.run.snapshot(), NOW, "run-1");
     }
 
     fn output(&mut self, text: &str) {
@@ -105,7 +105,7 @@ impl Play {
     }
 
     fn screen(&self) -> String {
-        let rows = self.ui.rows(self.stand.scene());
+        let rows = self.ui.rows(self.run.snapshot());
         rows.map_or(String::new(), |rows| rows.rows.join("\n"))
     }
 }
@@ -130,23 +130,23 @@ fn j48a_fixed_action_applies_only_without_an_open_prompt() {
         ..PressActions::default()
     };
     let act = |action| {
-        let mut play = Play::in_turn();
-        play.press_where(fixed(action));
-        let effects = format!("{:?}", play.ui.effects());
-        (effects, play)
+        let mut terminal = TestTerminal::in_turn();
+        terminal.press_where(fixed(action));
+        let effects = format!("{:?}", terminal.ui.effects());
+        (effects, terminal)
     };
-    let (effects, play) = act(PressAction::Continue);
-    assert!(effects.contains("AnswerPress(Handled)") && !play.ui.is_prompting());
+    let (effects, terminal) = act(PressAction::Continue);
+    assert!(effects.contains("AnswerPress(Handled)") && !terminal.ui.is_prompting());
     assert_eq!(act(PressAction::Stop).0, "[AnswerPress(Escalate)]");
     let (effects, _) = act(PressAction::Abort);
     assert_eq!(effects, "[AnswerPress(Handled), Send(Request(Abort))]");
-    let (effects, mut play) = act(PressAction::Steer);
-    assert!(effects.contains("AnswerPress(Handled)") && play.ui.key_mode() == KeyMode::Text);
+    let (effects, mut terminal) = act(PressAction::Steer);
+    assert!(effects.contains("AnswerPress(Handled)") && terminal.ui.key_mode() == KeyMode::Text);
     // At `steer>` a press opens the menu, and the next press stops the run.
-    play.press_where(fixed(PressAction::Steer));
-    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
-    play.press_where(fixed(PressAction::Continue));
-    assert!(format!("{:?}", play.ui.effects()).contains("AnswerPress(Escalate)"));
+    terminal.press_where(fixed(PressAction::Steer));
+    assert_eq!(terminal.ui.key_mode(), KeyMode::Choice);
+    terminal.press_where(fixed(PressAction::Continue));
+    assert!(format!("{:?}", terminal.ui.effects()).contains("AnswerPress(Escalate)"));
 }
 
 #[test]
@@ -156,77 +156,84 @@ fn j48a_step_setting_precedes_default_and_prompt_precedes_both() {
         turn: Some(PressAction::Stop),
         ..PressActions::default()
     };
-    let pressed = |begin: fn(&mut Play)| {
-        let mut play = Play::in_turn();
-        play.stand.agent.alive = true;
-        begin(&mut play);
-        play.ui.effects();
-        play.press_where(presses);
-        (format!("{:?}", play.ui.effects()), play.ui.key_mode())
+    let pressed = |begin: fn(&mut TestTerminal)| {
+        let mut terminal = TestTerminal::in_turn();
+        terminal.run.agent.alive = true;
+        begin(&mut terminal);
+        terminal.ui.effects();
+        terminal.press_where(presses);
+        (
+            format!("{:?}", terminal.ui.effects()),
+            terminal.ui.key_mode(),
+        )
     };
     let (effects, _) = pressed(|_| {});
     assert_eq!(effects, "[AnswerPress(Escalate)]");
-    let (effects, _) = pressed(|play| play.stand.agent.alive = false);
+    let (effects, _) = pressed(|terminal| terminal.run.agent.alive = false);
     assert_eq!(effects, "[AnswerPress(Handled), Send(Request(Abort))]");
     // The menu opens over a question and over a draft.
-    for begin in [(|play| play.asks("1", "make")) as fn(&mut Play), |play| {
-        play.line("\n")
-    }] {
+    for begin in [
+        (|terminal| terminal.asks("1", "make")) as fn(&mut TestTerminal),
+        |terminal| terminal.line("\n"),
+    ] {
         assert_eq!(pressed(begin), ("[]".into(), KeyMode::Choice));
     }
 }
 
 #[test]
 fn scope_of_a_prompt_begins_and_ends_with_it() {
-    let mut play = Play::in_turn();
-    let now = |play: &Play| play.ui.scopes().collect::<Vec<_>>();
-    assert_eq!(now(&play), []);
-    play.asks("1", "make");
-    assert_eq!(now(&play), [Scope::PermissionRequest]);
-    play.press();
-    assert_eq!(now(&play), [Scope::PermissionRequest, Scope::Menu]);
-    play.keys("s");
-    assert_eq!(now(&play), [Scope::PermissionRequest, Scope::Draft]);
-    play.keys("x\r");
-    assert_eq!(now(&play), [Scope::PermissionRequest]);
+    let mut terminal = TestTerminal::in_turn();
+    let now = |terminal: &TestTerminal| terminal.ui.scopes().collect::<Vec<_>>();
+    assert_eq!(now(&terminal), []);
+    terminal.asks("1", "make");
+    assert_eq!(now(&terminal), [Scope::PermissionRequest]);
+    terminal.press();
+    assert_eq!(now(&terminal), [Scope::PermissionRequest, Scope::Menu]);
+    terminal.keys("s");
+    assert_eq!(now(&terminal), [Scope::PermissionRequest, Scope::Draft]);
+    terminal.keys("x\r");
+    assert_eq!(now(&terminal), [Scope::PermissionRequest]);
     // The question is open, but not on the screen.
-    play.ui.leave_foreground();
-    assert_eq!(now(&play), [Scope::PermissionRequest]);
-    play.ui.enter_foreground();
-    play.keys("n");
-    assert_eq!(now(&play), []);
-    play.press();
-    play.keys("e");
-    assert_eq!(now(&play), [Scope::Editor]);
-    play.ui.edited(Ok(Edit::None));
-    play.ui.review_asked();
-    assert_eq!(now(&play), [Scope::Review]);
-    play.press();
-    assert_eq!(now(&play), [Scope::Review, Scope::Menu]);
+    terminal.ui.leave_foreground();
+    assert_eq!(now(&terminal), [Scope::PermissionRequest]);
+    terminal.ui.enter_foreground();
+    terminal.keys("n");
+    assert_eq!(now(&terminal), []);
+    terminal.press();
+    terminal.keys("e");
+    assert_eq!(now(&terminal), [Scope::Editor]);
+    terminal.ui.edited(Ok(Edit::None));
+    terminal.ui.review_asked();
+    assert_eq!(now(&terminal), [Scope::Review]);
+    terminal.press();
+    assert_eq!(now(&terminal), [Scope::Review, Scope::Menu]);
 }
 
 #[test]
 fn s8b_output_waits_while_the_menu_is_open() {
-    let mut play = Play::in_turn();
-    play.output("before\n");
-    play.press();
-    play.output("one\n");
-    play.output("two\n");
-    assert_eq!(play.out(), "print \"before\\n\"");
-    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
-    play.keys("\x1b");
-    assert_eq!(play.out(), "AnswerPress(Handled)\nprint \"one\\ntwo\\n\"");
-    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
+    let mut terminal = TestTerminal::in_turn();
+    terminal.output("before\n");
+    terminal.press();
+    terminal.output("one\n");
+    terminal.output("two\n");
+    assert_eq!(terminal.out(), "print \"before\\n\"");
+    assert_eq!(terminal.ui.key_mode(), KeyMode::Choice);
+    terminal.keys("\x1b");
+    assert_eq!(
+        terminal.out(),
+        "AnswerPress(Handled)\nprint \"one\\ntwo\\n\""
+    );
+    assert_eq!(terminal.ui.key_mode(), KeyMode::Lines);
 }
 
 #[test]
 fn s9b_s9c_s9e_each_menu_choice_works() {
     let chosen = |step: IterationStep, key: &str| {
-        let mut play = Play::new(step);
-        (play.stand.agent.alive, play.stand.agent.interruptible) = (true, true);
-        play.press();
-        play.keys(key);
-        play.out().replace('\n', "; ")
+        let mut terminal = TestTerminal::new(step);
+        (terminal.run.agent.alive, terminal.run.agent.interruptible) = (true, true);
+        terminal.press();
+        terminal.keys(key);
+        terminal.out().replace('\n', "; ")
     };
     let turn = || IterationStep::Turn {
         since: Timestamp(0),
@@ -270,54 +277,55 @@ fn s9b_s9c_s9e_each_menu_choice_works() {
 
 #[test]
 fn s9c_s9d_wrong_key_shows_the_menu_again_with_a_hint() {
-    let mut play = Play::in_turn();
-    play.press();
-    play.keys("z\x1b[A");
-    assert_eq!(play.out(), "");
+    let mut terminal = TestTerminal::in_turn();
+    terminal.press();
+    terminal.keys("z\x1b[A");
+    assert_eq!(terminal.out(), "");
     assert!(
-        play.screen()
+        terminal
+            .screen()
             .ends_with("not an option: `z`; Esc closes the menu"),
         "{}",
-        play.screen()
+        terminal.screen()
     );
-    play.keys("\r");
-    assert_eq!(play.out(), "AnswerPress(Handled)");
+    terminal.keys("\r");
+    assert_eq!(terminal.out(), "AnswerPress(Handled)");
 }
 
 #[test]
 fn j39a_press_in_the_menu_is_the_second_stage() {
-    let mut play = Play::in_turn();
-    play.press();
-    play.press();
-    assert_eq!(play.out(), "AnswerPress(Escalate)");
-    play.keys("\x03");
-    assert_eq!(play.out(), "Press");
+    let mut terminal = TestTerminal::in_turn();
+    terminal.press();
+    terminal.press();
+    assert_eq!(terminal.out(), "AnswerPress(Escalate)");
+    terminal.keys("\x03");
+    assert_eq!(terminal.out(), "Press");
 }
 
 #[test]
 fn j40a_j40b_a_menu_that_cannot_be_shown_decides_nothing() {
-    let mut play = Play::in_turn();
-    play.press();
-    play.ui.cannot_prompt();
-    assert_eq!(play.out(), "AnswerPress(LeaveOpen)");
-    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
+    let mut terminal = TestTerminal::in_turn();
+    terminal.press();
+    terminal.ui.cannot_prompt();
+    assert_eq!(terminal.out(), "AnswerPress(LeaveOpen)");
+    assert_eq!(terminal.ui.key_mode(), KeyMode::Lines);
 }
 
 #[test]
 fn only_enter_sends_a_steer() {
-    let mut play = Play::in_turn();
-    play.line("\n");
+    let mut terminal = TestTerminal::in_turn();
+    terminal.line("\n");
     assert_eq!(
-        (play.ui.key_mode(), play.out()),
+        (terminal.ui.key_mode(), terminal.out()),
         (KeyMode::Text, String::new())
     );
-    play.keys("update the docs");
-    insta::assert_snapshot!(play.screen(), @"
+    terminal.keys("update the docs");
+    insta::assert_snapshot!(terminal.screen(), @"
     Enter sends, Alt-Enter adds a line, Esc cancels
     steer> update the docs
     ");
-    play.keys("\r");
-    insta::assert_snapshot!(play.out(), @r#"
+    terminal.keys("\r");
+    insta::assert_snapshot!(terminal.out(), @r#"
     say "you: update the docs\n"
     Steer { text: "update the docs", now: false }
     "#);
@@ -325,59 +333,61 @@ fn only_enter_sends_a_steer() {
 
 #[test]
 fn s11a_typed_ahead_text_needs_second_enter() {
-    let mut play = Play::in_turn();
-    play.line("fix it\n");
-    assert_eq!(play.out(), "");
-    play.keys("\r");
+    let mut terminal = TestTerminal::in_turn();
+    terminal.line("fix it\n");
+    assert_eq!(terminal.out(), "");
+    terminal.keys("\r");
     assert!(
-        play.out()
+        terminal
+            .out()
             .contains("Steer { text: \"fix it\", now: false }")
     );
     // An empty line sends several lines, such as a paste.
-    play.line("one\ntwo\n");
-    assert_eq!(play.out(), "");
-    play.keys("\r");
+    terminal.line("one\ntwo\n");
+    assert_eq!(terminal.out(), "");
+    terminal.keys("\r");
     assert!(
-        play.out()
+        terminal
+            .out()
             .contains("Steer { text: \"one\\ntwo\", now: false }")
     );
     // A line that was typed before the prompt opened is text.
-    play.line("three\n");
-    play.line("four\n");
-    assert_eq!(play.out(), "");
-    play.keys("\x1b");
-    play.line("begun");
-    play.line(" and ended\n");
-    play.keys("\r");
-    assert!(play.out().contains("begun and ended"));
+    terminal.line("three\n");
+    terminal.line("four\n");
+    assert_eq!(terminal.out(), "");
+    terminal.keys("\x1b");
+    terminal.line("begun");
+    terminal.line(" and ended\n");
+    terminal.keys("\r");
+    assert!(terminal.out().contains("begun and ended"));
 }
 
 #[test]
 fn press_at_steer_prompt_opens_the_menu_and_keeps_the_text() {
-    let mut play = Play::in_turn();
-    play.line("half a tho\n");
-    play.keys("ught");
-    play.press();
-    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
-    play.keys("s");
+    let mut terminal = TestTerminal::in_turn();
+    terminal.line("half a tho\n");
+    terminal.keys("ught");
+    terminal.press();
+    assert_eq!(terminal.ui.key_mode(), KeyMode::Choice);
+    terminal.keys("s");
     assert!(
-        play.screen().contains("steer> half a thought"),
+        terminal.screen().contains("steer> half a thought"),
         "{}",
-        play.screen()
+        terminal.screen()
     );
 }
 
 #[test]
 fn x121a_x121b_x121c_x121d_x121e_x121f_commands_work() {
     let said = |line: &str| {
-        let mut play = Play::in_turn();
-        play.line(&format!("{line}\n"));
-        let typed = play.out();
+        let mut terminal = TestTerminal::in_turn();
+        terminal.line(&format!("{line}\n"));
+        let typed = terminal.out();
         // At `steer>` the commands have the same effects.
-        let mut play = Play::in_turn();
-        play.line("\n");
-        play.keys(&format!("{line}\r"));
-        assert_eq!(play.out(), typed);
+        let mut terminal = TestTerminal::in_turn();
+        terminal.line("\n");
+        terminal.keys(&format!("{line}\r"));
+        assert_eq!(terminal.out(), typed);
         typed.replace('\n', "; ")
     };
     let lines = [
@@ -403,49 +413,56 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_work() {
     /exit           Stop { when: Now }
     /status         say "run run-1: iteration 3, 2 complete, 1m30s in all\n  now      agent starts 10s\n"
     "#);
-    let mut play = Play::in_turn();
-    play.line("/puase\n");
-    insta::assert_snapshot!(play.out(), @r#"say "unknown command /puase; did you mean /pause? see /help\n""#);
+    let mut terminal = TestTerminal::in_turn();
+    terminal.line("/puase\n");
+    insta::assert_snapshot!(terminal.out(), @r#"say "unknown command /puase; did you mean /pause? see /help\n""#);
 }
 
 #[test]
 fn x121h_simultaneous_commands_run_one_by_one() {
-    let mut play = Play::in_turn();
-    play.line("/pause\n/new\n");
+    let mut terminal = TestTerminal::in_turn();
+    terminal.line("/pause\n/new\n");
     assert_eq!(
-        play.out(),
+        terminal.out(),
         "Pause { reason: None, after: Iteration }\nFreshSession"
     );
-    play.line("/pause\none\n/exit\n");
-    assert_eq!(play.out(), "Pause { reason: None, after: Iteration }");
-    play.keys("\r");
+    terminal.line("/pause\none\n/exit\n");
+    assert_eq!(terminal.out(), "Pause { reason: None, after: Iteration }");
+    terminal.keys("\r");
     assert!(
-        play.out()
+        terminal
+            .out()
             .contains("Steer { text: \"one\\n/exit\", now: false }")
     );
-    play.line("/steer\none\n");
-    play.keys("\r");
-    assert!(play.out().contains("Steer { text: \"one\", now: false }"));
+    terminal.line("/steer\none\n");
+    terminal.keys("\r");
+    assert!(
+        terminal
+            .out()
+            .contains("Steer { text: \"one\", now: false }")
+    );
 }
 
 #[test]
 fn x132a_a_press_while_the_editor_is_open_decides_nothing() {
-    let mut play = Play::in_turn();
-    play.press();
-    play.keys("e");
-    assert_eq!(play.out(), "AnswerPress(Handled)\nOpenEditor(0)");
-    play.press();
-    play.output("meanwhile\n");
-    assert_eq!(play.out(), "AnswerPress(LeaveOpen)");
-    play.ui
+    let mut terminal = TestTerminal::in_turn();
+    terminal.press();
+    terminal.keys("e");
+    assert_eq!(terminal.out(), "AnswerPress(Handled)\nOpenEditor(0)");
+    terminal.press();
+    terminal.output("meanwhile\n");
+    assert_eq!(terminal.out(), "AnswerPress(LeaveOpen)");
+    terminal
+        .ui
         .edited(Err("the editor `vi` ended with exit status 1".into()));
     assert!(
-        play.screen()
+        terminal
+            .screen()
             .ends_with("the editor `vi` ended with exit status 1")
     );
-    play.keys("e");
-    play.ui.edited(Ok(Edit::Text("new".into())));
-    insta::assert_snapshot!(play.out(), @r#"
+    terminal.keys("e");
+    terminal.ui.edited(Ok(Edit::Text("new".into())));
+    insta::assert_snapshot!(terminal.out(), @r#"
     AnswerPress(Handled)
     OpenEditor(0)
     Prompt { phase: 0, text: "new" }
@@ -456,52 +473,52 @@ fn x132a_a_press_while_the_editor_is_open_decides_nothing() {
         (Edit::None, "the prompt is unchanged"),
         (Edit::File, "the prompt is changed"),
     ] {
-        play.press();
-        play.keys("e");
-        play.ui.edited(Ok(edit));
-        let out = play.out();
+        terminal.press();
+        terminal.keys("e");
+        terminal.ui.edited(Ok(edit));
+        let out = terminal.out();
         assert!(out.contains(became) && !out.contains("Prompt {"), "{out}");
     }
 }
 
 #[test]
 fn shutdown_closes_prompts_and_answers_requests() {
-    let mut play = Play::in_turn();
-    play.asks("1", "make");
-    play.press();
-    play.output("held\n");
-    play.ui.close_prompts();
-    play.asks("2", "make");
-    play.line("text\n");
-    insta::assert_snapshot!(play.out(), @r#"
+    let mut terminal = TestTerminal::in_turn();
+    terminal.asks("1", "make");
+    terminal.press();
+    terminal.output("held\n");
+    terminal.ui.close_prompts();
+    terminal.asks("2", "make");
+    terminal.line("text\n");
+    insta::assert_snapshot!(terminal.out(), @r#"
     AnswerPress(LeaveOpen)
     Answer { permission_request: "1", allow: false, message: "no person is attached" }
     print "held\n"
     Answer { permission_request: "2", allow: false, message: "no person is attached" }
     "#);
-    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
+    assert_eq!(terminal.ui.key_mode(), KeyMode::Lines);
 }
 
 #[test]
 fn an_editor_keeps_the_screen_through_a_shutdown() {
-    let mut play = Play::in_turn();
-    play.press();
-    play.keys("e");
-    play.ui.close_prompts();
-    play.output("stopping\n");
-    assert!(!play.out().contains("print"));
-    play.ui.edited(Err("killed".into()));
-    assert_eq!(play.out(), "print \"stopping\\n\"");
+    let mut terminal = TestTerminal::in_turn();
+    terminal.press();
+    terminal.keys("e");
+    terminal.ui.close_prompts();
+    terminal.output("stopping\n");
+    assert!(!terminal.out().contains("print"));
+    terminal.ui.edited(Err("killed".into()));
+    assert_eq!(terminal.out(), "print \"stopping\\n\"");
 }
 
 #[test]
 fn background_job_shows_no_prompt_and_shows_it_again_in_foreground() {
-    let mut play = Play::in_turn();
-    play.asks("1", "make");
-    play.ui.leave_foreground();
-    assert_eq!(play.ui.key_mode(), KeyMode::Lines);
-    play.ui.enter_foreground();
-    assert_eq!(play.ui.key_mode(), KeyMode::Choice);
+    let mut terminal = TestTerminal::in_turn();
+    terminal.asks("1", "make");
+    terminal.ui.leave_foreground();
+    assert_eq!(terminal.ui.key_mode(), KeyMode::Lines);
+    terminal.ui.enter_foreground();
+    assert_eq!(terminal.ui.key_mode(), KeyMode::Choice);
 }
 
 #[test]

@@ -15,13 +15,13 @@ enum Move {
     Output,
     Ask(u8),
     Review,
-    Judged,
+    ReviewAnswered,
     Withdraw(u8),
     Edited(bool),
-    Back,
-    Forward,
+    LeaveForeground,
+    EnterForeground,
     Tick,
-    Shut,
+    ClosePrompts,
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -34,11 +34,11 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => (0u8..4).prop_map(Move::Withdraw),
         1 => any::<bool>().prop_map(Move::Edited),
         1 => Just(Move::Review),
-        1 => Just(Move::Judged),
-        1 => Just(Move::Back),
-        1 => Just(Move::Forward),
+        1 => Just(Move::ReviewAnswered),
+        1 => Just(Move::LeaveForeground),
+        1 => Just(Move::EnterForeground),
         1 => Just(Move::Tick),
-        1 => Just(Move::Shut),
+        1 => Just(Move::ClosePrompts),
     ];
     proptest::collection::vec(one, 0..60)
 }
@@ -48,50 +48,50 @@ proptest! {
     /// was asked. Each accepted press is answered once. After a shutdown nothing prompts.
     #[test]
     fn any_order_of_events_keeps_the_invariants(moves in moves(), width in 2usize..100, height in 1usize..30) {
-        let mut play = Play::in_turn();
-        play.ui.resized(width, height);
+        let mut terminal = TestTerminal::in_turn();
+        terminal.ui.resized(width, height);
         let mut asked = Vec::new();
         let (mut printed, mut written, mut answered, mut open_notices, mut shut) = (String::new(), 0, Vec::new(), 0, false);
         for step in moves {
             match step {
-                Move::Keys(text) => play.keys(&text),
-                Move::Line(text) => play.line(&text),
+                Move::Keys(text) => terminal.keys(&text),
+                Move::Line(text) => terminal.line(&text),
                 Move::Press if !shut => {
                     open_notices = 1;
-                    play.press();
+                    terminal.press();
                 }
                 Move::Press => {}
                 Move::Output => {
                     written += 1;
-                    play.output(&format!("#{written}\n"));
+                    terminal.output(&format!("#{written}\n"));
                 }
                 Move::Ask(id) => {
                     asked.push(id.to_string());
-                    play.asks(&id.to_string(), "make");
+                    terminal.asks(&id.to_string(), "make");
                 }
                 Move::Withdraw(id) => {
-                    play.ui.take_event(&RunEvent::Agent(Event::PermissionWithdrawn { id: id.to_string() }), Some(String::new()));
+                    terminal.ui.take_event(&RunEvent::Agent(Event::PermissionWithdrawn { id: id.to_string() }), Some(String::new()));
                 }
                 Move::Review => {
                     let (since, point) = (NOW, ReviewPoint::Phase);
-                    play.ui.take_event(&RunEvent::Update(RunUpdate::Review(point)), None);
-                    play.stand = pipeline(IterationStep::Review { since, point });
-                    play.ui.view_changed(play.stand.scene());
+                    terminal.ui.take_event(&RunEvent::Update(RunUpdate::Review(point)), None);
+                    terminal.run = pipeline(IterationStep::Review { since, point });
+                    terminal.ui.view_changed(terminal.run.snapshot());
                 }
-                Move::Judged => {
-                    play.stand = at(IterationStep::Turn { since: NOW });
-                    play.ui.view_changed(play.stand.scene());
+                Move::ReviewAnswered => {
+                    terminal.run = at(IterationStep::Turn { since: NOW });
+                    terminal.ui.view_changed(terminal.run.snapshot());
                 }
-                Move::Edited(well) => play.ui.edited(if well { Ok(Edit::File) } else { Err("no".into()) }),
-                Move::Back => play.ui.leave_foreground(),
-                Move::Forward => play.ui.enter_foreground(),
-                Move::Tick => play.ui.tick(play.stand.scene()),
-                Move::Shut => {
-                    play.ui.close_prompts();
+                Move::Edited(well) => terminal.ui.edited(if well { Ok(Edit::File) } else { Err("no".into()) }),
+                Move::LeaveForeground => terminal.ui.leave_foreground(),
+                Move::EnterForeground => terminal.ui.enter_foreground(),
+                Move::Tick => terminal.ui.tick(terminal.run.snapshot()),
+                Move::ClosePrompts => {
+                    terminal.ui.close_prompts();
                     shut = true;
                 }
             }
-            for effect in play.ui.effects() {
+            for effect in terminal.ui.effects() {
                 match effect {
                     Effect::Print(text) => printed.push_str(&text),
                     Effect::Send(RunControl::Request(Request::Answer { permission_request: ask, .. })) => answered.push(ask),
@@ -99,19 +99,19 @@ proptest! {
                     _ => {}
                 }
             }
-            let wants = play.ui.key_mode();
+            let wants = terminal.ui.key_mode();
             prop_assert!(!shut || wants == KeyMode::Lines);
             prop_assert!(open_notices == 0 || wants == KeyMode::Choice, "a press is open without a menu");
-            if let Some(rows) = play.ui.rows(play.stand.scene()) {
+            if let Some(rows) = terminal.ui.rows(terminal.run.snapshot()) {
                 prop_assert!(rows.rows.len() <= height);
                 for row in &rows.rows {
                     prop_assert!(crate::rows::width(row) <= width.max(9), "{row:?}");
                 }
             }
         }
-        play.ui.close_prompts();
-        play.ui.edited(Ok(Edit::File));
-        for effect in play.ui.effects() {
+        terminal.ui.close_prompts();
+        terminal.ui.edited(Ok(Edit::File));
+        for effect in terminal.ui.effects() {
             if let Effect::Print(text) = effect {
                 printed.push_str(&text);
             }

@@ -8,23 +8,23 @@ use crate::page::CSS;
 
 /// The content of a page as a browser sees it: the elements with their attributes, and the text.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ParsedPage {
     pub(super) elements: Vec<(String, Vec<(String, String)>)>,
     pub(super) text: String,
 }
 
 /// Parses a page; any parse error fails the test.
-pub(super) fn parse(page: &str) -> Seen {
+pub(super) fn parse(page: &str) -> ParsedPage {
     let opts = ParseOpts::default();
     let dom = parse_document(RcDom::default(), opts).one(page);
     let errors = dom.errors.borrow();
     assert!(errors.is_empty(), "{errors:?}");
-    let mut seen = Seen::default();
+    let mut seen = ParsedPage::default();
     walk(&dom.document, &mut seen);
     seen
 }
 
-fn walk(node: &Handle, seen: &mut Seen) {
+fn walk(node: &Handle, seen: &mut ParsedPage) {
     match &node.data {
         NodeData::Text { contents } => seen.text.push_str(&contents.borrow()),
         NodeData::Element { name, attrs, .. } => {
@@ -43,7 +43,7 @@ fn walk(node: &Handle, seen: &mut Seen) {
 }
 
 /// Asserts that nothing on the page runs and nothing is loaded.
-pub(super) fn expect_harmless(page: &str) -> Seen {
+pub(super) fn expect_harmless(page: &str) -> ParsedPage {
     let seen = parse(page);
     for (tag, attributes) in &seen.elements {
         let known = [
