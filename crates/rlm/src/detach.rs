@@ -26,11 +26,11 @@ use crate::output;
 use crate::render;
 
 /// The byte that means that the run has started.
-const AT_WORK: u8 = 0;
+const RUN_STARTED: u8 = 0;
 /// How often a detached run checks whether its output file was removed.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The size at which the output continues in a new file. The previous file is kept, and the file before that one is removed.
-const MOST: u64 = 32 << 20;
+const MAX_FILE_BYTES: u64 = 32 << 20;
 const NAME: &str = "output.log";
 
 /// Starts this program again with the same arguments, and waits until its run has started or the process has exited.
@@ -48,10 +48,10 @@ pub(crate) fn start() -> Result<ExitCode, Failure> {
     let mut buffer = [0; 4096];
     loop {
         let count = reader.read(&mut buffer).unwrap_or(0);
-        let text = buffer[..count].split(|byte| *byte == AT_WORK).next();
+        let text = buffer[..count].split(|byte| *byte == RUN_STARTED).next();
         let _noted = output::bytes().write_all(text.unwrap_or_default());
         let _noted = output::bytes().flush();
-        if buffer[..count].contains(&AT_WORK) {
+        if buffer[..count].contains(&RUN_STARTED) {
             return Ok(Code::Done.into());
         }
         if count == 0 {
@@ -130,7 +130,7 @@ pub(crate) fn report_ready(
         json,
         written: 0,
         missing: 0,
-        looked: Instant::now(),
+        checked_at: Instant::now(),
     };
     let file = output
         .open()
@@ -153,7 +153,7 @@ pub(crate) fn report_ready(
     let mut parent = io::stdout();
     settled.0.store(true, Ordering::SeqCst);
     let sent = writeln!(parent, "{text}").and_then(|()| {
-        parent.write_all(&[AT_WORK])?;
+        parent.write_all(&[RUN_STARTED])?;
         parent.flush()
     });
     // The parent was stopped before the run began, so this process stops too.
@@ -186,7 +186,7 @@ pub(crate) struct Output {
     /// The number of lines that were lost because the disk was full.
     missing: usize,
     /// The last time at which the file was checked.
-    looked: Instant,
+    checked_at: Instant,
 }
 
 impl Output {
@@ -240,11 +240,11 @@ impl io::Write for Output {
             true => Ok(()),
             false => Err(e),
         })?;
-        let is_full = self.written >= MOST;
-        if !is_full && self.looked.elapsed() < LOOK {
+        let is_full = self.written >= MAX_FILE_BYTES;
+        if !is_full && self.checked_at.elapsed() < CHECK_INTERVAL {
             return Ok(());
         }
-        self.looked = Instant::now();
+        self.checked_at = Instant::now();
         if is_full {
             self.written = 0;
             let _grows = state_dir::rename(&self.path, &self.path.with_extension("log.1"));

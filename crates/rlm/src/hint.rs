@@ -9,7 +9,7 @@ use rlm_store::{Hint, RunId};
 
 /// The beginning of each suggested command. `set_directory` replaces it, because commands for a run of another project need that project's
 /// directory.
-static CALLED: RwLock<Option<&'static str>> = RwLock::new(None);
+static COMMAND_PREFIX: RwLock<Option<&'static str>> = RwLock::new(None);
 
 /// Remembers the directory in which the suggested commands work.
 pub(crate) fn set_directory(directory: &Path) {
@@ -17,13 +17,17 @@ pub(crate) fn set_directory(directory: &Path) {
         let place = quoted(&directory.to_string_lossy());
         // The leak is small: this is called once or twice in a process.
         let called: &str = format!("rlm -C {place}").leak();
-        *CALLED.write().unwrap_or_else(PoisonError::into_inner) = Some(called);
+        *COMMAND_PREFIX
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(called);
     }
 }
 
 /// Returns how to call this program for the same project from the same shell.
 pub(crate) fn program_command() -> &'static str {
-    let called = CALLED.read().unwrap_or_else(PoisonError::into_inner);
+    let called = COMMAND_PREFIX
+        .read()
+        .unwrap_or_else(PoisonError::into_inner);
     called.unwrap_or("rlm")
 }
 

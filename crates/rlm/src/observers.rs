@@ -67,7 +67,7 @@ impl RunObservers {
         if let Some(command) = &self.notify {
             let (on, place) = (self.on.clone(), project.directory().to_owned());
             let interrupts = interrupts.clone();
-            let telling = move |moment: &loop_runner::HookEvent<'_>| {
+            let input_of = move |moment: &loop_runner::HookEvent<'_>| {
                 let occasion = render::notify_event(moment).filter(|it| on.contains(it))?;
                 Some(render::hook_input(
                     occasion,
@@ -76,7 +76,7 @@ impl RunObservers {
                     interrupts.cause(),
                 ))
             };
-            runner = runner.with_hook(Hook::new(command.clone(), telling));
+            runner = runner.with_hook(Hook::new(command.clone(), input_of));
         }
         runner
     }

@@ -26,14 +26,14 @@ use crate::detach::{self, DetachedReady};
 use crate::exit::{Code, Failure, exit_code, fatal};
 use crate::hint;
 use crate::observers::RunObservers;
-use crate::render::{OwnTree, Screen};
+use crate::render::{RunWorktree, Screen};
 use crate::{output, ulimits};
 
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 /// The answer to a press that no handler took for a second, for example because a file system hangs.
 const UNTAKEN: &str = "rlm: Ctrl-C received, but rlm is busy; Ctrl-C again saves and stops";
 /// The message is printed at most once in this time, because an untaken press passes from scope to scope.
-const UNTAKEN_AGAIN: Duration = Duration::from_secs(10);
+const UNTAKEN_INTERVAL: Duration = Duration::from_secs(10);
 /// The number of requests that can wait for a run that is busy saving.
 const REQUEST_QUEUE: usize = 64;
 
@@ -83,7 +83,7 @@ impl Session {
             .before_exit(|_| {
                 rlm_terminal::restore();
                 rlm_store::stop_git_processes();
-                last_words();
+                print_hard_exit_line();
             })
             .install()
             .map_err(|e| failed("can't handle signals", &e))?;
@@ -214,7 +214,7 @@ impl Session {
             prompts,
             log,
             signals,
-            left_code: Code::Done as u8,
+            detached_exit_code: Code::Done as u8,
             on_stop: self.shutdown(),
             presses,
             bell: watchers.bell,
@@ -245,7 +245,7 @@ impl Session {
             self.terminal.ring();
         }
         if has_printed {
-            let own = worktree.map(|own| OwnTree::of(project, own));
+            let own = worktree.map(|own| RunWorktree::of(project, own));
             let shown = screen.end(
                 &run,
                 &outcome,
@@ -253,7 +253,7 @@ impl Session {
                 own.as_ref(),
             );
             let words = screen.end_words(&run, &outcome);
-            self.terminal.tell_at_the_end(&words, shown.is_err());
+            self.terminal.print_at_end(&words, shown.is_err());
         }
         // If the process exits by a signal, this is the last chance to report lost output.
         output::report();
@@ -268,10 +268,10 @@ impl Session {
                 if time_left.is_zero() {
                     return false;
                 }
-                time_left = time_left.saturating_sub(LOOK_AGAIN);
+                time_left = time_left.saturating_sub(POLL);
             }
             // The console's thread wakes this one when it ends.
-            std::thread::park_timeout(LOOK_AGAIN);
+            std::thread::park_timeout(POLL);
         }
         true
     }
@@ -317,7 +317,7 @@ impl Session {
             outcome = runner.run(agents::factory(), messages) => outcome,
             () = stopped => unreachable!("this future never completes"),
             () = stop => unreachable!("this future never completes"),
-            () = stay(place, &self.gate) => unreachable!("this future never completes"),
+            () = keep_index_entry(place, &self.gate) => unreachable!("this future never completes"),
         }
     }
 
@@ -337,7 +337,7 @@ impl Session {
         let mut cause = None;
         while !console.is_finished() && cause.is_none() {
             // The console's thread wakes this one when it ends.
-            std::thread::park_timeout(LOOK_AGAIN);
+            std::thread::park_timeout(POLL);
             cause = self.interrupts.cause();
         }
         if cause.is_some() {
@@ -380,7 +380,7 @@ fn is_being_stopped(view: &View) -> bool {
 fn print_untaken() {
     static PRINTED_AT: Mutex<Option<Instant>> = Mutex::new(None);
     let mut printed_at = PRINTED_AT.lock().unwrap_or_else(PoisonError::into_inner);
-    if printed_at.is_none_or(|at| at.elapsed() >= UNTAKEN_AGAIN) {
+    if printed_at.is_none_or(|at| at.elapsed() >= UNTAKEN_INTERVAL) {
         *printed_at = Some(Instant::now());
         anstream::eprintln!("{UNTAKEN}");
     }
@@ -397,7 +397,7 @@ pub(crate) fn signals() -> TerminalSignals {
 }
 
 /// Prints the last line after a hard exit, unless standard error is full: a full pipe must not delay the exit.
-fn last_words() {
+fn print_hard_exit_line() {
     let stderr = std::io::stderr();
     let mut takes = [PollFd::new(&stderr, PollFlags::OUT)];
     let at_once = Timespec::default();
@@ -418,7 +418,7 @@ fn die(cause: Cause) -> ! {
 }
 
 /// Keeps the entry of this run in the index of live runs, so that other processes find it.
-async fn stay(place: Option<&IndexEntry>, gate: &SleepGate) {
+async fn keep_index_entry(place: Option<&IndexEntry>, gate: &SleepGate) {
     let Some(place) = place else {
         return std::future::pending().await;
     };

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_name_is_not_replaced() {
+    fn text_is_bounded_and_utf8() {
         let text = "é".repeat(4);
         assert_eq!(read(text.as_bytes(), "it", 8).unwrap(), text);
         let error = |bytes: &[u8]| read(bytes, "it", 7).unwrap_err().message;

@@ -20,11 +20,11 @@ use crate::render::{Level, Screen};
 use crate::session::{self, Session};
 
 /// The time in which the run must record a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum wait for the first event of a run that has reported events.
 const FIRST_EVENT: Duration = Duration::from_millis(300);
 /// If a connection ends within this time after it began, `attach` doesn't connect again.
-const AT_ONCE: Duration = Duration::from_secs(1);
+const MIN_CONNECTION_TIME: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
 /// The number of requests that can wait.
 const REQUEST_QUEUE: usize = 64;
@@ -32,7 +32,7 @@ const REQUEST_QUEUE: usize = 64;
 pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(args.no_input, false)?;
     let target = live::find(directory, args.run.as_deref())?;
-    let screen = Screen::new(args.json).at(Level::from_flags(args.quiet, args.verbose));
+    let screen = Screen::new(args.json).with_level(Level::from_flags(args.quiet, args.verbose));
     let mut attached = open(&session, &target, None)?;
     screen.attached(&target.run, target.holder.as_ref());
     let mut before = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             prompts: prompts(&target)?,
             log: screen.printed_log(),
             signals: session::signals,
-            left_code: Code::Done as u8,
+            detached_exit_code: Code::Done as u8,
             // The other process handles the stop of its run.
             on_stop: Box::new(|| ()),
             presses: PressActions::default(),
@@ -82,7 +82,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
             return finish(&session, &target, ended, args.json);
         }
         // The run drops a viewer that reads nothing for a while, for example after ^Z.
-        let again = match began.elapsed() < AT_ONCE {
+        let again = match began.elapsed() < MIN_CONNECTION_TIME {
             true => Err(unseen(&target)),
             false => open(&session, &target, Some(seen)),
         };
@@ -110,14 +110,14 @@ fn open(
     session.prepare(move || match target.attach(attended, seen)? {
         ConnectOutcome::Connected(attached) => Ok(attached),
         ConnectOutcome::NotLive => Err(live::not_live(&target.project.run(&target.run)?)),
-        _ => Err(live::unresponsive_status(&target, PATIENCE)),
+        _ => Err(live::unresponsive_status(&target, RECORD_TIMEOUT)),
     })
 }
 
 /// Waits until the process of the run exits, and returns whether it did: a killed process loses its sockets before it releases the run. A press ends
 /// the wait.
 fn exits_soon(session: &Session, target: &LiveRun) -> bool {
-    let by = Instant::now() + AT_ONCE;
+    let by = Instant::now() + MIN_CONNECTION_TIME;
     let interrupts = session.interrupts();
     while target.is_live() {
         if Instant::now() >= by || interrupts.cause().is_some() {
@@ -156,14 +156,14 @@ fn forward_requests(
     to_person: mpsc::Sender<String>,
 ) {
     let run_dir = target.project.run_dir(&target.run);
-    let silent = live::unresponsive(target, PATIENCE).message;
+    let silent = live::unresponsive(target, RECORD_TIMEOUT).message;
     std::thread::spawn(move || {
         while let Some(control) = requests.blocking_recv() {
             let RunControl::Request(request) = control else {
                 continue;
             };
             let answers = ask(&run_dir, request);
-            let problem = match answers.and_then(|mut answers| answers.next(PATIENCE)) {
+            let problem = match answers.and_then(|mut answers| answers.next(RECORD_TIMEOUT)) {
                 Ok(Some(Response::Busy)) => "the run is busy with other requests; try again",
                 Ok(None) => &silent,
                 Err(e) if e.is_unresponsive() => &silent,

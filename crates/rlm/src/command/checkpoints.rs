@@ -177,13 +177,13 @@ fn import(directory: &Path, args: &ImportArgs) -> Result<ExitCode, Failure> {
         let _shown = Progress::new("imported", meter.clone());
         project.import(from, &name, how, &gate, meter).await
     })?;
-    let shown = session.prepare(move || Ok(arrived(project, &imported)))?;
+    let shown = session.prepare(move || Ok(import_view(project, &imported)))?;
     print(args.json, &shown);
     Ok(Code::Done.into())
 }
 
 /// Returns the imported run with all programs that a resume would start, and the other programs in the `rlm.toml` that came with it.
-fn arrived(project: Project, imported: &Imported) -> Import {
+fn import_view(project: Project, imported: &Imported) -> Import {
     let settings = &imported.head.settings;
     let place = match &settings.worktree {
         Some(own) => project.in_worktree(own).unwrap_or(project),
@@ -203,7 +203,7 @@ fn arrived(project: Project, imported: &Imported) -> Import {
 }
 
 /// How often to check whether the work must end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 /// The number of bytes that a writable pipe always accepts.
 const PIECE: usize = 4096;
 /// The number of checks after which the progress is shown.
@@ -260,7 +260,7 @@ impl CancellableFile {
     }
 
     fn wait(&self, what: PollFlags) -> io::Result<()> {
-        let look = Timespec::try_from(LOOK).expect("the time is short");
+        let look = Timespec::try_from(POLL).expect("the time is short");
         loop {
             if self.gate.token().is_cancelled() {
                 return Err(io::Error::other("the command was stopped"));
@@ -305,7 +305,7 @@ impl Progress {
         let show = move || {
             let mut looks = 0;
             while !over.load(Ordering::Acquire) {
-                std::thread::park_timeout(LOOK);
+                std::thread::park_timeout(POLL);
                 looks += 1;
                 if looks > SOON {
                     let (done, all) = meter.read();

@@ -29,14 +29,14 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
     let now = SystemTime::now();
     let mut plan: Vec<CleanEntry> = runs
         .iter()
-        .map(|run| look(&project, run, args, now))
+        .map(|run| plan_entry(&project, run, args, now))
         .collect();
     keep_newest(&mut plan, args.keep.unwrap_or(0));
-    let doomed = plan
+    let to_delete = plan
         .iter()
         .filter(|it| it.result == CleanResult::Removed)
         .count();
-    if args.dry_run || (doomed > 0 && !args.yes) {
+    if args.dry_run || (to_delete > 0 && !args.yes) {
         for it in &mut plan {
             it.is_planned = true;
         }
@@ -45,7 +45,7 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
     if args.dry_run {
         return Ok(Code::Done.into());
     }
-    if doomed > 0 && !args.yes && !is_meant(doomed)? {
+    if to_delete > 0 && !args.yes && !is_confirmed(to_delete)? {
         anstream::eprintln!("nothing was deleted");
         return Ok(Code::Done.into());
     }
@@ -69,7 +69,7 @@ fn remove(project: &Project, it: &CleanEntry, args: &CleanArgs) -> Result<(), St
     let now = project
         .run(&it.run)
         .map_err(|e| hint::with_command(&e, e.hint()))?;
-    let now = look(project, &now, args, SystemTime::now());
+    let now = plan_entry(project, &now, args, SystemTime::now());
     if (now.state, now.last) != (it.state, it.last) || now.result != CleanResult::Removed {
         return Err("the run has changed since it was listed; run the command again".into());
     }
@@ -86,7 +86,7 @@ fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> 
 }
 
 /// Returns what will happen to a run.
-fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) -> CleanEntry {
+fn plan_entry(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) -> CleanEntry {
     let head = run.head.as_ref().ok();
     let last =
         head.map(|head| SystemTime::UNIX_EPOCH + Duration::from_millis(head.machine.last_at.0));
@@ -136,12 +136,12 @@ fn look(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) ->
 
 /// Keeps the newest runs of those that would be deleted.
 fn keep_newest(plan: &mut [CleanEntry], keep: usize) {
-    let mut doomed: Vec<_> = plan
+    let mut to_delete: Vec<_> = plan
         .iter_mut()
         .filter(|it| it.result == CleanResult::Removed)
         .collect();
-    doomed.sort_by_key(|it| it.age);
-    for it in doomed.into_iter().take(keep) {
+    to_delete.sort_by_key(|it| it.age);
+    for it in to_delete.into_iter().take(keep) {
         it.result = CleanResult::Kept(KeepReason::Newest);
     }
 }
@@ -156,11 +156,11 @@ fn show(plan: &[CleanEntry], json: bool) {
 }
 
 /// Asks a person; without a terminal, requires `--yes`.
-fn is_meant(doomed: usize) -> Result<bool, Failure> {
+fn is_confirmed(to_delete: usize) -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Err(Failure::usage(format!(
-            "{doomed} to delete, but no person can be asked, because standard input is not a terminal: use --yes, or --dry-run to list them"
+            "{to_delete} to delete, but no person can be asked, because standard input is not a terminal: use --yes, or --dry-run to list them"
         )));
     }
     anstream::eprint!("delete them? This can't be undone [y/N] ");

@@ -20,7 +20,7 @@ const SHOWN: usize = 1000;
 pub(crate) fn find(directory: &Path, name: Option<&str>) -> Result<LiveRun, Failure> {
     let here = Project::find(directory)?;
     let (project, entry) = select::live(here, name)?;
-    of(project, entry.id)
+    live_run_of(project, entry.id)
 }
 
 /// Finds the run for `stop --force`. If the saved state is gone, finds the run by the process that holds the lock on the working tree.
@@ -44,11 +44,11 @@ pub(crate) fn find_for_force_stop(
     let Some(run) = run.filter(|run| project.is_owned(run)) else {
         return Err(failure);
     };
-    of(project, run)
+    live_run_of(project, run)
 }
 
 /// Returns the run and its process; an error if this command runs inside that run.
-fn of(project: Project, run: RunId) -> Result<LiveRun, Failure> {
+fn live_run_of(project: Project, run: RunId) -> Result<LiveRun, Failure> {
     refuse_own_agent(&run)?;
     Ok(LiveRun::of(project, run))
 }

@@ -152,7 +152,7 @@ impl TranscriptReader {
                 attempt,
                 record,
             };
-            return print_response(out, &render::json_line(&line));
+            return print_text(out, &render::json_line(&line));
         }
         match record.kind.as_str() {
             "text" => {
@@ -164,7 +164,7 @@ impl TranscriptReader {
             _ => {}
         }
         self.title(out, args)?;
-        self.print_response(out, args, record.at, &render::record(record))
+        self.print_text(out, args, record.at, &render::record(record))
     }
 
     fn title(&mut self, out: &mut impl Write, args: &LogsArgs) -> Result<(), ReaderGone> {
@@ -174,11 +174,11 @@ impl TranscriptReader {
         }
         let (iteration, attempt) = (self.iteration, self.attempt);
         let title = format!("── iteration {iteration}, attempt {attempt} ──");
-        print_response(out, &styled(BOLD, title))
+        print_text(out, &styled(BOLD, title))
     }
 
     /// Prints text; with `--prefix` each line begins with its time, iteration and attempt.
-    fn print_response(
+    fn print_text(
         &self,
         out: &mut impl Write,
         args: &LogsArgs,
@@ -189,7 +189,7 @@ impl TranscriptReader {
             return Ok(());
         }
         if !args.prefix {
-            return print_response(out, text);
+            return print_text(out, text);
         }
         let prefix = format!(
             "{} {}.{}",
@@ -199,7 +199,7 @@ impl TranscriptReader {
         );
         let prefix = styled(DIM, prefix);
         text.lines()
-            .try_for_each(|line| print_response(out, &format!("{prefix} {line}")))
+            .try_for_each(|line| print_text(out, &format!("{prefix} {line}")))
     }
 }
 
@@ -228,12 +228,12 @@ fn finish(
         true => Ok(()),
         false => {
             let text = render::streamed(&read.streamed);
-            read.print_response(out, args, read.streamed_at, &text)
+            read.print_text(out, args, read.streamed_at, &text)
         }
     }
 }
 
-fn print_response(out: &mut impl Write, text: &str) -> Result<(), ReaderGone> {
+fn print_text(out: &mut impl Write, text: &str) -> Result<(), ReaderGone> {
     writeln!(out, "{text}").map_err(|_| ReaderGone)
 }
 

@@ -36,6 +36,6 @@ fn written(text: &[u8]) -> ExitCode {
 /// Returns the screen of a run, with the level of the command line.
 fn screen(show: &Show) -> Screen {
     Screen::new(show.json)
-        .at(Level::from_flags(show.quiet, show.verbose))
+        .with_level(Level::from_flags(show.quiet, show.verbose))
         .in_background(show.detached)
 }

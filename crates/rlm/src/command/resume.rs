@@ -25,11 +25,11 @@ use crate::{render, resolve};
 pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
     if args.dry_run {
         let session = Session::begin(args.show.no_input, false)?;
-        return dry(&session, directory, args);
+        return dry_run(&session, directory, args);
     }
     // The parent process has checked a detached resume already. This process must first close inherited descriptors.
     if !args.show.detached
-        && let Some((target, request)) = waits(directory, &args)?
+        && let Some((target, request)) = find_waiting_run(directory, &args)?
     {
         return control::request(&target, &request, args.show.json, None);
     }
@@ -38,12 +38,15 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
     }
     let session = Session::begin(args.show.no_input, args.show.detached)?;
     refuse_nested(args.nested)?;
-    carry_on(session, directory, args, None)
+    continue_run(session, directory, args, None)
 }
 
 /// Finds the run to resume if it is live and waits for a person (or will soon), or waits for the service of its agent. Such a run continues in its
 /// own process. Also returns the request that continues it.
-fn waits(directory: &Path, args: &ResumeArgs) -> Result<Option<(LiveRun, Request)>, Failure> {
+fn find_waiting_run(
+    directory: &Path,
+    args: &ResumeArgs,
+) -> Result<Option<(LiveRun, Request)>, Failure> {
     let project = Project::find(directory)?;
     let request = |run: &RunEntry| {
         let head = run.head.as_ref().ok().filter(|_| run.is_live())?;
@@ -99,7 +102,7 @@ struct PreparedResume {
 }
 
 /// Shows what a resume would do.
-fn dry(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
+fn dry_run(session: &Session, directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
     let (json, directory) = (args.show.json, directory.to_owned());
     let person = session.options().interactive;
     let (name, asks) = (args.run.clone(), person && !args.show.detach);
@@ -174,11 +177,11 @@ pub(crate) fn restart(
         nested: line.nested,
         agent_command: Vec::new(),
     };
-    carry_on(session, directory, args, Some(line))
+    continue_run(session, directory, args, Some(line))
 }
 
 /// Continues the run.
-fn carry_on(
+fn continue_run(
     session: Session,
     directory: &Path,
     args: ResumeArgs,

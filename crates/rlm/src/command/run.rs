@@ -35,7 +35,7 @@ pub(crate) fn execute(directory: &Path, mut args: RunArgs) -> Result<ExitCode, F
         args.config = what;
         match found {
             ResumeCandidate::None => {}
-            ResumeCandidate::Ended(over) => return Ok(over.tell(&screen(&args.show))),
+            ResumeCandidate::Ended(over) => return Ok(over.print(&screen(&args.show))),
             ResumeCandidate::Resumable(run) => {
                 return resume::restart(session, directory, args, &run);
             }
@@ -51,7 +51,7 @@ pub(crate) fn start(
     args: RunArgs,
 ) -> Result<ExitCode, Failure> {
     if args.dry_run {
-        return dry(&session, directory, args);
+        return dry_run(&session, directory, args);
     }
     let screen = screen(&args.show);
     let directory = directory.to_owned();
@@ -104,7 +104,7 @@ pub(crate) fn start(
 }
 
 /// Shows the settings of a new run without starting it.
-fn dry(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
+fn dry_run(session: &Session, directory: &Path, args: RunArgs) -> Result<ExitCode, Failure> {
     let (json, directory) = (args.show.json, directory.to_owned());
     let run = args.run_id.clone().unwrap_or_else(new_id);
     let (project, resolved, configuration, starts) = session.prepare(move || {

@@ -64,7 +64,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
             format!("run `{id}` is live in this project; wait for it, or: {rlm} stop {id}");
         return Err(Failure::held(message));
     }
-    let gave_up = runs.iter().rev().find_map(gave_up);
+    let gave_up = runs.iter().rev().find_map(continue_command);
     runs.retain(RunEntry::is_resumable);
     match runs.len() {
         1 => Ok(runs.remove(0)),
@@ -85,7 +85,7 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
 }
 
 /// Returns how to continue this run, if it ended at a limit or failed.
-fn gave_up(run: &RunEntry) -> Option<String> {
+fn continue_command(run: &RunEntry) -> Option<String> {
     let head = run.head.as_ref().ok()?;
     let reason = &head.machine.end.as_ref()?.reason;
     let again = hint::resume_hint(&run.id, reason)?;

@@ -25,7 +25,7 @@ pub(crate) fn execute(directory: &Path, args: &RunsArgs) -> Result<ExitCode, Fai
         damaged |= run.head.is_err() || run.loss.is_some();
         let life = run
             .is_live()
-            .then(|| ProcessHealth::of(&project, &run.id, LOOK));
+            .then(|| ProcessHealth::of(&project, &run.id, LIST_TIMEOUT));
         RunStatusView::of(run, life.as_ref(), now)
     });
     if runs.len() > 1 && !args.json {
@@ -40,9 +40,9 @@ pub(crate) fn execute(directory: &Path, args: &RunsArgs) -> Result<ExitCode, Fai
 }
 
 /// The time in which each run must respond for a list.
-const LOOK: Duration = Duration::from_secs(2);
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time in which the run must respond to a liveness probe.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Checks whether a process works on the run and its loop is not stuck.
 fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
@@ -51,7 +51,7 @@ fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
     if !run.is_live() {
         return Err(dead("is not alive: no process works on it"));
     }
-    if let Some(trouble) = problem(&ProcessHealth::of(project, id, PATIENCE)) {
+    if let Some(trouble) = problem(&ProcessHealth::of(project, id, PROBE_TIMEOUT)) {
         return Err(dead(&trouble));
     }
     output::line(&format!("run {id} is alive"));
@@ -80,7 +80,7 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
     let now = jiff::Timestamp::now();
     let mut shown = live.iter().map(|(project, run)| {
         let holder = project.holder(&run.id);
-        let life = ProcessHealth::of(project, &run.id, LOOK);
+        let life = ProcessHealth::of(project, &run.id, LIST_TIMEOUT);
         Live::of(project.root(), run, holder.as_ref(), &life, now)
     });
     if args.json {

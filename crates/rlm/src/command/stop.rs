@@ -63,14 +63,14 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
 pub(crate) enum EndFormat {
     Text,
     /// The last response to a request.
-    Answer,
+    Response,
     /// The last event of the run.
     Event,
 }
 
 impl EndFormat {
     fn of(json: bool) -> Self {
-        if json { Self::Answer } else { Self::Text }
+        if json { Self::Response } else { Self::Text }
     }
 }
 
@@ -215,7 +215,7 @@ fn print_result(
     // Checked last: a process that takes a run over records itself before anything else.
     match target.successor() {
         Some(successor) if form != EndFormat::Event => {
-            return taken_up(&run, seen, &successor, form);
+            return print_resumed_since(&run, seen, &successor, form);
         }
         _ if is_live => return Err(unstopped(target)),
         _ => {}
@@ -244,7 +244,7 @@ fn print_result(
         uncommitted,
     };
     let text = match form {
-        EndFormat::Answer => render::json_line(&json!({
+        EndFormat::Response => render::json_line(&json!({
             "run": run.id,
             "response": "process_gone",
             "state": run.state,
@@ -297,7 +297,7 @@ fn print_without_state(
 }
 
 /// Prints how the process ended if another process has taken the run over since, because the saved state now belongs to that process.
-fn taken_up(
+fn print_resumed_since(
     run: &RunEntry,
     seen: &ProcessEnd<'_>,
     successor: &Holder,
@@ -307,7 +307,7 @@ fn taken_up(
     let left = seen.survivors.len();
     let of = left + seen.ended;
     let text = match form {
-        EndFormat::Answer => render::json_line(&json!({
+        EndFormat::Response => render::json_line(&json!({
             "run": id,
             "response": "process_gone",
             "state": run.state,

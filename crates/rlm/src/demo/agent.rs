@@ -185,7 +185,7 @@ impl<W: Write> Agent<W> {
             self.note_message(words)?;
         }
         let steps = if self.unfinished {
-            let mut tree = self.look();
+            let mut tree = self.project_state();
             tree.begun = begun;
             if !order.words.is_empty() {
                 tree.notes.clear();
@@ -219,7 +219,7 @@ impl<W: Write> Agent<W> {
             .try_for_each(|step| self.perform(step))
     }
 
-    fn look(&self) -> ProjectState {
+    fn project_state(&self) -> ProjectState {
         ProjectState {
             program: fs_err::read_to_string(self.setup.tree.join(PROGRAM)).ok(),
             uncommitted: project::differs(&self.setup.tree, PROGRAM),
@@ -308,7 +308,7 @@ impl<W: Write> Agent<W> {
 
     fn shell(&mut self, command: &str) -> Result<(String, bool), TurnStop> {
         let (reader, writer) = io::pipe()?;
-        let mut child = project::clean(Command::new("sh").args(["-c", command]))
+        let mut child = project::isolate_git(Command::new("sh").args(["-c", command]))
             .current_dir(&self.setup.tree)
             .stdin(Stdio::null())
             .stdout(writer.try_clone()?)
@@ -318,7 +318,7 @@ impl<W: Write> Agent<W> {
         let (sender, call) = (self.sender.clone(), self.calls);
         std::thread::spawn(move || {
             let mut output = Vec::new();
-            let _what_came_counts = reader.take(MAX_OUTPUT).read_to_end(&mut output);
+            let _partial_output_is_used = reader.take(MAX_OUTPUT).read_to_end(&mut output);
             let text = String::from_utf8_lossy(&output).into_owned();
             let _agent_is_gone = sender.send(AgentInput::Output { call, text });
         });

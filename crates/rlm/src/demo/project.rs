@@ -7,7 +7,7 @@ use super::script::{self, CHECK, PROMPT};
 use crate::exit::Failure;
 
 /// The variables that would make git use another repository.
-const ELSEWHERE: [&str; 5] = [
+const GIT_LOCATION_VARIABLES: [&str; 5] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -78,15 +78,15 @@ fn git(directory: &Path, arguments: &[&str]) -> std::io::Result<Output> {
 }
 
 fn output(directory: &Path, program: &str, arguments: &[&str]) -> std::io::Result<Output> {
-    clean(Command::new(program).args(arguments))
+    isolate_git(Command::new(program).args(arguments))
         .current_dir(directory)
         .stdin(Stdio::null())
         .output()
 }
 
 /// Makes git behave the same for every user: no hooks, no signing, no editor, and only this repository.
-pub(super) fn clean(command: &mut Command) -> &mut Command {
-    for name in ELSEWHERE {
+pub(super) fn isolate_git(command: &mut Command) -> &mut Command {
+    for name in GIT_LOCATION_VARIABLES {
         command.env_remove(name);
     }
     command

@@ -12,7 +12,7 @@ use super::agent::{Agent, AgentInput, Setup, listen};
 use super::script::{self, UserMessage};
 use super::{project, protocol, value};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 const SESSION: &str = "11111111-1111-4111-8111-111111111111";
 
 fn repository() -> TempDir {
@@ -51,7 +51,7 @@ fn setup(directory: &TempDir) -> Setup {
 
 /// Polls until there is a result.
 fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         match look() {
             Some(found) => return found,
@@ -66,7 +66,7 @@ fn watchdog(sender: &SyncSender<AgentInput>) -> mpsc::Sender<()> {
     let (over, is_over) = mpsc::channel();
     let sender = sender.clone();
     std::thread::spawn(move || {
-        if is_over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if is_over.recv_timeout(TEST_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
             send(&sender, &request("end_session"));
         }
     });
@@ -192,7 +192,7 @@ fn passes(directory: &TempDir) -> bool {
 
 fn commits(directory: &TempDir) -> Vec<String> {
     let mut git = Command::new("git");
-    let log = project::clean(git.args(["log", "--reverse", "--format=%an: %s"]));
+    let log = project::isolate_git(git.args(["log", "--reverse", "--format=%an: %s"]));
     let output = log.current_dir(directory).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(str::to_owned).collect()

@@ -2,7 +2,7 @@
 
 use agent_duplex::{Event, ToolOutcome};
 use rlm_terminal::background;
-use rlm_terminal::style::{BAD, BOLD, DIM, MIND, styled};
+use rlm_terminal::style::{BAD, BOLD, DIM, WARNING_STYLE, styled};
 use rlm_text::count;
 use rlm_text::duration::show;
 use rlm_text::escape::{plain, safe};
@@ -18,7 +18,7 @@ pub(crate) fn text(event: &Event) -> String {
     match event {
         Event::Message { text, partial } => {
             let cut = if *partial {
-                styled(MIND, " (cut off)")
+                styled(WARNING_STYLE, " (cut off)")
             } else {
                 String::new()
             };
@@ -30,8 +30,8 @@ pub(crate) fn text(event: &Event) -> String {
         Event::ToolFinished { outcome, text, .. } => {
             let (style, what, head, tail) = match outcome {
                 ToolOutcome::Succeeded => (DIM, "", 1, 1),
-                ToolOutcome::Interrupted => return styled(MIND, "  ⎿ cut off"),
-                ToolOutcome::Denied => (MIND, "denied: ", 1, 0),
+                ToolOutcome::Interrupted => return styled(WARNING_STYLE, "  ⎿ cut off"),
+                ToolOutcome::Denied => (WARNING_STYLE, "denied: ", 1, 0),
                 _ => (BAD, "failed: ", 2, 4),
             };
             let lines = ends(text, head, tail);
@@ -45,14 +45,14 @@ pub(crate) fn text(event: &Event) -> String {
         }
         Event::PermissionRequested(ask) => format!(
             "{} {}: {}",
-            styled(MIND, "the agent asks:"),
+            styled(WARNING_STYLE, "the agent asks:"),
             plain(&ask.tool),
             plain(&ask.summary)
         ),
         Event::PermissionDenied { tool, message } => {
             format!(
                 "{} {} ({})",
-                styled(MIND, "denied:"),
+                styled(WARNING_STYLE, "denied:"),
                 plain(tool),
                 plain(message)
             )
@@ -63,7 +63,7 @@ pub(crate) fn text(event: &Event) -> String {
             let what = if *rejected { "reached" } else { "near" };
             format!(
                 "{} {}",
-                styled(MIND, format!("rate limit {what}:")),
+                styled(WARNING_STYLE, format!("rate limit {what}:")),
                 plain(limit)
             )
         }
@@ -86,7 +86,7 @@ pub(crate) fn text(event: &Event) -> String {
             if *of > 0 {
                 text.push_str(&format!(" ({attempt} of {of})"));
             }
-            styled(MIND, text)
+            styled(WARNING_STYLE, text)
         }
         Event::ContextReset { reason: why } => {
             styled(DIM, format!("context reset: {}", plain(why)))
@@ -101,7 +101,7 @@ pub(crate) fn text(event: &Event) -> String {
         Event::BackgroundTasks(running) => {
             styled(DIM, format!("the agent has {}", background(*running)))
         }
-        Event::Warning(text) => format!("{} {}", styled(MIND, "warning:"), plain(text)),
+        Event::Warning(text) => format!("{} {}", styled(WARNING_STYLE, "warning:"), plain(text)),
         _ => String::new(),
     }
 }

@@ -115,13 +115,13 @@ pub(crate) fn lines(
                 }
             };
             let session = head.machine.session.as_ref();
-            let goes_on = present(head).session == SessionPolicy::Continue;
+            let goes_on = current_phase(head).session == SessionPolicy::Continue;
             let session = session.filter(|_| goes_on && before.is_none());
             let session = session.map_or_else(String::new, |id| format!(", in session {id}"));
             lines.push(format!(
                 "resuming run {}{} at iteration {at}, {why}{session}",
                 head.run,
-                Phases::from(&head.machine).present()
+                Phases::from(&head.machine).position_text()
             ));
             lines.extend(before.as_ref().map(|before| handover(before, head)));
             let changes = starts.changes.iter();
@@ -153,7 +153,7 @@ pub(crate) fn lines(
         ));
     }
     let all = &head.settings.phases;
-    let phase = present(head);
+    let phase = current_phase(head);
     let turns = all.iter().map(|phase| phase.limits.iteration_timeout);
     let turn = turns
         .collect::<Option<Vec<_>>>()
@@ -194,7 +194,7 @@ pub(crate) fn lines(
 }
 
 /// Returns the settings of the current phase.
-fn present(head: &RunHead) -> &PhaseSettings {
+fn current_phase(head: &RunHead) -> &PhaseSettings {
     &head.settings.phases[head.machine.phase as usize]
 }
 
@@ -281,7 +281,7 @@ fn handover(before: &AgentConfig, head: &RunHead) -> String {
     let session = session.map_or_else(String::new, |id| format!(" {id}"));
     format!(
         "{} continues the work of {} without its session{session}; the new agent gets the prompt, the files, and your open messages",
-        agents::name(&present(head).agent),
+        agents::name(&current_phase(head).agent),
         agents::name(before),
     )
 }
@@ -337,7 +337,7 @@ pub(crate) fn json(beginning: &RunStart, project: &Project, head: &RunHead) -> V
 
 /// Returns the settings, with times in milliseconds, as in all JSON of `rlm`.
 pub(super) fn settings(head: &RunHead) -> Value {
-    let mut value = saved_settings::phase_json(present(head));
+    let mut value = saved_settings::phase_json(current_phase(head));
     if let (Some(value), Value::Object(more)) = (
         value.as_object_mut(),
         saved_settings::run_json(&head.settings),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use rlm_store::{KeepReason, RunId, RunState, Worktree};
-use rlm_terminal::style::{BAD, MIND, styled};
+use rlm_terminal::style::{BAD, WARNING_STYLE, styled};
 use rlm_text::bytes::show as size;
 use rlm_text::count;
 use rlm_text::duration::approximate;
@@ -95,7 +95,7 @@ pub(crate) fn cleaned(plan: &[CleanEntry]) -> String {
                 let why = it.why.as_deref().unwrap_or("it can't be read");
                 text += &format!(
                     "{} {}, {}: {}; to delete it: rlm clean {}\n",
-                    styled(MIND, "damaged:"),
+                    styled(WARNING_STYLE, "damaged:"),
                     it.run,
                     size(it.bytes),
                     plain(why),
@@ -111,7 +111,7 @@ pub(crate) fn cleaned(plan: &[CleanEntry]) -> String {
             let branch = remove_branch(&plain(&quoted(&tree.branch)));
             text += &format!(
                 "{} worktree and branch of {}; to remove them: git worktree remove {path}{branch}\n",
-                styled(MIND, "kept:"),
+                styled(WARNING_STYLE, "kept:"),
                 it.run
             );
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use agent_drivers::LoggedIn;
-use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, MIND, styled};
+use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, WARNING_STYLE, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;
 
@@ -107,7 +107,7 @@ impl fmt::Display for Findings {
 fn row(f: &mut fmt::Formatter<'_>, health: Health, name: &str, text: &str) -> fmt::Result {
     let (style, word) = match health {
         Health::Ok => (GOOD, "ok"),
-        Health::Warning => (MIND, "warn"),
+        Health::Warning => (WARNING_STYLE, "warn"),
         Health::Problem => (BAD, "bad"),
         Health::Absent => (DIM, "-"),
     };
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoint_object_snapshot() {
+    fn doctor_json_snapshot() {
         let json = serde_json::to_string_pretty(&findings()).unwrap();
         insta::assert_snapshot!(json);
     }

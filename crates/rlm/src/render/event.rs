@@ -13,7 +13,7 @@ use loop_state::{
     UsageTotal, WaitCause,
 };
 use rlm_terminal::format_steer;
-use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, MIND, styled};
+use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, WARNING_STYLE, styled};
 use rlm_text::duration::show;
 use rlm_text::escape::{line, plain, safe};
 use rlm_text::time::{instant, utc};
@@ -44,7 +44,11 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
             line: l,
         } => format!("{} {}", styled(DIM, "│"), line(&l.bytes, l.omitted)),
         RunEvent::Output { line: l, .. } => {
-            format!("{} {}", styled(MIND, "┆"), line(&l.bytes, l.omitted))
+            format!(
+                "{} {}",
+                styled(WARNING_STYLE, "┆"),
+                line(&l.bytes, l.omitted)
+            )
         }
         RunEvent::Agent(event) => agent::text(event),
         RunEvent::TurnContinued => {
@@ -55,7 +59,7 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
             format!("steer {id}: queued; sent after this turn")
         }
         RunEvent::InPrompt(id) => format!("steer {id}: sent with the prompt"),
-        RunEvent::RequestRejected(why) => format!("{} {why}", styled(MIND, "rejected:")),
+        RunEvent::RequestRejected(why) => format!("{} {why}", styled(WARNING_STYLE, "rejected:")),
         RunEvent::PauseReason(reason) => format!("pause requested: {}", plain(reason)),
         RunEvent::CommandStarted { command, text } => {
             styled(DIM, format!("{}: {}", command_name(*command), plain(text)))
@@ -78,7 +82,7 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
             )
         }
         RunEvent::AgentSilent { silent, of } => styled(
-            MIND,
+            WARNING_STYLE,
             format!(
                 "no output from the agent for {} (limit {})",
                 show(whole(*silent)),
@@ -177,7 +181,7 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
             failure: None,
             usage,
             ..
-        } => format!("iteration {iteration} complete{}", spent(*usage)),
+        } => format!("iteration {iteration} complete{}", usage_suffix(*usage)),
         RunUpdate::IterationEnded {
             iteration,
             failure: Some(why),
@@ -187,12 +191,12 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
             format!(
                 "iteration {iteration} {}{}: {}",
                 styled(BAD, "failed"),
-                spent(*usage),
+                usage_suffix(*usage),
                 plain(why)
             )
         }
         RunUpdate::PhaseEnded { name, usage } => {
-            format!("phase {} finished{}", plain(name), spent(*usage))
+            format!("phase {} finished{}", plain(name), usage_suffix(*usage))
         }
         RunUpdate::Sleeping { until } => {
             styled(DIM, format!("next iteration at {}", clock(*until, zone)))
@@ -203,9 +207,9 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
             match why {
                 WaitCause::RateLimit => format!(
                     "{} until {until}{what}; not a failure; /skip tries now (elsewhere: rlm resume)",
-                    styled(MIND, "waiting")
+                    styled(WARNING_STYLE, "waiting")
                 ),
-                _ => format!("{} again at {until}{what}", styled(MIND, "trying")),
+                _ => format!("{} again at {until}{what}", styled(WARNING_STYLE, "trying")),
             }
         }
         RunUpdate::Review(of) => styled(
@@ -231,11 +235,11 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
         },
         RunUpdate::NoProgress { in_a_row } => format!(
             "{} no tool ran and nothing changed ({in_a_row} in a row)",
-            styled(MIND, "warning:")
+            styled(WARNING_STYLE, "warning:")
         ),
         RunUpdate::SessionLost => format!(
             "{} the session no longer exists; a fresh session gets the prompt",
-            styled(MIND, "warning:")
+            styled(WARNING_STYLE, "warning:")
         ),
         RunUpdate::Interrupted => styled(
             BOLD,
@@ -256,7 +260,7 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
 }
 
 /// Returns the usage in parentheses.
-fn spent(usage: UsageTotal) -> String {
+fn usage_suffix(usage: UsageTotal) -> String {
     money::usage_text(usage).map_or_else(String::new, |used| format!(" ({used})"))
 }
 

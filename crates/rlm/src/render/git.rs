@@ -3,7 +3,7 @@
 use std::fmt;
 
 use rlm_store::{Project, Worktree, WorktreeStatus};
-use rlm_terminal::style::{MIND, styled};
+use rlm_terminal::style::{WARNING_STYLE, styled};
 use rlm_text::count;
 use rlm_text::escape::plain;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(crate) fn committed(iteration: u32, commit: &str, left_out: &[String]) -> St
     let mut text = format!("iteration {iteration} committed: {}", plain(&short));
     if !left_out.is_empty() {
         let out = plain(&left_out.join(", "));
-        text.push_str(&format!("; {} {out}", styled(MIND, "left out:")));
+        text.push_str(&format!("; {} {out}", styled(WARNING_STYLE, "left out:")));
     }
     text
 }
@@ -30,12 +30,12 @@ pub(crate) fn committed_json(iteration: u32, commit: &str, left_out: &[String]) 
 
 /// A run's own worktree, and its git status.
 #[derive(Debug)]
-pub(crate) struct OwnTree {
+pub(crate) struct RunWorktree {
     tree: Worktree,
     state: Option<WorktreeStatus>,
 }
 
-impl OwnTree {
+impl RunWorktree {
     /// Reads the status with git, which takes some seconds at most.
     pub(crate) fn of(project: &Project, tree: Worktree) -> Self {
         let state = project.worktree_state(&tree);
@@ -55,7 +55,7 @@ impl OwnTree {
     }
 }
 
-impl fmt::Display for OwnTree {
+impl fmt::Display for RunWorktree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Worktree { path, branch, .. } = &self.tree;
         let path = plain(&quoted(&path.to_string_lossy()));
@@ -126,7 +126,7 @@ mod tests {
         };
         let end = |state| {
             let tree = tree();
-            OwnTree { tree, state }.to_string()
+            RunWorktree { tree, state }.to_string()
         };
         let state = |commits, changed| Some(WorktreeStatus { commits, changed });
         let ends = [state(3, 0), state(1, 2), state(0, 1), None].map(end);

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use anstyle::Style;
 use loop_state::Timestamp;
 use rlm_store::{Record, RunState};
-use rlm_terminal::style::{BAD, DIM, GOOD, MIND, styled};
+use rlm_terminal::style::{BAD, DIM, GOOD, WARNING_STYLE, styled};
 use rlm_text::escape::plain;
 
 use crate::exit::Failure;
@@ -14,7 +14,7 @@ use crate::ulimits;
 /// Returns a warning line.
 pub(crate) fn warning(text: &str) -> String {
     let text = ulimits::explained(text);
-    format!("{} {}", styled(MIND, "warning:"), plain(&text))
+    format!("{} {}", styled(WARNING_STYLE, "warning:"), plain(&text))
 }
 
 /// Returns the error line of a failed command.
@@ -44,7 +44,7 @@ pub(crate) fn streamed(text: &str) -> String {
     format!(
         "{} {}",
         rlm_text::escape::safe(text.trim_end()),
-        styled(MIND, "(cut off)")
+        styled(WARNING_STYLE, "(cut off)")
     )
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn json_line(value: &impl serde::Serialize) -> String {
 pub(crate) fn of_state(state: RunState) -> Style {
     match state {
         RunState::Running => GOOD,
-        RunState::Paused => MIND,
+        RunState::Paused => WARNING_STYLE,
         RunState::Crashed | RunState::Damaged => BAD,
         RunState::Stopped => Style::new(),
         _ => DIM,

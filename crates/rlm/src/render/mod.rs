@@ -27,7 +27,7 @@ pub(crate) use clean::{CleanEntry, CleanResult, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health};
 pub(crate) use dry_run::DryRun;
-pub(crate) use git::OwnTree;
+pub(crate) use git::RunWorktree;
 pub(crate) use level::Level;
 pub(crate) use lines::{failure, json_line, record, state, streamed, warning};
 pub(crate) use live::{Live, RequestProgress, problem};

@@ -20,12 +20,12 @@ pub(crate) struct Phases {
     autonomy: String,
     /// The part that waits for a review: a phase, or a batch.
     review: Option<String>,
-    finished: Vec<Done>,
+    finished: Vec<FinishedPhaseView>,
 }
 
 /// A finished phase.
 #[derive(Debug, Serialize)]
-struct Done {
+struct FinishedPhaseView {
     phase: String,
     at: String,
     iterations: u32,
@@ -34,12 +34,12 @@ struct Done {
     /// The usage as text.
     #[serde(skip)]
     used: Option<String>,
-    errors: Vec<Wrong>,
+    errors: Vec<FailedIteration>,
 }
 
 /// A failed iteration.
 #[derive(Debug, Serialize)]
-struct Wrong {
+struct FailedIteration {
     iteration: u32,
     at: String,
     what: String,
@@ -56,14 +56,18 @@ impl From<&Head> for Phases {
                 IterationStep::Review { point: of, .. } => Some(of.to_string()),
                 _ => None,
             },
-            finished: head.finished_phases.iter().map(Done::from).collect(),
+            finished: head
+                .finished_phases
+                .iter()
+                .map(FinishedPhaseView::from)
+                .collect(),
         }
     }
 }
 
-impl From<&FinishedPhase> for Done {
+impl From<&FinishedPhase> for FinishedPhaseView {
     fn from(phase: &FinishedPhase) -> Self {
-        let wrong = phase.errors.iter().map(|error| Wrong {
+        let wrong = phase.errors.iter().map(|error| FailedIteration {
             iteration: error.iteration,
             at: utc(error.at),
             what: error.what.clone(),
@@ -96,7 +100,7 @@ impl Phases {
     }
 
     /// Returns a text about the current phase, if there are several phases.
-    pub(crate) fn present(&self) -> String {
+    pub(crate) fn position_text(&self) -> String {
         match self.are_several() {
             true => format!(
                 ", phase {} ({} of {})",
@@ -109,7 +113,7 @@ impl Phases {
     }
 
     /// Returns a line for each finished phase, and for each of its errors.
-    pub(crate) fn over(&self) -> Vec<String> {
+    pub(crate) fn finished_lines(&self) -> Vec<String> {
         let over = self.finished.iter().filter(|_| self.are_several());
         let lines = over.flat_map(|done| {
             let errors = done.errors.iter();
@@ -121,7 +125,7 @@ impl Phases {
     }
 }
 
-impl fmt::Display for Done {
+impl fmt::Display for FinishedPhaseView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = match self.evidence {
             Some("check") => "its check passed",
@@ -176,7 +180,11 @@ mod tests {
             done("build", Some(Evidence::Check), vec![failure]),
         ];
         let phases = Phases::from(&head);
-        let text = format!("r{}\n{}", phases.present(), phases.over().join("\n"));
+        let text = format!(
+            "r{}\n{}",
+            phases.position_text(),
+            phases.finished_lines().join("\n")
+        );
         insta::assert_snapshot!(text, @r"
         r, phase check (3 of 3)
         phase plan: finished, according to the agent, 2 iterations, 0.05 USD, 1234 tokens

@@ -20,7 +20,7 @@ use crate::exit::Code;
 use crate::hint::program_command;
 use crate::hint::resume_hint;
 use crate::output;
-use crate::render::OwnTree;
+use crate::render::RunWorktree;
 use crate::render::banner::{self, RunStart};
 use crate::render::{Level, event, json_line};
 
@@ -55,7 +55,7 @@ impl Screen {
     }
 
     /// Sets how much is shown to people.
-    pub(crate) fn at(self, level: Level) -> Self {
+    pub(crate) fn with_level(self, level: Level) -> Self {
         Self { level, ..self }
     }
 
@@ -119,7 +119,7 @@ impl Screen {
             is_json: self.json,
             shows_everything: self.level == Level::Verbose,
             format_event: Box::new(move |at, event| text.event(at, event)),
-            format_answer: Box::new(move |event| answer.answer(event)),
+            format_response: Box::new(move |event| answer.response_text(event)),
         }
     }
 
@@ -141,7 +141,7 @@ impl Screen {
     }
 
     /// Returns the response that a person must see after a command, even if the log goes elsewhere.
-    pub(crate) fn answer(&self, event: &RunEvent) -> Option<String> {
+    pub(crate) fn response_text(&self, event: &RunEvent) -> Option<String> {
         match event {
             RunEvent::SteerNextTurn(_) | RunEvent::RequestRejected(_) => {}
             RunEvent::Update(
@@ -173,7 +173,7 @@ impl Screen {
         run: &RunId,
         outcome: &RunOutcome,
         exit_code: i32,
-        own: Option<&OwnTree>,
+        own: Option<&RunWorktree>,
     ) -> io::Result<()> {
         if !self.json {
             let own = own.map_or_else(String::new, |own| format!("{own}\n"));

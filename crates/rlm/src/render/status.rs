@@ -415,7 +415,7 @@ impl fmt::Display for RunStatusView {
             write!(
                 f,
                 "{}, iteration {}{}, {} complete",
-                d.phases.present(),
+                d.phases.position_text(),
                 d.iteration,
                 attempt_label(d.is_retry, d.attempt),
                 count(d.iterations_complete as usize, "iteration", "iterations")
@@ -462,7 +462,7 @@ impl fmt::Display for RunStatusView {
                 }
             }
         }
-        let over = self.detail.iter().flat_map(|d| d.phases.over());
+        let over = self.detail.iter().flat_map(|d| d.phases.finished_lines());
         for line in over {
             write!(f, "\n  done    {line}")?;
         }

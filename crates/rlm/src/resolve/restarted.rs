@@ -59,7 +59,7 @@ pub(crate) fn restarted(
     for (at, phase) in settings.phases.iter_mut().enumerate() {
         let tree = line.layers.phase(&phase.name);
         let tree = bounded(line, tree, saved, at);
-        named.phases[at] = over(line, &tree, at, phase, &saved.directory, &mut refused)?;
+        named.phases[at] = merge_phase(line, &tree, at, phase, &saved.directory, &mut refused)?;
     }
     refuse_driver_options(what, &settings.phases)?;
     let run = bounded(line, line.layers.run(), saved, 0).config();
@@ -100,7 +100,7 @@ fn shown(program: &Program) -> String {
 }
 
 /// Merges the command line and the files over a phase. Returns a phase with the programs that they name.
-fn over(
+fn merge_phase(
     line: &RestartInput<'_>,
     tree: &SettingsTree,
     at: usize,
@@ -197,7 +197,7 @@ fn permissions(
         }
         return saved;
     };
-    match says_project(tree, "permissions", line.root) && given.are_wider_than(saved) {
+    match is_set_by_project(tree, "permissions", line.root) && given.are_wider_than(saved) {
         true => saved,
         false => given,
     }
@@ -258,7 +258,7 @@ fn bounded(
     let phase = u32::try_from(phase).unwrap_or(u32::MAX);
     for limit in LIMITS {
         let raises = (limit.from_file)(&config).is_some_and(|it| rules.is_raised_by(phase, &it));
-        if raises && says_project(&tree, limit.key, line.root) {
+        if raises && is_set_by_project(&tree, limit.key, line.root) {
             tree.remove(&[limit.key]);
         }
     }
@@ -266,7 +266,7 @@ fn bounded(
 }
 
 /// Returns whether a value comes from the project's file.
-fn says_project(tree: &SettingsTree, key: &str, root: &Path) -> bool {
+fn is_set_by_project(tree: &SettingsTree, key: &str, root: &Path) -> bool {
     let leaf = tree.leaf(key);
     leaf.is_some_and(|leaf| is_of_project(&leaf.origin, root))
 }

@@ -37,9 +37,9 @@ pub(super) fn not_run() -> Probe {
 }
 
 /// Decides whether an agent can be used.
-pub(super) fn assess(patient: CheckedAgent, probe: Option<Probe>) -> AgentHealth {
-    let facts = patient.agent.login_facts();
-    let capabilities = patient.agent.capabilities();
+pub(super) fn assess(checked: CheckedAgent, probe: Option<Probe>) -> AgentHealth {
+    let facts = checked.agent.login_facts();
+    let capabilities = checked.agent.capabilities();
     let CheckedAgent {
         name,
         program,
@@ -49,7 +49,7 @@ pub(super) fn assess(patient: CheckedAgent, probe: Option<Probe>) -> AgentHealth
         shadowed: others,
         variables,
         agent: _,
-    } = patient;
+    } = checked;
     let shown = |path: PathBuf| path.to_string_lossy().into_owned();
     let mut found = AgentHealth {
         agent: name,
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    fn patient(variables: &[&str]) -> CheckedAgent {
+    fn checked_agent(variables: &[&str]) -> CheckedAgent {
         let options = AgentOptions::Claude(Box::default());
         let agent = AgentConfig::new(options, vec!["/bin/claude".into()]);
         CheckedAgent {
@@ -162,15 +162,21 @@ mod tests {
         let yes = || is(LoggedIn::Yes, Some("api_key"));
         let no = || is(LoggedIn::No, None);
         let judged = [
-            assess(patient(&[]), Some(answers(Ok("1.0.0"), yes()))),
-            assess(patient(&[]), Some(answers(Ok("2.0.0"), unknown()))),
-            assess(patient(&["KEY"]), Some(answers(Ok("1.0.0"), unknown()))),
-            assess(patient(&["KEY"]), Some(answers(Ok("1.0.0"), no()))),
-            assess(patient(&[]), Some(answers(Err("it is broken"), unknown()))),
+            assess(checked_agent(&[]), Some(answers(Ok("1.0.0"), yes()))),
+            assess(checked_agent(&[]), Some(answers(Ok("2.0.0"), unknown()))),
+            assess(
+                checked_agent(&["KEY"]),
+                Some(answers(Ok("1.0.0"), unknown())),
+            ),
+            assess(checked_agent(&["KEY"]), Some(answers(Ok("1.0.0"), no()))),
+            assess(
+                checked_agent(&[]),
+                Some(answers(Err("it is broken"), unknown())),
+            ),
             assess(
                 CheckedAgent {
                     program: Err("get it".to_owned()),
-                    ..patient(&[])
+                    ..checked_agent(&[])
                 },
                 None,
             ),

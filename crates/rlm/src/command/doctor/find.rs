@@ -51,23 +51,24 @@ pub(super) fn find(
         }
         config
     };
-    let said = DoctorSettings {
+    let settings_by_source = DoctorSettings {
         all: config(&layers),
         of_user: config(&layers.without_project()),
         runs_project,
     };
     let chosen = match named {
-        [] => configured(&said.all)?.into_iter().collect(),
+        [] => configured(&settings_by_source.all)?.into_iter().collect(),
         _ => named.to_vec(),
     };
     let kinds = match named {
-        [] => everyone(&chosen),
+        [] => all_agents(&chosen),
         _ => chosen.clone(),
     };
-    let patients = { kinds.iter() }.map(|kind| patient(*kind, &said, &project));
+    let checked_agents =
+        { kinds.iter() }.map(|kind| checked_agent(*kind, &settings_by_source, &project));
     Ok(DoctorScope {
         settings,
-        agents: patients.collect(),
+        agents: checked_agents.collect(),
         chosen,
         project,
     })
@@ -86,7 +87,7 @@ fn configured(config: &Config) -> Result<Option<AgentKind>, Failure> {
 }
 
 /// Returns all agents with a driver, and the command agent if it is chosen.
-fn everyone(chosen: &[AgentKind]) -> Vec<AgentKind> {
+fn all_agents(chosen: &[AgentKind]) -> Vec<AgentKind> {
     let kinds = AgentKind::value_variants().iter().copied();
     let mut driven: Vec<_> = kinds.filter(|kind| *kind != AgentKind::Command).collect();
     driven.extend(
@@ -98,7 +99,11 @@ fn everyone(chosen: &[AgentKind]) -> Vec<AgentKind> {
 }
 
 /// Finds the program of an agent, and the known facts about the agent.
-fn patient(kind: AgentKind, said: &DoctorSettings, project: &Project) -> CheckedAgent {
+fn checked_agent(
+    kind: AgentKind,
+    settings_by_source: &DoctorSettings,
+    project: &Project,
+) -> CheckedAgent {
     let directory = project.directory();
     let settings = |config| {
         let settings = |bin| config::agent(kind, bin, config, project.root());
@@ -106,8 +111,11 @@ fn patient(kind: AgentKind, said: &DoctorSettings, project: &Project) -> Checked
             .or_else(|_| settings(Some(agents::ADAPTER.into())))
             .expect("an agent with a program has settings")
     };
-    let (agent, of_user) = (settings(&said.all), settings(&said.of_user));
-    let is_run = said.runs_project || agent.program == of_user.program;
+    let (agent, of_user) = (
+        settings(&settings_by_source.all),
+        settings(&settings_by_source.of_user),
+    );
+    let is_run = settings_by_source.runs_project || agent.program == of_user.program;
     let unrun = (!is_run).then(|| {
         format!(
             "only {} names this program, so doctor doesn't run it; if you trust it: {} doctor {} --run-project-agent",
@@ -144,7 +152,7 @@ fn patient(kind: AgentKind, said: &DoctorSettings, project: &Project) -> Checked
     let users = of_user.passed_through().env;
     let is_safe = |name: &String, value: &String| {
         let is_users = users.is_some_and(|users| users.get(name) == Some(value));
-        said.runs_project || is_users || facts.variables.contains(&name.as_str())
+        settings_by_source.runs_project || is_users || facts.variables.contains(&name.as_str())
     };
     let given = env.iter().filter(|(name, value)| is_safe(name, value));
     let given: Vec<_> = given.collect();

@@ -26,10 +26,10 @@ use find::find;
 use machine::Finding;
 
 /// The time for all checks, and the part of it in which agents must respond; the rest is for ending them.
-const WHOLE: Duration = Duration::from_secs(15);
-const ANSWERS: Duration = Duration::from_secs(12);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(15);
+const AGENT_TIMEOUT: Duration = Duration::from_secs(12);
 /// The time for one check of a file system.
-const LOOK: Duration = Duration::from_secs(5);
+const FILE_SYSTEM_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn execute(directory: &Path, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -62,14 +62,14 @@ async fn examine(
     let begin = Instant::now();
     let shown = directory.display().to_string();
     let found = tokio::task::spawn_blocking(move || find(&directory, &named, runs_project));
-    let Ok(found) = timeout(LOOK, found).await else {
+    let Ok(found) = timeout(FILE_SYSTEM_TIMEOUT, found).await else {
         let what = format!("`{shown}` does not respond: its file system may hang");
         return Err(Failure::failed(what));
     };
     let found = found.map_err(|e| Failure::failed(e.to_string()))??;
-    let machine = tokio::spawn(look(found.project, found.settings, begin));
-    let patients = found.agents.into_iter();
-    let examined = patients.map(|patient| tokio::spawn(examine_agent(patient, begin)));
+    let machine = tokio::spawn(check_machine(found.project, found.settings, begin));
+    let checked_agents = found.agents.into_iter();
+    let examined = checked_agents.map(|checked| tokio::spawn(examine_agent(checked, begin)));
     let examined: Vec<_> = examined.collect();
     let mut agents = Vec::new();
     for task in examined {
@@ -92,31 +92,31 @@ async fn examine(
     })
 }
 
-async fn examine_agent(patient: CheckedAgent, begin: Instant) -> AgentHealth {
-    let probe = match &patient.program {
-        Ok(_) if patient.not_run_reason.is_some() => Some(agent::not_run()),
+async fn examine_agent(checked: CheckedAgent, begin: Instant) -> AgentHealth {
+    let probe = match &checked.program {
+        Ok(_) if checked.not_run_reason.is_some() => Some(agent::not_run()),
         Ok((agent, context)) => {
-            let probe = within(begin, agent.probe(context, begin + ANSWERS)).await;
+            let probe = within(begin, agent.probe(context, begin + AGENT_TIMEOUT)).await;
             Some(probe.unwrap_or_else(|why| Probe::failed(&why)))
         }
         Err(_) => None,
     };
-    agent::assess(patient, probe)
+    agent::assess(checked, probe)
 }
 
 /// Waits for a future until the time for all checks is over.
 async fn within<T>(begin: Instant, future: impl Future<Output = T>) -> Result<T, String> {
-    let answer = timeout_at(begin + WHOLE, future).await;
-    answer.map_err(|_| format!("it took longer than {} s", WHOLE.as_secs()))
+    let answer = timeout_at(begin + TOTAL_TIMEOUT, future).await;
+    answer.map_err(|_| format!("it took longer than {} s", TOTAL_TIMEOUT.as_secs()))
 }
 
-async fn look(project: Project, settings: Finding, begin: Instant) -> Vec<Check> {
+async fn check_machine(project: Project, settings: Finding, begin: Instant) -> Vec<Check> {
     let thread = |look: fn(&Project) -> Finding| {
         let project = project.clone();
-        machine::on_thread(LOOK, move || look(&project))
+        machine::on_thread(FILE_SYSTEM_TIMEOUT, move || look(&project))
     };
     let bounded = |seen: Result<Finding, String>| seen.unwrap_or_else(|why| (Health::Problem, why));
-    let until = begin + ANSWERS;
+    let until = begin + AGENT_TIMEOUT;
     let (guard, git, state, disk, space, runs, sessions) = tokio::join!(
         within(begin, machine::guard(until)),
         within(begin, machine::git(&project, until)),

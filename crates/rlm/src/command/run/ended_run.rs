@@ -27,8 +27,8 @@ impl EndedRun {
     pub(super) fn of(run: &RunEntry, what: &Config) -> Option<Self> {
         let head = run.head.as_ref().ok()?;
         let reason = head.machine.end.as_ref()?.reason.clone();
-        let goes_on = head.machine.continues_unattended(&limits(what));
-        (!goes_on).then(|| Self {
+        let continues = head.machine.continues_unattended(&limits(what));
+        (!continues).then(|| Self {
             run: run.id.clone(),
             reason,
             usage: head.machine.usage,
@@ -37,7 +37,7 @@ impl EndedRun {
     }
 
     /// Prints how the run ended, and returns its exit code.
-    pub(super) fn tell(self, screen: &Screen) -> ExitCode {
+    pub(super) fn print(self, screen: &Screen) -> ExitCode {
         let Self {
             run,
             reason,

@@ -125,16 +125,17 @@ impl List {
             Err(_) if health == Health::Unreadable => {}
             Err(why) => notes.push(why.to_string()),
             Ok(found) => {
-                let seals = found.phases.iter().rev();
-                phases.extend(seals.map(|info| Phase::of(info, commit, now, &mut damage)));
+                let finished_phases = found.phases.iter().rev();
+                phases
+                    .extend(finished_phases.map(|info| Phase::of(info, commit, now, &mut damage)));
                 progress.extend(found.attempts.iter().map(|it| Row::of(it, locked, now)));
             }
         }
         // Damage outside of the files of phases.
-        let untold = damage
+        let unreported = damage
             .into_iter()
             .map(|(file, what)| format!("{file}: {what}"));
-        notes.extend(untold.filter(|note| !run.notes.iter().any(|it| same_file(it, note))));
+        notes.extend(unreported.filter(|note| !run.notes.iter().any(|it| same_file(it, note))));
         let end = run
             .head
             .as_ref()
@@ -288,7 +289,7 @@ impl fmt::Display for List {
             write!(f, ", {health}")?;
         }
         if let Some(position) = &self.position {
-            f.write_str(&position.present())?;
+            f.write_str(&position.position_text())?;
         }
         write!(f, ", {}", size(self.bytes))?;
         if self.resumable {
@@ -303,7 +304,7 @@ impl fmt::Display for List {
         for (save, at, age, what) in lines {
             write!(f, "\n  save {save:>4}  {at}  {:<14}  {what}", ago(age))?;
         }
-        for line in self.position.iter().flat_map(Phases::over) {
+        for line in self.position.iter().flat_map(Phases::finished_lines) {
             write!(f, "\n  done       {line}")?;
         }
         for note in &self.notes {

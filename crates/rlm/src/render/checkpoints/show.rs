@@ -82,9 +82,9 @@ impl fmt::Display for StateView<'_> {
         let from = &self.from;
         write!(f, "{}  save {}", plain(self.run), self.save)?;
         let head = &self.head.machine;
-        let phase = Phases::from(head).present();
+        let phase = Phases::from(head).position_text();
         let phase = phase.trim_start_matches(", ");
-        let stands_on = from.phase.zip(from.phase_save);
+        let base = from.phase.zip(from.phase_save);
         let rows = [
             ("saved", Some(format!("{}, {}", self.at, ago(self.age_s)))),
             ("in", (!phase.is_empty()).then(|| phase.to_owned())),
@@ -92,7 +92,7 @@ impl fmt::Display for StateView<'_> {
             ("id", from.id.clone()),
             (
                 "phase",
-                stands_on.map(|(phase, save)| format!("{phase}, finished with save {save}")),
+                base.map(|(phase, save)| format!("{phase}, finished with save {save}")),
             ),
             (
                 "schema",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rlm_store::transfer::{Exported, FilesLocation, Forked, Imported};
 use rlm_store::{Program, Worktree};
-use rlm_terminal::style::{MIND, styled};
+use rlm_terminal::style::{WARNING_STYLE, styled};
 use rlm_text::escape::plain;
 use serde::Serialize;
 
@@ -146,7 +146,12 @@ impl fmt::Display for Import {
             writeln!(f, "  new run {}", line(program))?;
         }
         for missing in &self.missing {
-            writeln!(f, "  {} {}", styled(MIND, "missing"), plain(missing))?;
+            writeln!(
+                f,
+                "  {} {}",
+                styled(WARNING_STYLE, "missing"),
+                plain(missing)
+            )?;
         }
         for note in &self.notes {
             writeln!(f, "  note    {}", plain(note))?;
