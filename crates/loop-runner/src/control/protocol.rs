@@ -294,8 +294,11 @@ pub(crate) fn parse_response(line: &[u8]) -> Result<Response, String> {
     let value: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
     match value["v"].as_u64() {
         Some(VERSION) => serde_json::from_value(value).map_err(|e| e.to_string()),
-        other => Err(format!(
-            "the run supports version {other:?} of control requests, this program version {VERSION}"
+        Some(other) => Err(format!(
+            "the run supports version {other} of control requests, this program version {VERSION}"
+        )),
+        None => Err(format!(
+            "the run doesn't report its version of control requests; this program supports version {VERSION}"
         )),
     }
 }
