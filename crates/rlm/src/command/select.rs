@@ -28,9 +28,10 @@ fn only_live(project: &Project) -> Result<RunEntry, Failure> {
     live.retain(RunEntry::is_live);
     match live.len() {
         1 => Ok(live.remove(0)),
-        0 => Err(Failure::not_found(
-            "no live run in this project; `rlm status` shows all runs",
-        )),
+        0 => Err(Failure::not_found(format!(
+            "no live run in this project; `{} status` shows all runs",
+            hint::program_command()
+        ))),
         _ => Err(several("are live", &live)),
     }
 }
@@ -72,9 +73,10 @@ pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntr
             "nothing to resume here: no run was stopped or crashed; {}",
             gave_up.unwrap_or_default()
         ))),
-        0 if damaged.is_empty() => Err(Failure::not_found(
-            "nothing to resume here: no run was stopped or crashed; `rlm status` shows all runs",
-        )),
+        0 if damaged.is_empty() => Err(Failure::not_found(format!(
+            "nothing to resume here: no run was stopped or crashed; `{} status` shows all runs",
+            hint::program_command()
+        ))),
         0 => Err(Failure::failed(format!(
             "all saved runs here are damaged: {}; for a safe next command: {} checkpoints verify",
             damaged.join(", "),
