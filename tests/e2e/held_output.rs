@@ -331,7 +331,7 @@ fn x127b_leftovers_of_the_last_attempt_end_with_the_run() {
         &ended.stdout,
         &[
             "ended 4 processes left running by the agent",
-            "done: the check passed; 0 of 4 processes left",
+            "done: the check passed; all processes ended",
         ],
     );
 }

@@ -125,7 +125,7 @@ fn x101g_notify_command_processes_end_with_the_run() {
     let ended = stop(running, Signal::TERM);
     expect_in_order(
         &ended.stdout,
-        &["the notify command failed", "0 of 1 processes left"],
+        &["the notify command failed", "all processes ended"],
     );
     scene.expect_nothing_alive();
 }

@@ -57,7 +57,7 @@ fn j33b_a_second_sigterm_is_no_press() {
     assert!(
         ended
             .stdout
-            .contains("stopped by SIGTERM; 0 of 1 processes left"),
+            .contains("stopped by SIGTERM; all processes ended"),
         "{ended}"
     );
 }

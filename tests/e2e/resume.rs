@@ -23,7 +23,7 @@ fn j42a_j42c_signal_saves_and_ends_the_process_by_that_signal() {
         let run = scene.run_id();
         assert_eq!(
             end,
-            format!("{reason}; 0 of 1 processes left; to continue: rlm resume {run}")
+            format!("{reason}; all processes ended; to continue: rlm resume {run}")
         );
         let status = scene.status();
         assert_eq!(

@@ -35,10 +35,7 @@ fn x101(signal: Signal) {
     let ended = stop(running, signal);
     scene.expect_nothing_alive();
     let end = ended.stdout.lines().last().unwrap();
-    assert!(
-        end.contains(&format!("; 0 of {TREE_SIZE} processes left; ")),
-        "{ended}"
-    );
+    assert!(end.contains("; all processes ended; "), "{ended}");
 }
 
 #[test]
@@ -72,7 +69,7 @@ fn x101a_x101e_ctrl_c_leaves_no_process() {
     terminal.send(b"\x03");
     running.wait(LONG).expect_signal(Signal::INT);
     scene.expect_nothing_alive();
-    terminal.wait_text(&format!("0 of {TREE_SIZE} processes left"), 0, LONG);
+    terminal.wait_text("all processes ended", 0, LONG);
 }
 
 #[test]
@@ -87,12 +84,7 @@ fn x101b_x101f_x113b_sigterm_ends_a_tree_that_ignores_every_signal() {
     scene.expect_nothing_alive();
     let says_grace = |line: &str| line.starts_with("stopping") && line.contains("3s");
     assert!(ended.stdout.lines().any(says_grace), "{ended}");
-    assert!(
-        ended
-            .stdout
-            .contains(&format!("0 of {TREE_SIZE} processes left")),
-        "{ended}"
-    );
+    assert!(ended.stdout.contains("all processes ended"), "{ended}");
 }
 
 /// An agent with a process that becomes root. The file `pid` has its pid once it is root.
@@ -203,7 +195,7 @@ fn l90a_l90f_stages_of_a_stop_run_in_order() {
     let (signals, said) = asked("ignore INT TERM");
     assert_eq!(signals, ["INT", "TERM"]);
     assert!(
-        said.contains("stopped by SIGTERM; 0 of 1 processes left"),
+        said.contains("stopped by SIGTERM; all processes ended"),
         "{said}"
     );
 }
@@ -260,7 +252,7 @@ fn signal_during_a_check_ends_it_and_keeps_the_turn() {
         scene.wait_for_file("begun");
         let ended = stop(running, signal);
         scene.expect_nothing_alive();
-        assert!(ended.stdout.contains("; 0 of "), "{ended}");
+        assert!(ended.stdout.contains("; all processes ended"), "{ended}");
         assert_eq!(scene.status()["state"], "stopped");
         fs_err::write(scene.file("go"), "").unwrap();
         scene.rlm(&["resume"]).run(LONG).expect_code(0);

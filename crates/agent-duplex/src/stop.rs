@@ -55,7 +55,7 @@ const NAMED: usize = 16;
 
 /// The result of a stop.
 ///
-/// Its text is a line for people: `0 of 3 left`, `nothing was left`, or the first 16 survivors by name; with `(not proven)` if it is not
+/// Its text is a line for people: `all processes ended`, `nothing was left`, or the number of survivors and the first 16 survivors by name; with `(not proven)` if it is not
 /// [proven](Self::proven).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReport {
@@ -84,9 +84,10 @@ impl StopReport {
 impl fmt::Display for StopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left = self.survivors.len();
-        match left + self.ended.len() {
-            0 => f.write_str("nothing was left")?,
-            all => write!(f, "{left} of {all} left")?,
+        match (left, self.ended.len()) {
+            (0, 0) => f.write_str("nothing was left")?,
+            (0, _) => f.write_str("all processes ended")?,
+            (left, ended) => write!(f, "{left} of {} left", left + ended)?,
         }
         for (i, survivor) in self.survivors.iter().take(NAMED).enumerate() {
             write!(f, "{} {survivor}", if i == 0 { ":" } else { "," })?;

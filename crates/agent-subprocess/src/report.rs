@@ -42,7 +42,10 @@ impl fmt::Display for StopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left = self.survivors.len();
         let gone = self.ended.len() as u64 + self.unnamed;
-        write!(f, "{left} of {} left", left as u64 + gone)?;
+        match left {
+            0 => f.write_str("all processes ended")?,
+            left => write!(f, "{left} of {} left", left as u64 + gone)?,
+        }
         for (n, survivor) in self.survivors.iter().take(NAMED).enumerate() {
             write!(f, "{}{survivor}", if n == 0 { ": " } else { ", " })?;
         }
@@ -117,10 +120,10 @@ mod tests {
             .map(ToString::to_string)
             .collect();
         insta::assert_snapshot!(shown.join("\n"), @r"
-        0 of 2 left
+        all processes ended
         2 of 4 left: 72 su, 73 a\u{1b}[2Jb
-        0 of 2 left (no guard: checked only the process group and the marker)
-        0 of 5 left (the guard was killed; swept by marker)
+        all processes ended (no guard: checked only the process group and the marker)
+        all processes ended (the guard was killed; swept by marker)
         1 of 1 left: 70 ? (result unknown: the runtime that started the agent has ended or hangs)
         20 of 22 left: 100 sh, 101 sh, 102 sh, 103 sh, 104 sh, 105 sh, 106 sh, 107 sh, 108 sh, 109 sh, 110 sh, 111 sh, 112 sh, 113 sh, 114 sh, 115 sh and 4 more
         ");

@@ -199,7 +199,7 @@ async fn a_stopped_turn_is_completed_as_interrupted() {
     let report = connection.stop(Duration::from_secs(8)).await;
     assert_eq!(
         (report.stage, report.to_string().as_str()),
-        (StopStage::Interrupt, "0 of 1 left")
+        (StopStage::Interrupt, "all processes ended")
     );
     let (lines, end) = turn(&mut *connection).await;
     assert_eq!(

@@ -98,7 +98,7 @@ async fn close_waits_for_the_turn_and_keeps_queued_inputs() {
     talk.start().await;
     talk.completed().await;
     let report = soon(talk.conversation.stop(Duration::ZERO)).await;
-    assert_eq!(report.to_string(), "0 of 1 left");
+    assert_eq!(report.to_string(), "all processes ended");
 }
 
 #[tokio::test]

@@ -270,7 +270,7 @@ async fn p42_dropped_futures_undo_and_break_nothing() {
         give_up(conversation.close(), polls).await;
         give_up(conversation.stop(Duration::from_secs(8)), polls).await;
         let report = soon(conversation.stop(Duration::from_secs(8))).await;
-        assert_eq!(report.to_string(), "0 of 1 left");
+        assert_eq!(report.to_string(), "all processes ended");
         drop(conversation);
         talk.read_all().await;
         assert_eq!(talk.audit.completed(), 2, "after {polls} polls");

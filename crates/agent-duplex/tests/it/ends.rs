@@ -102,7 +102,7 @@ async fn l81d_l98a_l98b_l98c_stop_ends_all_streams_once_and_all_callers_await_it
     gate.open();
     let report = soon(talk.conversation.stop(BUDGET)).await;
     assert_eq!(report.stage, StopStage::Terminate);
-    assert_eq!(report.to_string(), "0 of 1 left");
+    assert_eq!(report.to_string(), "all processes ended");
     for caller in callers {
         assert_eq!(soon(caller).await.unwrap(), report);
     }
@@ -244,7 +244,7 @@ async fn stop_waits_for_a_connection_in_progress() {
     let report = soon(stop).await.unwrap();
     assert_eq!(
         (report.to_string().as_str(), report.proven),
-        ("0 of 1 left", true)
+        ("all processes ended", true)
     );
     assert!(soon(start).await.unwrap().unwrap_err().is_gone());
     talk.read_all().await;

@@ -71,8 +71,8 @@ fn errors_state_cause_and_next_step() {
         ),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r"
-    0 of 2 left
-    0 of 2 left (not proven)
+    all processes ended
+    all processes ended (not proven)
     2 of 4 left: 12 (sudo), 13 (su)
     the command agent can't take a second input; start it again with the new prompt
     {Interrupt, Usage}

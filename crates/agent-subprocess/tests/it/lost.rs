@@ -282,7 +282,7 @@ fn a_program_is_its_own_guard() {
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines[0], "owned by: Guard");
     assert!(lines[1].starts_with("left over: "), "{shown}");
-    assert_eq!(lines[2..], ["exit status 0; 0 of 1 left"]);
+    assert_eq!(lines[2..], ["exit status 0; all processes ended"]);
 }
 
 #[tokio::test]

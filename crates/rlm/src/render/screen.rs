@@ -298,9 +298,9 @@ pub(crate) fn left(left: usize, of: usize, proven: bool) -> String {
         true => "",
         false => ", as far as rlm can see",
     };
-    match of {
+    match left {
         0 => format!("all processes ended{seen}"),
-        of => format!("{left} of {of} processes left{seen}"),
+        left => format!("{left} of {of} processes left{seen}"),
     }
 }
 
@@ -330,6 +330,25 @@ fn evidence(reason: &StopReason) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn x101e_end_line_counts_only_processes_that_are_left() {
+        let shown = [
+            (0, 0, true),
+            (0, 4, true),
+            (1, 4, true),
+            (0, 4, false),
+            (1, 4, false),
+        ]
+        .map(|(survivors, of, proven)| left(survivors, of, proven));
+        insta::assert_snapshot!(shown.join("\n"), @"
+        all processes ended
+        all processes ended
+        1 of 4 processes left
+        all processes ended, as far as rlm can see
+        1 of 4 processes left, as far as rlm can see
+        ");
+    }
 
     #[test]
     fn x115a_end_line_is_harmless_for_any_agent_text() {

@@ -166,7 +166,7 @@ async fn x114a_close_spares_leftovers() {
     assert_eq!(rest(&mut *connection).await.len(), 1);
     assert_eq!(connection.leftovers().await.len(), 1);
     let report = connection.stop(DEADLINE).await;
-    assert_eq!(report.to_string(), "0 of 1 left");
+    assert_eq!(report.to_string(), "all processes ended");
     scene.assert_no_process_left();
 }
 
@@ -259,7 +259,7 @@ async fn turn_ends_by_the_interrupt() {
     until(&mut *connection, |e| matches!(e, Event::TextDelta(_))).await;
     let report = connection.stop(Duration::from_secs(8)).await;
     assert_eq!(report.stage, StopStage::Interrupt);
-    assert_eq!(report.to_string(), "0 of 1 left");
+    assert_eq!(report.to_string(), "all processes ended");
     let (_, end) = turn(&mut *connection).await;
     assert_eq!(end.reason, EndReason::Interrupted);
 }
