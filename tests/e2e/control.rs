@@ -229,7 +229,7 @@ fn x109a_steer_from_another_shell_is_recorded_delivered_and_seen() {
         &told.stdout,
         &["steer 1: recorded", "delivered", "seen by the agent"],
     );
-    let message = scene.wait_until_told("use tabs, not spaces");
+    let message = scene.wait_until_received("use tabs, not spaces");
     assert_eq!(message.taken, Some(MessageState::Folded(1)));
     running.wait(LONG).expect_code(0);
     assert_eq!(scene.start_count(), 1);
@@ -332,6 +332,11 @@ fn socket_works_below_a_long_path_and_leaves_no_file() {
     quick(scene.rlm(&["-C", &place, "ps"])).expect_code(0);
     quick(scene.rlm(&["-C", &place, "stop"])).expect_code(0);
     running.wait(LONG).expect_code(7);
+    let none = quick(scene.rlm(&["-C", &place, "stop"]));
+    assert!(
+        none.stderr.contains(&format!("`rlm -C {place} status`")),
+        "{none}"
+    );
     let left: Vec<_> = fs_err::read_dir(scene.sandbox.path().join("run"))
         .unwrap()
         .collect();

@@ -29,7 +29,7 @@ impl Evening {
     fn types(&mut self, command: &[&str], code: i32) -> String {
         let ended = self.scene.talking(command).run(LONG).expect_code(code);
         let shown = ended.stdout.clone() + &ended.stderr;
-        self.story.tells(command, &shown);
+        self.story.add(command, &shown);
         ended.stdout
     }
 
@@ -86,7 +86,7 @@ fn whole_session_with_a_loop() {
     watching.wait(LONG).expect_code(0);
     // Another thread reads the last output of the viewer.
     terminal.sees("detached; run", LONG);
-    evening.story.tells(&["attach"], &terminal.scrolled());
+    evening.story.add(&["attach"], &terminal.scrolled());
     drop(terminal);
     evening.types(&["ps"], 0);
     evening.types(&["resume"], 0);
@@ -101,7 +101,7 @@ fn whole_session_with_a_loop() {
     let left = watching.wait(LONG);
     assert!(left.code() != Some(0), "{left}");
     evening.scene.wait_until_nothing_is_alive();
-    evening.story.tells(&["attach"], &terminal.scrolled());
+    evening.story.add(&["attach"], &terminal.scrolled());
     drop(terminal);
     evening.types(&["status"], 0);
     // The run continues at the same place.
@@ -109,9 +109,9 @@ fn whole_session_with_a_loop() {
     terminal.sees("I was interrupted", LONG);
     evening.scene.wait_for_file("../again");
     let stopped = evening.types(&["stop"], 0);
-    assert!(stopped.contains("0 of"), "{stopped}");
+    assert!(stopped.contains("all processes ended"), "{stopped}");
     running.wait(LONG).expect_code(7);
-    evening.story.tells(&["resume"], &terminal.scrolled());
+    evening.story.add(&["resume"], &terminal.scrolled());
     evening.scene.expect_nothing_alive();
     evening.types(&["status"], 0);
     assert_eq!(evening.scene.start_count(), 3);
