@@ -20,7 +20,7 @@ pub(crate) const NUMBERS: [(&str, Tests); 6] = [
     ("c60", Tests::new("checkpoint-store", "it", "kill::c60")),
     ("l84", Tests::new("rlm-tests", "e2e", "steering::l84")),
     ("x115", Tests::new("rlm-tests", "e2e", "floods::x115")),
-    ("x116", Tests::new("rlm-tests", "e2e", "nights::x116")),
+    ("x116", Tests::new("rlm-tests", "e2e", "long_loop::x116")),
 ];
 
 /// The stages after the full numbers.

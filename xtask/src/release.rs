@@ -86,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace, step: &Step) -> Tally {
 /// Names the problems that block a release, as far as they can be found without a compiler or a registry.
 pub(crate) fn wrong() -> Vec<String> {
     match published() {
-        Ok(crates) => check::standing(&crates),
+        Ok(crates) => check::static_errors(&crates),
         Err(why) => vec![why],
     }
 }

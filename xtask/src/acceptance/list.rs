@@ -7,7 +7,7 @@ use crate::sources;
 
 const LIST: &str = "tests/acceptance.md";
 /// The prefix of the line that names the items without a test.
-const ON_PURPOSE: &str = "Without a test: ";
+const WITHOUT_TEST: &str = "Without a test: ";
 
 /// The acceptance list.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl List {
         let mut list = Self::default();
         let mut seen = HashSet::new();
         for line in text.lines() {
-            if let Some(without) = line.strip_prefix(ON_PURPOSE) {
+            if let Some(without) = line.strip_prefix(WITHOUT_TEST) {
                 let ids = without.split(", ").map(|id| id.trim_end_matches('.'));
                 list.without
                     .extend(ids.filter(|id| !id.is_empty()).map(Into::into));

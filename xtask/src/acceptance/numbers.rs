@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn number_shared_by_both_sides_is_in_the_list_unchanged() {
+    fn equal_numbers_are_one_number_in_the_list() {
         let constant = "const L84_SENDS EFFORT { ci: 50, nightly: 50 };";
         assert!(found("- **L84** None of 50 random sends is lost.\n", constant).is_empty());
         let wrong = found("- **L84** None of 30 random sends is lost.\n", constant);

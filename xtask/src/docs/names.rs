@@ -21,9 +21,9 @@ pub(super) fn unknown(root: &Path) -> Vec<String> {
     let complaints = PAGES.into_iter().flat_map(|page| {
         let text = fs::read_to_string(root.join(page)).unwrap_or_default();
         let wrong = names(&text).filter(|name| match kind(name) {
-            Kind::Test => !tests.contains(name),
-            Kind::Path => !root.join(name).exists(),
-            Kind::Other => false,
+            NameKind::Test => !tests.contains(name),
+            NameKind::Path => !root.join(name).exists(),
+            NameKind::Other => false,
         });
         let wrong = wrong.map(|name| format!("{page}: {name}: no such test, file or directory"));
         wrong.collect::<Vec<_>>()
@@ -70,23 +70,23 @@ fn is_shown(name: &str, tests: &HashSet<&str>, sources: &[sources::Source]) -> b
     }
 }
 
-enum Kind {
+enum NameKind {
     Test,
     Path,
     Other,
 }
 
-fn kind(name: &str) -> Kind {
+fn kind(name: &str) -> NameKind {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if name.chars().all(is_word) && name.split('_').count() >= WORDS {
-        Kind::Test
+        NameKind::Test
     } else if name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.contains('/')
         && !name.contains(' ')
     {
-        Kind::Path
+        NameKind::Path
     } else {
-        Kind::Other
+        NameKind::Other
     }
 }
 
@@ -109,9 +109,9 @@ mod tests {
     fn names_of_tests_and_files_are_distinguished_from_other_words() {
         let text = "```sh\n`a/b`\n```\n`x1_it_ends_so` in `crates/a`, not `--until`, `../` or `cargo run`.";
         let kinds = names(text).map(|name| match kind(name) {
-            Kind::Test => 't',
-            Kind::Path => 'p',
-            Kind::Other => '-',
+            NameKind::Test => 't',
+            NameKind::Path => 'p',
+            NameKind::Other => '-',
         });
         assert_eq!(kinds.collect::<String>(), "tp---");
     }

@@ -630,7 +630,7 @@ mod tests {
     use super::*;
 
     /// Builds the graph of modules, each with its path and its text.
-    fn house(files: &[(&str, &str)]) -> TargetModules {
+    fn graph_of(files: &[(&str, &str)]) -> TargetModules {
         let read = |(path, text): &(&str, &str)| {
             let module = Module::of(text, false).unwrap();
             let path = path.split("::").filter(|name| !name.is_empty());
@@ -645,7 +645,7 @@ mod tests {
 
     #[test]
     fn a_path_leads_to_the_module_that_defines_the_name() {
-        let house = house(&[
+        let house = graph_of(&[
             ("", "mod a; mod b; mod c; pub use a::inner::Deep; use b::B;"),
             (
                 "a",
@@ -673,7 +673,7 @@ mod tests {
 
     #[test]
     fn imports_of_tests_do_not_count() {
-        let house = house(&[
+        let house = graph_of(&[
             ("", "mod a; mod b;"),
             (
                 "a",
@@ -687,7 +687,7 @@ mod tests {
 
     #[test]
     fn a_condition_that_also_holds_outside_of_tests_counts() {
-        let house = house(&[
+        let house = graph_of(&[
             ("", "mod a; mod b;"),
             (
                 "a",
@@ -710,14 +710,14 @@ mod tests {
             "#[cfg(test)] #[expect(x)] use crate::c::{C, D}; use crate::b::B;",
             "struct A { #[cfg(test)] c: HashMap<crate::c::C, u8>, b: crate::b::B }",
         ] {
-            let house = house(&[("", "mod a; mod b; mod c;"), ("a", text), ("b", "")]);
+            let house = graph_of(&[("", "mod a; mod b; mod c;"), ("a", text), ("b", "")]);
             assert_eq!(imports(&house, "a"), ["b"], "{text}");
         }
     }
 
     #[test]
     fn path_in_an_attribute_is_an_import_and_prose_is_not() {
-        let house = house(&[
+        let house = graph_of(&[
             ("", "mod a; mod b; mod c;"),
             (
                 "a",
@@ -732,7 +732,7 @@ mod tests {
 
     #[test]
     fn glob_resolves_to_the_modules_that_define_its_names() {
-        let house = house(&[
+        let house = graph_of(&[
             ("", "mod a; mod b; mod c; mod d; mod e;"),
             ("a", "use crate::b::*; fn f(one: C, two: D) { d::g() }"),
             (
@@ -778,14 +778,14 @@ mod tests {
 
     #[test]
     fn two_modules_that_import_each_other_pass_and_three_do_not() {
-        let pair = house(&[
+        let pair = graph_of(&[
             ("", "mod a; mod b;"),
             ("a", "mod x; use x::X;"),
             ("a::x", "use super::A;"),
             ("b", "use crate::a::A;"),
         ]);
         assert!(pair.groups().is_empty());
-        let ring = house(&[
+        let ring = graph_of(&[
             ("", "mod a; mod b; mod c; mod d;"),
             ("a", "use crate::b::B;"),
             ("b", "use crate::c::C; use crate::d::D;"),
@@ -804,7 +804,7 @@ mod tests {
                 "    c takes A from a"
             ]
         );
-        let star = house(&[
+        let star = graph_of(&[
             ("", "mod a;"),
             ("a", "mod x; mod y; use x::X; use y::Y;"),
             ("a::x", "use super::A;"),
@@ -815,7 +815,7 @@ mod tests {
 
     #[test]
     fn top_modules_include_their_directories() {
-        let house = house(&[
+        let house = graph_of(&[
             ("", "mod a; mod b; mod c;"),
             ("a", "pub mod x; pub mod y;"),
             ("a::x", "use crate::b::B;"),

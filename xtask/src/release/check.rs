@@ -29,7 +29,7 @@ enum CrateCheck {
     Wrong(Vec<String>),
     Skipped(String),
     /// Skipped for a reason that holds for all crates and is printed once.
-    Untold,
+    Unreported,
 }
 
 impl CrateCheck {
@@ -44,7 +44,7 @@ impl CrateCheck {
         match self {
             Self::Fine(word) => word,
             Self::Wrong(_) => "WRONG",
-            Self::Skipped(_) | Self::Untold => "skipped",
+            Self::Skipped(_) | Self::Unreported => "skipped",
         }
     }
 }
@@ -70,10 +70,10 @@ pub(crate) fn run(workspace: &Workspace, crates: &[Crate], arguments: &Arguments
         COLUMNS.map(|it| format!("{it:<10}")).concat()
     );
     for (at, found) in crates.iter().enumerate() {
-        let [manifest, changelog, readme, siblings, files] = standing_of(found, crates);
+        let [manifest, changelog, readme, siblings, files] = static_checks(found, crates);
         let name = match &names {
             Ok(known) => name(found, known[at]),
-            Err(_) => CrateCheck::Untold,
+            Err(_) => CrateCheck::Unreported,
         };
         let semver = breaks(workspace, found, semver.is_ok());
         let cells = [manifest, changelog, readme, siblings, files, name, semver];
@@ -131,9 +131,9 @@ fn compared(workspace: &Workspace, crates: &[Crate], quick: bool) -> Result<(), 
 }
 
 /// Names the errors of the crates without compiling anything or contacting a registry.
-pub(crate) fn standing(crates: &[Crate]) -> Vec<String> {
+pub(crate) fn static_errors(crates: &[Crate]) -> Vec<String> {
     let wrong = crates.iter().flat_map(|found| {
-        let cells = standing_of(found, crates).into_iter().zip(COLUMNS);
+        let cells = static_checks(found, crates).into_iter().zip(COLUMNS);
         let tallies =
             cells.map(|(cell, column)| counted(cell, &format!("{}: {column}", found.name)));
         tallies.flat_map(|tally| tally.failures)
@@ -170,7 +170,7 @@ fn uncut(crates: &[Crate]) -> Vec<String> {
         .collect()
 }
 
-fn standing_of(found: &Crate, crates: &[Crate]) -> [CrateCheck; 5] {
+fn static_checks(found: &Crate, crates: &[Crate]) -> [CrateCheck; 5] {
     [
         CrateCheck::of(rules::manifest(found)),
         read(found, "CHANGELOG.md", |text| {
@@ -186,7 +186,7 @@ fn counted(cell: CrateCheck, what: &str) -> Tally {
     match cell {
         CrateCheck::Fine(_) => Tally::passed(1),
         CrateCheck::Skipped(why) => Tally::skipped(format!("{what}: {why}")),
-        CrateCheck::Untold => Tally::default(),
+        CrateCheck::Unreported => Tally::default(),
         CrateCheck::Wrong(lines) => Tally {
             failures: lines.iter().map(|line| format!("{what}: {line}")).collect(),
             ..Tally::default()
@@ -278,7 +278,7 @@ fn breaks(workspace: &Workspace, found: &Crate, has_tool: bool) -> CrateCheck {
         return CrateCheck::Fine("no lib");
     }
     if !has_tool {
-        return CrateCheck::Untold;
+        return CrateCheck::Unreported;
     }
     let words = ["--color=never", "--baseline-rev", &tag, "-p", &found.name];
     match Tool::SemverChecks.run(workspace, &words, Show::Never) {

@@ -11,7 +11,7 @@ use crate::command::{self, Show};
 use crate::tally::Tally;
 
 /// The time in which the index must show an upload.
-const PATIENCE: Duration = Duration::from_secs(300);
+const INDEX_TIMEOUT: Duration = Duration::from_secs(300);
 const BETWEEN: Duration = Duration::from_secs(3);
 
 /// The options of an upload.
@@ -42,7 +42,7 @@ pub(crate) fn run(crates: &[Crate], manner: UploadOptions) -> Tally {
         &mut tally.passed,
         has,
         |found| upload(found, manner),
-        |found| wait(|| has(found), PATIENCE),
+        |found| wait(|| has(found), INDEX_TIMEOUT),
     );
     if let Err(why) = result {
         tally += Tally::failed(format!("release publish: {why}"));
