@@ -13,7 +13,7 @@ const DEAF: &str = "trap 'echo INT >>told' INT; trap 'echo TERM >>told' TERM; ec
 while :; do sleep 0.05; done";
 
 /// Stops a run twice while a process that ignores signals delays the first stop. Returns the signals that this process received.
-fn received_messages(scene: &Scene, run: Rlm<'_>) -> String {
+fn received_signals(scene: &Scene, run: Rlm<'_>) -> String {
     let running = run.spawn();
     scene.wait_for_file("up");
     let first = scene.rlm(&["stop"]).spawn();
@@ -37,7 +37,7 @@ fn received_messages(scene: &Scene, run: Rlm<'_>) -> String {
 #[test]
 fn l90g_second_stop_shortens_the_end_of_a_required_check() {
     let scene = Scene::new("print turn {start}");
-    let told = received_messages(&scene, scene.run(&["--once", "--gate", DEAF]));
+    let told = received_signals(&scene, scene.run(&["--once", "--gate", DEAF]));
     // SIGTERM would have followed three seconds later, and SIGKILL after that.
     assert_eq!(told, "INT\n");
 }
@@ -46,7 +46,7 @@ fn l90g_second_stop_shortens_the_end_of_a_required_check() {
 fn l90g_required_check_with_closed_output_is_stopped_too() {
     let scene = Scene::new("print turn {start}");
     let gate = format!("exec >/dev/null 2>&1\n{DEAF}");
-    let told = received_messages(&scene, scene.run(&["--once", "--gate", &gate]));
+    let told = received_signals(&scene, scene.run(&["--once", "--gate", &gate]));
     assert_eq!(told, "INT\n");
 }
 
@@ -54,7 +54,7 @@ fn l90g_required_check_with_closed_output_is_stopped_too() {
 fn l90g_second_stop_shortens_the_end_of_an_agent() {
     let scene = Scene::new("");
     let run = scene.rlm(&["run", "-p", "x", "--once", "--", "sh", "-c", DEAF]);
-    assert_eq!(received_messages(&scene, run), "INT\nTERM\n");
+    assert_eq!(received_signals(&scene, run), "INT\nTERM\n");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn l90g_second_stop_shortens_the_end_of_leftovers() {
     // The run ends the leftovers while a second iteration is still ahead.
     let run = ["run", "-p", "x", "-n", "2", "--sleep", "600", "--"];
     let run = scene.rlm(&run).args(["sh", "-c", &agent]);
-    assert_eq!(received_messages(&scene, run), "TERM\n");
+    assert_eq!(received_signals(&scene, run), "TERM\n");
 }
 
 #[test]
@@ -77,6 +77,6 @@ fn l90g_second_stop_shortens_the_end_of_a_commit() {
     fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
     fs_err::write(&hook, format!("#!/bin/sh\n{DEAF}\n")).unwrap();
     fs_err::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let told = received_messages(&scene, scene.run(&["-n", "2", "--commit"]));
+    let told = received_signals(&scene, scene.run(&["-n", "2", "--commit"]));
     assert!(told.starts_with("INT\n"), "{told}");
 }

@@ -43,7 +43,7 @@ impl Scene {
 const OPENED: [&str; 2] = ["thread/start", "session/new"];
 
 #[test]
-fn every_agent_makes_the_planned_iterations() {
+fn every_agent_runs_the_planned_iterations() {
     for agent in OTHERS {
         let scene = Scene::new("turn ..\necho");
         let ended = scene.driven(agent, &["-n", "3", "--model", "m-7"]);

@@ -5,7 +5,7 @@ use rlm_tests::{Sandbox, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::message_stream::Talk;
+use crate::agent_pipes::AgentPipes;
 use crate::{FAKE_AGENT, LONG};
 
 fn scene(script: &str) -> (Sandbox, FakeAgent) {
@@ -17,7 +17,7 @@ fn scene(script: &str) -> (Sandbox, FakeAgent) {
 #[test]
 fn turn_has_the_lines_of_the_real_cli_in_order() {
     let (sandbox, agent) = scene("say hello to you\nrun echo hi; exit 3\nsay done");
-    let mut talk = Talk::begin(&sandbox, &agent, &[]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
     assert!(
         talk.lines.try_recv().is_err(),
         "it writes only after a message"
@@ -51,7 +51,7 @@ fn message_joins_turn_during_tool_and_waits_during_text() {
     let (sandbox, agent) = scene(
         "tool Bash make\nexpect-steer\nexpect-steer\ntool-end made\nsay 5 a b\nawait go\nturn\necho",
     );
-    let mut talk = Talk::begin(&sandbox, &agent, &[]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
     let first = talk.say("go");
     talk.until("tool", |line| {
         line["message"]["content"][0]["type"] == "tool_use"
@@ -93,7 +93,7 @@ fn message_joins_turn_during_tool_and_waits_during_text() {
 #[test]
 fn an_interrupt_keeps_the_partial_text_and_the_process() {
     let (sandbox, agent) = scene("say 600000 one two\nhang\nturn\nsay next");
-    let mut talk = Talk::begin(
+    let mut talk = AgentPipes::begin(
         &sandbox,
         &agent,
         &["--session-id=6a4c8b1e-0d5f-4f8e-9a33-0d2d7c1b9f10"],
@@ -139,7 +139,7 @@ fn an_interrupt_keeps_the_partial_text_and_the_process() {
 #[test]
 fn interrupt_can_drop_queued_messages_and_ends_the_tool_tree() {
     let (sandbox, agent) = scene("run trap '' INT TERM; sleep 600 & sleep 600");
-    let mut talk = Talk::begin(&sandbox, &agent, &[]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
     talk.say("go");
     talk.until("tool", |line| line["type"] == "assistant");
     wait_for("the sleeps", LONG, || {
@@ -164,10 +164,10 @@ fn interrupt_can_drop_queued_messages_and_ends_the_tool_tree() {
 }
 
 #[test]
-fn p53_control_requests_are_answered_unless_scripted_deaf() {
+fn p53_control_requests_are_answered_unless_the_script_ignores_them() {
     let (sandbox, agent) = scene("deaf interrupt\nsay 5 a b c d e f");
-    let mut talk = Talk::begin(&sandbox, &agent, &[]);
-    let ask = |talk: &mut Talk, request: Value| {
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
+    let ask = |talk: &mut AgentPipes, request: Value| {
         talk.control(&request);
         talk.until("answer", |line| line["type"] == "control_response")["response"].clone()
     };
@@ -213,9 +213,9 @@ fn p53_control_requests_are_answered_unless_scripted_deaf() {
 fn permission_request_is_sent_and_its_answer_obeyed() {
     let (sandbox, agent) =
         scene("ask Bash touch allowed\nask Bash touch denied\nask Edit file\nsay so");
-    let mut talk = Talk::begin(&sandbox, &agent, &["--permission-mode", "acceptEdits"]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &["--permission-mode", "acceptEdits"]);
     talk.say("go");
-    let answer = |talk: &mut Talk, verdict: Value| {
+    let answer = |talk: &mut AgentPipes, verdict: Value| {
         let ask = talk.until("question", |line| line["type"] == "control_request");
         assert_eq!(ask["request"]["subtype"], "can_use_tool");
         let response =
@@ -249,7 +249,7 @@ fn permission_request_is_sent_and_its_answer_obeyed() {
 #[test]
 fn interrupt_withdraws_a_permission_request() {
     let (sandbox, agent) = scene("ask Bash touch never");
-    let mut talk = Talk::begin(&sandbox, &agent, &[]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
     talk.say("go");
     talk.until("question", |line| line["type"] == "control_request");
     talk.names();
@@ -262,7 +262,7 @@ fn interrupt_withdraws_a_permission_request() {
 #[test]
 fn fake_agent_ends_like_the_real_one() {
     let (sandbox, agent) = scene("say 20 a b c d\nturn\nhang");
-    let mut talk = Talk::begin(&sandbox, &agent, &[]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
     talk.say("go");
     talk.until_delta("a ");
     talk.stdin = None;
@@ -284,7 +284,7 @@ fn fake_agent_ends_like_the_real_one() {
     ];
     for (signal, code, has_result) in ends {
         let (sandbox, agent) = scene("say 600000 a b");
-        let mut talk = Talk::begin(&sandbox, &agent, &[]);
+        let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
         talk.say("go");
         talk.until_delta("a ");
         kill_process(Pid::from_child(&talk.child), signal).unwrap();
@@ -308,13 +308,13 @@ fn fake_agent_exits_at_a_line_that_is_no_object() {
         "{\"type\": \"user\"}",
     ] {
         let (sandbox, agent) = scene("say a");
-        let mut talk = Talk::begin(&sandbox, &agent, &[]);
+        let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
         talk.write(bad);
         let (code, stderr) = talk.wait();
         assert_eq!(code, Some(99), "{bad:?}: {stderr}");
     }
     let (sandbox, agent) = scene("say a");
-    let (code, stderr) = Talk::begin(&sandbox, &agent, &["--sesion-id=x"]).end();
+    let (code, stderr) = AgentPipes::begin(&sandbox, &agent, &["--sesion-id=x"]).end();
     assert_eq!(
         (code, stderr.contains("unknown option")),
         (Some(1), true),
@@ -330,12 +330,12 @@ fn sessions_are_known_after_a_crash_and_unknown_ids_are_refused() {
         "11111111-2222-4333-8444-666666666666",
     );
     let (sandbox, agent) = scene("@1 say first\n@1 turn\n@1 die KILL\n@2.. recall");
-    let mut talk = Talk::begin(&sandbox, &agent, &["--session-id", id]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &["--session-id", id]);
     talk.say("one");
     talk.result();
     talk.say("two");
     assert_eq!(talk.wait().0, None);
-    let mut talk = Talk::begin(&sandbox, &agent, &["--resume", id]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &["--resume", id]);
     talk.say("three");
     let result = talk.result();
     assert_eq!(result["result"], "told: one | two | three");
@@ -344,12 +344,12 @@ fn sessions_are_known_after_a_crash_and_unknown_ids_are_refused() {
         "totals are saved only at an orderly end"
     );
     assert_eq!(talk.end().0, Some(0));
-    let mut talk = Talk::begin(&sandbox, &agent, &["--resume", id]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &["--resume", id]);
     talk.say("four");
     assert_eq!(talk.result()["total_cost_usd"], 0.02);
     assert_eq!(talk.end().0, Some(0));
 
-    let mut talk = Talk::begin(&sandbox, &agent, &["--resume", other]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &["--resume", other]);
     let (code, stderr) = talk.wait();
     assert_eq!(
         (code, stderr.trim()),
@@ -359,7 +359,7 @@ fn sessions_are_known_after_a_crash_and_unknown_ids_are_refused() {
         )
     );
     assert_eq!(talk.heard[0]["subtype"], "error_during_execution");
-    let (code, stderr) = Talk::begin(&sandbox, &agent, &["--session-id", id]).end();
+    let (code, stderr) = AgentPipes::begin(&sandbox, &agent, &["--session-id", id]).end();
     assert_eq!(
         (code, stderr.contains("already in use")),
         (Some(1), true),
@@ -371,7 +371,7 @@ fn sessions_are_known_after_a_crash_and_unknown_ids_are_refused() {
 fn the_service_fails_as_scripted() {
     let (sandbox, agent) =
         scene("retry 429 2 1\nsay well\nturn\nretry 401 10 1\nsay never\nturn\nnot-logged-in");
-    let mut talk = Talk::begin(&sandbox, &agent, &[]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
     talk.say("go");
     assert_eq!(talk.result()["result"], "well");
     assert_eq!(
@@ -404,7 +404,7 @@ fn p53_fake_agent_can_send_unexpected_lines() {
     let (sandbox, agent) = scene(
         "noise not JSON at all\nunknown-event\nbig 3M\nevent {\"type\": \"rate_limit_event\"}",
     );
-    let mut talk = Talk::begin(&sandbox, &agent, &[]);
+    let mut talk = AgentPipes::begin(&sandbox, &agent, &[]);
     talk.say("go");
     let result = talk.result();
     assert_eq!(result["result"].as_str().unwrap().len(), 3 << 20);

@@ -242,7 +242,7 @@ fn steer_from_attached_terminal_reaches_agent() {
     terminal.sees("ready", LONG);
     terminal.send("/now use tabs\r");
     terminal.sees("you: use tabs", LONG);
-    let message = scene.wait_until_told("use tabs");
+    let message = scene.wait_until_received("use tabs");
     assert!(message.text.contains("use tabs"));
     watching.wait(LONG).expect_code(0);
     drop(terminal);

@@ -27,7 +27,7 @@ fn start_is_recorded_with_arguments_environment_and_input() {
     assert_eq!(ended.stdout, "do it\n");
     let record = agent.starts().remove(0);
     assert_eq!(record.stdin.as_deref(), Some("do it\n"));
-    assert_eq!(record.env["RLM_TEST_MARK"], sandbox.survivors().mark());
+    assert_eq!(record.env["RLM_TEST_MARK"], sandbox.survivors().marker());
     assert_eq!(
         record.cwd,
         sandbox.repo().canonicalize().unwrap().display().to_string()

@@ -26,7 +26,7 @@ case "$*" in
 esac
 exec git "$@"
 "#;
-const LOOK: &str = "status --porcelain=v2 --branch";
+const STATUS: &str = "status --porcelain=v2 --branch";
 const PLAN: &str = "--untracked-files=all";
 
 /// Prepares `rlm` with such a git, which hangs in the command `at`.
@@ -54,9 +54,9 @@ fn until_git_hangs(scene: &Scene) {
 }
 
 /// Returns a run whose git hangs in `git status` after the first turn, during the second one.
-fn in_a_look(scene: &Scene) -> Running {
+fn hanging_in_status(scene: &Scene) -> Running {
     let run = scene.run(&["-n", "3"]);
-    let running = hanging(scene, run, LOOK).spawn();
+    let running = hanging(scene, run, STATUS).spawn();
     scene.wait_until_started(2);
     until_git_hangs(scene);
     running
@@ -67,7 +67,7 @@ const TOUCHES: &str = "@1 touch hang\n@2 hang\nprint turn {start}";
 #[test]
 fn x101g_sigterm_ends_a_hanging_git() {
     let scene = Scene::new(TOUCHES);
-    let ended = stop(in_a_look(&scene), Signal::TERM);
+    let ended = stop(hanging_in_status(&scene), Signal::TERM);
     scene.expect_nothing_alive();
     // The agent, git and its three children; the guard of git proves the result.
     let end = ended.stdout.lines().last().unwrap();
@@ -133,7 +133,7 @@ fn x101g_stop_during_worktree_creation_removes_worktree_and_branch() {
 #[test]
 fn x102b_next_process_ends_a_hanging_git_of_a_killed_one() {
     let scene = Scene::new(TOUCHES);
-    crash(in_a_look(&scene));
+    crash(hanging_in_status(&scene));
     assert_eq!(sleeps(&scene), 3);
     let resumed = scene.rlm(&["resume"]).run(LONG).expect_code(0);
     scene.wait_until_nothing_is_alive();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rlm_tests::agent::Kind;
+use rlm_tests::agent::ChildKind;
 use rlm_tests::{Sandbox, wait_for};
 use rustix::process::Signal;
 
@@ -16,10 +16,15 @@ fn every_kind_of_child_is_found_after_its_parents_exited() {
     let agent = sandbox.fake_agent(FAKE_AGENT, EVERY_KIND);
     agent.prepare(&sandbox).run(LONG).expect_code(0);
 
-    let kinds: Vec<Kind> = agent.children().iter().map(|child| child.kind).collect();
+    let kinds: Vec<ChildKind> = agent.children().iter().map(|child| child.kind).collect();
     assert_eq!(
         kinds,
-        [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder]
+        [
+            ChildKind::Plain,
+            ChildKind::Setsid,
+            ChildKind::Daemon,
+            ChildKind::Holder
+        ]
     );
     let mut expected: Vec<i32> = agent.children().iter().map(|child| child.pid).collect();
     expected.sort_unstable();

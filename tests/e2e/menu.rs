@@ -8,9 +8,9 @@ use rlm_tests::{Running, Terminal, poll_until, wait_for};
 use rustix::process::Signal;
 
 use crate::LONG;
+use crate::full_disk::has_mounts;
 use crate::presses::pause;
 use crate::scene::{PROMPT, Scene, json, text};
-use crate::transcript_quota::has_mounts;
 
 pub(crate) const PRESS: &[u8] = b"\x03";
 pub(crate) const ESC: &[u8] = b"\x1b";
@@ -107,7 +107,7 @@ fn s8a_s8b_the_agents_output_waits_until_the_menu_is_closed() {
 }
 
 #[test]
-fn s9b_turn_ended_from_the_menu_keeps_its_conversation() {
+fn s9b_turn_ended_from_the_menu_keeps_its_session() {
     const END_TURN: &str = "end this turn, keep the session";
     let scene = Scene::new("say ready\nhang\nturn\nrun true\nsay on\nturn");
     let (running, terminal) = at_work(&scene, &["--once"]);
@@ -222,7 +222,7 @@ fn s12a_s12b_save_and_exit_is_a_stop() {
 }
 
 #[test]
-fn s9f_abort_ends_a_deaf_agent_and_stops_the_run() {
+fn s9f_abort_ends_an_agent_that_ignores_requests_and_stops_the_run() {
     let scene = Scene::new("deaf interrupt\nignore INT TERM HUP\nsay ready\nhang");
     let run = scene.claude(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "8s");
     let (running, terminal) = run.spawn_on_terminal();

@@ -184,7 +184,7 @@ fn h13e_agent_can_neither_stop_nor_steer_runs_of_other_projects() {
 }
 
 #[test]
-fn h13f_agent_can_remove_export_and_fork_only_nested_runs() {
+fn h13f_agent_needs_nested_to_remove_export_or_fork_a_run() {
     let scene = Scene::new("print once");
     quick(scene.run(&["--once", "--run-id", "old"])).expect_code(0);
     let mut script = String::new();

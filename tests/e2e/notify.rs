@@ -13,7 +13,7 @@ use crate::scene::{Scene, expect_in_order, says, stop};
 const TELL: &str = "cat >> told";
 
 /// Returns the inputs of the command, in order.
-fn received_messages(scene: &Scene) -> Vec<Value> {
+fn notifications(scene: &Scene) -> Vec<Value> {
     let text = fs::read_to_string(scene.file("told")).unwrap_or_default();
     let whole = text.lines().filter(|line| line.ends_with('}'));
     whole
@@ -22,7 +22,7 @@ fn received_messages(scene: &Scene) -> Vec<Value> {
 }
 
 fn events(scene: &Scene) -> Vec<String> {
-    let told = received_messages(scene).into_iter();
+    let told = notifications(scene).into_iter();
     told.map(|it| it["event"].as_str().unwrap().to_owned())
         .collect()
 }
@@ -48,7 +48,7 @@ fn x113h_notify_command_runs_after_the_save() {
         events(&scene),
         ["started", "iteration", "failure", "iteration", "ended"]
     );
-    let told = received_messages(&scene);
+    let told = notifications(&scene);
     let last = &told[4];
     assert_eq!(
         (&last["exit_code"], &last["state"]),
@@ -85,7 +85,7 @@ fn x113h_stop_is_notified_within_budget() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once", "--notify", TELL, "--notify-on", "resumed,ended"]);
     stop(running, Signal::TERM);
-    let told = received_messages(&scene);
+    let told = notifications(&scene);
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(
         (&told[0]["event"], &told[0]["exit_code"]),
@@ -170,7 +170,7 @@ fn x113h_slow_notify_command_delays_nothing_and_gets_missed_count() {
     ];
     let ended = scene.run(&[&run[..], &["--until", &until]].concat());
     ended.run(LONG).expect_code(0);
-    let told = received_messages(&scene);
+    let told = notifications(&scene);
     let missed: u64 = told.iter().map(|it| it["missed"].as_u64().unwrap()).sum();
     assert_eq!(told.last().unwrap()["event"], "ended");
     assert!(missed > 0, "{told:?}");
@@ -198,10 +198,7 @@ fn x124b_permission_notification_has_no_details_and_rings() {
     wait_for("the permission request", LONG, || {
         (events(&scene) == ["permission"]).then_some(())
     });
-    assert_eq!(
-        received_messages(&scene)[0]["reason"],
-        "permission for Bash?"
-    );
+    assert_eq!(notifications(&scene)[0]["reason"], "permission for Bash?");
     assert!(terminal.bytes().contains(&7));
     permissions::answer(&terminal, "Bash: touch s3cret", "n");
     running.wait(LONG).expect_code(0);

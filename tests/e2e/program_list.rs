@@ -318,7 +318,7 @@ const EVIL: [&str; 6] = [
 ];
 
 /// Returns an unfinished run `nightly` of another user.
-fn of_a_stranger(arguments: &[&str]) -> Scene {
+fn of_another_user(arguments: &[&str]) -> Scene {
     let scene = Scene::new("");
     let run = ["run", "-p", "x", "--run-id", "nightly"];
     let agent = ["--", "sh", "-c", "touch evil-agent; sleep 600"];
@@ -343,7 +343,7 @@ fn expect_nothing_evil(scene: &Scene) {
 
 #[test]
 fn h10_saved_command_that_is_not_named_again_is_refused() {
-    let scene = of_a_stranger(&EVIL);
+    let scene = of_another_user(&EVIL);
     let refused = nightly(&scene, &["--once", "-p", "x", "--", "touch", "mine"]).expect_code(2);
     for words in [
         "required check `touch evil-gate`",
@@ -369,7 +369,7 @@ fn h10_saved_command_that_is_not_named_again_is_refused() {
 
 #[test]
 fn h10_command_line_and_current_file_win_and_changes_are_reported() {
-    let scene = of_a_stranger(&EVIL);
+    let scene = of_another_user(&EVIL);
     fs::write(
         scene.file("rlm.toml"),
         "gates = ['touch my-gate']\nsleep = 0\n",

@@ -473,7 +473,7 @@ fn x131a_a_pause_after_two_iterations_shows_the_state() {
 }
 
 #[test]
-fn x131c_a_checkpoint_of_iteration_3_resumes_at_4() {
+fn x131c_run_saved_after_iteration_3_resumes_at_4() {
     let scene = Scene::new("print turn {start}\n@4 print ready\n@4 hang");
     crash(scene.ready(&["-n", "5"]));
     assert_eq!(scene.status()["iterations_complete"], 3);

@@ -95,7 +95,7 @@ impl Scene {
 
     /// Waits until the agent has received a message with these words.
     #[track_caller]
-    pub(crate) fn wait_until_told(&self, words: &str) -> Message {
+    pub(crate) fn wait_until_received(&self, words: &str) -> Message {
         wait_for(
             format_args!("{words:?} among {:?}", self.received_messages()),
             LONG,

@@ -44,7 +44,7 @@ fn l92a_l92b_a_session_continues_after_a_crash_and_the_prompt_is_not_sent_again(
     let scene = Scene::new("@1 run true\n@2 say ready\n@2 hang\n@3.. run true\n@3.. recall");
     let first = ["-n", "3", "--session", "continue", "--json"];
     let mut running = scene.claude(&first).spawn();
-    scene.wait_until_told(PROMPT);
+    scene.wait_until_received(PROMPT);
     says(&mut running, "ready");
     let before = scene.received_messages();
     stop(running, Signal::KILL);

@@ -35,7 +35,7 @@ fn s10a_steer_reaches_a_driven_agent_in_the_same_turn() {
     let (running, terminal) = at_work(&scene, &["--once"]);
     steer(&terminal, "use tabs, not spaces");
     running.wait(LONG).expect_code(0);
-    let message = scene.wait_until_told("use tabs, not spaces");
+    let message = scene.wait_until_received("use tabs, not spaces");
     assert_eq!(message.taken, Some(MessageState::Folded(1)));
     assert_eq!(scene.start_count(), 1);
     let shown = terminal.scrolled();
@@ -72,7 +72,7 @@ fn s10a_steer_during_text_gets_its_own_turn_in_the_same_iteration() {
     let (running, terminal) = at_work(&scene, &["--once"]);
     steer(&terminal, "one more thing");
     running.wait(LONG).expect_code(0);
-    let message = scene.wait_until_told("one more thing");
+    let message = scene.wait_until_received("one more thing");
     assert_eq!(message.taken, Some(MessageState::Began(2)));
     assert_eq!(scene.start_count(), 1);
     expect_in_order(
@@ -120,7 +120,7 @@ fn l84d_random_messages_during_a_tool_arrive_once_and_in_order() {
         let typed = texts.iter().map(|text| format!("/steer {text}\r"));
         terminal.send(typed.collect::<String>());
         said.extend(texts);
-        scene.wait_until_told(&said[said.len() - 1]);
+        scene.wait_until_received(&said[said.len() - 1]);
         assert_eq!(scene.received_messages().len(), said.len() + 1);
     }
     fs_err::write(scene.file("go"), "").unwrap();
@@ -223,7 +223,7 @@ fn x109c_unseen_steer_survives_a_crash_and_is_delivered_once() {
     );
     let (running, terminal) = at_work(&scene, &["-n", "2"]);
     steer(&terminal, "mind the docs");
-    scene.wait_until_told("mind the docs");
+    scene.wait_until_received("mind the docs");
     assert_eq!(
         scene.agent.messages()[1].taken,
         None,
@@ -289,7 +289,7 @@ fn s11a_s11c_empty_line_ends_multi_line_text_and_ctrl_d_sends_nothing() {
     );
     terminal.send("third line\r\r");
     running.wait(LONG).expect_code(0);
-    let message = scene.wait_until_told("first line");
+    let message = scene.wait_until_received("first line");
     assert!(
         message.text.contains("first line\nsecond line\nthird line"),
         "{}",
@@ -335,7 +335,7 @@ fn press_at_steer_prompt_opens_the_menu_and_keeps_the_text() {
     terminal.sees("steer> half a sen", LONG);
     terminal.send("tence\r");
     running.wait(LONG).expect_code(0);
-    scene.wait_until_told("half a sentence");
+    scene.wait_until_received("half a sentence");
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn a_paste_of_a_hundred_kilobytes_arrives_whole() {
     terminal.sees("line 3999 of", LONG);
     terminal.send("\r");
     running.wait(LONG).expect_code(0);
-    let message = scene.wait_until_told("line 0 of");
+    let message = scene.wait_until_received("line 0 of");
     assert!(
         message.text.contains(text.trim()),
         "{} bytes",

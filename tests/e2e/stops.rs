@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use rlm_tests::agent::Kind;
+use rlm_tests::agent::ChildKind;
 use rlm_tests::wait_for;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -17,14 +17,19 @@ use crate::{LONG, RLM};
 fn expect_every_kind_alive(scene: &Scene) {
     let alive: BTreeSet<i32> = scene.alive().iter().map(|process| process.pid).collect();
     let children = scene.agent.children();
-    let kinds: Vec<Kind> = children
+    let kinds: Vec<ChildKind> = children
         .iter()
         .filter(|child| alive.contains(&child.pid))
         .map(|child| child.kind)
         .collect();
     assert_eq!(
         kinds,
-        [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder]
+        [
+            ChildKind::Plain,
+            ChildKind::Setsid,
+            ChildKind::Daemon,
+            ChildKind::Holder
+        ]
     );
 }
 
@@ -160,8 +165,9 @@ fn x101h_control_group_kill_leaves_processes_outside_the_group() {
         .map(|process| process.pid)
         .collect();
     let children = scene.agent.children();
-    let outside =
-        |child: &&rlm_tests::agent::Child| matches!(child.kind, Kind::Setsid | Kind::Daemon);
+    let outside = |child: &&rlm_tests::agent::Child| {
+        matches!(child.kind, ChildKind::Setsid | ChildKind::Daemon)
+    };
     assert!(
         children
             .iter()

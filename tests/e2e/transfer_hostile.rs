@@ -9,8 +9,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::LONG;
+use crate::full_disk::{has_mounts, with_mounts};
 use crate::scene::{Scene, expect_in_order, stop};
-use crate::transcript_quota::{has_mounts, with_mounts};
 
 /// Returns a run that was stopped in its second iteration, after a commit.
 pub(crate) fn stopped() -> Scene {

@@ -34,7 +34,7 @@ fn screen_of_a_run_at_three_moments_snapshot() {
         for sign in signs {
             terminal.sees(sign, LONG);
         }
-        story.tells(&[moment], &terminal.scrolled());
+        story.add(&[moment], &terminal.scrolled());
     };
     keep("while it reads", &["Read 6 more times", "0.10 USD"]);
     fs_err::write(scene.file("first"), "").unwrap();

@@ -14,7 +14,7 @@
 //! | `delay MS`, `await FILE`, `hang` | waits; the last two for at most ten minutes |
 //! | `exit CODE`, `die SIGNAL` | ends immediately |
 //! | `close stdin\|stdout\|stderr` | |
-//! | `child plain\|setsid\|daemon\|holder [ignore SIGNAL…]` | starts a child that lives for ten minutes, and waits until it is ready ([`Kind`]) |
+//! | `child plain\|setsid\|daemon\|holder [ignore SIGNAL…]` | starts a child that lives for ten minutes, and waits until it is ready ([`ChildKind`]) |
 //! | `ignore SIGNAL…`, `no-stdin` | settings, in force before the start is recorded |
 //!
 //! With `--input-format stream-json` it speaks that protocol, as the real CLI does (2.1.329 was recorded). An unknown option ends it, and a line on
@@ -66,7 +66,7 @@ use clap::Parser;
 pub use duplex::session::SessionEntry;
 pub use log::{Answer, Control, Message, MessageState};
 pub use record::{AgentStart, Child, Received};
-pub use script::Kind;
+pub use script::ChildKind;
 
 use crate::{Rlm, Sandbox};
 
@@ -92,7 +92,7 @@ pub fn main_impl() -> ExitCode {
     let words: Vec<String> = std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    if duplex::is_meant(&words) {
+    if duplex::is_conversation(&words) {
         return duplex::run(&words).unwrap_or_else(|error| broken(&error));
     }
     if let Some(speaks) = peer::Protocol::of(&words) {

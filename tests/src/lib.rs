@@ -6,7 +6,7 @@
 //! # Theory of operation
 //!
 //! A [`Sandbox`] is a temporary directory with a repository, its own home and a random marker. Every process started through it has the marker in its
-//! environment ([`MARK_VARIABLE`]), so that [`Survivors`] finds exactly the remaining processes of a test, whatever their parents. The harness is a
+//! environment ([`MARKER_VARIABLE`]), so that [`Survivors`] finds exactly the remaining processes of a test, whatever their parents. The harness is a
 //! child subreaper and acts as init for its test: it reaps the processes that it adopts. Every wait has a deadline: [`wait_for`] polls until then,
 //! and names the awaited value in its panic.
 //!
@@ -44,5 +44,5 @@ pub use effort::{Effort, seed};
 pub use pty::Terminal;
 pub use rlm::{Ended, Rlm, Running};
 pub use sandbox::Sandbox;
-pub use survivors::{MARK_VARIABLE, Process, Survivors};
+pub use survivors::{MARKER_VARIABLE, Process, Survivors};
 pub use wait::{poll_until, wait_for};

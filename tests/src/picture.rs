@@ -39,7 +39,7 @@ enum RecordingStep {
     /// Type a text.
     Type(String),
     /// Wait for a screen and record it.
-    Look(StyledScreen),
+    Record(StyledScreen),
 }
 
 /// The start, a part and the end of the last line of a screen: with all three the screen is drawn completely.
@@ -68,14 +68,14 @@ const SHELL: LastLine = ["$", "", ""];
 const WORKS: LastLine = ["iteration", " agent works ", "menu"];
 const SLEEPS: LastLine = ["iteration", " next iteration in ", "menu"];
 
-const fn look(
+const fn record_screen(
     has: &'static str,
     last: LastLine,
     caption: &'static str,
     shown: u32,
     clock: [u32; 2],
 ) -> RecordingStep {
-    RecordingStep::Look(StyledScreen {
+    RecordingStep::Record(StyledScreen {
         has,
         last,
         caption,
@@ -99,24 +99,24 @@ fn story(place: &Path) -> Vec<RecordingStep> {
     let done = "Done means evidence: the check passed, all processes ended.";
     let resume = format!("rlm -C {} resume", place.display());
     vec![
-        look("$", SHELL, start, 600, [0, 0]),
+        record_screen("$", SHELL, start, 600, [0, 0]),
         keys("rlm demo"),
-        look("$ rlm demo", ["$ rlm demo", "", ""], start, 900, [0, 0]),
+        record_screen("$ rlm demo", ["$ rlm demo", "", ""], start, 900, [0, 0]),
         keys("\r"),
-        look("whether it works.", WORKS, start, 2600, [2, 2]),
-        look("there is no roman.sh", WORKS, start, 1000, [3, 3]),
-        look("again and again.", WORKS, steer, 1200, [5, 5]),
+        record_screen("whether it works.", WORKS, start, 2600, [2, 2]),
+        record_screen("there is no roman.sh", WORKS, start, 1000, [3, 3]),
+        record_screen("again and again.", WORKS, steer, 1200, [5, 5]),
         keys("\r"),
-        look("Enter sends", ["steer>", "", ""], steer, 900, [5, 5]),
+        record_screen("Enter sends", ["steer>", "", ""], steer, 900, [5, 5]),
         keys(STEER),
-        look(STEER, ["steer>", "", STEER], steer, 1600, [5, 5]),
+        record_screen(STEER, ["steer>", "", STEER], steer, 1600, [5, 5]),
         keys("\r"),
-        look("see it too.", WORKS, steer, 2400, [9, 9]),
-        look("next iteration at", SLEEPS, check, 3200, [1, 14]),
-        look("and I follow it.", WORKS, ctrl_c, 1200, [1, 16]),
-        look("such pairs to the table.", WORKS, ctrl_c, 1000, [4, 19]),
+        record_screen("see it too.", WORKS, steer, 2400, [9, 9]),
+        record_screen("next iteration at", SLEEPS, check, 3200, [1, 14]),
+        record_screen("and I follow it.", WORKS, ctrl_c, 1200, [1, 16]),
+        record_screen("such pairs to the table.", WORKS, ctrl_c, 1000, [4, 19]),
         keys("\u{3}"),
-        look(
+        record_screen(
             "save and exit",
             ["Ctrl-C", "", "stops"],
             ctrl_c,
@@ -124,15 +124,15 @@ fn story(place: &Path) -> Vec<RecordingStep> {
             [0, 0],
         ),
         keys("x"),
-        look("Continue where", SHELL, stopped, 3600, [0, 0]),
+        record_screen("Continue where", SHELL, stopped, 3600, [0, 0]),
         keys(&resume),
-        look(" resume", ["$ rlm", "", "resume"], resumed, 1200, [0, 0]),
+        record_screen(" resume", ["$ rlm", "", "resume"], resumed, 1200, [0, 0]),
         keys("\r"),
-        look("files say.", WORKS, resumed, 1800, [2, 21]),
-        look("such pairs to the table.", WORKS, resumed, 2000, [5, 24]),
-        look("next iteration at", SLEEPS, check, 1600, [1, 29]),
-        look("all tests pass", WORKS, done, 1400, [5, 35]),
-        look("done:", SHELL, done, 5500, [0, 0]),
+        record_screen("files say.", WORKS, resumed, 1800, [2, 21]),
+        record_screen("such pairs to the table.", WORKS, resumed, 2000, [5, 24]),
+        record_screen("next iteration at", SLEEPS, check, 1600, [1, 29]),
+        record_screen("all tests pass", WORKS, done, 1400, [5, 35]),
+        record_screen("done:", SHELL, done, 5500, [0, 0]),
     ]
 }
 
@@ -170,7 +170,7 @@ fn record(rlm: &Path) -> Vec<Frame> {
     for step in story(place.path()) {
         match step {
             RecordingStep::Type(keys) => terminal.send(keys),
-            RecordingStep::Look(look) => frames.push(replay.find(&terminal, &look)),
+            RecordingStep::Record(look) => frames.push(replay.find(&terminal, &look)),
         }
     }
     drop((running, terminal));

@@ -9,7 +9,7 @@ use fs_err as fs;
 use tempfile::TempDir;
 
 use crate::rlm::Rlm;
-use crate::survivors::{MARK_VARIABLE, Survivors, owned_output};
+use crate::survivors::{MARKER_VARIABLE, Survivors, owned_output};
 use crate::wait::poll_until;
 
 const END: Duration = Duration::from_secs(10);
@@ -137,7 +137,7 @@ impl Sandbox {
             ("XDG_RUNTIME_DIR", path("run")),
             ("TMPDIR", path("tmp")),
             ("GIT_CONFIG_NOSYSTEM", "1".into()),
-            (MARK_VARIABLE, self.survivors.mark().into()),
+            (MARKER_VARIABLE, self.survivors.marker().into()),
         ];
         pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
     }

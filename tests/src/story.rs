@@ -11,7 +11,7 @@ pub struct Story {
 
 impl Story {
     /// Adds a command and its output.
-    pub fn tells(&mut self, command: &[&str], shown: &str) {
+    pub fn add(&mut self, command: &[&str], shown: &str) {
         let quoted = command.iter().map(|word| match word.contains(' ') {
             true => format!("'{word}'"),
             false => (*word).to_owned(),
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stored_conversation_may_have_open_turns() {
+    fn ellipsis_matches_any_text_within_a_line() {
         assert_eq!(
             fits("a\nended … processes: …\n", "a\nended 4 processes: sh, cat"),
             Ok(())
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn times_and_ids_are_replaced() {
         let mut story = Story::default();
-        story.tells(
+        story.add(
             &["run", "-p", "a b"],
             "runs/20261121-094512-7f3a/t (pid 4711), 12s, saved 2026-11-21T09:45:12.000Z: 12 (sh)\niteration 3",
         );

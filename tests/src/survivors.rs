@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use uuid::Uuid;
 
 /// The variable with the marker of a `Sandbox` in the environment of every process started in it.
-pub const MARK_VARIABLE: &str = "RLM_TEST_MARK";
+pub const MARKER_VARIABLE: &str = "RLM_TEST_MARK";
 
 /// The children whose handle a test holds. A scan never reaps them.
 static OWNED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
@@ -70,9 +70,9 @@ impl Survivors {
         }
     }
 
-    /// Returns the value of [`MARK_VARIABLE`].
+    /// Returns the value of [`MARKER_VARIABLE`].
     #[must_use]
-    pub fn mark(&self) -> &str {
+    pub fn marker(&self) -> &str {
         &self.mark
     }
 
@@ -86,7 +86,7 @@ impl Survivors {
             .filter_map(stat)
             .map(|found| (found.pid, found))
             .collect();
-        let needle = format!("{MARK_VARIABLE}={}", self.mark);
+        let needle = format!("{MARKER_VARIABLE}={}", self.mark);
         let marked = |pid: i32| {
             std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|env| {
                 env.split(|byte| *byte == 0)

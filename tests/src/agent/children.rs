@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::record::{Child, write_whole};
-use super::script::Kind;
+use super::script::ChildKind;
 use super::signals;
 use crate::wait::wait_for;
 
@@ -22,7 +22,7 @@ const READY: Duration = Duration::from_secs(20);
 pub(super) struct ChildRole {
     /// Run as a child of this kind instead of an agent
     #[arg(long, hide = true)]
-    kind: Option<Kind>,
+    kind: Option<ChildKind>,
     /// Start the child of that child, then exit
     #[arg(long, hide = true)]
     launch: bool,
@@ -42,10 +42,10 @@ pub(super) fn start(
     record: &Path,
     start: u32,
     number: usize,
-    kind: Kind,
+    kind: ChildKind,
     ignore: &[i32],
 ) -> io::Result<()> {
-    let orphaned = matches!(kind, Kind::Daemon | Kind::Holder);
+    let orphaned = matches!(kind, ChildKind::Daemon | ChildKind::Holder);
     let mut child = spawn(
         record,
         &ChildRole {
@@ -72,8 +72,8 @@ pub(super) fn live(record: &Path, role: &ChildRole) -> Option<io::Result<()>> {
     Some(live_as(kind, record, role))
 }
 
-fn live_as(kind: Kind, record: &Path, role: &ChildRole) -> io::Result<()> {
-    if kind == Kind::Setsid || (kind == Kind::Daemon && role.launch) {
+fn live_as(kind: ChildKind, record: &Path, role: &ChildRole) -> io::Result<()> {
+    if kind == ChildKind::Setsid || (kind == ChildKind::Daemon && role.launch) {
         rustix::process::setsid()?;
     }
     if role.launch {
@@ -113,7 +113,7 @@ fn spawn(record: &Path, role: &ChildRole) -> io::Result<std::process::Child> {
         command
             .arg("--kind")
             .arg(format!("{kind:?}").to_lowercase());
-        if kind != Kind::Holder {
+        if kind != ChildKind::Holder {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
     }

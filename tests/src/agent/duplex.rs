@@ -36,7 +36,7 @@ use super::{children, perform};
 const TICK: Duration = Duration::from_millis(5);
 
 /// Returns whether this program was started for a conversation.
-pub(super) fn is_meant(argv: &[String]) -> bool {
+pub(super) fn is_conversation(argv: &[String]) -> bool {
     options::are_for_a_conversation(argv)
 }
 
@@ -241,7 +241,7 @@ impl Agent {
     ) -> Result<bool, EarlyEnd> {
         loop {
             while let Ok(input) = self.inputs.try_recv() {
-                self.hear(input)?;
+                self.receive(input)?;
             }
             if self.interrupted {
                 return Err(EarlyEnd::Interrupted);
@@ -254,7 +254,7 @@ impl Agent {
                 return Ok(false);
             }
             if let Ok(input) = self.inputs.recv_timeout(left.min(TICK)) {
-                self.hear(input)?;
+                self.receive(input)?;
             }
         }
     }
@@ -263,9 +263,9 @@ impl Agent {
         self.plan.deaf.iter().any(|word| word == what)
     }
 
-    fn hear(&mut self, input: Input) -> io::Result<()> {
+    fn receive(&mut self, input: Input) -> io::Result<()> {
         match input {
-            Input::Line(line) => self.hear_line(&line),
+            Input::Line(line) => self.receive_line(&line),
             Input::Broken(why) => Err(io::Error::other(why)),
             Input::End => {
                 self.ended = !self.is_deaf_to("eof");
@@ -279,7 +279,7 @@ impl Agent {
         }
     }
 
-    fn hear_line(&mut self, line: &Value) -> io::Result<()> {
+    fn receive_line(&mut self, line: &Value) -> io::Result<()> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let broken = |what: &str| io::Error::other(format!("{what}: {line}"));
         match line["type"].as_str() {

@@ -78,7 +78,7 @@ pub(super) fn run(speaks: Protocol) -> io::Result<()> {
         if let Some(text) = peer.prompts.pop_front() {
             peer.turn(&text)?;
         } else if let Ok(input) = peer.inputs.recv() {
-            peer.hear(input)?;
+            peer.receive(input)?;
         }
     }
     Ok(())
@@ -155,7 +155,7 @@ impl Peer {
             Action::Say { text, .. } => Ok(self.say(&text)?),
             Action::Echo => Ok(self.say(prompt)?),
             Action::Recall => {
-                let told = self.session.told().join(" | ");
+                let told = self.session.messages().join(" | ");
                 Ok(self.say(&told)?)
             }
             Action::Run(line) => {
@@ -202,7 +202,7 @@ impl Peer {
         let far = Instant::now() + children::LIFE;
         while Instant::now() < far {
             while let Ok(input) = self.inputs.try_recv() {
-                self.hear(input)?;
+                self.receive(input)?;
             }
             if self.interrupted || self.ended {
                 return Err(EarlyEnd::Interrupted);
@@ -211,7 +211,7 @@ impl Peer {
                 return Ok(());
             }
             if let Ok(input) = self.inputs.recv_timeout(TICK) {
-                self.hear(input)?;
+                self.receive(input)?;
             }
         }
         Ok(())
@@ -265,7 +265,7 @@ impl Peer {
         }
     }
 
-    fn hear(&mut self, input: Input) -> io::Result<()> {
+    fn receive(&mut self, input: Input) -> io::Result<()> {
         match input {
             Input::Line(line) => self.hear_line(&line),
             Input::Broken(why) => Err(io::Error::other(why)),

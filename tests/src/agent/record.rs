@@ -9,7 +9,7 @@ use std::{env, process};
 use fs_err as fs;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::script::{Kind, SIGNALS};
+use super::script::{ChildKind, SIGNALS};
 use crate::survivors::stat;
 
 /// One start of the fake agent.
@@ -49,7 +49,7 @@ pub struct Child {
     /// The process id.
     pub pid: i32,
     /// The kind of the child.
-    pub kind: Kind,
+    pub kind: ChildKind,
 }
 
 /// One signal that the fake agent or one of its children received.

@@ -37,7 +37,7 @@ pub(super) enum Stream {
     Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ChildKind {
     /// An ordinary child in the agent's session and group.
     Plain,
     /// A child in its own session, as agents start their shell tools.
@@ -73,7 +73,7 @@ pub(super) enum Action {
     Hang,
     Close(Stream),
     Child {
-        kind: Kind,
+        kind: ChildKind,
         ignore: Vec<i32>,
     },
     /// This action and those below are only for conversations.

@@ -21,7 +21,7 @@ pub(super) const CHECKS: [(&str, &str, Check); 5] =
     of_every_agent!("the driver contract: ", "", column);
 
 /// The limit of a turn of a slow CLI on a loaded machine, including the pauses of its retries.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TURN_LIMIT: Duration = Duration::from_secs(60);
 
 type ReportColumn = (&'static str, Vec<(Scenario, ScenarioResult)>);
 
@@ -140,7 +140,7 @@ impl TestAgent for Live<'_> {
         let LiveScene { real, sandbox, .. } = &self.scene;
         // Claude saves its messages a moment after it began to answer. Without that, the session can't be resumed.
         if *real == RealAgent::Claude {
-            poll_until(PATIENCE, || {
+            poll_until(TURN_LIMIT, || {
                 claude_saved(sandbox, r#""type":"user""#).then_some(())
             })
             .ok_or("it saves no session")?;
@@ -155,6 +155,6 @@ impl TestAgent for Live<'_> {
     }
 
     fn timeout(&self) -> Duration {
-        PATIENCE
+        TURN_LIMIT
     }
 }

@@ -8,7 +8,7 @@ use fs_err as fs;
 
 use crate::wait::poll_until;
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// An agent CLI: the program, the package with its pinned version, and the program's location in the package.
 struct Package {
@@ -158,7 +158,7 @@ fn npm(folder: &Path, package: &str) -> Result<(), String> {
     let mut child = command
         .spawn()
         .map_err(|error| format!("can't start npm: {error}"))?;
-    let ended = poll_until(PATIENCE, || child.try_wait().transpose());
+    let ended = poll_until(INSTALL_LIMIT, || child.try_wait().transpose());
     match ended {
         Some(Ok(status)) if status.success() => Ok(()),
         Some(Ok(status)) => {
@@ -173,7 +173,7 @@ fn npm(folder: &Path, package: &str) -> Result<(), String> {
         None => {
             let _killed = child.kill();
             let _status = child.wait();
-            Err(format!("npm install took longer than {PATIENCE:?}"))
+            Err(format!("npm install took longer than {INSTALL_LIMIT:?}"))
         }
     }
 }

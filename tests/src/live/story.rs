@@ -56,7 +56,7 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     terminal.sees("detach: the run continues", RUN);
     terminal.send("d");
     watching.wait(RUN).expect_code(0);
-    story.tells(&["attach"], &terminal.scrolled());
+    story.add(&["attach"], &terminal.scrolled());
     drop(terminal);
     types(&scene, &mut story, &["ps"]);
     types(&scene, &mut story, &["resume"]);
@@ -71,7 +71,7 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     assert!(left.code() != Some(0), "{left}");
     let gone = || scene.alive().is_empty().then_some(());
     wait_for("the end of all processes", RUN, gone);
-    story.tells(&["attach"], &terminal.scrolled());
+    story.add(&["attach"], &terminal.scrolled());
     drop(terminal);
     types(&scene, &mut story, &["status"]);
     // Wide enough for a line with the names of all processes.
@@ -80,7 +80,7 @@ fn evening(rlm: &Path, agent: &Path) -> String {
     scene.wait_for_file("../begun-2-2");
     types(&scene, &mut story, &["stop"]);
     running.wait(RUN).expect_code(7);
-    story.tells(&["resume"], &terminal.scrolled());
+    story.add(&["resume"], &terminal.scrolled());
     scene.expect_nothing_alive();
     types(&scene, &mut story, &["status"]);
     let requests = scene.requests();
@@ -97,5 +97,5 @@ fn evening(rlm: &Path, agent: &Path) -> String {
 #[track_caller]
 fn types(scene: &LiveScene<'_>, story: &mut Story, command: &[&str]) {
     let ended = scene.rlm(command).run(RUN).expect_code(0);
-    story.tells(command, &(ended.stdout + &ended.stderr));
+    story.add(command, &(ended.stdout + &ended.stderr));
 }

@@ -111,13 +111,13 @@ fn parts(frames: &[Frame]) -> BTreeMap<Span, String> {
     let rows = frames.first().map_or(0, |frame| frame.screen.rows.len());
     for at in 0..rows {
         let row = |frame: &Frame| frame.screen.rows[at].clone();
-        for (span, cells) in standing(frames, row) {
+        for (span, cells) in unchanged_spans(frames, row) {
             if !cells.is_empty() {
                 parts.entry(span).or_default().push_str(&line(at, &cells));
             }
         }
     }
-    for (span, cursor) in standing(frames, |frame| frame.screen.cursor) {
+    for (span, cursor) in unchanged_spans(frames, |frame| frame.screen.cursor) {
         if let Some((row, column)) = cursor {
             let x = SIDE + u32::from(column) * CELL.0;
             let y = HEAD + u32::from(row) * CELL.1 + 15;
@@ -130,7 +130,7 @@ fn parts(frames: &[Frame]) -> BTreeMap<Span, String> {
         }
     }
     let foot = HEAD + u32::try_from(rows).unwrap_or(0) * CELL.1 + FOOT - 155;
-    for (span, caption) in standing(frames, |frame| frame.caption) {
+    for (span, caption) in unchanged_spans(frames, |frame| frame.caption) {
         let text = format!(
             "<text class=\"s\" x=\"{}\" y=\"{}\">{}</text>\n",
             px(SIDE),
@@ -143,7 +143,7 @@ fn parts(frames: &[Frame]) -> BTreeMap<Span, String> {
 }
 
 /// Returns the runs of consecutive frames with the same value.
-fn standing<T: PartialEq>(frames: &[Frame], what: impl Fn(&Frame) -> T) -> Vec<(Span, T)> {
+fn unchanged_spans<T: PartialEq>(frames: &[Frame], what: impl Fn(&Frame) -> T) -> Vec<(Span, T)> {
     let mut all: Vec<(Span, T)> = Vec::new();
     for (number, frame) in frames.iter().enumerate() {
         let it = what(frame);

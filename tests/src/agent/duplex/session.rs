@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// Returns all messages of persons.
-    pub(in crate::agent) fn told(&self) -> Vec<&str> {
+    pub(in crate::agent) fn messages(&self) -> Vec<&str> {
         let mut told = Vec::new();
         for memory in &self.memories {
             if let SessionEntry::User(text) = memory {

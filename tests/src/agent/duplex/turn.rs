@@ -159,7 +159,7 @@ impl Agent {
                 self.say(&text, Duration::ZERO)?;
             }
             Action::Recall => {
-                let text = format!("told: {}", self.session.told().join(" | "));
+                let text = format!("told: {}", self.session.messages().join(" | "));
                 self.say(&text, Duration::ZERO)?;
             }
             Action::Big(bytes) => {

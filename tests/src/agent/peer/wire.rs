@@ -55,7 +55,7 @@ impl Wire {
     }
 
     /// Sends a notification of Codex.
-    fn tell(&self, method: &str, mut params: Value) -> io::Result<()> {
+    fn notify(&self, method: &str, mut params: Value) -> io::Result<()> {
         params["threadId"] = self.session.clone().into();
         params["turnId"] = self.turn.to_string().into();
         self.line(json!({"method": method, "params": params}))
@@ -65,7 +65,7 @@ impl Wire {
     pub(super) fn event(&self, event: &Value) -> io::Result<()> {
         let name = |key: &str| event[key].as_str().unwrap_or_default();
         match self.speaks {
-            Protocol::Codex => self.tell(name("method"), event["params"].clone()),
+            Protocol::Codex => self.notify(name("method"), event["params"].clone()),
             Protocol::Acp => self.update(name("sessionUpdate"), event.clone()),
         }
     }
@@ -120,13 +120,13 @@ impl Wire {
             return Ok(());
         }
         let turn = json!({"id": turn.to_string(), "status": "inProgress"});
-        self.tell("turn/started", json!({"turn": turn}))?;
+        self.notify("turn/started", json!({"turn": turn}))?;
         self.took(self.client_id.clone())
     }
 
     fn took(&self, client_id: Value) -> io::Result<()> {
         let item = json!({"type": "userMessage", "id": "u", "clientId": client_id});
-        self.tell("item/started", json!({"item": item}))
+        self.notify("item/started", json!({"item": item}))
     }
 
     pub(super) fn steered(&self, id: &Value, params: &Value) -> io::Result<()> {
@@ -138,11 +138,11 @@ impl Wire {
         match self.speaks {
             Protocol::Codex => {
                 let item = json!({"type": "agentMessage", "id": "m", "text": text});
-                self.tell(
+                self.notify(
                     "item/agentMessage/delta",
                     json!({"itemId": "m", "delta": text}),
                 )?;
-                self.tell("item/completed", json!({"item": item}))
+                self.notify("item/completed", json!({"item": item}))
             }
             Protocol::Acp => {
                 // The protocol does not mark the end of a text, so the text gets a line end.
@@ -160,7 +160,7 @@ impl Wire {
                 let item = json!({
                     "type": "commandExecution", "id": id, "command": what, "status": "inProgress",
                 });
-                self.tell("item/started", json!({"item": item}))
+                self.notify("item/started", json!({"item": item}))
             }
             Protocol::Acp => {
                 let call = json!({
@@ -180,7 +180,7 @@ impl Wire {
                     "type": "commandExecution", "id": id, "command": "", "status": status,
                     "exitCode": i32::from(!good), "aggregatedOutput": text,
                 });
-                self.tell("item/completed", json!({"item": item}))
+                self.notify("item/completed", json!({"item": item}))
             }
             Protocol::Acp => self.update(
                 "tool_call_update",
@@ -222,7 +222,7 @@ impl Wire {
                 let tokens = json!({"inputTokens": 10 * self.turn, "outputTokens": self.turn});
                 let last = json!({"inputTokens": 10, "outputTokens": 1});
                 let usage = json!({"tokenUsage": {"total": tokens, "last": last}});
-                self.tell("thread/tokenUsage/updated", usage)?;
+                self.notify("thread/tokenUsage/updated", usage)?;
                 self.turn_over("completed", Value::Null)
             }
             Protocol::Acp => {
@@ -268,6 +268,6 @@ impl Wire {
 
     fn turn_over(&self, status: &str, error: Value) -> io::Result<()> {
         let turn = json!({"id": self.turn.to_string(), "status": status, "error": error});
-        self.tell("turn/completed", json!({"turn": turn}))
+        self.notify("turn/completed", json!({"turn": turn}))
     }
 }

@@ -142,7 +142,7 @@ fn two_phases(plan: &str, build: &str, run: &str) -> Ended {
 }
 
 const FILLS: &str = "cp /dev/zero .rlm/ballast 2>/dev/null";
-const NOT_SEALED: &str = "is saved, but has no checkpoint file";
+const NO_CHECKPOINT: &str = "is saved, but has no checkpoint file";
 
 #[test]
 fn c62e_run_finishes_without_room_for_its_last_checkpoint() {
@@ -155,7 +155,7 @@ fn c62e_run_finishes_without_room_for_its_last_checkpoint() {
         &ended.stdout,
         &[
             "code 0\n",
-            NOT_SEALED,
+            NO_CHECKPOINT,
             "run_ended",
             "valid\n",
             "plan\nbuild\n",
@@ -179,7 +179,7 @@ fn c62e_phase_finishes_without_room_for_its_checkpoint() {
         &ended.stdout,
         &[
             "code 137\n",
-            NOT_SEALED,
+            NO_CHECKPOINT,
             "valid\n",
             "resumed 0\nplan\nbuild\nbuild\n",
             "phase build finished",

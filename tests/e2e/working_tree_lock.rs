@@ -31,7 +31,7 @@ fn j53a_j53b_second_run_names_the_holder() {
         assert_eq!(refused.stderr.lines().count(), 1, "{refused}");
         if number < 3 {
             assert!(
-                refused.stderr.contains(&format!("pid {pid}, since ")),
+                refused.stderr.contains(&format!("pid {pid}, for ")),
                 "{refused}"
             );
         }

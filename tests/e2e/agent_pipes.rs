@@ -24,14 +24,14 @@ const FLAGS: [&str; 9] = [
 ];
 
 /// Both ends of the pipes of one fake agent.
-pub(crate) struct Talk {
+pub(crate) struct AgentPipes {
     pub(crate) child: Child,
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) lines: Receiver<String>,
     pub(crate) heard: Vec<Value>,
 }
 
-impl Talk {
+impl AgentPipes {
     pub(crate) fn begin(sandbox: &Sandbox, agent: &FakeAgent, more: &[&str]) -> Self {
         let mut command = Command::new(FAKE_AGENT);
         command.args(FLAGS).args(more).env_clear();
@@ -138,7 +138,7 @@ impl Talk {
     }
 }
 
-impl Drop for Talk {
+impl Drop for AgentPipes {
     fn drop(&mut self) {
         let _gone = self.child.kill();
         let _status = self.child.wait();

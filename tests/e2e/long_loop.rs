@@ -19,7 +19,7 @@ const MOST_GROWN: u64 = 4096;
 
 /// The resources of a process at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct ResourceSample {
     iteration: usize,
     /// Anonymous memory, in KiB.
     resident: u64,
@@ -27,7 +27,7 @@ struct Look {
     descriptors: usize,
 }
 
-fn look(pid: i32, iteration: usize) -> Option<Look> {
+fn sample(pid: i32, iteration: usize) -> Option<ResourceSample> {
     let count = |what: &str| {
         Some(
             fs_err::read_dir(format!("/proc/{pid}/{what}"))
@@ -36,7 +36,7 @@ fn look(pid: i32, iteration: usize) -> Option<Look> {
         )
     };
     let (threads, descriptors) = (count("task")?, count("fd")?);
-    Some(Look {
+    Some(ResourceSample {
         iteration,
         resident: memory(pid, "RssAnon"),
         threads,
@@ -76,17 +76,19 @@ fn x116a_x116b_x116c_long_loop_needs_constant_memory_threads_and_descriptors() {
     let over = poll_until(deadline, || {
         // A sample taken while the run ends doesn't count.
         if made() < wanted {
-            looks.extend(look(pid, made()));
+            looks.extend(sample(pid, made()));
         }
         running.has_ended().then_some(())
     });
     over.expect("all iterations within the deadline");
     running.wait(LONG).expect_code(0);
     assert_eq!(made(), wanted, "a transcript for each attempt");
-    let (early, late): (Vec<Look>, Vec<Look>) = { looks.iter() }
+    let (early, late): (Vec<ResourceSample>, Vec<ResourceSample>) = { looks.iter() }
         .filter(|look| look.iteration > wanted / 3)
         .partition(|look| look.iteration < wanted * 2 / 3);
-    let most = |looks: &[Look], of: fn(&Look) -> usize| looks.iter().map(of).max().unwrap();
+    let most = |looks: &[ResourceSample], of: fn(&ResourceSample) -> usize| {
+        looks.iter().map(of).max().unwrap()
+    };
     let threads = [&early, &late].map(|looks| most(looks, |look| look.threads));
     let descriptors = [&early, &late].map(|looks| most(looks, |look| look.descriptors));
     // A sample during the start of an agent has a few more.
