@@ -102,7 +102,7 @@ impl Target {
 }
 
 /// Reports a time to the measuring process. The first report says that the process catches signals from now on.
-pub(crate) fn tell(stamp: u64) {
+pub(crate) fn report_time(stamp: u64) {
     let mut out = std::io::stdout().lock();
     let told = out
         .write_all(&stamp.to_le_bytes())
@@ -124,7 +124,7 @@ fn measured(arguments: &[&str]) -> Result<()> {
         ["ours-blocking"] => {
             let installed = install()?;
             let mut handler = installed.push("bench");
-            tell(0);
+            report_time(0);
             while let Some(notice) = handler.wait() {
                 seen(notice);
             }
@@ -154,7 +154,7 @@ pub(crate) fn install() -> Result<Installed> {
 
 /// Handles presses for ever.
 pub(crate) async fn answer(mut handler: Handler) -> Result<()> {
-    tell(0);
+    report_time(0);
     loop {
         seen(handler.notified().await);
     }
@@ -163,15 +163,15 @@ pub(crate) async fn answer(mut handler: Handler) -> Result<()> {
 fn seen(notice: Notice) {
     let stamp = now();
     notice.handled();
-    tell(stamp);
+    report_time(stamp);
 }
 
 /// Receives signals with tokio for ever.
 pub(crate) async fn listen() -> Result<()> {
     let mut signals = signal(SignalKind::interrupt())?;
-    tell(0);
+    report_time(0);
     while signals.recv().await.is_some() {
-        tell(now());
+        report_time(now());
     }
     Ok(())
 }
@@ -181,10 +181,10 @@ pub(crate) fn floor() -> Result<()> {
     let (reader, writer) = wake_pair()?;
     crate::sys::catch_sigint_into(writer)?;
     let reading = std::thread::spawn(move || {
-        tell(0);
+        report_time(0);
         let mut eight = [0; 8];
         while let Ok(8) = rustix::io::read(&reader, &mut eight) {
-            tell(now());
+            report_time(now());
         }
     });
     reading.join().map_err(|_| "the reading thread panicked")?;

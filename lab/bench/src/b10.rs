@@ -30,7 +30,7 @@ const RUNNER_SCRIPT: &str = include_str!("../peers/ralphify.py");
 /// The other loop runners that the bench looks for. It measures none of them, because each needs a model or its own setup.
 const PEERS: [&str; 4] = ["ralph", "ralphex", "autoloop", "ralph-tui"];
 /// The time between two measurements of the memory of a loop.
-const LOOK: Duration = Duration::from_millis(50);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The measurements of a loop.
 #[derive(Debug, Default)]
@@ -189,7 +189,7 @@ fn ours(rlm: &Path, dir: &Path, count: usize) -> Result<(f64, LoopResult)> {
         if let Some(kib) = resident_kib(child.id()) {
             looked.resident.push((transcripts(&work) as f64, kib));
         }
-        pause(LOOK);
+        pause(SAMPLE_INTERVAL);
     }
     let took = begun.elapsed();
     expect_success(&child.wait_with_output()?)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-use crate::b1::{Target, answer, floor, install, listen, tell};
+use crate::b1::{Target, answer, floor, install, listen, report_time};
 use crate::harness::{
     Bench, Contender, Outcome, Plan, Progress, Random, Result, Role, Sample, Series, now, pause,
     workers,
@@ -118,7 +118,7 @@ fn decide(installed: &interrupt_stack::Installed) -> Result<()> {
     });
     let waker = stamp.clone().into();
     let mut context = Context::from_waker(&waker);
-    tell(0);
+    report_time(0);
     loop {
         let notice = {
             let mut notified = pin!(handler.notified());
@@ -130,7 +130,7 @@ fn decide(installed: &interrupt_stack::Installed) -> Result<()> {
             }
         };
         notice.handled();
-        tell(stamp.at.swap(0, Ordering::Relaxed));
+        report_time(stamp.at.swap(0, Ordering::Relaxed));
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use crate::b1::{LIMIT, tell};
+use crate::b1::{LIMIT, report_time};
 use crate::harness::{
     Bench, Child, Outcome, Plan, Progress, Result, Role, Series, Turn, in_turn, one_thread, park,
     pause, workers,
@@ -143,7 +143,7 @@ fn enter(state: &str, contender: impl Future<Output = ()> + Send + 'static) -> R
         "never-yields" => one_thread()?.block_on(async {
             tokio::spawn(contender);
             tokio::task::yield_now().await; // so that the contender listens
-            tell(0);
+            report_time(0);
             loop {
                 std::hint::spin_loop();
             }
@@ -164,20 +164,20 @@ fn enter(state: &str, contender: impl Future<Output = ()> + Send + 'static) -> R
             while inside.load(Ordering::Relaxed) < workers {
                 pause(Duration::from_millis(1));
             }
-            tell(0);
+            report_time(0);
             park()
         }
         "drop" => {
             let runtime = listening(contender)?;
             runtime.spawn_blocking(|| park());
-            tell(0);
+            report_time(0);
             drop(runtime);
             park()
         }
         "atexit" => {
             let _runtime = listening(contender)?;
             crate::sys::hang_at_exit();
-            tell(0);
+            report_time(0);
             #[expect(
                 clippy::disallowed_methods,
                 reason = "the bench shows that `exit` blocks"

@@ -96,7 +96,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         }
         outcome.series.extend(large);
     }
-    seal(plan, outcome)?;
+    compare_finished_phase(plan, outcome)?;
     outcome.notes.extend([
         "bytes are those passed to `write`".into(),
         format!(
@@ -229,13 +229,13 @@ impl Row {
 }
 
 /// Compares the finished phase of the pinned transcript with `gzip -6` of it (C69).
-fn seal(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+fn compare_finished_phase(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let (size, label) = plan.scale.pick(SIZES[2], SIZES[2], SIZES[0]);
     let base = Transcript::pinned().deltas(size, DELTA);
     let dir = tempfile::tempdir_in(&plan.scratch)?;
     let mut ours = Ours::begin(dir.path(), &base)?;
     let last = base.last().ok_or("the transcript is empty")?;
-    let sealed = fs_err::metadata(ours.seal(&last.head)?)?.len() as f64;
+    let sealed = fs_err::metadata(ours.save_phase(&last.head)?)?.len() as f64;
     drop(ours);
     let mut contenders = vec![Contender::single(
         "finished phase",

@@ -113,7 +113,7 @@ fn stop(way: &str, scene: &Scene, group: Option<&Group>) -> Result<Option<f64>> 
             .args(words)
             .marker(scene.marker.clone());
         let mut agent = command.containment(containment).spawn().await?;
-        scene.wait_until_it_stands()?;
+        scene.wait_until_started()?;
         let begun = std::time::Instant::now();
         let report = agent.stop(&StopPolicy::kill()).await;
         let gone = scene.is_gone_within(HANGS)?;

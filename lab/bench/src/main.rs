@@ -120,7 +120,7 @@ fn main() -> ExitCode {
 
 fn measured(id: &str, rest: &[&str]) -> Result<()> {
     harness::end_with_parent();
-    sys::heed_sigint();
+    sys::reset_sigint();
     let bench = all()
         .find(|bench| bench.id == id)
         .ok_or("there is no such bench")?;

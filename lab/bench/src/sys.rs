@@ -10,7 +10,7 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering::Relaxed};
 
 /// Resets `SIGINT`, which may have been ignored when the bench was started, as in a shell's background job.
-pub(crate) fn heed_sigint() {
+pub(crate) fn reset_sigint() {
     // SAFETY: the default action takes no code of ours.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fs_err as fs;
-use rlm_tests::{MARK_VARIABLE, Sandbox};
+use rlm_tests::{MARKER_VARIABLE, Sandbox};
 
 use crate::StopMethod;
 
@@ -30,7 +30,7 @@ impl AddedFiles {
         let this = Self {
             way,
             folder: sandbox.path().join("extra"),
-            mark: sandbox.survivors().mark().to_owned(),
+            mark: sandbox.survivors().marker().to_owned(),
         };
         fs::create_dir_all(&this.folder).expect("a directory can be made");
         let filter = format!("{}echo $$ >>{}\n{LIFE}\n", this.cleared(), this.pids_file());
@@ -46,7 +46,7 @@ impl AddedFiles {
     fn cleared(&self) -> String {
         let (mark, pids) = (&self.mark, self.pids_file());
         format!(
-            "setsid env -i {MARK_VARIABLE}={mark} sh -c 'echo $$ >>{pids}; {LIFE}' </dev/null >/dev/null 2>&1 &\n"
+            "setsid env -i {MARKER_VARIABLE}={mark} sh -c 'echo $$ >>{pids}; {LIFE}' </dev/null >/dev/null 2>&1 &\n"
         )
     }
 

@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         "{}\n{} stops in each way, time limit {} s. Each cell: stops with such a survivor / judged stops. Times after the stop: median / maximum\n",
         plan.command,
         plan.runs,
-        plan.patience.as_secs()
+        plan.time_limit.as_secs()
     );
     let score = Score::of(
         &plan.ways,

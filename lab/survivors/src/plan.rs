@@ -7,7 +7,7 @@ use crate::StopMethod;
 
 /// The place of the agent's program in a command.
 const PLACE: &str = "{agent}";
-const PATIENCE: Duration = Duration::from_secs(12);
+const TIME_LIMIT: Duration = Duration::from_secs(12);
 
 /// The moment at which the loop is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -42,13 +42,13 @@ pub struct Plan {
     /// The time limit until the agent works.
     pub ready: Duration,
     /// The time limit after a stop, until which processes may be alive.
-    pub patience: Duration,
+    pub time_limit: Duration,
 }
 
 impl Plan {
     /// Makes a plan for a tool and a scripted agent: twenty runs, and half a minute for the agent to begin to work.
     ///
-    /// `patience` is 12 s: the ten that container engines give a program, and time for a busy machine.
+    /// `time_limit` is 12 s: the ten that container engines give a program, and time for a busy machine.
     #[must_use]
     pub fn new(command: String, agent: PathBuf) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Plan {
             ways: StopMethod::ALL.into(),
             runs: 20,
             ready: Duration::from_secs(30),
-            patience: PATIENCE,
+            time_limit: TIME_LIMIT,
         }
     }
 

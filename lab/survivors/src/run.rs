@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rlm_tests::agent::{FakeAgent, Kind};
+use rlm_tests::agent::{ChildKind, FakeAgent};
 use rlm_tests::{Ended, Process, Rlm, Running, Sandbox, Terminal, poll_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -13,7 +13,12 @@ use serde::Serialize;
 use crate::added_files::{self, AddedFiles};
 use crate::{Plan, Run, StopMethod, StopMoment};
 
-const KINDS: [Kind; 4] = [Kind::Plain, Kind::Setsid, Kind::Daemon, Kind::Holder];
+const KINDS: [ChildKind; 4] = [
+    ChildKind::Plain,
+    ChildKind::Setsid,
+    ChildKind::Daemon,
+    ChildKind::Holder,
+];
 /// The text that `rlm` prints when it begins to sleep.
 const SLEEPS: &str = "next iteration";
 /// Runs its argument as a command; a tool with endless output ends at 256 MiB, before the disk is full.
@@ -64,13 +69,13 @@ impl Role {
     }
 }
 
-impl From<Kind> for Role {
-    fn from(kind: Kind) -> Self {
+impl From<ChildKind> for Role {
+    fn from(kind: ChildKind) -> Self {
         match kind {
-            Kind::Plain => Self::Plain,
-            Kind::Setsid => Self::Setsid,
-            Kind::Daemon => Self::Daemon,
-            Kind::Holder => Self::Holder,
+            ChildKind::Plain => Self::Plain,
+            ChildKind::Setsid => Self::Setsid,
+            ChildKind::Daemon => Self::Daemon,
+            ChildKind::Holder => Self::Holder,
         }
     }
 }
@@ -332,7 +337,7 @@ impl RunSandbox {
         };
         let stopped = Instant::now();
         let (mut tool_gone, mut empty, mut left) = (None, None, Vec::new());
-        let all_gone = poll_until(plan.patience, || {
+        let all_gone = poll_until(plan.time_limit, || {
             if tool_gone.is_none() && tool.has_ended() {
                 tool_gone = Some(stopped.elapsed());
             }

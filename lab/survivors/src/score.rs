@@ -156,13 +156,13 @@ impl Row {
             "tool_gone_s": self.tool_gone().map(TimeSpread::json),
             "all_gone_s": self.all_gone().map(TimeSpread::json),
             "statuses": self.statuses(),
-            "each": self.runs.iter().map(|run| told(&run.verdict)).collect::<Vec<_>>(),
+            "each": self.runs.iter().map(|run| result_json(&run.verdict)).collect::<Vec<_>>(),
         })
     }
 }
 
 /// Returns a verdict as JSON, with times in seconds, as everywhere in the file.
-fn told(verdict: &RunResult) -> Value {
+fn result_json(verdict: &RunResult) -> Value {
     let mut value = serde_json::to_value(verdict).unwrap_or_default();
     if let RunResult::Named { tool_gone, .. } = verdict {
         value["tool_gone"] = json!(tool_gone.as_secs_f64());
@@ -213,7 +213,7 @@ impl Score {
             "tool": plan.command,
             "moment": format!("{:?}", plan.moment).to_lowercase(),
             "stubborn": plan.stubborn,
-            "patience_s": plan.patience.as_secs(),
+            "time_limit_s": plan.time_limit.as_secs(),
             "clean": self.is_clean(),
             "ways": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
         })

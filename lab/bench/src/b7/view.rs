@@ -19,7 +19,7 @@ const CAT: &str = "cat, to a pipe";
 const READ: &str = "rlm run, a terminal";
 const STALLED: &str = "rlm run, a terminal without a reader";
 /// The time between two checks whether the run has ended.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// A run that takes longer than this hangs.
 const HANGS: Duration = Duration::from_secs(120);
 
@@ -130,7 +130,7 @@ fn show(
                 child.wait()?;
                 return Ok(None);
             }
-            None => pause(LOOK),
+            None => pause(POLL_INTERVAL),
         }
     };
     drop(ours);

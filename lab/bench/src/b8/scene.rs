@@ -19,7 +19,7 @@ use crate::scripted_agent::words;
 
 const VARIABLE: &str = "RLM_BENCH_TREE";
 /// Time limit for the start of a process tree of a thousand processes.
-const STANDS: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A process tree to make. Dropping it ends the survivors, which it finds by their marker.
 pub(super) struct Scene {
@@ -69,8 +69,8 @@ impl Scene {
     }
 
     /// Waits for one byte of each process.
-    pub(super) fn wait_until_it_stands(&self) -> Result<()> {
-        let deadline = Instant::now() + STANDS;
+    pub(super) fn wait_until_started(&self) -> Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
         let mut buffer = [0; 4096];
         let mut there = 0;
         while there < self.count {
@@ -121,7 +121,7 @@ impl Scene {
             .stdout(Stdio::null())
             .process_group(0);
         let mut main = command.spawn()?;
-        let stands = self.wait_until_it_stands();
+        let stands = self.wait_until_started();
         let begun = Instant::now();
         match group {
             Some(group) => group.kill()?,

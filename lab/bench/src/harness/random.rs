@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_row_is_pinned() {
+    fn numbers_of_a_seed_are_pinned() {
         let mut random = Random::seeded(1_234_567);
         // These numbers are from the reference implementation.
         assert_eq!(random.next(), 6_457_827_717_110_365_317);

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_contender_runs_once_per_round_and_follows_each_other_one() {
+    fn each_contender_runs_once_per_round_and_in_both_orders() {
         for count in 1..5 {
             let mut followed = std::collections::BTreeSet::new();
             for round in 0..2 * count {

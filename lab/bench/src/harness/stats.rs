@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_row_has_its_known_summary() {
+    fn summary_of_known_samples_is_right() {
         let values: Vec<f64> = (0..=100).rev().map(f64::from).collect();
         let summary = summarise(&samples(&values)).unwrap();
         assert_eq!(

@@ -37,7 +37,7 @@ impl Ours {
     }
 
     /// Saves a phase and returns its file.
-    pub(crate) fn seal(&mut self, head: &Head) -> Result<PathBuf> {
+    pub(crate) fn save_phase(&mut self, head: &Head) -> Result<PathBuf> {
         self.0.save_phase("sealed", head, PhaseMeta::default())?;
         let sealed = fs_err::read_dir(self.0.path())?.filter_map(|entry| Some(entry.ok()?.path()));
         let mut sealed = sealed.filter(|path| path.extension().is_some_and(|it| it == "ckpt"));

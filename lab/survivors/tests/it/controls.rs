@@ -7,12 +7,12 @@ use rlm_survivors::{Role, RunResult, StopMethod};
 use crate::{SUBJECT, plan, stopped};
 
 /// A process that is alive at this time would be alive for ten minutes.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 const SHELL_LOOP: &str = "while :; do {agent}; done";
 
 /// Returns the roles of the survivors, each once.
 fn left(command: &str, way: StopMethod) -> Vec<Role> {
-    match stopped(&plan(command, PATIENCE), way) {
+    match stopped(&plan(command, TIME_LIMIT), way) {
         RunResult::Ended { left, .. } => {
             let mut roles: Vec<Role> = left.into_iter().map(|survivor| survivor.role).collect();
             roles.dedup();
@@ -60,7 +60,7 @@ fn x102f_control_without_a_guard_a_kill_leaves_every_kind() {
 fn tool_that_ignores_stop_does_not_score_zero() {
     // Bash runs a trap when the command before it has ended.
     let verdict = stopped(
-        &plan("trap : TERM; {agent}; {agent}", PATIENCE),
+        &plan("trap : TERM; {agent}; {agent}", TIME_LIMIT),
         StopMethod::Term,
     );
     let RunResult::Ignored { left } = verdict else {
@@ -83,7 +83,7 @@ fn tool_that_exits_before_stop_is_scored_by_its_survivors() {
 
 #[test]
 fn tool_that_never_starts_the_agent_does_not_score_zero() {
-    let verdict = stopped(&plan("echo no {agent}", PATIENCE), StopMethod::Kill);
+    let verdict = stopped(&plan("echo no {agent}", TIME_LIMIT), StopMethod::Kill);
     let RunResult::NeverReady { why } = verdict else {
         panic!("{verdict:?}");
     };
@@ -104,7 +104,7 @@ fn w3_control_loop_leaves_children_of_a_killed_parent() {
 
 #[test]
 fn control_loop_does_not_name_processes_that_it_cannot_end() {
-    let stopped = stopped(&plan(SHELL_LOOP, PATIENCE), StopMethod::SetuidChild);
+    let stopped = stopped(&plan(SHELL_LOOP, TIME_LIMIT), StopMethod::SetuidChild);
     match stopped {
         RunResult::Skipped { why } => println!("skipped: {why}"),
         RunResult::Ended { left, .. } => {
@@ -117,7 +117,7 @@ fn control_loop_does_not_name_processes_that_it_cannot_end() {
 #[test]
 fn tool_without_git_or_guard_does_not_score_zero() {
     for way in [StopMethod::GitFilter, StopMethod::KilledGuard] {
-        let verdict = stopped(&plan(SHELL_LOOP, PATIENCE), way);
+        let verdict = stopped(&plan(SHELL_LOOP, TIME_LIMIT), way);
         assert!(matches!(verdict, RunResult::Skipped { .. }), "{verdict:?}");
     }
 }

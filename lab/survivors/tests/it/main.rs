@@ -17,11 +17,11 @@ const AGENT: &str = env!("CARGO_BIN_EXE_survivors-agent");
 const SUBJECT: &str = env!("CARGO_BIN_EXE_survivors-subject");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_survivors");
 
-/// Returns a plan that waits `patience` for survivors.
-fn plan(command: &str, patience: Duration) -> Plan {
+/// Returns a plan that waits `time_limit` for survivors.
+fn plan(command: &str, time_limit: Duration) -> Plan {
     Plan {
         ready: LONG,
-        patience,
+        time_limit,
         ..Plan::new(command.into(), AGENT.into())
     }
 }

@@ -33,7 +33,7 @@ fn x101a_x101b_x101c_nothing_outlives_a_stop() {
 }
 
 #[test]
-fn x103h_three_presses_end_every_deaf_process() {
+fn x103h_three_presses_end_every_process_that_ignores_signals() {
     let plan = Plan {
         stubborn: true,
         ..ours(StopMoment::Turn)
