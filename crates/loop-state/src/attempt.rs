@@ -43,7 +43,7 @@ pub struct AttemptOptions {
     pub interruptible: bool,
     /// Whether messages can reach the agent during its turn.
     pub steerable: bool,
-    /// How long the end of a turn waits for one more of its background tasks to end.
+    /// How long the end of a turn waits until at least one of its background tasks ends.
     pub task_timeout: Duration,
     /// The completion promise of the phase.
     pub promise: Option<String>,

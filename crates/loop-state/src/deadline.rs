@@ -16,7 +16,7 @@ use crate::times::{ABORT, NOTIFY_RESERVE, NOTIFY_STOPPED};
 /// let (now, second) = (Timestamp(0), Duration::from_secs(1));
 /// let mut deadline = StopDeadline::default();
 /// deadline.stop(now, times::STOP_BUDGET);
-/// // A second request does not buy more time.
+/// // A second request gives the run no more time.
 /// deadline.stop(now + second, times::STOP_BUDGET);
 /// assert_eq!(deadline.by(), Some(now + times::STOP_BUDGET));
 /// deadline.abort(now + second);
@@ -32,7 +32,7 @@ pub enum StopDeadline {
         /// When everything must have ended.
         by: Timestamp,
     },
-    /// The run is being stopped, and processes end without an interrupt first.
+    /// The run is being stopped, and its processes get no interrupt before they are ended.
     Abort {
         /// When everything must have ended.
         by: Timestamp,
@@ -76,7 +76,7 @@ impl StopDeadline {
         self != Self::Unset
     }
 
-    /// Returns whether processes end without an interrupt first.
+    /// Returns whether processes get no interrupt before they are ended.
     #[must_use]
     pub fn is_abort(self) -> bool {
         matches!(self, Self::Abort { .. })

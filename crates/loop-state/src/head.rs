@@ -252,8 +252,8 @@ impl Head {
         finished.sum::<usize>() + self.errors.len()
     }
 
-    /// Returns whether the current attempt is past its turn: its required checks or its check run, or its leftovers are being ended, but not for a
-    /// redo.
+    /// Returns whether the current attempt is past its turn: a required check or the check runs, or the leftovers are being ended. A redo also ends
+    /// the leftovers, but then this returns false.
     #[must_use]
     pub fn is_checking(&self) -> bool {
         match &self.step {
@@ -330,7 +330,7 @@ impl Head {
         self.continues_session = false;
     }
 
-    /// Returns the previous agent, if the current one has not read about it in a finished turn.
+    /// Returns the previous agent, until the current agent has finished a turn whose prompt named the previous one.
     pub(crate) fn predecessor(&self) -> Option<&str> {
         let unreported = self.handover.as_ref().filter(|handover| !handover.reported);
         unreported.map(|handover| handover.from.as_str())

@@ -6,8 +6,8 @@ use crate::{MachineInput, StopRequest};
 
 /// The inputs that wait for the machine, each with a reply channel for its sender.
 ///
-/// The end of a suspend goes first, so that no deadline passes because of the suspend. Then follow the start of the process and the end by a
-/// shutdown. Requests of people come next, in their order. They go before anything that could start work, so that a stop starts nothing. The results
+/// The end of a suspend goes first, so that no deadline passes because of the suspend. The start of the process and the end by a shutdown come
+/// second. Requests of people come third, in their order. They go before anything that could start work, so that a stop starts nothing. The results
 /// of earlier effects go last.
 ///
 /// # Examples
@@ -30,7 +30,8 @@ pub struct Inbox<R> {
 }
 
 impl<R: Default> Inbox<R> {
-    /// Queues the first input of a process. If a stop is already requested, the early stop replaces it and all other requests are dropped.
+    /// Queues the first input of a process. If a stop is already requested, [`MachineInput::StoppedBeforeStart`] replaces `first`, and all other
+    /// requests are dropped.
     ///
     /// `interactive` is whether a person can be asked in a new run.
     pub fn begin(&mut self, first: MachineInput, interactive: bool) {

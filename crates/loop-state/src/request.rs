@@ -43,7 +43,7 @@ pub enum Request {
     Abort,
     /// Change a rule. A phase rule changes for the current phase.
     Set(RuleChange),
-    /// End the current sleep or wait now, also for a rate limit.
+    /// End the current sleep or wait now. This includes the wait for a rate limit.
     Skip,
     /// Redo something, in a fresh session.
     Redo {

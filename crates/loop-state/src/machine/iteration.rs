@@ -432,7 +432,7 @@ impl Machine {
 
     pub(super) fn stuck(&self) -> Option<StopReason> {
         let (max, streaks) = (self.head.rules.limits.max_failures, self.head.streaks);
-        // A check that ran before may run again once the agent has fixed what it broke.
+        // If the check could run before, the agent has perhaps broken it, and can fix it.
         let unrun = if self.head.check_has_run {
             0
         } else {

@@ -1,4 +1,4 @@
-//! The requests of a person to a live run, and the reports of its agent between the ends of turns.
+//! Handles the requests of a person to a live run, and what its agent reports during a turn.
 
 use super::{Effects, Machine, after_save};
 use crate::text::{MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, last_text_bytes};
@@ -334,7 +334,7 @@ impl Machine {
         effects
     }
 
-    /// Redoes a turn that a person's request for a redo ended.
+    /// Carries out a requested redo, after the request ended the current turn.
     pub(super) fn redo_turn(&mut self, scope: RedoScope, at: Timestamp) -> Effects {
         self.mark_unfinished(UnfinishedCause::Redo);
         self.begin_redo(scope, at)
@@ -357,7 +357,7 @@ impl Machine {
         self.begin_attempt(at)
     }
 
-    /// Ends the leftovers before a redo that ended a required check or the check.
+    /// Carries out a requested redo, after the request ended a required check or the check. Ends the leftovers first.
     pub(super) fn redo_after_command(&mut self, scope: RedoScope) -> Effects {
         self.end_leftovers(AfterLeftovers::Redo(scope))
     }

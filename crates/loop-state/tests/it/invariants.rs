@@ -25,7 +25,7 @@ pub(crate) const INVARIANTS: [(&str, Invariant); 17] = [
         saved_first,
     ),
     (
-        "a run finishes when it has an end, which has a reason",
+        "a run finishes when it has a stop reason",
         finish_is_the_end,
     ),
     ("an agent works only in a turn", work_is_a_turn),
@@ -119,7 +119,7 @@ fn attempts_are_never_reused(seen: &MachineStep<'_>) -> bool {
         return true;
     };
     let before = seen.before;
-    // Within one numbering, iterations only increase; a new numbering starts above all used attempt numbers.
+    // Iteration numbers only increase until iterations are numbered again. Then the attempt numbers start above all used ones.
     let later = iteration > before.iteration && attempt >= seen.after.first_attempt;
     let again = iteration == before.iteration && attempt > before.attempt;
     let anew = attempt > before.highest_attempt;

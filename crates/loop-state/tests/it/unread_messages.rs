@@ -94,7 +94,7 @@ fn message_to_dead_agent_counts_as_undelivered() {
     trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
     assert_eq!(states(&trace), [SteerState::Recorded]);
 
-    // The first agent of a process that can't be started has not read its prompt either.
+    // If the first agent of a process can't be started, it has not read its prompt either.
     let mut trace = Trace::new(rules(|_| {}));
     trace.then(stop(StopTiming::Now));
     trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
