@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::RunId;
 use crate::state_dir::OtherOwner;
 
-/// The reason why saved data can't be read, written, transferred or locked. The text names the place and the fix. Some fixes are a
-/// [`hint`](Self::hint), for which a program may have a command.
+/// The reason why saved data can't be read, written, transferred or locked. The text names the place and the fix. For some fixes, the
+/// error also has a [`hint`](Self::hint), so that a program can print its own command.
 #[derive(Debug)]
 pub struct Error(Box<Kind>);
 

@@ -82,7 +82,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// An error if they can't be written: they stay, and the next save tries again. Also the error of an earlier save whose future was dropped.
+    /// An error if they can't be written. The events then stay queued, and the next save tries again. Also the error of an earlier save whose future
+    /// was dropped.
     ///
     /// # Cancel safety
     ///
@@ -112,7 +113,7 @@ impl Journal {
             writer.save_phase(&phase, &head, meta).map(|_| ())
         });
         match saved.await {
-            // The journal has the phase, and the writer works: a later save without space returns its own error.
+            // The phase is in the journal, and the writer can still save. If the disk stays full, a later save returns its own error.
             Err(e) if e.is_full() => Ok(false),
             saved => saved.map(|()| true),
         }

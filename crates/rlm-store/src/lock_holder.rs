@@ -1,6 +1,7 @@
 //! Finds the process that works on a run, by the locks that the kernel reports.
 //!
-//! The process that took the lock on the working tree works on the run. Files that an agent can edit, such as `holder.json`, only add a name.
+//! The process that took the lock on the working tree works on the run. [`Project::owner`] uses only this lock. [`Project::holder`] also reads
+//! `holder.json`, which an agent can edit: for the time of the lock, and if the kernel can't name the process.
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use crate::{Error, Holder, Project, RunId, git, working_tree_lock};
 
 impl Project {
     /// Returns the living process that works on the run. The kernel names the process with the lock on the working tree; where the kernel can't,
-    /// `holder.json` counts.
+    /// `holder.json` names it.
     ///
     /// # Platform
     ///

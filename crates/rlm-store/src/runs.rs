@@ -13,7 +13,7 @@ use crate::{
     DataLoss, Error, PhaseSettings, Project, PromptSource, RunHead, RunId, state_dir, transcript,
 };
 
-/// The schema of a run's head and events. A reader of another version returns an error that names both.
+/// The schema of a run's head and events. A reader of another version returns an error that names both versions.
 const SCHEMA: &str = "rlm-run";
 const SCHEMA_VERSION: u32 = 1;
 

@@ -542,7 +542,7 @@ pub fn make_private_directory(path: &Path) -> io::Result<()> {
     let narrow = || rustix::fs::fchmod(&directory, Mode::RWXU);
     match stat.st_mode & 0o077 != 0 {
         true if owner::is_own(&stat) => Ok(narrow()?),
-        // It may belong to a trusted other owner, and only that owner can change its mode.
+        // It may belong to another owner that is trusted, and only that owner can change its mode.
         true => Ok(narrow().or_else(|e| if e == Errno::PERM { Ok(()) } else { Err(e) })?),
         false => Ok(()),
     }

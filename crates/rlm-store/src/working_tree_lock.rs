@@ -29,7 +29,7 @@ pub struct WorkingTreeLock {
     project: Project,
     holder: Holder,
     lock: Arc<OwnedFd>,
-    /// The open state directory, by which this process notices that another one is in its place.
+    /// The open state directory. By it, this process notices that another directory is at the same path.
     state: Arc<Mutex<OpenStateDir>>,
     /// The result of the sweep of the last holder's processes, until it is reported.
     swept: SweepResult,
@@ -55,7 +55,7 @@ impl OpenStateDir {
     }
 }
 
-/// The process that works in a working tree, for people. Only the lock decides.
+/// The process that works in a working tree, as information for people. Only the lock shows whether a process really works there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The process.

@@ -1,7 +1,7 @@
 //! Recognises `rlm`'s own files in a working tree: archives and reports.
 //!
-//! These files are not an agent's work, and an archive has the values of variables: no commit of a loop includes them, and they don't count as
-//! uncommitted.
+//! These files are not an agent's work, and an archive contains the values of environment variables. So no commit of a loop includes them, and they
+//! don't count as uncommitted.
 
 use std::io::Read;
 use std::path::Path;

@@ -78,7 +78,7 @@ pub struct GitProcesses {
     is_over: Arc<AtomicBool>,
     /// The value of the run's marker that the processes carry.
     pub(super) marker: Option<String>,
-    /// Whether its processes roll back changes, so that they may start after the end.
+    /// Whether its processes roll back changes. Such processes may start even after [`end`](Self::end).
     may_roll_back: bool,
 }
 

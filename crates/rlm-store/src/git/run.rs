@@ -133,7 +133,7 @@ pub fn error_text(text: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-/// Returns whether a text is the full name of a git object, which can't be an option.
+/// Returns whether a text is the full name of a git object. Git can't mistake such a text for an option.
 pub(crate) fn is_object_name(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -148,7 +148,7 @@ const READ_ONLY_VARIABLES: [(&str, &str); 2] =
 const MAX_STDERR: usize = 16 << 10;
 /// The commands that only read, so that a kill at any time leaves no partial change.
 ///
-/// `status` only reads because `GIT_OPTIONAL_LOCKS` is off; it runs the filters of files that may have changed.
+/// `status` writes nothing, because `GIT_OPTIONAL_LOCKS` is off. But it runs the filters of files that may have changed.
 const READS: [&str; 10] = [
     "check-ignore",
     "log",

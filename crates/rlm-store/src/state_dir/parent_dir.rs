@@ -78,7 +78,8 @@ pub(super) fn open_directory(parent: impl AsFd, name: &OsStr) -> io::Result<Owne
     })
 }
 
-/// Returns an error that describes the file in place of a directory, with the fix. It has the name, because the caller knows only the whole path.
+/// Returns an error that describes the file in place of a directory, with the fix. The error text has the file's name, because the caller knows only
+/// the whole path.
 fn not_a_directory(parent: impl AsFd, name: &OsStr) -> io::Error {
     let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
     let is_link = stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());

@@ -16,7 +16,7 @@ const NEWEST: usize = 8;
 const SMALL: u64 = 32 << 10;
 /// The least growth of the older transcripts before the next reduction.
 const STEP: u64 = 8 << 20;
-/// The number of records that show whether a driver wrote raw lines.
+/// The number of first records that are searched for a raw line. If they have none, the driver writes no raw lines.
 const SAMPLE: usize = 64;
 
 /// The limit of a run's transcripts. The newest ones stay unchanged. For the older ones it stores only their total size on disk, however many there

@@ -85,8 +85,8 @@ pub struct Exported {
 impl Project {
     /// Writes a run, and its git history, to one file, and marks it here as transferred: after that, a resume here must take the run back.
     ///
-    /// Ends the survivors of the run's last process first. The archive has the values of variables and similar secrets, and is as private as the
-    /// state.
+    /// Ends the survivors of the run's last process first. The archive contains the values of environment variables and similar secrets. It is
+    /// as private as the state.
     ///
     /// # Errors
     ///

@@ -285,7 +285,7 @@ fn lock_tree(tree: &Path) -> Option<File> {
     directory.try_lock().ok().map(|()| directory)
 }
 
-/// Adds the uncommitted changes to a working tree at their base commit, uncommitted.
+/// Applies the uncommitted changes to a working tree at their base commit, and leaves them uncommitted.
 fn take_uncommitted(git: &Git, tip: &GitTip) -> Result<(), String> {
     if let Some(dirty) = &tip.dirty {
         git.run_untrusted(&["read-tree", "-m", "-u", &tip.commit, dirty])?;
