@@ -93,7 +93,7 @@ impl Seqs {
         self.0.last().map(|row| *row.end())
     }
 
-    /// Returns the number that is smaller than exactly `others` of the numbers.
+    /// Returns the number after which exactly `others` larger numbers come.
     pub(crate) fn before_last(&self, mut others: u64) -> Option<u64> {
         for row in self.0.iter().rev() {
             let within = row.end() - row.start();

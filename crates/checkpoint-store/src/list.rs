@@ -39,7 +39,7 @@ pub struct Entry {
     pub locked: bool,
     /// The number of the newest valid save.
     pub seq: Seq,
-    /// The time when its newest file was last written, by the clock of that machine.
+    /// The time when its newest file was last written, by the clock of the machine that wrote it.
     pub modified: Option<SystemTime>,
     /// Whether the newest state is a finished phase whose metadata has `finished` set.
     pub finished: bool,

@@ -208,7 +208,7 @@ pub(crate) fn at(dir: &Dir, index: &Index, seq: u64) -> Result<Option<Loaded>> {
 
 /// Loads the newest valid state. Tries the files of `index` from the newest one on.
 pub(crate) fn newest(dir: &Dir, mut index: Index) -> Result<Loaded> {
-    // The best journal so far whose good part is shorter than the journal's first contents.
+    // The best journal so far of those that are damaged in their first contents, the saves copied from the journal before.
     let mut partial: Option<Loaded> = None;
     let mut whole = None;
     for entry in index.entries.clone() {

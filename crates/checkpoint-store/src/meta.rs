@@ -36,7 +36,7 @@ pub struct PhaseInfo {
     pub phase: String,
     /// The save at which the phase was written.
     pub seq: Seq,
-    /// The time when it was written, by the clock of that machine. It may be in the future on another machine.
+    /// The time when it was written, by the clock of the machine that wrote it. It may be in the future on another machine.
     pub created: SystemTime,
     /// The state of another store that this one was forked from.
     pub parent: Option<ParentSave>,

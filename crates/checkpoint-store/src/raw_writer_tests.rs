@@ -316,7 +316,7 @@ fn x116e_writer_memory_is_independent_of_history_length() {
     assert_eq!(events(&open(&path).1), saved[..25]);
 }
 
-/// Saves that somebody truncated from an open file cannot be restored. The writer reports that, and no save succeeds that could not be loaded.
+/// Somebody truncates an open journal, so the writer cannot restore the lost saves. It then accepts no save, because no load could read that save.
 #[test]
 fn missing_older_saves_are_an_error_and_never_skipped() {
     let root = tempfile::tempdir().unwrap();

@@ -37,7 +37,7 @@ pub struct LoadReport {
     pub used: Option<String>,
     /// The permanent id of that file, the same in every copy.
     pub file: Option<PhaseId>,
-    /// The finished phase whose state this is, or which this state continues.
+    /// The finished phase that has this state, or the finished phase before it.
     pub phase: Option<PhaseInfo>,
     /// Name and version of the schema that the used file was written with.
     pub schema: Option<(String, u32)>,

@@ -164,7 +164,7 @@ pub(crate) fn plan_in(dir: &Dir, policy: RetentionPolicy, base: u64) -> Result<R
                 reason: why,
             });
         } else {
-            let why = "it has earlier states, to fall back or return to".into();
+            let why = "it has earlier states, to which a load or an undo may have to return".into();
             plan.keep.push(RetainedFile {
                 name,
                 bytes,

@@ -27,8 +27,8 @@ pub enum Sabotage {
     RetrySync,
     /// A save is acknowledged before its sync; the next save syncs it.
     AckBeforeSync,
-    /// A repair from memory lacks the newest acknowledged save. In a store with a queue of events, the same mistake is a watermark that moves only at
-    /// the acknowledgement. This store has no queue, because the caller passes the events with each save.
+    /// A repair from memory lacks the newest acknowledged save. The name comes from stores with a queue of events. There, the mistake is to advance
+    /// the watermark of the queue only at the acknowledgement. This store has no queue, because the caller passes the events with each save.
     WatermarkAtAck,
     /// The progress is removed before the phase that replaces it is durable.
     DropProgressEarly,
@@ -56,7 +56,7 @@ thread_local! {
     static NOW: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
 }
 
-/// Switches a mistake on, on this thread, or the current one off.
+/// Switches on one mistake for this thread; `None` switches off all mistakes.
 #[cfg(feature = "test-util")]
 pub fn set(sabotage: Option<Sabotage>) {
     NOW.set(sabotage);

@@ -27,7 +27,7 @@ impl Dir {
         Log::open(&self.path, Options::default()).unwrap()
     }
 
-    /// Makes seven saves: an undone one, a phase, and the last one by a second writer, which this returns.
+    /// Makes seven saves: one is undone, and one is a phase. A second writer makes the last save; this function returns that writer.
     pub(crate) fn with_history(&self) -> Log {
         let (mut writer, _) = self.open();
         writer.append(&1, &[1]).unwrap();
