@@ -50,7 +50,7 @@ impl Clock {
         }
     }
 
-    /// Returns the time since the last call in which nothing could run: the machine was suspended, or its clock was set.
+    /// Returns how long nothing could run since the last call, because the machine was suspended or its clock was set.
     pub(crate) fn take_jump(&mut self) -> Duration {
         std::mem::take(&mut self.jumped)
     }

@@ -1,7 +1,7 @@
 //! Ends the process of a run that doesn't respond, and everything that it started.
 //!
-//! The kernel identifies that process: it holds the lock on the working tree. It gets a signal only after a second check confirms this. Files that an
-//! agent can edit, such as `holder.json`, only add a name.
+//! The kernel reports which process holds the lock on the working tree; that process works on the run. It gets a signal only after a second check of
+//! the lock. A file that an agent can edit, such as `holder.json`, is never enough to identify the process.
 
 use std::time::{Duration, Instant};
 
@@ -176,7 +176,7 @@ struct Handle(std::os::fd::OwnedFd);
 
 #[cfg(target_os = "linux")]
 impl Handle {
-    /// Opens the handle, and then checks again that the process holds the lock, because its pid can't be reused from now on.
+    /// Opens the handle, and then checks again that the process holds the lock: its pid may have been reused before the handle was open.
     fn open(owner: &LockOwner) -> Option<Self> {
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
 

@@ -96,7 +96,7 @@ fn ending(budget: Duration) -> Response {
     }
 }
 
-/// Returns the first response to a request that the run accepted. A stop that happens now takes as long as `stop_budget`, or as the abort allows.
+/// Returns the first response to a request that the run accepted. `stop_budget` is the time for a stop that begins now and is no abort.
 pub(crate) fn first_response(
     request: &Request,
     position: RunPosition,

@@ -101,7 +101,8 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// [`Error::is_usage`] for an empty text, a text that is too long together with the waiting steers, and a new run, which gets only its prompt.
+    /// [`Error::is_usage`] if the text is empty, if the text and the waiting steers together are too long, or if the run is new: a new run gets only
+    /// its prompt.
     pub fn with_feedback(mut self, text: String) -> Result<Self, Error> {
         first_input::with_feedback(&mut self.first, self.machine.head(), text)?;
         Ok(self)

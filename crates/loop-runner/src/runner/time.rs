@@ -27,7 +27,7 @@ impl Runner {
         self
     }
 
-    /// Returns the time since the last call in which nothing could run, as a machine input.
+    /// Returns, as a machine input, how long nothing could run since the last call.
     pub(super) fn clock_jump(&mut self) -> Option<MachineInput> {
         self.clock.now();
         let jumped = self.clock.take_jump();

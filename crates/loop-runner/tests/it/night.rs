@@ -410,7 +410,7 @@ fn x108g_simulated_night_keeps_every_invariant() {
             broken.len()
         );
     }
-    // Nights in which one of these never happens prove nothing about it.
+    // If one of these never happens in all nights, the nights don't test it.
     let all = [
         "waits",
         "phases",
