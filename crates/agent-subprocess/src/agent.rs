@@ -333,7 +333,7 @@ impl Agent {
                     sequence: self.lists,
                 })
             });
-        // A slow answer costs some names in the report, but no time of the stop.
+        // If the guard answers too late, the report lacks some names, but the stop takes no longer.
         if noted.is_ok() {
             let _known_or_due = timeout(
                 times::LIST_TIMEOUT.min(policy.budget / 8),

@@ -215,7 +215,7 @@ fn walk_once(process: ProcessId) -> Result<Vec<Ancestor>, Broken> {
             )));
         }
         let parent = proc_fs::named(stat.parent);
-        // If a process is still the child, it was the child when the parent was read: a new process with the same pid would not have this child.
+        // If the process still has the same parent, the parent's pid was not reused meanwhile: a new process with that pid would have no such child.
         let same = |now: proc_fs::Stat| now.id() == stat.id() && now.parent == stat.parent;
         if !proc_fs::stat(stat.pid).is_some_and(same) {
             return Err(Broken::Changed);

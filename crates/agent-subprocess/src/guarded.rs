@@ -180,7 +180,7 @@ async fn start_until_hello(
             Ok(Ok(Some(_))) => return Err(failed("sent no hello".to_owned())),
             Ok(_) => line.reap().await,
             Err(_) => {
-                // A guard ends when its socket closes, but this can be another program, which never reads.
+                // A guard would end when its socket closes. But the started program is perhaps no guard and never reads, so kill it.
                 let _gone = line.child.start_kill();
                 return Err(failed(format!(
                     "did not answer within {} s",

@@ -315,7 +315,7 @@ impl Reader {
 /// The number of last bytes of standard error to keep: 64 KiB.
 const TAIL_BYTES: usize = 64 << 10;
 
-/// The end of a stream, in bounded memory.
+/// The last bytes of a stream, in bounded memory.
 #[derive(Debug, Default)]
 struct Tail(Vec<u8>);
 

@@ -80,8 +80,8 @@ impl StopPolicy {
         }
     }
 
-    /// Returns the end of a stage that was to last until `until`, if this policy applies from `now` on. SIGKILL keeps its time, because a shorter
-    /// policy leads to it anyway.
+    /// Returns the new end of a running stage, if this policy applies from `now` on; `until` is its old end. The stage of SIGKILL keeps its end: no
+    /// later stage follows.
     pub(crate) fn within_policy(&self, stage: Stage, now: Duration, until: Duration) -> Duration {
         let time = match stage {
             Stage::AlreadyGone => Duration::ZERO,

@@ -87,7 +87,7 @@ impl TreeHandle {
         self.progress.borrow().exit
     }
 
-    /// Sends a command without waiting. Commands are small; a socket that is full of them belongs to a dead guard.
+    /// Sends a command without waiting. Commands are small, so a full socket means that the guard no longer reads.
     pub(crate) fn send_command(&self, order: HostCommand) -> io::Result<()> {
         match &self.channel {
             #[cfg(target_os = "linux")]

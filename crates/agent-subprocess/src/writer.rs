@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::times;
 
 /// Writes to the standard input of the agent. Dropping it closes that input, as [`Agent::close_stdin`](crate::Agent::close_stdin) and a stop do.
-/// Writing then fails with [`io::ErrorKind::BrokenPipe`], also a write that was waiting.
+/// Each later write then fails with [`io::ErrorKind::BrokenPipe`], and so does a write that is waiting.
 #[derive(Debug)]
 #[must_use = "dropping it closes the standard input of the agent"]
 pub struct Stdin(Input);

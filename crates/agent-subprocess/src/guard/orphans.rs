@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The maximum number of separate spans of own programs; older spans are merged.
+/// The maximum number of separate time spans in which the host's own programs ran; older spans are merged.
 const MAX_SPANS: usize = 64;
 /// The maximum wait between two rounds of SIGKILL.
 const ROUND: Duration = Duration::from_millis(1);
@@ -113,7 +113,7 @@ fn pause() {
 
 /// Waits until this tick (about 10 ms) is over. Returns the following tick, and the tick that is over.
 ///
-/// An orphan and an own program that start in the same tick can't be distinguished.
+/// If an orphan and a program of the host start in the same tick, they can't be distinguished.
 fn wait_for_next_tick() -> (u64, u64) {
     let this = now();
     for _ in 0..TICK_ROUNDS {
@@ -212,7 +212,7 @@ fn orphans(
             let marked = marked.get_or_insert_with(|| find().unwrap_or_default());
             marked.iter().any(|found| found.process == stat.id())
         };
-        // The child can be the own program itself, or a process that the own program started.
+        // The child can be the host's own program, or a process that this program started.
         let is_known = sessions.contains(&stat.session);
         if !is_known && children.is_in_a_span(stat.start_time) && !carries_marker() {
             return None;
@@ -293,7 +293,7 @@ pub(crate) fn end_orphans(
     }
 }
 
-/// Reaps the orphans that ended by themselves; otherwise they would stay zombies. Only own programs leave such orphans.
+/// Reaps the orphans that ended by themselves; otherwise they would stay zombies. Only the host's own programs leave such orphans.
 pub(crate) fn reap_orphans() {
     if !children().spans.is_empty() {
         let orphans = orphans(proc_fs::listed_children(), 0, &BTreeSet::new(), None).into_iter();

@@ -1,9 +1,10 @@
 //! The rules of the guard's start, and process trees that resist their end.
 //!
 //! Other modules test the rest. `lost` tests that a host killed at any moment leaves nothing, that the host sweeps after a dead or silent guard, and
-//! that both can be killed. The end-to-end tests of `rlm` test the init, because such a test needs a program that can run as init. `spawn` tests that
-//! a lock is held until the process tree is gone, and the environment of the agent. There is no separate test for two facts: a report never blocks
-//! the kill (a host that does not read is a stopped host), and a guard kills the descendants of a process that it may not kill.
+//! that a later sweep ends everything after both were killed. The end-to-end tests of `rlm` test the init, because such a test needs a program that
+//! can run as init. `spawn` tests that a lock is held until the process tree is gone, and the environment of the agent. There is no separate test for
+//! two facts: a report never blocks the kill (a host that does not read has the same effect as a stopped host), and a guard kills the descendants of
+//! a process that it may not kill.
 
 use crate::containment::quick;
 use crate::lost::host;
