@@ -47,7 +47,7 @@ async fn main() -> io::Result<()> {
     alive.await.map_err(io::Error::other)
 }
 
-/// Polls until a poll succeeds or the service ends. Each reason of a wake-up has another meaning here, so the function has its own loop, and `backon`
+/// Polls until a poll succeeds or the service ends. Each reason of a wake-up needs a different reaction, so the function has its own loop, and `backon`
 /// computes only the delays.
 pub(crate) async fn poll(gate: &SleepGate, number: usize) {
     let (mut delays, mut tries) = (BACK_OFF.build(), 0..);

@@ -49,7 +49,7 @@
 //!
 //! # Comparison
 //!
-//! | | wakes all | a late sleep | gives the reason | can wake again |
+//! | | wakes all | a sleep that begins later | gives the reason | can wake again |
 //! |---|---|---|---|---|
 //! | `select! { sleep, token.cancelled() }` | yes | ends at once | if you code it, each time | no: a token is cancelled once |
 //! | `token.run_until_cancelled(sleep)` | yes | ends at once | `None` or `Some` | no |
@@ -71,8 +71,8 @@
 //! wake-up is lost, and the number that `wake_all` returns is exact. If several reasons apply in the same poll, shutdown wins over
 //! `wake_all`, and `wake_all` wins over the elapsed time.
 //!
-//! No lock is held while a waker is cloned, dropped or called. The panic of a waker is caught, and all other sleeps are woken. The
-//! address of its pinned future identifies a sleep, so [`Sleep`] is only one pointer larger than tokio's timer. That is smaller than
+//! No lock is held while a waker is cloned, dropped or called. The panic of a waker is caught, and all other sleeps are woken. A
+//! sleep is identified by the address of its pinned future, so [`Sleep`] is only one pointer larger than tokio's timer. That is smaller than
 //! the structure that `select!` makes of a timer and a token, because each such structure contains its own waiter for the token. The list needs about
 //! 50 bytes per sleep.
 //!
