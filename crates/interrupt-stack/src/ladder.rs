@@ -32,7 +32,7 @@ pub struct LadderTimes {
     /// The time for which a press stays counted after its notice was dropped without an answer. Default: 2 s. With zero it doesn't
     /// stay counted.
     pub cooldown: Duration,
-    /// The time after an accepted press in which further presses are part of it. Default: 30 ms. With zero every press counts.
+    /// The time after an accepted press in which further presses count as the same press. Default: 30 ms. With zero every press counts.
     pub debounce: Duration,
     /// The time for which a handler may leave a notice untaken before the handler below gets it. Default: 1 s.
     pub take_timeout: Duration,
@@ -142,7 +142,7 @@ pub struct Ladder {
     next_handler: u64,
     presses: u64,
     last_press: Option<Instant>,
-    /// The time when a notice was dropped without an answer; its press counts from then on for the cooldown.
+    /// The time when a notice was dropped without an answer. From then on, its press counts until the cooldown ends.
     dropped: Option<Instant>,
     /// The handlers whose requests wait until no notice is open.
     requested: BTreeSet<HandlerId>,

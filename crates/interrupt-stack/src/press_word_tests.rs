@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use crate::press_word::{PostKind, PressOutcome, PressWord};
 
 const DEBOUNCE: u64 = 30_000;
-/// The maximum number of posted presses: 16 slots, minus one for each other kind.
+/// The maximum number of posted presses: 16 slots, minus one for each other kind of post.
 const MOST_PRESSES: usize = 11;
 
 #[derive(Clone, Debug)]

@@ -55,8 +55,8 @@ fn change_mask(how: i32, signals: &[i32]) {
 
 /// Returns whether this process is in the foreground of the terminal.
 ///
-/// Both calls return 0 for a group outside of the process's pid namespace. `rustix` excludes the value 0, so this uses `libc`. With it,
-/// the foreground job of a shell outside of the namespace restores its terminal too.
+/// Both calls return 0 for a group outside of the process's pid namespace. `rustix` excludes the value 0, so this uses `libc`. With
+/// `libc`, the foreground job of a shell outside of the namespace restores its terminal too.
 pub(crate) fn is_in_foreground(terminal: BorrowedFd<'_>) -> bool {
     // SAFETY: neither call has a precondition or accesses memory of this process. Both are async-signal-safe.
     unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
@@ -148,8 +148,8 @@ impl SignalAction {
     }
 
     pub(crate) fn put_back(&self, signal: i32) -> std::io::Result<()> {
-        // SAFETY: `of` read the action from the kernel, so its handler is a function that was registered in this process. The handlers of
-        // the signal registry, the only ones that are restored after other handlers, are never unloaded.
+        // SAFETY: `of` read the action from the kernel, so its handler is a function that was registered in this process. Only the
+        // handlers of the signal registry are restored after other handlers, and these are never unloaded.
         match unsafe { libc::sigaction(signal, &self.0, std::ptr::null_mut()) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),

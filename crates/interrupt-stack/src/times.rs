@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The default time that a press stays counted after its notice was dropped without an answer.
 pub(crate) const COOLDOWN: Duration = Duration::from_secs(2);
-/// The default time after a press in which a further press is part of it.
+/// The default time after a press in which a further press counts as the same press.
 pub(crate) const DEBOUNCE: Duration = Duration::from_millis(30);
 /// The default time that a handler may leave a notice untaken before the handler below gets it.
 pub(crate) const TAKE: Duration = Duration::from_secs(1);
