@@ -1,4 +1,4 @@
-//! B1: from `kill(SIGINT)` in another process to the code of the handler, in an idle process.
+//! B1: the time from `kill(SIGINT)` in another process to the code of the handler, in an idle process.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;

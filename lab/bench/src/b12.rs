@@ -1,4 +1,4 @@
-//! B12: from a message to the first event of its turn, and from an interrupt to the end of a turn, with an agent that answers at once.
+//! B12: the time from a message to the first event of its turn, and from an interrupt to the end of a turn, with an agent that answers at once.
 
 mod clients;
 

@@ -1,4 +1,4 @@
-//! B2: from `kill(SIGINT)` to the decision, while every worker of the runtime is busy in slices of 1 ms.
+//! B2: the time from `kill(SIGINT)` to the decision, while every worker of the runtime is busy in slices of 1 ms.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -184,7 +184,7 @@ fn begin(
     Ok(rows)
 }
 
-/// Lets all rows save in turn; `quantities` are the names of the times, the bytes and the disk space.
+/// Lets each row save in each round. The last names are those of the times, the bytes and the disk space.
 fn measure(
     mut rows: Vec<Row>,
     rounds: usize,

@@ -53,7 +53,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         outcome.series.push(series);
     }
     outcome.notes.push(
-        "files are in the cache of the system; the store holds saves of 4 KB, at 100 MB of 40 KB"
+        "the system's cache holds the files; each save in the store has 4 KB, but 40 KB at the size of 100 MB"
             .into(),
     );
     Ok(())

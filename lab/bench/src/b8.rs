@@ -1,4 +1,4 @@
-//! B8: from the request to stop to the end of the last process of a process tree, and the number of survivors.
+//! B8: the time from the request to stop to the end of the last process of a process tree, and the number of survivors.
 
 mod group;
 mod scene;

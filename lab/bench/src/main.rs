@@ -1,4 +1,4 @@
-//! Benchmarks: our crates, peers and the lowest possible cost in turn. Run by `cargo xtask bench`; see `README.md`.
+//! Benchmarks: compare our crates with peers and with the lowest possible cost. Run by `cargo xtask bench`; see `README.md`.
 //!
 //! This file lists the benches and calls them. The shared code is in `harness`; the file of a bench has its name.
 #![expect(
@@ -69,7 +69,7 @@ fn all() -> impl Iterator<Item = &'static Bench> {
 #[derive(Debug, Parser)]
 #[command(
     name = "cargo xtask bench",
-    about = "Measure our crates, peers and the lowest possible cost in turn"
+    about = "Compare our crates with peers and with the lowest possible cost"
 )]
 struct Arguments {
     /// Benches to run [default: b1 to b14]
@@ -84,7 +84,7 @@ struct Arguments {
     /// Measure almost nothing, to show that everything runs
     #[arg(long, hide = true)]
     tiny: bool,
-    /// Also record the figures of b14, so that later runs can compare theirs
+    /// Also record the figures of b14, so that later runs can compare their figures with these
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Directory for the files of the benches during the run; it must be on a real disk

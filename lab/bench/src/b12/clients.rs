@@ -1,4 +1,4 @@
-//! The clients of the agent: one with only pipes, ours in two layers, and the SDK in Python.
+//! The clients of the agent: two with only pipes, our driver alone, our driver in a conversation, and the SDK in Python.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
@@ -108,7 +108,7 @@ impl Client for Bare {
     }
 }
 
-/// The same client in tokio, as ours. The difference to the floor is the cost of the runtime.
+/// The same client, but in tokio like our driver. Its additional time is the cost of the runtime.
 pub(super) struct BareAsync {
     runtime: Runtime,
     talker: Talker,

@@ -8,7 +8,7 @@ use agent_duplex::{
     Observation, ProcessName, QueuedMessages, SessionChoice, StopReport, StopStage,
 };
 
-/// Completes a turn for each message; if `steered`, it accepts the next message before it reported the turn.
+/// Completes a turn for each message. If `steered`, it accepts the next message before it reports this turn.
 #[derive(Debug)]
 pub(super) struct Echo {
     pub(super) steered: bool,

@@ -69,7 +69,7 @@ impl Contender {
     }
 }
 
-/// Contenders that did the same work in turn.
+/// Contenders that did the same work, one after another in each round.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Series {
     /// The measured quantity; series of one quantity differ in size.

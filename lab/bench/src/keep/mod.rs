@@ -1,4 +1,4 @@
-//! Ways to save a transcript on disk, which take turns in the store benches.
+//! The ways to save a transcript on disk that the store benches compare.
 
 mod floor;
 mod keeper;
@@ -21,7 +21,7 @@ use python::Python;
 use rows::Rows;
 use whole::Whole;
 
-/// The name of a way, and its start: in an empty directory, with this transcript.
+/// One way to save: its name, its role, and the function that begins it in an empty directory with a transcript.
 pub(crate) struct Way {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
