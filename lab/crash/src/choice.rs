@@ -115,7 +115,7 @@ impl Decisions {
         }
         let mut some = Vec::with_capacity(limit);
         for index in 0..limit {
-            // A small limit means many power cuts. A random kind for each outcome makes the few outcomes of these power cuts differ.
+            // With a small limit, each power cut gets few outcomes, but there are many power cuts. A random kind makes their outcomes differ.
             let kind = if limit < 8 {
                 rng.below(8)
             } else {

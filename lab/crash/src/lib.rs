@@ -2,7 +2,7 @@
 //!
 //! It has five invariants and searches for a counterexample. **D**: after save k was acknowledged, every later load returns save k or a later one.
 //! **A**: every load returns exactly one state that was passed to a save. **L**: if a save was acknowledged, a load succeeds or names a real media
-//! error. **F**: at most one line of writers grows. **B**: time and memory are bounded.
+//! error. **F**: the saves of all writers form one sequence, which never splits into two branches. **B**: time and memory are bounded.
 //!
 //! [`disk`] is a model that keeps only the promises of POSIX. [`choice`] lists the possible outcomes of a power cut. [`computer`] counts calls, makes
 //! them fail and loses its power. The other layers use real programs, system calls and file systems: a [`saver`] reports its calls, and a [`ledger`]

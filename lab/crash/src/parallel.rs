@@ -1,5 +1,5 @@
-//! Runs the same work for many items on all cores: results in the order of the items, the sabotage in each thread, and an early end if one result is
-//! enough.
+//! Runs the same work for many items on all cores. The results are in the order of the items. If a test switched a sabotage on, it applies in each
+//! thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +31,7 @@ pub(crate) fn search<C: Send>(
     outcome
 }
 
-/// Returns the result of `act` for each item, in their order. A sabotage applies in its threads too. Ends early when one result is enough.
+/// Returns the result of `act` for each item, in the order of the items. Ends early when `is_enough` accepts a result; later items then have no result.
 pub fn map<T: Sync, R: Send>(
     items: &[T],
     act: impl Fn(&T) -> R + Sync,

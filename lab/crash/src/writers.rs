@@ -1,7 +1,7 @@
 //! D6: several writers at once, and one that is suspended while its lock is taken away.
 //!
 //! Each save of a program adds one event with a number of its own. So one load at the end shows the result: every acknowledged save must be there,
-//! and the events of one program must be consecutive, because at most one line of writers grew.
+//! and the events of one program must be consecutive, because the saves form one sequence.
 
 use std::path::Path;
 use std::time::Duration;
@@ -154,7 +154,7 @@ fn zombie(dir: &Path, order: WriterOrder, rng: &mut Rng) -> CheckResult<Vec<u32>
     Ok(acked)
 }
 
-/// Fails unless the events are one line that contains all acknowledged ones.
+/// Fails unless the events are one sequence that contains all acknowledged events.
 fn line(dir: &Path, acked: &[u32]) -> CheckResult {
     let loaded = match reader::load::<Head, Event>(dir) {
         Ok(loaded) => loaded,
@@ -178,7 +178,10 @@ fn line(dir: &Path, acked: &[u32]) -> CheckResult {
     match unique.len() == owners.len() && events.is_sorted_by_key(|event| position(event, &owners))
     {
         true => Ok(()),
-        false => broken('F', format!("two lines of writers grew: {events:?}")),
+        false => broken(
+            'F',
+            format!("the saves split into two branches: {events:?}"),
+        ),
     }
 }
 
