@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Plan, Role, RunResult, StopMethod, Survivor};
 
-/// The time limit that `rlm` promises for the end of all processes after a kill; the table compares the row with it.
+/// The time limit that `rlm` promises for the end of all processes after a kill; the table compares the row `kill -9` with it.
 pub(crate) const KILL_BOUND: Duration = Duration::from_secs(2);
 
 /// One stop and its result.
@@ -97,7 +97,7 @@ impl Row {
         self.runs.iter().filter(named).count()
     }
 
-    /// Returns the number of runs that can't be shown with this tool or on this machine.
+    /// Returns the number of runs that this tool or this machine doesn't allow.
     #[must_use]
     pub fn skipped(&self) -> usize {
         let skipped = |run: &&Run| matches!(run.verdict, RunResult::Skipped { .. });
@@ -122,7 +122,7 @@ impl Row {
         TimeSpread::of(self.ended().filter_map(|(_, _, all_gone, _)| all_gone))
     }
 
-    /// Returns the exit statuses of the tool, with their numbers.
+    /// Returns the exit statuses of the tool, each with the number of its runs.
     #[must_use]
     pub fn statuses(&self) -> BTreeMap<&str, usize> {
         let mut statuses = BTreeMap::new();

@@ -6,7 +6,7 @@ use rlm_survivors::{Role, RunResult, StopMethod};
 
 use crate::{SUBJECT, plan, stopped};
 
-/// A process that is alive at this time would be alive for ten minutes.
+/// The time limit after a stop. A process that is still alive then would stay alive for ten minutes.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
 const SHELL_LOOP: &str = "while :; do {agent}; done";
 
