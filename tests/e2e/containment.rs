@@ -244,7 +244,7 @@ fn hidden_child(number: &str, then: &str) -> Option<&'static str> {
         String::from_utf8_lossy(&ended.stdout),
         String::from_utf8_lossy(&ended.stderr)
     );
-    assert_eq!(alive.len(), 1, "it was to survive: {printed}");
+    assert_eq!(alive.len(), 1, "the child should have survived: {printed}");
     assert_eq!(ended.status.code(), Some(8), "{printed}");
     assert!(printed.contains(&alive[0].to_string()), "{printed}");
     assert!(printed.contains("not shown by /proc"), "{printed}");

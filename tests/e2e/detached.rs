@@ -1,4 +1,4 @@
-//! Runs in the background: started, found from any directory, viewed, and left.
+//! Runs in the background: how a person starts them, finds them from any directory, attaches to them and detaches.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -31,7 +31,7 @@ const PLAN: &str = "--untracked-files=all";
 
 /// Prepares `rlm` with such a git, which hangs in the command `at`.
 fn hanging<'a>(scene: &'a Scene, rlm: Rlm<'a>, at: &str) -> Rlm<'a> {
-    // Outside of the repository, where it would count as a change.
+    // Not in the repository: there, the program would count as a change.
     let bin = scene.agent.folder().join("bin");
     fs_err::create_dir(&bin).unwrap();
     let git = bin.join("git");
@@ -69,7 +69,7 @@ fn x101g_sigterm_ends_a_hanging_git() {
     let scene = Scene::new(TOUCHES);
     let ended = stop(hanging_in_status(&scene), Signal::TERM);
     scene.expect_nothing_alive();
-    // The agent, git and its three children; the guard of git proves the result.
+    // The five processes: the agent, git, and the three children of git. The guard of git reports that none is left.
     let end = ended.stdout.lines().last().unwrap();
     assert!(end.contains("; all processes ended; "), "{ended}");
 }

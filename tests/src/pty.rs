@@ -263,7 +263,7 @@ impl Terminal {
     ///
     /// # Panics
     ///
-    /// If it isn't after `deadline`; the message contains the text.
+    /// If the text is not there when `deadline` has passed; the message contains the output.
     #[track_caller]
     pub fn wait_text(&self, needle: &str, from: usize, deadline: Duration) -> usize {
         let found = poll_until(deadline, || {

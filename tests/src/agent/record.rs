@@ -40,7 +40,7 @@ pub struct AgentStart {
     pub at_ms: u64,
 }
 
-/// One child that a fake agent started. The child writes it when it is ready.
+/// The record of one child of a fake agent. The child writes this record when it is ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Child {

@@ -87,7 +87,7 @@ fn hooks(rlm: &Path, agent: &Path) -> String {
     assert_eq!(hooked(""), [false; 3]);
     let wanted = hooked("[claude]\nhooks = true\n");
     assert_eq!(wanted, [true; 3]);
-    "three do not run by default, and all run if enabled".into()
+    "three hooks do not run by default; all run if enabled".into()
 }
 
 /// The word that the servers return.

@@ -13,11 +13,11 @@ use crate::{Process, Rlm, Running, Sandbox, Terminal, wait_for};
 /// A check, which panics, or returns its findings.
 pub(super) type Check = fn(&Path, &Path) -> String;
 
-/// The limit of a whole run: some seconds, on a loaded machine.
+/// The limit of a whole run. A run takes some seconds; the limit allows for a loaded machine.
 pub(super) const RUN: Duration = Duration::from_secs(120);
 /// The limit of a run with an agent of the Agent Client Protocol: OpenCode alone takes half a minute to start on a loaded machine.
 pub(super) const ACP_RUN: Duration = Duration::from_secs(360);
-/// The lifetime of processes after `kill -9`; a check fails after ten times that.
+/// The time in which all processes should end after `kill -9`; a check fails after ten times that.
 pub(super) const BOUND: Duration = Duration::from_secs(2);
 
 /// A duration, shown in milliseconds.

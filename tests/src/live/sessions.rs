@@ -73,7 +73,7 @@ fn at_once_in_a_tool(rlm: &Path, agent: &Path) -> String {
     )
 }
 
-/// Leaves a run that was killed during its only turn, in a session that continues.
+/// Starts a run with `--session continue`, and kills it during its only turn.
 fn cut(scene: &LiveScene, tool: &str) {
     let prompt = format!("Remember blue. [[sh touch begun; {tool}]] [[text It is done.]]");
     let arguments = ["--once", "--permissions", "all", "--session", "continue"];

@@ -96,7 +96,7 @@ impl Agent {
         self.end_tool(text.trim_end(), !status.success())
     }
 
-    /// Sends a permission request if the permission mode leaves it open, and then performs the call if it is permitted: a command really runs.
+    /// Sends a permission request if the permission mode doesn't decide about the call. Performs a permitted call: a command really runs.
     pub(super) fn ask(&mut self, name: &str, summary: &str) -> Result<(), EarlyEnd> {
         self.begin_tool(name, summary)?;
         let edits = ["Edit", "Write"].contains(&name);

@@ -10,7 +10,7 @@ use crate::live::scene::ACP_RUN;
 use crate::live::scene::{BOUND, Elapsed, LiveScene, expect};
 use crate::wait_for;
 
-/// Leaves a run that was killed during its only turn, in a session that continues.
+/// Starts a run with `--session continue`, and kills it during its only turn.
 fn cut(scene: &LiveScene) -> (usize, Elapsed) {
     let tool = "touch begun; test -e cut || sleep 604";
     let prompt = format!("Remember blue. [[sh {tool}]] [[text It is done.]]");
