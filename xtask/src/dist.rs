@@ -2,7 +2,7 @@
 //! file with its SHA-256. The same commit gives the same archive: it contains no detail of the machine, and its only time is `SOURCE_DATE_EPOCH`, or
 //! else the time of the commit.
 //!
-//! The guard needs no own file: `rlm` starts itself as the guard.
+//! The guard needs no file of its own: `rlm` starts itself as the guard.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

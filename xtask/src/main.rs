@@ -80,7 +80,7 @@ enum Command {
     Docs,
     /// Run `rlm` with the real agent CLIs, at pinned versions from npm, against a scripted model. `ci` runs one check per agent, `nightly` runs all
     Live(live::Arguments),
-    /// Measure rlm, its peers and a baseline in turn, and judge the targets
+    /// Compare rlm with its peers and with the lowest possible cost, and judge the targets
     Bench(bench::Arguments),
     /// Search for acknowledged saves that a crash, a fault or a second writer loses
     CrashTest(crash_test::Arguments),

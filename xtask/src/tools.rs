@@ -1,8 +1,8 @@
 //! The tools beside cargo: one version of each, found on this machine or installed below `target/tools`.
 //!
-//! The pinned version in `target/tools` has precedence, then the pinned version on the PATH. If only the reports of another version differ, `xtask`
-//! uses that version from the PATH and prints a note. If its verdicts could differ (other rules, other formats), `xtask` installs the pinned version
-//! beside it: a check must give the same result on every machine.
+//! The pinned version in `target/tools` has precedence, then the pinned version on the PATH. If another version gives
+//! the same verdicts in other words, `xtask` uses that version from the PATH and prints a note. If it could give other verdicts (other rules, other
+//! formats), `xtask` installs the pinned version beside it: a check must give the same result on every machine.
 
 use std::env;
 use std::path::{Path, PathBuf};

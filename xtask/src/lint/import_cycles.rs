@@ -162,7 +162,7 @@ impl TargetModules {
         for from in modules {
             for (to, name) in self.imports.get(from).into_iter().flatten() {
                 if modules.contains(to) {
-                    lines.push(format!("{from} takes {name} from {to}"));
+                    lines.push(format!("{from} imports {name} from {to}"));
                 }
             }
         }
@@ -195,7 +195,7 @@ fn named(path: &[String]) -> String {
 
 type Modules = BTreeMap<ModulePath, Module>;
 
-/// A file: its definitions, its imports and its names for them.
+/// A file: its definitions, its imports, and its names for the imports.
 #[derive(Debug, Default)]
 struct Module {
     /// Whether test code counts.
@@ -799,9 +799,9 @@ mod tests {
             lines,
             [
                 "  3 modules: a, b, c",
-                "    a takes B from b",
-                "    b takes C from c",
-                "    c takes A from a"
+                "    a imports B from b",
+                "    b imports C from c",
+                "    c imports A from a"
             ]
         );
         let star = graph_of(&[

@@ -1,5 +1,5 @@
 //! Refuses a gate or a sleep that nothing can wake. Waits for work belong to the one gate of the program, so that a shutdown ends them. Bounded waits
-//! of a stop have their own deadline. `clippy.toml` refuses the plain sleeps; this lint refuses the calls that sleep under another name.
+//! of a stop have their own deadline. `clippy.toml` refuses the plain sleeps; this lint refuses calls that sleep without the word `sleep` in their name.
 
 use crate::lint::shipped::{self, ShippedNames};
 use crate::sources::Source;
@@ -11,7 +11,7 @@ const HOME: &str = "crates/cancellable-sleep";
 /// The functions that create an independent gate. The owner of a token shuts down a gate created from that token.
 const MAKERS: [&str; 3] = ["new", "default", "with_wall_clock"];
 
-/// The files that may sleep under another name, each with its call and its reason.
+/// The files that may make such a call, each with the call and the reason.
 const SLEEPS: [(&str, &str, &str); 17] = [
     (
         "agent-drivers/src/codex/connection/cleanup.rs",
@@ -133,7 +133,7 @@ fn sleeps(sources: &[&Source], allowed: &[(&str, &str, &str)]) -> Vec<String> {
     wrong
 }
 
-/// Returns each call that sleeps under another name than `sleep`.
+/// Returns each call that sleeps without the word `sleep` in its name.
 fn slept(seen: &ShippedNames) -> impl Iterator<Item = (&'static str, usize)> {
     seen.calls.iter().filter_map(|(path, with, line)| {
         let call = match path.last()?.as_str() {
