@@ -22,7 +22,7 @@ pub struct Streaks {
     pub checks_not_run: u32,
 }
 
-/// The retries of the current iteration, by the cause for which the earlier attempt was unfinished. None of them counts as a failure.
+/// The retries of the current iteration, by the cause that left the earlier attempt unfinished. No retry counts as a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Retries {

@@ -558,7 +558,7 @@ fn carry_out(
         AttemptEffect::CloseWhenIdle => {
             keeps(
                 !agent.is_ending_or_gone(),
-                "an ended agent is not closed politely",
+                "an agent whose process tree is ending is not closed when idle",
             )?;
         }
         _ => {}

@@ -175,7 +175,7 @@ fn x129a_x129b_a_budget_that_no_agent_reports_is_an_error() {
     let wrong = |change: fn(&mut Rules)| rules(change).validate().unwrap_err();
     let cost = wrong(|rules| rules.limits.max_cost_microusd = Some(1));
     let tokens = wrong(|rules| {
-        // One phase without reports is enough.
+        // The token budget is an error even if only one phase reports no tokens.
         rules.phases[0].reports_tokens = true;
         rules.phases.push(PhaseRules {
             reports_tokens: false,
