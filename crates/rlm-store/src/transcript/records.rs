@@ -26,9 +26,9 @@ const WINDOW: u32 = 24;
 pub struct Record {
     /// The time, in milliseconds since the Unix epoch.
     pub at: Timestamp,
-    /// The kind of the record. Every transcript can have `prompt`, `steer`, `end`, `truncated`, and `reduced` (text was removed later). That of a
-    /// plain agent also has `stdout` and `stderr`. That of an agent with a driver also has `text` (as it was streamed), `message`, `tool`, `result`,
-    /// `ask`, `note`, and `raw` (the original line).
+    /// The kind of the record. Every transcript can have `prompt`, `steer`, `end`, `truncated`, and `reduced` (text was removed later). The
+    /// transcript of a plain agent also has `stdout` and `stderr`. The transcript of an agent with a driver also has `text` (as it was streamed),
+    /// `message`, `tool`, `result`, `ask`, `note`, and `raw` (the original line).
     pub kind: String,
     /// The text, several lines if they arrived together; invalid UTF-8 appears as U+FFFD.
     pub text: String,
