@@ -438,7 +438,7 @@ impl RawWriter {
             self.dir.remove(name)?;
         }
         temp.persist(&self.dir, name)?.ok_or_else(|| {
-            // Only a writer that this one does not know can have made the file.
+            // Another writer, which this writer did not know about, made the file.
             Error::new(
                 self.dir.path(),
                 Kind::Fenced {

@@ -1,4 +1,4 @@
-//! The real disk, except for calls that a test changes. It syncs nothing: tests with it lose no power, and syncs are slow.
+//! The real disk, except for calls that a test changes. It syncs nothing: no test with this disk simulates a power cut, and syncs are slow.
 
 use std::fmt;
 use std::io;
