@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use rlm_store::Hint;
 
-/// Why a run could not be created, found or resumed. The text names the place and the fix. Some fixes are a [`hint`](Self::hint), for which a program
-/// can have a command.
+/// Why a run could not be created, found or resumed. The text names the place and the fix. For some fixes, the error also has a
+/// [`hint`](Self::hint), so that a program can print its own command.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<Kind>);

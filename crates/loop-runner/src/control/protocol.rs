@@ -41,7 +41,7 @@ pub enum ControlQuery {
     Status,
     /// The events and the view, until the run ends; see [`attach`](super::attach).
     Attach {
-        /// Whether a person is there whom the run can ask.
+        /// Whether a person is present and the run can ask that person.
         attended: bool,
     },
 }
