@@ -334,8 +334,8 @@ impl Group {
         false
     }
 
-    /// Returns all members that are found now, the earlier members that are still alive, and the descendants of both. A walk does not find a process
-    /// again that lost its parents.
+    /// Returns all members that are found now, the earlier members that are still alive, and the descendants of both. If a process lost its
+    /// parents, a walk does not find it again.
     #[cfg(target_os = "linux")]
     fn living(&self, met: &Members) -> Members {
         use crate::proc_fs;

@@ -195,7 +195,8 @@ pub(crate) fn spawn_agent(command: &mut Command, image: ExecImage) -> io::Result
         unsafe {
             let default = [0_u64; 8];
             for signal in 1..=64_i32 {
-                // A direct call, because the C library refuses its own two signals, and these can be inherited as ignored too.
+                // A direct system call, because the C library refuses to change the two signals that it uses itself. A process can inherit these as
+                // ignored too.
                 libc::syscall(
                     libc::SYS_rt_sigaction,
                     signal,

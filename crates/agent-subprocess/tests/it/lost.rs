@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const HOST: &str = "AGENT_SUBPROCESS_TEST_HOST";
 
-/// Not a test by itself: with the variable set, it is a host with an agent in a process of its own, until it is killed.
+/// Not a test by itself: if the variable is set, this process starts an agent and is its host until a test kills it.
 #[tokio::test]
 async fn helper_host() {
     let Ok(settings) = std::env::var(HOST) else {
