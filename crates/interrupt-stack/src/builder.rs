@@ -42,8 +42,8 @@ impl Builder {
         self
     }
 
-    /// Sets the time after a press in which a further press is part of it. Default: 30 ms. With zero every press counts, for tests that
-    /// send signals as fast as they can.
+    /// Sets the time after a press in which a further press counts as the same press. Default: 30 ms. With zero every press counts,
+    /// for tests that send signals as fast as they can.
     pub fn debounce(mut self, debounce: Duration) -> Self {
         self.times.debounce = debounce;
         self

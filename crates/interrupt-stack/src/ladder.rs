@@ -85,7 +85,7 @@ pub enum Resolution {
 #[must_use]
 #[non_exhaustive]
 pub enum LadderEffect {
-    /// Do nothing: the press was part of the one before it.
+    /// Do nothing: the press was part of the previous press.
     Debounced,
     /// Wake this handler; a notice waits for it.
     Notify(HandlerId),
@@ -185,7 +185,7 @@ impl Ladder {
         }
     }
 
-    /// Accepts a press, or ignores it as a part of the one before.
+    /// Accepts a press, or ignores it as a part of the previous press.
     pub fn press(&mut self, source: PressSource, now: Instant) -> LadderEffect {
         if self
             .last_press

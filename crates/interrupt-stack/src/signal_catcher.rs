@@ -44,12 +44,12 @@ pub(crate) struct SignalCatcher {
     ancestors: Vec<i32>,
     /// The time of the terminal's last `SIGINT`, in microseconds since `start`; 0 for never.
     from_terminal: AtomicU64,
-    /// The stage from which on a press ends the process in the handler: 2, or 3 if a thread tries the exit first, or `u64::MAX` for never.
+    /// The lowest stage at which a press ends the process in the handler: 2, or 3 if a thread tries the exit first, or `u64::MAX` for never.
     last_stage: u64,
     terminal: Option<Terminal>,
     /// Whether the signals were restored.
     released: AtomicBool,
-    /// Both ends of the pipe live here, so that the read end is never closed at a write. One byte wakes one reader.
+    /// Both ends of the pipe live here, so that the read end is never closed during a write. One byte wakes one reader.
     wake: PipeWriter,
     woken: PipeReader,
 }

@@ -158,8 +158,8 @@ fn fourth_press_needs_no_thread() {
     });
 }
 
-/// An injected press and the signal of the same press count once, however late the router publishes it: two presses don't end the
-/// process.
+/// If a press arrives both injected and as a signal, it counts once, however late the router publishes the injected one. So two presses
+/// don't end the process.
 #[test]
 fn press_from_the_router_merges_with_its_signal() {
     explore(|| {

@@ -33,7 +33,7 @@ type Invariant = (&'static str, &'static str, fn(&Moment) -> bool);
 pub(super) const INVARIANTS: &[Invariant] = &[
     (
         "accepted_press_has_an_effect",
-        "a press that is not part of the one before it notifies, begins shutdown or exits",
+        "a press that is not part of the previous press notifies a handler, begins shutdown or exits",
         accepted_press_has_an_effect,
     ),
     (
@@ -48,7 +48,7 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     ),
     (
         "press_on_an_open_notice_escalates",
-        "a press while a notice is open begins shutdown, taken or not, however much later it comes",
+        "a press while a notice is open begins shutdown, whether the notice is taken or not, and however late the press comes",
         press_on_an_open_notice_escalates,
     ),
     (
