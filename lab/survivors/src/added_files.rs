@@ -93,7 +93,7 @@ impl AddedFiles {
     /// Changes the owner of everything in the sandbox to the other user.
     ///
     /// # Errors
-    /// The reason why this way can't be shown on this machine.
+    /// The reason why this machine doesn't allow this way.
     pub(crate) fn hand_over(&self, sandbox: &Sandbox, programs: &[&Path]) -> Result<(), String> {
         if self.way != StopMethod::SetuidChild {
             return Ok(());

@@ -110,7 +110,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let command = match &arguments.tool {
         Some(_) if matches!(arguments.moment, StopMoment::Gate | StopMoment::Sleep) => {
             return Err(
-                "--moment gate and sleep are for rlm only; write the moment into the command of --tool instead"
+                "--moment gate and sleep work only for rlm; for another tool, write a --tool command that reaches this moment"
                     .into(),
             );
         }

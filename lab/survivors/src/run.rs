@@ -122,7 +122,7 @@ pub enum RunResult {
         /// The processes that the tool named as alive.
         left: Vec<Survivor>,
     },
-    /// This way can't be shown with this tool or on this machine.
+    /// This tool or this machine doesn't allow this way.
     Skipped {
         /// The reason.
         why: String,
