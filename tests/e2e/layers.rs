@@ -37,7 +37,7 @@ fn refused(scene: &Scene, rlm: Rlm<'_>, says: &str) -> Ended {
     ended
 }
 
-/// Each layer sets another value. Without the highest one, the next applies.
+/// Each layer sets a different value. Without the highest layer, the next one applies.
 #[test]
 fn s24b_layer_with_highest_precedence_wins() {
     let scene = Scene::new("print never");

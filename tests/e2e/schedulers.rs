@@ -194,7 +194,7 @@ fn x113d_x113i_control_suspended_run_writes_no_heartbeat() {
         (alive().code() == Some(0)).then_some(())
     });
     crash(running);
-    // The remaining heartbeat shows by its time that it is stale, and no process has the run.
+    // The time in the remaining heartbeat shows that the heartbeat is stale. No process works on the run.
     assert_eq!(beat(&scene).unwrap()["state"], "running");
     wait_for("status --alive to fail", LONG, || {
         (alive().code() == Some(1)).then_some(())

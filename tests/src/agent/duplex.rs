@@ -191,7 +191,7 @@ struct Agent {
     turns: u32,
     turn: Option<Turn>,
     interrupted: bool,
-    /// Whether its end was requested; `Some(true)`: by a signal, after which it exits with 0.
+    /// Whether the end of the agent was requested. `Some(true)` means by a signal: then the agent exits with 0.
     ending: Option<bool>,
     /// Whether stdin has ended.
     ended: bool,

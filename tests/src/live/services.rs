@@ -140,7 +140,7 @@ fn spent(rlm: &Path, agent: &Path) -> String {
     format!("{took} and {count} request: {ending:?}")
 }
 
-/// rlm does not count the usage of an earlier process of the session again, by any source.
+/// rlm counts the usage of each process of a session only once, in every report.
 fn spent_again(rlm: &Path, agent: &Path) -> String {
     let used = |scene: &LiveScene<'_>| {
         let status = scene.rlm(&["status", "--json"]).run(RUN).expect_code(0);

@@ -47,7 +47,7 @@ impl Dialect for Responses {
                         said(&mut asked, &text, &before);
                     }
                     asked.item(role, "text", &text);
-                    // A note of the client does not change how the next user text counts.
+                    // A note of the client does not change whether the next user text is a steer.
                     if role == "user" {
                         PrecedingItem::Nothing
                     } else {
