@@ -30,7 +30,7 @@ fn try_run(workspace: &Workspace) -> Result<Tally, String> {
     let installed = command::run("rustup", &["toolchain", "list"], Show::Never);
     if !installed.success {
         return Ok(Tally::skipped(
-            "msrv: rustup is not installed, which locates the compiler",
+            "msrv: rustup, which locates the compiler, is not installed",
         ));
     }
     let mut tally = Tally::default();
