@@ -285,7 +285,7 @@ impl Actor {
                 return self.publish_read(false).await;
             } else if self.unpublished.len() >= most || bytes >= MAX_BATCH_BYTES {
                 self.publish_read(false).await;
-                // There is more output, and the subscribers must get their turn to read.
+                // There is more output, and the subscribers must get a chance to read.
                 return tokio::task::yield_now().await;
             }
             seen = tokio::select! {

@@ -4,11 +4,11 @@
 //! keeps the process. A death is reported as a death. After a crash, the next agent knows the earlier messages. This module contains these rules as a
 //! list of [`Scenario`]s. [`play`] runs one scenario in a [`Conversation`](crate::Conversation) with the driver of a [`TestAgent`], which can make
 //! its agent do something. There are four [`ScenarioResult`]s: the scenario passed; the driver does not declare the capability, and the promised
-//! fallback works; the agent can't be made to do it; the contract is broken. [`table`] prints the results.
+//! fallback works; the test can't make the agent do what the scenario needs; the contract is broken. [`table`] prints the results.
 //!
 //! A declared capability must work. A missing capability must be rejected with an error for which [`is_unsupported`](crate::Error::is_unsupported) is
-//! true, or have the documented fallback. Without steering, an input during a turn waits for its end. Without interrupts, an interrupted turn ends
-//! with its process. Without resuming, the next agent starts a new session.
+//! true, or have the documented fallback. Without steering, an input during a turn waits for the end of the turn. Without
+//! interrupts, an interrupt ends the turn together with the process. Without resuming, the next agent starts a new session.
 //!
 //! Each scenario checks two levels: the events that the conversation publishes (see [`ContractChecker`](crate::scripted::ContractChecker)), and the
 //! calls and reports of the driver below it. Faults of a driver are, for example, turns that end twice, messages that were never sent, and text that

@@ -337,7 +337,7 @@ impl Conversation {
         reported
             .ok()
             .and_then(|report| report.clone())
-            // The actor ended without a report; the drop of its connection ended everything unobserved.
+            // The actor ended without a report. The drop of its connection ended the processes, but nothing checked the result.
             .unwrap_or_else(|| StopReport::nothing(false))
     }
 
@@ -380,8 +380,8 @@ impl Conversation {
     }
 }
 
-/// Waits for an answer of the actor, or for the end of the actor, which drops its end of the report. A message that is sent while a channel closes
-/// can stay in the channel, so the end of that channel is not enough.
+/// Waits for an answer of the actor, or for the end of the actor. The actor has ended if it dropped the sender of `report`. The closed channel of
+/// `answer` is not enough: a command that is sent while its channel closes can stay in that channel, and then nothing drops the sender of `answer`.
 async fn answered<T>(
     answer: oneshot::Receiver<T>,
     mut report: watch::Receiver<Option<StopReport>>,

@@ -245,7 +245,7 @@ pub enum ToolOutcome {
     Failed,
     /// It was denied.
     Denied,
-    /// The turn ended before the tool did; its effects are unknown.
+    /// The turn ended before the tool did; the effects of the tool are unknown.
     Interrupted,
 }
 

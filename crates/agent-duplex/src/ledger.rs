@@ -268,7 +268,7 @@ impl Ledger {
         }
     }
 
-    /// Removes messages from where they wait for their turn, to put them into a turn.
+    /// Removes messages from the lists in which they wait for their turn, so that the caller can put them into a turn.
     fn take(&mut self, messages: &[Uuid]) -> Vec<TurnMessage> {
         let mut taken = Vec::new();
         if let Some(ahead) = &mut self.next_turn {

@@ -91,7 +91,7 @@ pub struct Completion {
     pub turn: TurnId,
     /// The end of the turn.
     pub end: TurnEnd,
-    /// The number of inputs that are not answered yet: waiting inputs, delivered inputs in no turn, and the inputs of a turn that waited for this
-    /// turn.
+    /// The number of inputs that are not answered yet: waiting inputs, delivered inputs in no turn, and the inputs of the next turn if it was
+    /// already assigned.
     pub pending: usize,
 }

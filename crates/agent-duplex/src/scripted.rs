@@ -1,9 +1,10 @@
 //! Agents that follow a script, for tests of programs with conversations.
 //!
-//! A [`Script`] lists, step by step, the events that the agent waits for and the events that it reports; [`Latch`]s replace time. Each start of an
-//! agent plays the next script of its [`ScriptedDriver`], or the one that [repeats](ScriptedDriver::with_repeating_script); [`calls`](ScriptedDriver::calls)
-//! returns the calls that the agents got. So a test can play deaths at any point, and agents that don't start, refuse, don't read, ask, hang in a
-//! close or a stop, or still report after that. A [`ContractChecker`] checks the published events against the promises of a conversation.
+//! A [`Script`] lists, step by step, the events that the agent waits for and the events that it reports; a [`Latch`] holds a step back until the test
+//! opens it, so no test depends on time. Each start of an agent plays the next script of its [`ScriptedDriver`], or the one that
+//! [repeats](ScriptedDriver::with_repeating_script); [`calls`](ScriptedDriver::calls) returns the calls that the agents got. So a test can play an
+//! agent that dies at any point, doesn't start, refuses an input, doesn't read, asks for permission, hangs in a close or a stop, or reports events
+//! even after its end. A [`ContractChecker`] checks the published events against the promises of a conversation.
 //!
 //! # Examples
 //!

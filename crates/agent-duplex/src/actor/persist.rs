@@ -26,7 +26,7 @@ pub(crate) struct PersistenceClient {
     /// The turns that were assigned and are not completed; the agent's output belongs to the last one.
     running: Vec<TurnId>,
     unconfirmed: usize,
-    /// The events whose store was interrupted by a halt. They are published after the next wait for the store.
+    /// The events that were being stored when a halt came. They are published after the next wait for the store.
     unpublished: Vec<ConversationEvent>,
 }
 
@@ -160,7 +160,8 @@ impl PersistenceClient {
         }
     }
 
-    /// Stores events, and then publishes them. Without a `halt` the conversation is ending, and the wait has a time limit.
+    /// Stores events, and then publishes them. If `halt` is `None`, the conversation is already ending, and the wait has a
+    /// time limit.
     pub(super) async fn store_and_publish(
         &mut self,
         events: Vec<ConversationEvent>,

@@ -77,7 +77,7 @@ impl Actor {
         if self.next_start() != NextStart::Now {
             return self.notify_if_running();
         }
-        // The last output of the previous agent can make its start a failure, or name another session.
+        // The last output of the previous agent can show that its own start failed, or can name another session.
         if self.end_dead_connection().await.is_none() || self.next_start() != NextStart::Now {
             return self.notify_if_running();
         }

@@ -36,7 +36,7 @@ pub enum Scenario {
     SlowReader,
     /// A stop while a tool runs.
     Stop,
-    /// The agent requests a permission. The request is denied, allowed, and interrupted before its answer.
+    /// The agent requests a permission. One request is denied, one is allowed, and one is withdrawn by an interrupt.
     PermissionRequest,
     /// The agent reports its usage.
     Usage,
@@ -101,7 +101,7 @@ pub enum ScenarioResult {
     Passed(String),
     /// The driver does not declare this capability; the promised fallback works, as the text describes.
     Undeclared(Capability, String),
-    /// The agent can't be made to do it; the text gives the reason.
+    /// The test can't make the agent do what the scenario needs; the text gives the reason.
     NotApplicable(String),
     /// The contract is broken; the text describes the observed behaviour.
     Failed(String),

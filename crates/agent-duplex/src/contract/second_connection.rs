@@ -1,4 +1,4 @@
-//! Checks of a connection alone, because a conversation would prevent these calls.
+//! Checks of a connection without a conversation, because a conversation would prevent these calls.
 
 use tokio::time::timeout;
 
@@ -6,7 +6,7 @@ use super::scenario::TestAgent;
 use super::scenario_run::{BUDGET, POLL, ScenarioCheck, failure};
 use crate::{Connection, Decision, Error, Event, Message, SessionChoice};
 
-/// Sends a connection without a conversation a message that makes it run a tool, and then another message; returns the result of the second one.
+/// Sends two messages to a connection without a conversation. The first message makes the agent run a tool. Returns the result of the second one.
 pub(super) async fn second_message(
     test_agent: &dyn TestAgent,
     tool: &str,
@@ -15,7 +15,7 @@ pub(super) async fn second_message(
     let [first, second] = words.map(Message::new);
     let mut connection = match open(test_agent, SessionChoice::Fresh).await? {
         Ok(connection) => connection,
-        Err(e) => return failure(format!("a connection alone does not work: {e}")),
+        Err(e) => return failure(format!("the connection fails without a conversation: {e}")),
     };
     let talk = async {
         connection.send(first).await?;
@@ -33,7 +33,7 @@ pub(super) async fn second_message(
     drop(connection.stop(BUDGET).await);
     match talked {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(e)) => failure(format!("a connection alone does not work: {e}")),
+        Ok(Err(e)) => failure(format!("the connection fails without a conversation: {e}")),
         Err(_) => late(test_agent),
     }
 }
@@ -104,5 +104,7 @@ async fn open(
 
 fn late<T>(test_agent: &dyn TestAgent) -> ScenarioCheck<T> {
     let limit = test_agent.timeout();
-    failure(format!("a connection alone did not work within {limit:?}"))
+    failure(format!(
+        "no result within {limit:?} from a connection without a conversation"
+    ))
 }

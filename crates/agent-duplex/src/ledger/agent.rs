@@ -110,8 +110,8 @@ impl Ledger {
         }
     }
 
-    /// Handles the report that a message is queued. If that message was assigned to the running turn, the turn is a different one, which the agent
-    /// started.
+    /// Handles the report that a message is queued. If that message was assigned to the running turn, the agent
+    /// actually runs another turn, which it started by itself.
     fn queued(&mut self, id: Uuid, report: &mut EventBatch) {
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.has(id)) else {
             return;

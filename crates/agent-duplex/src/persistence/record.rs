@@ -106,7 +106,7 @@ pub struct RecoveredConversation {
     pub messages: u64,
 }
 
-/// A turn that the end of its process interrupted.
+/// A turn that was interrupted because its process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InterruptedTurn {

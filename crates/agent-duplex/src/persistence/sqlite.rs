@@ -24,7 +24,7 @@ use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
 pub struct SqlitePersistence {
     database: Database,
     name: String,
-    /// The row of the conversation and the number of the recovery that made this the writer; `None` before that, and after an error.
+    /// The row of the conversation and the epoch of this writer; `None` before the recovery, and after an error.
     writer: Option<(i64, i64)>,
 }
 

@@ -246,7 +246,7 @@ async fn suspended_agent_is_closed_after_it_continues() {
     tokio::time::advance(Duration::from_secs(600)).await;
     soon(talk.conversation.leftovers()).await;
     assert_eq!(talk.closes(), 0);
-    // The task gets its time again after the thaw.
+    // After the thaw, the time limit of the close begins again.
     talk.conversation.freeze(false).await.unwrap();
     tokio::time::advance(Duration::from_secs(20)).await;
     soon(talk.conversation.leftovers()).await;

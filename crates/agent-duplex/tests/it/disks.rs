@@ -230,7 +230,7 @@ fn l100b_a_file_that_can_not_be_written_is_an_error() {
     let fault = fault.replace(file.to_str().unwrap(), "PATH");
     assert_eq!(
         fault,
-        "can't store the conversation: PATH can't be written; change its permissions or its directory's"
+        "can't store the conversation: PATH can't be written; change its permissions or those of its directory"
     );
 }
 

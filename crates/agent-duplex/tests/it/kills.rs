@@ -395,7 +395,7 @@ fn l85b_control_an_early_acknowledgement_loses_accepted_inputs() {
     assert_ne!(killed(10, Early::All), Vec::<String>::new());
 }
 
-/// The control experiment: a delivery before its record is stored happens twice.
+/// The control experiment: a message that is delivered before its record is stored is delivered twice.
 #[test]
 fn l85b_control_unrecorded_delivery_is_repeated() {
     let wrong = killed(10, Early::Handed);

@@ -1,4 +1,4 @@
-//! The primary, which stops the reading of the agent, and the subscribers, which are dropped.
+//! Readers that are too slow: a primary makes the conversation stop reading from the agent, and a subscriber is dropped.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn l87a_reading_subscriber_is_not_dropped() {
     let conversation = talk.conversation.clone();
     let reader = tokio::spawn(async move { read_all(&mut subscription).await });
     talk.start().await;
-    // The agent is at most one backlog ahead of the primary, and so of this subscriber, which reads as often.
+    // The backlog limits how far the agent gets ahead of the primary. This subscriber reads as often as the primary, so the limit holds for it too.
     talk.completed().await;
     soon(conversation.stop(Duration::ZERO)).await;
     talk.read_all().await;

@@ -141,7 +141,7 @@ fn truncated(read: &[Published], all: &[Published]) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
-    /// At any time a reader comes, its replay and the later events are equal to the events of the primary, from the start of the turn on.
+    /// Whenever a reader subscribes, its replay and the later events are together equal to the events of the primary since the start of the turn.
     #[test]
     fn l88a_late_reader_misses_and_repeats_nothing(
         turns in proptest::collection::vec(0usize..6, 1..5),

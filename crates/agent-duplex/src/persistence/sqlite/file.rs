@@ -223,7 +223,7 @@ fn fault(path: &Path, e: rusqlite::Error) -> Error {
     let hint = match e.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "has no space; free some and open the conversation again",
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            "can't be written; change its permissions or its directory's"
+            "can't be written; change its permissions or those of its directory"
         }
         Some(ErrorCode::NotADatabase) => "is not a database; choose another file",
         Some(ErrorCode::DatabaseCorrupt) => {

@@ -86,7 +86,7 @@ async fn queued_records_are_stored_in_one_append() {
     for one in rest {
         one.await.unwrap().unwrap();
     }
-    // A post without records only waits for its turn.
+    // A post without records only waits for the posts before it.
     thread.post(0).await.unwrap().unwrap();
     assert_eq!(*thread.kept.lock().unwrap(), [1, 20]);
 }
@@ -114,7 +114,7 @@ async fn posted_records_are_stored_after_drop() {
     let posted: Vec<_> = (0..3).map(|_| thread.post(1)).collect();
     drop(thread.keeper);
     for _ in 0..3 {
-        // If the thread stores several posts at once, it needs fewer instructions, and has ended before the last of these sends.
+        // If the thread stores several posts at once, it needs fewer instructions and ends earlier. Then the last of these sends fail.
         let _gone = thread.words.send(TestAction::Keep);
     }
     for one in posted {
