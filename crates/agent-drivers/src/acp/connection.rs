@@ -47,7 +47,7 @@ impl AcpConnection {
         }
     }
 
-    /// Requests a change. The returned future waits for the answer only if the agent must obey.
+    /// Requests a change. The returned future waits for the answer only if the agent must accept the change.
     async fn ask_change(&mut self, line: Option<Vec<u8>>) -> Result<PendingChange, Error> {
         let is_asked = line.is_some();
         if let Some(line) = line {

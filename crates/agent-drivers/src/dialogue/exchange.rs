@@ -92,7 +92,7 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         async { false }
     }
 
-    /// Whether the lines that were already read need no check of time limits or background work between them.
+    /// Whether lines that were already read can be handled one after another, without a check of time limits or background work in between.
     fn is_reading_only(&self) -> bool {
         false
     }

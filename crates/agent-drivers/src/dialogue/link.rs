@@ -72,7 +72,7 @@ impl AgentLink {
         !std::mem::replace(&mut self.is_initialized, true)
     }
 
-    /// Schedules the end of an agent that is of no more use.
+    /// Schedules the end of an agent that is no longer needed.
     pub(crate) fn schedule_end(&mut self) {
         self.agent.close_stdin();
         self.wait_state.await_exit();

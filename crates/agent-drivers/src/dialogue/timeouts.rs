@@ -54,7 +54,7 @@ impl EscalatingTimeout {
         self.slack = MAX_LATE_BYTES;
     }
 
-    /// Moves to the next step and returns the number of the one to do now.
+    /// Moves to the next step, and returns the number of the step to do now.
     fn next_step(&mut self) -> usize {
         self.used += 1;
         self.renew();

@@ -90,7 +90,7 @@ impl SessionChoices {
         changed
     }
 
-    /// Stores the requested and accepted model, which the answer can name differently; returns `true` if the model changed.
+    /// Stores the requested model, which the agent accepted; if `answer` names a model, stores that one. Returns `true` if the model changed.
     pub(super) fn model_taken(&mut self, requested: String, answer: &Value) -> bool {
         let before = std::mem::replace(&mut self.model, requested);
         self.take_options(answer);
@@ -132,7 +132,7 @@ impl SessionChoices {
         (was != **mode).then(|| ("session/set_mode", json!({"modeId": mode})))
     }
 
-    /// Whether the agent must accept the mode for these permissions. If the answer is no, an agent that keeps its mode still sends permission
+    /// Whether the agent must accept the mode for these permissions. If not, an agent that refuses the mode does no harm: it sends permission
     /// requests, and the driver allows them.
     pub(super) fn must_obey(&self, permissions: Permissions) -> bool {
         match permissions {

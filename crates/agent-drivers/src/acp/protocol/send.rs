@@ -59,8 +59,8 @@ impl Session {
         self.is_ending = true;
     }
 
-    /// Changes the permissions from now on, and returns the request for the agent, if it has a mode for them. If the agent must obey,
-    /// [`change_answer`](Self::change_answer) returns the result; otherwise the driver allows the agent's requests.
+    /// Changes the permissions from now on, and returns the request for the agent, if it has a mode for them. If the agent
+    /// must accept the mode, [`change_answer`](Self::change_answer) returns the result; otherwise the driver allows the agent's requests.
     ///
     /// # Errors
     /// [`Error::is_unsupported`] if the agent was started without permission requests.

@@ -54,8 +54,8 @@ impl UsageTotals {
 
     /// Returns the usage since the last totals.
     ///
-    /// The first total of a resumed session includes the usage of earlier processes, or lacks this usage if those processes were killed. If the
-    /// earlier usage is unknown and the agent reports the difference itself, that difference is used, even if it is empty.
+    /// The first total of a resumed session includes the usage of earlier processes, or lacks this usage if those processes were killed. So if
+    /// the earlier usage is unknown, the result is the usage since the last result as the agent itself reports it, even if this is empty.
     pub(super) fn advance(&mut self, result: &Object<'_>) -> Usage {
         let models = result.fields("modelUsage").unwrap_or_default();
         let tokens = if models.is_empty() {

@@ -235,7 +235,7 @@ fn background_task_lasts_until_its_turn_begins() {
     let begun = Event::TurnStarted { inputs: vec![] };
     let begins = [begun, Event::BackgroundTasks(0)];
     assert_eq!(hear(&mut session, &requesting), begins);
-    // Within a turn, the agent reads the result there.
+    // If a task ends during a turn, the agent reads the result of the task in that turn.
     assert_eq!(hear(&mut session, &one), [Event::BackgroundTasks(1)]);
     assert_eq!(hear(&mut session, &over), []);
     let none = listed(json!([]));

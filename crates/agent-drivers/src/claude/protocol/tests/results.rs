@@ -256,7 +256,7 @@ fn p28c_resumed_session_without_new_usage_is_not_counted_again() {
         sum += cost(&mut session, 0.10, nothing.clone());
     }
     assert_eq!(sum, 100_000);
-    // Later usage counts. If the agent reports no difference, the total counts.
+    // Later usage counts. If the agent does not report the usage since the last result, the total counts.
     let mut session = fresh();
     assert_eq!(cost(&mut session, 0.10, nothing.clone()), 0);
     assert_eq!(cost(&mut session, 0.15, nothing), 50_000);

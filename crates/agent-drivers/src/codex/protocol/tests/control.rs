@@ -16,7 +16,7 @@ fn p20a_p20b_late_message_begins_next_turn() {
     ok(&mut session, &id(&outcome), json!({"turn": {"id": "b"}}));
     let outcome = tell(&mut session, "turn/started", json!({"turn": {"id": "b"}}));
     assert_eq!(outcome.events, [Event::TurnStarted { inputs: vec![late] }]);
-    // The earlier turn is not the running one.
+    // A repeated end of the earlier turn does not end the running turn.
     assert!(complete(&mut session, "a", "completed").events.is_empty());
     assert_eq!(
         reasons(&complete(&mut session, "b", "completed")),
@@ -66,7 +66,7 @@ fn p21a_p21b_an_interrupt_before_a_turn_runs_reaches_it() {
     ok(&mut session, &id(&outcome), json!({"turn": {"id": "a"}}));
     let outcome = tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
     assert_eq!(methods(&outcome), ["turn/interrupt"]);
-    // The agent can report a turn before it accepts its interrupt.
+    // The agent can report the start of a turn before it accepts an interrupt of that turn.
     refuse(&mut session, &id(&outcome));
     let item = json!({"turnId": "a", "item": {"type": "agentMessage", "id": "m"}});
     let outcome = tell(&mut session, "item/started", item);
