@@ -94,9 +94,9 @@ struct Console {
     ui: Ui,
     painter: Painter,
     log_target: LogTarget,
-    /// Whether the message that another process turned Ctrl-C off was shown.
+    /// Whether the message about a disabled Ctrl-C was shown: another process had turned Ctrl-C off.
     has_reported_rearm: bool,
-    /// Whether the message that the log has no reader any more was shown.
+    /// Whether the message about the closed log was shown: the log has no reader any more.
     has_reported_gone: bool,
     decoder: Decoder,
     /// The time at which the decoder stops waiting for more bytes of a pending key.

@@ -5,7 +5,7 @@ use rlm_text::escape::plain;
 use super::rows::{push_shown, take_rows};
 use crate::style::{DIM, WARNING_STYLE, styled};
 
-/// If rows have no width, the length at which a line is printed although its end has not arrived.
+/// The length, if rows have no width, at which a line is printed before its end has arrived.
 const MAX_LINE: usize = 2000;
 
 /// The stream of the agent's messages. Streamed text becomes rows as it comes; any other output begins a new line.

@@ -50,9 +50,9 @@ pub(crate) enum PressMeaning {
     Runs(PressAction),
     /// The menu opens, and a draft is kept.
     Menu,
-    /// A message only, because the editor has the screen. The press stays counted.
+    /// Only a message is printed, because the editor has the screen. The press gets no answer, so it counts during the cooldown.
     Note,
-    /// The menu can't be shown. The press stays counted.
+    /// The menu can't be shown. The press gets no answer, so it counts during the cooldown.
     CannotAsk,
     /// The press has the effect of a second press: it saves and stops.
     Escalate,

@@ -17,7 +17,7 @@ use super::tty::Tty;
 #[derive(Debug)]
 enum Order {
     Write(String),
-    /// Report that everything before this order is written.
+    /// Report when everything that was queued before this is written.
     ConfirmWritten(oneshot::Sender<()>),
 }
 

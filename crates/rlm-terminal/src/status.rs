@@ -310,7 +310,7 @@ fn since(now: Timestamp, at: Timestamp) -> String {
     about(now.since(at))
 }
 
-/// Returns the time left, in whole seconds of the clock, as elapsed time is counted too.
+/// Returns the time left. Like elapsed time, it is rounded to whole seconds of the clock, so that both change at the same moment.
 fn left(now: Timestamp, until: Timestamp) -> String {
     let whole = Duration::from_secs((until.0 / 1000).saturating_sub(now.0 / 1000));
     let step = step(whole);

@@ -35,7 +35,7 @@ const PASTE_OFF: &[u8] = b"\x1b[?2004l";
 /// Selects the main screen, shows the cursor, and begins a new row.
 const LEAVE_EDITOR: &[u8] = b"\x1b[?1049l\x1b[?25h\r\n";
 
-/// The terminal whose mode the end of the process must restore.
+/// The terminal whose mode must be restored when the process ends.
 static OURS: OnceLock<Arc<Tty>> = OnceLock::new();
 
 /// The controlling terminal.
@@ -46,9 +46,10 @@ pub(crate) struct Tty {
     state: Mutex<State>,
     /// Whether the terminal is in our mode. Atomic, for callers that can't wait for the lock.
     is_ours: AtomicBool,
-    /// Whether `restore_signal_keys` changed the mode after another process had changed it, so that the end has to restore the mode.
+    /// Whether `restore_signal_keys` changed the mode after another process had changed it, so that the mode must be restored when the
+    /// process ends.
     is_rearmed: AtomicBool,
-    /// The number of live rows down to the row of the cursor, which the end of the process has to erase.
+    /// The number of live rows, from the first one to the row of the cursor, that must be erased when the process ends.
     live_rows: AtomicUsize,
     /// The number of pieces that were read, or are being read, and that the console has not handled yet.
     unread_pieces: AtomicUsize,
@@ -276,7 +277,7 @@ impl Tty {
         }
     }
 
-    /// Sets the number of rows, from the first live row to the row of the cursor, that the end of the process has to erase.
+    /// Sets the number of rows, from the first live row to the row of the cursor, that must be erased when the process ends.
     pub(crate) fn note_live_rows(&self, rows: usize) {
         self.live_rows.store(rows, Ordering::SeqCst);
     }
@@ -296,8 +297,8 @@ impl Tty {
         let _full = rustix::io::write(&self.fd, bytes);
     }
 
-    /// Locks the state without waiting for ever: at the end of the process this thread may hold the lock itself. Other threads hold it only for
-    /// moments.
+    /// Locks the state, but does not wait forever: when the process ends, this thread may hold the lock itself. Other threads hold the lock only
+    /// for moments.
     fn lock_soon(&self) -> Option<MutexGuard<'_, State>> {
         (0..10_000).find_map(|_| match self.state.try_lock() {
             Ok(state) => Some(state),

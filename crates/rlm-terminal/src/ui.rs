@@ -58,7 +58,7 @@ pub(crate) enum PressAnswer {
     Escalate,
     /// The scope around this one decides.
     Decline,
-    /// No answer: the press stays counted.
+    /// No answer: the press counts during the cooldown.
     LeaveOpen,
     /// No answer either, and a message on the standard error that says why the menu can't be shown.
     CannotAsk,
@@ -80,9 +80,9 @@ pub(crate) enum KeyMode {
 pub(crate) struct Ui {
     prompt: Option<Prompt>,
     questions: Vec<PermissionQuestion>,
-    /// Answered questions that the view may still show.
+    /// Answered questions that a snapshot may still contain.
     answered: Vec<AnsweredQuestion>,
-    /// Questions that the view showed at the last tick, in case their event was lost.
+    /// The questions in the snapshot of the last tick, in case their events were lost.
     unannounced_questions: Vec<String>,
     /// The open review of a phase or batch.
     review: Option<ReviewQuestion>,
@@ -238,7 +238,8 @@ impl Ui {
         }
     }
 
-    /// Closes all prompts because the terminal refuses the mode that they need. The press stays unanswered, so it stays counted.
+    /// Closes all prompts because the terminal refuses the mode that they need. The press gets no answer, so it
+    /// counts during the cooldown.
     pub(crate) fn cannot_prompt(&mut self) {
         self.notice(PressAnswer::LeaveOpen);
         self.refuse_questions();
@@ -380,7 +381,7 @@ impl Ui {
         is_said && !self.is_json && self.log_width.is_some()
     }
 
-    /// Closes all prompts for good, because the shutdown has begun, the run has ended or the terminal is gone.
+    /// Closes all prompts permanently, because the shutdown has begun, the run has ended or the terminal is gone.
     pub(crate) fn close_prompts(&mut self) {
         self.closed = true;
         self.notice(PressAnswer::LeaveOpen);

@@ -66,7 +66,7 @@ impl Console {
         alone && !self.dumb && !self.is_over
     }
 
-    /// Draws a frame, and records how many live rows the end of the process has to erase.
+    /// Draws a frame, and records how many live rows must be erased when the process ends.
     pub(super) fn frame(&mut self, log: String, live: &Rows) -> String {
         // A program that reads the log may have left the cursor in the middle of a row.
         if let (LogTarget::Program, Some(tty), None) =

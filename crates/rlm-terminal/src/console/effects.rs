@@ -1,4 +1,4 @@
-//! Performs the effects of `ui`, runs the thread that reads the terminal, and waits for sources that may be absent.
+//! Performs the effects of `ui`, runs the thread that reads the terminal, and waits for inputs that may be absent.
 
 use std::future::pending;
 use std::sync::Arc;

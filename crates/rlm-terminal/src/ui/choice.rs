@@ -117,7 +117,7 @@ impl Ui {
         }
     }
 
-    /// Closes the review if a new view of the run no longer shows it.
+    /// Closes the review if a new snapshot of the run no longer contains it.
     pub(super) fn review_viewed(&mut self, snapshot: RunSnapshot<'_>) {
         let is_open = snapshot.review().is_some();
         let Some(question) = &mut self.review else {

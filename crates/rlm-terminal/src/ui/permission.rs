@@ -13,7 +13,7 @@ use crate::rows::{Rows, cut, take_rows, width as columns};
 use crate::run_snapshot::RunSnapshot;
 use crate::style::{DIM, styled};
 
-/// The maximum number of answered questions that are remembered, so that a late view doesn't open them again.
+/// The maximum number of answered questions that are remembered, so that an outdated snapshot doesn't open them again.
 const MAX_ANSWERED: usize = 100;
 /// The maximum number of columns of a question.
 const MAX_TEXT: usize = 64 << 10;
@@ -120,7 +120,7 @@ impl Ui {
         });
     }
 
-    /// Forgets an answer that did not reach the run, so that the question opens again if the view still shows it.
+    /// Forgets an answer that did not reach the run, so that the question opens again if the snapshot still contains it.
     pub(crate) fn answer_lost(&mut self, ask: &str) {
         self.answered.retain(|answered| answered.id != ask);
     }
@@ -152,7 +152,7 @@ impl Ui {
         }
     }
 
-    /// Compares the open questions with a new view of the run.
+    /// Compares the open questions with a new snapshot of the run.
     pub(crate) fn view_changed(&mut self, snapshot: RunSnapshot<'_>) {
         let shown = |id: &str| {
             snapshot
@@ -172,7 +172,7 @@ impl Ui {
         self.review_viewed(snapshot);
     }
 
-    /// Handles a tick: opens questions that the view has shown for a tick and whose event was lost.
+    /// Handles a tick: opens a question that was already in the snapshot of the last tick and is not open, because its event was lost.
     pub(crate) fn tick(&mut self, snapshot: RunSnapshot<'_>) {
         let before = std::mem::take(&mut self.unannounced_questions);
         for ask in &snapshot.agent.permission_requests {
@@ -244,7 +244,7 @@ fn short(ask: &PermissionRequest) -> String {
     )
 }
 
-/// Whether this is the message to the agent when the person denies or skips a question here.
+/// Whether this is a message that this terminal sends to the agent when the person denies or skips a question.
 pub(super) fn is_own(message: &str) -> bool {
     [DENIED, SKIPPED].contains(&message)
 }

@@ -29,7 +29,7 @@ pub(super) enum Prompt {
 #[derive(Debug)]
 pub(super) struct PermissionQuestion {
     pub(super) ask: PermissionRequest,
-    /// Whether the view has shown the question. When the view no longer shows it, it needs no answer.
+    /// Whether a snapshot contained the question. A later snapshot without the question means that it needs no answer.
     pub(super) seen: bool,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct PermissionPrompt {
     pub(super) seen: bool,
 }
 
-/// An answered question. The view may still show it, until the run has received the answer.
+/// An answered question. Snapshots may still contain it until the run has received the answer.
 #[derive(Debug)]
 pub(super) struct AnsweredQuestion {
     pub(super) id: String,
@@ -106,7 +106,7 @@ impl Menu {
 /// An open review.
 #[derive(Debug)]
 pub(super) struct ReviewQuestion {
-    /// Whether the view has shown the review. When the view no longer shows it, it was answered.
+    /// Whether a snapshot contained the review. A later snapshot without the review means that it was answered.
     pub(super) seen: bool,
     /// Whether the menu opens for it as soon as nothing else prompts.
     pub(super) due: bool,

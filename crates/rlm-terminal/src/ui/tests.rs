@@ -342,7 +342,7 @@ fn s11a_typed_ahead_text_needs_second_enter() {
             .out()
             .contains("Steer { text: \"fix it\", now: false }")
     );
-    // An empty line sends several lines, such as a paste.
+    // An empty line sends the lines before it, for example pasted ones.
     terminal.line("one\ntwo\n");
     assert_eq!(terminal.out(), "");
     terminal.keys("\r");

@@ -161,7 +161,7 @@ fn x124g_withdrawn_permission_prompt_disappears() {
     say "the question no longer needs an answer\n"
     print "later\n"
     "#);
-    // A view without the question withdraws it too, if an earlier view had it.
+    // A snapshot without the question withdraws it too, if an earlier snapshot contained it.
     terminal.asks("2", "make");
     terminal.ui.view_changed(terminal.run.snapshot());
     assert_eq!(terminal.ui.key_mode(), KeyMode::Choice);
