@@ -34,7 +34,7 @@ pub struct ReportData {
     pub(crate) prompts: Vec<String>,
     /// The transcript and the commit of each attempt that the page shows in full, by the index of the attempt.
     pub(crate) details: BTreeMap<usize, AttemptDetail>,
-    /// The living processes of a run that no process works on.
+    /// The processes of the run that are still alive although no `rlm` process works on the run.
     pub(crate) remaining_processes: Vec<ProcessName>,
     pub(crate) zone: TimeZone,
     /// The removed transcripts.
