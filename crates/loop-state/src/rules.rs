@@ -46,7 +46,7 @@ pub struct RunLimits {
     pub max_cost_microusd: Option<u64>,
     /// The maximum number of tokens of the run, input and output together.
     pub max_tokens: Option<u64>,
-    /// How long the run may wait for rate limits, all waits in a row together; 0 ends the run instead of waiting.
+    /// How long the run may wait for rate limits, as the sum of all waits in a row; 0 ends the run instead of waiting.
     #[serde(rename = "wait_on_limit_ms", with = "millis")]
     #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub wait_on_limit: Duration,
