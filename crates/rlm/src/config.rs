@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_template_names_every_setting_of_a_project() {
-        // The template names the file instead of the prompt, and opencode has the options of gemini.
+        // The template has `prompt-file` instead of `prompt`. It omits `opencode`, whose options are those of `gemini`.
         let elsewhere = ["prompt", "opencode"];
         let named = |key: &str| {
             let mut lines = TEMPLATE.lines().filter_map(|line| line.strip_prefix("# "));

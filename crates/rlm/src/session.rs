@@ -44,7 +44,7 @@ static RUN: OnceLock<String> = OnceLock::new();
 #[derive(Debug)]
 pub(crate) struct Session {
     interrupts: Installed,
-    /// The gate of every wait of this process: a shutdown wakes all of them.
+    /// The parent of all sleep gates of this process: a shutdown ends every sleep.
     gate: SleepGate,
     runtime: tokio::runtime::Runtime,
     /// The stop budget.
@@ -70,11 +70,12 @@ impl Session {
         };
         let failed =
             |what: &str, e: &dyn std::error::Error| Failure::failed(format!("{what}: {e}"));
-        // Comes first, so that every thread inherits it.
+        // Comes first, so that every thread inherits the blocked signals.
         rlm_terminal::block_terminal_signals();
         rlm_terminal::restore_on_panic();
         rlm_store::track_git_processes();
-        // A hard exit uses a thread, because drawn rows and an editor must be cleaned up before. If that hangs, the next press exits without it.
+        // A hard exit runs on its own thread, because it first erases drawn rows and ends an editor. If this cleanup hangs, the next press exits
+        // without the cleanup.
         let interrupts = Interrupts::builder()
             .shutdown_deadline(Some(shutdown_budget))
             .cooldown(times::COOLDOWN)
@@ -127,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Does the work before a run that may be slow: reads a prompt from standard input, calls git.
+    /// Does work that may be slow and that comes before the run: reads a prompt from standard input, calls git.
     pub(crate) fn prepare<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -236,7 +237,7 @@ impl Session {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(e) => {
-                // As at any other end of a run.
+                // As in `end`: a blocking thread that hangs must not delay the exit.
                 self.runtime.shutdown_background();
                 return Err(e.into());
             }

@@ -110,7 +110,7 @@ pub(crate) struct ExportArgs {
     /// Leave out the git history, because the other machine has the repository
     #[arg(long)]
     pub(crate) state_only: bool,
-    /// Export a run again that was already transferred; it is the same transfer, so only one of the archives can return here
+    /// Export a run again that was already transferred. Both archives are the same transfer: only one of the two continued runs can return here
     #[arg(long)]
     pub(crate) force: bool,
     /// Allow this inside the agent of another run

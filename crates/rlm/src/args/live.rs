@@ -147,7 +147,7 @@ pub(crate) struct StopArgs {
         conflicts_with = "force"
     )]
     pub(crate) after: Option<StopTiming>,
-    /// Allow one second
+    /// Abort: stop within one second
     #[arg(long, conflicts_with_all = ["after", "force"])]
     pub(crate) now: bool,
     /// Also end a run's process that doesn't respond

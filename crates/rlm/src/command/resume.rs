@@ -27,7 +27,7 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
         let session = Session::begin(args.show.no_input, false)?;
         return dry_run(&session, directory, args);
     }
-    // The parent process has checked a detached resume already. This process must first close inherited descriptors.
+    // A detached process skips this check: its parent has made the check already, and this process must first close inherited descriptors.
     if !args.show.detached
         && let Some((target, request)) = find_waiting_run(directory, &args)?
     {

@@ -212,7 +212,7 @@ fn print_result(
         run => run?,
     };
     let is_live = target.is_live();
-    // Checked last: a process that takes a run over records itself before anything else.
+    // Check this last: a process that takes over a run first records itself, so a successor is not missed.
     match target.successor() {
         Some(successor) if form != EndFormat::Event => {
             return print_resumed_since(&run, seen, &successor, form);
@@ -333,7 +333,7 @@ fn names(processes: &[ProcessName]) -> Vec<String> {
     processes.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the exit code: survivors go before any other `code`.
+/// Returns the exit code `code`, or the one for survivors if there are any.
 fn ended_but(survivors: &[ProcessName], code: Code) -> Result<ExitCode, Failure> {
     if survivors.is_empty() {
         return Ok(code.into());

@@ -138,7 +138,7 @@ impl Layers {
         let flags = self.flags.clone().merged_over(self.environment.clone());
         let mut project = self.project.tree.clone();
         let ends = ["until", "completion-promise"];
-        // A phase with its own check or promise gets neither from above the phases: the two belong together.
+        // The check and the promise belong together: a phase that sets one of them inherits neither from above the phases.
         if phase.is_some_and(|phase| ends.iter().any(|end| phase.leaf(end).is_some())) {
             project.remove(&ends);
         }

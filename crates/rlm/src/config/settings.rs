@@ -4,7 +4,8 @@
 //! The doc comment of a definition is its help and its description in the schema. After the name comes the type, which decides the values that a
 //! file and an option accept; `values.rs` has the types. Then come:
 //!
-//! - `of`: where the key may be: in the whole `Run`, in a `Phase`, in a `PhaseOnly`, or only in the `User`'s own file;
+//! - `of`: where the key may be: above the phases (`Run`), in a phase or above the phases (`Phase`), only in a phase (`PhaseOnly`), or only in the
+//!   user's own file (`User`);
 //! - `keys`: the keys of an agent's section;
 //! - `project: true`: the user's own file may not have the key, because it defines the task of one project;
 //! - `flag`: the arguments of clap for the option, or `no_flag`: the reason why there is no option;
@@ -100,7 +101,7 @@ settings! {
         flag: (value_name = "ask|edits|all|deny", value_parser = one_of::<Permissions>(), help_heading = "Agent"),
         default: ForDriver(Permissions::default()),
         env: "RLM_PERMISSIONS",
-        short: "What it may do",
+        short: "Its permissions",
     }
     /// The agent's session: a fresh one for each iteration, or continue the last one.
     session: SessionPolicy {
@@ -219,7 +220,7 @@ settings! {
         no_flag: "it is set once for a machine or a project",
         default: Always(Bytes(Settings::MAX_TRANSCRIPTS)),
     }
-    /// How long to wait for rate limits and outages, all waits in a row together; 0 ends the run instead.
+    /// How long to wait for rate limits and outages, as the sum of all waits in a row; 0 ends the run instead.
     wait_on_limit: Time {
         of: Run,
         flag: (help_heading = "Limits"),
@@ -253,8 +254,8 @@ settings! {
         shown: "checkpoint with several phases, else full",
         live: LiveRule::ByPerson(RuleChange::Autonomy),
     }
-    /// Processes that the agent leaves running: end them before the next attempt, or keep them until the run ends, those of the last 8 attempts at
-    /// most.
+    /// Processes that the agent leaves running: end them before the next attempt, or keep them until the run ends (at most those of the
+    /// last 8 attempts).
     leftovers: Leftovers {
         of: Run,
         flag: (value_name = "end|keep", value_parser = one_of::<Leftovers>(), help_heading = "Agent"),

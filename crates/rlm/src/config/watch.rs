@@ -22,7 +22,7 @@ pub(crate) struct WatchedConfig {
 #[derive(Debug)]
 struct Phase {
     name: String,
-    /// The values for it and for the run in the files, when they were last read.
+    /// The values for this phase and for the whole run, as last read from the files.
     from_file: FileRules,
     /// The values in effect.
     effective: FileRules,
@@ -33,7 +33,7 @@ struct Phase {
 struct FileRules([Option<RuleChange>; LIMITS.len()]);
 
 impl WatchedConfig {
-    /// Creates it from the layers and the settings of a run. A person may have raised limits before a resume, so only changes from now on apply.
+    /// Creates the watch of a run from its layers and settings. A person may have raised limits before a resume, so only later changes apply.
     pub(crate) fn new(layers: Layers, settings: &Settings) -> Self {
         let phase = |phase: &rlm_store::PhaseSettings| {
             let (name, driven) = (phase.name.clone(), phase.agent.has_driver());

@@ -199,7 +199,7 @@ impl<W: Write> Agent<W> {
             .rposition(|step| matches!(step, ScriptStep::Use(_)));
         for (index, step) in steps.iter().enumerate() {
             self.perform(step)?;
-            // A message during a tool joins the turn, as long as the turn will still commit the result.
+            // A message that comes while a tool runs joins the turn, but not after the last tool, which commits the result.
             if matches!(step, ScriptStep::Use(_)) && Some(index) != last_tool {
                 while let Some(message) = self.queue.pop_front() {
                     self.take(&message, None)?;

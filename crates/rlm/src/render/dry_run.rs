@@ -36,7 +36,7 @@ pub(crate) struct DryRun {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     next: Vec<String>,
     prompts: Vec<Prompt>,
-    /// The assumption of the prompt, or the reason why there is none.
+    /// The assumption on which the prompt is based, or the reason why there is no prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,
     #[serde(skip)]

@@ -48,7 +48,7 @@ struct Detail {
     #[serde(skip)]
     begun: bool,
     iterations_complete: u32,
-    /// The number of failed iterations; of each phase, only the latest are counted.
+    /// The number of complete iterations that failed. Each phase counts at most [`MAX_ERRORS`](loop_state::MAX_ERRORS).
     iterations_failed: usize,
     attempts: u32,
     unfinished_attempts: u32,

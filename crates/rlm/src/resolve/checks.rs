@@ -38,7 +38,7 @@ pub(super) fn is_of_project(origin: &ValueOrigin, root: &Path) -> bool {
     matches!(origin, ValueOrigin::File { path, .. } if **path == *root.join(config::FILE_NAME))
 }
 
-/// Returns the MCP servers of the file, and of the file that it names.
+/// Returns the MCP servers from the setting `mcp-servers`, and from the file that `mcp-config` names.
 pub(super) fn mcp_servers(config: &Config, root: &Path) -> Result<McpServers, Failure> {
     let of_file = { config.mcp_config.as_ref() }.map(|file| config::read_mcp(&root.join(file)));
     let of_file = of_file.transpose()?.unwrap_or_default();

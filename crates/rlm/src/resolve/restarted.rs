@@ -142,7 +142,7 @@ fn merge_phase(
         config.permissions = Some(permissions);
     }
     if is_named || typed_bin {
-        // Both come from the same function, so the programs are the same.
+        // The command line or a file names this agent, and so its programs.
         named.agent = phase.agent.clone();
     }
     saved_settings::apply_to_phase(&config, phase);
@@ -377,7 +377,7 @@ mod tests {
         };
         let refused = named("./claude").unwrap_err();
         assert!(refused.contains("agent `./claude`"), "{refused}");
-        // The agent is accepted, and then searched: it may not be installed here.
+        // The agent is accepted, and then looked up on PATH, where it may be missing on this machine.
         let file = "agent-bin = '/bin/sh'\n";
         let of_file = again(line, file, |it| {
             it.phases[0].agent.program = vec!["/bin/sh".into()];
