@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::Published;
 
-/// The number of bytes of lines and texts that a reader may leave unread before it counts as slow, with any capacity.
+/// The number of bytes of lines and texts that a reader may leave unread before it counts as slow, whatever its capacity is.
 const MAX_BYTES: usize = 8 << 20;
 
 /// The one reader of a [`Conversation`](crate::Conversation) that misses no event.
@@ -57,8 +57,8 @@ impl Subscription {
     ///
     /// # Errors
     ///
-    /// [`Lagged`] once, after all events that were stored for this reader: later events are missing. A new subscription starts with the events that
-    /// are published after it.
+    /// [`Lagged`] once, after all events that were stored for this reader: later events are missing. A new subscription gets the events that
+    /// are published after it was made.
     ///
     /// # Cancel safety
     ///

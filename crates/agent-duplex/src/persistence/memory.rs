@@ -15,7 +15,7 @@ use crate::{Error, Input, Receipt, TurnId};
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPersistence {
     stored: Arc<Mutex<Stored>>,
-    /// The number of the recovery that made this clone the writer.
+    /// The epoch of this clone as the writer.
     epoch: u64,
 }
 

@@ -280,7 +280,7 @@ async fn stop_waits_for_a_driver_for_bounded_time() {
     assert_eq!(talk.driver.calls().last(), Some(&ScriptedCall::Dropped));
 }
 
-/// The first stop would take a day, while the agent starts and while it ends.
+/// The first stop has a budget of a day. It is tested with an agent that still starts, and with an agent that delays its stop.
 #[tokio::test(start_paused = true)]
 async fn l90g_second_stop_with_less_time_shortens_the_first() {
     let day = Duration::from_secs(24 * 3600);

@@ -14,7 +14,7 @@ use crate::support::{TestConversation, soon, steered};
 
 const READERS: usize = 100;
 const LINE: usize = 256 << 10;
-/// The number of lines, which have one gigabyte together.
+/// The number of lines. Together they have one gigabyte.
 const LINES: usize = 4096;
 
 /// The number of existing lines, and the maximum so far.

@@ -177,7 +177,7 @@ async fn dropped_input_stays_dropped() {
     let reads = rusqlite::Connection::open(&path).unwrap();
     for number in 1..=20 {
         if number == 11 {
-            // Also while an agent starts.
+            // The last ten inputs are dropped while an agent starts.
             let conversation = talk.conversation.clone();
             tokio::spawn(async move { conversation.start(SessionChoice::Fresh).await });
             let connects = |calls: &[ScriptedCall]| !calls.is_empty();

@@ -238,7 +238,7 @@ fn the_answers_are_read_page_by_page_and_by_conversation() {
     let mut other = SqlitePersistence::open(&path, "other").unwrap();
     assert_eq!(other.recover().unwrap(), RecoveredConversation::default());
     other.append(&[message("x")]).unwrap();
-    // The other conversation fenced nothing here.
+    // The writer of the other conversation did not fence the writer of this one.
     kept.append(&[message("d")]).unwrap();
     let page = kept.messages(0, 2).unwrap();
     assert_eq!(page, [(1, message("a")), (2, message("b"))]);

@@ -62,7 +62,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Returns whether a delivered message may be delivered again, by a start that a caller requests.
+    /// Returns whether a delivered message may be delivered again when a caller starts the next agent.
     pub(super) fn redelivers(&self) -> bool {
         self.restarts.is_none() && self.kept.is_none() && self.mode == Mode::Interactive
     }
