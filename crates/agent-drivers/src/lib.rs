@@ -19,7 +19,7 @@ struct ReadmeDoctests;
 // - redacted             values that can be secret
 // - section              the keys of an agent's section in a configuration file
 // - times                the times in which a driver ends a turn or its agent
-// - duplex               translations from types of `agent-subprocess` to types of `agent-duplex`
+// - convert              translations from types of `agent-subprocess` to types of `agent-duplex`
 // - environment          the environment of an agent: inherited and configured variables
 // - mcp, session_locks   the agent's MCP servers; one writer per session
 // - dialogue             the shared parts of connections to agents that exchange lines of JSON

@@ -26,7 +26,7 @@ pub(super) struct CodexConnection {
     session: Session,
     /// The earliest possible start of the running turn, in clock ticks since boot.
     since: u64,
-    /// The end of an interrupted turn, which waits for the end of its commands.
+    /// The end of an interrupted turn. It is held back until the commands of the turn have ended.
     cleanup: Option<CommandCleanup>,
 }
 

@@ -80,7 +80,7 @@ impl Tools {
         Some(at)
     }
 
-    /// Handles an update of a call. After an interrupt (`cut`), the call counts as interrupted, because agents then report interrupted calls as
+    /// Handles an update of a call. If `is_interrupted`, the call counts as interrupted, because agents then report interrupted calls as
     /// completed.
     pub(super) fn updated(&mut self, call: &Value, is_interrupted: bool, events: &mut Vec<Event>) {
         let is_new = !self.is_known(text(call, "toolCallId"));

@@ -19,7 +19,7 @@ use {
 #[cfg(target_os = "linux")]
 const POLL: Duration = Duration::from_millis(10);
 
-/// The end of a turn that waits for the end of its commands.
+/// The end of a turn. It is held back until the commands of the turn have ended.
 #[derive(Debug)]
 pub(super) struct CommandCleanup {
     seen: Observation,
@@ -94,7 +94,8 @@ impl CodexConnection {
         }
     }
 
-    /// Does one search; returns `false` if there is nothing to do. A search waits at most [`POLL`]. The caller has the deadline, or drops the future.
+    /// Does one search; returns `false` if there is nothing to do. A search waits at most [`POLL`]. The caller keeps the deadline, and can
+    /// drop the future.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -134,7 +134,7 @@ impl Session {
         self.changed_settings.permissions |= settings.permissions;
         self.changed_settings.model = self.changed_settings.model.take().or(settings.model);
         if self.turn.is_some() {
-            // The driver sends it again after the unexpected turn.
+            // The driver sends the message again after the unexpected turn.
             return self.set(id, MessageStage::Queued);
         }
         self.waiting.remove(n);

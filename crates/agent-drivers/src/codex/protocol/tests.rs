@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// Recordings of the real agent (0.169.0), with the lines of the driver between its own. See `tests/golden`.
+/// Recordings of the real agent (0.169.0), with the driver's lines between the agent's lines. See `tests/golden`.
 const GOLDEN: [&str; 14] = [
     "01_turns",
     "02_held",

@@ -61,7 +61,7 @@ on_end() { echo end >> order; ok; exit 0; }"#;
         let conversation = conversation.clone();
         async move { conversation.close().await }
     });
-    // The agent asks only now; an end that did not wait would have ended it before.
+    // The agent asks only now. A close that does not wait would already have ended the agent.
     let permissions = conversation.set_permissions(Permissions::Deny).await;
     permissions.unwrap();
     let asked = |what: &ConversationEvent| matches!(what, ConversationEvent::Observed(seen) if matches!(seen.events[..], [Event::PermissionRequested(_)]));

@@ -331,7 +331,7 @@ async fn p46_session_has_one_agent_at_a_time() {
         );
         drop(open_released(driver, "another").await);
     }
-    // The leftovers of the agent lock out strangers, but not the next agent of this process.
+    // The leftovers of the agent keep other processes out of the session, but not the next agent of this process.
     first.send(Message::new("go")).await.unwrap();
     turn(&mut *first).await;
     rest(&mut *first).await;
