@@ -262,8 +262,8 @@ pub(crate) fn check_phase(phase: &PhaseSettings, file: &Path) -> Result<(), Fail
     phase.agent.check(choices(phase)).map_err(refuse)
 }
 
-/// Finds a directory for the locks of agents' sessions. Prefers a directory that all programs of the user see to a directory that only the programs
-/// of one login see. If no directory can be used (`sudo` may have created it), sessions are not locked.
+/// Finds a directory for the locks of agents' sessions. The first choice is a directory that all programs of the user share; the second choice is one
+/// that only the programs of one login share. If no directory can be used (`sudo` may have created it), sessions are not locked.
 pub(crate) fn session_place() -> Option<(PathBuf, SessionLocks)> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let places = [

@@ -39,7 +39,7 @@ mod tests {
     use crate::config::{KEYS, ValueKind};
     use agent_drivers::OptionKind;
 
-    /// The keys whose text starts no program. A new key with its own text belongs here or into the list of programs.
+    /// The keys that have a text as their value and start no program. A new key with a text belongs here or in the list of programs.
     const STARTS_NOTHING: [&str; 9] = [
         "name",
         "title",
@@ -48,7 +48,7 @@ mod tests {
         "model",
         "completion-promise",
         "safe-directories",
-        // The events for the command, which is listed.
+        // The events for the command of `notify`; the list of programs has that command.
         "notify-on",
         // Only names from a fixed list.
         "permissions",
@@ -134,7 +134,7 @@ mod tests {
                 key.name
             ));
             let is_listed = listed.contains("canary") || listed.contains("AgentHooks");
-            // Without a program there is no acp agent, so no program gets a variable.
+            // An acp agent needs a program. Without one, no program starts that could get a variable.
             let needs_program = name == "acp" && key.name != "program";
             assert!(is_listed || needs_program, "{name}.{}: {listed}", key.name);
         }

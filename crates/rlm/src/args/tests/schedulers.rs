@@ -114,7 +114,7 @@ fn x113g_kubernetes_accepts_the_job() {
         "volumes",
     ];
     keys(&job, pod, &["restartPolicy"], &of_pod);
-    // The policy is refused with any other restart policy.
+    // With any other restart policy, Kubernetes refuses the `podFailurePolicy`.
     assert_eq!(
         job.pointer("/spec/template/spec/restartPolicy").unwrap(),
         "Never"
