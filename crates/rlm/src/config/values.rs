@@ -225,7 +225,7 @@ impl TryFrom<String> for PhaseName {
 pub(crate) struct Title(String);
 
 impl Title {
-    const MOST: usize = 80;
+    const MAX_CHARS: usize = 80;
 }
 
 impl TryFrom<String> for Title {
@@ -233,11 +233,11 @@ impl TryFrom<String> for Title {
 
     fn try_from(text: String) -> Result<Self, String> {
         match text.chars().count() {
-            1..=Self::MOST => Ok(Self(text)),
+            1..=Self::MAX_CHARS => Ok(Self(text)),
             0 => Err("a title has at least one character".into()),
             many => Err(format!(
                 "a title has at most {} characters; this one has {many}",
-                Self::MOST
+                Self::MAX_CHARS
             )),
         }
     }
