@@ -96,12 +96,12 @@ pub enum RunEvent {
         /// The idle timeout.
         of: Duration,
     },
-    /// The turn ended, and the agent has background tasks. The run waits for them until they report nothing for `patience`.
+    /// The turn ended, and the agent has background tasks. The run waits for them until they report nothing for `timeout`.
     AwaitingTasks {
         /// The number of tasks.
         tasks: u32,
         /// The longest time without an ended task or a new turn.
-        patience: Duration,
+        timeout: Duration,
     },
     /// The run still waits until its agent can work; reported every 10 minutes.
     StillWaiting {

@@ -148,7 +148,7 @@ impl LiveRun {
         (last.process != before.process).then_some(last)
     }
 
-    /// Sends a request, and passes each response except the last to `on_answer`, each kind once. Blocks until the last response, or until `patience`
+    /// Sends a request, and passes each response except the last to `on_answer`, each kind once. Blocks until the last response, or until `limits`
     /// ends.
     ///
     /// # Errors
@@ -157,11 +157,11 @@ impl LiveRun {
     pub fn ask(
         &self,
         request: &Request,
-        patience: ResponseLimits,
+        limits: ResponseLimits,
         mut on_answer: impl FnMut(&Response),
     ) -> Result<AskOutcome, Error> {
         let begun = Instant::now();
-        let (first_by, mut by) = (begun + patience.first, begun + patience.first);
+        let (first_by, mut by) = (begun + limits.first, begun + limits.first);
         let mut responses = match self.connect(request, first_by)? {
             ConnectOutcome::Connected(responses) => responses,
             ConnectOutcome::Unresponsive => return Ok(AskOutcome::TimedOut(None)),
@@ -185,13 +185,13 @@ impl LiveRun {
                     if let Response::RunEnded(ended) = &mut response {
                         ended.proven &= self.is_owner(&responses);
                     }
-                    match patience.longer(&response).filter(|_| !is_longer) {
+                    match limits.longer(&response).filter(|_| !is_longer) {
                         Some(more) => {
                             is_longer = true;
                             by = Instant::now() + more;
                         }
                         None if is_longer => {}
-                        None => by = begun + patience.all,
+                        None => by = begun + limits.all,
                     }
                     if response.is_last() {
                         return Ok(AskOutcome::Final(response));
@@ -320,12 +320,12 @@ mod tests {
 
     #[test]
     fn only_the_limited_budget_of_a_recorded_stop_extends_the_wait() {
-        let patience = ResponseLimits::new(Duration::from_secs(1));
-        assert_eq!(patience.longer(&recorded(Some(1000))), None);
-        let patience = patience.or_budget();
-        let longer = [None, Some(1000), Some(u64::MAX)].map(|it| patience.longer(&recorded(it)));
+        let limits = ResponseLimits::new(Duration::from_secs(1));
+        assert_eq!(limits.longer(&recorded(Some(1000))), None);
+        let limits = limits.or_budget();
+        let longer = [None, Some(1000), Some(u64::MAX)].map(|it| limits.longer(&recorded(it)));
         let second = Duration::from_secs(1) + times::STOP_MARGIN;
         assert_eq!(longer, [None, Some(second), Some(LONGEST)]);
-        assert_eq!(patience.longer(&Response::Busy), None);
+        assert_eq!(limits.longer(&Response::Busy), None);
     }
 }

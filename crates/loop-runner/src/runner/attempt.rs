@@ -309,8 +309,8 @@ impl Runner {
             }
             AttemptEffect::ReportContinued => self.emit(RunEvent::TurnContinued),
             AttemptEffect::AwaitingTasks { tasks } => {
-                let patience = self.phase().background_task_timeout;
-                self.emit(RunEvent::AwaitingTasks { tasks, patience });
+                let timeout = self.phase().background_task_timeout;
+                self.emit(RunEvent::AwaitingTasks { tasks, timeout });
             }
             AttemptEffect::RecordTurnEnd {
                 outcome,

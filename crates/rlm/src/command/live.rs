@@ -58,10 +58,10 @@ pub(crate) fn send_request(
     target: &LiveRun,
     request: &Request,
     json: bool,
-    patience: ResponseLimits,
+    limits: ResponseLimits,
     mut on_answer: impl FnMut(&Response),
 ) -> Result<AskOutcome, Failure> {
-    let received = target.ask(request, patience, |answer| {
+    let received = target.ask(request, limits, |answer| {
         on_answer(answer);
         print_response(target, request, answer, json);
     });

@@ -29,14 +29,14 @@ pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Fai
         false => Request::Stop { when: after },
     };
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
-    let patience = ResponseLimits::new(wait);
-    let patience = match args.wait {
-        None => patience.or_budget(),
-        Some(_) => patience,
+    let limits = ResponseLimits::new(wait);
+    let limits = match args.wait {
+        None => limits.or_budget(),
+        Some(_) => limits,
     };
     let mut recorder = None;
     // Another process may have taken the run since `find`: wait for the process that recorded the request.
-    let received = live::send_request(&target, &request, args.json, patience, |answer| {
+    let received = live::send_request(&target, &request, args.json, limits, |answer| {
         if matches!(answer, Response::Recorded { .. }) && recorder.is_none() {
             recorder = target.project.holder(&target.run);
         }

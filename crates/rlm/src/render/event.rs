@@ -89,10 +89,10 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
                 show(*of)
             ),
         ),
-        RunEvent::AwaitingTasks { tasks, patience } => format!(
+        RunEvent::AwaitingTasks { tasks, timeout } => format!(
             "the turn ended; waiting for {}, up to {} without progress",
             rlm_terminal::background(*tasks),
-            show(*patience)
+            show(*timeout)
         ),
         RunEvent::StillWaiting { until, left } => styled(
             DIM,
@@ -354,10 +354,10 @@ pub(crate) fn json(at: Timestamp, event: &RunEvent) -> Option<Value> {
             "silent_ms": silent.as_millis() as u64,
             "limit_ms": of.as_millis() as u64,
         }),
-        RunEvent::AwaitingTasks { tasks, patience } => json!({
+        RunEvent::AwaitingTasks { tasks, timeout } => json!({
             "event": "awaiting_tasks",
             "tasks": tasks,
-            "task_timeout_ms": patience.as_millis() as u64,
+            "task_timeout_ms": timeout.as_millis() as u64,
         }),
         RunEvent::StillWaiting { until, left } => json!({
             "event": "still_waiting",

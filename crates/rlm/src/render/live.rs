@@ -290,10 +290,10 @@ pub(crate) fn problem(life: &ProcessHealth) -> Option<String> {
             let age = duration::show(Duration::from_secs(age.as_secs()));
             Some(format!("hangs: its loop made no progress for {age}"))
         }
-        ProcessHealth::Unresponsive(patience) => {
-            let patience = duration::show(*patience);
+        ProcessHealth::Unresponsive(timeout) => {
+            let timeout = duration::show(*timeout);
             Some(format!(
-                "did not respond within {patience}: it is suspended or hangs"
+                "did not respond within {timeout}: it is suspended or hangs"
             ))
         }
         _ => None,

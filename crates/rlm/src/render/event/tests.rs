@@ -67,7 +67,7 @@ fn samples() -> Vec<RunEvent> {
         },
         RunEvent::AwaitingTasks {
             tasks: 2,
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
         },
         RunEvent::ProcessesEnded {
             why: "left running by the agent".into(),

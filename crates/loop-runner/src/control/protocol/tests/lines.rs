@@ -203,7 +203,7 @@ fn run_events() -> Vec<RunEvent> {
         },
         RunEvent::AwaitingTasks {
             tasks: 1,
-            patience: SECOND,
+            timeout: SECOND,
         },
         RunEvent::StillWaiting {
             until: Timestamp(1),
