@@ -121,5 +121,5 @@ fn x112h_import_of_existing_run_gives_hint() {
     // An option that the error doesn't mention doesn't help either.
     assert!(!refused.stderr.contains("choose"), "{refused}");
     let refused = import(&["--run-id", "r2"]).expect_code(1);
-    assert!(refused.stderr.contains("which keeps its name"), "{refused}");
+    assert!(refused.stderr.contains("so it keeps its name"), "{refused}");
 }
