@@ -51,7 +51,8 @@ impl Sandbox {
             fs::create_dir_all(this.path().join(part)).unwrap();
         }
         fs::write(this.repo().join("README.md"), "A repository for a test.\n").unwrap();
-        this.git(&["init", "-q", "-b", "main"]);
+        // The templates are sample hooks: many small files, which no test reads.
+        this.git(&["init", "-q", "-b", "main", "--template="]);
         this.git(&["add", "."]);
         this.git(&["commit", "-q", "-m", "start"]);
         this
@@ -104,6 +105,9 @@ impl Sandbox {
             "user.name=rlm-tests",
             "-c",
             "user.email=rlm-tests@localhost",
+            // A commit starts no process that outlives it.
+            "-c",
+            "maintenance.auto=false",
         ];
         let mut command = Command::new("git");
         command
