@@ -143,6 +143,7 @@ fn x112d_import_keeps_ignored_files() {
     there(&scene, "other", &["resume", "r1"]).expect_code(0);
     let words = ["checkpoints", "export", "r1", "-o", "../back.zst"];
     there(&scene, "other", &words).expect_code(0);
+    fs_err::create_dir_all(scene.file(".git/info")).unwrap();
     fs_err::write(scene.file(".git/info/exclude"), "secret\n").unwrap();
     fs_err::write(scene.file("secret"), "mine").unwrap();
     let head = scene.sandbox.git(&["rev-parse", "HEAD"]);
