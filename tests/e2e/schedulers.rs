@@ -432,7 +432,7 @@ fn x113b_x113c_run_of_a_stopped_container_continues_in_the_next() {
         let mut running = contained(&scene);
         says(&mut running, "ready");
         let ended = end(running, &scene, signal).expect_code(code);
-        expect_in_order(&ended.stdout, &["stopped", " left"]);
+        expect_in_order(&ended.stdout, &["stopped", "all processes ended"]);
         scene.expect_nothing_alive();
         assert_eq!(beat(&scene).unwrap()["state"], "ended");
         assert_eq!(scene.status()["state"], "stopped");

@@ -44,7 +44,7 @@ fn invalid_request_is_rejected() {
     let sandbox = Sandbox::new();
     for (arguments, word) in [
         (&["--tool", "true"][..], "{agent}"),
-        (&["--tool", "{agent}", "--moment", "gate"], "are for rlm"),
+        (&["--tool", "{agent}", "--moment", "gate"], "only for rlm"),
         (&["--tool", "a", "--agent-name", "a/b"], "not a path"),
         (&["--quick", "--runs", "3"], "cannot be used with"),
     ] {
