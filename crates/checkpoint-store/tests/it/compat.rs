@@ -117,9 +117,9 @@ fn write_golden(dir: &Path) {
     writer.append(&6, &["six".into()]).unwrap();
 }
 
-/// Run this with `--ignored` after a change of the format, with a new name for the newest format.
+/// Run this after a change of the format, with a new name for the newest format.
 #[test]
-#[ignore = "writes the golden files"]
+#[ignore = "writes the golden files: cargo test -p checkpoint-store --test it write_golden_files -- --ignored"]
 fn write_golden_files() {
     let dir = Dir::new();
     write_golden(&dir.path);
