@@ -224,8 +224,7 @@ fn hanging_command_is_ended_with_its_tree() {
     let ended = doctor(&sandbox, &["bin"], &["claude"])
         .run(BOUND)
         .expect_code(1);
-    // 10 s; on a busy machine perhaps 11 s.
-    assert!(ended.stdout.contains("no response within 1"), "{ended}");
+    assert!(ended.stdout.contains("no response within 10 s"), "{ended}");
     assert_eq!(sandbox.survivors().scan(), []);
 }
 

@@ -58,7 +58,7 @@ impl Program<'_> {
         let command = self.command(arguments).map_err(|e| e.to_string())?;
         match timeout_at(self.deadline, command.stdin(stdin).spawn()).await {
             Ok(spawned) => spawned.map_err(|e| e.to_string()),
-            Err(_) => Err(no_response(start)),
+            Err(_) => Err(no_response(start, self.deadline)),
         }
     }
 
@@ -79,7 +79,7 @@ impl Program<'_> {
         let stderr = agent.stderr_tail();
         agent.stop(&StopPolicy::kill()).await;
         Ok(Output {
-            exit: exit.map_err(|_| no_response(start))?,
+            exit: exit.map_err(|_| no_response(start, self.deadline))?,
             stdout,
             stderr,
         })
@@ -118,8 +118,12 @@ fn push_line(output: &mut String, line: &str) {
     }
 }
 
-fn no_response(start: Instant) -> Failure {
-    let seconds = start.elapsed().as_secs_f64().round();
+/// Names the time that the program had. The end of its processes takes more, and isn't a part of it.
+fn no_response(start: Instant, deadline: Instant) -> Failure {
+    let seconds = deadline
+        .saturating_duration_since(start)
+        .as_secs_f64()
+        .round();
     format!("no response within {seconds} s")
 }
 
@@ -170,7 +174,7 @@ impl Requests {
                 error => Err(error),
             }),
             Ok(Err(why)) => Err(why),
-            Err(_) => Err(no_response(start)),
+            Err(_) => Err(no_response(start, self.deadline)),
         }
     }
 }
