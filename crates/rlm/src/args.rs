@@ -171,15 +171,17 @@ pub(crate) struct RunArgs {
     pub(crate) config: Config,
     #[command(flatten)]
     pub(crate) show: Show,
-    /// claude, codex, gemini, opencode, acp
     #[arg(
         long,
         value_enum,
         display_order = 0,
         help_heading = "Agent",
         hide_possible_values = true,
-        long_help = "The agent: claude, codex, gemini, opencode, acp or command [default: RLM_AGENT, or the command \
-            after --, or the only installed agent]"
+        help = agent_names(),
+        long_help = format!(
+            "The agent: {} [default: RLM_AGENT, or the command after --, or the only installed agent]",
+            agent_names()
+        )
     )]
     pub(crate) agent: Option<AgentKind>,
     /// Work in a new worktree, on a new branch
@@ -262,8 +264,10 @@ pub(crate) struct ResumeArgs {
         display_order = 0,
         help_heading = "Agent",
         hide_possible_values = true,
-        long_help = "Continue with another agent: claude, codex, gemini, opencode, acp or command; it gets the files and \
-            the prompt, not the session"
+        long_help = format!(
+            "Continue with another agent: {}; it gets the files and the prompt, not the session",
+            agent_names()
+        )
     )]
     pub(crate) agent: Option<AgentKind>,
     /// Resume here although the run was transferred
@@ -457,6 +461,16 @@ Environment (precedence: below options, above rlm.toml):
   XDG_STATE_HOME              the directory of the index of live runs [default: ~/.local/state]
   VISUAL, EDITOR              the editor for the prompt, from the menu
   NO_COLOR, CLICOLOR_FORCE    no colours; colours without a terminal";
+
+/// Returns the names of the agents that have a driver; a command agent follows `--`.
+fn agent_names() -> String {
+    let driven = AgentKind::value_variants().iter();
+    let names = driven
+        .filter(|kind| **kind != AgentKind::Command)
+        .filter_map(ValueEnum::to_possible_value)
+        .map(|value| value.get_name().to_owned());
+    names.collect::<Vec<_>>().join(", ")
+}
 
 /// Returns the help of `rlm`, with its commands in groups.
 fn help_template() -> String {
