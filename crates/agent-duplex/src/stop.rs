@@ -55,8 +55,8 @@ const NAMED: usize = 16;
 
 /// The result of a stop.
 ///
-/// Its text is a line for people: `all processes ended`, `nothing was left`, or the number of survivors and the first 16 survivors by name; with `(not proven)` if it is not
-/// [proven](Self::proven).
+/// Its text is a line for people: `all processes ended`, `nothing was left`, or how many of how many processes are left, with the first 16 of them by
+/// name. It ends with `(not proven)` if the result is not [proven](Self::proven).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReport {
     /// The stage that ended the agent itself.

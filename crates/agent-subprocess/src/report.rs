@@ -6,7 +6,7 @@ use std::fmt;
 /// The maximum number of survivors that the text of a report names.
 const NAMED: usize = 16;
 
-/// The result of a stop. Its text states how many processes there were and how many are left, and names the first 16 of those.
+/// The result of a stop. Its text says that all processes ended, or how many of how many are left, with the first 16 of them by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopReport {
