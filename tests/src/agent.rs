@@ -1,8 +1,8 @@
 //! A scripted agent that is a real process: the program `fake-agent`, and the reader of its records.
 //!
 //! The command line is `fake-agent --record DIR [--script FILE | LINE…]`; the variables `FAKE_AGENT_RECORD` and `FAKE_AGENT_SCRIPT` are an
-//! alternative. The agent records its start ([`AgentStart`]), reads stdin to its end, performs its script and exits with 0. A script is a list of lines.
-//! The prefix `@2`, `@2..` or `@2..4` limits a line to these starts, which are counted in the record directory:
+//! alternative. The agent records its start ([`AgentStart`]), reads stdin to its end, performs its script and exits with 0. A script is a list of
+//! lines. The prefix `@2`, `@2..` or `@2..4` limits a line to these starts, which are counted in the record directory:
 //!
 //! | line | action |
 //! |---|---|
@@ -41,8 +41,8 @@
 //! a rate limit of that duration.
 //!
 //! As in the CLI, messages that are queued at the end of a tool join the turn, and messages that are queued at the end of a turn begin the next one
-//! together. SIGINT is an interrupt and an orderly end; SIGTERM ends it with 143. The record directory also has the sessions ([`SessionEntry`]) and the
-//! received [`Message`]s, [`Control`]s and [`Answer`]s.
+//! together. SIGINT is an interrupt and an orderly end; SIGTERM ends it with 143. The record directory also has the sessions ([`SessionEntry`]) and
+//! the received [`Message`]s, [`Control`]s and [`Answer`]s.
 //!
 //! In a text `\n \t \r \e \\ \xNN` are bytes, `{start}` is the number of the start, and `{NAME}` is an environment variable. Signals that can be
 //! caught are logged ([`Received`]) before they act.

@@ -122,7 +122,8 @@ impl ScriptedDriver {
         }
     }
 
-    /// Adds the script of the next connection. Without a script a connection can't be opened, unless there is one that [repeats](Self::with_repeating_script).
+    /// Adds the script of the next connection. Without a script a connection can't be opened, unless there is one that
+    /// [repeats](Self::with_repeating_script).
     #[must_use]
     pub fn with_script(self, script: Script) -> Self {
         self.scripts().push_back(script);

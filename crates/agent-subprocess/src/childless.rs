@@ -1,8 +1,8 @@
 //! Programs that must not start another process: the kernel kills a program that tries.
 //!
 //! A program that starts no process needs no guard, because no other process can outlive it. This saves one process for each start of a program that
-//! runs often. Use it for a program that only reads. If [`was_killed_for_spawn`] returns true, run the program again under a guard: the kernel possibly killed
-//! it between two writes.
+//! runs often. Use it for a program that only reads. If [`was_killed_for_spawn`] returns true, run the program again under a guard: the kernel
+//! possibly killed it between two writes.
 
 use std::io;
 use std::process::{Command, ExitStatus};

@@ -47,8 +47,8 @@ async fn main() -> io::Result<()> {
     alive.await.map_err(io::Error::other)
 }
 
-/// Polls until a poll succeeds or the service ends. Each reason of a wake-up needs a different reaction, so the function has its own loop, and `backon`
-/// computes only the delays.
+/// Polls until a poll succeeds or the service ends. Each reason of a wake-up needs a different reaction, so the function has its own loop, and
+/// `backon` computes only the delays.
 pub(crate) async fn poll(gate: &SleepGate, number: usize) {
     let (mut delays, mut tries) = (BACK_OFF.build(), 0..);
     while let Err(error) = request(number % 2 == 1 || tries.next() >= Some(4)).await {

@@ -1,5 +1,5 @@
-//! The container format: a file header and frames, as bytes. This module does no I/O; `journal.rs` and `file_builder.rs` write the frames, `load.rs` reads
-//! them.
+//! The container format: a file header and frames, as bytes. This module does no I/O; `journal.rs` and `file_builder.rs` write the frames, `load.rs`
+//! reads them.
 //!
 //! Every integer is little-endian.
 //!

@@ -1,7 +1,7 @@
 //! Plans which files of a store may be removed: old phases, and damaged files that were set aside.
 //!
-//! A plan lists the files to remove and the files to keep, each with the reason. [`RetentionPlan::apply`] then takes the lock and plans again, so that it
-//! removes no file that became necessary since.
+//! A plan lists the files to remove and the files to keep, each with the reason. [`RetentionPlan::apply`] then takes the lock and plans again, so
+//! that it removes no file that became necessary since.
 
 use std::collections::BTreeSet;
 use std::fmt;

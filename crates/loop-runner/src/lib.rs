@@ -12,8 +12,8 @@
 //!
 //! The crate `rlm-store` defines the saved state of a run and who may work on it: a [`Project`](rlm_store::Project), a
 //! [`WorkingTreeLock`](rlm_store::WorkingTreeLock) (the right to work in a working tree), and saved [`Settings`](rlm_store::Settings). A [`Runner`]
-//! is one run that this process works on. Every machine input arrives in one place, one at a time. The machine answers each input with effects, and the runner
-//! finishes each effect before it begins the next. *Save* is one of the effects, so everything that the run reports is on disk.
+//! is one run that this process works on. Every machine input arrives in one place, one at a time. The machine answers each input with effects, and
+//! the runner finishes each effect before it begins the next. *Save* is one of the effects, so everything that the run reports is on disk.
 //!
 //! While a process works on the run, the run's directory has a socket. Through it, any program of the same user can read the status, interrupt,
 //! pause, steer and stop the run, and change its limits: see [`control`].
@@ -23,10 +23,10 @@
 //! - *The guard*: call [`agent_subprocess::guard::run_if_guard`] first in `main`. Without this call, and outside Linux, an agent has only a process
 //!   group: a daemon that it starts can escape, all its processes survive a `kill -9` of this process, and [`RunOutcome::proven`] is false.
 //! - *The drivers*, through a [`DriverFactory`]: `agent-drivers` has them.
-//! - *Signals*, as messages: [`RunControl::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents run in their
-//!   own sessions, so a Ctrl-C of the terminal reaches only this process.
-//! - *A sleep gate*, in [`RunnerOptions`]: the run sleeps under it, so a shutdown of the program wakes and stops the run. A program without a sleep gate
-//!   passes a new one.
+//! - *Signals*, as messages: [`RunControl::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents run in
+//!   their own sessions, so a Ctrl-C of the terminal reaches only this process.
+//! - *A sleep gate*, in [`RunnerOptions`]: the run sleeps under it, so a shutdown of the program wakes and stops the run. A program without a sleep
+//!   gate passes a new one.
 //! - *A watcher*, optional: the caller may drop the [`RunEventReceiver`].
 //!
 //! The README has a complete program. `examples/resume.rs` stops a run and resumes it.

@@ -125,8 +125,8 @@ impl Runner {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases the run and the working tree. The saved state stays as it was. Damaged files are possibly set aside already, and a
-    /// prompt from `settings` is possibly stored already, which does no harm.
+    /// Dropping the future releases the run and the working tree. The saved state stays as it was. Damaged files are possibly set aside already, and
+    /// a prompt from `settings` is possibly stored already, which does no harm.
     pub async fn open(
         work_tree: WorkingTreeLock,
         settings: Option<Settings>,

@@ -1,8 +1,8 @@
 //! The attempt machine: from the prompt of an attempt to the outcome of its turn.
 //!
 //! It decides how much time an interrupted agent gets, and which steers the agent gets in its turn. It also decides whether the end of a turn waits
-//! for background tasks, and when the outcome of a turn is reported. It reads no clock and knows no driver: its caller translates the events of a conversation to
-//! [`AttemptInput`] and carries out each [`AttemptEffect`]. Each turn is reported exactly once.
+//! for background tasks, and when the outcome of a turn is reported. It reads no clock and knows no driver: its caller translates the events of a
+//! conversation to [`AttemptInput`] and carries out each [`AttemptEffect`]. Each turn is reported exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -2,7 +2,8 @@
 //!
 //! The page loads nothing and runs nothing, and is the same for the same state of a run. Templates in Rust (`maud`) escape every text and close every
 //! element; one pass over the finished page then makes its control characters visible. This crate must not know the command line, exit codes or
-//! terminals: its caller passes the texts that depend on them as [`CommandLineTerms`]. The crate is a part of `rlm` and makes no promise to other programs.
+//! terminals: its caller passes the texts that depend on them as [`CommandLineTerms`]. The crate is a part of `rlm` and makes no promise to other
+//! programs.
 //!
 //! Modules in reading order: `report` contains all data of a page, and `collect` reads that data from a project. `page` renders the whole page, with
 //! `summary` (three sentences), `plots`, `rows` (the table) and `detail` (one attempt, with its `transcript`). They share `words` and `visible`.

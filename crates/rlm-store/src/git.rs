@@ -202,7 +202,8 @@ impl Git {
     }
 }
 
-/// Returns whether a directory or a directory above it has a `.git`. Without one, git finds no working tree, because [`REPOSITORY_VARIABLES`] are not passed on.
+/// Returns whether a directory or a directory above it has a `.git`. Without one, git finds no working tree, because [`REPOSITORY_VARIABLES`] are not
+/// passed on.
 fn may_be_in_repository(directory: &Path) -> bool {
     let mut above = directory.ancestors();
     !directory.is_absolute() || above.any(|it| it.join(".git").try_exists().unwrap_or(true))

@@ -1,14 +1,14 @@
 //! The terminal of a run in the foreground: one owner of the screen, the keys and the menu.
 //!
 //! Run events, keys and presses go in; printed lines and requests come out. This crate must not install signal handlers or decide anything about a
-//! run. It doesn't know the command line or the texts of run events: its caller passes them in [`ForegroundRun`]. The crate is a part of `rlm` and promises
-//! nothing to other programs.
+//! run. It doesn't know the command line or the texts of run events: its caller passes them in [`ForegroundRun`]. The crate is a part of `rlm` and
+//! promises nothing to other programs.
 //!
 //! Modules in reading order:
 //!
 //! - `terminal` finds the terminal.
-//! - `ui` is the state machine: inputs in, effects out, no I/O and no clock. It uses `run_snapshot` (the run at one moment), `scope` (the meaning of a
-//!   press, and the actions that a project configures for presses), `keys`, `line`, `command`, `menu`, `review`, `collapse` and
+//! - `ui` is the state machine: inputs in, effects out, no I/O and no clock. It uses `run_snapshot` (the run at one moment), `scope` (the meaning of
+//!   a press, and the actions that a project configures for presses), `keys`, `line`, `command`, `menu`, `review`, `collapse` and
 //!   `message_stream`.
 //! - `rows`, `wrap`, `bar`, `status`, `paint`, `style` and `table` lay text out.
 //! - `console` is the thread that drives the state machine.

@@ -58,8 +58,8 @@ pub(crate) fn push_shown(out: &mut String, c: char) {
     }
 }
 
-/// Returns the maximum number of columns that a character takes. Terminals disagree about emoji: a count that is too high wastes a column, a count that is too low
-/// breaks the row.
+/// Returns the maximum number of columns that a character takes. Terminals disagree about emoji: a count that is too high wastes a column, a count
+/// that is too low breaks the row.
 pub(crate) fn columns(c: char) -> usize {
     match c {
         ' '..='~' | '\u{fe0f}' => 1,

@@ -31,7 +31,8 @@ pub(crate) fn search<C: Send>(
     outcome
 }
 
-/// Returns the result of `act` for each item, in the order of the items. Ends early when `is_enough` accepts a result; later items then have no result.
+/// Returns the result of `act` for each item, in the order of the items. Ends early when `is_enough` accepts a result; later items then have no
+/// result.
 pub fn map<T: Sync, R: Send>(
     items: &[T],
     act: impl Fn(&T) -> R + Sync,

@@ -1,7 +1,7 @@
 //! Scores a program that runs an agent in a loop: which processes are still alive after it was stopped?
 //!
-//! This is the program behind `cargo xtask survivors`. It takes any command that starts an agent, stops it in eight ways ([`StopMethod`]) and counts, by
-//! kind ([`Role`]), the processes that survived the stop. `README.md` describes how to score your own tool.
+//! This is the program behind `cargo xtask survivors`. It takes any command that starts an agent, stops it in eight ways ([`StopMethod`]) and counts,
+//! by kind ([`Role`]), the processes that survived the stop. `README.md` describes how to score your own tool.
 //!
 //! It does not test the state that a loop saves or resumes, nor the messages to the agent.
 //!

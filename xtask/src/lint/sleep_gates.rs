@@ -1,5 +1,6 @@
 //! Refuses a gate or a sleep that nothing can wake. Waits for work belong to the one gate of the program, so that a shutdown ends them. Bounded waits
-//! of a stop have their own deadline. `clippy.toml` refuses the plain sleeps; this lint refuses calls that sleep without the word `sleep` in their name.
+//! of a stop have their own deadline. `clippy.toml` refuses the plain sleeps; this lint refuses calls that sleep without the word `sleep` in their
+//! name.
 
 use crate::lint::shipped::{self, ShippedNames};
 use crate::sources::Source;

@@ -66,10 +66,10 @@ impl Conversation {
 
     /// Sends one input and returns the stream of its turn. If no agent runs, it starts one in the last session.
     ///
-    /// While the backlog of the [`Primary`](crate::Primary) is full, the conversation doesn't read from the agent: read the primary too, or drop it. If
-    /// a turn runs, the driver's [`InputPolicy`](crate::InputPolicy) applies, and the turn can contain other inputs too. The input is dropped if an idle
-    /// agent does not accept it. If no agent starts automatically, the input is also dropped if the agent ended before it got the input, or could not
-    /// start. In these cases the stream ends with the reason.
+    /// While the backlog of the [`Primary`](crate::Primary) is full, the conversation doesn't read from the agent: read the primary too, or drop it.
+    /// If a turn runs, the driver's [`InputPolicy`](crate::InputPolicy) applies, and the turn can contain other inputs too. The input is dropped if
+    /// an idle agent does not accept it. If no agent starts automatically, the input is also dropped if the agent ended before it got the input, or
+    /// could not start. In these cases the stream ends with the reason.
     ///
     /// In a stored conversation, this returns after the input is stored, as for [`accept`](Self::accept). An input with a repeated id is executed
     /// too, with [`Receipt::duplicate`] set: a turn that has ended has no second stream.

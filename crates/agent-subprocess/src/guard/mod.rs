@@ -91,8 +91,9 @@ pub fn run_if_init() {
 ///
 /// **The effect is global for the process** (`PR_SET_CHILD_SUBREAPER`), so only a program should call it, not a library. Every process below that
 /// loses its parent becomes a child of this process, no matter which process started it. A child is ignored if it is in the session of this process,
-/// is older than the lost guard, or started while an [`OwnProgramScope`] was held. A program must hold an [`OwnProgramScope`] while it runs another program
-/// that can start a session of its own; otherwise such a child is ended if it still runs. If such a child has ended, its exit stays for its owner.
+/// is older than the lost guard, or started while an [`OwnProgramScope`] was held. A program must hold an [`OwnProgramScope`] while it runs another
+/// program that can start a session of its own; otherwise such a child is ended if it still runs. If such a child has ended, its exit stays for its
+/// owner.
 ///
 /// # Errors
 /// Fails if the system has no child subreapers.

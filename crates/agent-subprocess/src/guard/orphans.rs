@@ -2,8 +2,8 @@
 //!
 //! A subreaper also gets orphans that no agent started, for example a server that an editor left running. So this module has to distinguish them. The
 //! processes below a guard are in sessions of their own, and started after their guard. All other children are ignored: a child in the session of
-//! this process, a child that is older than the guard, and a child that started while an [`OwnProgramScope`](super::OwnProgramScope) ran. A child of the last
-//! kind is only ended if it has the marker, or is in the session of the guard, of the agent, or of an orphan that was ended.
+//! this process, a child that is older than the guard, and a child that started while an [`OwnProgramScope`](super::OwnProgramScope) ran. A child of
+//! the last kind is only ended if it has the marker, or is in the session of the guard, of the agent, or of an orphan that was ended.
 //!
 //! A dead child is only reaped if it is in the session of the guard, of the agent, or of an orphan that was seen alive. Any other dead child can be a
 //! child of the host whose owner still waits for its exit. So if a session leader of the process tree ended before this module saw it, it stays a

@@ -107,8 +107,8 @@ impl Responses {
     ///
     /// # Errors
     ///
-    /// [`Error::is_unresponsive`] when `wait` has passed; another call continues to wait. Another error for an invalid response, or more than 2 MiB of
-    /// responses.
+    /// [`Error::is_unresponsive`] when `wait` has passed; another call continues to wait. Another error for an invalid response, or more than 2 MiB
+    /// of responses.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Response>, Error> {
         let by = Instant::now() + wait;
         loop {

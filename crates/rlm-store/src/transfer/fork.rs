@@ -48,8 +48,8 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// [`Error::is_not_found`] if there is no such run or iteration, [`Error::is_usage`] if the iteration is in no commit ([`AttemptRecord::commit`] shows
-    /// that) or the new run exists.
+    /// [`Error::is_not_found`] if there is no such run or iteration, [`Error::is_usage`] if the iteration is in no commit ([`AttemptRecord::commit`]
+    /// shows that) or the new run exists.
     ///
     /// # Cancel safety
     ///

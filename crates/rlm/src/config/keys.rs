@@ -227,8 +227,8 @@ macro_rules! settings {
             $(short: $short:literal,)?
         }
     )+) => {
-        /// The settings of one layer, or of all layers together; an absent setting is `None`. `rlm.toml` and the options of `run` and `resume` are read into
-        /// it. Serialised, it has the options that were given, as a file would write them.
+        /// The settings of one layer, or of all layers together; an absent setting is `None`. `rlm.toml` and the options of `run` and `resume` are
+        /// read into it. Serialised, it has the options that were given, as a file would write them.
         #[derive(Debug, Default, PartialEq, Eq, clap::Args, serde::Deserialize, serde::Serialize)]
         #[command(mut_args(|it| option(KEYS, it)))]
         #[serde(rename_all = "kebab-case", deny_unknown_fields)]

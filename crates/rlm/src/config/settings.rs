@@ -94,8 +94,8 @@ settings! {
         shown: "the agent's choice",
         short: "The model",
     }
-    /// The permissions of the agent: ask = rlm asks you for everything that the agent's own settings don't allow; edits = edit files, everything else is
-    /// denied; all = everything; deny = only what the agent's own settings allow.
+    /// The permissions of the agent: ask = rlm asks you for everything that the agent's own settings don't allow; edits = edit files, everything else
+    /// is denied; all = everything; deny = only what the agent's own settings allow.
     permissions: Permissions {
         of: Phase,
         flag: (value_name = "ask|edits|all|deny", value_parser = one_of::<Permissions>(), help_heading = "Agent"),

@@ -4,8 +4,8 @@ use super::*;
 use agent_duplex::QueuedMessages;
 use std::time::Duration;
 
-/// The commands of a turn: a child in its own session with a child of its own, a process that lost its parent, and one that ignores SIGTERM. The other
-/// two processes are not commands: a server in the agent's session, and a process that the server started in another session.
+/// The commands of a turn: a child in its own session with a child of its own, a process that lost its parent, and one that ignores SIGTERM. The
+/// other two processes are not commands: a server in the agent's session, and a process that the server started in another session.
 const WORK: &str = r#"
 export CODEX_THREAD_ID=t
 quiet setsid sh -c 'sleep 621; exit 0'

@@ -182,8 +182,8 @@ struct RetainedTree {
 }
 
 impl RetainedLeftovers {
-    /// Retains the leftovers of an ended attempt. If more than [`MAX_RETAINED`] attempts have leftovers, starts to end those of the oldest attempts. Returns
-    /// the reports of those that have ended.
+    /// Retains the leftovers of an ended attempt. If more than [`MAX_RETAINED`] attempts have leftovers, starts to end those of the oldest attempts.
+    /// Returns the reports of those that have ended.
     ///
     /// Doesn't wait for these ends, so that a press is handled meanwhile. Only if there are more than twice [`MAX_RETAINED`] attempts, it waits.
     pub(crate) async fn keep(
