@@ -66,7 +66,8 @@ fn whole_session_with_a_loop() {
     evening.scene.wait_until_recorded("cargo test");
     // A steer during the turn.
     let (watching, terminal) = evening.watches(&["attach"]);
-    terminal.sees("Bash: cargo test", LONG);
+    // This line is the last of the beginning. The status row names the tool earlier, and an Enter that the terminal echoes meanwhile moves the rows.
+    terminal.sees("● Bash: cargo test", LONG);
     terminal.send("\r");
     terminal.sees("steer>", LONG);
     terminal.send("use tabs\r");
