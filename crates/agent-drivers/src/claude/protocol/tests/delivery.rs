@@ -191,8 +191,8 @@ fn p21b_interrupt_is_repeated_only_to_drop_queued_messages() {
     assert!(session.interrupt(true).is_none(), "no turn runs");
 }
 
-#[test]
-fn late_interrupt_of_the_next_turn_is_reported() {
+/// Returns a session whose first turn completed after an interrupt, and whose second turn runs.
+fn next_turn_after_an_interrupt() -> Session {
     let (mut session, [a, b]) = with_messages();
     for line in [
         lifecycle_line(&a, "started"),
@@ -205,6 +205,12 @@ fn late_interrupt_of_the_next_turn_is_reported() {
     for line in [result(), lifecycle_line(&b, "started"), status()] {
         hear(&mut session, &line);
     }
+    session
+}
+
+#[test]
+fn late_interrupt_of_the_next_turn_is_reported() {
+    let mut session = next_turn_after_an_interrupt();
     let events = hear(
         &mut session,
         &json!({"type": "result", "terminal_reason": "aborted_streaming"}),
@@ -232,18 +238,7 @@ fn interrupt_by_another_client_is_not_a_late_one() {
 #[test]
 fn idle_or_repeated_interrupt_is_not_reported_as_late() {
     for (again, reason) in [(false, "completed"), (true, "aborted_streaming")] {
-        let (mut session, [a, b]) = with_messages();
-        for line in [
-            lifecycle_line(&a, "started"),
-            status(),
-            lifecycle_line(&b, "queued"),
-        ] {
-            hear(&mut session, &line);
-        }
-        session.interrupt(false).unwrap();
-        for line in [result(), lifecycle_line(&b, "started"), status()] {
-            hear(&mut session, &line);
-        }
+        let mut session = next_turn_after_an_interrupt();
         if again {
             session.interrupt(false).unwrap();
         }
