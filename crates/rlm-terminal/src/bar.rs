@@ -4,7 +4,7 @@ use loop_state::{Head, IterationStep, Timestamp};
 
 const CELLS: usize = 8;
 
-/// The limit that a run reaches first.
+/// The limit of a run whose used share is the largest, or the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NearestLimit {
     Iterations,
@@ -14,7 +14,7 @@ pub(crate) enum NearestLimit {
     Wait,
 }
 
-/// Returns the limit that the run reaches first and the used share of it, from 0 to 1; `None` if the run has no limit.
+/// Returns the limit with the largest used share, and this share, from 0 to 1; `None` if the run has no limit. During a wait, returns the wait.
 pub(crate) fn nearest_limit(head: &Head, now: Timestamp) -> Option<(NearestLimit, f64)> {
     let share = |part: f64, of: f64| (of > 0.0).then(|| (part / of).clamp(0.0, 1.0));
     let left = |until: Timestamp| until.since(now).as_secs_f64();
@@ -32,7 +32,7 @@ pub(crate) fn nearest_limit(head: &Head, now: Timestamp) -> Option<(NearestLimit
     }
     let (rules, used) = (&head.rules, head.usage);
     let phase = rules.phases.get(head.phase as usize);
-    // A plan of one iteration has no progress to show.
+    // A phase of at most one iteration has no progress to show.
     let most = phase.and_then(|phase| phase.limits.max_iterations);
     let most = most.filter(|most| *most > 1 && head.iteration > 0);
     let is_complete = matches!(
@@ -75,7 +75,7 @@ pub(crate) fn nearest_limit(head: &Head, now: Timestamp) -> Option<(NearestLimit
     .reduce(|near, other| if other.1 > near.1 { other } else { near })
 }
 
-/// Returns how long a run has been active, in all its processes together.
+/// Returns how long a run has been active: the sum over all processes that have worked on it.
 pub(crate) fn active(head: &Head, now: Timestamp) -> std::time::Duration {
     now.since(head.taken_at) + std::time::Duration::from_millis(head.active_ms)
 }
@@ -102,7 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn first_expiring_limit_is_shown() {
+    fn wait_or_limit_with_largest_used_share_is_nearest() {
         let mut run = at(IterationStep::Turn {
             since: Timestamp(1),
         });

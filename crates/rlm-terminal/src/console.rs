@@ -37,15 +37,16 @@ use crate::terminal::{LogTarget, Terminal};
 const TICK: Duration = Duration::from_secs(1);
 /// The interval of ticks while a prompt or an editor is open.
 const PROMPT_TICK: Duration = Duration::from_millis(250);
-/// The maximum number of bytes of waiting output, and of run events, in one frame.
+/// The maximum number of bytes of waiting output in one frame.
 const FRAME: usize = 64 << 10;
+/// The maximum number of run events in one frame.
 const FRAME_EVENTS: usize = 64;
 
 impl Terminal {
     /// Starts a thread that shows a run. The thread ends when the run has ended and all output is printed.
     #[must_use]
     pub fn show(&self, shown: ForegroundRun, events: RunEventReceiver) -> JoinHandle<()> {
-        // Push the handler before anything starts, so that every press opens the menu.
+        // Push the handler of the run before anything starts, because a press without a handler stops the run.
         let answers = self.tty.is_some() || self.broken.is_some() || shown.presses.is_configured();
         let scopes = answers.then(|| Scopes::of_run(shown.interrupts.clone()));
         let (terminal, caller) = (self.clone(), std::thread::current());
@@ -544,7 +545,7 @@ impl Console {
 /// Prints on the standard error that a press could not open the menu.
 fn print_press_error(why: &str) {
     anstream::eprintln!(
-        "rlm: the menu can't be shown: {why}; Ctrl-C again within 2 s saves and stops"
+        "rlm: the menu can't be shown: {why}; Ctrl-C again within the cooldown (2 s by default) saves and stops"
     );
 }
 

@@ -1,8 +1,8 @@
 //! The terminal of a run in the foreground: one owner of the screen, the keys and the menu.
 //!
-//! Run events, keys and presses go in; printed lines and requests come out. This crate must not install signal handlers or decide anything about a
-//! run. It doesn't know the command line or the texts of run events: its caller passes them in [`ForegroundRun`]. The crate is a part of `rlm` and
-//! promises nothing to other programs.
+//! Run events, keys and presses of Ctrl-C go in; printed lines and requests come out. This crate must not install signal handlers or decide anything
+//! about a run. It doesn't know the command line or the texts of run events: its caller passes them in [`ForegroundRun`]. The crate is a part of
+//! `rlm` and promises nothing to other programs.
 //!
 //! Modules in reading order:
 //!
@@ -14,9 +14,10 @@
 //! - `console` is the thread that drives the state machine.
 //! - `tty`, `sink` and `editor` do the I/O.
 //!
-//! While nothing prompts, the terminal edits lines itself, so text that is typed ahead is harmless. While something prompts, keys arrive one by one.
-//! The signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay enabled, so a press works even if this thread is busy. The crate uses no key library, because such
-//! a library starts its own reader of the terminal. That reader can't be stopped, and it reads even while the program is in the background.
+//! While nothing prompts, the terminal edits lines itself, so a single key that is typed ahead decides nothing. While something prompts, keys arrive
+//! one by one. The signals of Ctrl-C, Ctrl-Z and Ctrl-\\ stay enabled, so a press works even if the console thread is busy. The crate uses no key
+//! library, because such a library starts its own reader of the terminal. That reader can't be stopped, and it reads even while the program is in
+//! the background.
 
 mod bar;
 mod collapse;

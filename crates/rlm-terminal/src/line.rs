@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn s11a_enter_ends_one_line_and_an_empty_line_ends_several() {
+    fn s11a_enter_sends_one_line_and_an_empty_line_sends_several() {
         assert_eq!(say("fix it⏎"), LineEdit::Sent("fix it".into()));
         let mut line = Line::default();
         line.key(Key::Paste("one\ntwo".into()), &History::default());
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_line_sends_nothing() {
+    fn empty_text_and_esc_send_nothing() {
         assert_eq!(say("⏎"), LineEdit::Cancelled);
         assert_eq!(say("  ⏎"), LineEdit::Cancelled);
         assert_eq!(say("text⎋"), LineEdit::Cancelled);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn x115a_escapes_that_are_pasted_are_dropped() {
+    fn x115a_pasted_control_characters_are_dropped() {
         assert_eq!(
             Line::new("a\u{1b}[2J\u{7}b\tc\n".into()).text(),
             "a[2Jb\tc\n"

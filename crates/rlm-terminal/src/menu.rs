@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn s9a_all_choices_are_shown_and_only_possible_ones_active() {
+    fn s9a_menu_shows_only_the_choices_that_are_possible_now() {
         let turn = at(IterationStep::Turn {
             since: Timestamp(0),
         });
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn x120e_review_names_point_and_choices() {
+    fn x120e_review_names_the_finished_phase_or_batch_and_the_choices() {
         let of = |step: fn(Timestamp) -> IterationStep| pipeline(step(Timestamp(7)));
         let phase = of(|since| IterationStep::Review {
             since,

@@ -5,7 +5,7 @@ use rlm_text::escape::plain;
 use super::rows::{push_shown, take_rows};
 use crate::style::{DIM, WARNING_STYLE, styled};
 
-/// The length, if rows have no width, at which a line is printed before its end has arrived.
+/// The maximum number of bytes of an unfinished line if rows have no width. A longer line is printed before its end has arrived.
 const MAX_LINE: usize = 2000;
 
 /// The stream of the agent's messages. Streamed text becomes rows as it comes; any other output begins a new line.
@@ -25,7 +25,7 @@ impl MessageStream {
         self.flow(text, width)
     }
 
-    /// Returns the text that the whole message adds to the log, after its pieces may have been shown.
+    /// Returns the text that a whole message adds to the log. If its pieces were already shown, only its last line can be missing.
     pub(crate) fn message(&mut self, text: &str, is_cut: bool, width: Option<usize>) -> String {
         let mut out = match std::mem::take(&mut self.streamed) {
             true => String::new(),

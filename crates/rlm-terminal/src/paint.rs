@@ -138,7 +138,8 @@ impl Painter {
         }
         let mut out = self.unless_dumb(BEGIN).to_owned() + &self.erase();
         if std::mem::take(&mut self.is_cursor_unknown) {
-            // From the first column these spaces stay in the row; from any other column they end in the next row.
+            // If the cursor is in the first column, these spaces stay in its row. From any other column they wrap into the next row.
+            // So the log begins in a row that contains no other text.
             out.push_str(&format!(
                 "{:1$}\r\x1b[J",
                 "",

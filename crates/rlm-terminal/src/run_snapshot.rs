@@ -52,7 +52,7 @@ impl<'a> RunSnapshot<'a> {
         )
     }
 
-    /// Whether the run waits for the service of its agent.
+    /// Whether the run waits because of a rate limit or a transient failure.
     pub(crate) fn is_limited(&self) -> bool {
         matches!(self.head.step, IterationStep::Waiting { .. })
     }

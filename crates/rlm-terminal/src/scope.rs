@@ -1,12 +1,12 @@
-//! The press scopes of a run, each nested in the one before it, and the meaning of a press of Ctrl-C in each. A scope that declines a press passes it
-//! to the scope around it.
+//! The nested press scopes of a run, and the meaning of a press of Ctrl-C in each. A scope that declines a press passes it to the scope around it.
 
 use loop_state::IterationStep;
 use serde::Deserialize;
 
 use crate::run_snapshot::RunSnapshot;
 
-/// A part of the run, or an open prompt, that answers presses while it lasts. Later variants are nested deeper.
+/// A part of the run, or an open prompt, that answers presses while it lasts. Of two scopes that are open together, the later variant is the inner
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
     /// The whole run.
@@ -16,10 +16,10 @@ pub(crate) enum Scope {
     Turn,
     /// The required checks and the check.
     RequiredCheck,
-    /// The steps between an iteration's work and the next iteration.
+    /// The run ends the leftovers of an attempt, and saves.
     Save,
     Sleep,
-    /// The run waits for a rate limit.
+    /// The run waits because of a rate limit or a transient failure.
     Wait,
     /// A phase or a batch waits for a review.
     Review,
@@ -171,10 +171,10 @@ pub struct PressActions {
     pub(crate) turn: Option<PressAction>,
     /// The required checks and the check.
     pub(crate) gate: Option<PressAction>,
-    /// The steps between an iteration's work and the next iteration.
+    /// The run ends the leftovers of an attempt, and saves.
     pub(crate) save: Option<PressAction>,
     pub(crate) sleep: Option<PressAction>,
-    /// The run waits for a rate limit.
+    /// The run waits because of a rate limit or a transient failure.
     pub(crate) wait: Option<PressAction>,
 }
 

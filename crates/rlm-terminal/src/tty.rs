@@ -442,8 +442,9 @@ fn wait<const N: usize>(fds: &[&OwnedFd; N], timeout: Duration) -> [Option<PollF
     }
 }
 
-/// Blocks SIGTTIN and SIGTTOU in this thread and the threads that it starts. If they touch the terminal from the background, the kernel returns an
-/// error and doesn't suspend the process. Output is still printed, even with `stty tostop`, because a run in the background continues its log.
+/// Blocks SIGTTIN and SIGTTOU in this thread and the threads that it starts, so that the kernel never suspends the process because it uses the
+/// terminal from the background. A read then fails with an error. A write succeeds, even with `stty tostop`, so a run in the background continues
+/// its log.
 pub fn block_terminal_signals() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTTIN);

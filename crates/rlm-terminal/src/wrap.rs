@@ -144,7 +144,7 @@ impl Wrap {
     }
 }
 
-/// Returns the indent of the rows after the first, so that they begin below the text that follows a mark.
+/// Returns the indent of the rows after the first, so that they begin below the text that follows a mark such as `●` or `│`.
 fn indent(line: &str) -> usize {
     let mut used = 0;
     let mut rest = line;
@@ -222,7 +222,7 @@ mod tests {
         }
 
         #[test]
-        fn x115a_wrapping_adds_no_sequences(text in "(\\PC|\u{1b}\\[3[1-7]m|\u{1b}\\[0m){0,60}", width in 1usize..30) {
+        fn x115a_wrapping_keeps_the_visible_text(text in "(\\PC|\u{1b}\\[3[1-7]m|\u{1b}\\[0m){0,60}", width in 1usize..30) {
             let bare_before: String = bare(&text).replace([' ', '\n'], "");
             prop_assert_eq!(bare(&wrap(&text, width, usize::MAX)).replace([' ', '\n'], ""), bare_before);
         }

@@ -62,7 +62,7 @@ impl Console {
     pub(super) fn report_attendance(&self, snapshot: RunSnapshot<'_>) {
         let is_there = self.in_front || self.editor.is_some();
         let is_known = is_there == snapshot.head.attended || snapshot.review().is_some();
-        // A run that another process owns doesn't ask the person who is attached.
+        // For a run of another process, that process counts the attached viewers itself.
         if !is_known && !self.is_over && !self.attached {
             // If the channel is full, the next tick sends it again.
             let _busy = self.control.try_send(RunControl::Attended(is_there));

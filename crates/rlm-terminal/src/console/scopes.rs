@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn continued_scope_keeps_its_press_and_new_step_starts_without() {
+    async fn continued_scope_keeps_its_press_and_new_scopes_get_handlers_in_order() {
         let (interrupts, mut scopes) = scopes(&[Scope::Turn]);
         press(&interrupts);
         scopes.update_handlers([Scope::Turn, Scope::Draft].into_iter());

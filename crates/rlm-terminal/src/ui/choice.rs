@@ -108,7 +108,7 @@ impl Ui {
 }
 
 impl Ui {
-    /// Opens the review when the run waits for one. All output before the review is on the screen.
+    /// Opens the review when the run waits for one. If something else prompts, the review opens after that prompt.
     pub(super) fn review_asked(&mut self) {
         let (seen, due) = (false, true);
         self.review = Some(ReviewQuestion { seen, due });

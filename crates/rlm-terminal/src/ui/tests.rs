@@ -124,7 +124,7 @@ fn ask(id: &str, summary: &str) -> PermissionRequest {
 }
 
 #[test]
-fn j48a_fixed_action_applies_only_without_an_open_prompt() {
+fn j48a_configured_action_applies_only_without_an_open_prompt() {
     let fixed = |action| PressActions {
         default: Some(action),
         ..PressActions::default()
@@ -293,7 +293,7 @@ fn s9c_s9d_wrong_key_shows_the_menu_again_with_a_hint() {
 }
 
 #[test]
-fn j39a_press_in_the_menu_is_the_second_stage() {
+fn j39a_press_in_the_menu_begins_shutdown() {
     let mut terminal = TestTerminal::in_turn();
     terminal.press();
     terminal.press();
@@ -351,7 +351,7 @@ fn s11a_typed_ahead_text_needs_second_enter() {
             .out()
             .contains("Steer { text: \"one\\ntwo\", now: false }")
     );
-    // A line that was typed before the prompt opened is text.
+    // A line that was typed before the prompt opened joins the text and sends nothing.
     terminal.line("three\n");
     terminal.line("four\n");
     assert_eq!(terminal.out(), "");
@@ -419,7 +419,7 @@ fn x121a_x121b_x121c_x121d_x121e_x121f_commands_work() {
 }
 
 #[test]
-fn x121h_simultaneous_commands_run_one_by_one() {
+fn x121h_commands_in_one_piece_run_one_by_one() {
     let mut terminal = TestTerminal::in_turn();
     terminal.line("/pause\n/new\n");
     assert_eq!(

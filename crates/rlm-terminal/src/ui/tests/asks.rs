@@ -114,7 +114,7 @@ fn x124g_long_permission_request_must_be_scrolled_to_its_end() {
 }
 
 #[test]
-fn x124g_answer_is_sent_once() {
+fn x124g_answer_is_shown_once() {
     let mut terminal = TestTerminal::in_turn();
     let asked = RunEvent::Agent(Event::PermissionRequested(ask("1", "make")));
     terminal

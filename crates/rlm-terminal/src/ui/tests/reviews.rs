@@ -5,7 +5,7 @@ use loop_state::ReviewPoint;
 use super::*;
 use crate::test_run::pipeline;
 
-/// Returns a run with an open review of a finished phase.
+/// Returns a terminal with an open review of a finished phase. `log` is whether the terminal also shows the log.
 fn asked(log: bool) -> TestTerminal {
     let mut terminal = TestTerminal::in_turn();
     if !log {
@@ -138,7 +138,7 @@ fn x120e_answer_from_another_terminal_closes_the_menu() {
 }
 
 #[test]
-fn s23e_terminal_without_prompts_blocks_nothing() {
+fn s23e_review_does_not_block_on_a_terminal_that_cannot_prompt() {
     let mut terminal = asked(true);
     terminal.ui.cannot_prompt();
     assert!(terminal.out().contains("Attended(false)") && !terminal.ui.is_prompting());
