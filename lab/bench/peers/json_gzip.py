@@ -1,4 +1,4 @@
-"""Saves the whole state as compressed JSON with a rename and without a sync, as older programs did."""
+"""Saves the whole state as compressed JSON in a new file, and renames it over the old file, without a sync."""
 
 import gzip
 import json

@@ -9,7 +9,7 @@ use crate::transcript::Transcript;
 const SESSION: &str = "c92624b4-974a-4d7a-bef6-3db010641736";
 /// Length in bytes of the answer that is much longer than all others. It appears twice: as a message and in the turn's result.
 const LONG: usize = 1_500_000;
-/// Length in bytes of a turn, about that of agents in a loop.
+/// Length in bytes of a turn, about as long as the turns of real agents in a loop.
 const TURN: usize = 8_000_000;
 
 /// Whole turns, one after the other. The agent begins each turn itself, except the first.

@@ -22,7 +22,7 @@ pub(crate) const BENCH: Bench = Bench {
 
 const OURS: &str = "rlm run";
 const SHELL: &str = "bash while loop";
-const SYNCS: &str = "its syncs";
+const SYNCS: &str = "syncs of our saves";
 const QUANTITY: &str = "one iteration";
 /// The loop runner that works with any command.
 const RUNNER: &str = "ralphify";

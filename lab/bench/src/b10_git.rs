@@ -16,8 +16,8 @@ pub(crate) const BENCH: Bench = Bench {
 };
 
 const OURS: &str = "rlm run --commit";
-const FLOOR: &str = "bash, git add, git commit, its syncs";
-/// The first figure was 2.47 ×; it may grow by a fifth.
+const FLOOR: &str = "bash, git add, git commit, syncs of our saves";
+/// The first ratio that was measured was 2.47 ×; the ratio may grow by a fifth.
 const LIMIT: f64 = 2.96;
 const QUANTITY: &str = "one iteration with a commit";
 /// Changes one file. Its name is relative to the working tree, which is the working directory.

@@ -15,7 +15,7 @@ use echo::Echo;
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b13",
-    title: "sends with receipts, and their readers",
+    title: "inputs from many senders to many readers",
     run,
     measured: None,
 };

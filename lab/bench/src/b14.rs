@@ -39,7 +39,7 @@ fn small(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         let stripped = plan.scratch.join("rlm-stripped");
         let tried = said(Command::new("strip").arg("-o").arg(&stripped).arg(rlm));
         match tried.and_then(|_| Ok(fs_err::metadata(&stripped)?.len())) {
-            Ok(bytes) => watch(outcome, "binary, without names", "MB", bytes as f64 / 1e6),
+            Ok(bytes) => watch(outcome, "stripped binary", "MB", bytes as f64 / 1e6),
             Err(why) => outcome.skip("size of the binary", &why),
         }
     }

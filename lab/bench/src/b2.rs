@@ -61,7 +61,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         .at_least("decision sooner than tokio::signal, p50", sooner, 50.0, "×")
         .about(series.title(), OURS);
     outcome.notes.push(
-        "the decision is stamped in the waker, on a thread of the router, before any task runs"
+        "the time of the decision is the call of the waker, on the router's thread, before any task runs"
             .into(),
     );
     outcome.series.push(series);

@@ -1,4 +1,4 @@
-//! B3: the time from the third press to the end of the process, in states in which no other part of the program works.
+//! B3: the time from the third press to the end of the process, while the rest of the program hangs.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

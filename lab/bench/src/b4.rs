@@ -72,7 +72,8 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         outcome.series.extend([heap, calls, awake]);
     }
     outcome.notes.push(
-        "each measurement has its own process, heap and times have different ones; the figures include the tasks".into(),
+        "each sample is from a process of its own; heap and times are never measured in the same process; the figures include the cost of the tasks"
+            .into(),
     );
     Ok(())
 }

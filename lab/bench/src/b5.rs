@@ -1,4 +1,4 @@
-//! B5: a checkpoint of a transcript that grows by 4 KB with each save.
+//! B5: the time and the size of a save, for a transcript that grows by 4 KB with each save.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::transcript::{DELTA, Delta, Transcript};
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b5",
-    title: "checkpoint save, 4 KB each",
+    title: "save of a transcript, 4 KB each",
     run,
     measured: None,
 };
@@ -48,20 +48,20 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     for size in sizes {
         rows.extend(begin(plan, &SMALL, *size, rounds, outcome)?);
     }
-    let quantities = ["save", "bytes per save", "disk after"];
+    let quantities = ["save", "bytes per save", "disk use after the saves"];
     let progress = Progress::of("b5 changes");
     let small = measure(rows, rounds, Duration::from_secs(60), quantities, &progress)?;
     judge_small(&small, sizes, outcome);
     outcome.series.extend(small);
 
-    // With this number of saves, the reserved room has the same small share of the bytes as in a long run.
+    // After this many saves, the room that a journal reserves ahead is as small a share of the bytes as in a long run.
     let rounds = plan.scale.pick(2000, 700, 3);
     let size = plan.scale.pick(SIZES[1], SIZES[1], SIZES[0]);
     let rows = begin(plan, &SMALL, size, rounds, outcome)?;
     let quantities = [
         "save, long run",
         "bytes per save, long run",
-        "disk after a long run",
+        "disk use after a long run",
     ];
     let progress = Progress::of("b5 long run");
     let long = measure(rows, rounds, Duration::from_secs(60), quantities, &progress)?;
@@ -77,9 +77,9 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     for size in sizes {
         let rows = begin(plan, &LARGE, *size, rounds, outcome)?;
         let quantities = [
-            "save beside whole states",
-            "bytes per save beside whole states",
-            "disk after whole states",
+            "save, with peers that write the whole state",
+            "bytes per save, with peers that write the whole state",
+            "disk use, with peers that write the whole state",
         ];
         let progress = Progress::of(format!("b5 whole states of {}", size.1));
         let budget = Duration::from_secs(budget);
@@ -100,7 +100,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     outcome.notes.extend([
         "bytes are those passed to `write`".into(),
         format!(
-            "{} does not sync, as older programs did not",
+            "{} does not sync, so a power cut can lose its saves",
             JSON_GZIP.name
         ),
     ]);
@@ -184,7 +184,7 @@ fn begin(
     Ok(rows)
 }
 
-/// Lets each row save in each round. The last names are those of the times, the bytes and the disk space.
+/// Lets each row save in each round. `save`, `bytes` and `disk` are the names of the three series.
 fn measure(
     mut rows: Vec<Row>,
     rounds: usize,
@@ -228,7 +228,7 @@ impl Row {
     }
 }
 
-/// Compares the finished phase of the pinned transcript with `gzip -6` of it (C69).
+/// Compares the file of the finished phase with `gzip -6` of the same transcript (item C69 of `tests/acceptance.md`).
 fn compare_finished_phase(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let (size, label) = plan.scale.pick(SIZES[2], SIZES[2], SIZES[0]);
     let base = Transcript::pinned().deltas(size, DELTA);

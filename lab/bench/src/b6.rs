@@ -1,4 +1,4 @@
-//! B6: the load of a resume: the whole transcript, decoded into its types.
+//! B6: the time that a resume takes to load the whole transcript and to decode it into its types.
 
 use std::time::{Duration, Instant};
 

@@ -92,7 +92,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
         .at_most("1,000 daemonised, under the guard", daemons, 300.0, "ms")
         .about(title, GUARD);
     outcome.notes.push(
-        "SIGKILL at once; the main process comes on top of the counted ones; a time ends when the stop has returned and the last \
+        "each way sends SIGKILL at once; the sizes do not count the main process; a time ends when the stop has returned and the last \
          process is gone; a round in which a process stays alive is lost"
             .into(),
     );

@@ -41,7 +41,7 @@ use crate::harness::{Bench, MEASURED, Machine, Outcome, Plan, Result, Scale};
 #[global_allocator]
 static ALLOCATOR: sys::CountingAllocator = sys::CountingAllocator;
 
-/// The benches of a run without names.
+/// The benches that run if the command line names none.
 const BENCHES: [&Bench; 15] = [
     &b1::BENCH,
     &b2::BENCH,

@@ -22,7 +22,7 @@ pub(crate) fn words(part: &[&str]) -> Result<Vec<std::ffi::OsString>> {
     Ok(std::iter::once(program).chain(part).collect())
 }
 
-/// Returns the same as a command.
+/// Returns the command of a scripted process, ready to start.
 pub(crate) fn command(part: &[&str]) -> Result<Command> {
     let words = words(part)?;
     let mut command = Command::new(&words[0]);
@@ -157,7 +157,7 @@ fn tree(shape: &str, count: usize, fifo: &str, group: &str) -> Result<()> {
             .stderr(Stdio::null())
             .spawn()?;
         if shape == "daemonised" {
-            // The child of this process is an orphan now.
+            // When this child has ended, its own child is an orphan.
             child.wait()?;
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicIsize, Ordering::Relaxed};
 
 /// Resets `SIGINT`, which may have been ignored when the bench was started, as in a shell's background job.
 pub(crate) fn reset_sigint() {
-    // SAFETY: the default action takes no code of ours.
+    // SAFETY: the default action calls no code of this program.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn hang_at_exit() {
             unsafe { libc::pause() };
         }
     }
-    // SAFETY: the handler is a function of the whole program's life, and does not unwind.
+    // SAFETY: the handler is a function, so it exists as long as the program, and it does not unwind.
     unsafe { libc::atexit(hang) };
 }
 

@@ -191,7 +191,8 @@ impl Client for BareAsync {
     }
 }
 
-/// Gives the agent time to sleep. The runtime keeps running meanwhile, because a program does not enter its runtime again for each message.
+/// Gives the agent time to sleep. A client in tokio calls this inside `block_on`, because a program does not enter its runtime again for each
+/// message.
 fn settle() {
     pause(Duration::from_micros(200));
 }

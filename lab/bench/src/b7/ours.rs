@@ -96,7 +96,7 @@ pub(super) fn driver(expected: &Expected) -> Result<Read> {
     })
 }
 
-/// Reads with a conversation that has a primary and `readers` subscribers; if there are many, the last one is stalled.
+/// Reads with a conversation that has a primary and `readers` subscribers; if there are several, one is stalled.
 pub(super) fn conversation(expected: &Expected, readers: usize) -> Result<Read> {
     let driver = claude(&["pour", &expected.file, &expected.times])?;
     let runtime = if readers > 1 {

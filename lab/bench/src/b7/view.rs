@@ -1,4 +1,4 @@
-//! The output of an agent through `rlm run` and its view, to a terminal with a reader and to one without.
+//! How fast `rlm run` shows the output of an agent, on a terminal with a reader and on one without.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -66,7 +66,7 @@ pub(super) fn run(plan: &Plan, file: &Path, outcome: &mut Outcome) -> Result<()>
         ]);
     }
     outcome.notes.push(format!(
-        "{QUANTITY}: from the start of `rlm run` until `cat` has written all of it, transcript included"
+        "{QUANTITY}: from the start of `rlm run` until `cat` has written all of it; meanwhile `rlm` also writes the transcript"
     ));
     Ok(())
 }

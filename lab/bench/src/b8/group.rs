@@ -13,7 +13,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// If that is impossible; the error has the reason.
+    /// Fails when that is impossible; the error has the reason.
     pub(super) fn make() -> Result<Self> {
         let mounts = fs_err::read_to_string("/proc/self/mounts")?;
         let mut mounts = mounts

@@ -27,7 +27,7 @@ pub(super) struct Scene {
     count: usize,
     pub(super) marker: Marker,
     dir: TempDir,
-    /// Every process holds the other end open, so the end of this file is the end of the last process.
+    /// Every process holds the other end open, so this file ends when the last process has ended.
     alive: File,
 }
 

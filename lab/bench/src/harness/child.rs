@@ -132,7 +132,7 @@ impl Child {
             .map_err(|_| format!("expected {N} figures, got \"{line}\"").into())
     }
 
-    /// Waits until the child's output ends, which its death causes, and reaps it; `false` after `limit`.
+    /// Waits for the death of the child, which ends its output, and reaps the child; returns `false` after `limit`.
     pub(crate) fn gone_within(&mut self, limit: Duration) -> Result<bool> {
         let deadline = Instant::now() + limit;
         let mut rest = [0; 512];

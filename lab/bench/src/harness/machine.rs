@@ -1,4 +1,4 @@
-//! The machine of the figures, and its noise.
+//! The machine on which the figures were measured, and its load.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -89,7 +89,7 @@ impl Machine {
             ),
             format!("peers: {}", self.peers.join(", ")),
             format!(
-                "load average {} before, {} after; near the number of cores the times are noise, so trust the ratios of pairs",
+                "load average {} before, {} after; if it is near the number of cores, trust only the ratios of pairs, not the times",
                 self.load_before, self.load_after
             ),
         ]

@@ -13,7 +13,7 @@ pub(crate) enum Role {
     Ours,
     /// Another way to do the same work.
     Peer,
-    /// The lowest possible cost, which no way can beat by much.
+    /// The lowest possible cost of the work; another contender can be below it only by noise.
     Floor,
 }
 
@@ -45,7 +45,7 @@ impl Contender {
         }
     }
 
-    /// Makes a contender of the values that were measured beside the samples.
+    /// Makes a contender that already has its samples.
     pub(crate) fn of(name: &'static str, role: Role, samples: Vec<Sample>) -> Self {
         Self {
             samples,
@@ -141,7 +141,7 @@ impl Series {
         (over > 0.0).then_some(statistic(self.get(name)?.summary()?) / over)
     }
 
-    /// Returns the median of the ratios of the pairs of two contenders.
+    /// Divides the samples of two contenders round by round, and returns the median of these ratios.
     pub(crate) fn paired(&self, name: &str, over: &str) -> Option<f64> {
         stats::paired_ratio(&self.get(name)?.samples, &self.get(over)?.samples)
     }
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn target_is_compared_in_its_direction_and_skipped_without_a_figure() {
+    fn target_is_judged_by_its_bound_and_skipped_without_a_figure() {
         let mut outcome = Outcome::new("b0", "nothing");
         outcome.at_most("time", Some(2.0), 2.0, "×");
         outcome.at_most("time", Some(2.1), 2.0, "×");

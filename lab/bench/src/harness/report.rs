@@ -7,10 +7,11 @@ use super::outcome::{Contender, Outcome, Role, Series, Verdict};
 use super::stats::{figure, paired_ratio};
 use super::{Machine, Result};
 
-/// The columns of a series, and those of a series with one figure for each contender.
+/// The columns of a series.
 const HEAD: &[&str] = &[
     "", "n", "min", "p10", "median", "p99", "max", "× base", "lost",
 ];
+/// The columns of a series with one figure for each contender.
 const SHORT: &[&str] = &["", "figure", "× base"];
 /// The columns of the table of all targets.
 const TARGETS: [&str; 7] = ["bench", "what", "ours", "measured", "target", "", "growth"];

@@ -53,7 +53,7 @@ impl<'a> Turn<'a> {
 ///
 /// # Errors
 ///
-/// Fails when ours or a floor does; a peer that fails gets no more turns, and its contender has the reason.
+/// Fails when one of our contenders or a floor fails. A peer that fails gets no more turns, and its `Contender::failed` has the reason.
 pub(crate) fn in_turn(
     rounds: Range<usize>,
     turns: Vec<Turn<'_>>,

@@ -79,7 +79,7 @@ fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// Formats a figure with three significant digits.
+/// Formats a figure with about three significant digits.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         size if size == 0.0 || size >= 100.0 => format!("{value:.0}"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_three_significant_digits() {
+    fn figures_have_about_three_significant_digits() {
         let told = [0.0, 0.01234, 0.1234, 1.234, 12.34, 1234.4].map(figure);
         assert_eq!(told, ["0", "0.0123", "0.12", "1.23", "12.3", "1234"]);
     }
