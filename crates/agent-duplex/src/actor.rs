@@ -13,7 +13,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
 pub(crate) use command::{Channels, Command, Interrupt};
-use command::{Halt, ReplySender, answer, follow, reply, run_unless_halted, wait_for_halt};
+use command::{
+    ReplySender, StopDeadline, answer, follow, reply, run_unless_stopped, wait_for_stop,
+};
 pub(crate) use persist::PersistenceClient;
 
 use crate::replay;
@@ -36,7 +38,7 @@ pub(crate) struct Actor {
     mode: Mode,
     commands: mpsc::Receiver<Command>,
     interrupts: mpsc::Receiver<Interrupt>,
-    halt: Halt,
+    stop_deadline: StopDeadline,
     report: watch::Sender<Option<StopReport>>,
     persistence: PersistenceClient,
     connection: Option<Box<dyn Connection>>,
@@ -96,7 +98,7 @@ impl Actor {
             mode,
             commands: channels.commands,
             interrupts: channels.interrupts,
-            halt: channels.halt,
+            stop_deadline: channels.stop_deadline,
             report: channels.report,
             persistence: client,
             connection: None,
@@ -147,7 +149,7 @@ impl Actor {
             // Commands interrupt the wait for output and the close: both futures can be dropped and started again.
             tokio::select! {
                 biased;
-                end_by = wait_for_halt(&mut self.halt) => break end_by,
+                end_by = wait_for_stop(&mut self.stop_deadline) => break end_by,
                 Some(interrupt) = self.interrupts.recv() => self.interrupt(interrupt).await,
                 Some(command) = self.commands.recv() => self.handle_command(command).await,
                 () = self.shared.input_notify.notified() => {}
@@ -188,7 +190,8 @@ impl Actor {
                     return answer(done, Ok(()));
                 };
                 let result =
-                    run_unless_halted(&mut self.halt, connection.answer(&ask, decision)).await;
+                    run_unless_stopped(&mut self.stop_deadline, connection.answer(&ask, decision))
+                        .await;
                 if let Some(Ok(())) = result {
                     self.shared.lock().ledger.answered(&ask);
                 }
@@ -199,19 +202,25 @@ impl Actor {
                     return answer(done, Err(Error::agent_gone("no agent runs; start one")));
                 };
                 let asking = connection.set_permissions(permissions);
-                follow(done, run_unless_halted(&mut self.halt, asking).await);
+                follow(
+                    done,
+                    run_unless_stopped(&mut self.stop_deadline, asking).await,
+                );
             }
             Command::Model { model, done } => {
                 let Some(connection) = self.connection.as_mut().filter(|_| self.may_read) else {
                     return answer(done, Err(Error::agent_gone("no agent runs; start one")));
                 };
                 let asking = connection.set_model(model);
-                follow(done, run_unless_halted(&mut self.halt, asking).await);
+                follow(
+                    done,
+                    run_unless_stopped(&mut self.stop_deadline, asking).await,
+                );
             }
             Command::Freeze { frozen, done } => match self.connection.as_mut() {
                 Some(connection) => {
                     let freezing = connection.freeze(frozen);
-                    let freezing = run_unless_halted(&mut self.halt, freezing).await;
+                    let freezing = run_unless_stopped(&mut self.stop_deadline, freezing).await;
                     let frozen = frozen && matches!(freezing, Some(Ok(())));
                     if std::mem::replace(&mut self.frozen, frozen) {
                         // A close gets its whole time again after a thaw.
@@ -243,7 +252,7 @@ impl Actor {
                 Some(connection) => {
                     reply(
                         done,
-                        run_unless_halted(&mut self.halt, connection.leftovers()).await,
+                        run_unless_stopped(&mut self.stop_deadline, connection.leftovers()).await,
                     );
                 }
                 None => answer(done, Vec::new()),
@@ -254,15 +263,19 @@ impl Actor {
     async fn interrupt(&mut self, interrupt: Interrupt) {
         let busy = self.shared.lock().ledger.is_busy();
         let Some(connection) = self.connection.as_mut().filter(|_| busy) else {
-            return self.persistence.idle(&mut self.halt, interrupt).await;
+            return self
+                .persistence
+                .idle(&mut self.stop_deadline, interrupt)
+                .await;
         };
         let Interrupt { queued, done } = interrupt;
-        let result = run_unless_halted(&mut self.halt, connection.interrupt(queued)).await;
+        let result =
+            run_unless_stopped(&mut self.stop_deadline, connection.interrupt(queued)).await;
         if let Some(Err(e)) = result {
             return answer(done, Err(e));
         }
         if queued == QueuedMessages::Drop {
-            self.persistence.drop_waiting(&mut self.halt).await;
+            self.persistence.drop_waiting(&mut self.stop_deadline).await;
         }
         self.interrupt_waiters
             .retain(|waiting| !waiting.is_closed());
@@ -371,14 +384,16 @@ impl Actor {
 
     /// Stores events, and then publishes them.
     async fn store_and_publish(&mut self, events: Vec<ConversationEvent>) {
-        let halt = (!self.stopping).then_some(&mut self.halt);
-        self.persistence.store_and_publish(events, halt).await;
+        let stop_deadline = (!self.stopping).then_some(&mut self.stop_deadline);
+        self.persistence
+            .store_and_publish(events, stop_deadline)
+            .await;
     }
 
-    /// Stores records; returns `None` if the conversation is halted before the result is known. An error of the store is recorded in [`Shared`].
+    /// Stores records; returns `None` if the conversation is stopped before the result is known. An error of the store is recorded in [`Shared`].
     async fn store(&mut self, records: Vec<PersistedRecord>) -> Option<()> {
-        let halt = (!self.stopping).then_some(&mut self.halt);
-        self.persistence.store(records, halt).await
+        let stop_deadline = (!self.stopping).then_some(&mut self.stop_deadline);
+        self.persistence.store(records, stop_deadline).await
     }
 
     /// Waits until everything is stored, and publishes the events that wait for it.
@@ -394,8 +409,8 @@ impl Actor {
             return;
         };
         self.notify_start_waiters(&Err(fault));
-        // If a halt interrupts this call, the stop ends the agent.
-        let _halted = self.end_dead_connection().await;
+        // If a stop interrupts this call, the stop ends the agent.
+        let _stopped = self.end_dead_connection().await;
     }
 
     fn notify_interrupt_waiters(&mut self) {
@@ -433,7 +448,7 @@ impl Actor {
     }
 }
 
-/// Waits until `at`. Each caller races this wait against a halt in its `select!`.
+/// Waits until `at`. Each caller races this wait against a stop in its `select!`.
 async fn deadline(at: Instant) {
     let _elapsed = timeout_at(at, std::future::pending::<()>()).await;
 }

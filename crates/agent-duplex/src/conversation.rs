@@ -38,7 +38,7 @@ struct Handle {
     capabilities: Capabilities,
     commands: mpsc::Sender<Command>,
     interrupts: mpsc::Sender<Interrupt>,
-    halt: watch::Sender<Option<Instant>>,
+    stop_deadline: watch::Sender<Option<Instant>>,
     report: watch::Receiver<Option<StopReport>>,
 }
 
@@ -110,13 +110,13 @@ impl Conversation {
         let shared = Shared::new(options.backlog_capacity, restart, terms, recovered);
         let (commands, obeyed) = mpsc::channel(COMMANDS);
         let (interrupts, interrupted) = mpsc::channel(COMMANDS);
-        let (halt, halted) = watch::channel(None);
+        let (stop_sender, stop_deadline) = watch::channel(None);
         let (reported, report) = watch::channel(None);
         let primary = Primary(Arc::clone(&shared.primary));
         let channels = Channels {
             commands: obeyed,
             interrupts: interrupted,
-            halt: halted,
+            stop_deadline,
             report: reported,
         };
         let keeps =
@@ -129,7 +129,7 @@ impl Conversation {
             capabilities,
             commands,
             interrupts,
-            halt,
+            stop_deadline: stop_sender,
             report,
         };
         (Self(Arc::new(handle)), primary)
@@ -325,10 +325,10 @@ impl Conversation {
     pub async fn stop(&self, budget: Duration) -> StopReport {
         let now = Instant::now();
         let end_by = now.checked_add(budget).unwrap_or(now + FOREVER);
-        self.0.halt.send_if_modified(|halt| {
-            let sooner = halt.is_none_or(|before| end_by < before);
+        self.0.stop_deadline.send_if_modified(|deadline| {
+            let sooner = deadline.is_none_or(|before| end_by < before);
             if sooner {
-                *halt = Some(end_by);
+                *deadline = Some(end_by);
             }
             sooner
         });

@@ -317,7 +317,7 @@ impl Ledger {
     /// The caller must call [`delivered`](Self::delivered) or [`not_delivered`](Self::not_delivered) next.
     pub(crate) fn next_message(&mut self, id: Uuid) -> Option<(Message, Vec<Uuid>)> {
         if self.in_delivery.is_some() {
-            // A halt came in between; the end of the connection decides what happens to the message.
+            // A stop came in between; the end of the connection decides what happens to the message.
             return None;
         }
         let ready = self.inbox.len();

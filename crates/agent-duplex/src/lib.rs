@@ -2,8 +2,8 @@
 //!
 //! The program of an agent is a process with its own protocol. This crate hides process and protocol from the program that uses the agent. A
 //! [`Driver`] knows one agent and opens [`Connection`]s. A [`Conversation`] has one connection at a time, accepts [`Input`]s at any time and returns
-//! a [`Receipt`] for each. It reports to its readers the progress of the inputs and the actions of the agent: as neutral [`Event`]s, together with
-//! the agent's own bytes.
+//! a [`Receipt`] for each. It reports to its readers the progress of the inputs and the actions of the agent, as [`Event`]s that are the same for all
+//! agents, with the agent's own bytes.
 //!
 //! # Scope
 //!

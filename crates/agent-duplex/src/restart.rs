@@ -49,11 +49,13 @@ impl RestartState {
         }
     }
 
-    /// Returns the next start for waiting inputs, or for a caller that `insists`.
-    pub(crate) fn next(&self, now: Instant, insists: bool) -> NextStart {
+    /// Returns the next start for waiting inputs, or for a caller that requested it.
+    pub(crate) fn next(&self, now: Instant, is_requested: bool) -> NextStart {
         match self.not_before {
             _ if self.refusal().is_some() => NextStart::Never,
-            _ if !insists && (self.policy.is_none() || self.waits_for_input) => NextStart::Never,
+            _ if !is_requested && (self.policy.is_none() || self.waits_for_input) => {
+                NextStart::Never
+            }
             Some(at) if at > now => NextStart::At(at),
             _ => NextStart::Now,
         }

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::tty::Tty;
 
 #[derive(Debug)]
-enum Order {
+enum SinkMessage {
     Write(String),
     /// Report when everything that was queued before this is written.
     ConfirmWritten(oneshot::Sender<()>),
@@ -25,7 +25,7 @@ enum Order {
 #[derive(Debug)]
 pub(crate) struct Sink {
     /// The channel is unbounded, but `free` limits it.
-    orders: Option<mpsc::UnboundedSender<Order>>,
+    messages: Option<mpsc::UnboundedSender<SinkMessage>>,
     /// The permit for one piece, which can be a line of megabytes. The thread returns the permit when the piece is written.
     free: Arc<Semaphore>,
     /// Whether the reader is gone.
@@ -45,7 +45,7 @@ impl Sink {
 
     /// Starts a sink with its thread.
     pub(crate) fn start(mut to: impl Write + Send + 'static, colour: bool) -> Self {
-        let (orders, mut ordered) = mpsc::unbounded_channel();
+        let (messages, mut queued) = mpsc::unbounded_channel();
         let free = Arc::new(Semaphore::new(1));
         let written = Arc::clone(&free);
         let gone = Arc::new(AtomicBool::new(false));
@@ -54,9 +54,9 @@ impl Sink {
         let to_tell = Arc::clone(&missing);
         let thread = std::thread::spawn(move || {
             let mut broken: Option<WriteFailure> = None;
-            while let Some(order) = ordered.blocking_recv() {
-                match order {
-                    Order::Write(text) => {
+            while let Some(message) = queued.blocking_recv() {
+                match message {
+                    SinkMessage::Write(text) => {
                         // Without a reader, drop the text.
                         if !failed.load(Ordering::SeqCst) {
                             match write(&mut to, &text, broken.as_ref()) {
@@ -72,12 +72,12 @@ impl Sink {
                         drop(text);
                         written.add_permits(1);
                     }
-                    Order::ConfirmWritten(done) => _ = done.send(()),
+                    SinkMessage::ConfirmWritten(done) => _ = done.send(()),
                 }
             }
         });
         Self {
-            orders: Some(orders),
+            messages: Some(messages),
             free,
             is_closed: gone,
             write_error: missing,
@@ -121,13 +121,16 @@ impl Sink {
             && let Ok(permit) = self.free.try_acquire()
         {
             permit.forget();
-            self.order(Order::Write(text));
+            self.queue(SinkMessage::Write(text));
         }
     }
 
-    fn order(&self, order: Order) {
+    fn queue(&self, message: SinkMessage) {
         // If the thread is gone, nothing can be written.
-        let _gone = self.orders.as_ref().map(|orders| orders.send(order));
+        let _gone = self
+            .messages
+            .as_ref()
+            .map(|messages| messages.send(message));
     }
 
     /// Writes text, and waits until it is written.
@@ -139,7 +142,7 @@ impl Sink {
         let (done, is_done) = oneshot::channel();
         self.room().await;
         self.write(text);
-        self.order(Order::ConfirmWritten(done));
+        self.queue(SinkMessage::ConfirmWritten(done));
         let _gone = is_done.await;
     }
 }
@@ -198,7 +201,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        drop(self.orders.take());
+        drop(self.messages.take());
         // A panic in the thread has been reported already.
         let _panicked = self.thread.take().map(JoinHandle::join);
     }

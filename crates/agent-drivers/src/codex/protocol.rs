@@ -1,4 +1,5 @@
-//! The protocol of Codex as a state machine without I/O and without a clock: it takes lines, and returns neutral events and lines to write.
+//! The protocol of Codex as a state machine without I/O and without a clock. It takes lines, and returns lines to
+//! write and events in the types that all agents share.
 
 mod answers;
 mod failure;

@@ -1,4 +1,4 @@
-//! The commands of the handles to the actor, and their answers. The actor's waits end when the conversation is halted.
+//! The commands of the handles to the actor, and their answers. The actor's waits end when the conversation is stopped.
 
 use std::time::Duration;
 
@@ -58,15 +58,15 @@ pub(crate) struct Interrupt {
     pub(crate) done: ReplySender<Result<(), Error>>,
 }
 
-/// The time by which everything must have ended. The sender is dropped with the last handle.
-pub(crate) type Halt = watch::Receiver<Option<Instant>>;
+/// The time by which a requested stop must have ended everything; `None` before a stop. The sender is dropped with the last handle.
+pub(crate) type StopDeadline = watch::Receiver<Option<Instant>>;
 
 /// The actor's ends of the channels for commands, interrupts and reports.
 #[derive(Debug)]
 pub(crate) struct Channels {
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) interrupts: mpsc::Receiver<Interrupt>,
-    pub(crate) halt: Halt,
+    pub(crate) stop_deadline: StopDeadline,
     pub(crate) report: watch::Sender<Option<StopReport>>,
 }
 
@@ -99,30 +99,34 @@ pub(super) fn follow(
 }
 
 /// Waits until the conversation must end; returns `None` if it must end because all handles were dropped.
-pub(super) async fn wait_for_halt(halt: &mut Halt) -> Option<Instant> {
-    halt.wait_for(Option::is_some)
+pub(super) async fn wait_for_stop(stop_deadline: &mut StopDeadline) -> Option<Instant> {
+    stop_deadline
+        .wait_for(Option::is_some)
         .await
         .ok()
         .and_then(|end_by| *end_by)
 }
 
 /// Waits until a caller requests an end before `end_by`, and returns that time.
-pub(super) async fn wait_for_earlier_halt(halt: &mut Halt, end_by: Instant) -> Instant {
-    let sooner = halt.wait_for(|halt| halt.is_some_and(|by| by < end_by));
-    match sooner.await.ok().and_then(|halt| *halt) {
+pub(super) async fn wait_for_earlier_stop(
+    stop_deadline: &mut StopDeadline,
+    end_by: Instant,
+) -> Instant {
+    let sooner = stop_deadline.wait_for(|deadline| deadline.is_some_and(|by| by < end_by));
+    match sooner.await.ok().and_then(|deadline| *deadline) {
         Some(sooner) => sooner,
         None => std::future::pending().await,
     }
 }
 
-/// Runs a call of the connection; returns `None`, without the result, if the conversation is halted.
-pub(super) async fn run_unless_halted<T>(
-    halt: &mut Halt,
+/// Runs a call of the connection; returns `None`, without the result, if the conversation is stopped.
+pub(super) async fn run_unless_stopped<T>(
+    stop_deadline: &mut StopDeadline,
     action: impl Future<Output = T>,
 ) -> Option<T> {
     tokio::select! {
         biased;
-        _ = wait_for_halt(halt) => None,
+        _ = wait_for_stop(stop_deadline) => None,
         done = action => Some(done),
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Actor;
-use super::command::run_unless_halted;
+use super::command::run_unless_stopped;
 use crate::restart::NextStart;
 use crate::times;
 use crate::{Error, PersistedRecord};
@@ -56,7 +56,7 @@ impl Actor {
             self.return_message(id);
             return Ok(false);
         };
-        match run_unless_halted(&mut self.halt, connection.send(message)).await {
+        match run_unless_stopped(&mut self.stop_deadline, connection.send(message)).await {
             Some(Ok(())) => {
                 self.retry_at = None;
                 self.exit_deadline = None;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::command::{Halt, Interrupt, answer, run_unless_halted};
+use super::command::{Interrupt, StopDeadline, answer, run_unless_stopped};
 use crate::persistence::PersistenceThread;
 use crate::shared::Shared;
 use crate::{
@@ -26,7 +26,7 @@ pub(crate) struct PersistenceClient {
     /// The turns that were assigned and are not completed; the agent's output belongs to the last one.
     running: Vec<TurnId>,
     unconfirmed: usize,
-    /// The events that were being stored when a halt came. They are published after the next wait for the store.
+    /// The events that were being stored when a stop came. They are published after the next wait for the store.
     unpublished: Vec<ConversationEvent>,
 }
 
@@ -160,12 +160,12 @@ impl PersistenceClient {
         }
     }
 
-    /// Stores events, and then publishes them. If `halt` is `None`, the conversation is already ending, and the wait has a
+    /// Stores events, and then publishes them. If `stop_deadline` is `None`, the conversation is already ending, and the wait has a
     /// time limit.
     pub(super) async fn store_and_publish(
         &mut self,
         events: Vec<ConversationEvent>,
-        halt: Option<&mut Halt>,
+        stop_deadline: Option<&mut StopDeadline>,
     ) {
         let records = self.records(&events);
         let messages = records
@@ -175,9 +175,9 @@ impl PersistenceClient {
         let stored = if records.is_empty() || (messages && self.unconfirmed < MAX_UNCONFIRMED) {
             self.post(records);
             // Earlier events must be published first.
-            (halt.is_none() || self.unpublished.is_empty()).then_some(())
+            (stop_deadline.is_none() || self.unpublished.is_empty()).then_some(())
         } else {
-            self.store(records, halt).await
+            self.store(records, stop_deadline).await
         };
         self.unpublished.extend(events);
         if stored.is_some() {
@@ -185,18 +185,18 @@ impl PersistenceClient {
         }
     }
 
-    /// Stores records; returns `None` if the conversation is halted before the result is known. An error of the store is recorded in [`Shared`].
+    /// Stores records; returns `None` if the conversation is stopped before the result is known. An error of the store is recorded in [`Shared`].
     pub(super) async fn store(
         &mut self,
         records: Vec<PersistedRecord>,
-        halt: Option<&mut Halt>,
+        stop_deadline: Option<&mut StopDeadline>,
     ) -> Option<()> {
         let failed = self.shared.lock().persistence_error.is_some();
         let Some(stored) = self.ask(records).filter(|_| !failed) else {
             return Some(());
         };
-        let stored = match halt {
-            Some(halt) => run_unless_halted(halt, stored).await?,
+        let stored = match stop_deadline {
+            Some(stop_deadline) => run_unless_stopped(stop_deadline, stored).await?,
             None => timeout(times::PERSIST_TIMEOUT, stored)
                 .await
                 .unwrap_or_else(|_| Ok(Err(late_failure()))),
@@ -208,16 +208,16 @@ impl PersistenceClient {
     }
 
     /// Drops the waiting inputs.
-    pub(super) async fn drop_waiting(&mut self, halt: &mut Halt) {
+    pub(super) async fn drop_waiting(&mut self, stop_deadline: &mut StopDeadline) {
         let why = "the turn was interrupted";
         let events = self.shared.lock().ledger.drop_waiting(why);
-        self.store_and_publish(events, Some(halt)).await;
+        self.store_and_publish(events, Some(stop_deadline)).await;
     }
 
     /// Handles an interrupt of an idle agent.
-    pub(super) async fn idle(&mut self, halt: &mut Halt, interrupt: Interrupt) {
+    pub(super) async fn idle(&mut self, stop_deadline: &mut StopDeadline, interrupt: Interrupt) {
         if interrupt.queued == QueuedMessages::Drop {
-            self.drop_waiting(halt).await;
+            self.drop_waiting(stop_deadline).await;
         }
         answer(interrupt.done, Ok(()));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::command::{
-    Command, ReplySender, answer, run_unless_halted, wait_for_earlier_halt, wait_for_halt,
+    Command, ReplySender, answer, run_unless_stopped, wait_for_earlier_stop, wait_for_stop,
 };
 use super::stop::PrimaryRoom;
 use super::{Actor, deadline};
@@ -19,7 +19,7 @@ const RELEASE: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(50);
 
 impl Actor {
-    /// Starts an agent; returns `None` if the conversation is halted in the meantime.
+    /// Starts an agent; returns `None` if the conversation is stopped in the meantime.
     pub(super) async fn start(&mut self, session: SessionChoice) -> Option<Result<(), Error>> {
         if self.may_read && !self.closed {
             return Some(Err(runs_already()));
@@ -42,7 +42,7 @@ impl Actor {
         Some(started)
     }
 
-    /// Ends the processes of an agent that could not be started; returns `None` if the conversation is halted in the meantime.
+    /// Ends the processes of an agent that could not be started; returns `None` if the conversation is stopped in the meantime.
     pub(super) async fn not_started(&mut self, e: &Error) -> Option<()> {
         self.shared.lock().starts.failed(e);
         self.end_dead_connection().await?;
@@ -104,12 +104,12 @@ impl Actor {
     /// Returns when an agent must be started automatically.
     pub(super) fn next_start(&self) -> NextStart {
         let state = self.shared.lock();
-        let insists = !self.start_waiters.is_empty();
-        let wanted = insists || (state.ledger.has_waiting() && !self.is_delivery_paused);
+        let is_requested = !self.start_waiters.is_empty();
+        let wanted = is_requested || (state.ledger.has_waiting() && !self.is_delivery_paused);
         if !wanted || self.runs() || self.is_closing() || state.persistence_error.is_some() {
             return NextStart::Never;
         }
-        state.starts.next(Instant::now(), insists)
+        state.starts.next(Instant::now(), is_requested)
     }
 
     /// Returns whether there is an agent that can accept inputs.
@@ -221,15 +221,15 @@ impl Actor {
         }
     }
 
-    /// Waits until `at` and handles interrupts in the meantime; returns `None` if the conversation is halted before.
+    /// Waits until `at` and handles interrupts in the meantime; returns `None` if the conversation is stopped before.
     async fn wait(&mut self, at: Instant) -> Option<()> {
         let due = deadline(at);
         tokio::pin!(due);
         loop {
             tokio::select! {
                 biased;
-                _ = wait_for_halt(&mut self.halt) => return None,
-                Some(interrupt) = self.interrupts.recv() => self.persistence.idle(&mut self.halt, interrupt).await,
+                _ = wait_for_stop(&mut self.stop_deadline) => return None,
+                Some(interrupt) = self.interrupts.recv() => self.persistence.idle(&mut self.stop_deadline, interrupt).await,
                 () = &mut due => return Some(()),
             }
         }
@@ -245,14 +245,14 @@ impl Actor {
         loop {
             tokio::select! {
                 biased;
-                end_by = wait_for_halt(&mut self.halt) => {
+                end_by = wait_for_stop(&mut self.stop_deadline) => {
                     let mut end_by = end_by?;
                     let connected = loop {
                         let budget = end_by.saturating_duration_since(Instant::now());
                         tokio::select! {
                             biased;
                             connected = timeout(budget / 4, &mut connecting) => break connected,
-                            sooner = wait_for_earlier_halt(&mut self.halt, end_by) => end_by = sooner,
+                            sooner = wait_for_earlier_stop(&mut self.stop_deadline, end_by) => end_by = sooner,
                         }
                     };
                     match connected {
@@ -262,13 +262,13 @@ impl Actor {
                     self.may_read = self.connection.is_some();
                     return None;
                 }
-                Some(interrupt) = self.interrupts.recv() => self.persistence.idle(&mut self.halt, interrupt).await,
+                Some(interrupt) = self.interrupts.recv() => self.persistence.idle(&mut self.stop_deadline, interrupt).await,
                 connected = &mut connecting => return Some(connected),
             }
         }
     }
 
-    /// Waits until it is known whether the agent could start; returns `None` if the conversation is halted in the meantime. In that case the caller
+    /// Waits until it is known whether the agent could start; returns `None` if the conversation is stopped in the meantime. In that case the caller
     /// has to stop the connection.
     async fn ready(&mut self) -> Option<Result<(), Error>> {
         let ready = self.connection.as_mut()?.ready();
@@ -276,18 +276,21 @@ impl Actor {
         loop {
             tokio::select! {
                 biased;
-                _ = wait_for_halt(&mut self.halt) => return None,
-                Some(interrupt) = self.interrupts.recv() => self.persistence.idle(&mut self.halt, interrupt).await,
+                _ = wait_for_stop(&mut self.stop_deadline) => return None,
+                Some(interrupt) = self.interrupts.recv() => self.persistence.idle(&mut self.stop_deadline, interrupt).await,
                 ready = &mut ready => return Some(ready),
             }
         }
     }
 
-    /// Ends the connection of an agent that is gone, together with its leftovers; returns `None` if the conversation is halted in the meantime.
+    /// Ends the connection of an agent that is gone, together with its leftovers; returns `None` if the conversation is stopped in the meantime.
     pub(super) async fn end_dead_connection(&mut self) -> Option<()> {
         if let Some(connection) = self.connection.as_mut() {
-            let report =
-                run_unless_halted(&mut self.halt, connection.stop(times::LEFTOVER_BUDGET)).await?;
+            let report = run_unless_stopped(
+                &mut self.stop_deadline,
+                connection.stop(times::LEFTOVER_BUDGET),
+            )
+            .await?;
             self.merge_report(report);
             self.drain_output(PrimaryRoom::Ignored).await?;
             self.connection = None;

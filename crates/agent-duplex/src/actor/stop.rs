@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::command::{answer, run_unless_halted, wait_for_earlier_halt};
+use super::command::{answer, run_unless_stopped, wait_for_earlier_stop};
 use super::{Actor, next};
 use crate::stop::FOREVER;
 use crate::times;
@@ -81,7 +81,7 @@ impl Actor {
                 tokio::select! {
                     biased;
                     stopped = timeout(left + times::STOP_MARGIN, connection.stop(left)) => break stopped,
-                    sooner = wait_for_earlier_halt(&mut self.halt, end_by) => end_by = sooner,
+                    sooner = wait_for_earlier_stop(&mut self.stop_deadline, end_by) => end_by = sooner,
                 }
             };
             match stopped {
@@ -96,10 +96,10 @@ impl Actor {
         self.flush_persistence().await;
         if self.persistence.is_enabled() {
             // The caller can exit as soon as it has the report, so publish the last output first.
-            let _halted = self.drain_output(PrimaryRoom::DropIfFull).await;
+            let _stopped = self.drain_output(PrimaryRoom::DropIfFull).await;
         }
         self.report.send_replace(Some(self.earlier_report.clone()));
-        let _halted = self.drain_output(PrimaryRoom::WaitIfFull).await;
+        let _stopped = self.drain_output(PrimaryRoom::WaitIfFull).await;
     }
 
     /// Ends the agent of a conversation whose handles were all dropped.
@@ -109,7 +109,7 @@ impl Actor {
         self.publish_read(true).await;
     }
 
-    /// Reads the output that the agent wrote before it was ended; returns `None` if the conversation is halted in the meantime.
+    /// Reads the output that the agent wrote before it was ended; returns `None` if the conversation is stopped in the meantime.
     pub(super) async fn drain_output(&mut self, room: PrimaryRoom) -> Option<()> {
         let mut time_limit = times::DRAIN_TIMEOUT;
         while self.may_read {
@@ -123,7 +123,7 @@ impl Actor {
             let seen = if self.stopping {
                 output.await
             } else {
-                run_unless_halted(&mut self.halt, output).await?
+                run_unless_stopped(&mut self.stop_deadline, output).await?
             };
             time_limit = time_limit.saturating_sub(since.elapsed());
             let seen = seen.ok().flatten();

@@ -26,7 +26,7 @@ impl Dice {
 /// Starts a task that does one action after the latch is open; the task returns its receipts.
 fn racer(
     talk: &TestConversation,
-    deed: u64,
+    action: u64,
     gate: &Latch,
     name: String,
 ) -> JoinHandle<Vec<agent_duplex::Receipt>> {
@@ -34,7 +34,7 @@ fn racer(
     tokio::spawn(async move {
         gate.opened().await;
         let mut receipts = Vec::new();
-        match deed {
+        match action {
             0 => drop(conversation.start(SessionChoice::Fresh).await),
             1 => drop(conversation.stop(Duration::ZERO).await),
             2 => conversation.close().await,
@@ -116,11 +116,11 @@ async fn l93a_l93b_p55a_no_race_hangs_or_loses_an_input() {
         let racers: Vec<_> = (0..6)
             .map(|n| {
                 // A task that waits for the end of a turn keeps its handle of the conversation.
-                let deed = match dice.roll(12) {
+                let action = match dice.roll(12) {
                     2..=4 | 6 | 7 if !stops => 9,
-                    deed => deed,
+                    action => action,
                 };
-                racer(&talk, deed, &gate, format!("{round}.{n}"))
+                racer(&talk, action, &gate, format!("{round}.{n}"))
             })
             .collect();
         let TestConversation {

@@ -58,8 +58,6 @@ Examples:
 
 {LIVE}"))]
 pub(crate) struct PauseArgs {
-    #[command(flatten)]
-    pub(crate) target: LiveArgs,
     /// The reason, which `rlm status` shows
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -71,6 +69,8 @@ pub(crate) struct PauseArgs {
         value_name = "tool|iteration"
     )]
     pub(crate) after: Option<PauseAfter>,
+    #[command(flatten)]
+    pub(crate) target: LiveArgs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -134,7 +134,7 @@ impl SessionChoices {
 
     /// Whether the agent must accept the mode for these permissions. If not, an agent that refuses the mode does no harm: it sends permission
     /// requests, and the driver allows them.
-    pub(super) fn must_obey(&self, permissions: Permissions) -> bool {
+    pub(super) fn requires_mode(&self, permissions: Permissions) -> bool {
         match permissions {
             Permissions::Ask | Permissions::Deny => true,
             Permissions::Edits => self.allowed_everything,

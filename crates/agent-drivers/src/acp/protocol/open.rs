@@ -244,7 +244,7 @@ impl Session {
             if let Some(change) = change {
                 change.answer = Some(Err(why));
             } else if self.stage == OpenStage::Settling
-                && self.choices.must_obey(self.requested.permissions)
+                && self.choices.requires_mode(self.requested.permissions)
             {
                 let what =
                     format!("the agent refuses the mode in which it asks for permission: {why}");

@@ -81,7 +81,7 @@ impl Session {
             return Ok(None);
         };
         let line = self.choice_request(Request::Mode, method, params);
-        self.change = self.choices.must_obey(permissions).then_some(Change {
+        self.change = self.choices.requires_mode(permissions).then_some(Change {
             request: self.last,
             model: None,
             answer: None,

@@ -141,8 +141,8 @@ fn x124f_agent_must_leave_full_permission_mode() {
                     other => choices.mode_is_unknown(other.is_none()),
                 }
             }
-            assert_eq!(choices.must_obey(Edits), expected, "{steps:?}");
-            assert!(choices.must_obey(Ask) && !choices.must_obey(All));
+            assert_eq!(choices.requires_mode(Edits), expected, "{steps:?}");
+            assert!(choices.requires_mode(Ask) && !choices.requires_mode(All));
         }
     }
 }
