@@ -1,7 +1,7 @@
 //! The channel from a run to its watcher. A slow watcher misses output and never delays the run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use agent_duplex::Event;
 use loop_state::Timestamp;
@@ -33,8 +33,13 @@ impl RunEventReceiver {
     ///
     /// Cancel safe: nothing is lost.
     pub async fn recv(&mut self) -> Option<(Timestamp, RunEvent)> {
-        let event = self.from.recv().await;
-        self.account(event)
+        loop {
+            let event = self.from.recv().await;
+            let event = self.account(event);
+            if !self.discards(event.as_ref()) {
+                return event;
+            }
+        }
     }
 
     /// Waits for the next event on a thread that can block.
@@ -43,8 +48,19 @@ impl RunEventReceiver {
     ///
     /// Panics on a thread of an asynchronous runtime.
     pub fn blocking_recv(&mut self) -> Option<(Timestamp, RunEvent)> {
-        let event = self.from.blocking_recv();
-        self.account(event)
+        loop {
+            let event = self.from.blocking_recv();
+            let event = self.account(event);
+            if !self.discards(event.as_ref()) {
+                return event;
+            }
+        }
+    }
+
+    /// Returns a handle that can drop the agent output that waits in the channel.
+    #[must_use]
+    pub fn waiting_output(&self) -> WaitingOutput {
+        WaitingOutput(Arc::clone(&self.shared))
     }
 
     /// Frees the bytes of a received event. After the last event, returns the number of missed events as one more event.
@@ -58,6 +74,28 @@ impl RunEventReceiver {
             .waiting
             .fetch_sub(size(&event), Ordering::Relaxed);
         Some((at, event))
+    }
+
+    /// Counts the event as missed if it is output that [`WaitingOutput::discard`] discards.
+    fn discards(&self, event: Option<&(Timestamp, RunEvent)>) -> bool {
+        let discards = self.shared.discards_output.load(Ordering::Relaxed)
+            && event.is_some_and(|(_, event)| is_output(event));
+        self.shared
+            .missed
+            .fetch_add(u64::from(discards), Ordering::Relaxed);
+        discards
+    }
+}
+
+/// A handle for the agent output that waits for a slow watcher.
+#[derive(Debug)]
+pub struct WaitingOutput(Arc<Shared>);
+
+impl WaitingOutput {
+    /// Lets the watcher miss all further agent output, so that it soon receives the end of the run. It still receives all other events, and the number
+    /// of events that it missed.
+    pub fn discard(&self) {
+        self.0.discards_output.store(true, Ordering::Relaxed);
     }
 }
 
@@ -83,6 +121,8 @@ struct Shared {
     waiting: AtomicUsize,
     /// The number of missed events that are not reported yet.
     missed: AtomicU64,
+    /// Whether the watcher misses all further output.
+    discards_output: AtomicBool,
 }
 
 #[derive(Clone, Debug)]
@@ -115,7 +155,9 @@ impl RunEventSender {
         if let Some(recent) = &self.recent {
             recent.push(at, &event);
         }
-        let Shared { waiting, missed } = &*self.shared;
+        let Shared {
+            waiting, missed, ..
+        } = &*self.shared;
         let is_output = is_output(&event);
         let too_many = self.to.capacity() <= if is_output { RESERVED } else { 0 };
         // One event always fits, even if it is longer than the limit.
@@ -170,6 +212,32 @@ mod tests {
         assert_eq!(seen.len(), CAPACITY - RESERVED + 2);
         assert!(matches!(seen[seen.len() - 2], RunEvent::EventsMissed(n) if n == RESERVED as u64));
         assert!(matches!(seen.last(), Some(RunEvent::Warning(_))));
+    }
+
+    #[test]
+    fn discarded_output_is_counted_and_other_events_arrive() {
+        let (mut sender, mut receiver) = channel();
+        let text = |text: &str| RunEvent::Agent(Event::TextDelta(text.to_owned()));
+        sender.send(Timestamp(1), text("shown"));
+        sender.send(Timestamp(2), text("dropped"));
+        sender.send(Timestamp(3), RunEvent::Warning("mind".into()));
+        sender.send(Timestamp(4), text("dropped"));
+        drop(sender);
+        assert!(matches!(
+            receiver.blocking_recv(),
+            Some((_, RunEvent::Agent(_)))
+        ));
+        receiver.waiting_output().discard();
+        assert!(matches!(
+            receiver.blocking_recv(),
+            Some((_, RunEvent::Warning(_)))
+        ));
+        let missed = receiver.blocking_recv();
+        assert!(
+            matches!(missed, Some((Timestamp(4), RunEvent::EventsMissed(2)))),
+            "{missed:?}"
+        );
+        assert!(receiver.blocking_recv().is_none());
     }
 
     #[test]

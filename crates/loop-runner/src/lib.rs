@@ -85,7 +85,7 @@ mod view;
 
 pub use control::RunControl;
 pub use error::Error;
-pub use event_channel::RunEventReceiver;
+pub use event_channel::{RunEventReceiver, WaitingOutput};
 pub use heartbeat::HeartbeatContext;
 pub use history::events_before;
 pub use hook::{Hook, HookEvent, HookEventKind, HookInput};

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use cancellable_sleep::{SleepGate, Wake};
 use interrupt_stack::{Cause, HardExit, Installed, Interrupts, die_by};
-use loop_runner::{RunControl, RunEventReceiver, RunOutcome, Runner, RunnerOptions, View};
+use loop_runner::{
+    RunControl, RunEventReceiver, RunOutcome, Runner, RunnerOptions, View, WaitingOutput,
+};
 use loop_state::{StopCause, StopRequest, StopTiming, times};
 use rlm_store::index::{self, IndexEntry};
 use rlm_store::{Project, PromptSource};
@@ -223,6 +225,7 @@ impl Session {
             earlier_events: Vec::new(),
             messages: None,
         };
+        let waiting_output = events.waiting_output();
         let console = self.terminal.show(shown, events);
         let place = IndexEntry::of(project, &run);
         let supervised = self.supervise(runner, &control, messages, place.as_ref());
@@ -231,7 +234,8 @@ impl Session {
             place.leave();
         }
         let is_stopped = |it: &RunOutcome| it.reason.is_stopped();
-        let has_printed = self.wait_for(&console, outcome.as_ref().is_ok_and(is_stopped));
+        let is_stopped = outcome.as_ref().is_ok_and(is_stopped);
+        let has_printed = self.wait_for(&console, &waiting_output, is_stopped);
         // The console has restored the terminal, unless it hangs.
         rlm_terminal::restore();
         let outcome = match outcome {
@@ -261,13 +265,22 @@ impl Session {
         self.end(&outcome)
     }
 
-    /// Waits until everything was printed. A slow reader gets as much time as it needs, but in a shutdown or after a stop only `LAST_LINES`.
-    fn wait_for(&self, console: &JoinHandle<()>, is_stopped: bool) -> bool {
+    /// Waits until everything was printed. A slow reader gets as much time as it needs, but in a shutdown or after a stop only `LAST_LINES`. When half of
+    /// this time has passed, the waiting output is only counted, so that a flood does not displace the end of the run.
+    fn wait_for(
+        &self,
+        console: &JoinHandle<()>,
+        waiting_output: &WaitingOutput,
+        is_stopped: bool,
+    ) -> bool {
         let mut time_left = times::LAST_LINES;
         while !console.is_finished() {
             if is_stopped || self.interrupts.cause().is_some() {
                 if time_left.is_zero() {
                     return false;
+                }
+                if time_left <= times::LAST_LINES / 2 {
+                    waiting_output.discard();
                 }
                 time_left = time_left.saturating_sub(POLL);
             }
@@ -334,6 +347,7 @@ impl Session {
         events: RunEventReceiver,
         leave: impl FnOnce(),
     ) -> Option<Cause> {
+        let waiting_output = events.waiting_output();
         let console = self.terminal.show(shown, events);
         let mut cause = None;
         while !console.is_finished() && cause.is_none() {
@@ -344,7 +358,7 @@ impl Session {
         if cause.is_some() {
             leave();
         }
-        self.wait_for(&console, false);
+        self.wait_for(&console, &waiting_output, false);
         rlm_terminal::restore();
         cause
     }

@@ -120,7 +120,10 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
         RunEvent::Warning(text) => warning(text),
         RunEvent::EventsMissed(lines) => styled(
             DIM,
-            format!("({lines} lines not shown; the transcript has them)"),
+            match lines {
+                1 => "(1 line not shown; the transcript has it)".to_owned(),
+                lines => format!("({lines} lines not shown; the transcript has them)"),
+            },
         ),
         _ => String::new(),
     }
