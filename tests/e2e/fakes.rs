@@ -107,7 +107,7 @@ fn p53_flood_has_the_scripted_size() {
     let ended = perform("flood 1M\nflood 65 stderr unbroken");
     assert_eq!(
         (ended.stdout.len(), ended.stdout.lines().count()),
-        (1 << 20, 1 << 14)
+        (1 << 20, 1 << 11)
     );
     assert_eq!((ended.stderr.len(), ended.stderr.lines().count()), (65, 1));
 }

@@ -118,10 +118,10 @@ fn die(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints lines of 64 bytes, or one line without an end.
+/// Prints lines of 512 bytes, or one line without an end.
 fn flood(to: Stream, bytes: u64, unbroken: bool) -> io::Result<()> {
-    let line = format!("{:x<63}{}", "flood ", if unbroken { 'x' } else { '\n' });
-    let block = line.repeat(1024).into_bytes();
+    let line = format!("{:x<511}{}", "flood ", if unbroken { 'x' } else { '\n' });
+    let block = line.repeat(128).into_bytes();
     let mut left = bytes;
     while left > 0 {
         let part = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
