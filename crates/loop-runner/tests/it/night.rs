@@ -14,7 +14,7 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -348,20 +348,28 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Simulates the nights of consecutive seeds, on as many threads as there are cores.
-fn play_all(first: u64, count: u64, bent: Defect) -> Vec<(u64, Result<Summary, String>)> {
+/// Simulates the nights of consecutive seeds, on as many threads as there are cores. Starts no further night after `is_enough` returned true for one.
+fn play_until(
+    first: u64,
+    count: u64,
+    bent: Defect,
+    is_enough: impl Fn(&Result<Summary, String>) -> bool + Sync,
+) -> Vec<(u64, Result<Summary, String>)> {
     let (next, results) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
                 loop {
-                    let seed = first + next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + count {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
                         return;
                     }
-                    let result = play(seed, bent);
-                    results.lock().unwrap().push((seed, result));
+                    let result = play(first + number, bent);
+                    if is_enough(&result) {
+                        next.store(count, Ordering::Relaxed);
+                    }
+                    results.lock().unwrap().push((first + number, result));
                 }
             });
         }
@@ -377,7 +385,7 @@ fn x108g_simulated_night_keeps_every_invariant() {
         Some(seed) => (seed, 1),
         None => (0, number("RLM_NIGHT_SEEDS").unwrap_or(SEEDS)),
     };
-    let results = play_all(first, count, Defect::Nothing);
+    let results = play_until(first, count, Defect::Nothing, |_| false);
     let mut ends = std::collections::BTreeMap::<&str, u32>::new();
     let (mut lives, mut agents, mut iterations, mut tally) = (0, 0, 0, Tally::new());
     let mut broken = Vec::new();
@@ -422,18 +430,16 @@ fn x108g_simulated_night_keeps_every_invariant() {
     assert!(count < SEEDS || all.iter().all(|what| tally.contains_key(what)));
 }
 
-/// Simulates nights until `wanted` of them break a promise whose text has one of these words. Returns false if six batches of nights have fewer.
+/// Simulates nights until `wanted` of them break a promise whose text has one of these words. Returns false if six times [`SEEDS`] nights have fewer.
 fn detects(bent: Defect, wanted: usize, words: &[&str]) -> bool {
-    let has_word = |(_, result): &(u64, Result<Summary, String>)| {
+    let found = AtomicUsize::new(0);
+    play_until(0, 6 * SEEDS, bent, |result| {
         let why = result.as_ref().err().and_then(|why| why.lines().next());
-        why.is_some_and(|why| words.iter().any(|words| why.contains(words)))
-    };
-    let mut found = 0;
-    (0..6).any(|batch| {
-        let results = play_all(batch * SEEDS, SEEDS, bent);
-        found += results.iter().filter(|it| has_word(it)).count();
-        found >= wanted
-    })
+        let has_word = why.is_some_and(|why| words.iter().any(|words| why.contains(words)));
+        let before = found.fetch_add(usize::from(has_word), Ordering::Relaxed);
+        before + usize::from(has_word) >= wanted
+    });
+    found.into_inner() >= wanted
 }
 
 #[test]
