@@ -4,9 +4,9 @@
 //! tree. After each step, all invariants are checked. A second test shows that a sabotaged machine breaks them. Each state must be able to lead to a
 //! report.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use foldhash::HashMap;
 use loop_state::{
     AgentState, AgentTurnEnd, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine,
     AttemptOptions, Head, PauseAfter, StepContext, Timestamp, TurnOutcome,
@@ -697,7 +697,7 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
         (head.session, head.pausing) = (Some("s".into()), pausing);
         head
     });
-    let (mut known, mut edges, mut at) = (HashMap::new(), Vec::new(), 0);
+    let (mut known, mut edges, mut at) = (HashMap::default(), Vec::new(), 0);
     known.insert((state.machine.clone(), state.world.clone()), 0);
     let mut nodes = vec![Node { state, from: None }];
     while let Some(node) = nodes.get(at) {

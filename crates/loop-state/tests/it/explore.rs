@@ -1,8 +1,8 @@
 //! Explores all short histories of a small run: each input in each reachable state. After each step, all invariants are checked.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
+use foldhash::HashSet;
 use loop_state::{
     Autonomy, CheckResult, Head, Machine, MachineInput, PauseAfter, PhaseLimits, PhaseRules,
     ProcessTreeOutcome, RedoScope, Request, ResumeOptions, ReviewDecision, RuleChange, Rules,
@@ -192,7 +192,7 @@ fn explore(
     let mut level = vec![first];
     let (mut states, mut steps) = (1, 0);
     for nth in 1..=depth {
-        let mut known = HashSet::new();
+        let mut known = HashSet::default();
         let mut next = Vec::new();
         for machine in &level {
             let at = Timestamp(nth * 20_000);

@@ -1,8 +1,8 @@
 //! Explores all short histories of a stop, with the state of the live process: the deadline, a shutdown, a suspend, the end of the process.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
+use foldhash::HashSet;
 use loop_state::{
     CheckResult, Effect, Machine, MachineInput, PauseAfter, ProcessTreeOutcome, Request,
     ResumeOptions, StopCause, StopRequest, StopTiming, TimedInput, Timer, Timestamp, TurnOutcome,
@@ -182,7 +182,7 @@ fn explore(
     let mut level = vec![(first, told)];
     let (mut states, mut steps) = (1, 0);
     for nth in 1..=DEPTH {
-        let mut known = HashSet::new();
+        let mut known = HashSet::default();
         let mut next = Vec::new();
         for (before, told) in &level {
             let at = Timestamp(nth * 1000);
