@@ -72,7 +72,7 @@ pub fn run(level: Level) -> Outcome {
     };
     let some = workloads::fault()
         .into_iter()
-        .step_by(level.of([5, 1, 1, 1]));
+        .step_by(level.of([10, 1, 1, 1]));
     explore(&some.collect::<Vec<_>>(), budget)
 }
 

@@ -101,7 +101,7 @@ pub fn run(level: Level) -> Outcome {
     let budget = Budget {
         first: level.of([24, 60, 160, 600]),
         second: level.of([1, 2, 3, 5]),
-        every: level.of([6, 1, 1, 1]),
+        every: level.of([12, 1, 1, 1]),
     };
     let seeds = level.of([1, 1, 38, 100]);
     explore(&workloads::sim(seeds), budget)
