@@ -592,16 +592,16 @@ pub(crate) struct CleanArgs {
     #[arg(value_name = "RUN")]
     pub(crate) runs: Vec<String>,
     /// Only runs in which nothing happened for N days [default: 7]
-    #[arg(long, value_name = "N", help_heading = "What to delete")]
+    #[arg(long, value_name = "N", help_heading = "Selection")]
     pub(crate) days: Option<u64>,
     /// Keep the newest N of the runs that would be deleted
-    #[arg(long, value_name = "N", help_heading = "What to delete")]
+    #[arg(long, value_name = "N", help_heading = "Selection")]
     pub(crate) keep: Option<usize>,
     /// Also runs that can be resumed, and damaged runs
-    #[arg(long, help_heading = "What to delete")]
+    #[arg(long, help_heading = "Selection")]
     pub(crate) all: bool,
     /// Only the transcripts, which are the largest part; the state stays, so runs that can be resumed are included
-    #[arg(long, help_heading = "What to delete")]
+    #[arg(long, help_heading = "Selection")]
     pub(crate) transcripts: bool,
     /// Don't ask
     #[arg(short, long)]
