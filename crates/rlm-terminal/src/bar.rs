@@ -4,7 +4,7 @@ use loop_state::{Head, IterationStep, Timestamp};
 
 const CELLS: usize = 8;
 
-/// The limit of a run whose used share is the largest, or the end of a wait.
+/// The limit with the largest used share, or the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NearestLimit {
     Iterations,

@@ -113,7 +113,7 @@ impl RepeatCollapser {
         line.map_or_else(String::new, |line| styled(DIM, line) + "\n")
     }
 
-    /// Returns a row of at most `width` columns with the number of hidden events; `None` if there are none.
+    /// Returns a row of at most `width` columns with the number of hidden events; `None` if no event is hidden, or only empty lines are.
     pub(crate) fn repeat_count_line(&self, width: usize) -> Option<String> {
         let streak = self.streak.as_ref().filter(|streak| streak.collapsed > 0)?;
         let last = &streak.last;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_lines_empty_lines_and_retries_are_counted() {
+    fn repeated_lines_and_retries_are_counted_and_empty_lines_are_hidden() {
         let mut log = TestLog::default();
         for text in ["one", "two", "two", "two", "", "", "", "one"] {
             log.line(text);

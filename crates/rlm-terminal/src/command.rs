@@ -7,7 +7,7 @@ pub(crate) enum Command {
     Continue,
     Status,
     Interrupt,
-    /// A message to the agent, and whether it interrupts the turn. An empty message opens `steer>`.
+    /// A message to the agent, and whether it interrupts the turn. An empty message opens `steer>`, or `now>` if it interrupts.
     Steer(String, bool),
     FreshSession,
     Skip,

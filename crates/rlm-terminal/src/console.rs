@@ -477,7 +477,7 @@ impl Console {
         if is_status && matches!(event, RunEvent::StillWaiting { .. }) {
             return;
         }
-        // A log that goes elsewhere still gets the countdown.
+        // The status line also shows the countdown of a stop. Only a log that goes elsewhere prints the countdown too.
         let counts = is_status && matches!(event, RunEvent::StopAwaits { .. });
         if counts && self.person_sink.is_none() {
             return;
@@ -542,7 +542,7 @@ impl Console {
     }
 }
 
-/// Prints on the standard error that a press could not open the menu.
+/// Prints on the standard error that the menu can't be shown. Also used for the other prompts.
 fn print_press_error(why: &str) {
     anstream::eprintln!(
         "rlm: the menu can't be shown: {why}; Ctrl-C again within the cooldown (2 s by default) saves and stops"

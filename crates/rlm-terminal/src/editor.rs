@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::tty::Tty;
 
-/// A shell script that waits until the terminal belongs to its process group, and then becomes the editor.
+/// A shell script that waits until the terminal belongs to its process group, and then runs the editor.
 const WAIT_THEN_EXEC_EDITOR: &str = r#"read -r _; exec </dev/tty >/dev/tty; eval "$1 \"\$2\"""#;
 /// The maximum number of bytes of a prompt. Every reader of a prompt refuses more.
 const MAX_PROMPT: u64 = 4 << 20;
@@ -98,7 +98,7 @@ impl Editor {
             }
             OPEN.store(0, Ordering::SeqCst);
             drop(own);
-            // Take the terminal back: the editor's group is gone, and no other program has taken the terminal.
+            // Take the terminal back: it belongs to the group of the editor, whose leader has ended.
             let _gone = tty.give_to(getpgrp());
             let result = result.map_err(|how| format!("the editor `{name}` {how}"));
             let result = result.and_then(|()| match is_copy {

@@ -30,9 +30,11 @@ pub(crate) enum Key {
     End,
     WordLeft,
     WordRight,
-    /// Ctrl-W, Ctrl-U, Ctrl-K.
+    /// Ctrl-W.
     EraseWord,
+    /// Ctrl-U.
     EraseToStart,
+    /// Ctrl-K.
     EraseToEnd,
     /// Ctrl-D.
     EndOfFile,

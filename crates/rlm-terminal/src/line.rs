@@ -346,7 +346,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any keys at any width: no panic, the rows fit, and the cursor is in one of them.
+        /// Any keys at any width: no panic, and the cursor is in one of the rows. From four columns on, the rows fit.
         #[test]
         fn rows_fit(keys in "[a-z 日é\u{301}\t⏎⌫←↑↓]{0,60}", width in 1usize..40) {
             let mut line = Line::default();

@@ -1,4 +1,4 @@
-//! The menu that a press opens: its choices, their keys, and its layout.
+//! The menu that a press or a review opens: its choices, their keys, and its layout.
 
 use super::keys::Key;
 use super::rows::Rows;

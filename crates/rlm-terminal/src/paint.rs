@@ -112,7 +112,7 @@ impl Painter {
     fn height(&self, row: &str) -> usize {
         match self.resize_behavior {
             ResizeBehavior::Truncated => 1,
-            // The exact width, not the upper limit: too many rows would erase a line of the log.
+            // The exact width, because `rows::width` can return too many columns: too many rows would erase a line of the log.
             ResizeBehavior::Rewrapped => strip_str(row)
                 .to_string()
                 .width()
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapped_rows_are_erased() {
+    fn typed_text_that_wraps_is_counted_in_rows() {
         let mut painter = painter(false);
         frame(&mut painter, "", &live(&["status"], None));
         painter.resized(10);

@@ -95,8 +95,8 @@ impl Scope {
 
     /// Returns the meaning of a press in this scope. `prompting` is the open prompt, and `own` is the action that is configured for the scope.
     ///
-    /// A prompt that is not on the screen declines the press. In a prompt on the screen a press opens the menu, and a press in the menu stops the
-    /// run. Configured actions apply only while nothing prompts.
+    /// A prompt that is not on the screen declines the press. In a prompt on the screen a press opens the menu. In the menu it stops the run, and in
+    /// the editor it only prints a message. A configured action applies only if no open prompt takes the press.
     pub(crate) fn press_meaning(
         self,
         prompting: Option<Self>,

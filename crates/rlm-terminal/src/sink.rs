@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn full_disk_loses_no_later_line() {
+    fn line_written_after_a_full_disk_is_whole() {
         let mut disk = Disk {
             written: Vec::new(),
             room: 7,

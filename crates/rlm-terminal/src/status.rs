@@ -70,7 +70,7 @@ fn parts(run: &str, snapshot: RunSnapshot<'_>, now: Timestamp, terseness: u32) -
         (_, true) => ("/continue: resume", "Ctrl-C: menu"),
         _ => ("Enter: steer", "Ctrl-C: menu"),
     };
-    // While the run stops, the only number on the line is the countdown.
+    // While the run stops, the only time on the line is the countdown.
     let total = match snapshot.is_ending() {
         true => String::new(),
         false => with_bar(NearestLimit::Time, total(head, now)),
@@ -343,7 +343,7 @@ mod tests {
     const RUN: &str = "20260101-120000-ab12";
 
     #[test]
-    fn status_shows_the_position_at_any_width() {
+    fn status_line_fits_narrow_screens_by_leaving_parts_out() {
         let since = Timestamp(60_000);
         let turn = || at(IterationStep::Turn { since });
         let mut works = turn();

@@ -51,7 +51,8 @@ impl Cell {
     }
 }
 
-/// Lays out rows; each row has one cell per column. On a terminal with `columns` columns, lines are cut to fit; for a program, nothing is cut.
+/// Lays out rows; each row has one cell per column. On a terminal with `columns` columns, columns are left out and the last column is cut, so that
+/// most lines fit; for a program, nothing is cut.
 #[must_use]
 pub fn table(heads: &[Column], rows: &[Vec<Cell>], columns: Option<usize>) -> String {
     let wide = |index: usize| {

@@ -44,7 +44,8 @@ pub(crate) struct Tty {
     /// A new open file description, so that making it non-blocking doesn't affect the descriptors of other processes.
     fd: OwnedFd,
     state: Mutex<State>,
-    /// Whether the terminal is in our mode. Atomic, for callers that can't wait for the lock.
+    /// Whether the terminal is in the mode for single keys, or in the mode that a killed editor left. Atomic, for callers that can't wait for the
+    /// lock.
     is_ours: AtomicBool,
     /// Whether `restore_signal_keys` changed the mode after another process had changed it, so that the mode must be restored when the
     /// process ends.

@@ -96,14 +96,14 @@ pub(crate) struct Ui {
     sent_texts: std::collections::VecDeque<String>,
     /// The unfinished text of `steer>` when the menu opened.
     draft: String,
-    /// The typed part of a line without its end.
+    /// The beginning of a typed line whose end has not arrived yet.
     partial_line: String,
     /// Whether the run is ending or the terminal is gone, so that nothing prompts any more.
     closed: bool,
     effects: Vec<Effect>,
     /// The width of the log's rows, if the log and the person share a terminal; the log then waits while something prompts.
     log_width: Option<usize>,
-    /// Whether the log is for programs. Such a log is complete, and contains nothing that is only for a person.
+    /// Whether the log is for programs. Its events are then neither collapsed nor wrapped.
     is_json: bool,
     /// Whether another process works on the run.
     attached: bool,
@@ -496,7 +496,7 @@ impl Ui {
         self.print(held);
     }
 
-    /// Prints or holds a text. Printing moves the text, because it may be long.
+    /// Prints or holds a text. Printing makes no copy of the text, because it may be long.
     fn log(&mut self, text: String) {
         if text.is_empty() {
         } else if self.prompt.is_some() && self.log_width.is_some() {
@@ -512,7 +512,7 @@ impl Ui {
         }
     }
 
-    /// Shows the person a text, even while something prompts. While an editor has the screen, the text waits.
+    /// Shows the person a text, even while something prompts. If the terminal also shows the log, the text waits while an editor has the screen.
     pub(crate) fn show_person(&mut self, text: String) {
         if self.is_editing() && self.log_width.is_some() {
             self.held_output.push(&text);

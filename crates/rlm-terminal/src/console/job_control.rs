@@ -87,7 +87,7 @@ impl Console {
             self.freeze(true).await;
         }
         let _impossible = kill_process(getpid(), Signal::STOP);
-        // `kill` returns before the process stops. Only SIGCONT shows that the suspension is over.
+        // `kill` may return before the process stops. Only SIGCONT shows that the suspension is over.
         let _at_once = timeout(times::SUSPEND_STEP, next_signal(continued)).await;
         if has_it {
             self.freeze(false).await;

@@ -183,7 +183,7 @@ impl Ui {
         }
         let text = std::mem::take(&mut self.partial_line);
         let mut text = text.strip_suffix('\n').unwrap_or(&text);
-        // Run commands that were typed ahead one by one. Any other text is a message to the agent.
+        // Several lines may have been typed ahead. Run the leading commands one by one. The rest is one more command or a message to the agent.
         while let Some((first, rest)) = text.split_once('\n')
             && command::parse(first).is_some()
             && self.prompt.is_none()

@@ -33,11 +33,12 @@ pub(super) struct PermissionQuestion {
     pub(super) seen: bool,
 }
 
-/// The first question on the screen.
+/// The prompt that shows the first open question.
 #[derive(Debug, Default)]
 pub(super) struct PermissionPrompt {
     pub(super) hint: &'static str,
-    /// The time from which keys can answer the question. It is set when the question is drawn, and later again by each key that comes too early.
+    /// The time from which keys can answer the question. It is set when the question is drawn, when its end is drawn, and by each key that comes too
+    /// early.
     pub(super) open_at: Option<Timestamp>,
     /// The first visible row.
     pub(super) top: usize,

@@ -45,7 +45,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 
 proptest! {
     /// With any inputs in any order, nothing panics, output is printed once and in order, and the rows fit. No question is answered more often than
-    /// it was asked. Each accepted press is answered once. After a shutdown nothing prompts.
+    /// it was asked. While a press has no answer, the menu or a question is open. After a shutdown nothing prompts.
     #[test]
     fn any_order_of_events_keeps_the_invariants(moves in moves(), width in 2usize..100, height in 1usize..30) {
         let mut terminal = TestTerminal::in_turn();

@@ -138,7 +138,7 @@ fn x124g_answer_is_shown_once() {
 }
 
 #[test]
-fn x132b_press_in_a_permission_prompt_opens_the_menu_and_returns() {
+fn x132b_permission_prompt_returns_after_the_menu_that_a_press_opened() {
     let mut terminal = TestTerminal::in_turn();
     terminal.asks("1", "make");
     terminal.press();
