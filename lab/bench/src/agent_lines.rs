@@ -7,7 +7,7 @@ use crate::transcript::Transcript;
 
 /// The session id in all lines.
 const SESSION: &str = "c92624b4-974a-4d7a-bef6-3db010641736";
-/// Length in bytes of the answer that is much longer than all others. It appears twice: as a message and in the turn's result.
+/// Length in bytes of the long answer in every third turn. It appears twice: as a message and in the turn's result.
 const LONG: usize = 1_500_000;
 /// Length in bytes of a turn, about as long as the turns of real agents in a loop.
 const TURN: usize = 8_000_000;

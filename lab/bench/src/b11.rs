@@ -1,4 +1,4 @@
-//! B11: the time until the program runs, and until its agent runs.
+//! B11: the time from the start of `rlm --version` to its exit, and from the start of `rlm run` to the first byte that its agent reads.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -70,7 +70,7 @@ fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
             ));
         }
         if fourth.get() > 0 {
-            // If a process does not run for 10 ms, it sees two presses closer together than the debounce.
+            // If a process does not run for 30 ms, it may see two presses closer together than the debounce.
             outcome.notes.push(format!(
                 "{state}: {} of the hanging processes ended at the fourth press: they saw two of the three presses as one",
                 fourth.get()

@@ -119,7 +119,7 @@ fn measured(arguments: &[&str]) -> Result<()> {
                 let (token, counts) = (token.clone(), counts.clone());
                 tokio::spawn(async move {
                     counts.asleep();
-                    #[expect(clippy::disallowed_methods, reason = "the peer is hand-written code")]
+                    #[expect(clippy::disallowed_methods, reason = "the floor is hand-written code")]
                     let sleep = tokio::time::sleep(HOUR);
                     tokio::select! {
                         () = token.cancelled() => {}

@@ -32,7 +32,7 @@ const SIZES: [Size; 4] = [
 ];
 /// The ways whose costs are proportional to the change.
 const SMALL: [Way; 4] = [OURS, APPEND, OVERWRITE, ROWS];
-/// The ways whose costs are proportional to the state. They run separately, because they keep the disk busy.
+/// The ways whose costs are proportional to the state, with ours and a floor to compare. They run separately, because they keep the disk busy.
 const LARGE: [Way; 5] = [OURS, WHOLE, JSON_GZIP, LANGGRAPH, APPEND];
 
 fn run(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
@@ -141,7 +141,7 @@ fn judge_small(small: &[Series], sizes: &[Size], outcome: &mut Outcome) {
     }
 }
 
-/// One way at one size.
+/// One way to save, with a transcript of one size.
 struct Row {
     way: &'static str,
     role: Role,

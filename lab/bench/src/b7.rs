@@ -1,4 +1,4 @@
-//! B7: the lines of an agent, from its pipe to lines, to typed events, and to many readers.
+//! B7: how fast the output of an agent is read from its pipe, split into lines, parsed into typed events, and passed to many readers.
 
 mod expected;
 mod floor;
@@ -50,7 +50,7 @@ const READERS: [Way; 2] = [
     (BROADCAST, Role::Floor, "broadcast"),
     (MANY, Role::Ours, "many"),
 ];
-/// The quantities, each with its contenders and the contenders whose memory is measured.
+/// The quantities, each with its contenders and the contenders whose memory the report shows.
 const SERIES: [(&str, &[Way], &[&str]); 3] = [
     ("framing", &FRAMING, &[AGENT]),
     ("typed events", &EVENTS, &[DRIVER, ONE]),

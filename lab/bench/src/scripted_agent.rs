@@ -9,9 +9,10 @@ use crate::harness::{Result, park};
 /// The first argument of a scripted process.
 pub(crate) const PLAYED: &str = "--played";
 
-/// The first two lines of a driver: an introduction, which the agent answers with a line, and a message.
+/// The first line that a driver sends. The agent answers it with one line.
 pub(crate) const INTRODUCTION: &[u8] =
     b"{\"type\":\"control_request\",\"request_id\":\"1\",\"request\":{\"subtype\":\"initialize\"}}\n";
+/// The second line that a driver sends: a message, which begins a turn.
 pub(crate) const GO: &[u8] =
     b"{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"go\"}}\n";
 
@@ -68,7 +69,8 @@ fn pour(file: &str, times: usize) -> Result<()> {
     Ok(())
 }
 
-/// Answers messages at once: with a whole turn, or, if the message contains "hold", with only its beginning, which an interrupt ends.
+/// Answers each message at once with a whole turn. If the message contains "hold", it writes only the beginning of the turn, and an interrupt
+/// ends the turn.
 fn turns() -> Result<()> {
     const BEGIN: &str = concat!(
         r#"{"type":"command_lifecycle","command_uuid":"ID","state":"started","uuid":"ID","session_id":"s"}"#,

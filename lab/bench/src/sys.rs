@@ -38,7 +38,8 @@ pub(crate) fn catch_sigint_into(wake: OwnedFd) -> std::io::Result<()> {
 extern "C" fn on_sigint(_: libc::c_int) {
     let one: u64 = 1;
     // SAFETY: `write` is async-signal-safe, and the pointer is to a live local of eight bytes. The descriptor was given away above, so it is never
-    // closed. A write that succeeds does not change `errno`, and this one succeeds: no process writes 2^64 times.
+    // closed. A write that succeeds does not change `errno`, and this one succeeds: an eventfd
+    // adds the numbers, and the sum stays below its limit of 2^64 - 1.
     unsafe { libc::write(WAKE.load(Relaxed), (&raw const one).cast(), 8) };
 }
 

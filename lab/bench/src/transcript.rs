@@ -115,7 +115,7 @@ impl Transcript {
         Delta { head, events }
     }
 
-    /// Makes deltas with `bytes` of text together.
+    /// Makes as many deltas of `each` bytes of text as fit into `bytes`.
     pub(crate) fn deltas(&mut self, bytes: usize, each: usize) -> Vec<Delta> {
         let whole = (0..bytes / each).map(|_| self.delta(each));
         whole.collect()

@@ -1,4 +1,4 @@
-//! Floors and peers: the bare pipe, its lines, and the values that `serde_json` parses.
+//! The floors, the peer and our `Lines`, all on the bare pipe: raw reads, lines, and the values that `serde_json` parses.
 
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::process::{ChildStdin, ChildStdout};

@@ -107,7 +107,8 @@ impl Scene {
         }
     }
 
-    /// Ends the process tree as a program without us would: by a signal to its process group, or through its control group.
+    /// Makes the process tree, ends it without our crates (by a signal to its process group, or through its control group), and returns the ms
+    /// until all processes are gone.
     pub(super) fn stop_plainly(&self, group: Option<&Group>) -> Result<Option<f64>> {
         let words = self.words(group)?;
         let mut command = Command::new(&words[0]);

@@ -31,7 +31,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both calls fail only if the process is already reaped.
+        // Both calls also return `Ok` if the process is already reaped. An error can't be handled here.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -63,7 +63,7 @@ impl Child {
         })
     }
 
-    /// Returns the process id. It stays valid, because only the drop reaps the process.
+    /// Returns the process id. It is valid until the drop or [`Child::gone_within`] reaps the process.
     pub(crate) fn id(&self) -> u32 {
         self.process.0.id()
     }

@@ -49,7 +49,8 @@ impl<'a> Turn<'a> {
 
 /// Lets each contender take one sample a round.
 ///
-/// The first contender changes from round to round, and every other round goes backwards, so that no contender always follows the same one.
+/// Two rounds use the same order, the second one backwards, and the next two rounds begin with the next contender. So no contender always follows
+/// the same one.
 ///
 /// # Errors
 ///

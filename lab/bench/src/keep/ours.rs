@@ -1,4 +1,4 @@
-//! Ours: a head and events, appended.
+//! Saves with our `checkpoint-store`: each save appends the head and the new events.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
