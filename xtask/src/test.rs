@@ -1,6 +1,8 @@
 //! Runs all tests: nextest if it is installed, and the doctests always. A test that skipped itself counts as a skip, by name. An ignored test doesn't
 //! count: it is a part of another test, or a tool.
 
+mod unchanged;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZero;
@@ -12,6 +14,7 @@ use crate::skips;
 use crate::tally::Tally;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
+use unchanged::TestBinaries;
 
 /// The report of nextest's profile `ci`, in a fixed directory, whatever the target directory of cargo is.
 pub(crate) const REPORT: &str = "target/nextest/ci/junit.xml";
@@ -38,13 +41,31 @@ pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
     tally
 }
 
-/// Runs the tests that [`build`] compiled.
+/// Runs the tests that [`build`] compiled, except those of test binaries that passed earlier and did not change since.
 pub(crate) fn run_built(workspace: &Workspace) -> Tally {
-    run_selected(
-        workspace,
-        &["--binaries-metadata", BINARIES],
-        Show::OnFailure,
-    )
+    let list = fs::read_to_string(workspace.root.join(BINARIES)).unwrap_or_default();
+    let binaries = TestBinaries::read(&workspace.root, &list);
+    let filter = binaries.filter();
+    let mut selection = vec!["--binaries-metadata", BINARIES];
+    if let Some(filter) = &filter {
+        selection.extend(["-E", filter]);
+    }
+    let mut tally = run_selected(workspace, &selection, Show::OnFailure);
+    let (count, report) = binaries.unchanged();
+    if count > 0 {
+        let tests = skips::cases(&report).count();
+        println!("{tests} tests of {count} unchanged test binaries passed in an earlier run");
+        tally.passed += tests;
+        skip(&mut tally, skips::of_junit(&report));
+    }
+    match binaries.complete(&workspace.root.join(REPORT), &list) {
+        // Without nextest, there is no report.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tally += Tally::failed(format!("test: can't complete the report: {error}"));
+        }
+        _ => {}
+    }
+    tally
 }
 
 fn run_selected(workspace: &Workspace, selection: &[&str], show: Show) -> Tally {
