@@ -8,7 +8,7 @@ use crate::{
     apart,
     child::{Place, Seat, wait_for_the_taking},
     effort::Effort,
-    pass,
+    pass, wait_for,
 };
 
 /// The number of runs of each state.
@@ -183,8 +183,14 @@ fn x103j_control_tokio_signal_hangs_in_each_state() {
 #[test]
 fn x103j_control_tokio_signal_ends_a_healthy_process() {
     let mut seat = Seat::take(Place::Foreground, "tokio allocating", "raw");
-    for _ in 0..3 {
+    for press in 1..=3 {
         seat.press();
+        // tokio merges signals that its task has not handled yet.
+        if press < 3 {
+            wait_for("the press", || {
+                seat.text().contains(&format!("press {press}"))
+            });
+        }
     }
     assert_eq!(seat.end(), "ended code 130");
     assert_ne!(seat.settings(), seat.before, "the terminal isn't restored");
