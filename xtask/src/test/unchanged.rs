@@ -26,7 +26,7 @@ const READ_OTHER_PACKAGES: [&str; 6] = [
 const VARIABLES: [&str; 2] = ["RLM_TEST_EFFORT", "RLM_TEST_SEED"];
 
 /// The test binaries of a build, and the results of those that are unchanged.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TestBinaries {
     root: PathBuf,
     /// A description of all files that the tests of a binary depend on, by the name that nextest gives the binary.
@@ -43,8 +43,8 @@ impl TestBinaries {
         let passed: Value = serde_json::from_str(&passed).unwrap_or_default();
         let unchanged = states.iter().filter_map(|(binary, state)| {
             let earlier = &passed[binary];
-            (earlier["state"] == **state)
-                .then(|| Some((binary.clone(), earlier["report"].as_str()?.to_owned())))?
+            let report = earlier["report"].as_str()?;
+            (earlier["state"] == **state).then(|| (binary.clone(), report.to_owned()))
         });
         Self {
             root: root.to_owned(),
