@@ -7,6 +7,7 @@ mod opened_files;
 mod sentences;
 mod shipped;
 mod sleep_gates;
+mod stop_times;
 mod unsafe_code;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -39,7 +40,7 @@ impl LintResult {
 
 type Check = fn(&Workspace) -> LintResult;
 
-const CHECKS: [(&str, Check); 15] = [
+const CHECKS: [(&str, Check); 16] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
@@ -79,6 +80,9 @@ const CHECKS: [(&str, Check); 15] = [
     }),
     ("sleep gates", |workspace| {
         LintResult::of(sleep_gates::wrong(workspace))
+    }),
+    ("stop times", |workspace| {
+        LintResult::of(stop_times::wrong(workspace))
     }),
     ("sentences", |workspace| {
         LintResult::of(sentences::wrong(workspace))

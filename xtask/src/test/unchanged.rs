@@ -13,8 +13,7 @@ use crate::skips;
 const PASSED: &str = "target/nextest/passed.json";
 
 /// The packages whose tests read files of other packages, or start their programs. Their tests always run.
-const READ_OTHER_PACKAGES: [&str; 6] = [
-    "loop-state",
+const READ_OTHER_PACKAGES: [&str; 5] = [
     "rlm-bench",
     "rlm-loop",
     "rlm-survivors",

@@ -25,7 +25,6 @@ mod silence;
 mod stopping;
 mod stopping_explore;
 mod taken_up;
-mod times;
 mod traces;
 mod unread_messages;
 

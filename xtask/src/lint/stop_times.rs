@@ -4,6 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::lint::shipped;
+use crate::sources::Source;
+use crate::workspace::Workspace;
+
+const PAGE: &str = "docs/guide/times.md";
+
 /// Constants that are not in the tables because they limit no wait of a stop: polling intervals, start times, defaults of a run, and limits of
 /// numbers. They are named by crate, so that a move to another file changes nothing here.
 const OTHER: &[(&str, &[&str])] = &[
@@ -125,7 +131,6 @@ const OTHER: &[(&str, &[&str])] = &[
 ];
 
 struct Constant {
-    /// The path below `crates`.
     path: PathBuf,
     name: String,
     times: Vec<Duration>,
@@ -134,15 +139,16 @@ struct Constant {
 impl Constant {
     /// Returns the directory of the crate.
     fn of(&self) -> &str {
-        self.path.iter().next().and_then(|it| it.to_str()).unwrap()
+        let directory = self.path.iter().nth(1);
+        directory.and_then(|it| it.to_str()).unwrap_or_default()
     }
 
     fn is_in_table(&self) -> bool {
-        self.path.strip_prefix(self.of()) == Ok(Path::new("src/times.rs"))
+        self.path.ends_with("src/times.rs")
     }
 
-    fn is_other(&self) -> bool {
-        let mut names = { OTHER.iter() }
+    fn is_listed(&self, others: &[(&str, &[&str])]) -> bool {
+        let mut names = { others.iter() }
             .filter(|(of, _)| *of == self.of())
             .flat_map(|(_, names)| *names);
         names.any(|name| *name == self.name)
@@ -206,52 +212,33 @@ fn rows(page: &str) -> Vec<(&str, &str, &str)> {
     .collect()
 }
 
-fn read(crates: &Path, folder: &Path, found: &mut Vec<Constant>) {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    entries.sort();
-    for path in entries {
-        let is_test = { path.file_stem() }.is_some_and(|stem| {
-            let stem = stem.to_string_lossy();
-            stem == "contract" || stem.ends_with("tests")
-        });
-        if is_test {
-            continue;
-        } else if path.is_dir() {
-            read(crates, &path, found);
-        } else if path.extension().is_some_and(|it| it == "rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            found.extend(constants(path.strip_prefix(crates).unwrap(), &text));
-        }
-    }
+pub(super) fn wrong(workspace: &Workspace) -> Vec<String> {
+    let page = match fs_err::read_to_string(workspace.root.join(PAGE)) {
+        Ok(page) => page,
+        Err(error) => return vec![error.to_string()],
+    };
+    judge(&page, &shipped::sources(workspace), OTHER)
 }
 
-#[test]
-fn guide_has_the_stop_times_of_the_code() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let Ok(page) = std::fs::read_to_string(root.join("docs/guide/times.md")) else {
-        println!("skipped: the guide does not exist here");
-        return;
-    };
-    let (crates, mut found) = (root.join("crates"), Vec::new());
-    for entry in std::fs::read_dir(&crates).unwrap() {
-        let sources = entry.unwrap().path().join("src");
-        if sources.is_dir() {
-            read(&crates, &sources, &mut found);
-        }
-    }
-    let mut wrong = BTreeSet::new();
-    let rows = rows(&page);
+/// Compares the page with the sources. `others` are the constants that are not in the tables.
+fn judge(page: &str, sources: &[Source], others: &[(&str, &[&str])]) -> Vec<String> {
+    let all: Vec<&Source> = sources.iter().collect();
+    let (shipped, unread) = shipped::read(&all);
+    let found: Vec<Constant> = { sources.iter() }
+        .filter(|source| shipped.contains_key(source.path.as_path()))
+        // The contract is code for the tests of drivers.
+        .filter(|source| !source.path.iter().any(|part| part == "contract"))
+        .flat_map(|source| constants(&source.path, &source.text))
+        .collect();
+    let mut wrong = BTreeSet::from_iter(unread);
+    let rows = rows(page);
     for (of, name, value) in &rows {
         let mut same =
             { found.iter() }.filter(|it| it.is_in_table() && it.of() == *of && it.name == *name);
         let is = same.next().map(|constant| written(&constant.times));
         if is.as_deref() != Some(*value) {
-            wrong.insert(format!(
-                "{of} {name}: the guide has {value}, the code {is:?}"
-            ));
+            let is = is.unwrap_or_else(|| "nothing".into());
+            wrong.insert(format!("{PAGE}: {of} {name} is {value}, in the code {is}"));
         }
     }
     for constant in &found {
@@ -260,21 +247,62 @@ fn guide_has_the_stop_times_of_the_code() {
         let (path, name) = (constant.path.display(), &constant.name);
         if constant.is_in_table() {
             if !rows.iter().any(is_row) {
-                wrong.insert(format!("{path} {name}: not in the guide"));
+                wrong.insert(format!("{path}: {name} is not in {PAGE}"));
             }
-        } else if !constant.is_other() {
+        } else if !constant.is_listed(others) {
             wrong.insert(format!(
-                "{path} {name}: neither in a `times.rs` nor listed in `OTHER`"
+                "{path}: {name} is neither in a `times.rs` nor listed in xtask/src/lint/stop_times.rs"
             ));
         }
     }
-    for (of, names) in OTHER {
+    for (of, names) in others {
         let is_here = |name: &str| {
             { found.iter() }.any(|it| !it.is_in_table() && it.of() == *of && it.name == name)
         };
         for name in names.iter().filter(|name| !is_here(name)) {
-            wrong.insert(format!("{of} {name}: the constant does not exist"));
+            wrong.insert(format!(
+                "xtask/src/lint/stop_times.rs: {of} has no {name}: remove the row"
+            ));
         }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    wrong.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_is_in_the_guide_or_listed() {
+        let table = "pub const A: Duration = Duration::from_secs(2);\n";
+        let other = "const B: Duration = Duration::from_millis(50);\n";
+        let row = |value: &str| format!("| `a` `A` | {value} | a stop | nothing |\n");
+        let judged = |page: &str, others: &[(&str, &[&str])]| {
+            let source = |path: &str, text: &str| Source {
+                path: path.into(),
+                text: text.to_owned(),
+            };
+            let sources = [
+                source("crates/a/src/times.rs", table),
+                source("crates/a/src/lib.rs", other),
+                source("crates/a/src/contract/run.rs", other),
+            ];
+            judge(page, &sources, others)
+        };
+        assert_eq!(judged(&row("2 s"), &[("a", &["B"])]), [""; 0]);
+        assert_eq!(
+            judged(&row("3 s"), &[("a", &["B", "C"])]),
+            [
+                "docs/guide/times.md: a A is 3 s, in the code 2 s",
+                "xtask/src/lint/stop_times.rs: a has no C: remove the row",
+            ]
+        );
+        assert_eq!(
+            judged("", &[]),
+            [
+                "crates/a/src/lib.rs: B is neither in a `times.rs` nor listed in xtask/src/lint/stop_times.rs",
+                "crates/a/src/times.rs: A is not in docs/guide/times.md",
+            ]
+        );
+    }
 }
