@@ -410,8 +410,11 @@ impl Console {
                 self.ui.close_prompts();
                 self.tty = None;
                 if !self.attached {
-                    // Fails if the run has ended, or if the channel is full.
-                    let _over = self.control.try_send(RunControl::Attended(false));
+                    // A busy run may not have taken earlier requests yet, so this waits for its place.
+                    let control = self.control.clone();
+                    tokio::spawn(async move {
+                        let _has_ended = control.send(RunControl::Attended(false)).await;
+                    });
                 }
             }
         }
