@@ -151,6 +151,36 @@ impl Console {
 fn coloured(sink: &Sink, text: String) -> String {
     match sink.has_colour() {
         true => text,
-        false => strip_str(&text).to_string(),
+        false => without_colours(&text).unwrap_or_else(|| strip_str(&text).to_string()),
+    }
+}
+
+/// Removes the colours from a text; `None` if it has other escapes. Copies the text between two colours at once, because it can be megabytes of an
+/// agent's output.
+fn without_colours(text: &str) -> Option<String> {
+    let mut parts = text.split('\x1b');
+    let mut plain = parts.next()?.to_owned();
+    for part in parts {
+        let (colour, rest) = part.strip_prefix('[')?.split_once('m')?;
+        if !colour.bytes().all(|c| c.is_ascii_digit() || c == b';') {
+            return None;
+        }
+        plain.push_str(rest);
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_colours_are_removed_without_the_parser() {
+        for text in ["", "plain m\n", "\x1b[2m│\x1b[0m a\x1b[38;5;1m", "ä\x1b[m"] {
+            assert_eq!(without_colours(text), Some(strip_str(text).to_string()));
+        }
+        for text in ["\x1b", "\x1b[2Jm", "\x1b]0;title\x07 m", "a\x1b[2"] {
+            assert_eq!(without_colours(text), None, "{text:?}");
+        }
     }
 }
