@@ -71,7 +71,7 @@ fn transcripts_beyond_the_limit_record_what_was_removed() {
     let scene = Scene::new("");
     fs_err::write(scene.file("rlm.toml"), "max-transcripts = \"1kB\"\n").unwrap();
     // Text that is hard to compress.
-    let noise = "head -c 200000 /dev/urandom | od -An -tx1 -v";
+    let noise = "head -c 60000 /dev/urandom | od -An -tx1 -v";
     run(&scene, &["-n", "9"], noise).expect_code(0);
     let resumed = scene
         .rlm(&["resume", "r", "-n", "10", "--sleep", "3"])
