@@ -160,7 +160,7 @@ fn may_be_ours(line: &[u8]) -> bool {
         return true;
     }
     // An escape takes at most six bytes for one byte of text.
-    let escapes = line.iter().filter(|byte| **byte == b'\\').count();
+    let escapes = memchr::memchr_iter(b'\\', line).count();
     line.len() - escapes.saturating_mul(5).min(line.len()) <= MAX_TEXT
 }
 
