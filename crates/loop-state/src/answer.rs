@@ -1,5 +1,7 @@
 //! The answer of an agent in a turn: its last text, which may contain a promise, and its result for the next phase.
 
+use std::borrow::Cow;
+
 use crate::text::{MAX_TEXT, last_bytes};
 
 /// The maximum number of stored bytes of the last output line, which may contain the promise.
@@ -20,9 +22,13 @@ impl Answer {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        let end = |most: usize| String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(most)..]);
-        self.last = end(MAX_LINE).into_owned();
-        self.result.push_str(&end(MAX_TEXT));
+        let end = &bytes[bytes.len().saturating_sub(MAX_TEXT)..];
+        // Nearly all lines are valid, and the check is much faster than a lossy conversion.
+        let end =
+            std::str::from_utf8(end).map_or_else(|_| String::from_utf8_lossy(end), Cow::Borrowed);
+        self.last.clear();
+        self.last.push_str(last_bytes(&end, MAX_LINE));
+        self.result.push_str(last_bytes(&end, MAX_TEXT));
         if !self.result.ends_with('\n') {
             self.result.push('\n');
         }

@@ -1,5 +1,6 @@
 //! The transcript of one attempt, as lines of JSON: its records, how pieces are joined, and the amount that a kill can lose.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,11 @@ pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// Lines that arrive within this time form one record, up to `MAX_JOINED` bytes: as single records, short lines would take twenty times their length.
 const JOIN_WITHIN: Duration = Duration::from_millis(100);
 const MAX_JOINED: usize = 8 << 10;
+
+/// Returns the text of a line. Nearly all lines are valid, and the check is much faster than a lossy conversion.
+fn lossy(line: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed)
+}
 
 /// A [`Record`] that borrows its text.
 #[derive(Serialize)]
@@ -128,7 +134,7 @@ impl Transcript {
         if self.written >= MAX_BYTES {
             return Ok(());
         }
-        let text = String::from_utf8_lossy(&line.bytes);
+        let text = lossy(&line.bytes);
         if line.omitted > 0 || text.len() > MAX_JOINED {
             return self.bounded(at, kind, &text, line.omitted);
         }
@@ -177,7 +183,7 @@ impl Transcript {
         }
         match &seen.raw {
             Some((Stream::Stdout, line)) if !streamed => {
-                let text = String::from_utf8_lossy(&line.bytes);
+                let text = lossy(&line.bytes);
                 self.bounded(at, "raw", &text, line.omitted)
             }
             Some((Stream::Stderr, line)) => self.output(at, Stream::Stderr, line),

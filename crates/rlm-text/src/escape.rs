@@ -2,6 +2,8 @@
 
 mod sgr;
 
+use std::borrow::Cow;
+
 use sgr::SgrColors;
 
 /// The maximum number of characters shown of one line from an agent.
@@ -91,7 +93,9 @@ pub fn json_escaped(json: String) -> String {
 /// Escapes and shortens one line from an agent.
 #[must_use]
 pub fn line(bytes: &[u8], omitted: u64) -> String {
-    let text = String::from_utf8_lossy(bytes);
+    // Nearly all lines are valid, and the check is much faster than a lossy conversion.
+    let text =
+        std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
     let text = text.trim_end_matches(['\r', '\n']);
     // Show only the last state of a progress bar.
     let text = match text.bytes().filter(|b| *b == b'\r').count() {
@@ -113,6 +117,7 @@ pub fn line(bytes: &[u8], omitted: u64) -> String {
 
 /// Returns the length of the colour sequence at the start of `text`: `ESC [ digits and semicolons m`.
 #[must_use]
+#[inline]
 pub fn sgr_len(text: &str) -> Option<usize> {
     let body = text.strip_prefix("\u{1b}[")?;
     let end = body.find(|c: char| !c.is_ascii_digit() && c != ';')?;
@@ -121,6 +126,7 @@ pub fn sgr_len(text: &str) -> Option<usize> {
 
 /// Returns whether the character is invisible or reorders its neighbours.
 #[must_use]
+#[inline]
 pub fn is_hidden(c: char) -> bool {
     matches!(
         c,
