@@ -37,14 +37,15 @@ impl Clock {
     pub(crate) fn now(&mut self) -> Timestamp {
         let now = { self.source.as_ref() }.map_or_else(SystemTime::now, |now| now());
         let now = timestamp(now);
-        match self.read.map(|(read, at)| read + at.elapsed()) {
+        let at = Instant::now();
+        match self.read.map(|(read, earlier)| read + (at - earlier)) {
             Some(passed) if passed > now => passed,
             passed => {
                 let jumped = passed.map_or(Duration::ZERO, |passed| now.since(passed));
                 if jumped >= JUMP {
                     self.jumped += jumped;
                 }
-                self.read = Some((now, Instant::now()));
+                self.read = Some((now, at));
                 now
             }
         }

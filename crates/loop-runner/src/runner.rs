@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loop_state::{Head, Machine, MachineInput, StopReason};
+use loop_state::{Head, Machine, MachineInput, StopReason, Timestamp};
 use rlm_store::journal::Journal;
 use rlm_store::{DataLoss, RunHead, Settings, WorkingTreeLock, runs};
 use tokio::sync::{mpsc, watch};
@@ -334,6 +334,10 @@ impl Runner {
 
     fn emit(&mut self, event: RunEvent) {
         let at = self.clock.now();
+        self.emit_at(at, event);
+    }
+
+    fn emit_at(&mut self, at: Timestamp, event: RunEvent) {
         self.notify(at, HookEventKind::Event(&event));
         self.events.send(at, event);
     }

@@ -9,7 +9,7 @@ use agent_duplex::{
 };
 use loop_state::{
     AgentTurnEnd, AttemptEffect, AttemptInput, AttemptMachine, MachineInput, SteerState,
-    StepContext, TurnOutcome, UsageTotal, times,
+    StepContext, Timestamp, TurnOutcome, UsageTotal, times,
 };
 use rlm_store::transcript::Transcript;
 use tokio::time::Instant;
@@ -78,15 +78,17 @@ impl Runner {
             steers: steers.collect(),
         };
         let inputs = self.step_attempt(input);
-        self.update_activity(MachineInput::AgentActive);
-        self.update_busy();
+        let at = self.clock.now();
+        self.update_activity(at, MachineInput::AgentActive);
+        self.update_busy(at);
         self.refresh_view();
         inputs
     }
 
+    /// Handles one line of the agent, of which a flood can bring a hundred thousand in a second: it reads the clock as rarely as possible.
     async fn handle_observation(&mut self, observation: Observation) -> Vec<MachineInput> {
         let at = self.clock.now();
-        self.update_activity(MachineInput::AgentActive);
+        self.update_activity(at, MachineInput::AgentActive);
         let Some(attempt) = &mut self.processes.attempt else {
             return Vec::new();
         };
@@ -102,29 +104,28 @@ impl Runner {
                 let line = AttemptInput::Line(line.bytes.to_vec());
                 let _none = self.step_attempt(line);
             }
-            self.emit(RunEvent::Output { stream, line });
+            self.emit_at(at, RunEvent::Output { stream, line });
         }
         let mut inputs = Vec::new();
         for event in observation.events {
             inputs.extend(self.event(event).await);
         }
-        self.update_busy();
+        self.update_busy(at);
         inputs.extend(self.step_attempt(AttemptInput::EventsProcessed));
         inputs
     }
 
     /// Reports to the run's machine whether the agent waits for something.
-    pub(super) fn update_busy(&mut self) {
+    pub(super) fn update_busy(&mut self, at: Timestamp) {
         let Some(attempt) = &self.processes.attempt else {
             return;
         };
         let busy = attempt.machine.is_busy();
-        self.update_activity(MachineInput::AgentBusy(busy));
+        self.update_activity(at, MachineInput::AgentBusy(busy));
     }
 
     /// Passes to the run's machine an input that concerns only the live agent. Such an input is not saved and has no effects.
-    pub(super) fn update_activity(&mut self, what: MachineInput) {
-        let at = self.clock.now();
+    pub(super) fn update_activity(&mut self, at: Timestamp, what: MachineInput) {
         let _none = self.machine.step(loop_state::TimedInput { at, what });
     }
 
@@ -187,7 +188,8 @@ impl Runner {
             }
             // This wait can be longer than the idle timeout.
             Event::Retrying { delay, .. } => {
-                self.update_activity(MachineInput::AgentRetrying(*delay))
+                let at = self.clock.now();
+                self.update_activity(at, MachineInput::AgentRetrying(*delay));
             }
             Event::PermissionRequested(ask) => {
                 attempt.reports.asks.push(ask.clone());
@@ -209,7 +211,8 @@ impl Runner {
             _ => {}
         }
         self.emit(RunEvent::Agent(event));
-        self.update_busy();
+        let at = self.clock.now();
+        self.update_busy(at);
         self.refresh_view();
         inputs
     }
@@ -237,12 +240,12 @@ impl Runner {
 
     /// Passes an input to the attempt machine and returns its effects.
     pub(super) fn decide(&mut self, input: AttemptInput) -> Vec<AttemptEffect> {
-        let (at, budget) = (self.clock.now(), self.budget());
+        let at = self.clock.now();
         let context = StepContext {
             head: self.machine.head(),
             now: Instant::now().into_std(),
             at,
-            budget,
+            budget: self.machine.budget(at),
             frozen: self.machine.is_frozen(),
         };
         match &mut self.processes.attempt {
@@ -408,7 +411,8 @@ impl Runner {
             }
             inputs.extend(self.carry_out(effect));
         }
-        self.update_busy();
+        let at = self.clock.now();
+        self.update_busy(at);
         self.refresh_view();
         inputs
     }

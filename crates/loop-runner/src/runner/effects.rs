@@ -375,7 +375,8 @@ impl Runner {
     /// Ends all processes of the run, whatever the stop reason is. A stop request moves the deadline earlier; the response to each other request is
     /// the end of the run.
     pub(super) async fn stop_everything(&mut self) {
-        self.update_activity(MachineInput::Ending);
+        let at = self.clock.now();
+        self.update_activity(at, MachineInput::Ending);
         let deadlines = self.deadlines();
         let within = |budget| {
             deadlines

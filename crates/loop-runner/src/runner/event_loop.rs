@@ -36,6 +36,7 @@ impl Runner {
         inbox.begin(self.first.clone(), self.options.interactive);
         loop {
             self.beat().await;
+            let now = self.clock.now();
             if let Some(thawed) = self.clock_jump() {
                 inbox.thaw(thawed);
             }
@@ -43,7 +44,7 @@ impl Runner {
                 Some(next) => next,
                 None => {
                     self.note_awaited(self.awaited());
-                    self.next(&mut inbox).await?;
+                    self.next(&mut inbox, now).await?;
                     self.apply_shutdown(&mut inbox).await?;
                     continue;
                 }
@@ -105,8 +106,7 @@ impl Runner {
     }
 
     /// Waits for a machine input; queues nothing for other events.
-    async fn next(&mut self, inbox: &mut Inbox<ReplySender>) -> Result<(), Error> {
-        let now = self.clock.now();
+    async fn next(&mut self, inbox: &mut Inbox<ReplySender>, now: Timestamp) -> Result<(), Error> {
         if let Some(due) = self.machine.due_input(now) {
             let changed = self.reloaded();
             inbox.time_up(due, changed);

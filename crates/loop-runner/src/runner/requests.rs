@@ -92,7 +92,8 @@ impl Runner {
         self.announce_stop(&what);
         let attempt = self.processes.attempt.as_ref();
         let interruptible = attempt.is_none_or(|it| it.machine.options().interruptible);
-        self.update_activity(MachineInput::AgentInterruptible(interruptible));
+        let at = self.clock.now();
+        self.update_activity(at, MachineInput::AgentInterruptible(interruptible));
         Ok(Ok(Some(what)))
     }
 
@@ -218,7 +219,7 @@ impl Runner {
         }
         let now = self.clock.now();
         let before = self.machine.frozen_for(now);
-        self.update_activity(MachineInput::Frozen(frozen));
+        self.update_activity(now, MachineInput::Frozen(frozen));
         if frozen {
             return None;
         }
@@ -291,8 +292,9 @@ impl Runner {
                 "can't send the answer to the agent: {e}"
             )));
         }
-        self.update_activity(MachineInput::AgentActive);
-        self.update_busy();
+        let at = self.clock.now();
+        self.update_activity(at, MachineInput::AgentActive);
+        self.update_busy(at);
         self.refresh_view();
         let message = denied?;
         let tool = format!("{}: {}", ask.tool, ask.summary);

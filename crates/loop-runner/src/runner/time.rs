@@ -27,9 +27,8 @@ impl Runner {
         self
     }
 
-    /// Returns, as a machine input, how long nothing could run since the last call.
+    /// Returns, as a machine input, how long nothing could run before the last reading of the clock.
     pub(super) fn clock_jump(&mut self) -> Option<MachineInput> {
-        self.clock.now();
         let jumped = self.clock.take_jump();
         // After a freeze, the thaw reports this time.
         let is_unreported = !jumped.is_zero() && !self.machine.is_frozen();
