@@ -3,9 +3,10 @@
 //! cargo-mutants compiles one mutant after another. All of them take hours, so no stage of `ci` runs it. `.cargo/mutants.toml` excludes the mutants
 //! that behave like the original, each with the reason.
 
-use std::fmt;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fmt};
 
 use crate::sources;
 use crate::tally::Tally;
@@ -22,7 +23,7 @@ struct Core {
     files: &'static [&'static str],
     /// The targets that cargo builds and runs.
     targets: &'static [&'static str],
-    /// The tests to run, as libtest filters them; all if empty. The ladder leaves out the tests that start processes.
+    /// The tests to run: all whose names contain one of these; all if empty. The ladder leaves out the tests that start processes.
     tests: &'static [&'static str],
 }
 
@@ -93,8 +94,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     if let Some(name) = arguments.crates.iter().find(unknown) {
         return Tally::failed(format!("mutants: no core in the table for {name}"));
     }
-    let program = match Tool::Mutants.find_or_install(workspace) {
-        Ok(program) => program,
+    let (program, search_path) = match tools(workspace) {
+        Ok(tools) => tools,
         Err(why) => return Tally::skipped(format!("mutants: {why}")),
     };
     let folder = workspace.target.join("mutants");
@@ -108,7 +109,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let mut tally = Tally::default();
     for core in CORES.iter().filter(|core| wanted(core.package)) {
         let shard = arguments.shard.as_deref();
-        let outcome = core.run(&program, &folder, &copy, shard);
+        let outcome = core.run(&program, &search_path, &folder, &copy, shard);
         tally += match outcome {
             Ok(outcome) => {
                 println!("mutants: {}: {outcome}", core.name);
@@ -120,10 +121,21 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     tally
 }
 
+/// Returns cargo-mutants, and the `PATH` on which it finds nextest.
+fn tools(workspace: &Workspace) -> Result<(PathBuf, OsString), String> {
+    let program = Tool::Mutants.find_or_install(workspace)?;
+    let nextest = Tool::Nextest.find_or_install(workspace)?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = { nextest.parent().map(Path::to_owned) }.into_iter();
+    let search_path = env::join_paths(folders.chain(env::split_paths(&path)));
+    Ok((program, search_path.map_err(|error| error.to_string())?))
+}
+
 impl Core {
     fn run(
         &self,
         program: &Path,
+        search_path: &OsStr,
         folder: &Path,
         copy: &Path,
         shard: Option<&str>,
@@ -139,6 +151,7 @@ impl Core {
             .arg("--output")
             .arg(&out)
             .current_dir(copy)
+            .env("PATH", search_path)
             .env("CARGO_TARGET_DIR", folder.join("build"))
             .env("CARGO_INCREMENTAL", "1")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
@@ -160,9 +173,16 @@ impl Core {
 
     /// Returns the arguments of cargo-mutants, without its directories.
     fn arguments(&self, shard: Option<&str>) -> Vec<String> {
-        let mut arguments: Vec<String> = ["mutants", "--in-place", "--all-features"]
-            .map(Into::into)
-            .into();
+        // The first failed test is enough, and nextest can end there.
+        let mut arguments: Vec<String> = [
+            "mutants",
+            "--in-place",
+            "--all-features",
+            "--test-tool=nextest",
+            "--cargo-test-arg=--fail-fast",
+        ]
+        .map(Into::into)
+        .into();
         arguments.push(format!("--package={}", self.package));
         arguments.extend(self.files.iter().map(|file| format!("--file={file}")));
         if let Some(shard) = shard {
@@ -172,7 +192,7 @@ impl Core {
         }
         let targets = self.targets.iter();
         arguments.extend(targets.map(|target| format!("--cargo-arg={target}")));
-        let tests = ["--"].iter().chain(self.tests);
+        let tests = self.tests.iter();
         arguments.extend(tests.map(|test| format!("--cargo-test-arg={test}")));
         arguments
     }

@@ -204,10 +204,9 @@ fn written(times: &[Duration]) -> String {
 /// Returns crate, name and value of each row in the guide.
 fn rows(page: &str) -> Vec<(&str, &str, &str)> {
     let rows = page.lines().filter(|line| line.starts_with("| `"));
-    rows.map(|line| {
-        let parts: Vec<&str> = line.split('`').collect();
-        let value = line.split(" | ").nth(1).unwrap_or_default();
-        (parts[1], parts[3], value)
+    rows.filter_map(|line| {
+        let mut parts = line.split('`').skip(1).step_by(2);
+        Some((parts.next()?, parts.next()?, line.split(" | ").nth(1)?))
     })
     .collect()
 }
