@@ -173,13 +173,15 @@ impl Core {
 
     /// Returns the arguments of cargo-mutants, without its directories.
     fn arguments(&self, shard: Option<&str>) -> Vec<String> {
-        // The first failed test is enough, and nextest can end there.
+        // The first failed test is enough, and nextest ends there, and ends the tests that still run.
         let mut arguments: Vec<String> = [
             "mutants",
             "--in-place",
             "--all-features",
             "--test-tool=nextest",
-            "--cargo-test-arg=--fail-fast",
+            "--cargo-test-arg=--max-fail=1:immediate",
+            // So that the explorations don't delay the other tests, which catch nearly all mutants.
+            "--cargo-test-arg=--test-threads=16",
         ]
         .map(Into::into)
         .into();
