@@ -50,15 +50,20 @@ pub(crate) fn run_built(workspace: &Workspace) -> Tally {
     if let Some(filter) = &filter {
         selection.extend(["-E", filter]);
     }
+    let report = workspace.root.join(REPORT);
     let mut tally = run_selected(workspace, &selection, Show::OnFailure);
-    let (count, report) = binaries.unchanged();
+    let saved = match tally.is_red() {
+        true => Ok(()),
+        false => binaries.save(&report, &list),
+    };
+    let (count, unchanged) = binaries.unchanged();
     if count > 0 {
-        let tests = skips::cases(&report).count();
+        let tests = skips::cases(&unchanged).count();
         println!("{tests} tests of {count} unchanged test binaries passed in an earlier run");
         tally.passed += tests;
-        skip(&mut tally, skips::of_junit(&report));
+        skip(&mut tally, skips::of_junit(&unchanged));
     }
-    match binaries.complete(&workspace.root.join(REPORT), &list) {
+    match saved.and_then(|()| binaries.complete(&report)) {
         // Without nextest, there is no report.
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tally += Tally::failed(format!("test: can't complete the report: {error}"));

@@ -7,8 +7,6 @@ use std::{env, io};
 use fs_err as fs;
 use serde_json::{Value, json};
 
-use crate::skips;
-
 /// The results of the test binaries that passed, below the root of the workspace.
 const PASSED: &str = "target/nextest/passed.json";
 
@@ -65,14 +63,15 @@ impl TestBinaries {
         (parts.len(), parts.concat())
     }
 
-    /// Adds the results of the unchanged binaries to the report of a run, and saves the results of all binaries that passed. A binary that changed
-    /// during the run is not saved.
-    pub(super) fn complete(&self, report: &Path, list: &str) -> io::Result<()> {
+    /// Saves the results of a run in which all tests passed. A binary that changed during the run is not saved.
+    ///
+    /// After any failure nothing is saved: the report of an interrupted run has only a part of the tests.
+    pub(super) fn save(&self, report: &Path, list: &str) -> io::Result<()> {
         let text = fs::read_to_string(report)?;
         let now = states(&self.root, list).unwrap_or_default();
-        let ran = parts(&text).filter(|(binary, part)| {
+        let ran = parts(&text).filter(|(binary, _)| {
             let state = self.states.get(*binary);
-            state.is_some() && state == now.get(*binary) && has_passed(part)
+            state.is_some() && state == now.get(*binary)
         });
         let unchanged = self.unchanged.iter();
         let unchanged = unchanged.map(|(binary, part)| (binary.as_str(), part.as_str()));
@@ -82,7 +81,12 @@ impl TestBinaries {
                 (binary.to_owned(), json!({"state": state, "report": part}))
             })
             .collect();
-        fs::write(self.root.join(PASSED), Value::Object(passed).to_string())?;
+        fs::write(self.root.join(PASSED), Value::Object(passed).to_string())
+    }
+
+    /// Adds the results of the unchanged binaries to the report of a run.
+    pub(super) fn complete(&self, report: &Path) -> io::Result<()> {
+        let text = fs::read_to_string(report)?;
         let (before, after) = text
             .rsplit_once("</testsuites>")
             .ok_or_else(|| io::Error::other("the report has no end"))?;
@@ -101,10 +105,6 @@ fn parts(report: &str) -> impl Iterator<Item = (&str, &str)> {
         let part = &part[..part.find(END)? + END.len()];
         Some((part[BEGINNING.len()..].split_once('"')?.0, part))
     })
-}
-
-fn has_passed(part: &str) -> bool {
-    skips::cases(part).all(|case| !case.has_failed)
 }
 
 /// Returns a description of each test binary whose tests depend only on files of its package.
@@ -164,12 +164,11 @@ fn describe(file: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources;
+    use crate::{skips, sources};
 
     const REPORT: &str = "<testsuites>\n<testsuite name=\"a\">\
         <testcase name=\"one\" classname=\"a\"></testcase></testsuite>\n\
-        <testsuite name=\"a::it\"><testcase name=\"two\" classname=\"a::it\">\
-        <failure type=\"test failure\"></failure></testcase></testsuite>\n</testsuites>\n";
+        <testsuite name=\"a::it\"><testcase name=\"two\" classname=\"a::it\"></testcase></testsuite>\n</testsuites>\n";
 
     #[test]
     fn binary_is_unchanged_after_it_passed_and_until_a_file_changes() {
@@ -197,18 +196,22 @@ mod tests {
         let first = TestBinaries::read(root, &list);
         assert_eq!(first.filter(), None);
         fs::write(&report, REPORT).unwrap();
-        first.complete(&report, &list).unwrap();
+        first.save(&report, &list).unwrap();
+        first.complete(&report).unwrap();
         assert_eq!(fs::read_to_string(&report).unwrap(), REPORT);
 
-        // The other binary failed.
         let second = TestBinaries::read(root, &list);
-        assert_eq!(second.filter().as_deref(), Some("not (binary_id(=a))"));
+        assert_eq!(
+            second.filter().as_deref(),
+            Some("not (binary_id(=a) or binary_id(=a::it))")
+        );
         fs::write(&report, "<testsuites>\n</testsuites>\n").unwrap();
-        second.complete(&report, &list).unwrap();
+        second.save(&report, &list).unwrap();
+        second.complete(&report).unwrap();
         let cases: Vec<_> = skips::cases(&fs::read_to_string(&report).unwrap())
             .map(|case| case.test)
             .collect();
-        assert_eq!(cases, ["one"]);
+        assert_eq!(cases, ["one", "two"]);
         assert!(TestBinaries::read(root, &list).filter().is_some());
 
         fs::write(root.join("a/src/lib.rs"), "// changed").unwrap();
