@@ -85,7 +85,7 @@ impl Runner {
         inputs
     }
 
-    /// Handles one line of the agent, of which a flood can bring a hundred thousand in a second: it reads the clock as rarely as possible.
+    /// Handles one line of the agent. A flood brings a hundred thousand lines a second, so this reads the clock as rarely as possible.
     async fn handle_observation(&mut self, observation: Observation) -> Vec<MachineInput> {
         let at = self.clock.now();
         self.update_activity(at, MachineInput::AgentActive);
