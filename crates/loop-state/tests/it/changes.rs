@@ -81,6 +81,29 @@ fn run_rule_change_is_reported_without_phase() {
     }
 }
 
+/// A client's request is checked against the longest time by this value.
+#[test]
+fn time_of_a_change_is_the_time_that_it_sets() {
+    let minute = Duration::from_secs(60);
+    for change in [
+        RuleChange::IterationTimeout(Some(minute)),
+        RuleChange::IdleTimeout(Some(minute)),
+        RuleChange::MaxDuration(Some(minute)),
+        RuleChange::CheckTimeout(minute),
+        RuleChange::Sleep(minute),
+        RuleChange::WaitOnLimit(minute),
+    ] {
+        assert_eq!(change.time(), Some(minute), "{change}");
+    }
+    for change in [
+        RuleChange::IterationTimeout(None),
+        RuleChange::MaxFailures(60),
+        RuleChange::MaxTokens(Some(60)),
+    ] {
+        assert_eq!(change.time(), None, "{change}");
+    }
+}
+
 #[test]
 fn number_of_phases_is_limited() {
     for (count, wrong) in [

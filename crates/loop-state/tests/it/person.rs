@@ -471,6 +471,25 @@ fn steer_to_unstarted_agent_goes_to_next() {
 }
 
 #[test]
+fn steer_waits_for_the_next_prompt_if_no_turn_can_get_it() {
+    let mut trace = Trace::new(rules(|_| {}));
+    assert!(!trace.machine.keeps_steers(), "the turn works");
+    let redo = Request::Redo {
+        what: RedoScope::Iteration,
+    };
+    trace.then(MachineInput::Requested(redo));
+    assert!(trace.machine.keeps_steers(), "the turn ends");
+
+    let mut trace = Trace::new(rules(|_| {}));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Interrupted));
+    assert!(!trace.machine.keeps_steers(), "the session is open");
+
+    trace = Trace::new(rules(|_| {}));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
+    assert!(trace.machine.keeps_steers(), "the check runs");
+}
+
+#[test]
 fn fresh_session_gets_the_steers_of_the_old_one() {
     let mut trace = continuing();
     trace.then(steer("mind the docs", false));
