@@ -452,6 +452,7 @@ fn steers_count_as_read_when_the_agent_answers() {
         steers: vec![3, 4],
     };
     assert_eq!(trace.then(began), []);
+    assert!(trace.machine.awaits_answer());
     assert_eq!(
         trace.then(AttemptInput::Answered),
         [
@@ -459,7 +460,25 @@ fn steers_count_as_read_when_the_agent_answers() {
             AttemptEffect::ReportSteersSeen(vec![3, 4])
         ]
     );
+    assert!(!trace.machine.awaits_answer());
     assert_eq!(trace.then(AttemptInput::Answered), []);
+}
+
+/// The time of such a wait doesn't count as idle.
+#[test]
+fn agent_is_busy_while_its_tools_run_or_its_tasks_are_awaited() {
+    let mut trace = Trace::new();
+    trace.then(tool_started());
+    assert!(trace.machine.is_busy());
+    trace.then(tool_finished());
+    assert!(!trace.machine.is_busy());
+
+    trace.then(AttemptInput::BackgroundTasks(1));
+    assert!(!trace.machine.is_busy(), "the turn is not over");
+    trace.then(completed());
+    assert!(trace.machine.is_busy());
+    trace.then(AttemptInput::BackgroundTasks(0));
+    assert!(!trace.machine.is_busy());
 }
 
 /// Returns the outcome of the turn.
