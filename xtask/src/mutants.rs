@@ -33,7 +33,7 @@ const CORES: [Core; 5] = [
         package: "interrupt-stack",
         files: &["crates/interrupt-stack/src/ladder.rs"],
         targets: &["--lib", "--test=it"],
-        tests: &["state_tests", "ladder::", "explore", "detached", "model::"],
+        tests: &["state::tests", "ladder::", "explore", "detached", "model::"],
     },
     Core {
         name: "word",
