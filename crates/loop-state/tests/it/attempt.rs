@@ -196,6 +196,29 @@ fn turn_before_one_started_by_the_agent_counts() {
     }
 }
 
+/// The agent's own turn doesn't replace the outcome of the turn before, and neither does a message that goes into a running turn.
+#[test]
+fn failure_counts_in_a_turn_that_somebody_requested() {
+    for (is_injected, has_inputs, counts) in [
+        (false, true, true),
+        (false, false, false),
+        (true, true, false),
+    ] {
+        let mut trace = Trace::new();
+        trace.then(AttemptInput::BackgroundTasks(1));
+        trace.then(completed());
+        trace.then(AttemptInput::TurnBegan {
+            is_injected,
+            has_inputs,
+            steers: Vec::new(),
+        });
+        trace.then(AttemptInput::BackgroundTasks(0));
+        let effects = trace.then(turn_ended(AgentTurnEnd::Failed));
+        let has_failed = matches!(reports(&effects)[..], [TurnOutcome::Failed(_)]);
+        assert_eq!(has_failed, counts, "{effects:?}");
+    }
+}
+
 #[test]
 fn stopped_agent_gets_its_time_before_its_tree_is_ended() {
     let mut trace = Trace::new();
@@ -270,6 +293,8 @@ fn interrupt_before_the_agent_runs_is_sent_when_it_runs() {
         trace.then(AttemptInput::Started),
         [AttemptEffect::Interrupt { drop_queued }]
     );
+    let by = trace.now + INTERRUPTED_TURN;
+    assert_eq!(trace.machine.deadline(false), Some(by));
 }
 
 #[test]
@@ -277,8 +302,12 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
     for pausing in [false, true] {
         let mut trace = Trace::new();
         trace.then(tool_started());
+        let (id, activity) = ("2".into(), "Bash: ls".into());
+        trace.then(AttemptInput::ToolStarted { id, activity });
         trace.then(AttemptInput::PauseAt(PauseAfter::Tool));
         trace.head.pausing = pausing;
+        let first = AttemptInput::ToolFinished("2".into());
+        assert_eq!(trace.then(first), []);
         let interrupts = trace.then(tool_finished()).len();
         assert_eq!(
             interrupts,
@@ -462,6 +491,16 @@ fn steers_count_as_read_when_the_agent_answers() {
     );
     assert!(!trace.machine.awaits_answer());
     assert_eq!(trace.then(AttemptInput::Answered), []);
+
+    // A later turn reads its messages at once.
+    assert_eq!(trace.then(turn_began(true)), []);
+    let began = AttemptInput::TurnBegan {
+        is_injected: true,
+        has_inputs: true,
+        steers: vec![5],
+    };
+    let seen = AttemptEffect::ReportSteersSeen(vec![5]);
+    assert_eq!(trace.then(began), [seen]);
 }
 
 /// The time of such a wait doesn't count as idle.
@@ -470,6 +509,7 @@ fn agent_is_busy_while_its_tools_run_or_its_tasks_are_awaited() {
     let mut trace = Trace::new();
     trace.then(tool_started());
     assert!(trace.machine.is_busy());
+    assert!(trace.machine.tools().eq(["Bash: make"]));
     trace.then(tool_finished());
     assert!(!trace.machine.is_busy());
 
@@ -721,6 +761,25 @@ fn sent_message_survives_an_interrupt_of_a_background_wait() {
             false => &[&TurnOutcome::Interrupted],
         };
         assert_eq!(reports(&effects), expected);
+    }
+}
+
+#[test]
+fn message_that_a_turn_has_read_begins_no_other_turn() {
+    for (read, outcome) in [(1, Some(&TurnOutcome::Interrupted)), (2, None)] {
+        let mut trace = Trace::new();
+        trace.then(AttemptInput::BackgroundTasks(1));
+        trace.then(completed());
+        let (steer, again) = (1, false);
+        trace.then(AttemptInput::Sent { steer, again });
+        trace.then(AttemptInput::TurnBegan {
+            is_injected: false,
+            has_inputs: true,
+            steers: vec![read],
+        });
+        trace.then(completed());
+        let effects = trace.then(AttemptInput::Interrupt);
+        assert_eq!(reports(&effects).first().copied(), outcome, "{effects:?}");
     }
 }
 
