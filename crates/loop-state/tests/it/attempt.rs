@@ -18,6 +18,7 @@ struct Trace {
     machine: AttemptMachine,
     head: Head,
     now: Instant,
+    budget: Duration,
 }
 
 fn options() -> AttemptOptions {
@@ -49,6 +50,7 @@ impl Trace {
             machine: AttemptMachine::new(options),
             head,
             now: Instant::now(),
+            budget: BUDGET,
         }
     }
 
@@ -57,7 +59,7 @@ impl Trace {
             head: &self.head,
             now: self.now,
             at: Timestamp(0),
-            budget: BUDGET,
+            budget: self.budget,
             frozen: false,
         };
         self.machine.step(moment, input)
@@ -133,13 +135,16 @@ fn x114c_ended_task_extends_the_wait_for_the_others() {
     let effects = trace.then(completed());
     assert!(effects.contains(&AttemptEffect::AwaitingTasks { tasks: 2 }));
     let first = trace.machine.deadline(false);
+    assert_eq!(first, Some(trace.now + HOUR));
     trace.now += Duration::from_secs(60);
-    trace.then(AttemptInput::BackgroundTasks(3));
-    assert_eq!(
-        trace.machine.deadline(false),
-        first,
-        "an additional task doesn't extend the time"
-    );
+    for tasks in [3, 3] {
+        trace.then(AttemptInput::BackgroundTasks(tasks));
+        assert_eq!(
+            trace.machine.deadline(false),
+            first,
+            "only the end of a task extends the time"
+        );
+    }
     trace.then(AttemptInput::BackgroundTasks(2));
     assert_eq!(trace.machine.deadline(false), Some(trace.now + HOUR));
     assert_eq!(trace.machine.deadline(true), None, "the run is suspended");
@@ -239,6 +244,17 @@ fn stopped_agent_gets_its_time_before_its_tree_is_ended() {
 }
 
 #[test]
+fn short_stop_gives_half_of_its_time_to_the_turn() {
+    let mut trace = Trace::new();
+    trace.budget = Duration::from_secs(2);
+    trace.then(AttemptInput::Stop {
+        skip_interrupt: false,
+    });
+    let until = trace.now + Duration::from_secs(1);
+    assert_eq!(trace.machine.deadline(false), Some(until));
+}
+
+#[test]
 fn an_abort_leaves_the_agent_no_time() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::Stop {
@@ -314,6 +330,8 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
             usize::from(pausing),
             "a withdrawn pause interrupts nothing"
         );
+        let by = pausing.then_some(trace.now + INTERRUPTED_TURN);
+        assert_eq!(trace.machine.deadline(false), by);
     }
 }
 
@@ -355,6 +373,55 @@ fn pause_at_a_tool_survives_the_turn_of_a_queued_message() {
         let interrupt = AttemptEffect::Interrupt { drop_queued };
         assert_eq!(trace.then(tool_finished()), [interrupt]);
         trace.then(interrupted_for_another());
+    }
+}
+
+#[test]
+fn turn_continues_with_waiting_messages_if_its_agent_runs() {
+    for (how, exited, reported) in [
+        (AgentTurnEnd::Completed, false, None),
+        (AgentTurnEnd::Interrupted, false, None),
+        (AgentTurnEnd::Completed, true, Some(&TurnOutcome::Completed)),
+        (
+            AgentTurnEnd::Interrupted,
+            true,
+            Some(&TurnOutcome::Interrupted),
+        ),
+    ] {
+        let mut trace = Trace::new();
+        trace.then(AttemptInput::Interrupt);
+        let effects = trace.then(AttemptInput::TurnEnded {
+            how,
+            detail: String::new(),
+            why: "why".into(),
+            pending: true,
+            exited,
+        });
+        assert_eq!(reports(&effects).first().copied(), reported, "{effects:?}");
+        let is_reported = effects.contains(&AttemptEffect::ReportContinued);
+        assert_eq!(is_reported, !exited && how == AgentTurnEnd::Interrupted);
+    }
+}
+
+#[test]
+fn failure_after_an_interrupt_is_a_failure() {
+    let mut trace = Trace::new();
+    trace.then(AttemptInput::Interrupt);
+    let effects = trace.then(turn_ended(AgentTurnEnd::Failed));
+    assert!(matches!(reports(&effects)[..], [TurnOutcome::Failed(_)]));
+}
+
+#[test]
+fn agent_stays_open_only_after_an_interrupt() {
+    for (how, closes) in [
+        (AgentTurnEnd::Completed, true),
+        (AgentTurnEnd::Interrupted, false),
+    ] {
+        let mut trace = Trace::new();
+        trace.then(AttemptInput::Interrupt);
+        let effects = trace.then(turn_ended(how));
+        let is_closed = effects.contains(&AttemptEffect::CloseWhenIdle);
+        assert_eq!(is_closed, closes, "{effects:?}");
     }
 }
 
