@@ -181,6 +181,18 @@ fn dead_agent_blocks_nothing() {
     assert_eq!(trace.machine.awaited_tasks(), None);
     let effects = trace.then(AttemptInput::EventsProcessed);
     assert_eq!(reports(&effects), [&TurnOutcome::Completed]);
+
+    // A stop can end its tree before the conversation ends.
+    let mut trace = Trace::new();
+    trace.then(AttemptInput::BackgroundTasks(1));
+    trace.then(completed());
+    let by = trace.now + BUDGET;
+    let stop = AttemptInput::Stop {
+        skip_interrupt: false,
+    };
+    assert_eq!(trace.then(stop), [AttemptEffect::End { by }]);
+    let effects = trace.then(AttemptInput::TreeGone);
+    assert_eq!(reports(&effects), [&TurnOutcome::Completed]);
 }
 
 #[test]

@@ -102,6 +102,8 @@ fn time_of_a_change_is_the_time_that_it_sets() {
     ] {
         assert_eq!(change.time(), None, "{change}");
     }
+    let none = RuleChange::Sleep(Duration::ZERO).to_string();
+    assert_eq!(none, "pause between iterations: none");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loop_state::times::{ABORT, STOP_BUDGET};
+use loop_state::times::{ABORT, NOTIFY_RESERVE, NOTIFY_STOPPED, STOP_BUDGET};
 use loop_state::{StopDeadline, Timestamp};
 
 #[test]
@@ -53,4 +53,22 @@ fn suspended_time_does_not_use_up_the_deadline() {
         deadline.by(),
         Some(Timestamp(0) + STOP_BUDGET + Duration::from_secs(60))
     );
+}
+
+#[test]
+fn last_call_of_the_notify_command_ends_before_the_deadline() {
+    let (now, usual) = (Timestamp(7), Duration::from_secs(10));
+    assert_eq!(StopDeadline::Unset.last_call(now, usual), usual);
+    for (left, expected) in [
+        (STOP_BUDGET, NOTIFY_STOPPED),
+        (NOTIFY_RESERVE + ABORT, ABORT),
+        (NOTIFY_RESERVE, Duration::ZERO),
+        (Duration::ZERO, Duration::ZERO),
+    ] {
+        let by = now + left;
+        let time = StopDeadline::Stop { by }.last_call(now, usual);
+        assert_eq!(time, expected, "{left:?} left");
+        let aborted = StopDeadline::Abort { by };
+        assert_eq!(aborted.last_call(now, usual), Duration::ZERO);
+    }
 }
