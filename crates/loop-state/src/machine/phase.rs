@@ -116,8 +116,7 @@ impl Machine {
 
     /// Begins the next iteration or phase, unless a limit forbids it.
     pub(super) fn begin_next(&mut self, at: Timestamp) -> Effects {
-        let is_over = self.head.finished_phases.len() > self.head.phase as usize;
-        if self.is_plan_complete() && !(self.is_last_phase() && is_over) {
+        if self.is_plan_complete() {
             return self.phase_over(None, None, at);
         }
         match self.limit(at) {
