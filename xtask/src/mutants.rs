@@ -53,7 +53,7 @@ const CORES: [Core; 5] = [
             "crates/loop-state/src/machine/*",
             "crates/loop-state/src/rules.rs",
         ],
-        targets: &["--test=it"],
+        targets: &["--lib", "--test=it"],
         tests: &[],
     },
     Core {
