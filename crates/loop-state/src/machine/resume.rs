@@ -54,11 +54,8 @@ impl Machine {
         if let Some(rules) = resume.rules
             && rules.validate().is_ok()
         {
-            let last = rules.phases.len() as u32 - 1;
-            if head.phase > last {
-                head.phase = last;
-                head.reopen_phase();
-            }
+            head.phase = head.phase.min(rules.phases.len() as u32 - 1);
+            head.reopen_phase();
             head.rules = rules;
         }
         let was_interrupted = matches!(head.step, IterationStep::Interrupted { .. });
