@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use loop_state::times::{ABORT, SHUTDOWN_REASON, STOP_BUDGET};
 use loop_state::{
-    CheckResult, Effect, GitStatusWait, MachineInput, Request, ResumeOptions, RunUpdate, StopCause,
-    StopDeadline, StopReason, StopRequest, StopTiming, Timer, Timestamp, TurnOutcome,
+    CheckResult, Effect, GitStatusWait, MachineInput, PauseAfter, Request, ResumeOptions,
+    RunUpdate, StopCause, StopDeadline, StopReason, StopRequest, StopTiming, Timer, Timestamp,
+    TurnOutcome,
 };
 
 use crate::rules;
-use crate::traces::{Trace, stop, stop_attempt};
+use crate::traces::{Trace, failed, stop, stop_attempt};
 
 fn abort() -> MachineInput {
     MachineInput::Requested(Request::Abort)
@@ -212,4 +213,51 @@ fn last_save_of_a_run_awaits_the_git_status() {
     trace.iteration(CheckResult::Passed);
     assert!(trace.machine.head().end.is_some());
     assert_eq!(trace.machine.git_status_wait(false), GitStatusWait::Awaited);
+}
+
+#[test]
+fn stop_limits_the_time_for_every_end() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let now = Timestamp(trace.now);
+    assert_eq!(trace.machine.budget(now), STOP_BUDGET);
+    trace.then(stop(StopTiming::Now));
+    let second = Duration::from_secs(1);
+    let later = Timestamp(trace.now) + second;
+    assert_eq!(trace.machine.budget(later), STOP_BUDGET - second);
+}
+
+#[test]
+fn complete_iteration_is_committed_unless_the_run_is_being_stopped() {
+    let mut trace = Trace::new(rules(|_| {}));
+    assert!(!trace.machine.commits(), "the turn runs");
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
+    assert!(!trace.machine.commits(), "the check runs");
+    trace.then(MachineInput::CheckEnded(failed("it is red")));
+    assert!(trace.machine.commits());
+    trace.then(stop(StopTiming::Now));
+    assert!(!trace.machine.commits());
+}
+
+#[test]
+fn reason_of_a_pause_applies_from_its_request_to_the_end_of_the_pause() {
+    let mut trace = Trace::new(rules(|_| {}));
+    let pauses = |trace: &Trace| trace.machine.is_pausing_or_paused();
+    assert!(!pauses(&trace));
+    trace.then(MachineInput::Requested(Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }));
+    assert!(pauses(&trace), "it was requested");
+    trace.iteration(failed("it is red"));
+    assert!(pauses(&trace), "the run waits");
+    trace.then(MachineInput::Requested(Request::Continue));
+    assert!(!pauses(&trace));
+    assert!(pauses(&interrupted()), "the session waits");
+    trace.then(MachineInput::Requested(Request::Pause {
+        reason: None,
+        after: PauseAfter::Iteration,
+    }));
+    trace.then(abort());
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
+    assert!(!pauses(&trace), "the run has ended");
 }

@@ -159,7 +159,7 @@ fn external_numbers_are_limited() {
         rules.phases[0].has_promise = true;
     }));
     trace.then(MachineInput::Resumed(ResumeOptions {
-        from_iteration: Some(1 << 29),
+        from_iteration: Some((1 << 29) + 1),
         last_begun_iteration: Some(u32::MAX),
         highest_used_attempt: Some(u32::MAX),
         ..ResumeOptions::default()
