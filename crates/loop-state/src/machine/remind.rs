@@ -75,7 +75,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Head, PhaseRules, Rules, TimedInput};
+    use crate::{Head, PhaseRules, Rules, RunEnd, StopReason, TimedInput};
 
     #[test]
     fn x107c_wait_is_reported_every_ten_minutes() {
@@ -93,17 +93,17 @@ mod tests {
         head.counts.processes = 1;
         head.step = IterationStep::Waiting {
             since: minute(5),
-            until: minute(50),
+            until: minute(52),
             why: WaitCause::RateLimit,
         };
         let mut machine = Machine::from(head.clone());
         let mut reported = Vec::new();
-        for now in 12..50 {
+        for now in 12..=52 {
             let at = minute(now);
             if let Some(what) = machine.reminder_due(at) {
                 assert_eq!(what, MachineInput::ReminderDue);
-                let left = minute(50).since(at);
-                let until = minute(50);
+                let left = minute(52).since(at);
+                let until = minute(52);
                 let reminder = Effect::Remind(Reminder::Waiting { until, left });
                 assert_eq!(machine.step(TimedInput { at, what }), [reminder]);
                 assert_eq!(machine.reminder_due(at), None);
@@ -111,6 +111,17 @@ mod tests {
             }
         }
         assert_eq!(reported, [22, 32, 42]);
+
+        // A suspended run reports nothing, and neither does one that has ended.
+        let (at, what) = (minute(12), MachineInput::Frozen(true));
+        let mut frozen = Machine::from(head.clone());
+        frozen.step(TimedInput { at, what });
+        assert_eq!(frozen.reminder_due(minute(22)), None);
+        let mut ended = head.clone();
+        let reason = StopReason::AllIterationsRan;
+        ended.end = Some(RunEnd { at, reason });
+        assert_eq!(Machine::from(ended).reminder_due(minute(22)), None);
+
         head.step = IterationStep::Sleeping { until: minute(900) };
         assert_eq!(Machine::from(head).reminder_due(minute(100)), None);
     }
