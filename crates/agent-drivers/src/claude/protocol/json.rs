@@ -307,7 +307,7 @@ mod tests {
         leaf.prop_recursive(4, 32, 5, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                prop::collection::btree_map(r#"[a-z\\" ]{0,3}"#, inner, 0..5)
+                prop::collection::btree_map(r#"([a-z\\" ]{0,3}|content|delta)"#, inner, 0..5)
                     .prop_map(|map| Value::Object(map.into_iter().collect())),
             ]
         })
@@ -340,6 +340,10 @@ mod tests {
             );
             if let Value::Object(fields) = value {
                 agrees(&object.object(key), fields);
+                if let Some(objects) = object.fields(key) {
+                    let expected = fields.values().filter(|field| field.is_object());
+                    assert_eq!(objects.len(), expected.count());
+                }
             }
         }
     }
