@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use loop_state::times::{ABORT, SHUTDOWN_REASON, STOP_BUDGET};
 use loop_state::{
-    CheckResult, Effect, GitStatusWait, MachineInput, PauseAfter, Request, ResumeOptions,
+    CheckResult, Effect, GitStatusWait, Machine, MachineInput, PauseAfter, Request, ResumeOptions,
     RunUpdate, StopCause, StopDeadline, StopReason, StopRequest, StopTiming, Timer, Timestamp,
     TurnOutcome,
 };
@@ -213,6 +213,16 @@ fn last_save_of_a_run_awaits_the_git_status() {
     trace.iteration(CheckResult::Passed);
     assert!(trace.machine.head().end.is_some());
     assert_eq!(trace.machine.git_status_wait(false), GitStatusWait::Awaited);
+}
+
+#[test]
+fn process_begins_a_run_by_its_start_or_resume() {
+    let mut trace = Trace::new(rules(|_| {}));
+    assert!(trace.machine.has_begun());
+    trace.machine = Machine::from(trace.machine.head().clone());
+    assert!(!trace.machine.has_begun(), "it is another process");
+    trace.then(MachineInput::Resumed(ResumeOptions::default()));
+    assert!(trace.machine.has_begun());
 }
 
 #[test]
