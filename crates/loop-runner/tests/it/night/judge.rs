@@ -151,7 +151,9 @@ impl Judge {
             ) => {
                 world.waits = None;
             }
-            RunEvent::Update(RunUpdate::RuleChanged(change)) => {
+            RunEvent::Update(
+                RunUpdate::RuleChanged(change) | RunUpdate::PhaseRuleChanged { change, .. },
+            ) => {
                 let sent = world.sets.iter().position(|it| it == change);
                 world.holds(sent.is_some(), || format!("no person requested {change}"));
                 // Earlier changes were rejected, or change nothing.
