@@ -236,7 +236,7 @@ fn held(rlm: &Path, agent: &Path) -> String {
     let second = scene.rlm(&["resume"]).dir(&copy).run(RUN);
     let took = Elapsed::since(begun);
     let shown = format!("{}{}", second.stdout, second.stderr);
-    let says = "already has an active writer; wait for that process or stop it";
+    let says = "already has an active writer; wait for that process";
     let line = shown.lines().find(|line| line.contains(says));
     let line = line.unwrap_or_else(|| panic!("{second}"));
     assert_eq!((at_work.len(), scene.named("codex")), (1, at_work));
