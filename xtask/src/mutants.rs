@@ -173,7 +173,7 @@ impl Core {
 
     /// Returns the arguments of cargo-mutants, without its directories.
     fn arguments(&self, shard: Option<&str>) -> Vec<String> {
-        // The first failed test is enough, and nextest ends there, and ends the tests that still run.
+        // One failed test is enough: nextest then ends the tests that still run.
         let mut arguments: Vec<String> = [
             "mutants",
             "--in-place",
