@@ -1,13 +1,13 @@
-//! An agent can't disable Ctrl-C permanently: a process of the same user can change the modes of the terminal, and `rlm` restores them.
+//! Ctrl-C works on a terminal where something turned it off: an agent that changes the modes of the terminal, or a parent that ignores the signal.
 
-use rlm_tests::{Terminal, wait_for};
+use rlm_tests::{Rlm, Terminal, wait_for};
 use rustix::process::Signal;
 use rustix::termios::LocalModes;
 
-use crate::LONG;
 use crate::menu::{MENU, PRESS, open};
 use crate::presses::pause;
 use crate::scene::{PROMPT, Scene};
+use crate::{LONG, RLM};
 
 /// The shell code that finds the terminal of the loop: the parent is the guard, and the guard's parent is the loop.
 const LOOP: &str = "loop=$(cut -d' ' -f4 /proc/$PPID/stat); ";
@@ -117,4 +117,31 @@ fn w4f_run_without_prompts_keeps_ctrl_c() {
     terminal.send(PRESS);
     running.wait(LONG).expect_signal(Signal::INT);
     scene.wait_until_nothing_is_alive();
+}
+
+/// A shell without job control starts background commands with the signals of the terminal's keys ignored, and every program below inherits that.
+fn with_ignored_keys(scene: &Scene) -> Rlm<'_> {
+    let ignores = "trap '' INT QUIT HUP; exec \"$@\"";
+    let shell = scene.sandbox.rlm("/bin/sh").args(["-c", ignores, "sh"]);
+    shell.args([RLM])
+}
+
+#[test]
+fn ctrl_c_opens_the_menu_although_the_parent_ignores_it() {
+    let scene = Scene::new("");
+    let agent = ["run", "-p", PROMPT, "--once", "--", "sleep", "600"];
+    let (running, terminal) = with_ignored_keys(&scene).args(agent).spawn_on_terminal();
+    terminal.sees("agent runs", LONG);
+    let before = format!("{:?}", terminal.settings());
+    let (watching, screen) = with_ignored_keys(&scene)
+        .args(["attach"])
+        .spawn_on_terminal();
+    screen.sees("agent runs", LONG);
+    screen.send(PRESS);
+    screen.sees(MENU, LONG);
+    screen.send("d");
+    watching.wait(LONG).expect_code(0);
+    terminal.send(PRESS);
+    terminal.sees(MENU, LONG);
+    leave(&scene, running, &terminal, &before);
 }

@@ -19,6 +19,7 @@ pub struct Builder {
     pub(crate) hard_exit: HardExit,
     pub(crate) forward_window: Duration,
     pub(crate) restore_terminal: bool,
+    pub(crate) catch_ignored_keys: bool,
     pub(crate) hooks: Hooks,
 }
 
@@ -30,6 +31,7 @@ impl Default for Builder {
             hard_exit: HardExit::default(),
             forward_window: times::FORWARDED,
             restore_terminal: true,
+            catch_ignored_keys: false,
             hooks: Hooks::default(),
         }
     }
@@ -80,6 +82,16 @@ impl Builder {
     /// install. Default: true. They do so only while this process is in the foreground, and don't change the screen.
     pub fn restore_terminal(mut self, restore: bool) -> Self {
         self.restore_terminal = restore;
+        self
+    }
+
+    /// Sets whether `SIGINT` and `SIGQUIT`, the signals of Ctrl-C and Ctrl-\\, are also caught if they were ignored at the install.
+    /// Default: false.
+    ///
+    /// A shell without job control starts `command &` with both ignored, and programs inherit that through any number of parents. Set
+    /// this in a program that asks a person on its terminal: while it shows a menu, Ctrl-C must work.
+    pub fn catch_ignored_keys(mut self, catch: bool) -> Self {
+        self.catch_ignored_keys = catch;
         self
     }
 

@@ -71,7 +71,8 @@ impl Installed {
             let disposition =
                 SignalAction::of(signal).map_err(|source| Kind::Signal { signal, source })?;
             let stays = match signal {
-                SIGINT | SIGHUP | SIGQUIT => disposition.is_ignore(),
+                SIGINT | SIGQUIT => disposition.is_ignore() && !builder.catch_ignored_keys,
+                SIGHUP => disposition.is_ignore(),
                 SIGTSTP => disposition.is_ignore() || !builder.hooks.has_suspend_hook(),
                 _ => false,
             };

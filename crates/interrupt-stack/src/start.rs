@@ -22,7 +22,8 @@ impl Builder {
     /// This needs no runtime. Call it first in `main`, before anything slow, because a signal that comes earlier has its default effect.
     /// `SIGINT` is a press; `SIGTERM` and `SIGHUP` begin shutdown; `SIGQUIT` ends the process at once. In shutdown a second `SIGTERM`
     /// changes nothing: set a [`shutdown_deadline`](Self::shutdown_deadline). `SIGINT`, `SIGHUP`, `SIGQUIT` and `SIGTSTP` stay ignored
-    /// if they were ignored before, as under `nohup` or in a script's background job.
+    /// if they were ignored before, as under `nohup` or in a script's background job; see
+    /// [`catch_ignored_keys`](Self::catch_ignored_keys).
     ///
     /// Bind the value to a name and keep it to the end of `main`, because its drop restores the signals. So `install()?.clone()`, or a
     /// function that returns the clone, silently restores the signals at once.

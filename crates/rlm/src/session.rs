@@ -78,7 +78,10 @@ impl Session {
         rlm_store::track_git_processes();
         // A hard exit runs on its own thread, because it first erases drawn rows and ends an editor. If this cleanup hangs, the next press exits
         // without the cleanup.
+        let terminal = Terminal::find(no_input || detached);
         let interrupts = Interrupts::builder()
+            // Ctrl-C has to work where rlm prompts, even if a parent such as a background job of a script had it ignored.
+            .catch_ignored_keys(terminal.can_ask())
             .shutdown_deadline(Some(shutdown_budget))
             .cooldown(times::COOLDOWN)
             .hard_exit(HardExit::Thread)
@@ -102,7 +105,7 @@ impl Session {
             runtime,
             shutdown_budget: Cell::new(shutdown_budget),
             detached: settled.map_err(|e| failed("can't watch the parent process", &e))?,
-            terminal: Terminal::find(no_input || detached),
+            terminal,
         })
     }
 

@@ -31,7 +31,8 @@ fn probe() {
     }
     match std::env::var(VARIABLE).as_deref() {
         Err(_) => {} // an ordinary run of the tests
-        Ok("graceful") => graceful(),
+        Ok("graceful") => graceful(builder()),
+        Ok("graceful, with ignored keys") => graceful(builder().catch_ignored_keys(true)),
         Ok("slow start") => slow_start(),
         Ok("hung") => hung(builder()),
         #[cfg(target_os = "linux")]
@@ -66,8 +67,8 @@ fn probe() {
     }
 }
 
-fn graceful() {
-    let interrupts = builder().install().unwrap();
+fn graceful(builder: interrupt_stack::Builder) {
+    let interrupts = builder.install().unwrap();
     seats::wait_for_the_foreground();
     ready();
     let runtime = tokio::runtime::Builder::new_current_thread()

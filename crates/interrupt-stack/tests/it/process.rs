@@ -99,6 +99,20 @@ fn j42d_ignored_at_start_stays_ignored() {
     assert_eq!(probe.end().signal(), Some(15));
 }
 
+/// A shell without job control starts background commands with these two signals ignored.
+#[test]
+fn ignored_keys_are_caught_on_request() {
+    let ignored = "trap '' INT HUP QUIT; exec \"$@\"";
+    let mut probe = Probe::start_by(ignored, "graceful, with ignored keys");
+    probe.kill(Signal::HUP);
+    probe.kill(Signal::INT);
+    assert_eq!(probe.line(), "cleanup Press, 1 presses");
+    assert_eq!(probe.end().signal(), Some(2));
+    let mut probe = Probe::start_by(ignored, "graceful, with ignored keys");
+    probe.kill(Signal::QUIT);
+    assert_eq!(probe.end().signal(), Some(3));
+}
+
 #[test]
 fn j43_press_during_a_slow_start_is_graceful() {
     let mut probe = Probe::start("slow start");
