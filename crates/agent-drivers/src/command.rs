@@ -168,7 +168,7 @@ impl Turn {
             reason,
             detail,
             exit: exit_status(exit),
-            stderr_tail: self.agent.stderr_tail(),
+            output_tail: self.agent.stderr_tail(),
         };
         Some(Event::TurnCompleted(end).into())
     }

@@ -192,6 +192,8 @@ pub enum Event {
         #[cfg_attr(feature = "serde", serde(with = "ids::texts"))]
         queued: Vec<Uuid>,
     },
+    /// The line of this observation is text for people and not part of the agent's protocol, such as the error message of a launcher.
+    PlainLine,
     /// A warning of the driver: a problem, and the driver's reaction to it.
     Warning(String),
     /// The turn ended. Comes exactly once for each turn, as its last event.

@@ -87,8 +87,8 @@ pub struct TurnEnd {
     pub detail: String,
     /// How the process ended, if it did.
     pub exit: Option<ExitStatus>,
-    /// The last output of the agent on its standard error, for the record.
-    pub stderr_tail: String,
+    /// The agent's last output that is not part of its protocol: its standard error, then other lines of its standard output.
+    pub output_tail: String,
 }
 
 impl fmt::Display for TurnEnd {
@@ -110,7 +110,7 @@ impl From<EndReason> for TurnEnd {
             reason,
             detail: String::new(),
             exit: None,
-            stderr_tail: String::new(),
+            output_tail: String::new(),
         }
     }
 }

@@ -330,7 +330,7 @@ impl Session {
             reason,
             detail,
             exit: Some(exit),
-            stderr_tail: stderr,
+            output_tail: stderr,
         };
         self.end(end, &mut outcome);
         outcome.events

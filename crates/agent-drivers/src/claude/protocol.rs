@@ -435,7 +435,7 @@ impl Session {
             reason,
             detail,
             exit: Some(exit),
-            stderr_tail: stderr,
+            output_tail: stderr,
         };
         self.end(end, &mut events);
         events

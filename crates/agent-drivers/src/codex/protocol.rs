@@ -445,7 +445,7 @@ impl Session {
         }
         let end = TurnEnd {
             exit: Some(exit),
-            stderr_tail: stderr,
+            output_tail: stderr,
             ..match (&self.failure, interrupted) {
                 (Some(failure), _) => failure.clone(),
                 (None, true) => EndReason::Interrupted.into(),

@@ -79,10 +79,10 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     fn restart_timeouts(&mut self);
 
     /// Handles the end of the process, and returns its events.
-    fn exited(&mut self, exit: ExitStatus, stderr: String) -> Vec<Event>;
+    fn exited(&mut self, exit: ExitStatus, output_tail: String) -> Vec<Event>;
 
     /// Returns the error of a failed start, if the agent ended before any conversation.
-    fn failed_start(&self, how: &str, stderr: &str) -> Option<Error>;
+    fn failed_start(&self, how: &str, output_tail: &str) -> Option<Error>;
 
     /// Does one step of pending background work besides reading; returns `false` if there is none.
     ///
@@ -158,9 +158,16 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
             let agent = &mut self.link_mut().agent;
             let exit = timeout(times::EXIT, agent.wait()).await;
             let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
-            let stderr = agent.stderr_tail();
-            let failed = self.failed_start(&how, &stderr);
-            failed.unwrap_or_else(|| Error::agent_gone(format!("{how}{}", last_line(&stderr))))
+            // The reason may stand in lines that were not taken yet.
+            let until = Instant::now() + times::EXIT;
+            while let Ok(Some(output)) =
+                timeout_at(until, self.link_mut().agent.next_output()).await
+            {
+                self.take(output);
+            }
+            let tail = self.link().output_tail();
+            let failed = self.failed_start(&how, &tail);
+            failed.unwrap_or_else(|| Error::agent_gone(format!("{how}{}", last_line(&tail))))
         }
     }
 
@@ -251,7 +258,10 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
             && is_whole
             && let Some((_, line)) = seen.raw.take()
         {
-            self.handle_line(line);
+            match is_message(&line.bytes) {
+                true => self.handle_line(line),
+                false => self.queue_plain_line(line),
+            }
         } else {
             if is_stdout {
                 let warning = "a line of the agent was too long to parse";
@@ -262,14 +272,22 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
         self.watch();
     }
 
+    fn queue_plain_line(&mut self, line: Line) {
+        self.link_mut().plain_lines.push(&line.bytes);
+        self.queue_observation(Observation {
+            raw: Some((agent_duplex::Stream::Stdout, line)),
+            events: vec![Event::PlainLine],
+        });
+    }
+
     fn end_of_process(&mut self, exit: Exit) {
         self.link_mut().has_reported_exit = true;
         self.release();
         // The exit status is unknown only if the guard was killed, and then the agent was killed with it.
         let exit =
             exit_status(exit).unwrap_or(ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()));
-        let stderr = self.link().agent.stderr_tail();
-        let events = self.exited(exit, stderr);
+        let tail = self.link().output_tail();
+        let events = self.exited(exit, tail);
         self.queue_events(events);
         self.watch();
     }
@@ -367,4 +385,13 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
             stop(agent, policy, stopping.left(), done, &link.program).await
         }
     }
+}
+
+/// Returns whether a line can be a message of the protocol, which is a JSON object or a list of them.
+fn is_message(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    let line = line.strip_prefix(b"[").unwrap_or(line);
+    line.trim_ascii_start()
+        .first()
+        .is_none_or(|first| *first == b'{')
 }

@@ -20,6 +20,8 @@ pub(crate) struct AgentLink {
     pub(crate) writer: LineWriter,
     /// The observations that the caller has not taken yet.
     pub(crate) queue: ObservationQueue,
+    /// The last lines of standard output that are not part of the protocol.
+    pub(super) plain_lines: PlainLines,
     pub(super) frozen: bool,
     pub(crate) wait_state: WaitState,
     /// The current step of the end of the agent, if it was requested.
@@ -57,6 +59,7 @@ impl AgentLink {
             policy: context.stop.clone(),
             writer: LineWriter::new(stdin),
             queue,
+            plain_lines: PlainLines::default(),
             frozen: false,
             wait_state: WaitState::default(),
             ending: None,
@@ -72,6 +75,16 @@ impl AgentLink {
         !std::mem::replace(&mut self.is_initialized, true)
     }
 
+    /// Returns the agent's last output that is not part of its protocol.
+    pub(super) fn output_tail(&self) -> String {
+        let mut tail = self.agent.stderr_tail();
+        if !tail.is_empty() && !tail.ends_with('\n') {
+            tail.push('\n');
+        }
+        tail.extend(self.plain_lines.0.iter().flat_map(|line| [line, "\n"]));
+        tail
+    }
+
     /// Schedules the end of an agent that is no longer needed.
     pub(crate) fn schedule_end(&mut self) {
         self.agent.close_stdin();
@@ -84,6 +97,24 @@ impl AgentLink {
 pub(crate) struct LineOutcome {
     pub(crate) events: Vec<Event>,
     pub(crate) lines: Vec<Vec<u8>>,
+}
+
+/// The last lines of standard output that are not part of the protocol. They can name the reason why the agent ended.
+#[derive(Debug, Default)]
+pub(super) struct PlainLines(VecDeque<String>);
+
+impl PlainLines {
+    const MAX_LINES: usize = 20;
+    const MAX_CHARS: usize = 1000;
+
+    pub(super) fn push(&mut self, line: &[u8]) {
+        if self.0.len() == Self::MAX_LINES {
+            self.0.pop_front();
+        }
+        let line = String::from_utf8_lossy(line);
+        self.0
+            .push_back(line.chars().take(Self::MAX_CHARS).collect());
+    }
 }
 
 /// The observations that wait for the caller. Beyond the limit, raw lines and text deltas are dropped.

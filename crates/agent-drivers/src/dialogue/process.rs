@@ -76,13 +76,13 @@ pub(crate) async fn stop(
     report
 }
 
-/// Returns the last line of the agent's standard error without colours, as the end of a sentence; empty if there is none.
-pub(crate) fn last_line(stderr: &str) -> String {
-    let stderr = plain(stderr);
+/// Returns the last line of the agent's output without colours, as the end of a sentence; empty if there is none.
+pub(crate) fn last_line(output: &str) -> String {
+    let output = plain(output);
     // Some programs end with the closing brace of a printed object.
     let has_text = |line: &&str| line.contains(char::is_alphanumeric);
-    let last = stderr.lines().rev().find(has_text);
-    let detail = last.map(|line| format!(": {}", one_line(line, 300)));
+    let last = output.lines().rev().find(has_text);
+    let detail = last.map(|line| format!(": {}", one_line(line.trim_end_matches('.'), 300)));
     detail.unwrap_or_default()
 }
 
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn p48_last_line_is_reported_without_colours() {
-        let stderr = "first\n\u{1b}[1;31mError:\u{1b}[0m no\tluck\n}\n\n";
-        assert_eq!(last_line(stderr), ": Error: no luck");
+        let output = "first\n\u{1b}[1;31mError:\u{1b}[0m no\tluck.\n}\n\n";
+        assert_eq!(last_line(output), ": Error: no luck");
         assert_eq!(last_line(" \n"), "");
     }
 }

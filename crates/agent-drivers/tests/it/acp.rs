@@ -202,7 +202,7 @@ async fn l91a_l91b_l91c_truncated_output_with_exit_code_0_is_no_success() {
         (end.reason, end.exit),
         (EndReason::Died, Some(ExitStatus::Code(0)))
     );
-    assert_eq!(end.stderr_tail.trim(), "oh");
+    assert_eq!(end.output_tail.trim(), "oh");
     assert_eq!(said(&events), [("half".to_owned(), true)]);
     assert!(
         connection

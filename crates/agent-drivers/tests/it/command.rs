@@ -62,7 +62,7 @@ async fn p50_prompt_arrives_on_standard_input() {
     lines.sort();
     assert_eq!(lines, ["hello", "of two lines", "oops", "the prompt"]);
     let expected = (EndReason::Completed, Some(ExitStatus::Code(0)), "oops\n");
-    assert_eq!((end.reason, end.exit, end.stderr_tail.as_str()), expected);
+    assert_eq!((end.reason, end.exit, end.output_tail.as_str()), expected);
     assert!(connection.send(message).await.unwrap_err().is_unsupported());
     let report = connection.stop(Duration::from_secs(8)).await;
     assert_eq!(

@@ -19,7 +19,7 @@ fn all() -> Vec<Event> {
             reason,
             detail: "login".into(),
             exit: Some(ExitStatus::Code(1)),
-            stderr_tail: "no".into(),
+            output_tail: "no".into(),
         })
     };
     let mut all = vec![
@@ -85,6 +85,7 @@ fn all() -> Vec<Event> {
             reason: "compacted".into(),
         },
         Event::InterruptAcknowledged { queued: vec![ID] },
+        Event::PlainLine,
         Event::Warning("odd".into()),
     ];
     let reasons = [

@@ -19,7 +19,7 @@ const BUDGET: Duration = Duration::from_secs(8);
 async fn l81d_l91a_l91b_l91c_death_in_a_turn_completes_the_turn_as_died() {
     let end = TurnEnd {
         exit: Some(ExitStatus::Code(0)),
-        stderr_tail: "out of luck\n".into(),
+        output_tail: "out of luck\n".into(),
         ..EndReason::Died.into()
     };
     let script = Script::new().message().begin().observe(delta("hal"));

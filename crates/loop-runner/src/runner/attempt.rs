@@ -28,6 +28,7 @@ impl Runner {
             return self.step_attempt(AttemptInput::Started);
         };
         let why = e.to_string();
+        self.write_end(&why);
         let inputs = self.step_attempt(AttemptInput::NotStarted(match e.is_session_in_use() {
             true => TurnOutcome::SessionInUse(why),
             false => TurnOutcome::NotStarted(why),
@@ -93,12 +94,15 @@ impl Runner {
             return Vec::new();
         };
         let parses_output = attempt.machine.options().parses_output;
-        self.write_transcript(|transcript| match (&observation.raw, parses_output) {
-            (Some((stream, line)), false) => transcript.output(at, *stream, line),
+        let is_plain = observation.events.contains(&Event::PlainLine);
+        self.write_transcript(|transcript| match &observation.raw {
+            Some((stream, line)) if !parses_output || is_plain => {
+                transcript.output(at, *stream, line)
+            }
             _ => transcript.observed(at, &observation),
         });
         if let Some((stream, line)) = observation.raw
-            && (!parses_output || stream == Stream::Stderr)
+            && (!parses_output || is_plain || stream == Stream::Stderr)
         {
             if stream == Stream::Stdout {
                 let line = AttemptInput::Line(line.bytes.to_vec());
@@ -204,6 +208,8 @@ impl Runner {
                 self.emit(RunEvent::Agent(event));
                 return vec![MachineInput::PermissionDenied];
             }
+            // The line itself is reported as output.
+            Event::PlainLine => return inputs,
             Event::TextDelta(_) | Event::ThinkingDelta(_) => {
                 self.emit(RunEvent::Agent(event));
                 return inputs;
@@ -372,17 +378,22 @@ impl Runner {
         }
     }
 
+    /// Writes to the transcript how a turn ended, or why it did not begin.
+    fn write_end(&mut self, text: &str) {
+        let at = self.clock.now();
+        self.write_transcript(|transcript| {
+            transcript.note(at, "end", text)?;
+            transcript.flush()
+        });
+    }
+
     fn note_end(&mut self, outcome: &TurnOutcome, own: bool) {
         let text = match outcome {
             TurnOutcome::Completed | TurnOutcome::PromiseMade => "completed",
             TurnOutcome::Interrupted => "interrupted",
             outcome => failure(outcome).unwrap_or("stopped"),
         };
-        let at = self.clock.now();
-        self.write_transcript(|transcript| {
-            transcript.note(at, "end", text)?;
-            transcript.flush()
-        });
+        self.write_end(text);
         if let (true, Some(why)) = (own, failure(outcome)) {
             self.emit(RunEvent::Warning(format!(
                 "a turn that the agent started by itself failed ({why}); the result of the previous turn still counts"

@@ -244,7 +244,7 @@ pub(super) fn describe(end: &TurnEnd) -> String {
         }
         (reason, _) => reason.to_string(),
     };
-    let lines = end.stderr_tail.lines().rev();
+    let lines = end.output_tail.lines().rev();
     if let Some(last) = lines
         .map(str::trim)
         .find(|line| line.contains(char::is_alphanumeric))

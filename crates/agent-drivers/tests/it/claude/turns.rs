@@ -199,6 +199,20 @@ async fn frozen_agent_gets_no_signal() {
     assert_eq!(end.reason, EndReason::Interrupted);
 }
 
+/// A launcher writes its errors as text, to either stream.
+#[tokio::test]
+async fn text_of_a_dying_agent_is_reported_from_both_streams() {
+    let scene = Scene::new();
+    let script = "on_user() { begin; echo 'Contact your admin.'; exit 1; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    assert!(events.contains(&Event::PlainLine), "{events:?}");
+    assert_eq!(end.output_tail, "Contact your admin.\n");
+    let error = connection.send(Message::new("more")).await.unwrap_err();
+    assert!(error.to_string().contains("Contact your admin"), "{error}");
+}
+
 #[tokio::test]
 async fn l91a_l91b_l91c_p25b_p6b_death_in_a_turn_leaves_no_open_item_and_no_success() {
     for (death, exit) in [
@@ -211,7 +225,7 @@ async fn l91a_l91b_l91c_p25b_p6b_death_in_a_turn_leaves_no_open_item_and_no_succ
         let mut connection = connect(&scene, &script).await;
         connection.send(Message::new("hello")).await.unwrap();
         let (events, end) = turn(&mut *connection).await;
-        let seen = (end.reason, end.exit, end.stderr_tail.as_str());
+        let seen = (end.reason, end.exit, end.output_tail.as_str());
         assert_eq!(seen, (EndReason::Died, Some(exit), "oops\n"));
         let open = &events[events.len() - 3..events.len() - 1];
         let [

@@ -22,7 +22,9 @@ on_other() { printf '%s\n' "$line" >> heard; }"#;
     let (mut raws, mut answer) = (Vec::new(), 0);
     loop {
         let seen = next(&mut *connection).await.unwrap();
-        if let (Some((Stream::Stdout, line)), []) = (&seen.raw, &seen.events[..]) {
+        if let (Some((Stream::Stdout, line)), [] | [Event::PlainLine]) =
+            (&seen.raw, &seen.events[..])
+        {
             raws.push(line.bytes.clone());
         }
         for event in &seen.events {

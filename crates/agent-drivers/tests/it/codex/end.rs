@@ -70,7 +70,7 @@ async fn l91a_l91b_l91c_a_death_in_a_turn_is_never_a_success() {
         (end.reason, end.exit),
         (EndReason::Died, Some(ExitStatus::Code(0)))
     );
-    assert!(end.stderr_tail.contains("so it goes"), "{end:?}");
+    assert!(end.output_tail.contains("so it goes"), "{end:?}");
     let cut = |event: &Event| matches!(event, Event::ToolFinished { .. });
     assert_eq!(events.iter().filter(|event| cut(event)).count(), 1);
     agent.stop(DEADLINE).await;

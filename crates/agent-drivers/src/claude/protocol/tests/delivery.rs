@@ -173,7 +173,7 @@ fn death_ends_the_turn_of_pending_messages() {
         panic!("{events:?}")
     };
     assert_eq!(
-        (end.reason, end.stderr_tail.as_str()),
+        (end.reason, end.output_tail.as_str()),
         (EndReason::Died, "oops")
     );
 }

@@ -54,7 +54,7 @@ fn p25b_process_exit_is_classified_by_the_request() {
         match events.last() {
             Some(Event::TurnCompleted(end)) => {
                 assert_eq!(
-                    (end.exit, &*end.stderr_tail),
+                    (end.exit, &*end.output_tail),
                     (Some(ExitStatus::Code(1)), "oops")
                 );
                 Some(end.reason)

@@ -1,0 +1,56 @@
+//! What a new user meets on the first day: errors that name their cause, and commands that work as printed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use rlm_tests::{Ended, Rlm};
+
+use crate::LONG;
+use crate::scene::Scene;
+
+const DISABLED: &str = "Your organization has disabled this agent";
+
+/// Prepares `rlm run --agent claude -n 2 ARGUMENTS`, with a shell script as the agent.
+fn with_agent<'a>(scene: &'a Scene, script: &str, arguments: &[&str]) -> Rlm<'a> {
+    let path = scene.sandbox.home().join("agent");
+    fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = path.to_str().unwrap();
+    let run = ["run", "-p", "x", "-n", "2", "--sleep", "0"];
+    let named = ["--agent", "claude", "--agent-bin", agent];
+    scene.rlm(&[&run[..], &named, arguments].concat())
+}
+
+/// Returns everything that a user can read of a run that ended: the screen, the transcript and the report.
+fn read(scene: &Scene, ended: &Ended) -> [String; 3] {
+    let report = scene.sandbox.home().join("report.html");
+    let written = report.to_str().unwrap();
+    scene
+        .rlm(&["report", "-o", written])
+        .run(LONG)
+        .expect_code(0);
+    [
+        format!("{}{}", ended.stdout, ended.stderr),
+        scene.rlm(&["logs"]).run(LONG).expect_code(0).stdout,
+        fs::read_to_string(report).unwrap(),
+    ]
+}
+
+/// Some launchers print their errors to standard output, where the protocol is.
+#[test]
+fn text_of_an_agent_that_dies_is_on_screen_in_logs_and_in_report() {
+    for script in [
+        format!("echo '{DISABLED}.'; exit 1"),
+        format!("echo '{DISABLED}.' >&2; exit 1"),
+        format!(
+            "read -r line; echo '{{\"type\":\"system\",\"subtype\":\"init\"}}'; read -r line; echo '{DISABLED}.'; exit 1"
+        ),
+    ] {
+        let scene = Scene::new("");
+        let ended = with_agent(&scene, &script, &["--max-failures", "1"]).run(LONG);
+        assert_ne!(ended.code(), Some(0), "{ended}");
+        for text in read(&scene, &ended) {
+            assert!(text.contains(DISABLED), "{script}: {text}");
+        }
+    }
+}
