@@ -341,10 +341,10 @@ fn file_change_applies_to_later_phases_and_raises_no_limit() {
         &ended.stdout,
         &[
             "warning: ignored the changed setting `iterations: 3`",
-            "phase plan: changed: check timeout: 420s",
+            "phase plan: changed: check timeout: 7m",
             "phase build: changed: iterations: 1",
-            "phase build: changed: check timeout: 420s",
-            "phase check: changed: check timeout: 420s",
+            "phase build: changed: check timeout: 7m",
+            "phase check: changed: check timeout: 7m",
             "phase build",
         ],
     );

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::time::limit_text;
 use crate::times::STOP_BUDGET;
 use crate::{
     Effect, Head, IterationStep, LoopCommand, MachineInput, PromptContext, Rules, RulesError,
@@ -370,12 +371,12 @@ impl Machine {
         let failure = match (timer, &step) {
             _ if self.head.is_stopping_step => return Effects::new(),
             (Timer::Iteration, IterationStep::Turn { .. }) => Some(format!(
-                "the turn took longer than {:?}",
-                limits.iteration_timeout.unwrap_or_default()
+                "the turn took longer than {}",
+                limit_text(limits.iteration_timeout.unwrap_or_default())
             )),
             (Timer::Idle, IterationStep::Turn { .. }) => Some(format!(
-                "no output for {:?}",
-                limits.idle_timeout.unwrap_or_default()
+                "no output for {}",
+                limit_text(limits.idle_timeout.unwrap_or_default())
             )),
             (
                 Timer::Check,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::MAX_PHASES;
 use crate::counters::dollars;
+use crate::time::limit_text;
 
 /// The rules of a run: its phases, its autonomy and its limits. They are saved with the run. A resume can replace them, and a [`RuleChange`] changes
 /// one of them while the run is live.
@@ -436,7 +437,7 @@ impl fmt::Display for RuleChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = |time: Duration| match time {
             Duration::ZERO => "none".to_owned(),
-            _ => format!("{time:?}"),
+            _ => limit_text(time),
         };
         let (rule, value) = match *self {
             Self::MaxIterations(max) => ("iterations", max.map(|max| max.to_string())),

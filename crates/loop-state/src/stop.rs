@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::time::limit_text;
 use crate::{SpentBudget, Timestamp};
 
 /// Why a run ended. Every end has one.
@@ -75,7 +76,7 @@ impl fmt::Display for StopReason {
                     "iteration limit ({limit}) reached; the phase isn't finished"
                 )
             }
-            Self::TimeLimit(limit) => write!(f, "time limit ({limit:?}) reached"),
+            Self::TimeLimit(limit) => write!(f, "time limit ({}) reached", limit_text(*limit)),
             Self::BudgetSpent(budget) => write!(f, "budget: {budget}"),
             Self::RateLimit { cap, .. } if cap.is_zero() => {
                 f.write_str("rate limit reached, and the run doesn't wait for it")
@@ -83,11 +84,12 @@ impl fmt::Display for StopReason {
             Self::RateLimit { cap, .. } => {
                 write!(
                     f,
-                    "rate limit or outage: longer than the maximum wait of {cap:?}"
+                    "rate limit or outage: longer than the maximum wait of {}",
+                    limit_text(*cap)
                 )
             }
             Self::InUse(what) => write!(f, "in use: {what}"),
-            Self::Stuck(streak, count) => write!(f, "stuck: {count} {streak} in a row"),
+            Self::Stuck(streak, count) => write!(f, "stuck: {}", streak.counted(*count)),
             Self::Stopped(cause) => write!(f, "stopped {cause}"),
         }
     }
@@ -123,15 +125,21 @@ pub enum Streak {
     CheckNotRun,
 }
 
-impl fmt::Display for Streak {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Failures => "failed turns",
-            Self::RequiredChecks => "failed required checks",
-            Self::Crashes => "crashes",
-            Self::NoProgress => "turns without progress",
-            Self::CheckNotRun => "unrunnable checks",
-        })
+impl Streak {
+    /// Returns the length of the streak as text: `1 crash`, `3 crashes in a row`.
+    #[must_use]
+    pub fn counted(self, count: u32) -> String {
+        let (one, several) = match self {
+            Self::Failures => ("failed turn", "failed turns"),
+            Self::RequiredChecks => ("failed required check", "failed required checks"),
+            Self::Crashes => ("crash", "crashes"),
+            Self::NoProgress => ("turn without progress", "turns without progress"),
+            Self::CheckNotRun => ("unrunnable check", "unrunnable checks"),
+        };
+        match count {
+            1 => format!("1 {one}"),
+            count => format!("{count} {several} in a row"),
+        }
     }
 }
 

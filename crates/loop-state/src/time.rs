@@ -31,3 +31,25 @@ impl Add<Duration> for Timestamp {
         Self(self.0.saturating_add(millis))
     }
 }
+
+/// Formats a limit in its largest whole unit: `2h`, `90m`, `45s`.
+pub(crate) fn limit_text(limit: Duration) -> String {
+    match limit.as_secs() {
+        seconds if limit.subsec_nanos() > 0 || seconds == 0 => format!("{limit:?}"),
+        seconds if seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        seconds if seconds % 60 == 0 => format!("{}m", seconds / 60),
+        seconds => format!("{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_is_shown_in_its_largest_whole_unit() {
+        let shown = [0, 500, 1000, 90_000, 300_000, 5_400_000, 86_400_000]
+            .map(|millis| limit_text(Duration::from_millis(millis)));
+        assert_eq!(shown, ["0ns", "500ms", "1s", "90s", "5m", "90m", "24h"]);
+    }
+}

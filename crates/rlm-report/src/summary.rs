@@ -349,7 +349,7 @@ fn reason(start: Sentence, report: &ReportData, reason: &StopReason) -> Sentence
             .text("The run could not continue because another process uses what it needs: ")
             .text(one_line(what)),
         StopReason::Stuck(streak, times) => {
-            start.text(format!("The run gave up: {times} {streak} in a row"))
+            start.text(format!("The run gave up: {}", streak.counted(*times)))
         }
         StopReason::Stopped(StopCause::Person) => start.text("A person stopped the run"),
         StopReason::Stopped(cause) => start.text(format!("The run was stopped {cause}")),

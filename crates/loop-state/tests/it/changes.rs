@@ -156,7 +156,7 @@ fn changed_rule_is_described_in_text() {
     cost: 2.50 USD
     time limit: no limit
     autonomy: batch:5
-    wait for rate limits: 60s
+    wait for rate limits: 1m
     ");
 }
 
