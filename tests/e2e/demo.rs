@@ -59,7 +59,8 @@ impl Demo {
         }
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         let sh = self.sandbox.rlm("/bin/sh").args(["-c", command]);
-        sh.env("PATH", path).run(LONG)
+        // A demo that continues takes as long as a reader needs.
+        sh.env("PATH", path).run(LONG * 3)
     }
 }
 
@@ -137,6 +138,9 @@ fn interrupted_demo_resumes_and_repeats_nothing() {
 fn demo_can_be_steered_detached_and_attached_again() {
     let demo = Demo::new();
     let (running, terminal) = demo.demo().spawn_on_terminal();
+    terminal.sees("Press Enter to begin.", LONG);
+    assert!(!terminal.scrolled().contains("iteration 1"));
+    terminal.send("\r");
     terminal.sees("There is no roman.sh yet", LONG);
     terminal.send(b"\x03");
     terminal.sees("save and exit", LONG);

@@ -8,6 +8,7 @@ mod screen;
 mod svg;
 
 use std::num::NonZeroU16;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -155,11 +156,16 @@ fn record(rlm: &Path) -> Vec<Frame> {
         .tempdir_in("/tmp");
     let place: TempDir = place.expect("a temporary directory");
     let profile = sandbox.path().join("profile");
-    let (program, there) = (rlm.display(), place.path().display());
+    // The program is on PATH, as on a user's machine, so the suggested commands call it `rlm`.
+    let programs = sandbox.path().join("programs");
+    fs::create_dir(&programs).expect("a new directory");
+    symlink(rlm, programs.join("rlm")).expect("a link in a new directory");
+    let (programs, there) = (programs.display(), place.path().display());
     let function = format!(
-        "rlm() {{ case $1 in\n\
-         demo) '{program}' demo --dir '{there}' --pace {PACE} ;;\n\
-         *) '{program}' \"$@\" ;;\nesac; }}\n"
+        "PATH='{programs}':$PATH\n\
+         rlm() {{ case $1 in\n\
+         demo) command rlm demo --dir '{there}' --pace {PACE} ;;\n\
+         *) command rlm \"$@\" ;;\nesac; }}\n"
     );
     fs::write(&profile, function).unwrap();
     let shell = sandbox.rlm("/bin/sh").args(["-i"]).size(ROWS, COLUMNS);

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +33,11 @@ pub struct Rlm<'a> {
 impl<'a> Rlm<'a> {
     pub(crate) fn new(sandbox: &'a Sandbox, program: &Path) -> Self {
         let mut command = Command::new(program);
+        let name = program.file_name().unwrap_or_default();
+        if name.as_encoded_bytes().starts_with(b"rlm") {
+            // As a shell calls a program on PATH, so that suggested commands don't contain its path.
+            command.arg0("rlm");
+        }
         command
             .current_dir(sandbox.repo())
             .env_clear()

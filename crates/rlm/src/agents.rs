@@ -10,7 +10,7 @@ use loop_runner::DriverFactory;
 use rlm_store::PhaseSettings;
 
 use crate::exit::Failure;
-use crate::hint::quoted;
+use crate::hint::{program_command, quoted};
 
 /// The values of `--agent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
@@ -152,9 +152,10 @@ pub(crate) fn choose(
 ) -> Result<AgentKind, Failure> {
     match named {
         Some(AgentKind::Command) if given.is_empty() && configured.is_none() => {
-            return Err(Failure::usage(
-                "no command: give it after --, for example: rlm run --until 'make test' -- my-agent",
-            ));
+            return Err(Failure::usage(format!(
+                "no command: give it after --, for example: {} run --until 'make test' -- my-agent",
+                program_command()
+            )));
         }
         Some(kind) => return Ok(kind),
         None if !given.is_empty() || configured.is_some_and(|words| !words.is_empty()) => {
@@ -167,9 +168,10 @@ pub(crate) fn choose(
         |known: &&SupportedAgent| which::which_in(known.name, path.as_ref(), directory).is_ok();
     let found: Vec<_> = KNOWN.iter().filter(installed).collect();
     match found.as_slice() {
-        [] => Err(Failure::usage(
-            "no agent: none of claude, codex, gemini, opencode is on PATH; install one, or give a command after --, for example: rlm run --until 'make test' -- my-agent",
-        )),
+        [] => Err(Failure::usage(format!(
+            "no agent: none of claude, codex, gemini, opencode is on PATH; install one, or give a command after --, for example: {} run --until 'make test' -- my-agent",
+            program_command()
+        ))),
         [known] => Ok(known.kind),
         several => {
             let names: Vec<&str> = several.iter().map(|known| known.name).collect();

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -39,7 +39,9 @@ pub(crate) fn start() -> Result<ExitCode, Failure> {
     let program =
         std::env::current_exe().map_err(|e| failed("can't find the program file of rlm", e))?;
     let (mut reader, output) = io::pipe().map_err(|e| failed("can't create a pipe", e))?;
+    let called = std::env::args_os().next().unwrap_or_default();
     let mut child = Command::new(program)
+        .arg0(called)
         .args(words(std::env::args_os().skip(1)))
         .stdin(Stdio::inherit())
         .stdout(output)

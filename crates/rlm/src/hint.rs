@@ -1,22 +1,38 @@
 //! The commands that `rlm` suggests to a user: how to call this program, how to resume a run, how to fix an error. The lower crates know which
 //! command helps, but not how to write it.
 
+use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use loop_state::{SpentBudget, StopReason};
 use rlm_store::{Hint, RunId};
 
-/// The beginning of each suggested command. `set_directory` replaces it, because commands for a run of another project need that project's
-/// directory.
+/// The name of this program.
+const NAME: &str = "rlm";
+/// How the user called this program: by a name on `PATH`, or by a path.
+static PROGRAM: OnceLock<String> = OnceLock::new();
+/// The beginning of each suggested command, if that is more than the program: commands for a run of another project need that project's directory.
 static COMMAND_PREFIX: RwLock<Option<&'static str>> = RwLock::new(None);
+
+/// Remembers how the user called this program.
+pub(crate) fn set_program(called: Option<&OsStr>) {
+    let called = called.map(|called| quoted(&called.to_string_lossy()));
+    let called = called.filter(|called| !called.is_empty());
+    PROGRAM.get_or_init(|| called.unwrap_or_else(|| NAME.to_owned()));
+}
+
+/// Returns the program as the user calls it.
+pub(crate) fn program() -> &'static str {
+    PROGRAM.get().map_or(NAME, String::as_str)
+}
 
 /// Remembers the directory in which the suggested commands work.
 pub(crate) fn set_directory(directory: &Path) {
     if directory != Path::new(".") {
         let place = quoted(&directory.to_string_lossy());
         // The leak is small: this is called once or twice in a process.
-        let called: &str = format!("rlm -C {place}").leak();
+        let called: &str = format!("{} -C {place}", program()).leak();
         *COMMAND_PREFIX
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Some(called);
@@ -28,7 +44,7 @@ pub(crate) fn program_command() -> &'static str {
     let called = COMMAND_PREFIX
         .read()
         .unwrap_or_else(PoisonError::into_inner);
-    called.unwrap_or("rlm")
+    called.unwrap_or_else(program)
 }
 
 /// Quotes a word for a shell, if necessary.

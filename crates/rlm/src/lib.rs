@@ -53,6 +53,7 @@ pub fn main_impl() -> ExitCode {
     // If this fails, a sweep finds the orphans of a killed guard only by their marker.
     let _by_marker = agent_subprocess::guard::adopt_orphans();
     args::choose_color(std::env::args_os());
+    hint::set_program(std::env::args_os().next().as_deref());
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(help) if !help.use_stderr() => {

@@ -35,27 +35,30 @@ pub(crate) fn pause(directory: &Path, args: PauseArgs) -> Result<ExitCode, Failu
     )
 }
 
+fn no_message(why: &str, run: &str) -> Failure {
+    let rlm = hint::program_command();
+    Failure::usage(format!("the message is {why}: {rlm} steer {run} TEXT"))
+}
+
 pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failure> {
     let (run, words) = match args.words.as_slice() {
         [text] => (None, std::slice::from_ref(text)),
         [run, words @ ..] => (Some(run.as_str()), words),
-        [] => return Err(Failure::usage("the message is missing: rlm steer RUN TEXT")),
+        [] => return Err(no_message("missing", "RUN")),
     };
     let target = live::find(directory, run).map_err(|mut failure| {
         if run.is_some() && failure.code != Code::Failed {
-            failure.message += "; to omit RUN, quote the text: rlm steer 'TEXT'";
+            let rlm = hint::program_command();
+            failure.message += &format!("; to omit RUN, quote the text: {rlm} steer 'TEXT'");
         }
         failure
     })?;
     if words == [target.run.as_str()] {
-        return Err(Failure::usage(format!(
-            "the message is missing: rlm steer {} TEXT",
-            target.run
-        )));
+        return Err(no_message("missing", target.run.as_str()));
     }
     let text = message_text(words.join(" "))?;
     if text.trim().is_empty() {
-        return Err(Failure::usage("the message is empty: rlm steer RUN TEXT"));
+        return Err(no_message("empty", "RUN"));
     }
     let now = args.now;
     request(

@@ -25,11 +25,20 @@ const TYPED: &str = "rlm run --agent claude --model scripted --permissions all -
 const CHECK: &str = "sh check.sh";
 
 /// The times between two words and between two iterations, on a terminal. Elsewhere there is no wait.
-const WATCHED: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(500));
+const WATCHED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+const INVITATION: &str = "\
+A demo of half a minute, in a temporary repository: no account, no network.
+While it runs, press Ctrl-C: a menu opens, and the agent continues.
+Press Enter to begin.";
 
 pub(crate) fn execute(directory: &Path, args: DemoArgs) -> Result<ExitCode, Failure> {
-    let session = Session::begin(false, false)?;
     let watched = std::io::stdout().is_terminal();
+    if watched && args.pace.is_none() && std::io::stdin().is_terminal() {
+        show(INVITATION);
+        let _any_line = std::io::stdin().read_line(&mut String::new());
+    }
+    let session = Session::begin(false, false)?;
     let chosen = args.dir.map(|dir| directory.join(dir));
     let (project, resolved) = session.prepare(move || {
         let project = Project::find(&demo::make_project(chosen.as_deref())?)?;
@@ -79,7 +88,10 @@ fn settings(directory: &Path, pace: Duration, sleep: Duration) -> Result<Resolve
 }
 
 fn show(text: &str) {
-    let _noted = output::text().write_all(text.as_bytes());
+    let mut output = output::text();
+    let _noted = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
 }
 
 fn introduction(place: &str, watched: bool) -> String {
@@ -91,7 +103,8 @@ fn introduction(place: &str, watched: bool) -> String {
         text.push_str(&format!(
             "Press Ctrl-C while it works: a menu opens.\n\
              - Steer: send the agent a message. The agent writes it into NOTES.md.\n\
-             - Save and exit; continue later with: rlm -C {place} resume\n"
+             - Save and exit; continue later with: {} resume\n",
+            hint::program_command()
         ));
     }
     text.push('\n');
@@ -111,12 +124,15 @@ fn conclusion(place: &str, again: Option<&str>) -> String {
     let resume = again.map_or_else(String::new, |again| {
         format!("Continue where it stopped:\n  {again}\n")
     });
+    let (rlm, program) = (hint::program_command(), hint::program());
     format!(
         "\n{resume}See what happened:\n  \
            git -C {place} log -p\n  \
-           rlm -C {place} status\n  \
-           rlm -C {place} logs\n\
+           {rlm} status\n  \
+           {rlm} logs\n\
          With a real agent, in your own repository:\n  \
-           rlm run --until 'cargo test' --agent claude\n"
+           {program} run --until 'cargo test' --agent claude\n\
+         Remove the demo:\n  \
+           rm -r {place}\n"
     )
 }

@@ -12,7 +12,7 @@ use rlm_text::escape::plain;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::hint::quoted;
+use crate::hint::{program_command, quoted};
 use crate::render::git::remove_branch;
 use crate::render::lines;
 
@@ -94,11 +94,12 @@ pub(crate) fn cleaned(plan: &[CleanEntry]) -> String {
             CleanResult::Kept(KeepReason::Damaged) => {
                 let why = it.why.as_deref().unwrap_or("it can't be read");
                 text += &format!(
-                    "{} {}, {}: {}; to delete it: rlm clean {}\n",
+                    "{} {}, {}: {}; to delete it: {} clean {}\n",
                     styled(WARNING_STYLE, "damaged:"),
                     it.run,
                     size(it.bytes),
                     plain(why),
+                    program_command(),
                     it.run
                 );
             }

@@ -20,6 +20,7 @@ use rlm_text::time::{instant, utc};
 use rlm_text::{count, money};
 use serde_json::{Value, json};
 
+use crate::hint::program_command;
 use crate::render::warning;
 use crate::render::{agent, git};
 
@@ -209,8 +210,9 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
             let (what, until) = (what.unwrap_or_default(), clock(*until, zone));
             match why {
                 WaitCause::RateLimit => format!(
-                    "{} until {until}{what}; not a failure; /skip tries now (elsewhere: rlm resume)",
-                    styled(WARNING_STYLE, "waiting")
+                    "{} until {until}{what}; not a failure; /skip tries now (elsewhere: {} resume)",
+                    styled(WARNING_STYLE, "waiting"),
+                    program_command()
                 ),
                 _ => format!("{} again at {until}{what}", styled(WARNING_STYLE, "trying")),
             }
@@ -218,7 +220,8 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
         RunUpdate::Review(of) => styled(
             BOLD,
             format!(
-                "the {of} is finished; review it: Ctrl-C opens the menu (elsewhere: rlm resume, or to revise it: rlm steer TEXT)"
+                "the {of} is finished; review it: Ctrl-C opens the menu (elsewhere: {0} resume, or to revise it: {0} steer TEXT)",
+                program_command()
             ),
         ),
         RunUpdate::Reviewed(verdict) => match verdict {
@@ -246,10 +249,19 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
         ),
         RunUpdate::Interrupted => styled(
             BOLD,
-            "interrupted; the session waits: send a message, /continue, or Ctrl-C (elsewhere: rlm steer, rlm resume)",
+            format!(
+                "interrupted; the session waits: send a message, /continue, or Ctrl-C (elsewhere: {0} steer TEXT, or {0} resume)",
+                program_command()
+            ),
         ),
         RunUpdate::Pausing => "will pause when the iteration is complete".into(),
-        RunUpdate::Paused => styled(BOLD, "paused; /continue resumes (elsewhere: rlm resume)"),
+        RunUpdate::Paused => styled(
+            BOLD,
+            format!(
+                "paused; /continue resumes (elsewhere: {} resume)",
+                program_command()
+            ),
+        ),
         RunUpdate::Continued => "continuing".into(),
         RunUpdate::Redoing(RedoScope::Iteration) => {
             "stopping the agent to run the iteration again".into()

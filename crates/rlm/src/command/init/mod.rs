@@ -9,6 +9,7 @@ use rlm_store::Project;
 use crate::args::InitArgs;
 use crate::config;
 use crate::exit::{Code, Failure};
+use crate::hint;
 use crate::output;
 
 const PROMPT: &str = "\
@@ -22,16 +23,21 @@ Work on this repository until the check passes.
 pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Failure> {
     let project = Project::find(directory)?;
     let root = project.root();
+    let rlm = hint::program_command();
     let (settings, prompts, next) = match args.preset {
         None => (
             config::TEMPLATE.to_owned(),
             vec![("PROMPT.md".to_owned(), PROMPT)],
-            "edit PROMPT.md, then: rlm run --until 'YOUR CHECK' (with the installed agent, or add -- YOUR-AGENT)",
+            format!(
+                "edit PROMPT.md, then: {rlm} run --until 'YOUR CHECK' (with the installed agent, or add -- YOUR-AGENT)"
+            ),
         ),
         Some(preset) => (
             preset.settings(),
             preset.prompts(),
-            "write the task into PROMPT.md and your check into rlm.toml (until = …), then: rlm run",
+            format!(
+                "write the task into PROMPT.md and your check into rlm.toml (until = …), then: {rlm} run"
+            ),
         ),
     };
     let say = |made: bool, name: &str| {
