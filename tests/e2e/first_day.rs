@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use rlm_tests::{Ended, Rlm};
 
+
 use crate::LONG;
 use crate::scene::Scene;
 
@@ -54,3 +55,43 @@ fn text_of_an_agent_that_dies_is_on_screen_in_logs_and_in_report() {
         }
     }
 }
+
+#[test]
+fn goal_is_the_prompt() {
+    let scene = Scene::new("echo");
+    let agent = scene.agent.argv();
+    let run = scene.rlm(&["run", "make the tests pass", "--once", "--"]);
+    run.args(agent).run(LONG).expect_code(0);
+    assert_eq!(scene.prompts(), ["make the tests pass"]);
+}
+
+#[test]
+fn command_without_separator_is_explained() {
+    let scene = Scene::new("");
+    for words in [
+        &["run", "-n", "1", "-p", "x", "bash", "agent.sh"][..],
+        &["run", "-n", "1", "bash", "agent.sh"],
+    ] {
+        let ended = scene.rlm(words).run(LONG).expect_code(2);
+        assert!(ended.stderr.contains("put it after `--`"), "{ended}");
+    }
+}
+
+#[test]
+fn help_explains_itself() {
+    let scene = Scene::new("");
+    let help = scene.rlm(&["help"]).run(LONG).expect_code(0).stdout;
+    for words in [["help", "--help"], ["help", "-h"]] {
+        assert_eq!(scene.rlm(&words).run(LONG).expect_code(0).stdout, help);
+    }
+}
+
+#[test]
+fn option_that_a_command_ignores_is_refused() {
+    let scene = Scene::new("");
+    for command in ["list", "verify"] {
+        let words = ["checkpoints", command, "RUN", "--alive"];
+        scene.rlm(&words).run(LONG).expect_code(2);
+    }
+}
+

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anstream::ColorChoice;
 use clap::builder::Styles;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use loop_state::Timestamp;
@@ -105,7 +106,7 @@ pub(crate) enum Command {
     Ps(PsArgs),
     /// Show the state of runs
     #[command(after_help = STATUS)]
-    Status(RunsArgs),
+    Status(StatusArgs),
     /// Print the transcript of a run
     #[command(after_help = LOGS)]
     Logs(LogsArgs),
@@ -158,6 +159,7 @@ After each turn and each wait, a live run reads both files again. They can only 
 
 Examples:
   rlm run --until 'cargo test'
+  rlm run 'make the tests pass' --until 'cargo test'
   rlm run --until 'cargo test' --agent claude --permissions ask --model opus
   rlm run --until 'cargo test' --dry-run             # starts nothing
   rlm run -n 20 --completion-promise DONE --session continue
@@ -167,6 +169,14 @@ Examples:
   rlm run -n 3 --sleep 0 -P prompt.md --gate 'cargo fmt --check' -- my-agent"
 )]
 pub(crate) struct RunArgs {
+    /// The goal, as --prompt
+    #[arg(
+        value_name = "GOAL",
+        conflicts_with_all = ["prompt", "prompt_file"],
+        help_heading = "Prompt",
+        long_help = "What the agent shall do, in words: short for --prompt"
+    )]
+    pub(crate) goal: Option<String>,
     #[command(flatten)]
     pub(crate) config: Config,
     #[command(flatten)]
@@ -422,6 +432,7 @@ Examples:
   rlm resume                    # after Ctrl-C, a crash, a reboot or a pause
   rlm checkpoints list          # the saved states, and damage
 
+RUN is the id of a run, the beginning or the end of one id, or `last`.
 While it runs: Ctrl-C opens the menu, Enter messages the agent, /help lists the rest.";
 
 const STATUS: &str = "\
@@ -505,6 +516,30 @@ fn after_long_help() -> String {
     )
 }
 
+/// Reads the command line.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    // clap would take the option for the name of a command.
+    if words.get(1).is_some_and(|command| command == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
+    Args::try_parse_from(words).map_err(suggest_separator)
+}
+
+/// Adds to the error for a superfluous word that the command of an agent follows `--`.
+fn suggest_separator(mut error: clap::Error) -> clap::Error {
+    let unknown = error.get(ContextKind::InvalidArg);
+    let is_word = matches!(unknown, Some(ContextValue::String(word)) if !word.starts_with('-'));
+    let usage = error.get(ContextKind::Usage);
+    let takes_command = matches!(usage, Some(ContextValue::StyledStr(usage)) if usage.to_string().contains("[-- <COMMAND>"));
+    if error.kind() == ErrorKind::UnknownArgument && is_word && takes_command {
+        let tip = "to run a command as the agent, put it after `--`: rlm run -p 'TASK' -- COMMAND";
+        let tip = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tip);
+    }
+    error
+}
+
 /// The values of `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorArg {
@@ -540,12 +575,18 @@ fn wanted(words: impl IntoIterator<Item = OsString>) -> Option<ColorArg> {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct RunsArgs {
-    /// The run [default: all runs of the project]
-    pub(crate) run: Option<String>,
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
     /// Exit with 0 only if a process works on RUN and its loop is not stuck: for a liveness probe
     #[arg(long, requires = "run", conflicts_with = "json")]
     pub(crate) alive: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RunsArgs {
+    /// The run [default: all runs of the project]
+    pub(crate) run: Option<String>,
     /// Print one JSON object per run
     #[arg(long)]
     pub(crate) json: bool,

@@ -37,9 +37,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::args::{Args, Command};
+use crate::args::Command;
 use crate::exit::Failure;
 
 /// Runs the program: the whole of `main`.
@@ -54,7 +52,7 @@ pub fn main_impl() -> ExitCode {
     let _by_marker = agent_subprocess::guard::adopt_orphans();
     args::choose_color(std::env::args_os());
     hint::set_program(std::env::args_os().next().as_deref());
-    let args = match Args::try_parse() {
+    let args = match args::parse(std::env::args_os()) {
         Ok(args) => args,
         Err(help) if !help.use_stderr() => {
             let _noted = write!(output::text(), "{}", help.render().ansi());

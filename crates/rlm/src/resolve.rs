@@ -1,10 +1,10 @@
-//! Turns arguments and configuration into the settings of a run. Its only I/O is to read a prompt from standard input.
+//! Turns arguments and configuration into the settings of a run. Its only I/O is to read prompts.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::Path;
 
-use rlm_store::PhaseSettings;
-use rlm_store::Settings;
+use rlm_store::{PhaseSettings, PromptSource, Settings};
 use rlm_terminal::PressActions;
 
 use crate::agents::{self, AgentKind};
@@ -26,6 +26,9 @@ use checks::{
 pub(crate) use preview::preview_settings;
 pub(crate) use restarted::{RestartInput, restarted};
 pub(crate) use resumed::{ResumeInput, resumed};
+
+/// The largest number of characters of a title that comes from a prompt.
+const MAX_TITLE: usize = 60;
 
 /// The settings of a new run, their layers, and the actions of Ctrl-C.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ pub(crate) fn new_run(
     let has_prompt = args.config.prompt.is_some() || args.config.prompt_file.is_some();
     if layers.has_phases() && has_prompt {
         return Err(Failure::usage(
-            "each phase of rlm.toml has its own prompt: remove --prompt and --prompt-file, or the phases",
+            "each phase of rlm.toml has its own prompt: remove the prompt from the command line, or the phases from the file",
         ));
     }
     let of = SettingsContext {
@@ -65,11 +68,30 @@ pub(crate) fn new_run(
     let mut settings = Settings::new(directory, phases);
     saved_settings::apply_to_run(&run, &mut settings);
     refuse_bad_rules(&settings)?;
+    if settings.title.is_none() {
+        settings.title = first_line(&settings.phases[0].prompt);
+    }
     Ok(Resolved {
         settings,
         layers,
         presses: run.on_press.unwrap_or_default(),
         watchers,
+    })
+}
+
+/// Returns the first line of a prompt, as the title of a run; `None` if the file can't be read, which the start of the run reports.
+fn first_line(prompt: &PromptSource) -> Option<String> {
+    let text = match prompt {
+        PromptSource::Text(text) => Cow::Borrowed(text.as_str()),
+        PromptSource::File(path) => rlm_store::read_prompt(path).ok()?.into(),
+        PromptSource::Stored(_) => return None,
+    };
+    let lines = text.lines().map(|line| line.trim_start_matches('#').trim());
+    let line = { lines }.find(|line| !line.is_empty())?;
+    let short: String = line.chars().take(MAX_TITLE).collect();
+    Some(match short.len() < line.len() {
+        true => format!("{}…", short.trim_end()),
+        false => short,
     })
 }
 

@@ -26,6 +26,9 @@ pub(crate) fn execute(directory: &Path, mut args: RunArgs) -> Result<ExitCode, F
     if args.show.detach {
         return detach::start();
     }
+    if let Some(goal) = args.goal.take() {
+        args.config.prompt = Some(goal);
+    }
     let session = Session::begin(args.show.no_input, args.show.detached)?;
     refuse_nested(args.nested)?;
     if args.resume_or_start {

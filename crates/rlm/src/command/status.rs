@@ -7,17 +7,18 @@ use std::time::Duration;
 use loop_runner::control::ProcessHealth;
 use rlm_store::{Project, RunEntry, index};
 
-use crate::args::{PsArgs, RunsArgs};
+use crate::args::{PsArgs, StatusArgs};
 use crate::command::select;
 use crate::exit::{Code, Failure};
 use crate::hint::program_command;
 use crate::output;
 use crate::render::{Live, RunStatusView, json_line, print, problem};
 
-pub(crate) fn execute(directory: &Path, args: &RunsArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(directory: &Path, args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let StatusArgs { runs: args, alive } = args;
     let mut damaged = false;
     let (project, runs) = select::named_or_all(Project::find(directory)?, args)?;
-    if let ([run], true) = (runs.as_slice(), args.alive) {
+    if let ([run], true) = (runs.as_slice(), *alive) {
         return probe(&project, run);
     }
     let now = jiff::Timestamp::now();
@@ -69,7 +70,7 @@ pub(crate) fn ps(directory: &Path, args: &PsArgs) -> Result<ExitCode, Failure> {
         let elsewhere = index::live().len();
         let hint = match elsewhere {
             0 => format!(
-                "to see all runs: {} status; to start one: rlm run --help",
+                "to see all runs: {0} status; to start one: {0} run --help",
                 program_command()
             ),
             some => format!("{some} in other projects: {} ps --all", program_command()),

@@ -156,7 +156,7 @@ fn x113g_kubernetes_accepts_the_job() {
             panic!("the probe is a status command")
         };
         assert_eq!(
-            (status.run.as_deref(), status.alive),
+            (status.runs.run.as_deref(), status.alive),
             (Some("nightly"), true)
         );
         // Longer than the timeout of the probe itself.
@@ -402,6 +402,6 @@ fn x113g_docker_accepts_the_dockerfile() {
     else {
         panic!("the command is a status command")
     };
-    assert_eq!(status.run.unwrap(), run.run_id.unwrap().as_str());
+    assert_eq!(status.runs.run.unwrap(), run.run_id.unwrap().as_str());
     assert!(status.alive && run.resume_or_start);
 }
