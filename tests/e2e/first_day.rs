@@ -7,7 +7,7 @@ use rlm_tests::{Ended, Rlm};
 
 
 use crate::LONG;
-use crate::scene::Scene;
+use crate::scene::{Scene, events};
 
 const DISABLED: &str = "Your organization has disabled this agent";
 
@@ -95,3 +95,38 @@ fn option_that_a_command_ignores_is_refused() {
     }
 }
 
+#[test]
+fn run_is_found_by_a_part_of_its_id_and_as_the_last() {
+    let scene = Scene::new("echo");
+    for id in ["alpha-one", "alpha-two", "beta-two"] {
+        scene
+            .run(&["--once", "--run-id", id])
+            .run(LONG)
+            .expect_code(0);
+    }
+    let status = |name: &str| scene.rlm(&["status", name, "--json"]).run(LONG);
+    for (name, run) in [
+        ("beta", "beta-two"),
+        ("one", "alpha-one"),
+        ("alpha-t", "alpha-two"),
+        ("last", "beta-two"),
+        ("alpha-one", "alpha-one"),
+    ] {
+        let shown = status(name).expect_code(0);
+        assert_eq!(events(&shown.stdout)[0]["run"], run, "{name}");
+    }
+    let several = status("two").expect_code(2);
+    assert!(several.stderr.contains("alpha-two, beta-two"), "{several}");
+    status("gamma").expect_code(10);
+    scene
+        .rlm(&["clean", "one", "--yes"])
+        .run(LONG)
+        .expect_code(0);
+    assert!(
+        !scene
+            .rlm(&["status"])
+            .run(LONG)
+            .stdout
+            .contains("alpha-one")
+    );
+}

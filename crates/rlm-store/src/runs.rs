@@ -118,13 +118,39 @@ impl Project {
     ///
     /// An error if the directory of the runs can't be read. If it doesn't exist, the list is empty.
     pub fn runs(&self) -> Result<Vec<RunEntry>, Error> {
-        let dir = self.runs_dir();
-        let entries = state_dir::entries_if_any(&dir);
-        let entries = entries.map_err(|e| Error::io("can't read", &dir, e))?;
-        let ids = { entries.iter() }.filter_map(|path| path.file_name()?.to_str()?.parse().ok());
+        let ids = self.run_ids()?.into_iter();
         let mut runs: Vec<RunEntry> = ids.map(|id| self.entry(id)).collect();
         runs.sort_by(|a, b| (a.last_at, &a.id).cmp(&(b.last_at, &b.id)));
         Ok(runs)
+    }
+
+    /// Finds the runs that a person can mean by `name`: the run with this id; or else all runs whose id begins or ends with it; or else, for `last`,
+    /// the run that was active last.
+    ///
+    /// # Errors
+    ///
+    /// An error if the directory of the runs can't be read. If no run matches, the list is empty.
+    pub fn matching_runs(&self, name: &str) -> Result<Vec<RunId>, Error> {
+        let mut ids = self.run_ids()?;
+        if let Some(whole) = ids.iter().find(|id| id.as_str() == name) {
+            return Ok(vec![whole.clone()]);
+        }
+        ids.retain(|id| id.as_str().starts_with(name) || id.as_str().ends_with(name));
+        if ids.is_empty() && name == "last" {
+            ids.extend(self.runs()?.pop().map(|run| run.id));
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    fn run_ids(&self) -> Result<Vec<RunId>, Error> {
+        let dir = self.runs_dir();
+        let entries = state_dir::entries_if_any(&dir);
+        let entries = entries.map_err(|e| Error::io("can't read", &dir, e))?;
+        let ids = entries.iter();
+        Ok(ids
+            .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
+            .collect())
     }
 
     /// Reads one run.

@@ -69,7 +69,7 @@ fn show(project: &Project, args: &ShowArgs) -> Result<ExitCode, Failure> {
         (None, Some(save)) => StateSelector::AtSave(Seq::new(save)),
         (None, None) => StateSelector::Newest,
     };
-    let state = project.state_at(&args.run.parse()?, place)?;
+    let state = project.state_at(&select::run_id(project, &args.run)?, place)?;
     let shown = StateView::of(&state, jiff::Timestamp::now());
     print(args.json, &shown);
     Ok(Code::Done.into())
@@ -105,10 +105,8 @@ fn fork(directory: &Path, args: &ForkArgs) -> Result<ExitCode, Failure> {
 
 fn export(directory: &Path, args: &ExportArgs) -> Result<ExitCode, Failure> {
     let session = Session::begin(true, false)?;
-    let (project, run) = (
-        Project::find(directory)?.in_project_tree(),
-        args.run.parse()?,
-    );
+    let project = Project::find(directory)?.in_project_tree();
+    let run = select::run_id(&project, &args.run)?;
     let is_printed = args.output.as_deref() == Some(Path::new("-"));
     let default = || format!("rlm-{run}.tar.zst").into();
     let file = named(directory, &args.output.clone().unwrap_or_else(default));

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use rlm_store::{KeepReason, Project, RemovalRules, RunEntry, state_dir};
 
 use crate::args::CleanArgs;
+use crate::command::select;
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::output;
@@ -81,7 +82,7 @@ fn remove(project: &Project, it: &CleanEntry, args: &CleanArgs) -> Result<(), St
 }
 
 fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> {
-    let run = |name: &String| Ok(project.run(&name.parse()?)?);
+    let run = |name: &String| Ok(project.run(&select::run_id(project, name)?)?);
     names.iter().map(run).collect()
 }
 

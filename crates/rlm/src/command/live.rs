@@ -37,7 +37,8 @@ pub(crate) fn find_for_force_stop(
     };
     let is_several = failure.code == Code::Usage && project.runs().is_ok();
     let run = match name {
-        Some(name) => name.parse().ok(),
+        // If the state is gone, no run has the name, but a process can.
+        Some(name) => { select::run_id(&project, name).ok() }.or_else(|| name.parse().ok()),
         None if is_several => None,
         None => project.run_of_lock(),
     };

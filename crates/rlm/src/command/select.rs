@@ -23,6 +23,27 @@ pub(super) fn live(here: Project, name: Option<&str>) -> Result<(Project, RunEnt
     }
 }
 
+/// Returns the id of the run that a person means: a whole id, the beginning or the end of one id, or `last`.
+///
+/// If no run of this project matches, returns the name itself: it can be a run of another project, or the caller reports that it doesn't exist.
+pub(super) fn run_id(project: &Project, name: &str) -> Result<RunId, Failure> {
+    let mut found = match name {
+        "" => Vec::new(),
+        name => project.matching_runs(name)?,
+    };
+    match found.len() {
+        0 => Ok(name.parse()?),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let names: Vec<&str> = found.iter().map(RunId::as_str).collect();
+            Err(Failure::usage(format!(
+                "several runs match `{name}`; write more of one: {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
 fn only_live(project: &Project) -> Result<RunEntry, Failure> {
     let mut live = project.runs()?;
     live.retain(RunEntry::is_live);
@@ -39,10 +60,11 @@ fn only_live(project: &Project) -> Result<RunEntry, Failure> {
 /// Finds the run to resume: the named one, or the only one that can be resumed.
 pub(super) fn resumable(project: &Project, name: Option<&str>) -> Result<RunEntry, Failure> {
     if let Some(name) = name {
-        let run = project.run(&name.parse::<RunId>()?)?;
+        let run = project.run(&run_id(project, name)?)?;
         if run.state == RunState::Empty {
             return Err(Failure::not_found(format!(
-                "run `{name}` crashed before its first save; start it again: {} run --run-id {name} …",
+                "run `{0}` crashed before its first save; start it again: {1} run --run-id {0} …",
+                run.id,
                 hint::program_command()
             )));
         }
@@ -129,14 +151,15 @@ pub(super) fn named_or_newest(
 }
 
 fn no_run_yet() -> Failure {
-    Failure::not_found(
-        "no run here yet; start one: rlm run --until 'cargo test' -p 'TASK', or see one: rlm demo",
-    )
+    let (rlm, program) = (hint::program_command(), hint::program());
+    Failure::not_found(format!(
+        "no run here yet; start one: {rlm} run --until 'cargo test' -p 'TASK', or see one: {program} demo"
+    ))
 }
 
 /// Finds a run of this project, or else a live run of another project.
 pub(crate) fn of_any_project(here: Project, name: &str) -> Result<(Project, RunEntry), Failure> {
-    let run = name.parse()?;
+    let run = run_id(&here, name)?;
     let missing = match here.run(&run) {
         Ok(entry) => return Ok((here, entry)),
         Err(e) if !e.is_not_found() => return Err(e.into()),
