@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use rlm_tests::{Ended, Rlm};
-
+use rustix::process::Signal;
 
 use crate::LONG;
-use crate::scene::{Scene, events};
+use crate::scene::{Scene, events, expect_in_order, says, stop};
 
 const DISABLED: &str = "Your organization has disabled this agent";
 
@@ -130,3 +130,30 @@ fn run_is_found_by_a_part_of_its_id_and_as_the_last() {
             .contains("alpha-one")
     );
 }
+
+/// The run works in the first half of the test, and is stopped in the second.
+#[test]
+fn status_and_ps_answer_what_the_run_is_for_and_what_happens_now() {
+    let scene = Scene::new("print ready\nhang");
+    let goal = "# Fix the parser\n\nIt fails for empty files.";
+    let mut running = scene.run_bare(&["-n", "5", "-p", goal]).spawn();
+    says(&mut running, "ready");
+    let shown = |command: &str| scene.rlm(&[command]).run(LONG).expect_code(0).stdout;
+    let words = [
+        "running, iteration 1 of 5",
+        "title   Fix the parser",
+        "now     the agent works, for",
+    ];
+    expect_in_order(&shown("status"), &words);
+    assert!(
+        !shown("status").contains("next  "),
+        "there is nothing to do"
+    );
+    expect_in_order(&shown("ps"), &["1/5", "Fix the parser: the agent works"]);
+    stop(running, Signal::TERM);
+    expect_in_order(
+        &shown("status"),
+        &["stopped, iteration 1 of 5", "next    rlm resume"],
+    );
+}
+

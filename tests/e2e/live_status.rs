@@ -8,8 +8,8 @@ use rustix::process::Signal;
 use crate::LONG;
 use crate::scene::{Scene, json, says, text};
 
-fn next(scene: &Scene) -> String {
-    text(&scene.status()["next"])
+fn now(scene: &Scene) -> String {
+    text(&scene.status()["now"])
 }
 
 /// Returns the line of `rlm ps` for the only run.
@@ -21,21 +21,22 @@ fn listed(scene: &Scene) -> String {
 fn x113i_suspended_run_is_not_reported_as_working() {
     let scene = Scene::new("print ready\nhang");
     let running = scene.ready(&["--once", "--run-id", "r1"]);
-    assert_eq!(next(&scene), "the agent works");
+    assert!(now(&scene).starts_with("the agent works, for "));
     running.signal(Signal::STOP);
     let trouble = "did not respond within ";
     let alive = || scene.rlm(&["status", "r1", "--alive"]).run(LONG);
     let hung = alive().expect_code(1);
     let whole = scene.rlm(&["status", "r1"]).run(LONG).expect_code(0).stdout;
     let list = scene.rlm(&["status"]).run(LONG).expect_code(0).stdout;
-    for told in [hung.stderr, whole, list, listed(&scene), next(&scene)] {
+    for told in [hung.stderr, whole, list, listed(&scene), now(&scene)] {
         assert!(told.contains(trouble), "{told}");
         assert!(!told.contains("the agent works"), "{told}");
     }
-    assert!(next(&scene).contains("rlm stop r1 --force"));
+    let next = text(&scene.status()["next"]);
+    assert!(next.contains("rlm stop r1 --force"), "{next}");
     running.signal(Signal::CONT);
     wait_for("the run to respond again", LONG, || {
-        (next(&scene) == "the agent works").then_some(())
+        now(&scene).starts_with("the agent works").then_some(())
     });
     alive().expect_code(0);
     assert!(!listed(&scene).contains(trouble));
@@ -70,8 +71,8 @@ fn s19d_status_names_required_check_check_and_commit() {
         ("hook", "finishes the iteration and commits"),
     ] {
         wait_for(name, LONG, || at(name).exists().then_some(()));
-        wait_for(format_args!("{words}: {}", next(&scene)), LONG, || {
-            next(&scene).starts_with(words).then_some(())
+        wait_for(format_args!("{words}: {}", now(&scene)), LONG, || {
+            now(&scene).starts_with(words).then_some(())
         });
         assert!(listed(&scene).contains(&words[..12]), "{}", listed(&scene));
         fs_err::write(go(name), "").unwrap();

@@ -16,8 +16,8 @@ const CALLS: &str = "turn ..\nsay one\nsay two\nawait go\nsay three";
 fn waits_until(scene: &Scene) -> String {
     wait_for("a wait", LONG, || {
         let statuses = scene.statuses();
-        let next = statuses.first()?["next"].as_str()?;
-        next.contains("again at").then(|| next.to_owned())
+        let now = statuses.first()?["now"].as_str()?;
+        now.contains("again at").then(|| now.to_owned())
     })
 }
 

@@ -163,7 +163,7 @@ fn s19c_runs_are_listed_one_per_line_and_untruncated_in_pipes() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    assert_eq!(fields(lines[1])[..4], ["one", "ended", "-", "1"]);
+    assert_eq!(fields(lines[1])[..4], ["one", "ended", "-", "1/1"]);
     assert!(
         lines[2].ends_with("finished: all planned iterations ran"),
         "{told}"

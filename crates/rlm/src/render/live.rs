@@ -8,7 +8,6 @@ use loop_runner::StopProgress;
 use loop_runner::control::{Activity, ProcessHealth, Response, Status};
 use loop_state::{PauseAfter, Request, StopTiming};
 use rlm_store::{Holder, RunEntry, RunHead, RunId, RunState};
-use rlm_terminal::background;
 use rlm_terminal::style::{GOOD, styled};
 use rlm_terminal::table::{Cell, Column, table};
 use rlm_text::duration::{self, approximate, show};
@@ -22,7 +21,7 @@ use crate::hint::program_command;
 use crate::hint::quoted;
 use crate::render::event::whole;
 use crate::render::lines;
-use crate::render::status::{activity_text, titled};
+use crate::render::status::{live_activity, progress, titled};
 
 /// One step of the progress of a request.
 #[derive(Debug, Serialize)]
@@ -223,12 +222,17 @@ impl Live {
             Cell::new(plain(self.run.as_str())),
             Cell::styled(lines::state(self.state), lines::of_state(self.state)),
             word(phase.map(|status| plain(&status.phase).replace(' ', "_"))),
-            word(self.iteration.map(|it| it.to_string())),
+            word(self.iteration.map(|it| progress(it, self.max_iterations()))),
             word(self.age_s.map(age)),
             word(self.pid.map(|pid| pid.to_string())),
             word(self.cost_usd.map(|usd| format!("{usd:.2}"))),
             Cell::new(plain(&titled(self.title.as_deref(), &self.now()))),
         ]
+    }
+
+    fn max_iterations(&self) -> Option<u32> {
+        let head = self.head.as_ref()?;
+        head.machine.phase_rules().limits.max_iterations
     }
 
     /// Returns what the run does or waits for.
@@ -250,27 +254,16 @@ impl Live {
                 } else if let Some(tool) = reported.tools.first() {
                     now.push(tool.clone());
                 }
-                if let Some(doing) = reported.activity.filter(|doing| *doing != Activity::Turn) {
-                    now.extend(self.head.as_ref().map(|head| activity_text(head, doing)));
-                }
-                if let Some(tasks) = reported.awaited_tasks {
-                    now.push(format!("waits for {}", background(tasks)));
-                }
-                if let Some(of) = &reported.review {
-                    now.push(format!("the {of} is finished and waits for your approval"));
+                // The tool or the question says more than that the agent works.
+                let is_told = !now.is_empty() && reported.activity == Some(Activity::Turn);
+                if let Some(head) = self.head.as_ref().filter(|_| !is_told) {
+                    now.extend(live_activity(self.state, head, Some(reported)));
                 }
                 if reported.steers_waiting > 0 {
                     let steers = count(reported.steers_waiting, "steer", "steers");
                     now.push(format!("{steers} for the next prompt"));
                 }
             }
-        }
-        if now.is_empty() && self.state == RunState::Paused {
-            now.push(format!(
-                "waits for you: {} resume {}",
-                program_command(),
-                self.run
-            ));
         }
         if let Some(reason) = &self.pause_reason {
             now.push(format!("reason: {reason}"));

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use agent_duplex::Permissions;
-use loop_runner::control::{Activity, ProcessHealth};
-use loop_state::{CheckOutcome, IterationStep, LastCheck, Timestamp};
+use loop_runner::control::{Activity, ProcessHealth, Status};
+use loop_state::{CheckOutcome, IterationStep, LastCheck, Timestamp, WaitCause};
 use rlm_report::uncommitted;
 use rlm_store::{Committed, RunEntry, RunHead, RunState, Uncommitted, Worktree};
 use rlm_terminal::style::{BOLD, styled};
@@ -56,7 +56,12 @@ struct Detail {
     last_check: Option<LastCheck>,
     #[serde(skip)]
     check: Option<String>,
-    next: String,
+    /// The largest number of iterations of this phase.
+    max_iterations: Option<u32>,
+    /// What the run does or waits for.
+    now: Option<String>,
+    /// What the user can do next.
+    next: Option<String>,
     reason: Option<String>,
     pause_reason: Option<String>,
     /// The place and time of its transfer.
@@ -123,7 +128,9 @@ impl RunStatusView {
                     }),
                     last_check: m.last_check,
                     check: checked(m),
-                    next: next(run, head, life) + pending_request(run, m),
+                    max_iterations: phase.limits.max_iterations,
+                    now: self::now(run, head, life, now),
+                    next: next(run, head, life),
                     reason: reason(run.state, m),
                     pause_reason: head.pause_reason.clone(),
                     transferred_to: head.transfer.as_ref().map(|moved| moved.to.clone()),
@@ -216,6 +223,11 @@ fn reason(state: RunState, m: &loop_state::Head) -> Option<String> {
 }
 
 impl Detail {
+    /// Returns what the run does, or what the user can do next.
+    fn activity(&self) -> Option<String> {
+        self.now.clone().or_else(|| self.next.clone())
+    }
+
     fn ages(&self) -> String {
         let age = |secs| approximate(std::time::Duration::from_secs(secs));
         let (age, saved) = (age(self.age_s), age(self.saved_s));
@@ -243,17 +255,17 @@ impl RunStatusView {
     fn row(&self) -> Vec<Cell> {
         let detail = self.detail.as_ref();
         let word = |word: Option<String>| Cell::new(word.unwrap_or_default());
-        let now = detail.map(|d| match (&d.reason, &d.pause_reason) {
-            (Some(reason), _) if self.state == RunState::Ended => reason.clone(),
-            (_, Some(reason)) => format!("{}; reason: {reason}", d.next),
-            _ => d.next.clone(),
+        let now = detail.and_then(|d| match (&d.reason, &d.pause_reason) {
+            (Some(reason), _) if self.state == RunState::Ended => Some(reason.clone()),
+            (_, Some(reason)) => d.activity().map(|now| format!("{now}; reason: {reason}")),
+            _ => d.activity(),
         });
         let now = now.or_else(|| self.notes.first().cloned());
         vec![
             Cell::new(plain(&self.run)),
             Cell::styled(lines::state(self.state), lines::of_state(self.state)),
             word(detail.and_then(|d| d.phases.name())),
-            word(detail.map(|d| d.iteration.to_string())),
+            word(detail.map(|d| progress(d.iteration, d.max_iterations))),
             word(
                 { detail.filter(|d| d.begun) }
                     .map(|d| approximate(std::time::Duration::from_secs(d.saved_s))),
@@ -265,6 +277,11 @@ impl RunStatusView {
             ))),
         ]
     }
+}
+
+/// Returns the number of the iteration and, if there is a limit, of how many.
+pub(crate) fn progress(iteration: u32, max: Option<u32>) -> String {
+    max.map_or_else(|| iteration.to_string(), |max| format!("{iteration}/{max}"))
 }
 
 /// Adds the title of a run before its activity.
@@ -296,82 +313,116 @@ fn forked(d: &Detail) -> Option<String> {
     Some(format!("continues after iteration {at} of {run}"))
 }
 
-/// Returns the next command, or the next step of the run.
-fn next(run: &RunEntry, head: &RunHead, life: Option<&ProcessHealth>) -> String {
-    let m = &head.machine;
+/// Returns what the run does or waits for; `None` if no process works on it.
+fn now(
+    run: &RunEntry,
+    head: &RunHead,
+    life: Option<&ProcessHealth>,
+    at: Timestamp,
+) -> Option<String> {
     if let Some(trouble) = life.and_then(problem) {
-        let (id, rlm) = (&run.id, program_command());
-        return format!("its process {trouble}; to end it: {rlm} stop {id} --force");
+        return Some(format!("its process {trouble}"));
     }
     let status = life.and_then(ProcessHealth::status);
-    let held_for = status.and_then(|it| it.awaited_tasks);
     // The reported status is newer than the saved state.
     let state = status.map_or(run.state, |it| it.state);
+    let now = live_activity(state, head, status)?;
+    let since = match head.machine.step {
+        IterationStep::Turn { since }
+        | IterationStep::Interrupted { since }
+        | IterationStep::Paused { since }
+        | IterationStep::Review { since, .. } => Some(since),
+        _ => None,
+    };
+    let since = since.map_or_else(String::new, |since| {
+        format!(", for {}", approximate(at.since(since)))
+    });
+    Some(now + &since + pending_request(run, &head.machine))
+}
+
+/// Returns what a live run does or waits for.
+pub(crate) fn live_activity(
+    state: RunState,
+    head: &RunHead,
+    status: Option<&Status>,
+) -> Option<String> {
+    let m = &head.machine;
     let doing = status.map_or_else(|| Activity::of(m), |it| it.activity);
-    let (at, is_unfinished) = m.resume_point();
-    let is_final = m.end.as_ref().is_some_and(|end| end.reason.is_final());
-    if let (Some(redo), false) = (
-        RedoQuestion::of(run),
-        is_final || run.state == RunState::Transferred,
-    ) {
-        return redo.next();
-    }
-    match (state, &m.step) {
+    let tasks = status.and_then(|it| it.awaited_tasks);
+    Some(match (state, &m.step) {
         (RunState::Paused, IterationStep::Interrupted { .. }) => {
-            let (id, rlm) = (&run.id, program_command());
-            format!(
-                "the agent was interrupted and waits for you: {rlm} steer {id} TEXT, or {rlm} resume {id}"
-            )
+            "the agent was interrupted and waits for you".into()
         }
-        (RunState::Paused, IterationStep::Review { .. }) => {
-            let asks = ReviewPrompt::of(m)
-                .map(ReviewPrompt::question)
-                .unwrap_or_default();
-            let (id, rlm) = (&run.id, program_command());
-            format!("{asks}; to continue: {rlm} resume {id}; to revise: {rlm} steer {id} TEXT")
+        (RunState::Paused, IterationStep::Review { point, .. }) => {
+            format!("the {point} is finished and waits for your approval")
         }
-        (RunState::Paused, _) => format!("waits for you: {} resume {}", program_command(), run.id),
-        (RunState::Running, _) if doing.is_some() => match (doing, held_for) {
+        (RunState::Paused, _) => "waits for you".into(),
+        (RunState::Running, _) if doing.is_some() => match (doing, tasks) {
             (Some(Activity::Turn), Some(tasks)) => {
                 format!("the turn ended; the agent waits for {}", background(tasks))
             }
             (doing, _) => activity_text(head, doing.unwrap_or(Activity::Starting)),
         },
         (RunState::Running, IterationStep::Sleeping { until }) => {
-            format!("iteration {} at {}", m.iteration + 1, utc(*until))
+            format!("sleeps; iteration {} at {}", m.iteration + 1, utc(*until))
         }
-        (RunState::Running, IterationStep::Waiting { until, .. }) => {
-            format!("iteration {} again at {}", m.iteration, utc(*until))
+        (RunState::Running, IterationStep::Waiting { until, why, .. }) => {
+            let why = match why {
+                WaitCause::RateLimit => "waits for the service",
+                _ => "waits after a failure",
+            };
+            format!("{why}; iteration {} again at {}", m.iteration, utc(*until))
         }
         (RunState::Running, _) => "starting".into(),
-        (RunState::Transferred, _) => format!(
-            "nothing here: the run continues elsewhere; to continue it here instead: {} resume {} --force",
-            program_command(),
-            run.id
-        ),
-        (RunState::Ended, _) => m
-            .end
-            .as_ref()
-            .and_then(|end| resume_hint(&run.id, &end.reason))
-            .unwrap_or_else(|| "nothing: the run is finished".into()),
-        (_, IterationStep::Review { .. }) => {
-            let asks = ReviewPrompt::of(m)
-                .map(ReviewPrompt::question)
-                .unwrap_or_default();
-            format!("{} resume {}: {asks}", program_command(), run.id)
-        }
-        _ if is_unfinished => format!(
-            "{} resume {}: iteration {at} again (unfinished)",
-            program_command(),
-            run.id
-        ),
-        _ if m.is_checking() => format!(
-            "{} resume {}: the required checks and the check of iteration {at}, whose turn ended",
-            program_command(),
-            run.id
-        ),
-        _ => format!("{} resume {}: iteration {at}", program_command(), run.id),
+        (RunState::Transferred, _) => "continues elsewhere".into(),
+        _ => return None,
+    })
+}
+
+/// Returns what the user can do next; `None` if there is nothing to do.
+fn next(run: &RunEntry, head: &RunHead, life: Option<&ProcessHealth>) -> Option<String> {
+    let (m, id, rlm) = (&head.machine, &run.id, program_command());
+    if life.and_then(problem).is_some() {
+        return Some(format!("{rlm} stop {id} --force: ends the run"));
     }
+    // The reported status is newer than the saved state.
+    let status = life.and_then(ProcessHealth::status);
+    let state = status.map_or(run.state, |it| it.state);
+    let (at, is_unfinished) = m.resume_point();
+    let is_final = m.end.as_ref().is_some_and(|end| end.reason.is_final());
+    if let (Some(redo), false) = (
+        RedoQuestion::of(run),
+        is_final || run.state == RunState::Transferred,
+    ) {
+        return Some(redo.next());
+    }
+    let question = || {
+        let review = ReviewPrompt::of(m).map(ReviewPrompt::question);
+        review.unwrap_or_default()
+    };
+    Some(match (state, &m.step) {
+        (RunState::Paused, IterationStep::Interrupted { .. }) => {
+            format!("{rlm} steer {id} TEXT, or {rlm} resume {id}")
+        }
+        (RunState::Paused, IterationStep::Review { .. }) => {
+            format!(
+                "{}; to continue: {rlm} resume {id}; to revise: {rlm} steer {id} TEXT",
+                question()
+            )
+        }
+        (RunState::Paused, _) => format!("{rlm} resume {id}"),
+        (RunState::Running, _) => return None,
+        (RunState::Transferred, _) => {
+            format!("{rlm} resume {id} --force: continues it here instead")
+        }
+        (RunState::Ended, _) => return resume_hint(id, &m.end.as_ref()?.reason),
+        (_, IterationStep::Review { .. }) => format!("{rlm} resume {id}: {}", question()),
+        _ if is_unfinished => format!("{rlm} resume {id}: iteration {at} again (unfinished)"),
+        _ if m.is_checking() => format!(
+            "{rlm} resume {id}: the required checks and the check of iteration {at}, whose turn ended"
+        ),
+        _ => format!("{rlm} resume {id}: iteration {at}"),
+    })
 }
 
 /// Returns what a run does now.
@@ -414,9 +465,11 @@ impl fmt::Display for RunStatusView {
         if let Some(d) = &self.detail {
             write!(
                 f,
-                "{}, iteration {}{}, {} complete",
+                "{}, iteration {}{}{}, {} complete",
                 d.phases.position_text(),
                 d.iteration,
+                d.max_iterations
+                    .map_or_else(String::new, |max| format!(" of {max}")),
                 attempt_label(d.is_retry, d.attempt),
                 count(d.iterations_complete as usize, "iteration", "iterations")
             )?;
@@ -431,7 +484,8 @@ impl fmt::Display for RunStatusView {
                 ("because", d.pause_reason.clone()),
                 ("last", d.last_outcome.clone()),
                 ("check", d.check.clone()),
-                ("next", Some(d.next.clone())),
+                ("now", d.now.clone()),
+                ("next", d.next.clone()),
                 ("agent", Some(d.agent.clone())),
                 ("before", d.previous_agent.clone()),
                 (
