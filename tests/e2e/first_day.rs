@@ -1,4 +1,4 @@
-//! What a new user meets on the first day: errors that name their cause, and commands that work as printed.
+//! The first day of a new user: errors name their cause, and printed commands work.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -157,3 +157,33 @@ fn status_and_ps_answer_what_the_run_is_for_and_what_happens_now() {
     );
 }
 
+#[test]
+fn run_outside_a_git_repository_says_so() {
+    let scene = Scene::new("echo");
+    let outside = scene.sandbox.home().join("plain");
+    fs::create_dir(&outside).unwrap();
+    let note = "not in a git repository";
+    let ended = scene
+        .run(&["--once"])
+        .dir(&outside)
+        .run(LONG)
+        .expect_code(0);
+    assert!(ended.stdout.contains(note), "{ended}");
+    let inside = scene.run(&["--once"]).run(LONG).expect_code(0);
+    assert!(!inside.stdout.contains(note), "{inside}");
+}
+
+#[test]
+fn dry_run_names_nothing_that_will_not_exist() {
+    let scene = Scene::new("echo");
+    let shown = scene
+        .run(&["--once", "--dry-run"])
+        .run(LONG)
+        .expect_code(0)
+        .stdout;
+    assert!(shown.contains("ends    after 1 iteration"), "{shown}");
+    assert!(
+        !shown.contains("rlm resume") && !shown.contains(".rlm/runs"),
+        "{shown}"
+    );
+}

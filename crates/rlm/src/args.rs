@@ -174,7 +174,7 @@ pub(crate) struct RunArgs {
         value_name = "GOAL",
         conflicts_with_all = ["prompt", "prompt_file"],
         help_heading = "Prompt",
-        long_help = "What the agent shall do, in words: short for --prompt"
+        long_help = "The goal of the run in words: short for --prompt"
     )]
     pub(crate) goal: Option<String>,
     #[command(flatten)]

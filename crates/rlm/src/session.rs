@@ -125,10 +125,15 @@ impl Session {
         }
     }
 
+    /// Returns whether a person can press keys and answer questions.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.terminal.can_ask()
+    }
+
     pub(crate) fn options(&self) -> RunnerOptions {
         RunnerOptions {
             stop_budget: self.shutdown_budget.get(),
-            interactive: self.terminal.can_ask(),
+            interactive: self.can_ask(),
             ..RunnerOptions::new(self.gate())
         }
     }

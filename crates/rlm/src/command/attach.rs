@@ -34,7 +34,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
     let target = live::find(directory, args.run.as_deref())?;
     let screen = Screen::new(args.json).with_level(Level::from_flags(args.quiet, args.verbose));
     let mut attached = open(&session, &target, None)?;
-    screen.attached(&target.run, target.holder.as_ref());
+    screen.attached(&target.run, target.holder.as_ref(), session.can_ask());
     let mut before = Vec::new();
     if !args.json {
         let until = attached.first_event_at(FIRST_EVENT).unwrap_or_else(now);
@@ -95,7 +95,7 @@ pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, F
                 None => again?,
             },
         };
-        screen.attached(&target.run, target.holder.as_ref());
+        screen.attached(&target.run, target.holder.as_ref(), session.can_ask());
     }
 }
 

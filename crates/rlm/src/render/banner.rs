@@ -72,30 +72,48 @@ impl RunStart {
     }
 }
 
+/// How a person can stop the run that the banner describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// By keys, with a menu.
+    Keys,
+    /// By a signal: nobody can press keys.
+    Signals,
+    /// By another command: the run is in the background.
+    Commands,
+    /// Not at all: it is a dry run, which leaves no log either.
+    DryRun,
+}
+
 /// Returns the lines before the first iteration, with the banner last.
-///
-/// With a `person` who can press keys, the banner names the keys; for a run `in_background` it names the command that stops the run.
 pub(crate) fn lines(
     beginning: &RunStart,
     project: &Project,
     head: &RunHead,
-    person: bool,
-    in_background: bool,
+    control: Control,
 ) -> Vec<String> {
+    let person = control == Control::Keys;
     let mut lines = Vec::new();
     match beginning {
-        RunStart::New { others, .. } => match others.as_slice() {
-            [] => {}
-            [one] => lines.push(format!(
-                "run {one} can be resumed instead: {} resume {one}",
-                program_command()
-            )),
-            [.., last] => lines.push(format!(
-                "{} runs can be resumed instead; the newest: {} resume {last}",
-                others.len(),
-                program_command()
-            )),
-        },
+        RunStart::New { others, .. } => {
+            match others.as_slice() {
+                [] => {}
+                [one] => lines.push(format!(
+                    "run {one} can be resumed instead: {} resume {one}",
+                    program_command()
+                )),
+                [.., last] => lines.push(format!(
+                    "{} runs can be resumed instead; the newest: {} resume {last}",
+                    others.len(),
+                    program_command()
+                )),
+            }
+            if project.git().top().is_none() {
+                let note =
+                    "note    not in a git repository: the agent's changes can't be shown or undone";
+                lines.push(note.into());
+            }
+        }
         RunStart::Resumed {
             at,
             discarded,
@@ -174,22 +192,24 @@ pub(crate) fn lines(
             permission_text(phase),
             head.settings.directory.display()
         ),
-        match person {
-            true => format!(
-                "keys    Ctrl-C: menu, Enter: message the agent, /help; closing the terminal saves and stops; to continue: {} resume",
-                program_command()
-            ),
-            false if in_background => format!(
-                "stop    {0} stop {run}, or SIGTERM, saves and stops; then: {0} resume {run}",
-                program_command()
-            ),
-            false => format!("stop    Ctrl-C or SIGTERM saves and stops; then: {} resume {run}", program_command()),
-        },
-        format!(
-            "log     {}",
-            project.run_dir(run).join("transcripts").display()
-        ),
     ]);
+    let rlm = program_command();
+    let stop = match control {
+        Control::Keys => Some(format!(
+            "keys    Ctrl-C: menu, Enter: message the agent, /help; closing the terminal saves and stops; to continue: {rlm} resume"
+        )),
+        Control::Commands => Some(format!(
+            "stop    {rlm} stop {run}, or SIGTERM, saves and stops; then: {rlm} resume {run}"
+        )),
+        Control::Signals => Some(format!(
+            "stop    Ctrl-C or SIGTERM saves and stops; then: {rlm} resume {run}"
+        )),
+        Control::DryRun => None,
+    };
+    if let Some(stop) = stop {
+        let log = project.run_dir(run).join("transcripts");
+        lines.extend([stop, format!("log     {}", log.display())]);
+    }
     lines.iter().map(|line| plain(line)).collect()
 }
 

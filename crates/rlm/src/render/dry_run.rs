@@ -10,7 +10,7 @@ use rlm_text::escape::{plain, safe};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::render::banner::{self, RunStart};
+use crate::render::banner::{self, Control, RunStart};
 use crate::render::event;
 use crate::render::programs::{self, visible};
 use crate::render::{Configuration, RedoQuestion};
@@ -66,7 +66,7 @@ impl DryRun {
             event: "dry_run",
             run: head.run.to_string(),
             directory: head.settings.directory.display().to_string(),
-            banner: banner::lines(&RunStart::new(Vec::new()), project, head, false, false),
+            banner: banner::lines(&RunStart::new(Vec::new()), project, head, Control::DryRun),
             settings: banner::settings(head),
             programs,
             configuration: Some(configuration),
@@ -124,7 +124,7 @@ impl DryRun {
             event: "dry_run",
             run: would.head.run.to_string(),
             directory: would.head.settings.directory.display().to_string(),
-            banner: banner::lines(beginning, project, &would.head, false, false),
+            banner: banner::lines(beginning, project, &would.head, Control::DryRun),
             settings: banner::settings(&would.head),
             programs,
             configuration: None,

@@ -21,7 +21,7 @@ use crate::hint::program_command;
 use crate::hint::resume_hint;
 use crate::output;
 use crate::render::RunWorktree;
-use crate::render::banner::{self, RunStart};
+use crate::render::banner::{self, Control, RunStart};
 use crate::render::{Level, event, json_line};
 
 /// The stop reason of a run whose process reported none.
@@ -74,7 +74,12 @@ impl Screen {
             value["at"] = now().into();
             json_line(&value)
         } else {
-            let lines = banner::lines(beginning, project, head, person, self.in_background);
+            let control = match person {
+                true => Control::Keys,
+                false if self.in_background => Control::Commands,
+                false => Control::Signals,
+            };
+            let lines = banner::lines(beginning, project, head, control);
             lines
                 .iter()
                 .map(|line| styled(DIM, fitted(line, banner::TEXT_AT)))
@@ -85,16 +90,17 @@ impl Screen {
     }
 
     /// Prints that a run of another process is shown.
-    pub(crate) fn attached(&self, run: &RunId, holder: Option<&Holder>) {
+    pub(crate) fn attached(&self, run: &RunId, holder: Option<&Holder>, person: bool) {
         let pid = holder.map(|holder| holder.process.pid);
         let text = match self.json {
             true => json_line(&json!({"at": now(), "event": "attached", "run": run, "pid": pid})),
             false => {
                 let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-                styled(
-                    DIM,
-                    format!("attached to run {run}{pid}; Ctrl-C: menu, then d: detach"),
-                )
+                let detach = match person {
+                    true => "Ctrl-C: menu, then d: detach",
+                    false => "Ctrl-C: detach",
+                };
+                styled(DIM, format!("attached to run {run}{pid}; {detach}"))
             }
         };
         let _gone = self.print(&text);

@@ -58,9 +58,9 @@ struct Detail {
     check: Option<String>,
     /// The largest number of iterations of this phase.
     max_iterations: Option<u32>,
-    /// What the run does or waits for.
+    /// The current activity of the run, or the reason why it waits.
     now: Option<String>,
-    /// What the user can do next.
+    /// A command for the user, and its effect.
     next: Option<String>,
     reason: Option<String>,
     pause_reason: Option<String>,
