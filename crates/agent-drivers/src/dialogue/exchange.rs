@@ -158,10 +158,11 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
             let agent = &mut self.link_mut().agent;
             let exit = timeout(times::EXIT, agent.wait()).await;
             let how = exit.map_or("it closed its input".to_owned(), |exit| exit.to_string());
-            // The reason may stand in lines that were not taken yet.
+            // The reason may stand in lines that were not taken yet. A flood would keep `timeout_at` from ever checking the clock.
             let until = Instant::now() + times::EXIT;
-            while let Ok(Some(output)) =
-                timeout_at(until, self.link_mut().agent.next_output()).await
+            while Instant::now() < until
+                && let Ok(Some(output)) =
+                    timeout_at(until, self.link_mut().agent.next_output()).await
             {
                 self.take(output);
             }
