@@ -86,7 +86,10 @@ fn first_line(prompt: &PromptSource) -> Option<String> {
         PromptSource::File(path) => rlm_store::read_prompt(path).ok()?.into(),
         PromptSource::Stored(_) => return None,
     };
-    let lines = text.lines().map(|line| line.trim_start_matches('#').trim());
+    let lines = text.lines().map(|line| {
+        let line = line.trim_start_matches('#').trim();
+        line.trim_end_matches(['.', ':'])
+    });
     let line = { lines }.find(|line| !line.is_empty())?;
     let short: String = line.chars().take(MAX_TITLE).collect();
     Some(match short.len() < line.len() {
