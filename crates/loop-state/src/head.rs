@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::last_text_bytes;
 use crate::{
-    AfterLeftovers, Counts, FinishedPhase, IterationFailure, IterationStep, PhaseRules, RedoScope,
-    Retries, Rules, RulesError, SpentBudget, Steer, SteerState, StopReason, StopRequest, Streaks,
-    Timestamp, UnfinishedAttempt, UsageTotal, Version,
+    AfterLeftovers, Counts, FinishedPhase, IterationFailure, IterationStep, LoopCommand,
+    PhaseRules, RedoScope, Retries, Rules, RulesError, SpentBudget, Steer, SteerState, StopReason,
+    StopRequest, Streaks, Timestamp, UnfinishedAttempt, UsageTotal, Version,
 };
 
 /// The maximum of any number of iterations, attempts or failures. No run reaches it, so a machine never writes a larger number.
@@ -411,17 +411,6 @@ pub struct Feedback {
     pub text: String,
 }
 
-/// A command that the loop runs itself: a required check or the check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum LoopCommand {
-    /// The required check with this index.
-    RequiredCheck(u32),
-    /// The check.
-    Check,
-}
-
 /// The result of the last complete iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -443,7 +432,7 @@ pub struct LastIteration {
 pub struct LastCheck {
     /// The index of the phase of the check.
     pub phase: u32,
-    /// The iteration of the check within that phase.
+    /// The iteration of the check within that phase; 0 before the first iteration.
     pub iteration: u32,
     /// How the check ended.
     pub outcome: CheckOutcome,

@@ -117,9 +117,7 @@ pub use attempt::{
 pub use counters::{Counts, Retries, SpentBudget, Streaks, UsageTotal};
 pub use deadline::StopDeadline;
 pub use effect::{Effect, PromptContext, Reminder, RunUpdate, Warning};
-pub use head::{
-    CheckOutcome, Feedback, Handover, Head, LastCheck, LastIteration, Lineage, LoopCommand, RunEnd,
-};
+pub use head::{CheckOutcome, Feedback, Handover, Head, LastCheck, LastIteration, Lineage, RunEnd};
 pub use inbox::Inbox;
 pub use input::{
     CheckResult, MachineInput, ProcessTreeOutcome, ResumeOptions, TimedInput, Timer, TurnOutcome,
@@ -134,7 +132,8 @@ pub use request::{PauseAfter, Request};
 pub use resumable::ResumeRefusal;
 pub use review::{FinishedPhase, IterationFailure, ReviewDecision, ReviewPoint};
 pub use rules::{
-    Autonomy, PhaseLimits, PhaseRules, RuleChange, Rules, RulesError, RunLimits, SessionPolicy,
+    Autonomy, LoopCommand, PhaseLimits, PhaseRules, RuleChange, Rules, RulesError, RunLimits,
+    SessionPolicy,
 };
 pub use saved::{HeadError, Version};
 pub use steer::{Steer, SteerState};

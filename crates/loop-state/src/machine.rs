@@ -288,7 +288,22 @@ impl Machine {
         self.head.taken_at = at;
         self.head.last_at = at;
         self.head.counts.processes = 1;
-        self.begin_iteration(1, at)
+        if !self.has_first_check() {
+            return self.begin_iteration(1, at);
+        }
+        self.head.iteration = 1;
+        let mut effects = vec![Effect::Save];
+        effects.extend(self.recheck(0));
+        effects
+    }
+
+    /// Whether the rules require a check before the first iteration.
+    fn has_first_check(&self) -> bool {
+        let rules = &self.head.rules;
+        let [phase] = rules.phases.as_slice() else {
+            return false;
+        };
+        rules.first_check && phase.has_check && !phase.has_promise
     }
 
     fn begin_iteration(&mut self, iteration: u32, at: Timestamp) -> Effects {

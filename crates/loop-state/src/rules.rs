@@ -22,6 +22,10 @@ pub struct Rules {
     pub phases: Vec<PhaseRules>,
     /// Where the run waits for a person.
     pub autonomy: Autonomy,
+    /// Whether a new run starts with its required checks and its check, before the first iteration. If all pass, the run is already done; if one
+    /// can't run, the run ends. Ignored for a run with several phases, without a check, or with a completion promise. A resume never does it.
+    #[serde(default)]
+    pub first_check: bool,
     /// The limits of the whole run.
     pub limits: RunLimits,
 }
@@ -101,6 +105,17 @@ pub enum SessionPolicy {
     Fresh,
     /// The session of the previous iteration. After an unfinished attempt the session continues, and the prompt is not sent again.
     Continue,
+}
+
+/// A command that the loop runs itself: a required check or the check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LoopCommand {
+    /// The required check with this index.
+    RequiredCheck(u32),
+    /// The check.
+    Check,
 }
 
 /// The limits of a phase; `None` means no limit. In the serialised form, times are milliseconds, rounded up, and their keys end with `_ms`.

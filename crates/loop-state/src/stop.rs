@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::time::limit_text;
-use crate::{SpentBudget, Timestamp};
+use crate::{LoopCommand, SpentBudget, Timestamp};
 
 /// Why a run ended. Every end has one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -16,6 +16,15 @@ use crate::{SpentBudget, Timestamp};
 pub enum StopReason {
     /// The work is done, with this evidence.
     Done(Evidence),
+    /// The check passed before the first iteration, so no iteration ran.
+    AlreadyDone,
+    /// A command that has to pass can't run. This was found before the first iteration.
+    FirstCheckNotRun {
+        /// The check or required check.
+        command: LoopCommand,
+        /// Why it can't run, for people.
+        why: String,
+    },
     /// All planned iterations ran; the run has no other stop condition.
     AllIterationsRan,
     /// The run can't continue, for this reason.
@@ -48,7 +57,10 @@ impl StopReason {
     /// Returns whether the run ended for good, so that a resume has nothing to do.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Done(_) | Self::AllIterationsRan)
+        matches!(
+            self,
+            Self::Done(_) | Self::AlreadyDone | Self::AllIterationsRan
+        )
     }
 
     /// Returns whether the run was only stopped and can be resumed.
@@ -64,6 +76,18 @@ impl fmt::Display for StopReason {
             Self::Done(Evidence::Check) => f.write_str("done: the check passed"),
             Self::Done(Evidence::Promise) => {
                 f.write_str("done: the agent promises it; no check confirmed it")
+            }
+            Self::AlreadyDone => {
+                f.write_str("already done: the check passed before the first iteration")
+            }
+            Self::FirstCheckNotRun { command, why } => {
+                let why = why.trim_end().replace('\n', " ");
+                match command {
+                    LoopCommand::Check => write!(f, "failed: the check can't run: {why}"),
+                    LoopCommand::RequiredCheck(index) => {
+                        write!(f, "failed: required check {} can't run: {why}", index + 1)
+                    }
+                }
             }
             Self::AllIterationsRan => f.write_str("finished: all planned iterations ran"),
             Self::Failed(what) => write!(f, "failed: {what}"),

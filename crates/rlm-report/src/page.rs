@@ -99,6 +99,7 @@ fn state(report: &ReportData) -> (&'static str, &'static str) {
         (RunState::Crashed, _) => ("crashed", "bad"),
         (RunState::Transferred, _) => ("transferred", "open"),
         (_, Some(StopReason::Done(Evidence::Check))) => ("done", "good"),
+        (_, Some(StopReason::AlreadyDone)) => ("already done", "good"),
         (_, Some(StopReason::Done(_))) => ("done, unchecked", "cut"),
         (_, Some(StopReason::AllIterationsRan)) => ("finished", "good"),
         (_, Some(StopReason::Stopped(_)) | None) => ("stopped", "cut"),
@@ -219,7 +220,7 @@ fn end_facts(report: &ReportData) -> Vec<(&'static str, String)> {
         Some(end) => {
             facts.push(("Reason", end.reason.to_string()));
             let evidence = match end.reason {
-                StopReason::Done(Evidence::Check) => {
+                StopReason::Done(Evidence::Check) | StopReason::AlreadyDone => {
                     "the loop ran the check itself, and the check passed"
                 }
                 StopReason::Done(_) => "only the agent’s completion promise",

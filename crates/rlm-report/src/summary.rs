@@ -310,6 +310,17 @@ fn reason(start: Sentence, report: &ReportData, reason: &StopReason) -> Sentence
         },
         StopReason::Done(_) => start
             .text("The run is done, as its agent promised; there was no check to confirm it"),
+        StopReason::AlreadyDone => {
+            let start = start.text("There was nothing to do: before the first iteration the loop ran ");
+            match check {
+                Some(check) => start.code(check),
+                None => start.text("the check"),
+            }
+            .text(", and it passed")
+        }
+        StopReason::FirstCheckNotRun { .. } => start
+            .text("No iteration ran: ")
+            .text(one_line(reason.to_string().trim_start_matches("failed: "))),
         StopReason::AllIterationsRan => start.text(
             "All planned iterations ran; there was no check, so there is no evidence that the work is done",
         ),

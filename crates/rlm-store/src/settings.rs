@@ -28,6 +28,9 @@ pub struct Settings {
     /// Where the run waits for a review. The default is between phases if there are several, and nowhere otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub autonomy: Option<Autonomy>,
+    /// Whether a new run starts with its required checks and its check; see [`Rules::first_check`]. The default is `false`.
+    #[serde(default)]
+    pub first_check: bool,
     /// Whether each ended iteration that changed something is committed to git, even a failed one.
     pub commit: bool,
     /// The run's own worktree; `None` if it works in the working tree of the project.
@@ -189,6 +192,7 @@ impl Settings {
             phases,
             limits: RunLimits::default(),
             autonomy: None,
+            first_check: false,
             commit: false,
             worktree: None,
             leftovers: Leftovers::default(),
@@ -260,6 +264,7 @@ impl Settings {
             commit,
             worktree: _,
             leftovers: _,
+            first_check: _,
             max_transcripts: _,
         } = self;
         let mut all: Vec<Program> = phases.iter().flat_map(PhaseSettings::programs).collect();
@@ -306,6 +311,7 @@ impl Settings {
             phases: self.phases.iter().map(phase).collect(),
             limits: self.limits.clone(),
             autonomy: self.autonomy.or(autonomy).unwrap_or_default(),
+            first_check: self.first_check,
         }
     }
 }

@@ -245,6 +245,10 @@ impl Machine {
         let CheckResult::NotRun(why) = result else {
             return None;
         };
+        // Before the first attempt it ends the run.
+        if self.head.counts.attempts == 0 {
+            return None;
+        }
         let in_a_row = match command {
             LoopCommand::RequiredCheck(_) => self.head.streaks.required_checks,
             LoopCommand::Check => self.head.streaks.checks_not_run,
@@ -264,6 +268,7 @@ impl Machine {
         at: Timestamp,
     ) -> Effects {
         let recheck = matches!(self.head.step, IterationStep::Recheck { .. });
+        let is_first = recheck && self.head.counts.attempts == 0;
         if std::mem::take(&mut self.head.is_stopping_step) {
             if let Some(scope) = self.due_redo() {
                 return self.redo_after_command(scope);
@@ -284,7 +289,15 @@ impl Machine {
             self.checked(&result);
         }
         let text = match result {
+            CheckResult::Passed if is_first && source == LoopCommand::Check => {
+                return self.end_before_first_attempt(StopReason::AlreadyDone, at);
+            }
             CheckResult::Passed => return self.command_passed(source, recheck),
+            CheckResult::NotRun(why) if is_first => {
+                let (command, why) = (source, last_text_bytes(why));
+                let reason = StopReason::FirstCheckNotRun { command, why };
+                return self.end_before_first_attempt(reason, at);
+            }
             CheckResult::Failed(text) | CheckResult::NotRun(text) => text,
             CheckResult::Stopped => "the command was stopped from outside".into(),
         };
@@ -298,6 +311,11 @@ impl Machine {
             self.head.failure = Some(format!("required check {} failed", index + 1));
         }
         self.end_leftovers(AfterLeftovers::NextIteration)
+    }
+
+    fn end_before_first_attempt(&mut self, reason: StopReason, at: Timestamp) -> Effects {
+        self.head.step = IterationStep::Ready;
+        self.end(reason, at)
     }
 
     /// Records how the check ended, and whether it could run. A stopped check shows neither.
@@ -315,7 +333,8 @@ impl Machine {
             head.streaks.checks_not_run = 0;
             head.check_has_run = true;
         }
-        let (phase, iteration) = (head.phase, head.iteration);
+        let is_first = head.counts.attempts == 0;
+        let (phase, iteration) = (head.phase, if is_first { 0 } else { head.iteration });
         head.last_check = Some(LastCheck {
             phase,
             iteration,

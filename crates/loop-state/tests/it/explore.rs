@@ -32,6 +32,7 @@ fn world(autonomy: Autonomy) -> Rules {
             phase("build", true, SessionPolicy::Fresh, 2),
         ],
         autonomy,
+        first_check: false,
         limits: RunLimits {
             max_duration: Some(Duration::from_secs(600)),
             max_failures: 2,
@@ -50,6 +51,14 @@ fn longer() -> Rules {
         phase.limits.max_iterations = Some(3);
     }
     rules.limits.max_cost_microusd = Some(5);
+    rules
+}
+
+/// Returns rules with one short phase and a check before the first iteration.
+fn checked_first() -> Rules {
+    let mut rules = world(Autonomy::Full);
+    rules.phases.remove(0);
+    rules.first_check = true;
     rules
 }
 
@@ -177,12 +186,12 @@ type Spoil = fn(Head) -> Head;
 
 /// Explores all histories of `depth` steps from a starting point; returns the number of states and steps, or the first step that broke an invariant.
 fn explore(
-    autonomy: Autonomy,
+    rules: Rules,
     place: &[MachineInput],
     depth: u64,
     spoil: Spoil,
 ) -> Result<(usize, usize), String> {
-    let mut first = Machine::new(world(autonomy)).unwrap();
+    let mut first = Machine::new(rules).unwrap();
     for what in [MachineInput::Started, MachineInput::Attended(true)] {
         first.step(crate::at(0, what));
     }
@@ -232,7 +241,7 @@ fn explore(
 fn all_short_histories_keep_the_invariants() {
     let kinds = [Autonomy::Checkpoint, Autonomy::Batch(1), Autonomy::Full];
     for ((place, way), autonomy) in places().iter().zip(kinds.into_iter().cycle()) {
-        match explore(autonomy, way, 4, |head| head) {
+        match explore(world(autonomy), way, 4, |head| head) {
             Ok((states, steps)) => {
                 println!("{place}, {autonomy:?}: {states} states, {steps} steps");
                 assert!(states > 500 && steps > 10_000, "{states} {steps}");
@@ -240,6 +249,12 @@ fn all_short_histories_keep_the_invariants() {
             Err(broken) => panic!("{place}, {autonomy:?}: {broken}"),
         }
     }
+}
+
+#[test]
+fn short_histories_with_a_first_check_keep_the_invariants() {
+    let (states, steps) = explore(checked_first(), &[], 4, |head| head).unwrap();
+    assert!(states > 200 && steps > 5_000, "{states} {steps}");
 }
 
 /// Checks for each invariant that the exploration detects a head that breaks it.
@@ -280,7 +295,7 @@ fn search_finds_injected_faults() {
     ];
     for (invariant, spoil) in spoils {
         assert!(INVARIANTS.iter().any(|(name, _)| *name == invariant));
-        let found = explore(Autonomy::Checkpoint, &[], 4, spoil).unwrap_err();
+        let found = explore(world(Autonomy::Checkpoint), &[], 4, spoil).unwrap_err();
         assert!(found.contains(invariant), "{invariant}: {found}");
     }
 }

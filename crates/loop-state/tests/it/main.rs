@@ -9,6 +9,7 @@ mod changes;
 mod deadline;
 mod examples;
 mod explore;
+mod first_check;
 mod forks;
 mod handover;
 mod invariants;

@@ -53,13 +53,14 @@ fn any_rules() -> impl Strategy<Value = Rules> {
             proptest::option::of(1u64..30),
             proptest::option::of(1u64..60),
         ),
-        any_autonomy(),
+        (any_autonomy(), any::<bool>()),
         prop_oneof![Just(0u64), Just(60_000), Just(21_600_000)],
     )
         .prop_map(
-            |(phases, max, max_failures, sleep, (cost, tokens), autonomy, wait)| Rules {
+            |(phases, max, max_failures, sleep, (cost, tokens), kind, wait)| Rules {
                 phases,
-                autonomy,
+                autonomy: kind.0,
+                first_check: kind.1,
                 limits: RunLimits {
                     max_duration: max.map(Duration::from_millis),
                     max_failures,

@@ -43,6 +43,7 @@ fn rules() -> Rules {
             ),
         ],
         autonomy: Autonomy::Batch(5),
+        first_check: true,
         limits: RunLimits {
             max_duration: Some(Duration::from_secs(86_400)),
             max_failures: 3,

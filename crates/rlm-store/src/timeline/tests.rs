@@ -31,6 +31,7 @@ fn rules() -> Rules {
     Rules {
         phases: vec![phase("plan"), phase("build")],
         autonomy: Autonomy::Checkpoint,
+        first_check: false,
         limits: RunLimits {
             sleep: Duration::from_secs(5),
             max_failures: 0,

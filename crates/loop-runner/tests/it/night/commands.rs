@@ -60,6 +60,11 @@ impl FakeCommands {
         ((of.0, of.1 + 1) == (phase, iteration)).then_some(word)
     }
 
+    /// Forgets the failure of a first check that a crash lost: a resume begins with the agent.
+    pub(crate) fn crashed(&mut self) {
+        self.failed.take_if(|(.., of)| of.1 == 0);
+    }
+
     /// Forgets the failure, because the run repeats the work from an earlier point.
     pub(crate) fn forget(&mut self) {
         self.failed = None;
@@ -126,7 +131,9 @@ impl World {
             return CheckResult::Passed;
         }
         let word = format!("FAILED{}x", book.begun);
-        book.failed = Some((command, word.clone(), at.turn()));
+        // The check before the first iteration, which has no attempt yet, counts as that of iteration 0.
+        let turn = (at.phase, if at.attempt == 0 { 0 } else { at.iteration });
+        book.failed = Some((command, word.clone(), turn));
         CheckResult::Failed(word)
     }
 }

@@ -240,6 +240,9 @@ impl Judge {
         self.crashes += u32::from(crashed);
         let person = entry.is_stopped_by_person();
         let mut world = lock(&self.world);
+        if crashed {
+            world.commands.crashed();
+        }
         let saved = match &entry.head {
             Ok(saved) => saved.machine.clone(),
             Err(e) => return world.break_promise(format!("the state can't be read: {e}")),
@@ -384,6 +387,9 @@ impl Judge {
         let is_over = head.finished_phases.len() == head.rules.phases.len();
         let right = match reason {
             StopReason::AllIterationsRan | StopReason::Done(_) if !is_over => false,
+            StopReason::AlreadyDone => {
+                head.counts.attempts == 0 && world.commands.checked == Some(true)
+            }
             StopReason::AllIterationsRan => planned && !self.failed,
             StopReason::LastIterationFailed(at, _) => planned && *at == head.iteration,
             StopReason::IterationLimit(max) => planned && Some(*max) == limits.max_iterations,

@@ -39,6 +39,7 @@ pub(crate) fn settings(dice: &mut Dice) -> Settings {
         Some(Autonomy::Batch(5)),
         Some(Autonomy::Full),
     ]);
+    settings.first_check = dice.hits(500);
     settings
 }
 
