@@ -31,6 +31,7 @@ mod doctor;
 mod duplex;
 mod editor;
 mod fakes;
+mod first_check;
 mod first_day;
 mod floods;
 mod full_disk;

@@ -70,7 +70,7 @@ impl fmt::Debug for PassedThrough<'_> {
         let settings = self
             .settings
             .map(|settings| settings.keys().collect::<Vec<_>>());
-        f.debug_struct("HandedOn")
+        f.debug_struct("PassedThrough")
             .field("env", &env)
             .field("settings", &settings)
             .field("commands", &self.commands)

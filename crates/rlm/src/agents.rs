@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use agent_drivers::acp::AcpPreset;
 use agent_drivers::{AgentConfig, AgentOptions, Choices, SessionLocks};
-use agent_subprocess::ProcessContext;
+use agent_subprocess::{Marker, ProcessContext};
 use loop_runner::DriverFactory;
 use rlm_store::PhaseSettings;
 
@@ -128,6 +128,17 @@ pub(crate) fn name(agent: &AgentConfig) -> String {
         Some(model) => format!("{name} ({model})"),
         None => name,
     }
+}
+
+/// Returns the context for a query of an agent outside a run; `asker` is in the marker of its processes.
+pub(crate) fn query_context(directory: &Path, asker: &str) -> ProcessContext {
+    let mut context = ProcessContext::new(directory, "/");
+    context.marker = Some(Marker {
+        variable: rlm_store::processes::MARKER.into(),
+        scope: uuid::Uuid::new_v4().simple().to_string(),
+        member: asker.into(),
+    });
+    context
 }
 
 /// Returns the program of an agent.

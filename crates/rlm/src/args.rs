@@ -153,7 +153,7 @@ All options, and examples: rlm run --help",
     after_long_help = "\
 A run needs a stop condition: --until, --completion-promise, -n or --once.
 
-Precedence, highest first: options, the environment (RLM_AGENT, RLM_PERMISSIONS, RLM_SHUTDOWN_TIMEOUT), rlm.toml, \
+Precedence, highest first: options, the environment (RLM_AGENT, RLM_NO_FIRST_CHECK, RLM_PERMISSIONS, RLM_SHUTDOWN_TIMEOUT), rlm.toml, \
 ~/.config/rlm/config.toml, defaults. `rlm config show --explain` prints each value with its source. \
 After each turn and each wait, a live run reads both files again. They can only lower the limits of the run.
 
@@ -467,6 +467,7 @@ Examples:
 const ENVIRONMENT: &str = "\
 Environment (precedence: below options, above rlm.toml):
   RLM_AGENT, RLM_PERMISSIONS  as --agent and --permissions
+  RLM_NO_FIRST_CHECK          as --no-first-check: true or false
   RLM_SHUTDOWN_TIMEOUT        as --shutdown-timeout
   XDG_CONFIG_HOME             the directory of your own rlm/config.toml [default: ~/.config]
   XDG_STATE_HOME              the directory of the index of live runs [default: ~/.local/state]
@@ -660,7 +661,7 @@ pub(crate) struct CleanArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-Precedence, highest first: options, RLM_AGENT and RLM_PERMISSIONS and RLM_SHUTDOWN_TIMEOUT, rlm.toml, your own \
+Precedence, highest first: options, the variables of `rlm --help`, rlm.toml, your own \
 $XDG_CONFIG_HOME/rlm/config.toml (~/.config/rlm/config.toml), defaults. Your own file may have every key of rlm.toml, except \
 those that define the task of one project: title, prompt, prompt-file, until, gates, completion-promise, heartbeat, mcp-config \
 and phases.

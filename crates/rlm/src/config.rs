@@ -50,6 +50,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # until = "cargo test"             # the check: finished when it exits with 0
 # completion-promise = "DONE"      # finished when the agent promises this; with until, the check then decides
 # gates = ["cargo fmt --check"]    # required checks: must pass before an iteration counts
+# no-first-check = false           # true: no check before the first iteration
 # max-iterations = 100
 # max-duration = "8h"
 # iteration-timeout = "1h"

@@ -57,7 +57,9 @@ impl Code {
     /// Returns the code for the end of a run.
     pub(crate) fn of(reason: &StopReason) -> Self {
         match reason {
-            StopReason::Done(_) | StopReason::AllIterationsRan => Self::Done,
+            StopReason::Done(_) | StopReason::AlreadyDone | StopReason::AllIterationsRan => {
+                Self::Done
+            }
             StopReason::IterationLimit(_) | StopReason::TimeLimit(_) => Self::Limit,
             StopReason::BudgetSpent(_) => Self::Budget,
             StopReason::RateLimit { .. } => Self::RateLimit,

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use loop_state::{SpentBudget, StopReason};
+use loop_state::{LoopCommand, SpentBudget, StopReason};
 use rlm_store::{Hint, RunId};
 
 /// The name of this program.
@@ -59,7 +59,17 @@ pub(crate) fn quoted(path: &str) -> String {
 /// Returns the command that resumes a run that ended for `reason`; `None` if the run is finished, or no option raises its limit.
 pub(crate) fn resume_hint(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {
-        StopReason::Done(_) | StopReason::AllIterationsRan => None,
+        StopReason::Done(_) | StopReason::AlreadyDone | StopReason::AllIterationsRan => None,
+        StopReason::FirstCheckNotRun { command, .. } => {
+            let option = match command {
+                LoopCommand::RequiredCheck(_) => "--gate",
+                LoopCommand::Check => "--until",
+            };
+            Some(format!(
+                "{} resume {run} {option} COMMAND",
+                program_command()
+            ))
+        }
         StopReason::BudgetSpent(SpentBudget::Tokens { .. }) => Some(format!(
             "{} resume {run} --max-tokens MORE",
             program_command()

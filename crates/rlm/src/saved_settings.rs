@@ -21,6 +21,10 @@ pub(crate) fn apply_to_run(given: &Config, settings: &mut Settings) {
     optional(&mut limits.max_tokens, given.max_tokens);
     always(&mut limits.wait_on_limit, given.wait_on_limit);
     optional(&mut settings.autonomy, given.autonomy);
+    always(
+        &mut settings.first_check,
+        given.no_first_check.map(|no| !no),
+    );
     always(&mut settings.commit, given.commit);
     always(&mut settings.leftovers, given.leftovers);
     optional(&mut settings.max_transcripts, given.max_transcripts);
@@ -63,6 +67,7 @@ pub(crate) fn run_json(all: &Settings) -> Value {
         phases,
         limits,
         autonomy: _,
+        first_check,
         commit,
         worktree: _,
         leftovers,
@@ -73,6 +78,7 @@ pub(crate) fn run_json(all: &Settings) -> Value {
         "autonomy": all.rules().autonomy,
         "leftovers": leftovers,
         "max_transcripts": all.max_transcripts(),
+        "first_check": first_check,
         "commit": commit,
         "phases": phases.iter().map(phase_json).collect::<Vec<_>>(),
     });

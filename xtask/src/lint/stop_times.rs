@@ -89,6 +89,8 @@ const OTHER: &[(&str, &[&str])] = &[
             "FILE_SYSTEM_TIMEOUT",
             "FIRST_EVENT",
             "LIST_TIMEOUT",
+            "LOGIN_NOTICE",
+            "LOGIN_TIMEOUT",
             "MIN_CONNECTION_TIME",
             "POLL",
             "PROBE_TIMEOUT",

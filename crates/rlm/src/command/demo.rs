@@ -71,8 +71,10 @@ fn settings(directory: &Path, pace: Duration, sleep: Duration) -> Result<Resolve
         .map_err(|e| Failure::failed(format!("can't find the program file of rlm: {e}")))?;
     let sleep = duration::show(sleep);
     let words = TYPED.split(' ').map(OsString::from);
-    let rest = ["--sleep", &sleep, "--until", CHECK, "--agent-bin"].map(OsString::from);
-    let words = words.chain(rest).chain([this.into_os_string()]);
+    // The scripted agent begins with the check itself.
+    let ends = ["--no-first-check", "--until", CHECK].map(OsString::from);
+    let rest = ["--sleep", &sleep, "--agent-bin"].map(OsString::from);
+    let words = words.chain(ends).chain(rest).chain([this.into_os_string()]);
     let Ok(Args {
         command: Command::Run(args),
         ..

@@ -2,6 +2,7 @@
 
 mod candidate;
 mod ended_run;
+mod login;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -60,7 +61,7 @@ pub(crate) fn start(
     let directory = directory.to_owned();
     let run = args.run_id.clone().unwrap_or_else(new_id);
     let name = run.clone();
-    let (project, resolved, beginning) = session.prepare(move || {
+    let (project, resolved, own, words) = session.prepare(move || {
         let project = Project::find(&directory)?;
         project.refuse_tracked_state()?;
         let layers = Layers::read(project.root())?.with_environment(config::variable)?;
@@ -74,8 +75,16 @@ pub(crate) fn start(
                 .then(|| name.clone()),
         };
         let words = args.agent_command.clone();
-        let mut resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
+        let resolved = resolve::new_run(args, &layers, project.root(), project.directory())?;
         resolved.settings.validate()?;
+        Ok((project, resolved, own, words))
+    })?;
+    if resolved.settings.first_check {
+        session.block_on(login::check(&resolved.settings))?;
+    }
+    let name = run.clone();
+    let (project, resolved, beginning) = session.prepare(move || {
+        let mut resolved = resolved;
         // Show only the programs of the file: the user typed the others, but the file came with the project.
         let shown = programs::of_project(&resolved.layers, &words, &project);
         let runs = project.runs()?.into_iter();

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use agent_drivers::OptionKind;
 use rlm_text::duration;
 use toml::Value;
 
@@ -74,7 +75,13 @@ impl Layers {
             let Some(text) = variable(name).filter(|text| !text.is_empty()) else {
                 continue;
             };
+            let mut value = Value::from(text.as_str());
             match key.kind {
+                ValueKind::Plain(OptionKind::Switch) => {
+                    let is_on = text.parse::<bool>();
+                    let bad = || format!("{name}: `{}` is not true or false", text.escape_debug());
+                    value = is_on.map_err(|_| Failure::usage(bad()))?.into();
+                }
                 ValueKind::OneOf(known) if !known.contains(&text.as_str()) => {
                     let text = text.escape_debug();
                     let what = format!("{name}: `{text}` is not one of {}", known.join(", "));
@@ -87,7 +94,7 @@ impl Layers {
                 _ => {}
             }
             self.environment
-                .insert(key.name, text.into(), ValueOrigin::Variable(name));
+                .insert(key.name, value, ValueOrigin::Variable(name));
         }
         Ok(self)
     }

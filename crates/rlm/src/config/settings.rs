@@ -45,6 +45,8 @@ pub(crate) const DEFAULT_PROMPT: &str = "PROMPT.md";
 pub(crate) const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
 /// The variable that sets the stop budget.
 pub(crate) const SHUTDOWN_TIMEOUT: &str = "RLM_SHUTDOWN_TIMEOUT";
+/// The variable that skips the check before the first iteration.
+const NO_FIRST_CHECK: &str = "RLM_NO_FIRST_CHECK";
 
 settings! {
     /// The name of the phase.
@@ -131,6 +133,14 @@ settings! {
         project: true,
         flag: (long = "gate", value_name = "CMD", help_heading = "Stop condition"),
         short: "A required check of each iteration",
+    }
+    /// Start a new run with its first iteration. Without this option, Claude Code or Codex first reports whether it is logged in; then the required
+    /// checks and the check run, except with phases or a completion promise: if all pass, the run is already done.
+    no_first_check: bool {
+        of: Run,
+        flag: (help_heading = "Stop condition"),
+        default: Always(false),
+        env: NO_FIRST_CHECK,
     }
     /// The number of iterations: the plan, or with a check the limit.
     max_iterations: NonZeroU32 {

@@ -327,7 +327,7 @@ pub(crate) fn now() -> String {
 /// Returns the evidence that the work is finished.
 fn evidence(reason: &StopReason) -> Option<&'static str> {
     match reason {
-        StopReason::Done(Evidence::Check) => Some("check"),
+        StopReason::Done(Evidence::Check) | StopReason::AlreadyDone => Some("check"),
         StopReason::Done(Evidence::Promise) => Some("promise"),
         _ => None,
     }

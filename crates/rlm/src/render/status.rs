@@ -197,7 +197,10 @@ fn checked(m: &loop_state::Head) -> Option<String> {
     let earlier =
         { m.finished_phases.get(check.phase as usize) }.filter(|_| check.phase != m.phase);
     let phase = earlier.map_or_else(String::new, |it| format!("phase {}, ", it.name));
-    Some(format!("{outcome} ({phase}iteration {})", check.iteration))
+    Some(match check.iteration {
+        0 => format!("{outcome} (before the first iteration)"),
+        iteration => format!("{outcome} ({phase}iteration {iteration})"),
+    })
 }
 
 /// Returns the reported usage, and the rest of the budgets.

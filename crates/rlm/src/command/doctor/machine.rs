@@ -2,9 +2,10 @@
 
 use std::fs::{File, TryLockError};
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::time::Duration;
 
-use agent_subprocess::{Agent, AgentCommand, Containment, Marker, ProcessContext, StopPolicy};
+use agent_subprocess::{Agent, AgentCommand, Containment, ProcessContext, StopPolicy};
 use rlm_store::{Project, RunDiskUsage, RunState, state_dir};
 use rlm_text::{bytes, count};
 use rustix::fs::{Access, access, statvfs};
@@ -146,13 +147,7 @@ async fn spawn(command: AgentCommand) -> Result<Agent, String> {
 
 /// Returns the context of each program that doctor starts: `/` has no settings of a project, and a sweep finds leftovers by the marker.
 pub(super) fn away() -> ProcessContext {
-    let mut context = ProcessContext::new("/", "/");
-    context.marker = Some(Marker {
-        variable: rlm_store::processes::MARKER.into(),
-        scope: uuid::Uuid::new_v4().simple().to_string(),
-        member: "doctor".into(),
-    });
-    context
+    agents::query_context(Path::new("/"), "doctor")
 }
 
 /// Checks that the state directory can be written, and that its file system supports locks.
