@@ -23,7 +23,7 @@ fn x113i_suspended_run_is_not_reported_as_working() {
     let running = scene.ready(&["--once", "--run-id", "r1"]);
     assert!(now(&scene).starts_with("the agent works, for "));
     running.signal(Signal::STOP);
-    let trouble = "did not respond within ";
+    let trouble = "is suspended";
     let alive = || scene.rlm(&["status", "r1", "--alive"]).run(LONG);
     let hung = alive().expect_code(1);
     let whole = scene.rlm(&["status", "r1"]).run(LONG).expect_code(0).stdout;
@@ -33,8 +33,17 @@ fn x113i_suspended_run_is_not_reported_as_working() {
         assert!(!told.contains("the agent works"), "{told}");
     }
     let next = text(&scene.status()["next"]);
-    assert!(next.contains("rlm stop r1 --force"), "{next}");
-    running.signal(Signal::CONT);
+    // The command works as printed.
+    let (shell, kill) = next.split_once(", or: ").unwrap();
+    assert_eq!(shell, "`fg` in its shell", "{next}");
+    assert_eq!(kill, format!("kill -CONT {}", running.pid()), "{next}");
+    let steered = scene
+        .rlm(&["steer", "r1", "use tabs"])
+        .run(LONG)
+        .expect_code(1);
+    assert!(steered.stderr.contains(&next), "{steered}");
+    let continues = scene.sandbox.rlm("/bin/sh").args(["-c", kill]);
+    continues.run(LONG).expect_code(0);
     wait_for("the run to respond again", LONG, || {
         now(&scene).starts_with("the agent works").then_some(())
     });
@@ -151,7 +160,7 @@ fn waiting_viewer_can_leave_suspended_run() {
         looks.wait(LONG).expect_signal(press);
     }
     let unseen = scene.rlm(&["attach"]).run(LONG).expect_code(1);
-    assert!(unseen.stderr.contains("did not respond within"), "{unseen}");
+    assert!(unseen.stderr.contains("is suspended"), "{unseen}");
     // The error mentions no request, because there was none.
     assert!(!unseen.stderr.contains("the request"), "{unseen}");
     running.signal(Signal::CONT);

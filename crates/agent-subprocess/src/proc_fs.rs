@@ -27,6 +27,11 @@ impl Stat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
+    /// Returns whether a signal such as SIGSTOP suspended it.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.state == b'T'
+    }
+
     /// Returns whether it is a kernel thread, which has neither arguments nor an environment.
     ///
     /// Its flags decide. The parent (pid 2) can't: in a container, pid 2 is an ordinary process.

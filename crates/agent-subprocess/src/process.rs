@@ -35,6 +35,18 @@ impl ProcessId {
         false
     }
 
+    /// Returns whether this process is suspended, by Ctrl-Z or SIGSTOP: it runs again after SIGCONT.
+    ///
+    /// # Platform
+    /// Linux reads `/proc`; on other systems the result is always `false`.
+    pub fn is_suspended(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return crate::proc_fs::stat(self.pid)
+            .is_some_and(|s| s.start_time == self.start_time && s.is_suspended());
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
     /// Sends a signal to exactly this process. A newer process with the same pid gets no signal.
     ///
     /// # Errors

@@ -89,6 +89,11 @@ pub(crate) fn resume_hint(run: &RunId, reason: &StopReason) -> Option<String> {
     }
 }
 
+/// Returns how a suspended process continues.
+pub(crate) fn continues(pid: u32) -> String {
+    format!("`fg` in its shell, or: kill -CONT {pid}")
+}
+
 /// Returns the command of [`resume_hint`], and also a command for a run that finished its plan.
 pub(crate) fn extend_hint(run: &RunId, reason: &StopReason) -> Option<String> {
     match reason {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use agent_subprocess::ProcessId;
 use rlm_store::{Project, RunId};
 
 use crate::control::client::ask;
@@ -19,6 +20,8 @@ pub enum ProcessHealth {
     Responding(Box<Status>),
     /// The process responds, and its loop has made no pass for this time.
     LoopStuck(Box<Status>, Duration),
+    /// The process is suspended, by Ctrl-Z or SIGSTOP. It responds after SIGCONT.
+    Suspended(ProcessId),
     /// The process has not responded for this time.
     Unresponsive(Duration),
 }
@@ -27,6 +30,9 @@ impl ProcessHealth {
     /// Sends a request to the process that works on the run, and waits for `timeout` at most. Blocks.
     #[must_use]
     pub fn of(project: &Project, run: &RunId, timeout: Duration) -> Self {
+        if let Some(holder) = project.holder(run).filter(|it| it.process.is_suspended()) {
+            return Self::Suspended(holder.process);
+        }
         let by = Instant::now() + timeout;
         loop {
             let left = by.saturating_duration_since(Instant::now());
@@ -52,7 +58,7 @@ impl ProcessHealth {
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Responding(status) | Self::LoopStuck(status, _) => Some(status),
-            Self::Unresponsive(_) => None,
+            Self::Suspended(_) | Self::Unresponsive(_) => None,
         }
     }
 }

@@ -103,6 +103,17 @@ pub(crate) fn unresponsive_status(target: &LiveRun, wait: Duration) -> Failure {
 
 fn unresponsive_error(target: &LiveRun, wait: Duration, effect: &str) -> Failure {
     let (run, rlm) = (&target.run, hint::program_command());
+    if let Some(holder) = target
+        .holder
+        .as_ref()
+        .filter(|it| it.process.is_suspended())
+    {
+        let continues = hint::continues(holder.process.pid);
+        return Failure::failed(format!(
+            "{} is suspended{effect}. Fix: {continues}",
+            process(target)
+        ));
+    }
     let (cont, kill) = match &target.holder {
         Some(holder) => {
             let pid = holder.process.pid;

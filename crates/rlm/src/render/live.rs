@@ -283,11 +283,10 @@ pub(crate) fn problem(life: &ProcessHealth) -> Option<String> {
             let age = duration::show(Duration::from_secs(age.as_secs()));
             Some(format!("hangs: its loop made no progress for {age}"))
         }
+        ProcessHealth::Suspended(_) => Some("is suspended".to_owned()),
         ProcessHealth::Unresponsive(timeout) => {
             let timeout = duration::show(*timeout);
-            Some(format!(
-                "did not respond within {timeout}: it is suspended or hangs"
-            ))
+            Some(format!("did not respond within {timeout}: it hangs"))
         }
         _ => None,
     }

@@ -17,8 +17,7 @@ use rlm_text::{count, money};
 use serde::Serialize;
 
 use crate::agents;
-use crate::hint::program_command;
-use crate::hint::resume_hint;
+use crate::hint::{self, program_command, resume_hint};
 use crate::render::banner::permission_text;
 use crate::render::lines;
 use crate::render::live::{column, problem};
@@ -114,7 +113,8 @@ impl RunStatusView {
                 let now = Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
                 Some(Detail {
                     phases: Phases::from(m),
-                    iteration: m.iteration,
+                    // Before the first attempt there is no iteration, only perhaps a check.
+                    iteration: m.iteration.min(m.counts.attempts),
                     attempt: m.attempt,
                     is_retry: m.is_retry(),
                     begun: m.counts.processes > 0,
@@ -385,6 +385,9 @@ pub(crate) fn live_activity(
 /// Returns what the user can do next; `None` if there is nothing to do.
 fn next(run: &RunEntry, head: &RunHead, life: Option<&ProcessHealth>) -> Option<String> {
     let (m, id, rlm) = (&head.machine, &run.id, program_command());
+    if let Some(ProcessHealth::Suspended(process)) = life {
+        return Some(hint::continues(process.pid));
+    }
     if life.and_then(problem).is_some() {
         return Some(format!("{rlm} stop {id} --force: ends the run"));
     }
