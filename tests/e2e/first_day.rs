@@ -187,3 +187,42 @@ fn dry_run_names_nothing_that_will_not_exist() {
         "{shown}"
     );
 }
+
+/// Both printed the inside of the saved state: nested JSON, and times in milliseconds.
+#[test]
+fn dry_run_of_a_resume_and_a_saved_state_are_written_for_people() {
+    let scene = Scene::new("print ready\nhang");
+    let running = scene.ready(&["-n", "3", "--iteration-timeout", "2h", "--run-id", "r1"]);
+    stop(running, Signal::INT);
+    let dry = scene
+        .rlm(&["resume", "--dry-run"])
+        .run(LONG)
+        .expect_code(0)
+        .stdout;
+    expect_in_order(
+        &dry,
+        &[
+            "settings",
+            "iteration-timeout        2h",
+            "max-iterations           3",
+        ],
+    );
+    let shown = scene
+        .rlm(&["checkpoints", "show"])
+        .run(LONG)
+        .expect_code(0)
+        .stdout;
+    expect_in_order(
+        &shown,
+        &["r1  save ", "at      iteration 1, attempt 1, unfinished"],
+    );
+    for text in [&dry, &shown] {
+        assert!(!text.contains('{') && !text.contains("_ms"), "{text}");
+    }
+    // The command for the rest works as printed.
+    let (_, command) = shown.trim_end().rsplit_once(": ").unwrap();
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    let whole = scene.rlm(&words).run(LONG).expect_code(0).stdout;
+    let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(whole["head"]["machine"]["unfinished"]["cause"], "stop");
+}

@@ -53,10 +53,10 @@ fn other_agent_continues_in_a_new_session_and_it_is_reported() {
     let shown = scene.rlm(&["status"]).run(LONG);
     expect_in_order(&shown.stdout, &["agent   codex", "before  claude"]);
     let id = scene.run_id();
-    let shown = scene.rlm(&["checkpoints", "show", &id]).run(LONG);
+    let shown = scene.rlm(&["checkpoints", "show", &id, "--json"]).run(LONG);
     let words = [
         "\"handover\"",
-        "\"from\": \"claude\"",
+        "\"from\":\"claude\"",
         "\"previous_agent\":\"claude\"",
     ];
     expect_in_order(&shown.stdout, &words);

@@ -206,7 +206,7 @@ fn x118b_x118c_no_secret_is_in_process_list_or_output() {
         );
     }
     assert!(
-        shown[0].contains("TOKEN") && shown[6].contains("Authorization"),
+        shown[0].contains("TOKEN") && shown[7].contains("Authorization"),
         "names are shown"
     );
     // The state of a run contains the name of a variable, not its value. Only the owner can read a value in rlm.toml.

@@ -433,7 +433,7 @@ fn dry_resume_shows_the_next_steps_and_changes_nothing() {
             "at iteration 2, unfinished in attempt 1",
             "first steps",
             "iteration 2, attempt 2",
-            "max_iterations",
+            "max-iterations",
             "prompt of phase main, iteration 2",
             "attempt 1 of iteration 2 did not finish because the run was stopped",
             "mind the gap",

@@ -39,7 +39,7 @@ Examples:
     List(RunsArgs),
     /// Show one saved state in full, its file, and the last events before it
     #[command(after_help = "Examples:
-  rlm checkpoints show RUN             # the newest state
+  rlm checkpoints show                 # the newest state
   rlm checkpoints show RUN --at 3      # the state after iteration 3
   rlm checkpoints show RUN --save 17   # the state of save 17 in the list
   rlm checkpoints show RUN --json | jq .head.machine.step")]
@@ -159,8 +159,8 @@ pub(crate) struct ForkArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ShowArgs {
-    /// The run
-    pub(crate) run: String,
+    /// The run [default: the one that was active last]
+    pub(crate) run: Option<String>,
     /// The state after this iteration, or during it; in the latest phase that has an iteration N
     #[arg(long, value_name = "N", conflicts_with = "save")]
     pub(crate) at: Option<u32>,

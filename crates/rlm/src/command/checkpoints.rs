@@ -69,7 +69,8 @@ fn show(project: &Project, args: &ShowArgs) -> Result<ExitCode, Failure> {
         (None, Some(save)) => StateSelector::AtSave(Seq::new(save)),
         (None, None) => StateSelector::Newest,
     };
-    let state = project.state_at(&select::run_id(project, &args.run)?, place)?;
+    let run = select::run_id(project, args.run.as_deref().unwrap_or("last"))?;
+    let state = project.state_at(&run, place)?;
     let shown = StateView::of(&state, jiff::Timestamp::now());
     print(args.json, &shown);
     Ok(Code::Done.into())

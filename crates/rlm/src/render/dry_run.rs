@@ -1,12 +1,14 @@
 //! The output of a dry run.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use loop_runner::{ResumePreview, RunEvent};
 use rlm_store::{Program, Project, RunHead};
 use rlm_terminal::style::{BOLD, DIM, styled};
 use rlm_text::escape::{plain, safe};
+use rlm_text::{bytes, duration};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -178,15 +180,41 @@ impl fmt::Display for DryRun {
     }
 }
 
-/// Writes the saved settings of the current phase and of the run; the banner has those of the other phases.
+/// Writes the saved settings of the current phase and of the run, with the keys of `rlm.toml`. The other parts of the output have the rest: the
+/// other phases, the agent, the prompt and the programs.
 fn show(f: &mut fmt::Formatter<'_>, settings: &Value) -> fmt::Result {
+    const ELSEWHERE: [&str; 7] = [
+        "agent",
+        "first_check",
+        "mcp_servers",
+        "name",
+        "phases",
+        "prompt",
+        "title",
+    ];
     for (key, value) in settings.as_object().into_iter().flatten() {
-        let is_nothing = value.is_null() || key == "phases";
-        let is_empty = value.as_array().is_some_and(Vec::is_empty)
-            || value.as_object().is_some_and(serde_json::Map::is_empty);
-        if !is_nothing && !is_empty {
-            writeln!(f, "{key:<24} {}", plain(&value.to_string()))?;
+        let text = match value {
+            Value::Null | Value::Object(_) => continue,
+            Value::Array(all) if all.is_empty() => continue,
+            Value::Array(all) => all.iter().map(word).collect::<Vec<_>>().join(", "),
+            value => word(value),
+        };
+        if ELSEWHERE.contains(&key.as_str()) {
+            continue;
         }
+        let (key, text) = match (key.strip_suffix("_ms"), value.as_u64()) {
+            (Some(key), Some(millis)) => (key, duration::show(Duration::from_millis(millis))),
+            (None, Some(count)) if key == "max_transcripts" => (key.as_str(), bytes::show(count)),
+            _ => (key.strip_suffix("_usd").unwrap_or(key), text),
+        };
+        writeln!(f, "{:<24} {}", key.replace('_', "-"), plain(&text))?;
     }
     Ok(())
+}
+
+/// Returns a value as a person writes it.
+fn word(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -122,10 +122,7 @@ impl RunStatusView {
                     iterations_failed: m.iterations_failed(),
                     attempts: m.counts.attempts,
                     unfinished_attempts: m.counts.unfinished_attempts,
-                    last_outcome: m.last_iteration.as_ref().map(|last| match &last.failure {
-                        Some(why) => format!("iteration {} failed: {why}", last.iteration),
-                        None => format!("iteration {} complete", last.iteration),
-                    }),
+                    last_outcome: last_outcome(m),
                     last_check: m.last_check,
                     check: checked(m),
                     max_iterations: phase.limits.max_iterations,
@@ -186,8 +183,17 @@ impl RunStatusView {
     }
 }
 
+/// Returns how the last iteration ended.
+pub(super) fn last_outcome(m: &loop_state::Head) -> Option<String> {
+    let last = m.last_iteration.as_ref()?;
+    Some(match &last.failure {
+        Some(why) => format!("iteration {} failed: {why}", last.iteration),
+        None => format!("iteration {} complete", last.iteration),
+    })
+}
+
 /// Returns how the last check ended, with its phase if that was an earlier one.
-fn checked(m: &loop_state::Head) -> Option<String> {
+pub(super) fn checked(m: &loop_state::Head) -> Option<String> {
     let check = m.last_check?;
     let outcome = match check.outcome {
         CheckOutcome::Passed => "passed",
@@ -204,7 +210,7 @@ fn checked(m: &loop_state::Head) -> Option<String> {
 }
 
 /// Returns the reported usage, and the rest of the budgets.
-fn cost(m: &loop_state::Head) -> Option<String> {
+pub(super) fn cost(m: &loop_state::Head) -> Option<String> {
     let parts = [
         money::usage_text(m.usage),
         money::budget_left(&m.rules, m.usage),

@@ -2,15 +2,18 @@
 
 use std::fmt;
 
-use loop_state::TimedInput;
+use loop_state::{Head, TimedInput};
 use rlm_store::{RunHead, SavedState};
 use rlm_text::count;
-use rlm_text::escape::{json_escaped, plain};
+use rlm_text::escape::plain;
 use rlm_text::time::utc;
 use serde::Serialize;
 
+use crate::agents;
+use crate::hint::program_command;
 use crate::render::Phases;
 use crate::render::lines::{age, ago};
+use crate::render::status::{checked, cost, last_outcome};
 
 /// The number of last events that are shown.
 const EVENTS: usize = 20;
@@ -77,6 +80,16 @@ impl<'a> StateView<'a> {
     }
 }
 
+/// Returns the iteration and the attempt, and whether the attempt is unfinished; `None` before the first attempt.
+fn place(head: &Head) -> Option<String> {
+    let unfinished = match head.unfinished {
+        Some(cut) if cut.attempt == head.attempt => ", unfinished",
+        _ => "",
+    };
+    let (iteration, attempt) = (head.iteration, head.attempt);
+    (attempt > 0).then(|| format!("iteration {iteration}, attempt {attempt}{unfinished}"))
+}
+
 impl fmt::Display for StateView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = &self.from;
@@ -88,6 +101,22 @@ impl fmt::Display for StateView<'_> {
         let rows = [
             ("saved", Some(format!("{}, {}", self.at, ago(self.age_s)))),
             ("in", (!phase.is_empty()).then(|| phase.to_owned())),
+            ("at", place(head)),
+            ("last", last_outcome(head)),
+            ("check", checked(head)),
+            (
+                "agent",
+                { self.head.settings.phases.get(head.phase as usize) }
+                    .map(|phase| agents::name(&phase.agent)),
+            ),
+            ("session", head.session.clone()),
+            (
+                "steers",
+                Some(head.unseen_steers().count())
+                    .filter(|waiting| *waiting > 0)
+                    .map(|waiting| count(waiting, "message waits", "messages wait")),
+            ),
+            ("cost", cost(head)),
             ("file", from.file.map(str::to_owned)),
             ("id", from.id.clone()),
             (
@@ -117,23 +146,11 @@ impl fmt::Display for StateView<'_> {
         for skipped in &from.skipped {
             write!(f, "\n  skipped {}", plain(skipped))?;
         }
-        let head = serde_json::to_string_pretty(&self.head).map_err(|_| fmt::Error)?;
-        let head = json_escaped(head);
-        f.write_str("\n\nstate:")?;
-        for line in head.lines() {
-            write!(f, "\n  {}", plain(line))?;
-        }
-        let total = count(self.events, "event", "events");
-        match self.last_events.len() {
-            0 => write!(f, "\n\n{total}"),
-            all if all == self.events => write!(f, "\n\n{total}:"),
-            last => write!(f, "\n\n{total}, the last {last}:"),
-        }?;
-        for event in self.last_events {
-            let what = serde_json::to_value(event).map_err(|_| fmt::Error)?;
-            let what = plain(&what["what"].to_string());
-            write!(f, "\n  {}  {what}", utc(event.at))?;
-        }
+        let (rlm, run, save) = (program_command(), plain(self.run), self.save);
+        write!(
+            f,
+            "\n\nthe whole state, and its last events: {rlm} checkpoints show {run} --save {save} --json"
+        )?;
         Ok(())
     }
 }
