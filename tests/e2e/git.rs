@@ -353,8 +353,8 @@ fn run_in_worktree_prints_commands_to_merge_or_remove_it() {
             "branch rlm/r1 from",
             "iteration 2 committed",
             "branch rlm/r1 has 2 commits",
-            "git merge rlm/r1",
-            "git worktree remove",
+            "rlm merge r1",
+            "rlm drop r1",
         ],
     );
     assert_eq!(scene.sandbox.git(&["status", "--porcelain"]), "");
@@ -402,7 +402,7 @@ fn resume_uses_its_worktree_or_reports_that_it_is_missing() {
     let words = [
         "branch rlm/w1 has 0 commits",
         "1 file is not committed",
-        "--force",
+        "rlm merge",
     ];
     expect_in_order(&ended.stdout, &words);
     assert_eq!(fs_err::read_to_string(own.join("work")).unwrap(), "1\n2\n");

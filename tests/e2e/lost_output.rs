@@ -9,7 +9,7 @@ use crate::{LONG, RLM};
 const LOST: &str = "output was lost: can't write to standard output";
 
 /// Commands, each with the arguments of a call that prints something. `LIVE` is a live run, `OVER` an ended one.
-const CALLS: [&[&str]; 31] = [
+const CALLS: [&[&str]; 33] = [
     &["--help"],
     &["--version"],
     &["run", "--help"],
@@ -21,6 +21,8 @@ const CALLS: [&[&str]; 31] = [
         "-p",
         "x",
         "--worktree",
+        "--run-id",
+        "tree",
         "--json",
         "--",
         "true",
@@ -39,6 +41,8 @@ const CALLS: [&[&str]; 31] = [
     &["checkpoints", "list", "--json"],
     &["checkpoints", "show", "OVER"],
     &["checkpoints", "verify", "OVER"],
+    &["merge", "tree", "--dry-run"],
+    &["drop", "tree", "--dry-run"],
     &["clean", "--dry-run", "--all", "--days", "0"],
     &["init"],
     &["config", "show"],

@@ -92,6 +92,7 @@ mod transferred_run;
 mod ulimits;
 mod view;
 mod working_tree_lock;
+mod worktree_result;
 
 use std::time::Duration;
 

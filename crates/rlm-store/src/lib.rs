@@ -73,6 +73,7 @@ pub mod timeline;
 pub mod transcript;
 pub mod transfer;
 mod working_tree_lock;
+mod worktree_result;
 mod worktrees;
 
 pub use checkpoints::{AttemptOutcome, AttemptRecord, Checkpoints, SavedState, StateSelector};
@@ -94,6 +95,7 @@ pub use transcript::{
     Record, Records, RemovedTranscripts, removed_transcripts, sorted_by_age, transcripts,
 };
 pub use working_tree_lock::{Holder, WorkingTreeLock};
+pub use worktree_result::{Merged, WorktreeResult};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

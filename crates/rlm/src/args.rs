@@ -48,7 +48,10 @@ const GROUPS: [(&str, &[&str]); 4] = [
         "Live runs",
         &["ps", "attach", "pause", "interrupt", "steer", "set", "stop"],
     ),
-    ("Saved states", &["checkpoints", "clean"]),
+    (
+        "Results and saved states",
+        &["merge", "drop", "checkpoints", "clean"],
+    ),
     (
         "rlm itself",
         &["demo", "doctor", "config", "completions", "man"],
@@ -124,6 +127,12 @@ pub(crate) enum Command {
     Stop(StopArgs),
     /// List, show and verify saved states; fork and transfer runs
     Checkpoints(CheckpointsArgs),
+    /// Merge the result of a run in its own worktree into this branch
+    #[command(after_help = MERGE)]
+    Merge(WorktreeArgs),
+    /// Remove the worktree of a run, and its branch
+    #[command(after_help = DROP)]
+    Drop(WorktreeArgs),
     /// Delete old runs
     Clean(CleanArgs),
     /// Write rlm.toml and PROMPT.md; files that exist stay
@@ -459,6 +468,22 @@ Examples:
   rlm init --preset plan-then-build       # plan, review, build
   rlm -C ../other init";
 
+const MERGE: &str = "\
+First it commits files that are not committed in the worktree. After a conflict, your working tree is as before.
+
+Exit codes: 0 merged, or nothing to merge; 1 a conflict; 2 git refused, or no person can be asked: use --yes; 9 the run is live.
+
+Examples:
+  rlm merge --dry-run      # the commits and files of the last run
+  rlm merge RUN";
+
+const DROP: &str = "\
+First it lists the commits and files that would be lost. The state of the run stays: rlm status RUN.
+
+Examples:
+  rlm drop RUN --dry-run
+  rlm drop RUN --yes";
+
 const DEMO: &str = "\
 Examples:
   rlm demo                # in it, press Ctrl-C, or Enter to message the agent
@@ -613,6 +638,25 @@ impl std::str::FromStr for Since {
         let millis = u64::try_from(at.as_millisecond()).unwrap_or_default();
         Ok(Self(Timestamp(millis)))
     }
+}
+
+/// The arguments of `rlm merge` and `rlm drop`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WorktreeArgs {
+    /// The run; it must not be live [default: the one that was active last]
+    pub(crate) run: Option<String>,
+    /// Don't ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Only show what would happen
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Allow this inside the agent of another run
+    #[arg(long)]
+    pub(crate) nested: bool,
+    /// Print one JSON object for each step
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -77,6 +77,8 @@ fn execute(directory: &Path, command: Command) -> Result<ExitCode, Failure> {
         Command::Resume(resume) => command::resume::execute(directory, *resume),
         Command::Status(status) => command::status::execute(directory, &status),
         Command::Checkpoints(args) => command::checkpoints::execute(directory, &args.what),
+        Command::Merge(args) => command::worktree::merge(directory, &args),
+        Command::Drop(args) => command::worktree::discard(directory, &args),
         Command::Clean(clean) => command::clean::execute(directory, &clean),
         Command::Logs(logs) => command::logs::execute(directory, &logs),
         Command::Report(report) => command::report::execute(directory, &report),

@@ -258,7 +258,7 @@ impl Session {
             self.terminal.ring();
         }
         if has_printed {
-            let own = worktree.map(|own| RunWorktree::of(project, own));
+            let own = worktree.map(|own| RunWorktree::of(project, run.clone(), own));
             let shown = screen.end(
                 &run,
                 &outcome,

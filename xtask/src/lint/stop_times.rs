@@ -110,6 +110,7 @@ const OTHER: &[(&str, &[&str])] = &[
             "FLUSH_EVERY",
             "HISTORY_TIMEOUT",
             "JOIN_WITHIN",
+            "MERGE_TIMEOUT",
             "OLD",
             "POLL",
             "QUERY_TIMEOUT",

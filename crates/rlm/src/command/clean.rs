@@ -46,7 +46,7 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
     if args.dry_run {
         return Ok(Code::Done.into());
     }
-    if to_delete > 0 && !args.yes && !is_confirmed(to_delete)? {
+    if to_delete > 0 && !args.yes && !is_confirmed("delete them? This can't be undone [y/N] ")? {
         anstream::eprintln!("nothing was deleted");
         return Ok(Code::Done.into());
     }
@@ -157,14 +157,14 @@ fn show(plan: &[CleanEntry], json: bool) {
 }
 
 /// Asks a person; without a terminal, requires `--yes`.
-fn is_confirmed(to_delete: usize) -> Result<bool, Failure> {
+pub(super) fn is_confirmed(question: &str) -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Failure::usage(format!(
-            "{to_delete} to delete, but no person can be asked, because standard input is not a terminal: use --yes, or --dry-run to list them"
-        )));
+        return Err(Failure::usage(
+            "no person can be asked, because standard input is not a terminal: use --yes, or --dry-run to see what would happen",
+        ));
     }
-    anstream::eprint!("delete them? This can't be undone [y/N] ");
+    anstream::eprint!("{question}");
     let mut answer = String::new();
     let read = stdin.read_line(&mut answer);
     Ok(read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

@@ -18,6 +18,7 @@ mod select;
 pub(crate) mod set;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod worktree;
 
 use std::io::Write as _;
 use std::process::ExitCode;

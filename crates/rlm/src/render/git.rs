@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use rlm_store::{Project, Worktree, WorktreeStatus};
+use rlm_store::{Project, RunId, Worktree, WorktreeStatus};
 use rlm_terminal::style::{WARNING_STYLE, styled};
 use rlm_text::count;
 use rlm_text::escape::plain;
 use serde_json::{Value, json};
 
-use crate::hint::quoted;
+use crate::hint::{program_command, quoted};
 
 /// The number of digits that are shown of a commit.
 const SHORT: usize = 12;
@@ -31,15 +31,16 @@ pub(crate) fn committed_json(iteration: u32, commit: &str, left_out: &[String]) 
 /// A run's own worktree, and its git status.
 #[derive(Debug)]
 pub(crate) struct RunWorktree {
+    run: RunId,
     tree: Worktree,
     state: Option<WorktreeStatus>,
 }
 
 impl RunWorktree {
     /// Reads the status with git, which takes some seconds at most.
-    pub(crate) fn of(project: &Project, tree: Worktree) -> Self {
+    pub(crate) fn of(project: &Project, run: RunId, tree: Worktree) -> Self {
         let state = project.worktree_state(&tree);
-        Self { tree, state }
+        Self { run, tree, state }
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -69,15 +70,11 @@ impl fmt::Display for RunWorktree {
             let files = count(changed as usize, "file is", "files are");
             write!(f, ", and {files} not committed in {path}")?;
         }
-        if commits > 0 {
-            write!(f, "\n  merge it:  git merge {branch}")?;
+        let (rlm, run) = (program_command(), &self.run);
+        if commits > 0 || changed > 0 {
+            write!(f, "\n  merge it:  {rlm} merge {run}")?;
         }
-        let force = if changed > 0 { "--force " } else { "" };
-        let branch = remove_branch(branch);
-        write!(
-            f,
-            "\n  remove it: git worktree remove {force}{path}{branch}"
-        )
+        write!(f, "\n  remove it: {rlm} drop {run}")
     }
 }
 
@@ -126,19 +123,21 @@ mod tests {
         };
         let end = |state| {
             let tree = tree();
-            RunWorktree { tree, state }.to_string()
+            let run = "r1".parse().unwrap();
+            RunWorktree { run, tree, state }.to_string()
         };
         let state = |commits, changed| Some(WorktreeStatus { commits, changed });
         let ends = [state(3, 0), state(1, 2), state(0, 1), None].map(end);
-        insta::assert_snapshot!(ends.join("\n"), @r"
+insta::assert_snapshot!(ends.join("\n"), @r"
         branch rlm/r1 has 3 commits
-          merge it:  git merge rlm/r1
-          remove it: git worktree remove /p/.rlm/worktrees/r1 && git branch -D rlm/r1
+          merge it:  rlm merge r1
+          remove it: rlm drop r1
         branch rlm/r1 has 1 commit, and 2 files are not committed in /p/.rlm/worktrees/r1
-          merge it:  git merge rlm/r1
-          remove it: git worktree remove --force /p/.rlm/worktrees/r1 && git branch -D rlm/r1
+          merge it:  rlm merge r1
+          remove it: rlm drop r1
         branch rlm/r1 has 0 commits, and 1 file is not committed in /p/.rlm/worktrees/r1
-          remove it: git worktree remove --force /p/.rlm/worktrees/r1 && git branch -D rlm/r1
+          merge it:  rlm merge r1
+          remove it: rlm drop r1
         branch rlm/r1, in /p/.rlm/worktrees/r1
         ");
     }

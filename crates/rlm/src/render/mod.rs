@@ -18,6 +18,7 @@ mod programs;
 mod redo;
 mod screen;
 mod status;
+mod worktree;
 
 use crate::output;
 
@@ -37,6 +38,7 @@ pub(crate) use programs::{Change, changes, visible};
 pub(crate) use redo::RedoQuestion;
 pub(crate) use screen::{EndWords, KILLED, Screen, ended_elsewhere, left, now};
 pub(crate) use status::RunStatusView;
+pub(crate) use worktree::{WorktreeStep, WorktreeView};
 
 /// Prints one object as text or JSON, and returns whether the output still has a reader.
 pub(crate) fn print<T: serde::Serialize + std::fmt::Display>(json: bool, what: &T) -> bool {

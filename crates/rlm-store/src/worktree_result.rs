@@ -1,0 +1,171 @@
+//! The result of a run that worked in its own worktree: what it is, how it comes home, and how it is dropped.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::git::{self, COMMAND_TIMEOUT, Git, GitCall, GitError, Hooks};
+use crate::{Error, Project, Worktree};
+
+/// The maximum number of commits and of files that a result lists.
+const MAX_LISTED: usize = 20;
+/// The time limit for a merge and for a commit, whose hooks may run tests.
+const MERGE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The work in a run's worktree that the project's own working tree doesn't have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorktreeResult {
+    /// The branch of the project's own working tree; `None` if it has none (a detached HEAD).
+    pub into: Option<String>,
+    /// The number of commits that are only on the branch of the worktree.
+    pub commits: usize,
+    /// The newest of these commits: short name and subject; 20 at most.
+    pub newest: Vec<String>,
+    /// The changed files and lines of these commits, as git counts them; `None` if there are none.
+    pub changes: Option<String>,
+    /// The number of uncommitted files in the worktree.
+    pub uncommitted: usize,
+    /// The first of these files; 20 at most.
+    pub files: Vec<String>,
+}
+
+impl WorktreeResult {
+    /// Whether there is nothing to merge and nothing to lose.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.commits == 0 && self.uncommitted == 0
+    }
+}
+
+/// How a merge ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Merged {
+    /// The working tree has the result.
+    Yes,
+    /// These files conflict. The merge was undone.
+    Conflicts(Vec<String>),
+}
+
+impl Project {
+    /// Returns the work in the worktree that this project's working tree doesn't have. Blocks for some seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] if git can't read it: the error has git's reason.
+    pub fn worktree_result(&self, worktree: &Worktree) -> Result<WorktreeResult, Error> {
+        let (here, there) = (self.git(), Git::find(&worktree.path));
+        let branch = format!("refs/heads/{}", worktree.branch);
+        if here.commit_of(&branch).is_none() {
+            let why = format!(
+                "the branch {} is gone: it was removed or renamed",
+                worktree.branch
+            );
+            return Err(Error::git(self.root(), why));
+        }
+        let only_there = format!("HEAD..{branch}");
+        let list = ["log", "--format=%h %s", &only_there];
+        let log = here.output(&list).map_err(|e| self.git_error(&e))?;
+        let log: Vec<&str> = log.lines().collect();
+        let changes = match log.is_empty() {
+            true => None,
+            false => {
+                let range = format!("HEAD...{branch}");
+                let stat = here.output(&["diff", "--shortstat", "--no-ext-diff", &range]);
+                stat.ok().map(|stat| stat.trim().to_owned())
+            }
+        };
+        let files = match worktree.path.is_dir() {
+            true => there
+                .changed_files()
+                .ok_or_else(|| Error::git(&worktree.path, "git did not respond".into()))?,
+            false => Vec::new(),
+        };
+        let owned = |line: &&str| (*line).to_owned();
+        Ok(WorktreeResult {
+            into: here.branch(),
+            commits: log.len(),
+            newest: log.iter().take(MAX_LISTED).map(owned).collect(),
+            changes: changes.filter(|stat| !stat.is_empty()),
+            uncommitted: files.len(),
+            files: files.into_iter().take(MAX_LISTED).collect(),
+        })
+    }
+
+    /// Commits the uncommitted files of the worktree on its branch, if there are any, and merges the branch into the branch of this project's working
+    /// tree. The hooks of the repository run. After a conflict, the merge is undone; the commit in the worktree stays. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] if git refuses, for example because uncommitted changes here are in the way: the error has git's reason, and this working
+    /// tree is as before.
+    pub fn merge_worktree(&self, worktree: &Worktree, message: &str) -> Result<Merged, Error> {
+        let in_worktree = |words: &[&str]| self.with_hooks(&worktree.path, words);
+        if worktree.path.is_dir() && Git::find(&worktree.path).change_count() != Some(0) {
+            in_worktree(&["add", "--all"])?;
+            in_worktree(&["commit", "--quiet", "--message", message])?;
+        }
+        let here = self.git().top().unwrap_or(self.root());
+        let merge = ["merge", "--no-edit", "--quiet", &worktree.branch];
+        let Err(refused) = self.with_hooks(here, &merge) else {
+            return Ok(Merged::Yes);
+        };
+        let conflicts = ["diff", "--name-only", "--diff-filter=U", "--no-ext-diff"];
+        let conflicts = self.git().output(&conflicts).unwrap_or_default();
+        if conflicts.is_empty() {
+            return Err(refused);
+        }
+        self.with_hooks(here, &["merge", "--abort"])?;
+        Ok(Merged::Conflicts(
+            conflicts.lines().map(str::to_owned).collect(),
+        ))
+    }
+
+    /// Removes the worktree with its uncommitted files, and its branch if a run created it (`rlm/…`). Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_usage`] if git refuses: the error has git's reason.
+    pub fn drop_worktree(&self, worktree: &Worktree) -> Result<(), Error> {
+        let path = worktree.path.as_os_str();
+        let remove: [&OsStr; 4] = [
+            "worktree".as_ref(),
+            "remove".as_ref(),
+            "--force".as_ref(),
+            path,
+        ];
+        let processes = self.git().processes.as_ref();
+        let run = |words: &[&OsStr]| {
+            git::run(self.root(), words, COMMAND_TIMEOUT, processes)
+                .map(drop)
+                .map_err(|e| self.git_error(&e))
+        };
+        match worktree.path.is_dir() {
+            true => run(&remove)?,
+            false => run(&["worktree".as_ref(), "prune".as_ref()])?,
+        }
+        if !worktree.branch.starts_with("rlm/") {
+            return Ok(());
+        }
+        let words = ["branch", "--quiet", "-D", &worktree.branch];
+        run(&words.map(OsStr::new))
+    }
+
+    fn with_hooks(&self, directory: &Path, words: &[&str]) -> Result<(), Error> {
+        let call = GitCall {
+            directory,
+            arguments: words,
+            environment: &[],
+            hooks: Hooks::Run,
+            timeout: MERGE_TIMEOUT,
+        };
+        git::run_with(&call, self.git().processes.as_ref())
+            .map(drop)
+            .map_err(|e| self.git_error(&e))
+    }
+
+    fn git_error(&self, error: &GitError) -> Error {
+        Error::git(self.root(), error.to_string())
+    }
+}
