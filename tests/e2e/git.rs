@@ -466,6 +466,31 @@ fn edited_submodule_is_named() {
     expect_in_order(&ended.stdout, &words);
 }
 
+/// The subjects used to be `rlm: iteration 2 of 20261122-214939-36bf`, which says nothing to a reader of the history.
+#[test]
+fn commit_has_the_first_sentence_of_the_agent_as_its_subject() {
+    let scene = scene(
+        "@1 run echo 1 >>work\n@1 say I added the first line. Shall I go on?\n@2 run echo 2 >>work\n@2 say ```",
+    );
+    let run = scene.claude(&[
+        "-n",
+        "2",
+        "--commit",
+        "--permissions",
+        "all",
+        "--run-id",
+        "r1",
+    ]);
+    let ended = run.run(LONG).expect_code(0);
+    let subjects = subjects(&scene, "main");
+    assert_eq!(
+        subjects,
+        ["start", "I added the first line", "rlm: iteration 2 of r1"],
+        "{ended}"
+    );
+    assert_eq!(trailer(&scene, "HEAD", "Rlm-Iteration"), "2");
+}
+
 #[test]
 fn crash_after_a_commit_neither_loses_nor_repeats_it() {
     let scene = scene("@1 append work 1");

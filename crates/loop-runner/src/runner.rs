@@ -211,6 +211,7 @@ impl Runner {
                 cleanup: None,
                 retained: RetainedLeftovers::default(),
                 git_processes,
+                message: None,
                 unchanged_since: None,
             },
             control: LiveView {

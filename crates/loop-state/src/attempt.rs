@@ -284,6 +284,8 @@ pub enum AttemptEffect {
     ExamineWorkingTree,
     /// Report that the turn made no progress.
     ReportNoProgress,
+    /// Keep the last message of the turn, for the subject of its commit.
+    KeepMessage(String),
     /// Report the result of the turn, as the agent wrote it, for the next phase.
     ReportResult(String),
     /// Report the outcome of the turn: everything that had to end with it has ended.
@@ -814,6 +816,7 @@ impl AttemptMachine {
             if self.options.parses_output && !self.worked && self.tasks == 0 && !is_own {
                 effects.push(AttemptEffect::ExamineWorkingTree);
             }
+            effects.extend(result.clone().map(AttemptEffect::KeepMessage));
             let result = result.filter(|_| context.head.has_later_phase());
             effects.extend(result.map(AttemptEffect::ReportResult));
         }

@@ -271,6 +271,7 @@ impl Runner {
         match effect {
             AttemptEffect::ReportPrompted => return vec![MachineInput::PromptReceived],
             AttemptEffect::ReportNoProgress => return vec![MachineInput::NoProgress],
+            AttemptEffect::KeepMessage(text) => self.processes.message = Some(text),
             AttemptEffect::ReportResult(result) => {
                 return vec![MachineInput::ResultReported(result)];
             }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use loop_state::{CheckResult, MachineInput, TimedInput};
 use rlm_store::git::Git;
-use rlm_store::git::commit::{CommitMessage, entry_path};
+use rlm_store::git::commit::{CommitMessage, entry_path, subject};
 use rlm_store::{Committed, Project, RunHead, Settings, Uncommitted};
 
 use crate::Error;
@@ -51,6 +51,7 @@ impl Runner {
             first_attempt: head.first_attempt.max(1),
             committed: committed.map_or(0, |it| it.iteration),
             failed: head.failure.is_some(),
+            summary: { self.processes.message.as_deref() }.and_then(subject),
             session: head.session.clone(),
             agent: self.phase().agent.name().to_owned(),
         };

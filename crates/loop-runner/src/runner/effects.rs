@@ -52,6 +52,7 @@ impl Runner {
             Effect::StopBy(deadline) => self.stop_by(deadline),
             Effect::StartAttempt(brief) => {
                 self.processes.unchanged_since = None;
+                self.processes.message = None;
                 let input = self.start_attempt(&brief).await?;
                 return Ok(input.into_iter().collect());
             }

@@ -39,6 +39,8 @@ use cleanup::{AttemptCleanup, RetainedLeftovers};
 pub(super) struct RunProcesses {
     pub(super) drivers: Drivers,
     pub(super) attempt: Option<AttemptHandles>,
+    /// The last message of the agent in the current attempt.
+    pub(super) message: Option<String>,
     /// Whether the agent of the current attempt was not started because a stop is coming.
     pub(super) withheld: bool,
     pub(super) check: Option<RunningCheck>,

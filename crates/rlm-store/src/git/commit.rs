@@ -315,6 +315,8 @@ pub struct CommitMessage {
     pub committed: u32,
     /// Whether the iteration failed.
     pub failed: bool,
+    /// The [`subject`] that the agent's last message gives, if it has one.
+    pub summary: Option<String>,
     /// The agent's session.
     pub session: Option<String>,
     /// The short name of the agent.
@@ -331,8 +333,11 @@ impl CommitMessage {
             ..
         } = self;
         let phase = one_line(&self.phase);
-        let mut text = format!("rlm: iteration {iteration} of {run}");
-        if self.is_pipeline {
+        let mut text = match &self.summary {
+            Some(summary) if !self.failed => summary.clone(),
+            _ => format!("rlm: iteration {iteration} of {run}"),
+        };
+        if self.is_pipeline && (self.summary.is_none() || self.failed) {
             _ = write!(text, " ({phase})");
         }
         text.push('\n');
@@ -383,6 +388,60 @@ impl CommitMessage {
     }
 }
 
+/// The maximum number of characters of a commit's subject.
+const MAX_SUBJECT: usize = 72;
+
+/// Returns the first sentence of an agent's message as the subject of a commit; `None` if it has no sentence. Agents begin their last message with what
+/// they did; its end is often an offer to do more.
+#[must_use]
+pub fn subject(message: &str) -> Option<String> {
+    let mut is_code = false;
+    let mut prose = message.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    let sentence = prose.find_map(first_sentence)?;
+    // Git gives these words at the beginning of a subject a meaning of their own.
+    let is_special = ["fixup!", "squash!", "amend!"];
+    if is_special.iter().any(|word| sentence.starts_with(word)) {
+        return None;
+    }
+    if sentence.chars().count() <= MAX_SUBJECT {
+        return Some(sentence);
+    }
+    let cut: String = sentence.chars().take(MAX_SUBJECT - 1).collect();
+    let whole = cut
+        .rsplit_once(' ')
+        .map_or(cut.as_str(), |(words, _)| words);
+    Some(format!("{}…", whole.trim_end_matches([',', ';', ':', ' '])))
+}
+
+/// Returns the first sentence of two or more words in a line of Markdown.
+fn first_sentence(line: &str) -> Option<String> {
+    let line = one_line(&line.replace("**", "").replace('`', ""));
+    let line = line.split("<promise>").next().unwrap_or_default();
+    let line = line.trim_start_matches(|c: char| "#>*-_•✅ ".contains(c));
+    // A lowercase letter after the mark continues the sentence, as in "e.g. this".
+    let ends = |(at, c): &(usize, char)| {
+        let next = line[at + c.len_utf8()..].strip_prefix(' ');
+        let begins = |rest: &str| !rest.starts_with(char::is_lowercase);
+        "!.?".contains(*c) && next.is_some_and(begins)
+    };
+    let mut from = 0;
+    let mut sentences = { line.char_indices().filter(ends) }
+        .map(|(at, c)| at + c.len_utf8())
+        .chain([line.len()])
+        .map(|to| line[std::mem::replace(&mut from, to)..to].trim());
+    let is_sentence = |it: &&str| {
+        let has_words = it.split_whitespace().count() > 1;
+        has_words && !it.ends_with(':') && it.contains(char::is_alphabetic)
+    };
+    let sentence = sentences.find(is_sentence)?;
+    let is_end = |c: char| c == '.' || c.is_whitespace();
+    Some(sentence.trim_end_matches(is_end).to_owned())
+}
+
 /// Returns the text on one line, because an agent names its session, and must not be able to add trailers.
 fn one_line(text: &str) -> String {
     let text: String = text.chars().take(200).collect();
@@ -404,6 +463,7 @@ mod tests {
             first_attempt: 1,
             committed: 3,
             failed: false,
+            summary: None,
             session: None,
             agent: "command".into(),
         }
@@ -433,11 +493,67 @@ mod tests {
             session: Some("s-1\nRlm-Run: other".into()),
             ..about()
         };
-        let text = [about().message(), crowded.message()].join("----\n");
+        let summary = Some("Reject an empty key".into());
+        let named = CommitMessage {
+            summary: summary.clone(),
+            ..about()
+        };
+        let crowded = CommitMessage { summary, ..crowded };
+        let text = [about().message(), named.message(), crowded.message()].join("----\n");
         insta::assert_snapshot!(text);
     }
 
+    #[test]
+    fn subject_is_what_the_agent_did() {
+        let long = "I moved the parser into its own module so that the tests can use it without a terminal and a clock";
+        for (message, expected) in [
+            (
+                "I fixed the parser. All tests pass.",
+                Some("I fixed the parser"),
+            ),
+            (
+                "**Done.** Added `--until` to the help!",
+                Some("Added --until to the help!"),
+            ),
+            (
+                "## Summary\n\n- Renamed e.g. foo.rs to bar.rs\n",
+                Some("Renamed e.g. foo.rs to bar.rs"),
+            ),
+            (
+                "Here is what I changed:\n\nSplit main.rs in two.",
+                Some("Split main.rs in two"),
+            ),
+            (
+                "```\nrm -rf x y\n```\nRemoved the cache",
+                Some("Removed the cache"),
+            ),
+            (
+                long,
+                Some("I moved the parser into its own module so that the tests can use it…"),
+            ),
+            (
+                "All tests pass. <promise>DONE</promise>",
+                Some("All tests pass"),
+            ),
+            ("I fixed it\u{a0}.", Some("I fixed it")),
+            ("fixup! the last one", None),
+            ("Done.", None),
+            ("", None),
+        ] {
+            assert_eq!(subject(message).as_deref(), expected, "{message}");
+        }
+    }
+
     proptest! {
+        /// A subject is one line of limited length, whatever the agent writes.
+        #[test]
+        fn any_message_gives_one_short_line(message in any::<String>()) {
+            if let Some(subject) = subject(&message) {
+                prop_assert!(subject.chars().count() <= MAX_SUBJECT, "{subject:?}");
+                prop_assert!(!subject.contains(char::is_control) && subject.trim() == subject, "{subject:?}");
+            }
+        }
+
         /// Any name of a session gives exactly one trailer of each kind.
         #[test]
         fn only_rlm_writes_trailers(session in any::<String>(), phase in any::<String>()) {

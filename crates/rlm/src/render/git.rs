@@ -128,7 +128,7 @@ mod tests {
         };
         let state = |commits, changed| Some(WorktreeStatus { commits, changed });
         let ends = [state(3, 0), state(1, 2), state(0, 1), None].map(end);
-insta::assert_snapshot!(ends.join("\n"), @r"
+        insta::assert_snapshot!(ends.join("\n"), @r"
         branch rlm/r1 has 3 commits
           merge it:  rlm merge r1
           remove it: rlm drop r1
