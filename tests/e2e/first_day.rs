@@ -226,3 +226,32 @@ fn dry_run_of_a_resume_and_a_saved_state_are_written_for_people() {
     let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
     assert_eq!(whole["head"]["machine"]["unfinished"]["cause"], "stop");
 }
+
+/// Presets for common kinds of work: what `init` prints as the next step works.
+#[test]
+fn each_preset_is_a_run_that_can_start() {
+    for preset in ["tdd", "fix-ci", "review", "refactor", "plan-then-build"] {
+        let scene = Scene::new("print turn {start}");
+        let init = ["init", "--preset", preset];
+        let told = scene.rlm(&init).run(LONG).expect_code(0).stdout;
+        assert!(
+            told.contains("next: ") && told.contains(", then: rlm run"),
+            "{told}"
+        );
+        let dry = scene.run_bare(&["--dry-run"]).run(LONG).expect_code(0);
+        let prompt = fs::read_to_string(scene.file("PROMPT.md")).unwrap();
+        let first = match scene.file("prompts").exists() {
+            true => "The task is in PROMPT.md",
+            false => prompt.lines().next().unwrap(),
+        };
+        assert!(dry.stdout.contains(first), "{preset}: {dry}");
+    }
+    // The review needs no more settings, and runs to its end.
+    let scene = Scene::new("touch REVIEW.md");
+    scene
+        .rlm(&["init", "--preset", "review"])
+        .run(LONG)
+        .expect_code(0);
+    scene.run_bare(&[]).run(LONG).expect_code(0);
+    assert!(scene.file("REVIEW.md").exists());
+}

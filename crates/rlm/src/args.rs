@@ -353,7 +353,7 @@ pub(crate) struct LogsArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct InitArgs {
-    /// Write a pipeline instead: phases with their own prompts, and a review between them
+    /// Write the settings and prompts of a preset instead
     #[arg(long, value_name = "NAME", value_enum)]
     pub(crate) preset: Option<Preset>,
 }
@@ -466,6 +466,7 @@ Files that exist stay as they are.
 Examples:
   rlm init
   rlm init --preset plan-then-build       # plan, review, build
+  rlm init --preset fix-ci                # also: tdd, review, refactor
   rlm -C ../other init";
 
 const MERGE: &str = "\

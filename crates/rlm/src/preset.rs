@@ -1,14 +1,22 @@
-//! The pipelines of `rlm init --preset`.
+//! The presets of `rlm init --preset`: pipelines, and prompts for common kinds of work.
 
 use clap::ValueEnum;
 
-/// A ready-made pipeline.
+/// A ready-made way of working.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
     /// A plan, your review, then the work until its check passes
     PlanThenBuild,
     /// Research, a plan, then the work until its check passes, with your review between them
     ResearchPlanBuild,
+    /// Failing tests, your review, then the work until they pass
+    Tdd,
+    /// One loop that repairs what CI reports
+    FixCi,
+    /// One iteration that reviews the branch, and changes no code
+    Review,
+    /// One loop of small refactorings, each with passing tests
+    Refactor,
 }
 
 const TASK: &str = "\
@@ -44,6 +52,61 @@ The task is in PROMPT.md and the plan in PLAN.md.
 - Leave the code better than you found it.
 ";
 
+const TESTS: &str = "\
+The task is in PROMPT.md. Write tests for it, and change no other code.
+
+- Write the smallest set of tests that shows when the task is finished, in the style of the tests that exist.
+- Run them. Each new test must fail because the work is missing, and not because of a mistake in the test.
+- Name each new test and its reason in TESTS.md.
+
+If a person sent the tests back, do what they ask. End with a summary of ten lines at most: the prompt of the next phase includes it.
+";
+
+const PASS: &str = "\
+The task is in PROMPT.md, and TESTS.md names the tests for it. Make them pass.
+
+- Before you begin, read the results of earlier iterations in the working tree and in git's log.
+- Take one failing test at a time. Write the simplest code that passes it, then clean that code up.
+- Don't weaken, skip or delete a test. If a test is wrong, say why in TESTS.md, and fix the test.
+";
+
+const FIX_CI: &str = "\
+CI fails on this branch. Repair the causes, one at a time.
+
+- Find the commands that CI runs (for example in .github/workflows or .gitlab-ci.yml), and run them here.
+- Take the first failure. Find its cause before you change anything; don't hide it: no skipped test, no ignored warning, no higher limit.
+- Run the command again, and write down what the next iteration needs to know.
+
+Describe here what CI reports, if the commands alone don't show it.
+";
+
+const REVIEW: &str = "\
+Review the changes of this branch against the main branch. Don't change any code.
+
+- Read each changed file in full, not only the difference. Run the tests.
+- Look for errors, missing tests, unclear names, and behaviour at the edges: empty, huge, concurrent, interrupted.
+- Write your results into REVIEW.md, the most serious one first: the place (file and line), what happens, and how to show it. Leave out matters of taste.
+";
+
+const REFACTOR: &str = "\
+Make this code easier to change, without changing what it does.
+
+- Before you begin, read the results of earlier iterations in the working tree and in git's log.
+- Choose the one change that helps most: a name, a duplicate, a long function, a wrong dependency. Make only this change.
+- Run all tests before and after it. Don't change a test, except for a name that you changed.
+- Write down what you would do next.
+
+Say here what is not to be touched, and what must become easier.
+";
+
+const ONE_PHASE: &str = "\
+# The prompt is in PROMPT.md. These settings apply to each run here; options of `rlm run` override them.
+
+# agent = \"claude\"
+# max-duration = \"8h\"
+# commit = true
+";
+
 const HEAD: &str = "\
 # A pipeline: each phase begins when the phase before it is finished, and its prompt includes the previous phase's final message. Between two
 # phases rlm asks you for a review: continue, revise, start over, exit. Without a terminal it doesn't ask. The settings above the first
@@ -67,16 +130,35 @@ completion-promise = \"DONE\"        # the agent promises this; with until, your
 max-iterations = 50
 ";
 
+/// The stop condition of work whose only evidence are tests that must not break.
+const WHILE_TESTS_PASS: &str = "\
+max-iterations = 10
+# gates = [\"cargo test\"]           # required checks: must pass before an iteration counts
+";
+
+/// The content of a preset.
+enum Content {
+    /// Phases with their own prompts, for a task that the user describes.
+    Pipeline(&'static [Part]),
+    /// One prompt, and its stop condition.
+    Prompt(&'static str, &'static str),
+}
+
 impl Preset {
-    fn parts(self) -> &'static [Part] {
+    fn content(self) -> Content {
         const ALL: [Part; 3] = [
             ("research", RESEARCH, ONCE),
             ("plan", PLAN, ONCE),
             ("build", BUILD, UNTIL_DONE),
         ];
+        const TDD: [Part; 2] = [("tests", TESTS, ONCE), ("build", PASS, UNTIL_DONE)];
         match self {
-            Self::ResearchPlanBuild => &ALL,
-            Self::PlanThenBuild => &ALL[1..],
+            Self::ResearchPlanBuild => Content::Pipeline(&ALL),
+            Self::PlanThenBuild => Content::Pipeline(&ALL[1..]),
+            Self::Tdd => Content::Pipeline(&TDD),
+            Self::FixCi => Content::Prompt(FIX_CI, UNTIL_DONE),
+            Self::Review => Content::Prompt(REVIEW, ONCE),
+            Self::Refactor => Content::Prompt(REFACTOR, WHILE_TESTS_PASS),
         }
     }
 
@@ -85,16 +167,36 @@ impl Preset {
         let phase = |(name, _, ends): &Part| {
             format!("\n[[phase]]\nname = \"{name}\"\nprompt-file = \"prompts/{name}.md\"\n{ends}")
         };
-        let phases: String = self.parts().iter().map(phase).collect();
-        format!("{HEAD}{phases}")
+        match self.content() {
+            Content::Pipeline(parts) => {
+                let phases: String = parts.iter().map(phase).collect();
+                format!("{HEAD}{phases}")
+            }
+            Content::Prompt(_, ends) => format!("{ONE_PHASE}\n{ends}"),
+        }
     }
 
     /// Returns the files with the task and the prompts.
     pub(crate) fn prompts(self) -> Vec<(String, &'static str)> {
-        let parts = self.parts().iter();
-        let prompts = parts.map(|(name, prompt, _)| (format!("prompts/{name}.md"), *prompt));
-        std::iter::once(("PROMPT.md".to_owned(), TASK))
+        let (task, parts) = match self.content() {
+            Content::Pipeline(parts) => (TASK, parts),
+            Content::Prompt(prompt, _) => (prompt, &[][..]),
+        };
+        let prompts = parts.iter();
+        let prompts = prompts.map(|(name, prompt, _)| (format!("prompts/{name}.md"), *prompt));
+        std::iter::once(("PROMPT.md".to_owned(), task))
             .chain(prompts)
             .collect()
+    }
+
+    /// Returns what the user does next.
+    pub(crate) fn next(self, rlm: &str) -> String {
+        let first = match self {
+            Self::Review => "read PROMPT.md",
+            Self::Refactor => "edit PROMPT.md, and put your tests into rlm.toml (gates = …)",
+            Self::FixCi => "edit PROMPT.md, and put your check into rlm.toml (until = …)",
+            _ => "write the task into PROMPT.md and your check into rlm.toml (until = …)",
+        };
+        format!("{first}, then: {rlm} run")
     }
 }

@@ -32,13 +32,7 @@ pub(crate) fn execute(directory: &Path, args: &InitArgs) -> Result<ExitCode, Fai
                 "edit PROMPT.md, then: {rlm} run --until 'YOUR CHECK' (with the installed agent, or add -- YOUR-AGENT)"
             ),
         ),
-        Some(preset) => (
-            preset.settings(),
-            preset.prompts(),
-            format!(
-                "write the task into PROMPT.md and your check into rlm.toml (until = …), then: {rlm} run"
-            ),
-        ),
+        Some(preset) => (preset.settings(), preset.prompts(), preset.next(rlm)),
     };
     let say = |made: bool, name: &str| {
         output::line(&format!("{} {name}", if made { "wrote" } else { "kept " }));
@@ -98,7 +92,12 @@ mod tests {
                 PromptSource::File(path) => path.strip_prefix("/tmp").unwrap(),
                 other => panic!("{other:?}"),
             });
-            assert!(read.eq(written[1..].iter().map(Path::new)), "{written:?}");
+            let of_phases = match written.as_slice() {
+                [only] => std::slice::from_ref(only),
+                [_task, phases @ ..] => phases,
+                [] => panic!("{preset:?} writes no prompt"),
+            };
+            assert!(read.eq(of_phases.iter().map(Path::new)), "{written:?}");
             let dir = tempfile::tempdir().unwrap();
             let args = InitArgs {
                 preset: Some(*preset),
