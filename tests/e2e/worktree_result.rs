@@ -160,3 +160,36 @@ fn live_run_and_run_without_a_worktree_are_refused() {
     let own = rlm(&scene, &["merge", "r2"]).run(LONG).expect_code(2);
     assert!(own.stderr.contains("its result is already here"), "{own}");
 }
+
+#[test]
+fn merge_of_a_person_and_a_failing_hook_lose_nothing() {
+    let scene = Scene::new("write work theirs");
+    run(&scene, &["--commit"]);
+    let hook = scene.file(".git/hooks/pre-merge-commit");
+    fs_err::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs_err::write(&hook, "#!/bin/sh\necho not today >&2\nexit 1\n").unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // Without a commit of its own, the branch would only move forward, and no hook would run.
+    scene
+        .sandbox
+        .git(&["commit", "--quiet", "--allow-empty", "-m", "mine"]);
+    let before = head(&scene);
+    let refused = rlm(&scene, &["merge", "--yes"]).run(LONG).expect_code(2);
+    assert!(refused.stderr.contains("Not committing merge"), "{refused}");
+    assert_eq!(head(&scene), before);
+    assert_eq!(scene.sandbox.git(&["status", "--porcelain"]), "");
+    fs_err::remove_file(&hook).unwrap();
+    // A merge that a person has begun.
+    scene
+        .sandbox
+        .git(&["merge", "--quiet", "--no-commit", "rlm/r1"]);
+    let busy = rlm(&scene, &["merge", "--yes"]).run(LONG).expect_code(2);
+    assert!(
+        busy.stderr.contains("a merge is in progress here"),
+        "{busy}"
+    );
+    assert_eq!(
+        fs_err::read_to_string(scene.file("work")).unwrap(),
+        "theirs\n"
+    );
+}

@@ -16,7 +16,7 @@ macro_rules! schemas {
 }
 
 /// All schemas, by the names of their files.
-pub const SCHEMAS: [(&str, &str); 15] = schemas![
+pub const SCHEMAS: [(&str, &str); 16] = schemas![
     "checkpoints-export",
     "checkpoints-import",
     "checkpoints-fork",
@@ -31,7 +31,8 @@ pub const SCHEMAS: [(&str, &str); 15] = schemas![
     "ps",
     "report",
     "run",
-    "status"
+    "status",
+    "worktree"
 ];
 
 /// Returns the schema with this name.
@@ -93,6 +94,7 @@ fn of_command<'a>(arguments: impl Iterator<Item = &'a OsStr>) -> Option<&'static
         ["config", "show", ..] => &["config"],
         ["doctor", ..] => &["doctor"],
         ["clean", ..] => &["clean"],
+        ["merge" | "drop", ..] => &["worktree"],
         ["pause" | "interrupt" | "steer" | "set" | "stop", ..] => &["control"],
         ["checkpoints", "fork", ..] => &["checkpoints-fork"],
         ["checkpoints", "export", ..] => &["checkpoints-export"],

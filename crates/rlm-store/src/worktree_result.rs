@@ -101,25 +101,42 @@ impl Project {
     /// [`Error::is_usage`] if git refuses, for example because uncommitted changes here are in the way: the error has git's reason, and this working
     /// tree is as before.
     pub fn merge_worktree(&self, worktree: &Worktree, message: &str) -> Result<Merged, Error> {
-        let in_worktree = |words: &[&str]| self.with_hooks(&worktree.path, words);
-        if worktree.path.is_dir() && Git::find(&worktree.path).change_count() != Some(0) {
-            in_worktree(&["add", "--all"])?;
-            in_worktree(&["commit", "--quiet", "--message", message])?;
+        let (here, there) = (self.git(), Git::find(&worktree.path));
+        if is_merging(here) {
+            let why = "a merge is in progress here; finish it, or: git merge --abort";
+            return Err(Error::git(self.root(), why.into()));
         }
-        let here = self.git().top().unwrap_or(self.root());
+        if worktree.path.is_dir() {
+            if there.branch().as_ref() != Some(&worktree.branch) {
+                let why = format!(
+                    "another branch than {0} is checked out there; git switch {0}",
+                    worktree.branch
+                );
+                return Err(Error::git(&worktree.path, why));
+            }
+            if there.change_count() != Some(0) {
+                self.with_hooks(&worktree.path, &["add", "--all"])?;
+                let commit = ["commit", "--quiet", "--message", message];
+                self.with_hooks(&worktree.path, &commit)?;
+            }
+        }
+        let top = here.top().unwrap_or(self.root());
         let merge = ["merge", "--no-edit", "--quiet", &worktree.branch];
-        let Err(refused) = self.with_hooks(here, &merge) else {
+        let Err(refused) = self.with_hooks(top, &merge) else {
             return Ok(Merged::Yes);
         };
+        // A conflict, or a hook that failed, leaves a merge in progress.
         let conflicts = ["diff", "--name-only", "--diff-filter=U", "--no-ext-diff"];
-        let conflicts = self.git().output(&conflicts).unwrap_or_default();
-        if conflicts.is_empty() {
-            return Err(refused);
+        let conflicts = here.output(&conflicts).unwrap_or_default();
+        if is_merging(here) {
+            self.with_hooks(top, &["merge", "--abort"])?;
         }
-        self.with_hooks(here, &["merge", "--abort"])?;
-        Ok(Merged::Conflicts(
-            conflicts.lines().map(str::to_owned).collect(),
-        ))
+        match conflicts.is_empty() {
+            true => Err(refused),
+            false => Ok(Merged::Conflicts(
+                conflicts.lines().map(str::to_owned).collect(),
+            )),
+        }
     }
 
     /// Removes the worktree with its uncommitted files, and its branch if a run created it (`rlm/…`). Blocks.
@@ -168,4 +185,9 @@ impl Project {
     fn git_error(&self, error: &GitError) -> Error {
         Error::git(self.root(), error.to_string())
     }
+}
+
+/// Whether a merge is in progress in a working tree.
+fn is_merging(git: &Git) -> bool {
+    git.commit_of("MERGE_HEAD").is_some()
 }
