@@ -103,32 +103,22 @@ pub(crate) fn unresponsive_status(target: &LiveRun, wait: Duration) -> Failure {
 
 fn unresponsive_error(target: &LiveRun, wait: Duration, effect: &str) -> Failure {
     let (run, rlm) = (&target.run, hint::program_command());
-    if let Some(holder) = target
-        .holder
-        .as_ref()
-        .filter(|it| it.process.is_suspended())
-    {
-        let continues = hint::continues(holder.process.pid);
-        return Failure::failed(format!(
-            "{} is suspended{effect}. Fix: {continues}",
-            process(target)
-        ));
-    }
-    let (cont, kill) = match &target.holder {
-        Some(holder) => {
-            let pid = holder.process.pid;
-            (
-                format!(" (then: kill -CONT {pid})"),
-                format!(", or kill -9 {pid}; then its guard ends the agent's processes"),
-            )
-        }
-        None => Default::default(),
+    let waited = rlm_text::duration::show(ResponseLimits::new(wait).first());
+    let holder = target.holder.as_ref();
+    let kill = holder.map_or_else(String::new, |holder| {
+        let pid = holder.process.pid;
+        format!(", or kill -9 {pid}; then its guard ends the agent's processes")
+    });
+    let (why, fix) = match holder.filter(|holder| holder.process.is_suspended()) {
+        Some(holder) => (
+            "it is suspended",
+            format!("{}; to end it: ", hint::continues(holder.process.pid)),
+        ),
+        None => ("it hangs, or its control socket was removed", String::new()),
     };
     Failure::failed(format!(
-        "{} did not respond within {}: it is suspended{cont}, or hangs, or its control socket was removed\
-             {effect}. Fix: {rlm} stop {run} --force{kill}",
+        "{} did not respond within {waited}: {why}{effect}. Fix: {fix}{rlm} stop {run} --force{kill}",
         process(target),
-        rlm_text::duration::show(ResponseLimits::new(wait).first()),
     ))
 }
 
