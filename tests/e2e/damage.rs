@@ -459,3 +459,32 @@ fn x112g_run_with_data_loss_is_not_exported() {
     assert_eq!(stopped.files(), before);
     assert!(!stopped.scene.sandbox.path().join("x").exists());
 }
+
+/// The run used to end as planned, with exit code 0 and without a word; only `status` and `verify` noticed the damage.
+#[test]
+fn state_that_an_agent_damages_is_reported_at_the_end_of_the_run() {
+    let damage = "for f in .rlm/runs/r1/*.ckj; do printf XXXXXXXX | dd of=\"$f\" bs=1 seek=200 conv=notrunc 2>/dev/null; done";
+    let scene = Scene::new("");
+    let run = [
+        "run", "-p", "x", "-n", "2", "--sleep", "0", "--run-id", "r1",
+    ];
+    let agent = ["--", "sh", "-c", damage];
+    let ended = scene
+        .rlm(&[&run[..], &agent].concat())
+        .run(LONG)
+        .expect_code(0);
+    let says = "warning: the saved state is damaged: ";
+    assert!(ended.stderr.contains(says), "{ended}");
+    let (_, command) = ended.stderr.trim_end().rsplit_once(": rlm ").unwrap();
+    let words: Vec<&str> = command.split(' ').collect();
+    let verified = scene.rlm(&words).run(LONG).expect_code(1);
+    assert!(verified.stdout.contains("r1"), "{verified}");
+    // The control: an agent that leaves the state alone.
+    let agent = ["--", "true"];
+    let run = ["run", "-p", "x", "--once", "--run-id", "r2"];
+    let ended = scene
+        .rlm(&[&run[..], &agent].concat())
+        .run(LONG)
+        .expect_code(0);
+    assert!(!ended.stderr.contains("warning"), "{ended}");
+}

@@ -14,9 +14,10 @@ use loop_runner::{
 };
 use loop_state::{StopCause, StopRequest, StopTiming, times};
 use rlm_store::index::{self, IndexEntry};
-use rlm_store::{Project, PromptSource};
+use rlm_store::{Project, PromptSource, RunId};
 use rlm_terminal::{EditTarget, ForegroundRun, PressActions, Terminal, TerminalSignals};
 use rlm_text::duration;
+use rlm_text::escape::plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -268,6 +269,9 @@ impl Session {
             let words = screen.end_words(&run, &outcome);
             self.terminal.print_at_end(&words, shown.is_err());
         }
+        if !is_stopped {
+            warn_of_damage(project, &run);
+        }
         // If the process exits by a signal, this is the last chance to report lost output.
         output::report();
         self.end(&outcome)
@@ -391,6 +395,21 @@ impl Session {
             None => Ok(Code::of(&outcome.reason).into()),
         }
     }
+}
+
+/// Prints a warning if the saved state can't be read in full: an agent can damage it while the run works, and a save doesn't notice that, because it
+/// only appends.
+fn warn_of_damage(project: &Project, run: &RunId) {
+    let Ok(entry) = project.run(run) else { return };
+    let why = match (&entry.loss, &entry.head) {
+        (Some(loss), _) => loss.to_string(),
+        (None, Err(why)) => why.clone(),
+        (None, Ok(_)) => return,
+    };
+    let (why, rlm) = (plain(&why), hint::program_command());
+    anstream::eprintln!(
+        "rlm: warning: the saved state is damaged: {why}; for a safe next command: {rlm} checkpoints verify {run}"
+    );
 }
 
 /// Returns whether a person or a signal stops the run now. A run that ends by itself does not count.
