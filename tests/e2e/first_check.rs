@@ -46,6 +46,9 @@ fn run_whose_check_passes_is_already_done() {
         .expect_code(0);
     let report = fs_err::read_to_string(scene.file("report.html")).unwrap();
     assert!(report.contains("There was nothing to do"), "{report}");
+    let report = scene.rlm(&["report", "--json"]).run(LONG).expect_code(0);
+    let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!(report["end"]["evidence"], "check");
     // There is nothing to resume.
     let refused = scene.rlm(&["resume"]).run(LONG);
     assert_ne!(refused.code(), Some(0), "{refused}");

@@ -77,7 +77,8 @@ fn report_covers_everything_in_a_run() {
     assert_eq!(attempts[2]["unfinished_cause"], "process_died");
     assert_eq!(attempts[3]["process"], 2);
     assert_eq!(told["processes"][0]["end"], "died");
-    assert_eq!(told["steers"][0]["state"], "seen");
+    // A command doesn't report what it reads.
+    assert_eq!(told["steers"][0]["state"], "in_prompt");
     assert_eq!(told["end"]["evidence"], "check");
     assert_eq!(told["unknown"], Value::Array(Vec::new()));
     let newest = scene.sandbox.git(&["rev-parse", "HEAD"]);
@@ -93,7 +94,7 @@ fn report_covers_everything_in_a_run() {
         "the loop's process died",
         "the previous process died",
         "keep &lt;b&gt;both&lt;/b&gt; forms",
-        "seen by the agent",
+        "in a prompt",
         "Iteration details",
         "turn 1",
         "work | 1 +",

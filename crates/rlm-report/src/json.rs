@@ -1,6 +1,8 @@
 //! Renders the timeline of a run for programs, with the names of the schema instead of those of the Rust types.
 
-use loop_state::{CheckResult, ReviewPoint, StopCause, StopReason, StopTiming, Timestamp};
+use loop_state::{
+    CheckResult, Evidence, ReviewPoint, SteerState, StopCause, StopReason, StopTiming, Timestamp,
+};
 use rlm_store::AttemptOutcome;
 use rlm_store::timeline::{
     AttemptSpan, ProcessEnd, Timeline, TimelineEventKind, WaitSpan, WaitedFor,
@@ -70,15 +72,27 @@ pub fn json(timeline: &Timeline, exit_code: Option<u8>) -> Value {
             })
         }).collect::<Value>(),
         "steers": timeline.steers.iter().map(|it| json!({
-            "id": it.id, "at": utc(it.at), "text": it.text, "state_at": utc(it.state_at), "state": it.state,
+            "id": it.id, "at": utc(it.at), "text": it.text, "state_at": utc(it.state_at), "state": steer_state(timeline, it.state),
         })).collect::<Value>(),
         "events": timeline.events.iter().map(|it| moment(it.at, &it.kind)).collect::<Value>(),
         "end": m.end.as_ref().map(|end| json!({
             "at": utc(end.at), "reason": end.reason.to_string(), "exit_code": exit_code,
-            "evidence": match end.reason { StopReason::Done(it) => Some(it), _ => None },
+            "evidence": match end.reason {
+                StopReason::Done(it) => Some(it),
+                StopReason::AlreadyDone => Some(Evidence::Check),
+                _ => None,
+            },
         })),
         "unknown": timeline.unknown,
     })
+}
+
+/// Returns the progress of a message. A command doesn't report what it reads: such a message was in a prompt.
+fn steer_state(timeline: &Timeline, state: SteerState) -> Value {
+    match state {
+        SteerState::Seen if !timeline.reports_reading() => json!("in_prompt"),
+        state => json!(state),
+    }
 }
 
 fn wait(wait: &WaitSpan) -> Value {

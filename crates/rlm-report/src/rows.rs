@@ -205,6 +205,7 @@ fn line(
             let state = match steer.state {
                 SteerState::Recorded => "not delivered yet",
                 SteerState::Delivered => "delivered",
+                SteerState::Seen if !report.timeline.reports_reading() => "in a prompt",
                 SteerState::Seen => "seen by the agent",
             };
             let what = format!("“{}” ({state})", first_line(&steer.text));

@@ -265,6 +265,13 @@ impl AttemptSpan {
 }
 
 impl Timeline {
+    /// Whether an agent of the run reports the messages that it reads. A command doesn't.
+    #[must_use]
+    pub fn reports_reading(&self) -> bool {
+        let mut phases = self.head.settings.phases.iter();
+        phases.any(|phase| phase.agent.has_driver())
+    }
+
     /// Returns when the run began.
     #[must_use]
     pub fn began(&self) -> Timestamp {
