@@ -463,7 +463,7 @@ fn x112g_run_with_data_loss_is_not_exported() {
 /// The run used to end as planned, with exit code 0 and without a word; only `status` and `verify` noticed the damage.
 #[test]
 fn state_that_an_agent_damages_is_reported_at_the_end_of_the_run() {
-    let damage = "for f in .rlm/runs/r1/*.ckj; do printf XXXXXXXX | dd of=\"$f\" bs=1 seek=200 conv=notrunc 2>/dev/null; done";
+    let damage = "for f in .rlm/runs/r1/*.ckj; do printf damaged! | dd of=\"$f\" bs=1 seek=200 conv=notrunc 2>/dev/null; done";
     let scene = Scene::new("");
     let run = [
         "run", "-p", "x", "-n", "2", "--sleep", "0", "--run-id", "r1",

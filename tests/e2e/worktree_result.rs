@@ -39,6 +39,9 @@ fn uncommitted_work_of_a_worktree_comes_home_with_the_printed_commands() {
     let scene = Scene::new("write work done");
     let ended = run(&scene, &[]);
     let (merge, remove) = (printed(&ended, "merge it:"), printed(&ended, "remove it:"));
+    // No commit includes a report or an archive of rlm.
+    let report = ["report", "r1", "-o", ".rlm/worktrees/r1/rlm-r1.html"];
+    rlm(&scene, &report).run(LONG).expect_code(0);
     let before = head(&scene);
     let preview = rlm(&scene, &merge)
         .args(["--dry-run"])
@@ -61,6 +64,7 @@ fn uncommitted_work_of_a_worktree_comes_home_with_the_printed_commands() {
         fs_err::read_to_string(scene.file("work")).unwrap(),
         "done\n"
     );
+    assert_eq!(scene.sandbox.git(&["ls-files", "rlm-r1.html"]), "");
     let again = rlm(&scene, &["merge"]).run(LONG).expect_code(0);
     assert!(again.stdout.starts_with("nothing to merge"), "{again}");
     let dropped = rlm(&scene, &remove)
@@ -184,10 +188,7 @@ fn merge_of_a_person_and_a_failing_hook_lose_nothing() {
         .sandbox
         .git(&["merge", "--quiet", "--no-commit", "rlm/r1"]);
     let busy = rlm(&scene, &["merge", "--yes"]).run(LONG).expect_code(2);
-    assert!(
-        busy.stderr.contains("a merge is in progress here"),
-        "{busy}"
-    );
+    assert!(busy.stderr.contains("in the middle of a merge"), "{busy}");
     assert_eq!(
         fs_err::read_to_string(scene.file("work")).unwrap(),
         "theirs\n"

@@ -153,19 +153,12 @@ impl Git {
 
     /// Counts the files that differ from the last commit, on this thread.
     pub(crate) fn change_count(&self) -> Option<usize> {
-        self.changed_files().map(|files| files.len())
-    }
-
-    /// Lists the files that differ from the last commit, on this thread. A new directory counts as one file.
-    pub(crate) fn changed_files(&self) -> Option<Vec<String>> {
         let status = self.query(&["status", "--porcelain", "--untracked-files=normal"])?;
         let (top, lines) = (self.top()?, status.lines());
-        let changes = lines.filter(|line| !is_status_line_of_own_file(top, line));
-        // Before the path come two letters and a space.
         Some(
-            changes
-                .filter_map(|line| Some(line.get(3..)?.to_owned()))
-                .collect(),
+            lines
+                .filter(|line| !is_status_line_of_own_file(top, line))
+                .count(),
         )
     }
 

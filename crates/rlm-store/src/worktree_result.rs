@@ -77,9 +77,7 @@ impl Project {
             }
         };
         let files = match worktree.path.is_dir() {
-            true => there
-                .changed_files()
-                .ok_or_else(|| Error::git(&worktree.path, "git did not respond".into()))?,
+            true => there.changes().map_err(|e| self.git_error(&e))?,
             false => Vec::new(),
         };
         let owned = |line: &&str| (*line).to_owned();
@@ -89,7 +87,11 @@ impl Project {
             newest: log.iter().take(MAX_LISTED).map(owned).collect(),
             changes: changes.filter(|stat| !stat.is_empty()),
             uncommitted: files.len(),
-            files: files.into_iter().take(MAX_LISTED).collect(),
+            files: files
+                .into_iter()
+                .take(MAX_LISTED)
+                .map(|it| it.path)
+                .collect(),
         })
     }
 
@@ -102,9 +104,12 @@ impl Project {
     /// tree is as before.
     pub fn merge_worktree(&self, worktree: &Worktree, message: &str) -> Result<Merged, Error> {
         let (here, there) = (self.git(), Git::find(&worktree.path));
-        if is_merging(here) {
-            let why = "a merge is in progress here; finish it, or: git merge --abort";
-            return Err(Error::git(self.root(), why.into()));
+        if let Some(what) = here
+            .operation_in_progress()
+            .map_err(|e| self.git_error(&e))?
+        {
+            let why = format!("the repository is in the middle of {what}: finish or abort it");
+            return Err(Error::git(self.root(), why));
         }
         if worktree.path.is_dir() {
             if there.branch().as_ref() != Some(&worktree.branch) {
@@ -114,11 +119,7 @@ impl Project {
                 );
                 return Err(Error::git(&worktree.path, why));
             }
-            if there.change_count() != Some(0) {
-                self.with_hooks(&worktree.path, &["add", "--all"])?;
-                let commit = ["commit", "--quiet", "--message", message];
-                self.with_hooks(&worktree.path, &commit)?;
-            }
+            self.commit_rest(&there, &worktree.path, message)?;
         }
         let top = here.top().unwrap_or(self.root());
         let merge = ["merge", "--no-edit", "--quiet", &worktree.branch];
@@ -128,7 +129,10 @@ impl Project {
         // A conflict, or a hook that failed, leaves a merge in progress.
         let conflicts = ["diff", "--name-only", "--diff-filter=U", "--no-ext-diff"];
         let conflicts = here.output(&conflicts).unwrap_or_default();
-        if is_merging(here) {
+        if here
+            .operation_in_progress()
+            .is_ok_and(|what| what.is_some())
+        {
             self.with_hooks(top, &["merge", "--abort"])?;
         }
         match conflicts.is_empty() {
@@ -169,6 +173,28 @@ impl Project {
         run(&words.map(OsStr::new))
     }
 
+    /// Commits what a commit of the run itself would include: not the archives and reports of `rlm`, which may hold secrets.
+    fn commit_rest(&self, git: &Git, tree: &Path, message: &str) -> Result<(), Error> {
+        let plan = git.plan().map_err(|e| self.git_error(&e))?;
+        if plan.is_empty {
+            return Ok(());
+        }
+        let paths = plan.paths.iter().map(String::as_str);
+        let add: Vec<&str> = ["add", "--all", "--"].into_iter().chain(paths).collect();
+        self.with_hooks(tree, &add)?;
+        let staged = [
+            "diff",
+            "--cached",
+            "--quiet",
+            "--no-ext-diff",
+            "--ignore-submodules=none",
+        ];
+        match git.output(&staged) {
+            Ok(_) => Ok(()),
+            Err(_) => self.with_hooks(tree, &["commit", "--quiet", "--message", message]),
+        }
+    }
+
     fn with_hooks(&self, directory: &Path, words: &[&str]) -> Result<(), Error> {
         let call = GitCall {
             directory,
@@ -185,9 +211,4 @@ impl Project {
     fn git_error(&self, error: &GitError) -> Error {
         Error::git(self.root(), error.to_string())
     }
-}
-
-/// Whether a merge is in progress in a working tree.
-fn is_merging(git: &Git) -> bool {
-    git.commit_of("MERGE_HEAD").is_some()
 }

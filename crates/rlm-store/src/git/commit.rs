@@ -143,7 +143,7 @@ impl Git {
     }
 
     /// Returns the unfinished operation of a person or an agent in this working tree: adding all files would mark its conflicts as resolved.
-    pub(super) fn operation_in_progress(&self) -> Result<Option<&'static str>, GitError> {
+    pub(crate) fn operation_in_progress(&self) -> Result<Option<&'static str>, GitError> {
         let place = self.git_dir()?;
         let found = UNFINISHED_OPERATIONS
             .iter()
@@ -152,7 +152,7 @@ impl Git {
     }
 
     /// Returns the changes that a commit of all files would include. Such a commit does not include edits inside a submodule.
-    pub(super) fn changes(&self) -> Result<Vec<Change>, GitError> {
+    pub(crate) fn changes(&self) -> Result<Vec<Change>, GitError> {
         Ok(self.differences()?.changes)
     }
 
@@ -258,9 +258,9 @@ fn edited_submodule(line: &str) -> Option<String> {
 
 /// A path that differs from the last commit.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(crate) struct Change {
     is_new: bool,
-    path: String,
+    pub(crate) path: String,
 }
 
 impl Change {
