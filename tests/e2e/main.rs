@@ -44,6 +44,7 @@ mod hidden_text;
 mod hostile_files;
 mod idle;
 mod input;
+mod iteration_changes;
 mod job_control;
 mod journey;
 mod kills;

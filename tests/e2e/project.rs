@@ -126,9 +126,14 @@ fn events_of_a_run_are_one_json_object_per_line() {
     let expected = [
         &["run_started"],
         &turn[..],
-        &["iteration_ended"],
+        &["iteration_changes", "iteration_ended"],
         &turn,
-        &["processes_ended", "iteration_ended", "run_ended"],
+        &[
+            "iteration_changes",
+            "processes_ended",
+            "iteration_ended",
+            "run_ended",
+        ],
     ];
     assert_eq!(kinds, expected.concat());
     let last = events.last().unwrap();
@@ -236,7 +241,7 @@ fn agent_text_is_in_logs() {
         .collect();
     assert_eq!(
         (&kinds[0][..], &kinds[kinds.len() - 1][..]),
-        ("prompt", "end")
+        ("prompt", "changes")
     );
     scene
         .rlm(&["logs", "--iteration", "9"])

@@ -97,7 +97,7 @@ fn report_covers_everything_in_a_run() {
         "in a prompt",
         "Iteration details",
         "turn 1",
-        "work | 1 +",
+        "work +1 -0",
         "turn 2",
         "&lt;script&gt;alert(1)&lt;/script&gt;",
         "two is too few",

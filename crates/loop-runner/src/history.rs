@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_duplex::{Event, Line, Stream, ToolOutcome};
-use loop_state::{RunUpdate, Timestamp};
+use loop_state::{LoopCommand, RunUpdate, Timestamp};
 use rlm_store::timeline::AttemptSpan;
 use rlm_store::{AttemptOutcome, Project, Record, Records, RunId, Timeline, transcripts};
 
@@ -139,6 +139,10 @@ fn ended(attempt: &AttemptSpan, until: Timestamp) -> Vec<TimedEvent> {
         failure,
         leftovers,
         usage,
+        took: at.since(attempt.began),
+        check: { attempt.commands.iter().rev() }
+            .find(|it| it.command == LoopCommand::Check)
+            .and_then(|check| check.result.outcome()),
     };
     events.push((at, RunEvent::Update(update)));
     events

@@ -73,6 +73,19 @@ pub enum RunEvent {
         /// The time that the command took.
         took: Duration,
     },
+    /// The files that an iteration changed, in a git working tree.
+    IterationChanges {
+        /// The number of the iteration.
+        iteration: u32,
+        /// The number of changed files.
+        files: u32,
+        /// The number of added lines.
+        added: u64,
+        /// The number of removed lines.
+        removed: u64,
+        /// The first sentence of the agent's last message.
+        summary: Option<String>,
+    },
     /// The run committed the work of an iteration to git.
     IterationCommitted {
         /// The number of the iteration.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Feedback, LoopCommand, PauseAfter, ProcessTreeOutcome, RedoScope, ReviewDecision, ReviewPoint,
-    RuleChange, Steer, SteerState, StopDeadline, StopReason, Timestamp, UnfinishedAttempt,
-    UsageTotal, WaitCause,
+    CheckOutcome, Feedback, LoopCommand, PauseAfter, ProcessTreeOutcome, RedoScope, ReviewDecision,
+    ReviewPoint, RuleChange, Steer, SteerState, StopDeadline, StopReason, Timestamp,
+    UnfinishedAttempt, UsageTotal, WaitCause,
 };
 
 /// An action that the runner must do now.
@@ -166,6 +166,10 @@ pub enum RunUpdate {
         leftovers: ProcessTreeOutcome,
         /// The usage of all its attempts together.
         usage: UsageTotal,
+        /// The time since its last attempt began.
+        took: Duration,
+        /// How its check ended, if one ran.
+        check: Option<CheckOutcome>,
     },
     /// A phase is finished and another one begins.
     PhaseEnded {

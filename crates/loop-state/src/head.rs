@@ -104,6 +104,8 @@ pub struct Head {
     pub last_check: Option<LastCheck>,
     /// When the run began.
     pub started_at: Timestamp,
+    /// When the current attempt began.
+    pub attempt_began_at: Timestamp,
     /// When the current or last process took over the run.
     pub taken_at: Timestamp,
     /// The time of the last input.
@@ -164,6 +166,7 @@ impl Head {
             last_iteration: None,
             last_check: None,
             started_at: Timestamp::default(),
+            attempt_began_at: Timestamp::default(),
             taken_at: Timestamp::default(),
             last_at: Timestamp::default(),
             taken_attempts: 0,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Request, RuleChange, Rules, SteerState, StopCause, StopRequest, StopTiming, Timestamp,
-    UsageTotal,
+    CheckOutcome, Request, RuleChange, Rules, SteerState, StopCause, StopRequest, StopTiming,
+    Timestamp, UsageTotal,
 };
 
 /// A fact about the run, and its time.
@@ -234,6 +234,19 @@ pub enum CheckResult {
     NotRun(String),
     /// The command ended because the machine requested a stop.
     Stopped,
+}
+
+impl CheckResult {
+    /// Returns how the command ended, without its output; `None` if it was stopped, which shows neither success nor failure.
+    #[must_use]
+    pub fn outcome(&self) -> Option<CheckOutcome> {
+        match self {
+            Self::Passed => Some(CheckOutcome::Passed),
+            Self::Failed(_) => Some(CheckOutcome::Failed),
+            Self::NotRun(_) => Some(CheckOutcome::NotRun),
+            Self::Stopped => None,
+        }
+    }
 }
 
 /// How many processes of an attempt the loop ended, and how many it could not end.

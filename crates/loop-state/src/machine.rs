@@ -330,6 +330,7 @@ impl Machine {
             head.redo = None;
             return self.end(StopReason::BudgetSpent(budget), at);
         }
+        head.attempt_began_at = at;
         head.attempt = (head.attempt + 1).max(head.first_attempt);
         head.highest_attempt = head.highest_attempt.max(head.attempt);
         head.counts.attempts += 1;

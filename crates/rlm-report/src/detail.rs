@@ -48,8 +48,13 @@ pub(crate) fn detail(report: &ReportData, clock: &Clock, index: usize) -> Markup
                     Some(Err(why)) => p class="left" { "No transcript: " (why) "." },
                     Some(Ok(it)) => (transcript(report, attempt, it)),
                 }
+                @let changes = detail.and_then(|detail| detail.transcript.as_ref().ok()?.changes.as_deref());
+                @if let Some(changes) = changes { (changed_files(changes)) }
                 (commands(report, attempt))
-                (commit(attempt, detail.and_then(|detail| detail.stat.as_ref())))
+                // The list of changed files says the same as the commit.
+                @let stat = detail.and_then(|detail| detail.stat.as_ref());
+                @let stat = stat.filter(|stat| changes.is_none() || !matches!(stat, CommitChange::Changed(_)));
+                (commit(attempt, stat))
             }
         }
     }
@@ -190,6 +195,44 @@ fn speaker(kind: &str) -> &str {
 
 fn folded(title: &str, inner: Markup) -> Markup {
     html! { details class="plain" { summary { (title) } div { (inner) } } }
+}
+
+/// Renders the list of changed files, and the patch below it.
+fn changed_files(changes: &str) -> Markup {
+    let (files, patch) = changes.split_once("\n\n").unwrap_or((changes, ""));
+    html! {
+        h4 { "Changed files" }
+        @if files.trim().is_empty() { p class="left" { "None." } } @else { (pre(files.trim_end())) }
+        @if patch.starts_with("diff ") {
+            (folded("Patch", diff(patch)))
+        } @else if !patch.is_empty() {
+            p class="left" { (patch) }
+        }
+    }
+}
+
+/// Renders a patch; added and removed lines have a colour of their own.
+fn diff(patch: &str) -> Markup {
+    let class = |line: &str| match line.as_bytes().first() {
+        _ if line.starts_with("+++ ") || line.starts_with("--- ") => "wait",
+        Some(b'+') => "good",
+        Some(b'-') => "bad",
+        Some(b'@') => "open",
+        Some(b' ') => "",
+        _ => "wait",
+    };
+    html! {
+        pre {
+            "\n"
+            @for line in patch.lines() {
+                @match class(line) {
+                    "" => (line),
+                    class => span class=(class) { (line) },
+                }
+                "\n"
+            }
+        }
+    }
 }
 
 /// Renders the required checks and the check.

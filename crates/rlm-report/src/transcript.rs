@@ -10,11 +10,15 @@ use crate::words::bytes;
 /// The maximum number of bytes of one piece of a transcript, and of a prompt.
 const MAX_PIECE: usize = 8 << 10;
 const MAX_PROMPT: usize = 16 << 10;
+/// The maximum number of bytes of the changes of one iteration.
+const MAX_CHANGES: usize = 24 << 10;
 
 /// The part of an attempt's transcript that the page shows.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     pub(crate) prompt: Option<Piece>,
+    /// The changed files of the iteration, and the patch.
+    pub(crate) changes: Option<String>,
     pub(crate) head: Vec<Piece>,
     pub(crate) tail: VecDeque<Piece>,
     /// The maximum number of bytes on the page, and the number of bytes used at the beginning and at the end.
@@ -86,6 +90,17 @@ impl Transcript {
                 let (prompt, left_out) = Piece::new("prompt", &record.text, MAX_PROMPT);
                 self.prompt = Some(prompt);
                 self.bytes_left_out += left_out;
+                return;
+            }
+            // The end of this text is the rest of a patch, which is shown only with the hunks before it.
+            "changes" => {
+                let shown = first_bytes(&record.text, MAX_CHANGES.min(self.byte_budget / 2));
+                let left_out = record.text.len() - shown.len();
+                let mut text = shown.to_owned();
+                if left_out > 0 {
+                    text.push_str(&format!("\n… {} left out …", bytes(left_out as u64)));
+                }
+                self.changes = Some(text);
                 return;
             }
             _ => {}

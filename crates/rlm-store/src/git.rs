@@ -13,6 +13,7 @@ pub mod commit;
 pub mod own_files;
 pub mod processes;
 mod run;
+pub mod snapshot;
 mod status;
 pub(crate) mod worktree;
 

@@ -19,6 +19,7 @@
 //! | `runs/RUN/transcripts/ITERATION-ATTEMPT.ndjson` | one [`Record`] per line, `.zst` once it is old: [`transcripts`], [`Records`] |
 //! | `runs/RUN/control.sock` | exists while a process works on the run; `loop-runner` creates it |
 //! | `runs/RUN/scratch/`, `survivors` | private files of the current agent, and the report of a guard after the death of the run's process |
+//! | `runs/RUN/snapshots/` | git objects of the working tree at the end of the last iteration: [`git::snapshot`] |
 //! | `worktrees/` | the worktrees of runs |
 //!
 //! # Errors

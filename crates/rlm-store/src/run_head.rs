@@ -35,6 +35,9 @@ pub struct RunHead {
     /// The work that should have been committed since the last commit and was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncommitted: Option<Uncommitted>,
+    /// The git tree of the project at the end of the last iteration, or at the beginning of the run: the base of the next iteration's changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
     /// The data losses after which the run continued, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<DataLoss>,
@@ -145,6 +148,7 @@ impl RunHead {
             git_changed: None,
             committed: None,
             uncommitted: None,
+            snapshot: None,
             losses: Vec::new(),
             pause_reason: None,
             origin: None,
@@ -168,6 +172,7 @@ impl RunHead {
             .into_iter()
             .flatten()
             .chain(committed)
+            .chain(&self.snapshot)
             .chain(own);
         if !commits.all(|commit| is_object_name(commit)) {
             return Err(InvalidHead::Commit);

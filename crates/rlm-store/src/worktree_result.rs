@@ -176,7 +176,7 @@ impl Project {
     /// Commits what a commit of the run itself would include: not the archives and reports of `rlm`, which may hold secrets.
     fn commit_rest(&self, git: &Git, tree: &Path, message: &str) -> Result<(), Error> {
         let plan = git.plan().map_err(|e| self.git_error(&e))?;
-        if plan.is_empty {
+        if plan.is_empty() {
             return Ok(());
         }
         let paths = plan.paths.iter().map(String::as_str);

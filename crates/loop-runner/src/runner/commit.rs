@@ -10,13 +10,16 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use loop_state::{CheckResult, MachineInput, TimedInput};
+use rlm_store::deadline::Deadline;
 use rlm_store::git::Git;
 use rlm_store::git::commit::{CommitMessage, entry_path, subject};
+use rlm_store::transcript::Transcript;
 use rlm_store::{Committed, Project, RunHead, Settings, Uncommitted};
 
 use crate::Error;
 use crate::run_event::RunEvent;
 use crate::runner::Runner;
+use crate::runner::parts::changes::{Compared, Comparison};
 use crate::runner::parts::commit::{Commit, CommitOutcome, CreatedCommit};
 
 /// The most characters of the reason why a commit failed.
@@ -64,6 +67,72 @@ impl Runner {
             git: project.git().clone(),
             context,
         })
+    }
+
+    /// Returns the comparison that finds the files that the current iteration changed, if it is complete.
+    pub(super) fn pending_comparison(&self) -> Option<Comparison> {
+        let git = self.work_tree.project().git();
+        (self.machine.commits() && git.top().is_some()).then(|| self.comparison())
+    }
+
+    fn comparison(&self) -> Comparison {
+        let project = self.work_tree.project();
+        Comparison {
+            git: project.git().clone(),
+            before: self.saved.snapshot.clone(),
+            run_dir: project.run_dir(&self.saved.run),
+        }
+    }
+
+    /// Takes the snapshot before the first iteration. Without it, the first iteration can't report its changes.
+    pub(super) async fn take_first_snapshot(&mut self) {
+        if self.saved.snapshot.is_some() || self.work_tree.project().git().top().is_none() {
+            return;
+        }
+        let comparison = self.comparison();
+        let deadline = Deadline::default();
+        let mut never = deadline.subscribe();
+        tokio::select! {
+            biased;
+            compared = comparison.run(&mut never) => {
+                self.saved.snapshot = compared.and_then(Result::ok).map(|it| it.snapshot);
+            }
+            () = self.requests.stop_requested() => {}
+        }
+    }
+
+    /// Reports the files that an iteration changed, and writes them to its transcript.
+    pub(super) fn compared(
+        &mut self,
+        compared: Result<Compared, String>,
+        transcript: Option<&mut Transcript>,
+    ) {
+        let (text, changes) = match compared {
+            Ok(Compared { changes, snapshot }) => {
+                self.saved.snapshot = Some(snapshot);
+                let Some(changes) = changes else {
+                    return;
+                };
+                (changes.to_string(), Some(changes))
+            }
+            Err(why) => (format!("The changed files are unknown: {why}"), None),
+        };
+        let at = self.clock.now();
+        // The attempt is over, so a transcript that can't be written loses only this record.
+        let _lost = transcript.map(|transcript| {
+            transcript.note(at, "changes", &text)?;
+            transcript.flush()
+        });
+        if let Some(changes) = changes {
+            let (added, removed) = changes.lines();
+            self.emit(RunEvent::IterationChanges {
+                iteration: self.machine.head().iteration,
+                files: u32::try_from(changes.files.len()).unwrap_or(u32::MAX),
+                added,
+                removed,
+                summary: { self.processes.message.as_deref() }.and_then(subject),
+            });
+        }
     }
 
     /// Handles the result of a commit, and reports it. `leftovers_ended` shows whether another commit follows.

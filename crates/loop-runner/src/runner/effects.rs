@@ -230,6 +230,7 @@ impl Runner {
             true => self.fingerprint().await,
             false => None,
         };
+        self.take_first_snapshot().await;
         if self.requests.is_stop_requested() || self.options.gate.is_shutdown() {
             self.processes.withheld = true;
             return Ok(None);

@@ -3,9 +3,11 @@
 // The modules in reading order; each uses those above it, and this file uses all:
 //   attempt       the handles on the agent of an attempt, and its events
 //   commit        the commit of an iteration
+//   changes       the files that an iteration changed
 //   cleanup       the cleanup after an attempt, and the retained leftovers
 //   first_input   the first machine input of a run, its prompts, and the source of configuration changes
 pub(crate) mod attempt;
+pub(crate) mod changes;
 pub(crate) mod cleanup;
 pub(crate) mod commit;
 pub(crate) mod first_input;

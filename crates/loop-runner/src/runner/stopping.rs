@@ -151,7 +151,7 @@ impl Runner {
     /// Begins to end the attempt's leftovers, or to retain them. Returns the machine input if there is nothing to end.
     pub(super) fn start_cleanup(&mut self) -> Option<MachineInput> {
         let budget = self.budget();
-        let commit = self.pending_commit();
+        let (commit, comparison) = (self.pending_commit(), self.pending_comparison());
         let attempt = self.processes.attempt.take();
         if attempt.is_none() && commit.is_none() {
             return Some(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
@@ -159,7 +159,7 @@ impl Runner {
         self.processes.unchanged_since = None;
         let keep =
             self.saved.settings.leftovers == Leftovers::Retain && self.machine.keeps_leftovers();
-        let cleanup = AttemptCleanup::begin(attempt, commit, keep, budget);
+        let cleanup = AttemptCleanup::begin(attempt, commit, comparison, keep, budget);
         if let Some(left) = self.machine.ends_within(self.clock.now()) {
             cleanup.deadline().tighten_to(left);
         }
@@ -174,7 +174,12 @@ impl Runner {
         self.processes.cleanup = None;
         let before = self.ended_processes.survivors.len();
         let mut ended = 0;
-        let (tree, commit) = outcome.map_or((None, None), |it| (it.tree, it.commit));
+        let (mut tree, commit, compared) =
+            outcome.map_or((None, None, None), |it| (it.tree, it.commit, it.compared));
+        if let Some(compared) = compared {
+            let transcript = tree.as_mut().and_then(|it| it.attempt.transcript.as_mut());
+            self.compared(compared, transcript);
+        }
         if let Some(tree) = tree {
             match tree.report {
                 None => {

@@ -321,11 +321,8 @@ impl Machine {
     /// Records how the check ended, and whether it could run. A stopped check shows neither.
     fn checked(&mut self, result: &CheckResult) {
         let head = &mut self.head;
-        let outcome = match result {
-            CheckResult::Passed => CheckOutcome::Passed,
-            CheckResult::Failed(_) => CheckOutcome::Failed,
-            CheckResult::NotRun(_) => CheckOutcome::NotRun,
-            CheckResult::Stopped => return,
+        let Some(outcome) = result.outcome() else {
+            return;
         };
         if outcome == CheckOutcome::NotRun {
             head.streaks.checks_not_run += 1;
@@ -414,6 +411,12 @@ impl Machine {
             failure,
             leftovers,
             usage: head.iteration_usage,
+            // The time before this process took over the run was not all working time.
+            took: at.since(head.attempt_began_at.max(head.taken_at)),
+            check: head.last_check.and_then(|check| {
+                let place = (check.phase, check.iteration);
+                (place == (head.phase, head.iteration)).then_some(check.outcome)
+            }),
         };
         if done.is_some() || self.is_plan_complete() {
             return self.phase_over(done, Some(update), at);

@@ -1,6 +1,7 @@
 //! The git part of a transfer: exports the history and the uncommitted changes, and adds them to the repository at the destination.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,13 +118,7 @@ impl Git {
             .top()
             .ok_or_else(GitError::not_a_repository)
             .map_err(text)?;
-        let place = self
-            .output(&["rev-parse", "--git-path", "index"])
-            .map_err(text)?;
-        // The copy of the index has the stored times of the files, so that git doesn't read all files again.
-        state_dir::open(&top.join(place))
-            .and_then(|mut from| io::copy(&mut from, &mut state_dir::create_new(index)?))
-            .map_err(|e| format!("can't copy git's index: {e}"))?;
+        self.copy_index(index)?;
         let environment = [("GIT_INDEX_FILE", index.as_os_str())];
         let processes = self.processes.as_ref();
         let git = |words: &[&str]| {
@@ -152,6 +147,25 @@ impl Git {
             &tree,
         ];
         git(&[&TEMPORARY_AUTHOR[..], &made].concat())
+    }
+
+    /// Copies git's index to a new file. The copy has the stored times of the files, so that git doesn't read all files again. It also has the time
+    /// of the index itself: git reads a file again if it changed at that time or later, because the stored times can't show such a change. A
+    /// repository without an index has no files in it, and there is no copy. Blocks.
+    pub(super) fn copy_index(&self, to: &Path) -> Result<(), String> {
+        let place = self.output(&["rev-parse", "--git-path", "index"]);
+        let place = place.map_err(|e| e.to_string())?;
+        let top = self.top().unwrap_or(Path::new(""));
+        let copy = |mut from: File| {
+            let mut copy = state_dir::create_new(to)?;
+            io::copy(&mut from, &mut copy)?;
+            copy.set_modified(from.metadata()?.modified()?)
+        };
+        match state_dir::open(&top.join(place)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            from => from.and_then(copy),
+        }
+        .map_err(|e| format!("can't copy git's index: {e}"))
     }
 
     /// Writes the history of a commit, and the uncommitted changes on top of it, to a file. Blocks.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
@@ -38,12 +39,30 @@ git commit --quiet --cleanup=whitespace --message "$message"
 pub struct CommitPlan {
     /// The commit before it.
     pub before: Option<String>,
-    /// Whether there is nothing to commit.
-    pub is_empty: bool,
+    /// The paths that differ from it.
+    changes: Vec<Change>,
     /// The paths to commit, as git's arguments.
     pub paths: Vec<String>,
     /// The paths that stay out of it, with reasons.
     pub left_out: Vec<String>,
+}
+
+impl CommitPlan {
+    /// Returns whether there is nothing to commit.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Returns the number and the total size, in bytes, of the changed files that the commit includes.
+    pub(super) fn size(&self, top: &Path) -> (usize, u64) {
+        let included = self.changes.iter();
+        let included = included.filter(|change| change.exclusion_reason(top).is_none());
+        included.fold((0, 0), |(files, bytes), change| {
+            let meta = fs_err::symlink_metadata(top.join(&change.path));
+            (files + 1, bytes + meta.map_or(0, |meta| meta.len()))
+        })
+    }
 }
 
 impl Git {
@@ -108,6 +127,11 @@ impl Git {
 
     /// Determines the contents of the next commit. Blocks.
     pub fn plan(&self) -> Result<CommitPlan, GitError> {
+        self.plan_within(super::COMMAND_TIMEOUT)
+    }
+
+    /// Returns the same, with a time limit for the list of changed files. Blocks.
+    pub(super) fn plan_within(&self, limit: Duration) -> Result<CommitPlan, GitError> {
         let top = self.top().ok_or_else(GitError::not_a_repository)?;
         if let Some(what) = self.operation_in_progress()? {
             return Err(GitError::Failed(format!(
@@ -118,14 +142,14 @@ impl Git {
             from,
             changes,
             written,
-        } = self.differences()?;
+        } = self.differences_within(limit)?;
         let mut plan = CommitPlan {
             before: from,
-            is_empty: changes.is_empty(),
+            changes: Vec::new(),
             paths: pathspec_without(&written),
             left_out: self.edited_submodules(top)?,
         };
-        for change in changes {
+        for change in &changes {
             let why = match change.exclusion_reason(top) {
                 Some(why) => why,
                 None => continue,
@@ -133,6 +157,7 @@ impl Git {
             plan.paths.push(but(&change.path));
             plan.left_out.push(format!("{} ({why})", change.path));
         }
+        plan.changes = changes;
         Ok(plan)
     }
 
@@ -158,6 +183,10 @@ impl Git {
 
     /// Returns the same, with the paths of `rlm`'s own files, which no commit includes, and the base commit.
     pub(super) fn differences(&self) -> Result<Differences, GitError> {
+        self.differences_within(super::COMMAND_TIMEOUT)
+    }
+
+    fn differences_within(&self, limit: Duration) -> Result<Differences, GitError> {
         let top = self.top().ok_or_else(GitError::not_a_repository)?;
         let status = [
             "status",
@@ -168,12 +197,7 @@ impl Git {
             "--untracked-files=all",
             "--ignore-submodules=dirty",
         ];
-        let text = run(
-            top,
-            &status,
-            super::COMMAND_TIMEOUT,
-            self.processes.as_ref(),
-        )?;
+        let text = run(top, &status, limit, self.processes.as_ref())?;
         let mut found = Differences::default();
         for entry in text.split('\0') {
             if let Some(commit) = entry.strip_prefix("# branch.oid ") {

@@ -149,8 +149,9 @@ const MAX_STDERR: usize = 16 << 10;
 /// The commands that only read, so that a kill at any time leaves no partial change.
 ///
 /// `status` writes nothing, because `GIT_OPTIONAL_LOCKS` is off. But it runs the filters of files that may have changed.
-const READS: [&str; 10] = [
+const READS: [&str; 11] = [
     "check-ignore",
+    "diff-tree",
     "log",
     "ls-files",
     "ls-tree",

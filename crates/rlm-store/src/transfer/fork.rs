@@ -146,6 +146,7 @@ fn fork(
         head.scope = Uuid::new_v4().simple().to_string();
         head.git_commit = Some(commit.clone());
         head.git_changed = Some(0);
+        head.snapshot = Some(commit.clone());
         head.pause_reason = None;
         (head.transfer, head.transfers) = (None, 0);
         writer.append(&head, &[]).map_err(store)?;

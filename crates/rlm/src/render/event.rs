@@ -9,8 +9,8 @@ use agent_duplex::{ProcessName, Stream};
 use jiff::tz::TimeZone;
 use loop_runner::{Awaited, RunEvent};
 use loop_state::{
-    CheckResult, LoopCommand, RedoScope, ReviewDecision, RunUpdate, SteerState, Timestamp,
-    UsageTotal, WaitCause,
+    CheckOutcome, CheckResult, LoopCommand, RedoScope, ReviewDecision, RunUpdate, SteerState,
+    Timestamp, UsageTotal, WaitCause,
 };
 use rlm_terminal::format_steer;
 use rlm_terminal::style::{BAD, BOLD, DIM, GOOD, WARNING_STYLE, styled};
@@ -70,6 +70,13 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
             result,
             took,
         } => command_text(*command, result, *took, TAIL_LINES),
+        RunEvent::IterationChanges {
+            files,
+            added,
+            removed,
+            summary,
+            ..
+        } => git::changes(*files, (*added, *removed), summary.as_deref()),
         RunEvent::IterationCommitted {
             iteration,
             commit,
@@ -184,18 +191,25 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
             iteration,
             failure: None,
             usage,
+            took,
+            check,
             ..
-        } => format!("iteration {iteration} complete{}", usage_suffix(*usage)),
+        } => format!(
+            "iteration {iteration} complete{}",
+            iteration_facts(*took, *check, *usage)
+        ),
         RunUpdate::IterationEnded {
             iteration,
             failure: Some(why),
             usage,
+            took,
+            check,
             ..
         } => {
             format!(
                 "iteration {iteration} {}{}: {}",
                 styled(BAD, "failed"),
-                usage_suffix(*usage),
+                iteration_facts(*took, *check, *usage),
                 plain(why)
             )
         }
@@ -271,6 +285,25 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
         RunUpdate::StoppingAfterIteration => "will stop when the iteration is complete".into(),
         // The end of the run has its own line.
         _ => String::new(),
+    }
+}
+
+/// Returns the duration, the result of the check and the usage of an iteration in parentheses. A duration of less than a second says nothing.
+fn iteration_facts(took: Duration, check: Option<CheckOutcome>, usage: UsageTotal) -> String {
+    let took = Duration::from_secs(took.as_secs());
+    let took = (!took.is_zero()).then(|| show(took));
+    let check = check.map(|check| match check {
+        CheckOutcome::Passed => "check passed".to_owned(),
+        CheckOutcome::Failed => "check did not pass".to_owned(),
+        CheckOutcome::NotRun => "check could not run".to_owned(),
+    });
+    let facts: Vec<String> = [took, check, money::usage_text(usage)]
+        .into_iter()
+        .flatten()
+        .collect();
+    match facts.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", facts.join("; ")),
     }
 }
 
@@ -356,6 +389,20 @@ pub(crate) fn json(at: Timestamp, event: &RunEvent) -> Option<Value> {
             "output": match result { CheckResult::Failed(text) => text.as_str(), _ => "" },
             "took_ms": took.as_millis() as u64,
         }),
+        RunEvent::IterationChanges {
+            iteration,
+            files,
+            added,
+            removed,
+            summary,
+        } => json!({
+            "event": "iteration_changes",
+            "iteration": iteration,
+            "files": files,
+            "added": added,
+            "removed": removed,
+            "summary": summary,
+        }),
         RunEvent::IterationCommitted {
             iteration,
             commit,
@@ -424,11 +471,15 @@ fn notice_json(notice: &RunUpdate) -> Option<Value> {
             failure,
             leftovers,
             usage,
+            took,
+            check,
         } => json!({
             "event": "iteration_ended",
             "iteration": iteration,
             "failure": failure,
             "leftovers_ended": leftovers.ended,
+            "took_ms": took.as_millis() as u64,
+            "check": check,
             "usage": money::usage_json(*usage),
         }),
         RunUpdate::PhaseEnded { name, usage } => {

@@ -13,6 +13,20 @@ use crate::hint::{program_command, quoted};
 /// The number of digits that are shown of a commit.
 const SHORT: usize = 12;
 
+/// Returns the line about the files that an iteration changed, with the agent's own summary.
+pub(crate) fn changes(files: u32, lines: (u64, u64), summary: Option<&str>) -> String {
+    if files == 0 {
+        return "changed no files".to_owned();
+    }
+    let (added, removed) = lines;
+    let files = count(files as usize, "file", "files");
+    let summary = summary.map(|summary| format!(": {}", plain(summary)));
+    format!(
+        "changed {files} (+{added} -{removed}){}",
+        summary.unwrap_or_default()
+    )
+}
+
 /// Returns the line about the commit of an iteration, with the files that it leaves out.
 pub(crate) fn committed(iteration: u32, commit: &str, left_out: &[String]) -> String {
     let short: String = commit.chars().take(SHORT).collect();

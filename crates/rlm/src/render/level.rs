@@ -134,6 +134,8 @@ mod tests {
                 failure: failure.map(Into::into),
                 leftovers: Default::default(),
                 usage: Default::default(),
+                took: Default::default(),
+                check: None,
             })
         };
         let message = RunEvent::Agent(Event::Message {

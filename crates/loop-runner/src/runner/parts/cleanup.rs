@@ -1,5 +1,5 @@
-//! The cleanup after an attempt, in parallel with the loop: ends the process tree, then commits. Leftovers for later attempts are retained until the
-//! run ends.
+//! The cleanup after an attempt, in parallel with the loop: ends the process tree, then commits, and looks at the changed files. Leftovers for later
+//! attempts are retained until the run ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::check::Freezer;
 use crate::runner::parts::attempt::{AttemptHandles, deny, freeze};
+use crate::runner::parts::changes::{Compared, Comparison};
 use crate::runner::parts::commit::{Commit, CommitOutcome};
 use crate::stop_progress::Awaited;
 
@@ -22,8 +23,10 @@ pub(crate) struct AttemptCleanup {
     conversation: Option<Conversation>,
     /// The process id of the agent, if it is known.
     pid: Option<u32>,
-    /// Whether the process tree is gone, so that the commit has begun.
-    commits: Arc<AtomicBool>,
+    /// Whether the process tree is gone, so that git works.
+    uses_git: Arc<AtomicBool>,
+    /// Whether git creates a commit.
+    commits: bool,
     /// The shared deadline of the whole cleanup. Setting or dropping it cancels the commit.
     deadline: Deadline,
     freezer: Freezer,
@@ -35,6 +38,8 @@ pub(crate) struct AttemptCleanup {
 pub(crate) struct CleanupOutcome {
     pub(crate) tree: Option<ProcessTreeEnd>,
     pub(crate) commit: Option<CommitOutcome>,
+    /// The changed files of a complete iteration in a git working tree; `None` also after an abort.
+    pub(crate) compared: Option<Result<Compared, String>>,
 }
 
 #[derive(Debug)]
@@ -50,16 +55,18 @@ impl AttemptCleanup {
     pub(crate) fn begin(
         attempt: Option<AttemptHandles>,
         commit: Option<Commit>,
+        comparison: Option<Comparison>,
         keep: bool,
         budget: Duration,
     ) -> Self {
         let deadline = Deadline::default();
-        let deadline_changes = deadline.subscribe();
+        let mut deadline_changes = deadline.subscribe();
         let (freezer, freezes) = Freezer::new();
         let conversation = attempt.as_ref().map(|it| it.conversation.clone());
         let pid = attempt.as_ref().and_then(|it| it.reports.pid);
-        let commits = Arc::new(AtomicBool::new(false));
-        let is_committing = Arc::clone(&commits);
+        let commits = commit.is_some();
+        let uses_git = Arc::new(AtomicBool::new(false));
+        let is_git_next = Arc::clone(&uses_git);
         let task = tokio::spawn(async move {
             let tree = match attempt {
                 Some(attempt) => {
@@ -67,16 +74,28 @@ impl AttemptCleanup {
                 }
                 None => None,
             };
-            is_committing.store(commit.is_some(), Ordering::Relaxed);
+            is_git_next.store(commits || comparison.is_some(), Ordering::Relaxed);
             let commit = match commit {
-                Some(commit) => Some(Commit::make(commit, deadline_changes, freezes).await),
+                Some(commit) => {
+                    let deadline_changes = deadline_changes.clone();
+                    Some(Commit::make(commit, deadline_changes, freezes).await)
+                }
                 None => None,
             };
-            Box::new(CleanupOutcome { tree, commit })
+            let compared = match comparison {
+                Some(comparison) => comparison.run(&mut deadline_changes).await,
+                None => None,
+            };
+            Box::new(CleanupOutcome {
+                tree,
+                commit,
+                compared,
+            })
         });
         Self {
             conversation,
             pid,
+            uses_git,
             commits,
             deadline,
             freezer,
@@ -94,8 +113,9 @@ impl AttemptCleanup {
 
     /// Returns the part that is not done yet.
     pub(crate) fn awaited(&self) -> Awaited {
-        match self.commits.load(Ordering::Relaxed) {
-            true => Awaited::Commit,
+        match self.uses_git.load(Ordering::Relaxed) {
+            true if self.commits => Awaited::Commit,
+            true => Awaited::Git,
             false => Awaited::Agent { pid: self.pid },
         }
     }

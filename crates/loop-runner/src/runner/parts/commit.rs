@@ -61,9 +61,10 @@ impl Commit {
                 plan = plan => plan.map_err(|e| e.to_string())?,
             };
             let plan = plan.map_err(|e| e.to_string())?;
+            let is_empty = plan.is_empty();
             left_out = plan.left_out;
             let mut failed = None;
-            if !plan.is_empty {
+            if !is_empty {
                 let command = AgentCommand::new("sh").args(["-c", SCRIPT, "rlm"]);
                 let command = command.arg(about.message()).args(plan.paths);
                 let command = REPOSITORY_VARIABLES
@@ -85,11 +86,11 @@ impl Commit {
             match (commit, failed) {
                 // A process that is ended after the commit, such as a hook, does not undo the commit.
                 (Some(commit), failed) if is_new || failed.is_none() => Ok(Some(CreatedCommit {
-                    is_new: is_new && !plan.is_empty,
+                    is_new: is_new && !is_empty,
                     commit,
                 })),
                 (_, Some(why)) => Err(why),
-                (_, None) if plan.is_empty => Ok(None),
+                (_, None) if is_empty => Ok(None),
                 (_, None) => Err("git does not report the new commit".to_owned()),
             }
         };

@@ -2,7 +2,7 @@
 
 use super::*;
 use agent_duplex::Line;
-use loop_state::{ProcessTreeOutcome, ReviewPoint, RuleChange};
+use loop_state::{CheckOutcome, ProcessTreeOutcome, ReviewPoint, RuleChange};
 
 fn samples() -> Vec<RunEvent> {
     let line = |bytes: &'static [u8]| Line {
@@ -75,6 +75,20 @@ fn samples() -> Vec<RunEvent> {
         },
         RunEvent::InPrompt(3),
         RunEvent::Survivors(vec![process(9, "su\x1b[31m")]),
+        RunEvent::IterationChanges {
+            iteration: 2,
+            files: 0,
+            added: 0,
+            removed: 0,
+            summary: None,
+        },
+        RunEvent::IterationChanges {
+            iteration: 2,
+            files: 2,
+            added: 30,
+            removed: 4,
+            summary: Some("I moved\u{1b}[31m the parser".into()),
+        },
         RunEvent::Update(RunUpdate::IterationEnded {
             iteration: 2,
             failure: None,
@@ -87,12 +101,16 @@ fn samples() -> Vec<RunEvent> {
                 output_tokens: 34,
                 cost_microusd: 123_456,
             },
+            took: Duration::from_millis(192_700),
+            check: Some(CheckOutcome::Failed),
         }),
         RunEvent::Update(RunUpdate::IterationEnded {
             iteration: 2,
             failure: Some("exit status 1".into()),
             leftovers: ProcessTreeOutcome::default(),
             usage: UsageTotal::default(),
+            took: Duration::from_millis(900),
+            check: None,
         }),
         RunEvent::Update(RunUpdate::Sleeping {
             until: Timestamp(1_000_000_010_000),

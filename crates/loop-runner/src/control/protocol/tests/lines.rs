@@ -188,6 +188,13 @@ fn run_events() -> Vec<RunEvent> {
             result: CheckResult::Failed("no".into()),
             took: SECOND,
         },
+        RunEvent::IterationChanges {
+            iteration: 1,
+            files: 2,
+            added: 3,
+            removed: 4,
+            summary: Some("I did it".into()),
+        },
         RunEvent::IterationCommitted {
             iteration: 1,
             commit: "1234".into(),
@@ -240,6 +247,7 @@ fn run_events() -> Vec<RunEvent> {
         | RunEvent::PauseReason(_)
         | RunEvent::CommandStarted { .. }
         | RunEvent::CommandEnded { .. }
+        | RunEvent::IterationChanges { .. }
         | RunEvent::IterationCommitted { .. }
         | RunEvent::EndingTurn { .. }
         | RunEvent::AgentSilent { .. }

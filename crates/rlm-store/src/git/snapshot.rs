@@ -1,0 +1,366 @@
+//! The changes of an iteration: the working tree as a git tree before and after it, and the difference of the two.
+//!
+//! A working tree without changes is the tree of its commit. Otherwise the changed files are added to a copy of the index, and their objects go into a
+//! directory of the run. So neither the index nor the objects of the repository change.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use super::run::{COMMAND_TIMEOUT, GitCall, Hooks, QUERY_TIMEOUT, TOO_MUCH, run_with};
+use super::{Git, GitError, is_object_name};
+use crate::state_dir;
+
+/// The directory of the snapshots in the directory of a run.
+const FOLDER: &str = "snapshots";
+/// The largest number of changed files in a snapshot, and their largest total size in bytes. With more, there is none: an iteration must not wait for
+/// the hashing of files that belong into `.gitignore`.
+const MAX_FILES: usize = 5_000;
+const MAX_BYTES: u64 = 64 << 20;
+/// The largest number of bytes of a patch.
+const MAX_PATCH: usize = 192 << 10;
+/// The largest number of files that a text names.
+const MAX_NAMED: usize = 100;
+
+/// The changes between two snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The changed files, sorted by path.
+    pub files: Vec<FileChange>,
+    /// The changes as a patch; `None` if it is too long.
+    pub patch: Option<String>,
+}
+
+/// One changed file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    /// The path, relative to the top of the working tree.
+    pub path: String,
+    /// The number of added and removed lines; `None` for a file that is not text.
+    pub lines: Option<(u64, u64)>,
+}
+
+impl Changes {
+    /// Returns the numbers of added and of removed lines of all files.
+    #[must_use]
+    pub fn lines(&self) -> (u64, u64) {
+        let lines = self.files.iter().filter_map(|file| file.lines);
+        lines.fold((0, 0), |sum, file| (sum.0 + file.0, sum.1 + file.1))
+    }
+}
+
+impl fmt::Display for Changes {
+    /// Writes the files, one in a line, and the patch below them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for file in self.files.iter().take(MAX_NAMED) {
+            let path = file.path.replace(char::is_control, "?");
+            match file.lines {
+                Some((added, removed)) => writeln!(f, "{path} +{added} -{removed}")?,
+                None => writeln!(f, "{path} (not text)")?,
+            }
+        }
+        let more = self.files.len().saturating_sub(MAX_NAMED);
+        if more > 0 {
+            writeln!(f, "… and {more} more")?;
+        }
+        match &self.patch {
+            Some(patch) if !patch.is_empty() => write!(f, "\n{patch}"),
+            None => f.write_str("\nThe patch is too long to be stored."),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+impl Git {
+    /// Returns the changes since the snapshot `before`, and the new snapshot. Without `before`, or if its objects are gone, there are no changes to
+    /// report. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// An error if git fails or doesn't respond within 2 s, now or earlier, or if the changed files are too many or too large.
+    pub fn changes_since(
+        &self,
+        before: Option<&str>,
+        run_dir: &Path,
+    ) -> Result<(Option<Changes>, String), GitError> {
+        let top = self.top().ok_or_else(GitError::not_a_repository)?;
+        if self.is_unresponsive.load(Ordering::Relaxed) {
+            return Err(GitError::TimedOut(QUERY_TIMEOUT));
+        }
+        let folder = run_dir.join(FOLDER);
+        let store = ObjectStore::new(self, top, &folder)?;
+        let after = self.store_tree(&store)?;
+        let changes = match before {
+            Some(before) if before == after => Some(Changes {
+                files: Vec::new(),
+                patch: Some(String::new()),
+            }),
+            // The objects of the old snapshot can be gone, for example after a transfer of the run.
+            Some(before) if is_object_name(before) => store.changes(before, &after).ok(),
+            _ => None,
+        };
+        store.keep_newest(&folder);
+        Ok((changes, after))
+    }
+
+    /// Stores the working tree as a tree, without the files that no commit of a run includes.
+    fn store_tree(&self, store: &ObjectStore<'_>) -> Result<String, GitError> {
+        let plan = self.plan_within(QUERY_TIMEOUT).inspect_err(|e| {
+            // The run must not wait for it after each iteration.
+            let is_late = matches!(e, GitError::TimedOut(_));
+            self.is_unresponsive.fetch_or(is_late, Ordering::Relaxed);
+        })?;
+        if let (true, Some(commit)) = (plan.is_empty(), &plan.before) {
+            return Ok(commit.clone());
+        }
+        let (files, bytes) = plan.size(store.top);
+        if files > MAX_FILES || bytes > MAX_BYTES {
+            return Err(GitError::Failed(TOO_MUCH.into()));
+        }
+        self.copy_index(&store.index).map_err(GitError::Failed)?;
+        let paths = plan.paths.iter().map(String::as_str);
+        store.git(&{ ["add", "--all", "--"].into_iter().chain(paths) }.collect::<Vec<_>>())?;
+        store.git(&["write-tree"])
+    }
+}
+
+/// The objects of one new snapshot, and git with this store.
+struct ObjectStore<'a> {
+    git: &'a Git,
+    top: &'a Path,
+    /// The directory of the new snapshot.
+    own: PathBuf,
+    objects: PathBuf,
+    index: PathBuf,
+    /// The directories with the objects of the repository and of the earlier snapshot.
+    alternates: String,
+}
+
+impl<'a> ObjectStore<'a> {
+    fn new(git: &'a Git, top: &'a Path, folder: &Path) -> Result<Self, GitError> {
+        state_dir::make_private_directory(folder).map_err(GitError::NotRun)?;
+        let mut earlier = state_dir::entries(folder).map_err(GitError::NotRun)?;
+        earlier.sort();
+        let newest = earlier.last().and_then(|path| path.file_name()?.to_str());
+        let number = newest.and_then(|name| name.parse::<u64>().ok());
+        let number = number.map_or(0, |number| number.wrapping_add(1));
+        let own = folder.join(format!("{number:020}"));
+        let objects = own.join("objects");
+        state_dir::make_private_directory(&own).map_err(GitError::NotRun)?;
+        state_dir::make_private_directory(&objects).map_err(GitError::NotRun)?;
+        let of_repository = top.join(git.output(&["rev-parse", "--git-path", "objects"])?);
+        let before = earlier.iter().map(|path| path.join("objects"));
+        let all = before.chain([of_repository]);
+        let all: Vec<String> = all.map(|path| path.display().to_string()).collect();
+        Ok(Self {
+            git,
+            top,
+            index: own.join("index"),
+            own,
+            objects,
+            alternates: all.join(":"),
+        })
+    }
+
+    fn git<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, GitError> {
+        let environment = [
+            ("GIT_INDEX_FILE", self.index.as_os_str()),
+            ("GIT_OBJECT_DIRECTORY", self.objects.as_os_str()),
+            (
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+                OsStr::new(&self.alternates),
+            ),
+        ];
+        let private = ["-c", "core.sharedRepository=0600"].map(OsStr::new);
+        let arguments = arguments.iter().map(AsRef::as_ref);
+        let arguments: Vec<&OsStr> = private.into_iter().chain(arguments).collect();
+        let call = GitCall {
+            directory: self.top,
+            arguments: &arguments,
+            environment: &environment,
+            hooks: Hooks::Off,
+            timeout: COMMAND_TIMEOUT,
+        };
+        run_with(&call, self.git.processes())
+    }
+
+    fn changes(&self, before: &str, after: &str) -> Result<Changes, GitError> {
+        let diff = |form: &[&str]| {
+            let same = [
+                "diff-tree",
+                "-r",
+                "--no-renames",
+                "--no-color",
+                "--no-ext-diff",
+                "--no-textconv",
+            ];
+            self.git(&[&same[..], form, &[before, after, "--"]].concat())
+        };
+        let files = diff(&["--numstat", "-z"])?;
+        let files = files.split('\0').filter_map(FileChange::parse).collect();
+        let patch = diff(&["--patch"]).ok();
+        let patch = patch.filter(|patch| patch.len() <= MAX_PATCH);
+        Ok(Changes { files, patch })
+    }
+
+    /// Removes the earlier snapshots.
+    fn keep_newest(&self, folder: &Path) {
+        for path in state_dir::entries(folder).unwrap_or_default() {
+            if path != self.own {
+                // The next snapshot tries again.
+                let _stays = state_dir::remove_tree(&path);
+            }
+        }
+    }
+}
+
+impl FileChange {
+    /// Parses an entry of `git diff --numstat -z`.
+    fn parse(entry: &str) -> Option<Self> {
+        let mut fields = entry.splitn(3, '\t');
+        let (added, removed, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let lines = added.parse().ok().zip(removed.parse().ok());
+        let path = path.to_owned();
+        Some(Self { path, lines })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    struct Repository(tempfile::TempDir);
+
+    impl Repository {
+        fn new() -> Self {
+            let repository = Self(tempfile::tempdir().unwrap());
+            repository.git(&["init", "--quiet"]);
+            repository.write(".git/info/exclude", ".rlm\n");
+            repository
+        }
+
+        fn git(&self, arguments: &[&str]) -> String {
+            let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+            let mut git = Command::new("git");
+            let output = git.args(identity).args(arguments);
+            let output = output.current_dir(self.0.path()).output().unwrap();
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        }
+
+        fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+            fs_err::write(self.0.path().join(path), text).unwrap();
+        }
+
+        fn commit(&self) {
+            self.git(&["add", "--all"]);
+            self.git(&["commit", "--quiet", "--message", "a commit"]);
+        }
+
+        fn changes_since(&self, before: Option<&str>) -> (Option<Changes>, String) {
+            let run_dir = self.0.path().join(".rlm/runs/r");
+            fs_err::create_dir_all(&run_dir).unwrap();
+            let git = Git::find(self.0.path());
+            git.changes_since(before, &run_dir).unwrap()
+        }
+
+        /// Returns the snapshot now, and the changes since `before` as lines.
+        fn lines_since(&self, before: &str) -> (String, Vec<String>) {
+            let (changes, after) = self.changes_since(Some(before));
+            let files = changes.unwrap().files.into_iter();
+            let files = files.map(|file| format!("{} {:?}", file.path, file.lines));
+            (after, files.collect())
+        }
+    }
+
+    #[test]
+    fn each_iteration_shows_only_its_own_changes() {
+        let repository = Repository::new();
+        repository.write("a", "1\n2\n");
+        repository.write("ignored", "x");
+        repository.write(".gitignore", "ignored\n");
+        repository.commit();
+        let (changes, clean) = repository.changes_since(None);
+        assert_eq!(changes, None);
+        assert_eq!(clean, repository.git(&["rev-parse", "HEAD"]).trim());
+
+        repository.write("a", "1\n3\n");
+        repository.write("new file", "one\n");
+        let (first, lines) = repository.lines_since(&clean);
+        assert_eq!(lines, ["a Some((1, 1))", "new file Some((1, 0))"]);
+
+        // The next iteration shows neither of them again.
+        repository.write("new file", "one\ntwo\n");
+        repository.write("picture", b"\0\x01");
+        let (second, lines) = repository.lines_since(&first);
+        assert_eq!(lines, ["new file Some((1, 0))", "picture None"]);
+
+        // A commit changes no file.
+        repository.commit();
+        let (third, lines) = repository.lines_since(&second);
+        assert_eq!(lines, Vec::<String>::new());
+        assert_eq!(third, repository.git(&["rev-parse", "HEAD"]).trim());
+
+        fs_err::remove_file(repository.0.path().join("a")).unwrap();
+        let (_, lines) = repository.lines_since(&third);
+        assert_eq!(lines, ["a Some((0, 2))"]);
+    }
+
+    #[test]
+    fn a_snapshot_leaves_the_index_and_the_objects_of_the_repository_alone() {
+        let repository = Repository::new();
+        repository.write("a", "1\n");
+        repository.commit();
+        let (_, clean) = repository.changes_since(None);
+        repository.write("a", "2\n");
+        repository.write("staged", "new\n");
+        repository.git(&["add", "staged"]);
+        // Git shows a file that was added and then removed as changed.
+        repository.write("gone", "x\n");
+        repository.git(&["add", "gone"]);
+        fs_err::remove_file(repository.0.path().join("gone")).unwrap();
+        let seen = || {
+            let status = repository.git(&["status", "--porcelain"]);
+            status + &repository.git(&["count-objects", "-v"])
+        };
+        let before = seen();
+        let (changed, lines) = repository.lines_since(&clean);
+        assert_eq!(lines, ["a Some((1, 1))", "staged Some((1, 0))"]);
+        assert_eq!(seen(), before);
+        let run_dir = repository.0.path().join(".rlm/runs/r");
+        assert_eq!(state_dir::entries(&run_dir.join(FOLDER)).unwrap().len(), 1);
+        // The objects of a snapshot can be lost; then there is nothing to compare with.
+        fs_err::remove_dir_all(run_dir.join(FOLDER)).unwrap();
+        repository.write("a", "3\n");
+        let (changes, _) = repository.changes_since(Some(&changed));
+        assert_eq!(changes, None);
+    }
+
+    #[test]
+    fn an_empty_repository_and_hostile_names_work() {
+        let repository = Repository::new();
+        let (_, empty) = repository.changes_since(None);
+        repository.write("a\nb\t*", "1\n");
+        repository.write(":(top)x", "1\n");
+        let (_, lines) = repository.lines_since(&empty);
+        assert_eq!(lines, [":(top)x Some((1, 0))", "a\nb\t* Some((1, 0))"]);
+    }
+
+    #[test]
+    fn text_names_a_limited_number_of_files() {
+        let file = |n| FileChange {
+            path: format!("f{n}"),
+            lines: Some((n, 0)),
+        };
+        let changes = Changes {
+            files: (0..102).map(file).collect(),
+            patch: None,
+        };
+        let text = changes.to_string();
+        assert!(text.contains("f99 +99 -0\n… and 2 more\n\nThe patch is too long"));
+        assert_eq!(changes.lines(), (5151, 0));
+    }
+}
