@@ -33,6 +33,7 @@ mod editor;
 mod fakes;
 mod first_check;
 mod first_day;
+mod first_day_story;
 mod floods;
 mod full_disk;
 mod git;
