@@ -208,7 +208,7 @@ fn build(
             "build",
             "--color=never",
             "--locked",
-            "--profile=dist",
+            "--release",
             "--bin=rlm",
             "-p",
             package,
@@ -223,7 +223,7 @@ fn build(
             command::errors(&ended.output)
         ));
     }
-    Ok(workspace.target.join(target).join("dist/rlm"))
+    Ok(workspace.target.join(target).join("release/rlm"))
 }
 
 /// Runs the program: its version must match the stamp, and it must be able to guard an agent, for which it starts itself.
