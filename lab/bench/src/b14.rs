@@ -1,7 +1,9 @@
-//! B14: figures without a target that may grow unnoticed: sizes, dependencies, the time of the tests and of a clean build.
+//! B14: what a new user waits for and downloads: the time from a clone to the first line of the demo, and the size of the binary. Also figures without
+//! a target that may grow unnoticed: dependencies, the time of the tests and of a clean build.
 
 mod recorded;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -12,7 +14,7 @@ pub(crate) use recorded::keep;
 
 pub(crate) const BENCH: Bench = Bench {
     id: "b14",
-    title: "size and dependencies, without a target",
+    title: "size and dependencies",
     run: small,
     measured: None,
 };
@@ -31,17 +33,30 @@ pub(crate) const BUILD: Bench = Bench {
     ..BENCH
 };
 
+/// Runs only by name, for the same reason.
+pub(crate) const FIRST: Bench = Bench {
+    id: "b14-first",
+    title: "from a clone to the first line of the demo",
+    run: first_line,
+    ..BENCH
+};
+
+/// The largest size of the binary that `cargo install` builds, in MB.
+const MAX_BINARY: f64 = 13.0;
+/// The longest time to the first line of the demo, in seconds.
+const MAX_FIRST_LINE: f64 = 75.0;
+const BINARY: &str = "binary";
+const FIRST_LINE: &str = "first line of the demo";
+
 const NOW: &str = "now";
 const KEPT: &str = "kept";
 
-fn small(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+fn small(_: &Plan, outcome: &mut Outcome) -> Result<()> {
     if let Some(rlm) = rlm_or_skip("size of the binary", outcome) {
-        let stripped = plan.scratch.join("rlm-stripped");
-        let tried = said(Command::new("strip").arg("-o").arg(&stripped).arg(rlm));
-        match tried.and_then(|_| Ok(fs_err::metadata(&stripped)?.len())) {
-            Ok(bytes) => watch(outcome, "stripped binary", "MB", bytes as f64 / 1e6),
-            Err(why) => outcome.skip("size of the binary", &why),
-        }
+        let megabytes = fs_err::metadata(rlm)?.len() as f64 / 1e6;
+        watch(outcome, BINARY, "MB", megabytes);
+        let target = outcome.at_most(BINARY, Some(megabytes), MAX_BINARY, "MB");
+        target.about(BINARY, NOW);
     }
     let tree = [
         "tree",
@@ -126,6 +141,39 @@ fn build(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
     let took = begun.elapsed();
     fs_err::remove_dir_all(target)?;
     watch(outcome, "clean build", "s", took.as_secs_f64());
+    Ok(())
+}
+
+/// Does what the README tells a new user, with a filled registry cache: `cargo run -- demo` with an empty target directory. The demo then waits for
+/// Enter, and ends because there is none.
+fn first_line(plan: &Plan, outcome: &mut Outcome) -> Result<()> {
+    if plan.scale == crate::harness::Scale::Tiny {
+        return Ok(());
+    }
+    let _progress = Progress::of("b14 first line");
+    let target = plan.scratch.join("first");
+    let begun = Instant::now();
+    let mut demo = Command::new("cargo")
+        .args(["run", "--quiet", "--locked", "--target-dir"])
+        .arg(&target)
+        .args(["--", "demo"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let output = demo.stdout.take().expect("it was piped");
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    let took = begun.elapsed().as_secs_f64();
+    // The demo may not be over, but its first line is all that counts here. It ends its own processes.
+    let ended = demo.wait()?;
+    fs_err::remove_dir_all(target)?;
+    if line.is_empty() {
+        return Err(format!("the demo printed nothing: {ended}").into());
+    }
+    watch(outcome, FIRST_LINE, "s", took);
+    let target = outcome.at_most(FIRST_LINE, Some(took), MAX_FIRST_LINE, "s");
+    target.about(FIRST_LINE, NOW);
     Ok(())
 }
 
