@@ -48,6 +48,8 @@ mod input;
 mod iteration_changes;
 mod job_control;
 mod journey;
+#[cfg(target_os = "linux")]
+mod keep_awake;
 mod kills;
 mod layers;
 mod live_status;

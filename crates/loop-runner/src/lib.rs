@@ -61,6 +61,7 @@
 //   history                                   the events from before a watcher attached, from the journal and the transcripts
 //   countdown, heartbeat                      the countdown of a stop; the time of the loop's last pass, and the file that shows it
 //   check, hook                               the loop's own commands: required checks, check, notify command
+//   keep_awake                                the program that keeps the computer awake
 //   prompt                                    the prompt of an agent
 //   deadline                                  stops an agent by a shared deadline
 //   control                                   the control socket: requests and responses; it doesn't know the runner
@@ -75,6 +76,7 @@ mod event_channel;
 mod heartbeat;
 mod history;
 mod hook;
+mod keep_awake;
 mod options;
 mod prompt;
 mod recent_events;

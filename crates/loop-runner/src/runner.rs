@@ -75,6 +75,8 @@ pub struct Runner {
     reload: Reload,
     heartbeat: Option<Heartbeat>,
     hooks: Option<HookQueue>,
+    /// Whether the computer must not go to sleep while the run lives.
+    keeps_awake: bool,
     transcript_pruning: TranscriptPruning,
 }
 
@@ -211,6 +213,7 @@ impl Runner {
                 cleanup: None,
                 retained: RetainedLeftovers::default(),
                 git_processes,
+                inhibitor: None,
                 message: None,
                 unchanged_since: None,
             },
@@ -229,6 +232,7 @@ impl Runner {
             reload: Reload::default(),
             heartbeat: None,
             hooks: None,
+            keeps_awake: false,
             transcript_pruning,
         };
         (runner, receiver)
@@ -287,11 +291,13 @@ impl Runner {
 
     async fn run_to_end(mut self) -> Result<RunOutcome, Error> {
         self.sweep_earlier_processes().await;
+        self.keep_awake();
         let result = self.run_event_loop().await;
         self.stop_everything().await;
         self.stop_pruning().await;
         let outcome = result.map(|reason| self.outcome(reason));
         self.notify_end(outcome.as_ref()).await;
+        self.allow_sleep().await;
         // Dropping the queue reports the end of the run to the clients whose requests were never processed.
         self.requests = RequestQueue::default();
         let result = outcome.map(|outcome| self.outcome(outcome.reason));

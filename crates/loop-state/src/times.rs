@@ -26,6 +26,9 @@ pub const TRANSCRIPT_FINISH: Duration = Duration::from_millis(500);
 /// The time that the end of a run waits for the last write of the heartbeat file: the disk may not respond.
 pub const HEARTBEAT_END: Duration = Duration::from_secs(1);
 
+/// The time that the program which keeps the computer awake has to end.
+pub const KEEP_AWAKE_END: Duration = Duration::from_millis(500);
+
 /// The time for one call of the notify command.
 pub const NOTIFY_CALL: Duration = Duration::from_secs(10);
 /// The time that a call of the notify command has to end after the request to end.

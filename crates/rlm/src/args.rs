@@ -162,7 +162,7 @@ All options, and examples: rlm run --help",
     after_long_help = "\
 A run needs a stop condition: --until, --completion-promise, -n or --once.
 
-Precedence, highest first: options, the environment (RLM_AGENT, RLM_NO_FIRST_CHECK, RLM_PERMISSIONS, RLM_SHUTDOWN_TIMEOUT), rlm.toml, \
+Precedence, highest first: options, the environment (RLM_AGENT, RLM_KEEP_AWAKE, RLM_NO_FIRST_CHECK, RLM_PERMISSIONS, RLM_SHUTDOWN_TIMEOUT), rlm.toml, \
 ~/.config/rlm/config.toml, defaults. `rlm config show --explain` prints each value with its source. \
 After each turn and each wait, a live run reads both files again. They can only lower the limits of the run.
 
@@ -493,6 +493,7 @@ Examples:
 const ENVIRONMENT: &str = "\
 Environment (precedence: below options, above rlm.toml):
   RLM_AGENT, RLM_PERMISSIONS  as --agent and --permissions
+  RLM_KEEP_AWAKE              as --keep-awake: true or false
   RLM_NO_FIRST_CHECK          as --no-first-check: true or false
   RLM_SHUTDOWN_TIMEOUT        as --shutdown-timeout
   XDG_CONFIG_HOME             the directory of your own rlm/config.toml [default: ~/.config]

@@ -71,6 +71,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # notify = "notify-send \"$RLM_TEXT\""   # runs for events; RLM_EVENT names the event
 # notify-on = ["review", "permission", "limit", "ended"]   # also: started, resumed, iteration, failure, phase, retry, paused
 # heartbeat = ".rlm/heartbeat"     # rlm writes this file every 10 s as long as the loop works
+# keep-awake = true                # the computer doesn't go to sleep while a run lives
 # bell = true                      # rings when the run needs you and when it ends
 # shutdown-timeout = "8s"          # the stop budget: the time for a whole stop
 # cooldown = "2s"                  # how long an unanswered Ctrl-C counts: another one within it stops

@@ -1,5 +1,5 @@
-//! Receivers of a run's events besides the screen: the user's command, a heartbeat file, the bell. They are not saved with the run; each process
-//! configures them.
+//! The companions of a run besides the screen: the receivers of its events (the user's command, a heartbeat file, the bell), and the program that keeps
+//! the computer awake. They are not saved with the run; each process configures them.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,14 @@ use crate::config::NotifyEvent;
 use crate::config::{SettingsTree, ValueOrigin};
 use crate::render;
 
-/// The configuration of the receivers.
+/// The configuration of the companions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunObservers {
     notify: Option<String>,
     on: Vec<NotifyEvent>,
     heartbeat: Option<PathBuf>,
     pub(crate) bell: bool,
+    keep_awake: bool,
 }
 
 impl RunObservers {
@@ -34,6 +35,7 @@ impl RunObservers {
             on: config.notify_on.unwrap_or(NotifyEvent::DEFAULT.into()),
             heartbeat: config.heartbeat.map(|path| from.join(path)),
             bell: config.bell.unwrap_or_default(),
+            keep_awake: config.keep_awake.unwrap_or_default(),
         }
     }
 
@@ -44,6 +46,8 @@ impl RunObservers {
             on: _,
             heartbeat,
             bell: _,
+            // A fixed program of the operating system.
+            keep_awake: _,
         } = self;
         let notify = notify.as_ref();
         let notify = notify.map(|it| Program::new(None, ProgramKind::Notify, it.clone()));
@@ -54,7 +58,7 @@ impl RunObservers {
         notify.into_iter().chain(heartbeat).collect()
     }
 
-    /// Adds the receivers to the runner.
+    /// Adds the companions to the runner.
     pub(crate) fn watch(
         &self,
         mut runner: Runner,
@@ -77,6 +81,9 @@ impl RunObservers {
                 ))
             };
             runner = runner.with_hook(Hook::new(command.clone(), input_of));
+        }
+        if self.keep_awake {
+            runner = runner.with_keep_awake();
         }
         runner
     }

@@ -1,4 +1,4 @@
-//! The user's commands: the required checks, the check, and the notify command.
+//! The user's commands: the required checks, the check, and the notify command; also the program that keeps the computer awake.
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::ProcessContext;
@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::check::{CheckOutcome, FakeCommands, RunningCheck};
 use crate::hook::{Hook, HookEvent, HookEventKind, HookQueue};
+use crate::keep_awake::SleepInhibitor;
 use crate::run_event::RunEvent;
 use crate::runner::Runner;
 use crate::{Awaited, Error, RunOutcome};
@@ -109,6 +110,46 @@ impl Runner {
     pub fn with_hook(mut self, hook: Hook) -> Self {
         self.hooks = Some(HookQueue::new(hook));
         self
+    }
+
+    /// Keeps the computer awake from the start of the run to its end, also while the run waits or is paused.
+    ///
+    /// If the computer has no program for this, or the program fails, the run reports a warning once and continues.
+    #[must_use]
+    pub fn with_keep_awake(mut self) -> Self {
+        self.keeps_awake = true;
+        self
+    }
+
+    /// Starts the program that keeps the computer awake, if the run needs it.
+    pub(super) fn keep_awake(&mut self) {
+        if !self.keeps_awake {
+            return;
+        }
+        let context = self.context("-awake");
+        match SleepInhibitor::start(&self.saved.run, context) {
+            Ok(inhibitor) => self.processes.inhibitor = Some(inhibitor),
+            Err(warning) => self.emit(RunEvent::Warning(warning)),
+        }
+    }
+
+    /// Reports that the program which keeps the computer awake has ended by itself.
+    pub(super) fn inhibitor_ended(&mut self, end: CheckOutcome) {
+        if let Some(inhibitor) = self.processes.inhibitor.take() {
+            self.emit(RunEvent::Warning(inhibitor.warning(&end)));
+        }
+        self.ended_processes.proven &= end.proven;
+        self.note_survivors(end.survivors);
+    }
+
+    /// Ends the program that keeps the computer awake.
+    pub(super) async fn allow_sleep(&mut self) {
+        let budget = self.budget().min(times::KEEP_AWAKE_END);
+        if let Some(inhibitor) = self.processes.inhibitor.take() {
+            let end = inhibitor.end(budget).await;
+            self.ended_processes.proven &= end.proven;
+            self.note_survivors(end.survivors);
+        }
     }
 
     /// Queues a call for this event, if the hook reports it.

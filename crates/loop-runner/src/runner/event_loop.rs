@@ -24,6 +24,7 @@ enum Wakeup {
     Check(CheckOutcome),
     CleanupEnded(Option<Box<CleanupOutcome>>),
     HookEnded(CheckOutcome),
+    InhibitorEnded(CheckOutcome),
     RequestRefused(String),
     TimePassed,
 }
@@ -135,6 +136,10 @@ impl Runner {
                 self.notified(end);
                 Vec::new()
             }
+            Wakeup::InhibitorEnded(end) => {
+                self.inhibitor_ended(end);
+                Vec::new()
+            }
             Wakeup::RequestRefused(what) => {
                 self.report_refused(what);
                 Vec::new()
@@ -156,6 +161,7 @@ impl Runner {
         let cleanup = &mut self.processes.cleanup;
         let notifies = self.hooks.as_ref().is_some_and(HookQueue::is_running);
         let hooks = &mut self.hooks;
+        let inhibitor = &mut self.processes.inhibitor;
         let is_open = self.control.socket.is_some();
         let socket = &mut self.control.socket;
         tokio::select! {
@@ -165,6 +171,7 @@ impl Runner {
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
             end = async { cleanup.as_mut().expect("a cleanup runs").ended().await }, if cleanup.is_some() => Wakeup::CleanupEnded(end),
             end = async { hooks.as_mut().expect("a hook runs").ended().await }, if notifies => Wakeup::HookEnded(end),
+            end = async { inhibitor.as_mut().expect("an inhibitor runs").ended().await }, if inhibitor.is_some() => Wakeup::InhibitorEnded(end),
             refused = async { socket.as_mut().expect("the socket is open").refused().await }, if is_open => Wakeup::RequestRefused(refused),
             event = async { attempt.as_mut().expect("an attempt runs").wake().await },
                 if attempt.as_ref().is_some_and(AttemptHandles::may_publish) => Wakeup::Agent(event),

@@ -31,6 +31,7 @@ use crate::Error;
 use crate::check::{FakeCommands, RunningCheck};
 use crate::control::ControlSocket;
 use crate::heartbeat::LastTick;
+use crate::keep_awake::SleepInhibitor;
 use crate::stop_progress::StopProgress;
 use crate::view::View;
 use attempt::AttemptHandles;
@@ -51,6 +52,8 @@ pub(super) struct RunProcesses {
     pub(super) cleanup: Option<AttemptCleanup>,
     pub(super) retained: RetainedLeftovers,
     pub(super) git_processes: OwnedGitProcesses,
+    /// The program that keeps the computer awake, if one runs.
+    pub(super) inhibitor: Option<SleepInhibitor>,
     /// The time of the last git status, if nothing of the run has worked in the working tree since.
     pub(super) unchanged_since: Option<Instant>,
 }

@@ -47,6 +47,8 @@ pub(crate) const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
 pub(crate) const SHUTDOWN_TIMEOUT: &str = "RLM_SHUTDOWN_TIMEOUT";
 /// The variable that skips the check before the first iteration.
 const NO_FIRST_CHECK: &str = "RLM_NO_FIRST_CHECK";
+/// The variable that keeps the computer awake.
+const KEEP_AWAKE: &str = "RLM_KEEP_AWAKE";
 
 settings! {
     /// The name of the phase.
@@ -309,6 +311,14 @@ settings! {
         of: Run,
         flag: (help_heading = "Notifications"),
         default: Always(false),
+    }
+    /// Keep the computer awake until the run ends, also while it waits or is paused: by systemd-inhibit on Linux, by caffeinate on macOS. If that fails,
+    /// the run prints a warning and continues.
+    keep_awake: bool {
+        of: Run,
+        flag: (help_heading = "Run"),
+        default: Always(false),
+        env: KEEP_AWAKE,
     }
     /// Projects whose files may belong to another user: a path, `PATH/*` for all projects below it, or `*`.
     safe_directories: Vec<PathBuf> {
