@@ -74,7 +74,7 @@ enum Kind {
         "the state of run `{0}` is missing, and only its transcripts are left: it can't be resumed; start a new run under another name"
     )]
     StateGone(RunId),
-    #[error("run `{run}` can't be {what}: {source}")]
+    #[error("run `{run}` can't be {what}: {}", store_problem(source))]
     Store {
         run: RunId,
         what: &'static str,
@@ -122,6 +122,16 @@ fn message_without_path(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "no such file or directory".into(),
         io::ErrorKind::Other => error.to_string(),
         kind => kind.to_string(),
+    }
+}
+
+/// Returns why a store can't be used. A state of a newer version is not damaged, and the message says so.
+pub(crate) fn store_problem(error: &checkpoint_store::Error) -> String {
+    match error.is_unsupported_version() {
+        true => format!(
+            "a newer version of rlm wrote its state; use that version, nothing is damaged ({error})"
+        ),
+        false => error.to_string(),
     }
 }
 

@@ -7,6 +7,7 @@ use checkpoint_store::{Loaded, Options, reader};
 use loop_state::{TimedInput, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::error::store_problem;
 use crate::settings::{MAX_PROMPT, read_prompt};
 use crate::state_dir::Metadata;
 use crate::{
@@ -238,7 +239,7 @@ impl Project {
                 };
                 (Err(why.to_owned()), skipped.collect())
             }
-            Err(e) => (Err(e.to_string()), Vec::new()),
+            Err(e) => (Err(store_problem(&e)), Vec::new()),
         };
         let state = match &head {
             Ok(head) => RunState::of(head, live),

@@ -171,12 +171,16 @@ proptest! {
 
 /// Saves a head as any program can, and returns how the run is read.
 fn planted(head: &Value) -> Result<RunHead, String> {
+    planted_as(1, head)
+}
+
+fn planted_as(schema_version: u32, head: &Value) -> Result<RunHead, String> {
     let dir = tempfile::tempdir().unwrap();
     let project = Project::find(dir.path()).unwrap();
     let run = "planted".parse().unwrap();
     let options = Options {
         schema: "rlm-run".into(),
-        schema_version: 1,
+        schema_version,
         ..Options::default()
     };
     let (mut writer, _) =
@@ -186,6 +190,18 @@ fn planted(head: &Value) -> Result<RunHead, String> {
     let read = project.run(&run).unwrap();
     assert_eq!(read.head.is_err(), read.state == RunState::Damaged);
     read.head
+}
+
+#[test]
+fn state_of_a_newer_version_names_the_fix() {
+    let sound = serde_json::to_value(head()).unwrap();
+    let why = planted_as(2, &sound).unwrap_err();
+    let expected = "a newer version of rlm wrote its state; use that version, nothing is damaged (";
+    assert!(why.starts_with(expected), "{why}");
+    assert!(
+        why.contains("version 2") && why.contains("up to 1"),
+        "{why}"
+    );
 }
 
 #[test]
