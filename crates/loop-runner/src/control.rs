@@ -2,7 +2,8 @@
 //!
 //! The socket is `control.sock` in the run's directory (mode 0600, its directory 0700) while a process works on the run. A request is one line: a
 //! JSON object with its version (`{"v":1,"request":"interrupt"}`). Each response is also one line, and reports further progress: *recorded* (on
-//! disk), *delivered* (the agent has received it), *in effect*. [`ask`] sends a request; it fails at once if nothing listens.
+//! disk), *delivered* (the agent has received it), *in effect*. [`ask`] sends a request; it fails at once if nothing listens. Each line of a run names
+//! its program: if a client can't use a response of another version, its error names both versions.
 //!
 //! [`attach`] shows a run with one request: the run sends its last events, then each new event and each change of its view, and its end. A slow
 //! viewer misses events and gets their number; the run never waits for a viewer.
@@ -14,6 +15,7 @@
 
 // The modules in reading order; each uses only those above it:
 //   request_queue               the queue of requests, and their results
+//   program                     the programs at the two ends, and their versions
 //   protocol                    the lines of the socket
 //   status, progress            the status and the view of a run; the progress of a request
 //   socket_path, caller, peer   the path of the socket, the permission of a caller, the connection
@@ -29,6 +31,7 @@ mod force_stop;
 mod health;
 mod live_run;
 mod peer;
+mod program;
 mod progress;
 mod protocol;
 mod request_queue;
@@ -43,6 +46,7 @@ pub use client::{Responses, ask};
 pub use force_stop::{ForceCause, ForcedStop, StopOrForce};
 pub use health::ProcessHealth;
 pub use live_run::{AskOutcome, ConnectOutcome, LiveRun, ResponseLimits};
+pub use program::set_program;
 pub use protocol::{Activity, ControlMessage, ControlQuery, EndReport, Response, Status};
 pub use request_queue::RunControl;
 pub(crate) use request_queue::{QueuedRequest, ReplySender, RequestQueue, RunPosition};

@@ -26,6 +26,8 @@ enum Kind {
     BadResponse { path: PathBuf, why: String },
     #[error("{0}")]
     Refused(String),
+    #[error("{0}")]
+    OtherVersion(String),
     #[error("{message}")]
     Agent { message: String, source: Source },
 }
@@ -52,6 +54,10 @@ impl Error {
 
     pub(crate) fn refused(why: impl Into<String>) -> Self {
         Self(Box::new(Kind::Refused(why.into())))
+    }
+
+    pub(crate) fn other_version(message: String) -> Self {
+        Self(Box::new(Kind::OtherVersion(message)))
     }
 
     /// Creates the error of an agent that can't be used; `message` gives the fix.
@@ -108,6 +114,12 @@ impl Error {
     #[must_use]
     pub fn is_unresponsive(&self) -> bool {
         matches!(*self.0, Kind::Unresponsive(_))
+    }
+
+    /// Returns whether the process that works on the run has another version of the program, and the two don't understand each other.
+    #[must_use]
+    pub fn is_other_version(&self) -> bool {
+        matches!(*self.0, Kind::OtherVersion(_))
     }
 
     /// Returns whether the run was transferred and continues elsewhere.

@@ -30,7 +30,7 @@ pub(crate) use checkpoints::{
 pub(crate) use live::{AttachArgs, InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopArgs};
 
 /// The text of `--version`. A release build sets `RLM_VERSION`, with the commit and the date; any other build has only the version.
-const VERSION: &str = match option_env!("RLM_VERSION") {
+pub(crate) const VERSION: &str = match option_env!("RLM_VERSION") {
     Some(stamped) => stamped,
     None => env!("CARGO_PKG_VERSION"),
 };

@@ -42,7 +42,8 @@ pub struct AttachedRun {
 ///
 /// # Errors
 ///
-/// [`Error::is_not_running`] when no process works on the run, [`Error::is_unresponsive`] when the process doesn't respond.
+/// [`Error::is_not_running`] when no process works on the run, [`Error::is_unresponsive`] when the process doesn't respond,
+/// [`Error::is_other_version`] when it has another version and its responses are not known here.
 pub fn attach(run_dir: &Path, attended: bool) -> Result<AttachedRun, Error> {
     attach_after(run_dir, attended, Timestamp::default())
 }
@@ -54,7 +55,7 @@ pub fn attach(run_dir: &Path, attended: bool) -> Result<AttachedRun, Error> {
 /// The errors of [`attach`].
 pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<AttachedRun, Error> {
     let responses = client::ask(run_dir, ControlQuery::Attach { attended })?;
-    let (path, mut from) = responses.into_parts();
+    let (path, peer, mut from) = responses.into_parts();
     let failed = |e| rlm_store::Error::io("can't communicate with", &path, e);
     from.get_ref()
         .set_read_timeout(Some(TIMEOUT))
@@ -73,10 +74,10 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
             }
             Ok(Response::Busy) => "too many viewers are attached".to_owned(),
             Ok(Response::RunEnded(_)) => return Err(Error::not_running(path)),
-            Ok(Response::Unsupported { what } | Response::Malformed { reason: what }) => {
-                format!("the process of the run has another version of rlm: {what}")
-            }
-            other => format!("unexpected response: {other:?}"),
+            other => match protocol::other_version(&first) {
+                Some(version) => return Err(client::other_version(&version, &path, peer)),
+                None => format!("unexpected response: {other:?}"),
+            },
         };
         return Err(Error::bad_response(path, why));
     };

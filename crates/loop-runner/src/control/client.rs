@@ -13,6 +13,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::Error;
+use crate::control::program::{self, OtherVersion};
 use crate::control::protocol::{self, ControlMessage, MAX_LINE, Response};
 use crate::control::socket_path;
 
@@ -45,6 +46,7 @@ pub fn ask(run_dir: &Path, message: impl Into<ControlMessage>) -> Result<Respons
         from: BufReader::new(stream),
         line: Vec::new(),
         read: 0,
+        unknown: None,
     };
     let sent = responses
         .from
@@ -85,12 +87,14 @@ pub struct Responses {
     line: Vec<u8>,
     /// The number of bytes of all complete lines.
     read: usize,
+    /// The other version that sent an unknown response, until a known response follows.
+    unknown: Option<OtherVersion>,
 }
 
 impl Responses {
-    /// Returns the path of the socket, and the connection, from which nothing was read yet.
-    pub(super) fn into_parts(self) -> (PathBuf, BufReader<UnixStream>) {
-        (self.path, self.from)
+    /// Returns the path of the socket, the process that listens there, and the connection, from which nothing was read yet.
+    pub(super) fn into_parts(self) -> (PathBuf, Option<ProcessId>, BufReader<UnixStream>) {
+        (self.path, self.peer, self.from)
     }
 
     /// Returns whether this process sends the responses. An agent can replace the run's socket by its own socket, and send anything there.
@@ -107,8 +111,8 @@ impl Responses {
     ///
     /// # Errors
     ///
-    /// [`Error::is_unresponsive`] when `wait` has passed; another call continues to wait. Another error for an invalid response, or more than 2 MiB
-    /// of responses.
+    /// [`Error::is_unresponsive`] when `wait` has passed; another call continues to wait. [`Error::is_other_version`] when the run has another version
+    /// and doesn't know the request, or its response is not known here. Another error for an invalid response, or more than 2 MiB of responses.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Response>, Error> {
         let by = Instant::now() + wait;
         loop {
@@ -123,20 +127,17 @@ impl Responses {
                 .read_until(b'\n', &mut self.line)
             {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return self.closed(),
                 Err(e) => return Err(self.failed(e)),
                 Ok(_) if self.line.ends_with(b"\n") => {
                     self.read += self.line.len();
                     if self.read > MAX_BYTES {
                         return Err(Error::bad_response(self.path.clone(), "too many responses"));
                     }
-                    let response = protocol::parse_response(&std::mem::take(&mut self.line));
-                    let path = &self.path;
-                    return response
-                        .map(Some)
-                        .map_err(|e| Error::bad_response(path.clone(), e));
+                    let line = std::mem::take(&mut self.line);
+                    return self.understand(&line).map(Some);
                 }
-                Ok(0) if self.line.len() < MAX_LINE => return Ok(None),
+                Ok(0) if self.line.len() < MAX_LINE => return self.closed(),
                 Ok(_) if self.line.len() < MAX_LINE => {}
                 Ok(_) => {
                     return Err(Error::bad_response(
@@ -148,12 +149,45 @@ impl Responses {
         }
     }
 
+    /// Parses a line. A run of another version can send a line that this version doesn't know.
+    fn understand(&mut self, line: &[u8]) -> Result<Response, Error> {
+        let response = protocol::parse_response(line);
+        self.unknown = match &response {
+            Ok(Response::Unknown) => protocol::other_version(line),
+            Ok(Response::Unsupported { .. } | Response::Malformed { .. }) | Err(_) => {
+                match protocol::other_version(line) {
+                    Some(other) => return Err(other_version(&other, &self.path, self.peer)),
+                    None => None,
+                }
+            }
+            Ok(_) => None,
+        };
+        response.map_err(|e| Error::bad_response(self.path.clone(), e))
+    }
+
+    /// Returns the result of a closed connection.
+    fn closed(&self) -> Result<Option<Response>, Error> {
+        match &self.unknown {
+            Some(other) => Err(other_version(other, &self.path, self.peer)),
+            None => Ok(None),
+        }
+    }
+
     fn failed(&self, e: io::Error) -> Error {
         match e.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                Error::unresponsive(self.path.clone())
-            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => match &self.unknown {
+                Some(other) => other_version(other, &self.path, self.peer),
+                None => Error::unresponsive(self.path.clone()),
+            },
             _ => rlm_store::Error::io("can't communicate with", self.path.clone(), e).into(),
         }
     }
+}
+
+/// Returns the error for a run of another version. The directory of the socket has the name of the run.
+pub(super) fn other_version(other: &OtherVersion, socket: &Path, peer: Option<ProcessId>) -> Error {
+    let run = socket.parent().and_then(Path::file_name);
+    let run = run.unwrap_or_default().to_string_lossy();
+    let pid = peer.map(|peer| peer.pid);
+    Error::other_version(other.message(&run, pid, program::own()))
 }

@@ -24,6 +24,8 @@ pub enum ProcessHealth {
     Suspended(ProcessId),
     /// The process has not responded for this time.
     Unresponsive(Duration),
+    /// The process responds, but it has another version of the program, and its response is not known here. The text names both versions.
+    OtherVersion(String),
 }
 
 impl ProcessHealth {
@@ -48,6 +50,7 @@ impl ProcessHealth {
                 // The run has just begun, or will create its socket again within seconds.
                 Err(e) if e.is_not_running() && !left.is_zero() => std::thread::park_timeout(POLL),
                 Ok(Some(Response::Busy)) if !left.is_zero() => std::thread::park_timeout(POLL),
+                Err(e) if e.is_other_version() => return Self::OtherVersion(e.to_string()),
                 _ => return Self::Unresponsive(timeout),
             }
         }
@@ -58,7 +61,7 @@ impl ProcessHealth {
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Responding(status) | Self::LoopStuck(status, _) => Some(status),
-            Self::Suspended(_) | Self::Unresponsive(_) => None,
+            Self::Suspended(_) | Self::Unresponsive(_) | Self::OtherVersion(_) => None,
         }
     }
 }

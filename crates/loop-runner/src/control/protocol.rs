@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::StopProgress;
+use crate::control::program::{self, OtherVersion};
 use crate::run_event::RunEvent;
 use crate::view::View;
 
@@ -209,14 +210,19 @@ impl Response {
 #[derive(Serialize)]
 struct VersionedMessage<'a, T> {
     v: u64,
+    /// The program that sends the line.
+    program: &'a str,
     #[serde(flatten)]
     message: &'a T,
 }
 
 /// Returns the line of a message, with its line feed.
 pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
-    let v = VERSION;
-    let line = serde_json::to_vec(&VersionedMessage { v, message });
+    let line = serde_json::to_vec(&VersionedMessage {
+        v: VERSION,
+        program: program::own(),
+        message,
+    });
     let mut line = line.expect("messages are plain data");
     line.push(b'\n');
     line
@@ -301,6 +307,14 @@ pub(crate) fn parse_response(line: &[u8]) -> Result<Response, String> {
             "the run doesn't report its version of control requests; this program supports version {VERSION}"
         )),
     }
+}
+
+/// Returns the other version of a run that sent this line, if the line shows one: by its program or by its version of the protocol.
+pub(crate) fn other_version(line: &[u8]) -> Option<OtherVersion> {
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let named = value["program"].as_str().and_then(OtherVersion::of);
+    let speaks_other = value["v"].as_u64().is_some_and(|v| v != VERSION);
+    named.or_else(|| speaks_other.then(OtherVersion::unnamed))
 }
 
 #[cfg(test)]

@@ -356,6 +356,108 @@ async fn dead_run_sends_nothing_and_stuck_run_is_unresponsive() {
     .unwrap();
 }
 
+/// Sends a request to a process that answers with this text, and returns the client's results.
+fn answered(text: &str) -> [Result<Option<Response>, crate::Error>; 2] {
+    let dir = tempfile::tempdir().unwrap();
+    let run_dir = dir.path().join("r1");
+    std::fs::create_dir(&run_dir).unwrap();
+    let (listener, _) = socket_path::bind_socket(&run_dir).unwrap();
+    listener.set_nonblocking(false).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            let mut from = std::io::BufReader::new(&stream);
+            std::io::BufRead::read_line(&mut from, &mut line).unwrap();
+            assert!(line.contains(r#""program":"loop-runner "#), "{line}");
+            std::io::Write::write_all(&mut stream, text.as_bytes()).unwrap();
+        });
+        let status = ask(&run_dir, ControlQuery::Status).unwrap().next(LONG);
+        scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            std::io::Write::write_all(&mut stream, text.as_bytes()).unwrap();
+        });
+        let attached = super::attach(&run_dir, false);
+        [status, attached.map(|_| None)]
+    })
+}
+
+#[test]
+fn response_of_another_version_names_both_versions_and_the_process() {
+    let pid = std::process::id();
+    let at = if cfg!(target_os = "linux") {
+        format!(" (pid {pid})")
+    } else {
+        String::new()
+    };
+    let own = concat!("loop-runner ", env!("CARGO_PKG_VERSION"));
+    for (line, program) in [
+        (
+            r#"{"v":1,"program":"rlm 9.0.0","response":"unsupported","what":"`forward`"}"#,
+            "rlm 9.0.0",
+        ),
+        (
+            r#"{"v":1,"program":"rlm 9.0.0","response":"malformed","reason":"no `when`"}"#,
+            "rlm 9.0.0",
+        ),
+        (
+            r#"{"v":1,"program":"rlm 9.0.0","response":"forwarded"}"#,
+            "rlm 9.0.0",
+        ),
+        (
+            r#"{"v":1,"program":"rlm 9.0.0","response":"status","run":5}"#,
+            "rlm 9.0.0",
+        ),
+        (
+            r#"{"v":2,"program":"rlm 9.0.0","answer":"forwarded"}"#,
+            "rlm 9.0.0",
+        ),
+        (r#"{"v":2,"answer":"forwarded"}"#, "another version"),
+    ] {
+        let results = answered(&format!("{line}\n"));
+        for (way, result) in ["status", "attach"].iter().zip(results) {
+            let result = match result {
+                // The client skips a response of a newer version, and the run can send another one.
+                Ok(Some(Response::Unknown)) => continue,
+                result => result,
+            };
+            let error = result.unwrap_err();
+            assert!(error.is_other_version(), "{way}: {error}");
+            let text = error.to_string();
+            let expected =
+                format!("run `r1` is driven by {program}{at}, and this command is {own}: use ");
+            assert!(text.starts_with(&expected), "{way}: {text}");
+        }
+    }
+}
+
+#[test]
+fn unknown_response_before_the_end_is_another_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let (listener, _) = socket_path::bind_socket(dir.path()).unwrap();
+    listener.set_nonblocking(false).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for ends in [true, false] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let unknown = "{\"v\":1,\"program\":\"rlm 9.0.0\",\"response\":\"forwarded\"}\n";
+                let mut text = unknown.as_bytes().to_vec();
+                if !ends {
+                    text.extend(protocol::line(&Response::Applied));
+                }
+                std::io::Write::write_all(&mut stream, &text).unwrap();
+            }
+        });
+        let mut responses = ask(dir.path(), Request::Interrupt).unwrap();
+        assert_eq!(responses.next(LONG).unwrap(), Some(Response::Unknown));
+        assert!(responses.next(LONG).unwrap_err().is_other_version());
+        let mut responses = ask(dir.path(), Request::Interrupt).unwrap();
+        assert_eq!(responses.next(LONG).unwrap(), Some(Response::Unknown));
+        assert_eq!(responses.next(LONG).unwrap(), Some(Response::Applied));
+        assert_eq!(responses.next(LONG).unwrap(), None);
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn peer_without_complete_request_is_dropped() {
     let run = Run::new(false);

@@ -164,9 +164,10 @@ fn forward_requests(
             };
             let answers = ask(&run_dir, request);
             let problem = match answers.and_then(|mut answers| answers.next(RECORD_TIMEOUT)) {
-                Ok(Some(Response::Busy)) => "the run is busy with other requests; try again",
-                Ok(None) => &silent,
-                Err(e) if e.is_unresponsive() => &silent,
+                Ok(Some(Response::Busy)) => "the run is busy with other requests; try again".into(),
+                Ok(None) => silent.clone(),
+                Err(e) if e.is_unresponsive() => silent.clone(),
+                Err(e) if e.is_other_version() => e.to_string(),
                 // If the run has ended, its events end too, and the caller reports that.
                 _ => continue,
             };

@@ -52,8 +52,13 @@ fn probe(project: &Project, run: &RunEntry) -> Result<ExitCode, Failure> {
     if !run.is_live() {
         return Err(dead("is not alive: no process works on it"));
     }
-    if let Some(trouble) = problem(&ProcessHealth::of(project, id, PROBE_TIMEOUT)) {
-        return Err(dead(&trouble));
+    match &ProcessHealth::of(project, id, PROBE_TIMEOUT) {
+        ProcessHealth::OtherVersion(message) => return Err(Failure::failed(message.clone())),
+        life => {
+            if let Some(trouble) = problem(life) {
+                return Err(dead(&trouble));
+            }
+        }
     }
     output::line(&format!("run {id} is alive"));
     Ok(Code::Done.into())

@@ -189,6 +189,7 @@ fn why(target: &LiveRun, cause: ForceCause) -> String {
             Ok(run) => return live::not_live(&run).message,
             Err(e) => return Failure::from(e).message,
         },
+        ForceCause::Failed(e) if e.is_other_version() => "it is another version of rlm",
         ForceCause::Failed(e) => return Failure::from(e).message,
         _ => "it does not stop on request",
     };

@@ -288,6 +288,7 @@ pub(crate) fn problem(life: &ProcessHealth) -> Option<String> {
             let timeout = duration::show(*timeout);
             Some(format!("did not respond within {timeout}: it hangs"))
         }
+        ProcessHealth::OtherVersion(_) => Some("is driven by another version of rlm".to_owned()),
         _ => None,
     }
 }

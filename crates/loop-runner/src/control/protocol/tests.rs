@@ -67,7 +67,10 @@ proptest! {
 
 #[test]
 fn protocol_version_1_snapshot() {
-    let text = |line: Vec<u8>| String::from_utf8(line).unwrap();
+    let text = |line: Vec<u8>| {
+        let own = program::own();
+        String::from_utf8(line).unwrap().replace(own, "rlm 0.1.0")
+    };
     let steer = Request::Steer {
         text: "use tabs".into(),
         now: true,
@@ -96,18 +99,18 @@ fn protocol_version_1_snapshot() {
         ]
         .concat(),
         @r#"
-    {"v":1,"request":"status"}
-    {"v":1,"request":"stop","when":"iteration"}
-    {"v":1,"request":"pause","reason":"lunch","after":"iteration"}
-    {"v":1,"request":"steer","text":"use tabs","now":true}
-    {"v":1,"request":"set","key":"max-iterations","value":null}
-    {"v":1,"request":"set","key":"sleep","value":2000}
-    {"v":1,"request":"answer","permission_request":"a1","allow":true,"message":""}
-    {"v":1,"request":"review","decision":"start_over"}
-    {"v":1,"response":"recorded","steer":3}
-    {"v":1,"response":"recorded","budget_ms":8000}
-    {"v":1,"response":"next_prompt"}
-    {"v":1,"response":"run_ended","reason":"stopped by a person","ended_processes":5,"survivors":[],"proven":true}
+    {"v":1,"program":"rlm 0.1.0","request":"status"}
+    {"v":1,"program":"rlm 0.1.0","request":"stop","when":"iteration"}
+    {"v":1,"program":"rlm 0.1.0","request":"pause","reason":"lunch","after":"iteration"}
+    {"v":1,"program":"rlm 0.1.0","request":"steer","text":"use tabs","now":true}
+    {"v":1,"program":"rlm 0.1.0","request":"set","key":"max-iterations","value":null}
+    {"v":1,"program":"rlm 0.1.0","request":"set","key":"sleep","value":2000}
+    {"v":1,"program":"rlm 0.1.0","request":"answer","permission_request":"a1","allow":true,"message":""}
+    {"v":1,"program":"rlm 0.1.0","request":"review","decision":"start_over"}
+    {"v":1,"program":"rlm 0.1.0","response":"recorded","steer":3}
+    {"v":1,"program":"rlm 0.1.0","response":"recorded","budget_ms":8000}
+    {"v":1,"program":"rlm 0.1.0","response":"next_prompt"}
+    {"v":1,"program":"rlm 0.1.0","response":"run_ended","reason":"stopped by a person","ended_processes":5,"survivors":[],"proven":true}
     "#
     );
 }

@@ -302,6 +302,8 @@ fn line_without_head(message: &impl Serialize) -> String {
     if let Some(head) = value.get_mut("head") {
         *head = Value::Null;
     }
+    // The version of this crate changes with each release.
+    value["program"] = "rlm 0.1.0".into();
     value.to_string()
 }
 
