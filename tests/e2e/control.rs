@@ -143,6 +143,7 @@ fn c75a_c75b_c75c_pause_from_another_shell_acts_at_boundary_with_reason() {
     fs_err::write(scene.file("go"), "").unwrap();
     let told = again.wait(LONG).expect_code(0).stdout;
     expect_in_order(&told, &["recorded", "paused; to continue: rlm resume"]);
+    says(&mut running, "paused: then the tests; /continue resumes");
     let status = quick(scene.rlm(&["status"])).stdout;
     expect_in_order(&status, &["paused", "because then the tests"]);
     assert_eq!(scene.status()["iterations_complete"], 1);

@@ -79,7 +79,7 @@ fn schema_rejects_unknown_fields() {
         ("until", json!("soon"), "no time"),
         ("until", json!(7), "is no"),
         ("event", json!("sleepy"), "none of"),
-        ("event", json!("paused"), ".until is unknown"),
+        ("event", json!("pausing"), ".until is unknown"),
     ] {
         let refused = with(name, value).unwrap_err();
         assert!(refused.contains(why), "{refused}");

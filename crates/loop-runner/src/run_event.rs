@@ -57,6 +57,11 @@ pub enum RunEvent {
     RequestRejected(Cow<'static, str>),
     /// The reason for a pause; a newer one replaces it.
     PauseReason(String),
+    /// The run waits until a person continues it.
+    Paused {
+        /// The last reason that a person gave.
+        reason: Option<String>,
+    },
     /// A required check or the check started.
     CommandStarted {
         /// The command.

@@ -103,6 +103,10 @@ impl Runner {
                 self.note_awaited(awaited);
                 self.emit(RunEvent::Stopping { budget, awaited });
             }
+            Effect::Emit(RunUpdate::Paused) => {
+                let reason = self.saved.pause_reason.clone();
+                self.emit(RunEvent::Paused { reason });
+            }
             Effect::Emit(notice) => {
                 let recorded = match notice {
                     RunUpdate::SteerAdvanced {

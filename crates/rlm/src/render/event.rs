@@ -62,6 +62,19 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
         RunEvent::InPrompt(id) => format!("steer {id}: sent with the prompt"),
         RunEvent::RequestRejected(why) => format!("{} {why}", styled(WARNING_STYLE, "rejected:")),
         RunEvent::PauseReason(reason) => format!("pause requested: {}", plain(reason)),
+        RunEvent::Paused { reason } => {
+            let reason = reason
+                .as_deref()
+                .map(|reason| format!(": {}", plain(reason)));
+            styled(
+                BOLD,
+                format!(
+                    "paused{}; /continue resumes (elsewhere: {} resume)",
+                    reason.unwrap_or_default(),
+                    program_command()
+                ),
+            )
+        }
         RunEvent::CommandStarted { command, text } => {
             styled(DIM, format!("{}: {}", command_name(*command), plain(text)))
         }
@@ -269,13 +282,6 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
             ),
         ),
         RunUpdate::Pausing => "will pause when the iteration is complete".into(),
-        RunUpdate::Paused => styled(
-            BOLD,
-            format!(
-                "paused; /continue resumes (elsewhere: {} resume)",
-                program_command()
-            ),
-        ),
         RunUpdate::Continued => "continuing".into(),
         RunUpdate::Redoing(RedoScope::Iteration) => {
             "stopping the agent to run the iteration again".into()
@@ -283,7 +289,7 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
         RunUpdate::Redoing(RedoScope::Phase) => "stopping the agent to start over".into(),
         RunUpdate::FreshSession => "the next attempt gets a fresh session".into(),
         RunUpdate::StoppingAfterIteration => "will stop when the iteration is complete".into(),
-        // The end of the run has its own line.
+        // A pause, a stop and the end of the run have their own lines.
         _ => String::new(),
     }
 }
@@ -375,6 +381,7 @@ pub(crate) fn json(at: Timestamp, event: &RunEvent) -> Option<Value> {
         RunEvent::InPrompt(id) => json!({"event": "steer", "id": id, "state": "in_prompt"}),
         RunEvent::RequestRejected(why) => json!({"event": "request_rejected", "reason": why}),
         RunEvent::PauseReason(reason) => json!({"event": "pause_reason", "reason": reason}),
+        RunEvent::Paused { reason } => json!({"event": "paused", "reason": reason}),
         RunEvent::CommandStarted { command, text } => {
             json!({"event": "command_started", "command": command_key(*command), "text": text})
         }
@@ -511,12 +518,11 @@ fn notice_json(notice: &RunUpdate) -> Option<Value> {
         RunUpdate::SessionLost => json!({"event": "session_lost"}),
         RunUpdate::Interrupted => json!({"event": "interrupted"}),
         RunUpdate::Pausing => json!({"event": "pausing"}),
-        RunUpdate::Paused => json!({"event": "paused"}),
         RunUpdate::Continued => json!({"event": "continued"}),
         RunUpdate::Redoing(again) => json!({"event": "redoing", "what": again}),
         RunUpdate::FreshSession => json!({"event": "fresh_session"}),
         RunUpdate::StoppingAfterIteration => json!({"event": "stopping_after_iteration"}),
-        // The end of the run has its own event.
+        // A pause, a stop and the end of the run have their own events.
         _ => return None,
     })
 }

@@ -18,6 +18,7 @@ use crate::hint::resume_hint;
 /// Returns the event for the notify command, if there is one for this event of the run.
 pub(crate) fn notify_event(moment: &HookEvent<'_>) -> Option<NotifyEvent> {
     let RunEvent::Update(notice) = (match moment.kind {
+        HookEventKind::Event(RunEvent::Paused { .. }) => return Some(NotifyEvent::Paused),
         HookEventKind::Started { resumed: false } => return Some(NotifyEvent::Started),
         HookEventKind::Started { .. } => return Some(NotifyEvent::Resumed),
         HookEventKind::Ended(_) => return Some(NotifyEvent::Ended),
@@ -38,7 +39,7 @@ pub(crate) fn notify_event(moment: &HookEvent<'_>) -> Option<NotifyEvent> {
             ..
         } => NotifyEvent::Limit,
         RunUpdate::Waiting { .. } => NotifyEvent::Retry,
-        RunUpdate::Paused | RunUpdate::Interrupted => NotifyEvent::Paused,
+        RunUpdate::Interrupted => NotifyEvent::Paused,
         RunUpdate::Review(_) => NotifyEvent::Review,
         _ => return None,
     })
@@ -128,6 +129,7 @@ fn reason(event: &RunEvent) -> Option<String> {
         RunEvent::Agent(Event::PermissionRequested(ask)) => {
             Some(format!("permission for {}?", ask.tool))
         }
+        RunEvent::Paused { reason } => reason.clone(),
         RunEvent::Update(RunUpdate::IterationEnded { failure, .. }) => failure.clone(),
         RunEvent::Update(RunUpdate::Waiting { until, .. }) => {
             Some(format!("until {}", utc(*until)))

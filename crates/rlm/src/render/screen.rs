@@ -149,12 +149,12 @@ impl Screen {
     /// Returns the response that a person must see after a command, even if the log goes elsewhere.
     pub(crate) fn response_text(&self, event: &RunEvent) -> Option<String> {
         match event {
-            RunEvent::SteerNextTurn(_) | RunEvent::RequestRejected(_) => {}
+            RunEvent::SteerNextTurn(_) | RunEvent::RequestRejected(_) | RunEvent::Paused { .. } => {
+            }
             RunEvent::Update(
                 RunUpdate::SteerAdvanced { .. }
                 | RunUpdate::Interrupted
                 | RunUpdate::Pausing
-                | RunUpdate::Paused
                 | RunUpdate::Continued
                 | RunUpdate::Reviewed(_)
                 | RunUpdate::RuleChanged(_)

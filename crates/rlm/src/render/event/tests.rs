@@ -158,6 +158,10 @@ fn samples() -> Vec<RunEvent> {
             left: Duration::from_secs(1),
         },
         RunEvent::PauseReason("lunch\x1b[2J".into()),
+        RunEvent::Paused {
+            reason: Some("lunch\x1b[2J".into()),
+        },
+        RunEvent::Paused { reason: None },
         RunEvent::Warning("the prompt file is missing".into()),
         RunEvent::EventsMissed(12),
     ]

@@ -179,6 +179,9 @@ fn run_events() -> Vec<RunEvent> {
         },
         RunEvent::RequestRejected(Cow::Borrowed("no")),
         RunEvent::PauseReason("lunch".into()),
+        RunEvent::Paused {
+            reason: Some("lunch".into()),
+        },
         RunEvent::CommandStarted {
             command: LoopCommand::RequiredCheck(1),
             text: "make".into(),
@@ -245,6 +248,7 @@ fn run_events() -> Vec<RunEvent> {
         | RunEvent::SteerRecorded { .. }
         | RunEvent::RequestRejected(_)
         | RunEvent::PauseReason(_)
+        | RunEvent::Paused { .. }
         | RunEvent::CommandStarted { .. }
         | RunEvent::CommandEnded { .. }
         | RunEvent::IterationChanges { .. }
