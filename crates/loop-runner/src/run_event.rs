@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent_duplex::{Event, Line, ProcessName, Stream};
 use loop_state::{CheckResult, LoopCommand, RunUpdate, Timestamp};
+use rlm_store::RunId;
 use serde::{Deserialize, Serialize};
 
 use crate::stop_progress::Awaited;
@@ -146,6 +147,8 @@ pub enum RunEvent {
     ProcessesEnded {
         /// Why they were alive, or which program ended them.
         why: Cow<'static, str>,
+        /// The run that started them, if it is another run.
+        run: Option<RunId>,
         /// The processes.
         processes: Vec<ProcessName>,
     },

@@ -31,8 +31,8 @@ pub struct WorkingTreeLock {
     lock: Arc<OwnedFd>,
     /// The open state directory. By it, this process notices that another directory is at the same path.
     state: Arc<Mutex<OpenStateDir>>,
-    /// The result of the sweep of the last holder's processes, until it is reported.
-    swept: SweepResult,
+    /// The run of the last holder and the result of the sweep of its processes, until it is reported.
+    swept: Option<(RunId, SweepResult)>,
 }
 
 /// The open state directory, and the identity of the project's directory.
@@ -124,13 +124,12 @@ impl WorkingTreeLock {
             }
             if waited >= times::DEAD_HOLDER {
                 // The guard doesn't end by itself: it was suspended, or killed while another process holds the descriptor.
-                let scope = holder
-                    .as_ref()
-                    .and_then(|h| sweep::scope_of(project, &h.run));
-                swept = Some(match scope {
+                let last = holder.as_ref().map_or(run, |holder| &holder.run);
+                let result = match sweep::scope_of(project, last) {
                     Some(scope) => sweep::sweep(scope).await,
                     None => SweepResult::default(),
-                });
+                };
+                swept = Some((last.clone(), result));
                 waited = Duration::ZERO;
             }
             if gate.sleep(POLL).await == Wake::Shutdown {
@@ -148,7 +147,7 @@ impl WorkingTreeLock {
             holder,
             lock: Arc::new(directory.into()),
             state: Arc::new(Mutex::new(OpenStateDir::of(project)?)),
-            swept: swept.unwrap_or_default(),
+            swept,
         };
         work_tree.write_holder_file()?;
         Ok(work_tree)
@@ -205,9 +204,9 @@ impl WorkingTreeLock {
         written.map_err(|e| Error::io("can't write", path, e))
     }
 
-    /// Returns, once, the result of the sweep of the last holder's processes.
-    pub fn take_sweep_result(&mut self) -> SweepResult {
-        std::mem::take(&mut self.swept)
+    /// Returns, once, the run of the last holder and the result of the sweep of its processes; `None` if no sweep was needed.
+    pub fn take_sweep_result(&mut self) -> Option<(RunId, SweepResult)> {
+        self.swept.take()
     }
 
     /// Returns the project, to register its git processes.

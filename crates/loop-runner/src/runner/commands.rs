@@ -47,6 +47,7 @@ impl Runner {
         if !end.leftovers.is_empty() {
             self.emit(RunEvent::ProcessesEnded {
                 why: "left running by the command".into(),
+                run: None,
                 processes: end.leftovers,
             });
         }
@@ -191,6 +192,7 @@ impl Runner {
         if !end.leftovers.is_empty() {
             self.emit(RunEvent::ProcessesEnded {
                 why: "left running by the notify command".into(),
+                run: None,
                 processes: end.leftovers,
             });
         }

@@ -148,6 +148,7 @@ impl Runner {
             if !ran.leftovers.is_empty() {
                 self.emit(RunEvent::ProcessesEnded {
                     why: "left running by the commit's hooks".into(),
+                    run: None,
                     processes: ran.leftovers,
                 });
             }

@@ -351,7 +351,12 @@ impl Runner {
         let ended = processes.len();
         if !processes.is_empty() {
             let why = "retained for later attempts".into();
-            self.emit(RunEvent::ProcessesEnded { why, processes });
+            let run = None;
+            self.emit(RunEvent::ProcessesEnded {
+                why,
+                run,
+                processes,
+            });
         }
         self.ended_processes.ended.extend(report.ended);
         self.ended_processes.proven &= report.proven;

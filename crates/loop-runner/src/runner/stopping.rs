@@ -195,6 +195,7 @@ impl Runner {
                     if !processes.is_empty() {
                         self.emit(RunEvent::ProcessesEnded {
                             why: "left running by the agent".into(),
+                            run: None,
                             processes,
                         });
                     }

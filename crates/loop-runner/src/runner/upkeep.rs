@@ -9,7 +9,7 @@ use loop_state::times;
 use rlm_store::git::processes::{GitProcesses, OwnedGitProcesses};
 use rlm_store::sweep::{self, SweepResult};
 use rlm_store::transcript::{self, PruneResult, removed_transcripts, transcripts};
-use rlm_store::{RunHead, WorkingTreeLock, state_dir};
+use rlm_store::{RunHead, RunId, WorkingTreeLock, state_dir};
 use tokio::time::timeout;
 
 use crate::Error;
@@ -26,8 +26,9 @@ const MAX_NAMED: usize = 4;
 impl Runner {
     /// Ends the processes that earlier processes of unfinished runs left alive in this working tree, before anything is started.
     pub(super) async fn sweep_earlier_processes(&mut self) {
-        let swept = self.work_tree.take_sweep_result();
-        self.report_swept(LEFTOVER_REASON, swept);
+        if let Some((run, swept)) = self.work_tree.take_sweep_result() {
+            self.report_swept(&run, LEFTOVER_REASON, swept);
+        }
         let unfinished = self.work_tree.project().runs().unwrap_or_default();
         let heads = unfinished.into_iter().filter_map(|entry| entry.head.ok());
         let heads: Vec<RunHead> = heads
@@ -40,6 +41,7 @@ impl Runner {
         for head in heads {
             match sweep::take_guard_report(self.work_tree.project(), &head.run) {
                 Ok(reported) => self.report_swept(
+                    &head.run,
                     "by their guard, after the last process of the run died",
                     reported,
                 ),
@@ -51,7 +53,7 @@ impl Runner {
             let scope = sweep::scope_in(self.work_tree.project().tree(), &head.scope);
             let swept = sweep::sweep(scope).await;
             sweep::remove_scratch(self.work_tree.project(), &head.run);
-            self.report_swept(LEFTOVER_REASON, swept);
+            self.report_swept(&head.run, LEFTOVER_REASON, swept);
         }
     }
 
@@ -101,6 +103,7 @@ impl Runner {
                 .extend(end.leftovers.iter().cloned());
             self.emit(RunEvent::ProcessesEnded {
                 why: "left running by git, its filters or its hooks".into(),
+                run: None,
                 processes: end.leftovers,
             });
         }
@@ -114,10 +117,12 @@ impl Runner {
         self.note_survivors(end.survivors);
     }
 
-    fn report_swept(&mut self, why: &'static str, swept: SweepResult) {
+    /// Reports the processes of `run` that a sweep ended. The line names the run if it is another one.
+    fn report_swept(&mut self, run: &RunId, why: &'static str, swept: SweepResult) {
         if !swept.ended.is_empty() {
             self.emit(RunEvent::ProcessesEnded {
                 why: why.into(),
+                run: (*run != self.saved.run).then(|| run.clone()),
                 processes: swept.ended,
             });
         }

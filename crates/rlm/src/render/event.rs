@@ -128,10 +128,16 @@ pub(crate) fn text(event: &RunEvent, zone: &TimeZone) -> String {
             "stopping: waiting for {awaited}, {} left",
             show(whole(*left))
         ),
-        RunEvent::ProcessesEnded { why, processes } => {
+        RunEvent::ProcessesEnded {
+            why,
+            run,
+            processes,
+        } => {
+            let of_run = run.as_ref().map(|run| format!("of run {run} "));
             format!(
-                "ended {} {why}: {}",
+                "ended {} {}{why}: {}",
                 count(processes.len(), "process", "processes"),
+                of_run.unwrap_or_default(),
                 names(processes)
             )
         }
@@ -445,9 +451,16 @@ pub(crate) fn json(at: Timestamp, event: &RunEvent) -> Option<Value> {
             "waits_for": awaited,
             "left_s": left.as_secs(),
         }),
-        RunEvent::ProcessesEnded { why, processes } => {
-            json!({"event": "processes_ended", "reason": why, "processes": processes_json(processes)})
-        }
+        RunEvent::ProcessesEnded {
+            why,
+            run,
+            processes,
+        } => json!({
+            "event": "processes_ended",
+            "reason": why,
+            "of_run": run,
+            "processes": processes_json(processes),
+        }),
         RunEvent::Survivors(processes) => {
             json!({"event": "survivors", "processes": processes_json(processes)})
         }

@@ -70,7 +70,13 @@ fn samples() -> Vec<RunEvent> {
             timeout: Duration::from_secs(30),
         },
         RunEvent::ProcessesEnded {
+            why: "left alive by an earlier process".into(),
+            run: Some("r0".parse().unwrap()),
+            processes: vec![process(6, "sleep")],
+        },
+        RunEvent::ProcessesEnded {
             why: "left running by the agent".into(),
+            run: None,
             processes: vec![process(7, "sleep"), process(8, "node")],
         },
         RunEvent::InPrompt(3),

@@ -228,6 +228,7 @@ fn run_events() -> Vec<RunEvent> {
             left: SECOND,
         },
         RunEvent::ProcessesEnded {
+            run: Some("r0".parse().unwrap()),
             why: Cow::Borrowed("leftovers"),
             processes: processes(),
         },
