@@ -76,6 +76,8 @@ mod report;
 mod resume;
 mod retained_leftovers;
 mod runs;
+#[cfg(target_os = "linux")]
+mod sandboxed_agent;
 mod scene;
 mod schedulers;
 mod schema;
