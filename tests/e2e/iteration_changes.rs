@@ -7,8 +7,8 @@ use crate::scene::{Scene, events, expect_in_order};
 #[test]
 fn each_iteration_shows_its_own_changes_with_and_without_commits() {
     for options in [&[][..], &["--commit"]] {
-        let scene =
-            Scene::new("append work one\nappend work two\n@2 write other three\n@3 delay 1");
+        let work = "append work one\nappend work two\n@2 write other three";
+        let scene = Scene::new(&format!("{work}\nprint I look around.\nprint I worked."));
         crate::git::know_who(&scene);
         fs_err::write(scene.file("mine"), "before the run\n").unwrap();
         scene.sandbox.git(&["add", "mine"]);
@@ -23,10 +23,10 @@ fn each_iteration_shows_its_own_changes_with_and_without_commits() {
         expect_in_order(
             &ended.stdout,
             &[
-                "changed 1 file (+2 -0)\n",
+                "changed 1 file (+2 -0): I worked\n",
                 "iteration 1 complete (",
                 "check did not pass",
-                "changed 2 files (+3 -0)\n",
+                "changed 2 files (+3 -0): I worked\n",
                 "iteration 2 complete (",
                 "check did not pass",
             ],

@@ -54,7 +54,7 @@ impl Runner {
             first_attempt: head.first_attempt.max(1),
             committed: committed.map_or(0, |it| it.iteration),
             failed: head.failure.is_some(),
-            summary: { self.processes.message.as_deref() }.and_then(subject),
+            summary: self.summary(),
             session: head.session.clone(),
             agent: self.phase().agent.name().to_owned(),
         };
@@ -67,6 +67,15 @@ impl Runner {
             git: project.git().clone(),
             context,
         })
+    }
+
+    /// Returns a sentence in which the agent says what it did. For a command this is in the last line of its output: the rest is not one message.
+    fn summary(&self) -> Option<String> {
+        let message = self.processes.message.as_deref()?;
+        match self.phase().agent.has_driver() {
+            true => subject(message),
+            false => subject(message.trim_end().lines().next_back()?),
+        }
     }
 
     /// Returns the comparison that finds the files that the current iteration changed, if it is complete.
@@ -130,7 +139,7 @@ impl Runner {
                 files: u32::try_from(changes.files.len()).unwrap_or(u32::MAX),
                 added,
                 removed,
-                summary: { self.processes.message.as_deref() }.and_then(subject),
+                summary: self.summary(),
             });
         }
     }
