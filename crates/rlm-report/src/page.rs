@@ -262,12 +262,9 @@ fn end_facts(report: &ReportData) -> Vec<(&'static str, String)> {
 
 fn task_text(report: &ReportData) -> Markup {
     let settings = report.timeline.head.settings.without_secrets();
-    let mut results = Vec::new();
-    for phase in &report.timeline.phases {
-        if let Some(result) = &phase.result {
-            results.push((&phase.name, result.trim_end()));
-        }
-    }
+    // A phase that ran again after a review is in the timeline once for each time. Only its last result counts.
+    let counting = report.timeline.phases.iter().filter(|it| !it.discarded);
+    let results = counting.filter_map(|it| Some((&it.name, it.result.as_ref()?.trim_end())));
     html! {
         @for (index, phase) in settings.phases.iter().enumerate() {
             @if settings.phases.len() > 1 {

@@ -9,8 +9,8 @@ use checkpoint_store::{Options, Writer};
 use jiff::tz::{TimeZone, offset};
 use loop_state::{
     Autonomy, CheckResult, Effect, Head, Machine, MachineInput, PauseAfter, PhaseRules,
-    ProcessTreeOutcome, Request, ResumeOptions, Rules, RunLimits, StopCause, StopRequest,
-    StopTiming, TimedInput, Timestamp, TurnOutcome, UsageTotal,
+    ProcessTreeOutcome, Request, ResumeOptions, ReviewDecision, Rules, RunLimits, StopCause,
+    StopRequest, StopTiming, TimedInput, Timestamp, TurnOutcome, UsageTotal,
 };
 use maud::{PreEscaped, html};
 use proptest::prelude::*;
@@ -34,6 +34,8 @@ struct TestTask {
     until: Option<&'static str>,
     promise: Option<&'static str>,
     prompt: &'static str,
+    /// The names of the phases, which have the same settings.
+    phases: &'static [&'static str],
 }
 
 impl Default for TestTask {
@@ -50,6 +52,7 @@ impl Default for TestTask {
             until: Some("cargo test"),
             promise: None,
             prompt: "# Make the parser accept nested lists.\n\nWork in small steps.",
+            phases: &["main"],
         }
     }
 }
@@ -61,7 +64,6 @@ fn report(
     is_live: bool,
 ) -> ReportData {
     let mut phase = PhaseRules {
-        name: "main".into(),
         required_checks: 1,
         has_check: asked.until.is_some(),
         has_promise: asked.promise.is_some(),
@@ -73,8 +75,12 @@ fn report(
     if let Some(first) = asked.rules.phases.first() {
         phase.limits.clone_from(&first.limits);
     }
+    let named = asked.phases.iter().map(|name| PhaseRules {
+        name: (*name).into(),
+        ..phase.clone()
+    });
     let rules = Rules {
-        phases: vec![phase.clone()],
+        phases: named.collect(),
         ..asked.rules.clone()
     };
     let mut machine = Machine::from(Head::new(rules).unwrap());
@@ -99,15 +105,18 @@ fn report(
         }
         at += 60_000;
     }
-    let agent = json!({"options": "command", "program": ["my-agent"]});
-    let agent = serde_json::from_value(agent).unwrap();
-    let prompt = PromptSource::Text(asked.prompt.into());
-    let mut settings = PhaseSettings::new("main", prompt, agent);
-    settings.required_checks = vec!["cargo fmt --check".into()];
-    settings.check = asked.until.map(Into::into);
-    settings.promise = asked.promise.map(Into::into);
-    settings.limits = phase.limits;
-    let settings = Settings::new("/srv/project", vec![settings]);
+    let settings = asked.phases.iter().map(|name| {
+        let agent = json!({"options": "command", "program": ["my-agent"]});
+        let agent = serde_json::from_value(agent).unwrap();
+        let prompt = PromptSource::Text(asked.prompt.into());
+        let mut settings = PhaseSettings::new(*name, prompt, agent);
+        settings.required_checks = vec!["cargo fmt --check".into()];
+        settings.check = asked.until.map(Into::into);
+        settings.promise = asked.promise.map(Into::into);
+        settings.limits.clone_from(&phase.limits);
+        settings
+    });
+    let settings = Settings::new("/srv/project", settings.collect());
     let run: RunId = "night".parse().unwrap();
     let head = RunHead::new(run.clone(), machine.head().clone(), settings);
     let dir = tempfile::tempdir().unwrap();
@@ -511,6 +520,28 @@ fn a_page_has_these_parts() {
     expect_harmless(&page);
     let page = page.replace(page::CSS, "…").replace("><", ">\n<");
     insta::assert_snapshot!(page);
+}
+
+#[test]
+fn revised_phase_has_only_its_last_result() {
+    let asked = TestTask {
+        phases: &["plan", "build"],
+        ..TestTask::default()
+    };
+    let finished = |result: &str| {
+        let message = MachineInput::ResultReported(result.into());
+        let gate = MachineInput::RequiredCheckEnded(CheckResult::Passed);
+        [message, ended(TurnOutcome::Completed), gate, check(true)]
+    };
+    let review = |decision| MachineInput::Requested(Request::Review(decision));
+    let revise = ReviewDecision::Revise("name the files".into());
+    let what = finished("The plan is in PLAN.md.")
+        .into_iter()
+        .chain([review(revise)])
+        .chain(finished("The plan is in PLAN.md."));
+    let seen = expect_harmless(&page(&report(&asked, what, true)));
+    let heading = "Result of phase plan, as its agent reported it";
+    assert_eq!(seen.text.matches(heading).count(), 1, "{}", seen.text);
 }
 
 fn any_input() -> impl Strategy<Value = MachineInput> {
