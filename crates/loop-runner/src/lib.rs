@@ -96,7 +96,7 @@ pub use run_event::RunEvent;
 pub use runner::preview::ResumePreview;
 pub use runner::{DriverFactory, Reloaded, Runner};
 pub use stop_progress::{Awaited, StopProgress};
-pub use view::{AgentView, View};
+pub use view::{AgentView, SteerDelivery, View};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

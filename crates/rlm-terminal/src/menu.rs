@@ -1,5 +1,7 @@
 //! The menu that a press or a review opens: its choices, their keys, and its layout.
 
+use loop_runner::SteerDelivery;
+
 use super::keys::Key;
 use super::rows::Rows;
 use super::run_snapshot::RunSnapshot;
@@ -22,7 +24,8 @@ pub(crate) enum Choice {
 
 const CHOICES: [(Choice, char, &str); 10] = [
     (Choice::Continue, 'c', "continue"),
-    (Choice::Steer, 's', "steer: message the agent"),
+    // The label says when the agent gets the message, see `steer_label`.
+    (Choice::Steer, 's', "steer"),
     (Choice::EndTurn, 't', "end this turn, keep the session"),
     (Choice::EditPrompt, 'e', "edit prompt"),
     (Choice::SkipSleep, 'k', "skip the sleep"),
@@ -75,9 +78,24 @@ fn choices(snapshot: RunSnapshot<'_>) -> Vec<(Choice, char, String)> {
             .collect();
     }
     let active = CHOICES.into_iter().filter(|it| is_active(it.0, snapshot));
+    let label = |choice, label| match choice {
+        Choice::Steer => steer_label(snapshot),
+        Choice::SkipSleep if snapshot.is_limited() => "skip the wait: try now",
+        _ => label,
+    };
     active
-        .map(|(choice, key, label)| (choice, key, label.to_owned()))
+        .map(|(choice, key, text)| (choice, key, label(choice, text).to_owned()))
         .collect()
+}
+
+/// Returns the label of the steer: it says when the agent gets a message that the person sends now.
+fn steer_label(snapshot: RunSnapshot<'_>) -> &'static str {
+    match snapshot.steer_delivery() {
+        SteerDelivery::InTurn => "steer: message the agent in this turn",
+        SteerDelivery::AfterTurn => "steer: message the agent after this turn",
+        SteerDelivery::ContinuesSession => "steer: continue with a message to the agent",
+        _ => "steer: add a message to the next prompt",
+    }
 }
 
 /// Whether a choice is possible now.
@@ -131,12 +149,7 @@ pub(crate) fn rows(
         let more = match choice {
             Choice::Continue if review.is_some() => " (Enter)",
             Choice::Continue => " (Enter, Esc)",
-            Choice::Steer if !snapshot.accepts_steer() => " (sent later)",
             _ => "",
-        };
-        let label = match choice {
-            Choice::SkipSleep if snapshot.is_limited() => "skip the wait: try now",
-            _ => label,
         };
         format!("  {key}  {label}{more}")
     };
@@ -191,7 +204,7 @@ mod tests {
         insta::assert_snapshot!(rows(turn.snapshot(), false, None, (60, 20)).rows.join("\n"), @"
         menu (the run continues)
           c  continue (Enter, Esc)
-          s  steer: message the agent (sent later)
+          s  steer: add a message to the next prompt
           e  edit prompt
           r  restart the iteration (files stay)
           o  start over at iteration 1 (files stay)
@@ -220,6 +233,42 @@ mod tests {
             choice_for_key(&Key::Char('r'), ready.snapshot()),
             Some(MenuChoice::Invalid('r'))
         );
+    }
+
+    #[test]
+    fn s9a_steer_label_names_the_moment_of_the_delivery() {
+        let since = Timestamp(0);
+        let turn = || IterationStep::Turn { since };
+        let interrupted = || IterationStep::Interrupted { since };
+        let label = |(interruptible, steerable), step| {
+            let mut run = at(step);
+            run.agent.alive = true;
+            (run.agent.interruptible, run.agent.steerable) = (interruptible, steerable);
+            let rows = rows(run.snapshot(), false, None, (60, 20)).rows;
+            let row = rows.into_iter().find(|row| row.starts_with("  s  "));
+            row.unwrap()
+        };
+        let (command, turns, within) = ((false, false), (true, false), (true, true));
+        let labels = [
+            label(command, turn()),
+            label(turns, turn()),
+            label(within, turn()),
+            label(turns, interrupted()),
+            label(within, interrupted()),
+            label(within, IterationStep::Check),
+            label(within, IterationStep::Sleeping { until: since }),
+            label(within, IterationStep::Paused { since }),
+        ];
+        insta::assert_snapshot!(labels.join("\n"), @"
+          s  steer: add a message to the next prompt
+          s  steer: message the agent after this turn
+          s  steer: message the agent in this turn
+          s  steer: continue with a message to the agent
+          s  steer: continue with a message to the agent
+          s  steer: add a message to the next prompt
+          s  steer: add a message to the next prompt
+          s  steer: add a message to the next prompt
+        ");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The state of a run that decides which actions are possible and what the terminal shows.
 
-use loop_runner::{AgentView, StopProgress, View};
+use loop_runner::{AgentView, SteerDelivery, StopProgress, View};
 use loop_state::{Head, IterationStep};
 
 /// A run as the terminal sees it at one moment.
@@ -57,12 +57,8 @@ impl<'a> RunSnapshot<'a> {
         matches!(self.head.step, IterationStep::Waiting { .. })
     }
 
-    /// Whether an agent is live that accepts a steer now.
-    pub(crate) fn accepts_steer(&self) -> bool {
-        self.agent.steerable
-            && matches!(
-                self.head.step,
-                IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
-            )
+    /// Returns when the agent gets a message that the person sends now.
+    pub(crate) fn steer_delivery(&self) -> SteerDelivery {
+        self.agent.steer_delivery(self.head)
     }
 }

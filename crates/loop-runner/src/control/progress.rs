@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use loop_state::{Head, IterationStep, Request, SteerState};
 
-use crate::View;
 use crate::control::protocol::Response;
 use crate::control::request_queue::RunPosition;
+use crate::{SteerDelivery, View};
 
 /// A request that the run accepted, with the values that identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +69,14 @@ fn steer(view: &View, id: u32) -> Response {
         // The run stores a steer until a turn that read it has ended.
         return Response::Applied;
     };
-    let can_deliver = match head.step {
-        IterationStep::Turn { .. } => view.agent.steerable && view.agent.alive,
-        IterationStep::Interrupted { .. } => true,
-        _ => false,
-    };
+    let can_deliver = matches!(
+        view.agent.steer_delivery(head),
+        SteerDelivery::InTurn | SteerDelivery::ContinuesSession
+    );
     match steer.state {
         SteerState::Seen => Response::Applied,
         SteerState::Delivered => Response::Delivered,
-        SteerState::Recorded if can_deliver && !head.is_stopping_step => recorded(Some(id)),
+        SteerState::Recorded if can_deliver => recorded(Some(id)),
         SteerState::Recorded => Response::NextPrompt,
     }
 }
