@@ -3,7 +3,7 @@
 use rlm_tests::agent::{MessageState, SessionEntry};
 use rlm_tests::{Effort, Running, Terminal, seed, wait_for};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::LONG;
 use crate::scene::{PROMPT, Scene, expect_in_order, json, says, stop};
@@ -83,6 +83,36 @@ fn s10a_steer_during_text_gets_its_own_turn_in_the_same_iteration() {
             "iteration 1 complete",
         ],
     );
+}
+
+/// Returns a line of a script: the agent writes a piece of a text.
+fn piece(text: &str) -> String {
+    let delta = json!({"type": "text_delta", "text": text});
+    let event = json!({"type": "content_block_delta", "index": 0, "delta": delta});
+    format!(
+        "event {}",
+        json!({"type": "stream_event", "event": event, "parent_tool_use_id": null})
+    )
+}
+
+#[test]
+fn s10a_lines_of_a_steer_split_no_sentence() {
+    let (begin, end) = (piece("I look at the "), piece("tests of the parser."));
+    let script = format!("say ready\n{begin}\nawait go\n{end}\nsay so\nturn");
+    let scene = Scene::new(&script);
+    let (running, terminal) = at_work(&scene, &["--once"]);
+    terminal.sees("I look at the", LONG);
+    let steer = scene.rlm(&["steer", "use tabs"]).spawn();
+    terminal.sees("steer 1: delivered", LONG);
+    fs_err::write(scene.file("go"), "").unwrap();
+    running.wait(LONG).expect_code(0);
+    steer.wait(LONG).expect_code(0);
+    let words = [
+        "you: use tabs",
+        "steer 1: delivered",
+        "I look at the tests of the parser.",
+    ];
+    expect_in_order(&terminal.scrolled(), &words);
 }
 
 /// A small random generator: the same seed gives the same messages.

@@ -322,6 +322,10 @@ impl Ui {
             (_, None) => String::new(),
             (RunEvent::Agent(event), _) if self.is_shown_elsewhere(event) => String::new(),
             (RunEvent::SteerRecorded { text, .. }, _) if self.was_sent_here(text) => String::new(),
+            (_, Some(text)) if !self.closed && may_wait(event) => {
+                let text = self.fitted(event, text);
+                self.stream.insert(&text)
+            }
             (_, Some(text)) => {
                 if !text.is_empty() {
                     let talked = self.stream.end_line();
@@ -384,6 +388,8 @@ impl Ui {
     /// Closes all prompts permanently, because the shutdown has begun, the run has ended or the terminal is gone.
     pub(crate) fn close_prompts(&mut self) {
         self.closed = true;
+        let waiting = self.stream.release();
+        self.log(waiting);
         self.notice(PressAnswer::LeaveOpen);
         self.refuse_questions();
         // An editor has the screen until it has ended.
@@ -528,6 +534,25 @@ impl Ui {
     fn notice(&mut self, answer: PressAnswer) {
         self.effects.push(Effect::AnswerPress(answer));
     }
+}
+
+/// Whether the lines of an event may wait until the agent has finished its sentence.
+fn may_wait(event: &RunEvent) -> bool {
+    matches!(
+        event,
+        RunEvent::SteerRecorded { .. }
+            | RunEvent::SteerNextTurn(_)
+            | RunEvent::InPrompt(_)
+            | RunEvent::PauseReason(_)
+            | RunEvent::Update(
+                RunUpdate::SteerAdvanced { .. }
+                    | RunUpdate::Pausing
+                    | RunUpdate::StoppingAfterIteration
+                    | RunUpdate::RuleChanged(_)
+                    | RunUpdate::PhaseRuleChanged { .. }
+                    | RunUpdate::FreshSession
+            )
+    )
 }
 
 /// The newest output that waits while something prompts.

@@ -248,7 +248,14 @@ impl Ui {
 
     pub(super) fn steer(&mut self, text: String, now: bool) {
         self.history.add(&text);
-        self.show_person(line(format_steer(&text)));
+        let echo = line(format_steer(&text));
+        let shares_log = self.log_width.is_some() && self.prompt.is_none() && !self.closed;
+        if shares_log && self.stream.is_split() {
+            let echo = self.stream.insert(&echo);
+            self.log(echo);
+        } else {
+            self.show_person(echo);
+        }
         self.sent_texts.push_back(text.clone());
         if self.sent_texts.len() > MAX_SENT_TEXTS {
             self.sent_texts.pop_front();

@@ -172,8 +172,14 @@ impl Ui {
         self.review_viewed(snapshot);
     }
 
-    /// Handles a tick: opens a question that was already in the snapshot of the last tick and is not open, because its event was lost.
+    /// Handles a tick: opens a question that was already in the snapshot of the last tick and is not open, because its event was lost. Also prints the
+    /// lines that have waited long enough for the end of the agent's sentence.
     pub(crate) fn tick(&mut self, snapshot: RunSnapshot<'_>) {
+        // While something prompts, ticks come faster, and the log waits anyway.
+        if self.prompt.is_none() {
+            let waiting = self.stream.tick();
+            self.log(waiting);
+        }
         let before = std::mem::take(&mut self.unannounced_questions);
         for ask in &snapshot.agent.permission_requests {
             let answered = self.answered.iter().any(|answered| answered.id == ask.id);
