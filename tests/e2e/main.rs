@@ -17,6 +17,7 @@ mod check_not_run;
 mod checkpoints;
 mod clean;
 mod combined_guarantees;
+mod completion;
 mod completion_promises;
 mod containment;
 mod control;

@@ -152,6 +152,9 @@ pub(crate) enum Command {
     /// Act as the agent of the demo
     #[command(name = DEMO_AGENT, hide = true)]
     DemoAgent(DemoAgentArgs),
+    /// Print the words that can complete a command line
+    #[command(name = COMPLETE, hide = true)]
+    Complete(CompleteArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -378,6 +381,16 @@ pub(crate) struct DemoAgentArgs {
     /// The options of the agent that it imitates
     #[arg(last = true)]
     pub(crate) flags: Vec<OsString>,
+}
+
+/// The hidden command that the completions of a shell call.
+pub(crate) const COMPLETE: &str = "__complete";
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CompleteArgs {
+    /// The words after `rlm`; the last one is the word at the cursor
+    #[arg(last = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, Default, ClapArgs)]

@@ -61,6 +61,10 @@ pub fn main_impl() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
+    // Comes before everything that can wait or print.
+    if let Command::Complete(args) = &args.command {
+        return command::complete::execute(args);
+    }
     let directory = &args.directory;
     hint::set_directory(directory);
     config::trust_safe_directories();
@@ -94,8 +98,9 @@ fn execute(directory: &Path, command: Command) -> Result<ExitCode, Failure> {
         Command::Config(config) => command::config::execute(directory, &config.config),
         Command::Doctor(doctor) => command::doctor::execute(directory, &doctor),
         Command::Demo(demo) => command::demo::execute(directory, demo),
-        Command::Completions(args) => command::man::completions(&args),
+        Command::Completions(args) => command::complete::completions(&args),
         Command::Man(args) => command::man::execute(&args),
+        Command::Complete(args) => Ok(command::complete::execute(&args)),
         Command::DemoAgent(agent) => demo::be_agent(agent.pace, &agent.flags),
     }
 }

@@ -94,6 +94,7 @@ const OTHER: &[(&str, &[&str])] = &[
             "MIN_CONNECTION_TIME",
             "POLL",
             "PROBE_TIMEOUT",
+            "READ_TIMEOUT",
             "RECORD_TIMEOUT",
             "TOTAL_TIMEOUT",
             "UNTAKEN_INTERVAL",

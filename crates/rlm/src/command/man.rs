@@ -1,4 +1,4 @@
-//! `rlm man` and `rlm completions`: manual pages and shell completions, generated from the definition of the command line.
+//! `rlm man`: manual pages, generated from the definition of the command line.
 
 use std::io;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::args::{Args, CompletionsArgs, ManArgs};
+use crate::args::{Args, ManArgs};
 use crate::command::written;
 use crate::exit::{Code, Failure};
 
@@ -106,12 +106,6 @@ fn escaped(line: &str) -> String {
         true => format!(r"\&{line}"),
         false => line,
     }
-}
-
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut visible(), "rlm", &mut script);
-    Ok(written(&script))
 }
 
 /// Returns the command line without hidden commands, which a generator would show.

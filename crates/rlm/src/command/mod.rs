@@ -3,6 +3,7 @@
 pub(crate) mod attach;
 pub(crate) mod checkpoints;
 pub(crate) mod clean;
+pub(crate) mod complete;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod demo;
