@@ -65,6 +65,7 @@ mod notify;
 mod options;
 mod permissions;
 mod phases;
+mod pick;
 mod picture;
 mod pid_1;
 mod press_actions;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use interrupt_stack::Cause;
 use loop_runner::RunOutcome;
 use loop_state::StopReason;
+use rlm_store::RunId;
 
 use crate::hint::with_command;
 
@@ -84,6 +85,8 @@ impl Code {
 pub(crate) struct Failure {
     pub(crate) code: Code,
     pub(crate) message: String,
+    /// The runs among which a person could choose, if several were possible.
+    pub(crate) choices: Vec<RunId>,
 }
 
 impl Failure {
@@ -91,6 +94,15 @@ impl Failure {
         Self {
             code,
             message: message.into(),
+            choices: Vec::new(),
+        }
+    }
+
+    /// Adds the runs among which a person could choose.
+    pub(crate) fn with_choices(self, choices: impl IntoIterator<Item = RunId>) -> Self {
+        Self {
+            choices: choices.into_iter().collect(),
+            ..self
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::args::AttachArgs;
 use crate::command::live;
+use crate::command::pick;
 use crate::command::stop::{self, EndFormat};
 use crate::exit::{Code, Failure};
 use crate::hint;
@@ -30,8 +31,10 @@ const POLL: Duration = Duration::from_millis(20);
 const REQUEST_QUEUE: usize = 64;
 
 pub(crate) fn execute(directory: &Path, args: &AttachArgs) -> Result<ExitCode, Failure> {
+    let asks = !args.json && !args.no_input;
+    let run = pick::live(directory, asks, args.run.as_deref())?;
     let session = Session::begin(args.no_input, false)?;
-    let target = live::find(directory, args.run.as_deref())?;
+    let target = live::find(directory, run.as_deref())?;
     let screen = Screen::new(args.json).with_level(Level::from_flags(args.quiet, args.verbose));
     let mut attached = open(&session, &target, None)?;
     screen.attached(&target.run, target.holder.as_ref(), session.can_ask());

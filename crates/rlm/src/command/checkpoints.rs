@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::args::{CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, RunsArgs, ShowArgs};
 use crate::command::run::new_id;
-use crate::command::select;
+use crate::command::{pick, select};
 use crate::config::Layers;
 use crate::exit::{Code, Failure};
 use crate::observers::RunObservers;
@@ -32,9 +32,18 @@ use crate::{config, programs};
 pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<ExitCode, Failure> {
     let project = || Project::find(directory);
     match what {
-        CheckpointsCommand::List(args) => list(project()?, args),
-        CheckpointsCommand::Show(args) => show(&project()?, args),
-        CheckpointsCommand::Verify(args) => verify(project()?, args),
+        CheckpointsCommand::List(args) => {
+            let run = pick::named(directory, !args.json, args.run.as_deref())?;
+            list(project()?, args, run.as_deref())
+        }
+        CheckpointsCommand::Show(args) => {
+            let run = pick::named(directory, !args.json, args.run.as_deref())?;
+            show(&project()?, args, run.as_deref())
+        }
+        CheckpointsCommand::Verify(args) => {
+            let run = pick::named(directory, !args.json, args.run.as_deref())?;
+            verify(project()?, args, run.as_deref())
+        }
         CheckpointsCommand::Fork(args) => {
             refuse_inside("checkpoints fork", args.nested)?;
             fork(directory, args)
@@ -50,8 +59,8 @@ pub(crate) fn execute(directory: &Path, what: &CheckpointsCommand) -> Result<Exi
     }
 }
 
-fn list(here: Project, args: &RunsArgs) -> Result<ExitCode, Failure> {
-    let (project, runs) = select::named_or_all(here, args)?;
+fn list(here: Project, args: &RunsArgs, run: Option<&str>) -> Result<ExitCode, Failure> {
+    let (project, runs) = select::named_or_all(here, run)?;
     let (mut damaged, commit) = (false, project.head_commit());
     for run in &runs {
         let list = List::of(&project, run, commit.as_deref(), jiff::Timestamp::now());
@@ -63,22 +72,22 @@ fn list(here: Project, args: &RunsArgs) -> Result<ExitCode, Failure> {
     Ok(Code::of_state(damaged && args.run.is_some()).into())
 }
 
-fn show(project: &Project, args: &ShowArgs) -> Result<ExitCode, Failure> {
+fn show(project: &Project, args: &ShowArgs, run: Option<&str>) -> Result<ExitCode, Failure> {
     let place = match (args.at, args.save) {
         (Some(iteration), _) => StateSelector::AtIteration(iteration),
         (None, Some(save)) => StateSelector::AtSave(Seq::new(save)),
         (None, None) => StateSelector::Newest,
     };
-    let run = select::run_id(project, args.run.as_deref().unwrap_or("last"))?;
+    let run = select::run_id(project, run.unwrap_or("last"))?;
     let state = project.state_at(&run, place)?;
     let shown = StateView::of(&state, jiff::Timestamp::now());
     print(args.json, &shown);
     Ok(Code::Done.into())
 }
 
-fn verify(here: Project, args: &RunsArgs) -> Result<ExitCode, Failure> {
+fn verify(here: Project, args: &RunsArgs, run: Option<&str>) -> Result<ExitCode, Failure> {
     let mut damaged = false;
-    let (project, runs) = select::named_or_all(here, args)?;
+    let (project, runs) = select::named_or_all(here, run)?;
     for run in &runs {
         let verified = Verified::of(&project, run);
         damaged |= !verified.is_valid();
@@ -90,8 +99,10 @@ fn verify(here: Project, args: &RunsArgs) -> Result<ExitCode, Failure> {
 }
 
 fn fork(directory: &Path, args: &ForkArgs) -> Result<ExitCode, Failure> {
+    let run = pick::named(directory, !args.json, Some(&args.run))?;
+    let name = run.as_deref().unwrap_or(&args.run);
     let session = Session::begin(true, false)?;
-    let (project, parent) = select::of_any_project(Project::find(directory)?, &args.run)?;
+    let (project, parent) = select::of_any_project(Project::find(directory)?, name)?;
     let project = project.in_project_tree();
     let point = ForkPoint {
         iteration: args.at,
@@ -105,9 +116,11 @@ fn fork(directory: &Path, args: &ForkArgs) -> Result<ExitCode, Failure> {
 }
 
 fn export(directory: &Path, args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let run = pick::named(directory, !args.json, Some(&args.run))?;
+    let name = run.as_deref().unwrap_or(&args.run);
     let session = Session::begin(true, false)?;
     let project = Project::find(directory)?.in_project_tree();
-    let run = select::run_id(&project, &args.run)?;
+    let run = select::run_id(&project, name)?;
     let is_printed = args.output.as_deref() == Some(Path::new("-"));
     let default = || format!("rlm-{run}.tar.zst").into();
     let file = named(directory, &args.output.clone().unwrap_or_else(default));

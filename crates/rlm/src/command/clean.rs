@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use rlm_store::{KeepReason, Project, RemovalRules, RunEntry, state_dir};
 
 use crate::args::CleanArgs;
-use crate::command::select;
+use crate::command::{pick, select};
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::output;
@@ -25,7 +25,7 @@ pub(crate) fn execute(directory: &Path, args: &CleanArgs) -> Result<ExitCode, Fa
     let project = Project::find(directory)?.in_project_tree();
     let runs = match args.runs.is_empty() {
         true => project.runs()?,
-        false => named(&project, &args.runs)?,
+        false => named(directory, &project, args)?,
     };
     let now = SystemTime::now();
     let mut plan: Vec<CleanEntry> = runs
@@ -81,9 +81,13 @@ fn remove(project: &Project, it: &CleanEntry, args: &CleanArgs) -> Result<(), St
     removed.map_err(|e| hint::with_command(&e, e.hint()))
 }
 
-fn named(project: &Project, names: &[String]) -> Result<Vec<RunEntry>, Failure> {
-    let run = |name: &String| Ok(project.run(&select::run_id(project, name)?)?);
-    names.iter().map(run).collect()
+fn named(directory: &Path, project: &Project, args: &CleanArgs) -> Result<Vec<RunEntry>, Failure> {
+    let run = |name: &String| {
+        let chosen = pick::named(directory, !args.json, Some(name))?;
+        let name = chosen.as_deref().unwrap_or(name);
+        Ok(project.run(&select::run_id(project, name)?)?)
+    };
+    args.runs.iter().map(run).collect()
 }
 
 /// Returns what will happen to a run.

@@ -10,6 +10,7 @@ use rlm_text::duration;
 
 use crate::args::{InterruptArgs, PauseArgs, SteerArgs};
 use crate::command::live::{self, DEFAULT_WAIT};
+use crate::command::pick;
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::stdin;
@@ -18,14 +19,16 @@ use crate::stdin;
 const MOST: u64 = 1 << 20;
 
 pub(crate) fn interrupt(directory: &Path, args: &InterruptArgs) -> Result<ExitCode, Failure> {
-    let target = live::find(directory, args.target.run.as_deref())?;
     let how = &args.target.wait_args;
+    let run = pick::live(directory, !how.json, args.target.run.as_deref())?;
+    let target = live::find(directory, run.as_deref())?;
     request(&target, &Request::Interrupt, how.json, how.wait)
 }
 
 pub(crate) fn pause(directory: &Path, args: PauseArgs) -> Result<ExitCode, Failure> {
-    let target = live::find(directory, args.target.run.as_deref())?;
     let (how, reason) = (&args.target.wait_args, args.reason);
+    let run = pick::live(directory, !how.json, args.target.run.as_deref())?;
+    let target = live::find(directory, run.as_deref())?;
     let after = args.after.unwrap_or_default();
     request(
         &target,
@@ -46,7 +49,9 @@ pub(crate) fn steer(directory: &Path, args: SteerArgs) -> Result<ExitCode, Failu
         [run, words @ ..] => (Some(run.as_str()), words),
         [] => return Err(no_message("missing", "RUN")),
     };
-    let target = live::find(directory, run).map_err(|mut failure| {
+    let found = pick::live(directory, !args.wait_args.json, run);
+    let found = found.and_then(|run| live::find(directory, run.as_deref()));
+    let target = found.map_err(|mut failure| {
         if run.is_some() && failure.code != Code::Failed {
             let rlm = hint::program_command();
             failure.message += &format!("; to omit RUN, quote the text: {rlm} steer 'TEXT'");

@@ -12,7 +12,7 @@ use rlm_terminal::style::{BOLD, DIM, styled};
 use serde::Serialize;
 
 use crate::args::{LogsArgs, Since};
-use crate::command::select;
+use crate::command::{pick, select};
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::output;
@@ -22,7 +22,8 @@ use crate::render::{self};
 const POLL: Duration = Duration::from_millis(200);
 
 pub(crate) fn execute(directory: &Path, args: &LogsArgs) -> Result<ExitCode, Failure> {
-    let (project, run) = select::named_or_newest(directory, args.run.as_deref())?;
+    let run = pick::named(directory, !args.json, args.run.as_deref())?;
+    let (project, run) = select::named_or_newest(directory, run.as_deref())?;
     let run = run.id;
     // While the state of a live run is removed and rebuilt, only the process shows that the run is live.
     let holder = project.holder(&run);

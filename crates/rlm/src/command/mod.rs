@@ -1,4 +1,5 @@
-//! One file per command, and shared code: `select` selects the run, `live` reaches a live run.
+//! One file per command, and shared code: `select` selects the run, `pick` lets a person choose one of several, `live`
+//! reaches a live run.
 
 pub(crate) mod attach;
 pub(crate) mod checkpoints;
@@ -12,6 +13,7 @@ pub(crate) mod init;
 pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod man;
+mod pick;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::agents;
 use crate::args::ReportArgs;
-use crate::command::{select, written};
+use crate::command::{pick, select, written};
 use crate::exit::{Code, Failure};
 use crate::hint::quoted;
 use crate::hint::resume_hint;
@@ -21,7 +21,8 @@ use crate::render::{json_line, permission_text};
 use crate::session::refuse_inside;
 
 pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, Failure> {
-    let (project, run) = select::named_or_newest(directory, args.run.as_deref())?;
+    let run = pick::named(directory, !args.json, args.run.as_deref())?;
+    let (project, run) = select::named_or_newest(directory, run.as_deref())?;
     let run = run.id;
     let timeline = project.timeline(&run)?;
     if args.json {

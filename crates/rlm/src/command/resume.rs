@@ -11,7 +11,7 @@ use rlm_store::{DataLoss, Project, RunEntry, RunHead, RunId, Settings, Transfer,
 
 use crate::args::{ResumeArgs, RunArgs};
 use crate::command::live;
-use crate::command::{control, screen, select};
+use crate::command::{control, pick, screen, select};
 use crate::config::{self, Config, Layers, WatchedConfig};
 use crate::detach;
 use crate::exit::{Code, Failure};
@@ -22,7 +22,8 @@ use crate::render::{DryRun, RedoQuestion, RunStart, StartedPrograms};
 use crate::session::{Session, refuse_nested};
 use crate::{render, resolve};
 
-pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(directory: &Path, mut args: ResumeArgs) -> Result<ExitCode, Failure> {
+    args.run = choose(directory, &args)?;
     if args.dry_run {
         let session = Session::begin(args.show.no_input, false)?;
         return dry_run(&session, directory, args);
@@ -39,6 +40,22 @@ pub(crate) fn execute(directory: &Path, args: ResumeArgs) -> Result<ExitCode, Fa
     let session = Session::begin(args.show.no_input, args.show.detached)?;
     refuse_nested(args.nested)?;
     continue_run(session, directory, args, None)
+}
+
+/// Returns the run of the command line, or the run that a person chose because several are possible.
+fn choose(directory: &Path, args: &ResumeArgs) -> Result<Option<String>, Failure> {
+    let show = &args.show;
+    // The process in the background gets the command line of this process.
+    let asks = !(show.json || show.no_input || show.detach || show.detached);
+    let name = args.run.as_deref();
+    pick::chosen(directory, asks, name, || {
+        let project = Project::find(directory)?;
+        match name {
+            Some(name) => select::run_id(&project, name).map(drop),
+            None if find_waiting_run(directory, args)?.is_some() => Ok(()),
+            None => select::resumable(&project, None).map(drop),
+        }
+    })
 }
 
 /// Finds the run to resume if it is live and waits for a person (or will soon), or waits for the service of its agent. Such a run continues in its

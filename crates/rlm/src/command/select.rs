@@ -4,7 +4,6 @@ use std::path::Path;
 
 use rlm_store::{Project, RunEntry, RunId, RunState, index};
 
-use crate::args::RunsArgs;
 use crate::command::live::not_live;
 use crate::exit::Failure;
 use crate::hint;
@@ -15,8 +14,12 @@ pub(super) fn live(here: Project, name: Option<&str>) -> Result<(Project, RunEnt
         let run = only_live(&here)?;
         return Ok((here, run));
     };
-    let nothing = |Failure { code, message }| Failure::new(code, format!("no live run: {message}"));
-    let (project, run) = of_any_project(here, name).map_err(nothing)?;
+    let is_live = |run: &RunId| here.run(run).is_ok_and(|run| run.is_live());
+    let (project, run) = of_any_project(here.clone(), name).map_err(|mut failure| {
+        failure.choices.retain(is_live);
+        failure.message = format!("no live run: {}", failure.message);
+        failure
+    })?;
     match run.is_live() {
         true => Ok((project, run)),
         false => Err(not_live(&run)),
@@ -36,10 +39,11 @@ pub(super) fn run_id(project: &Project, name: &str) -> Result<RunId, Failure> {
         1 => Ok(found.remove(0)),
         _ => {
             let names: Vec<&str> = found.iter().map(RunId::as_str).collect();
-            Err(Failure::usage(format!(
+            let failure = Failure::usage(format!(
                 "several runs match `{name}`; write more of one: {}",
                 names.join(", ")
-            )))
+            ));
+            Err(failure.with_choices(found))
         }
     }
 }
@@ -122,9 +126,9 @@ fn continue_command(run: &RunEntry) -> Option<String> {
 /// Finds the runs of a command: the named one, which may be a live run of another project, or all runs of this project. At least one must exist.
 pub(super) fn named_or_all(
     here: Project,
-    args: &RunsArgs,
+    name: Option<&str>,
 ) -> Result<(Project, Vec<RunEntry>), Failure> {
-    let Some(name) = &args.run else {
+    let Some(name) = name else {
         let runs = here.runs()?;
         return match runs.is_empty() {
             true => Err(no_run_yet()),
@@ -186,8 +190,9 @@ pub(crate) fn of_any_project(here: Project, name: &str) -> Result<(Project, RunE
 
 pub(super) fn several(what: &str, runs: &[RunEntry]) -> Failure {
     let names: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
-    Failure::usage(format!(
+    let failure = Failure::usage(format!(
         "several runs {what}; name one: {}",
         names.join(", ")
-    ))
+    ));
+    failure.with_choices(runs.iter().map(|run| run.id.clone()))
 }

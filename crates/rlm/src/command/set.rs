@@ -8,7 +8,7 @@ use loop_state::{Request, RuleChange};
 
 use crate::args::SetArgs;
 use crate::command::control::request;
-use crate::command::live;
+use crate::command::{live, pick};
 use crate::config::{LIMITS, limit_names, nearest};
 use crate::exit::{Code, Failure};
 use crate::output;
@@ -24,7 +24,8 @@ pub(crate) fn execute(directory: &Path, args: &SetArgs) -> Result<ExitCode, Fail
     // Parse all before sending any, so that a typing mistake doesn't leave half of them applied.
     let changes = words.iter().map(|word| change(word));
     let changes = changes.collect::<Result<Vec<_>, _>>()?;
-    let target = live::find(directory, run)?;
+    let run = pick::live(directory, !args.wait_args.json, run)?;
+    let target = live::find(directory, run.as_deref())?;
     let of_phase = changes.iter().any(|it| it.is_phase_rule());
     for (at, change) in changes.into_iter().enumerate() {
         let sent = request(

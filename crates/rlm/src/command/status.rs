@@ -8,7 +8,7 @@ use loop_runner::control::ProcessHealth;
 use rlm_store::{Project, RunEntry, index};
 
 use crate::args::{PsArgs, StatusArgs};
-use crate::command::select;
+use crate::command::{pick, select};
 use crate::exit::{Code, Failure};
 use crate::hint::program_command;
 use crate::output;
@@ -17,7 +17,8 @@ use crate::render::{Live, RunStatusView, json_line, print, problem};
 pub(crate) fn execute(directory: &Path, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let StatusArgs { runs: args, alive } = args;
     let mut damaged = false;
-    let (project, runs) = select::named_or_all(Project::find(directory)?, args)?;
+    let run = pick::named(directory, !args.json, args.run.as_deref())?;
+    let (project, runs) = select::named_or_all(Project::find(directory)?, run.as_deref())?;
     if let ([run], true) = (runs.as_slice(), *alive) {
         return probe(&project, run);
     }

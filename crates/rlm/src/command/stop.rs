@@ -13,16 +13,18 @@ use serde_json::json;
 
 use crate::args::StopArgs;
 use crate::command::live::{self, DEFAULT_WAIT, shown};
+use crate::command::pick;
 use crate::exit::{Code, Failure};
 use crate::hint;
 use crate::output;
 use crate::render::{self, EndWords};
 
 pub(crate) fn execute(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
+    let run = pick::live(directory, !args.json, args.run.as_deref())?;
     if args.force {
-        return by_force(directory, args);
+        return by_force(directory, args, run.as_deref());
     }
-    let mut target = live::find(directory, args.run.as_deref())?;
+    let mut target = live::find(directory, run.as_deref())?;
     let after = args.after.unwrap_or_default();
     let request = match args.now {
         true => Request::Abort,
@@ -125,9 +127,9 @@ struct ProcessEnd<'a> {
 }
 
 /// Requests a stop, and ends the process by force if it is not gone in time.
-fn by_force(directory: &Path, args: &StopArgs) -> Result<ExitCode, Failure> {
+fn by_force(directory: &Path, args: &StopArgs, run: Option<&str>) -> Result<ExitCode, Failure> {
     let wait = args.wait.unwrap_or(DEFAULT_WAIT);
-    let mut target = live::find_for_force_stop(directory, args.run.as_deref())?;
+    let mut target = live::find_for_force_stop(directory, run)?;
     let (requested, stop) = (
         target.clone(),
         Request::Stop {

@@ -7,7 +7,7 @@ use rlm_store::{Merged, Project, RunEntry, Worktree, WorktreeResult};
 
 use crate::args::WorktreeArgs;
 use crate::command::clean::is_confirmed;
-use crate::command::select;
+use crate::command::{pick, select};
 use crate::exit::{Code, Failure};
 use crate::hint::program_command;
 use crate::output;
@@ -24,8 +24,9 @@ struct Target {
 
 pub(crate) fn merge(directory: &Path, args: &WorktreeArgs) -> Result<ExitCode, Failure> {
     refuse_inside("merge", args.nested || args.dry_run)?;
+    let run = pick::named(directory, !args.json, args.run.as_deref())?;
     let session = Session::begin(true, false)?;
-    let target = find(&session, directory, args)?;
+    let target = find(&session, directory, run)?;
     if target.result.is_empty() {
         show(&target, WorktreeStep::NothingToMerge, args);
         return Ok(Code::Done.into());
@@ -54,8 +55,9 @@ pub(crate) fn merge(directory: &Path, args: &WorktreeArgs) -> Result<ExitCode, F
 
 pub(crate) fn discard(directory: &Path, args: &WorktreeArgs) -> Result<ExitCode, Failure> {
     refuse_inside("drop", args.nested || args.dry_run)?;
+    let run = pick::named(directory, !args.json, args.run.as_deref())?;
     let session = Session::begin(true, false)?;
-    let target = find(&session, directory, args)?;
+    let target = find(&session, directory, run)?;
     let question = "remove it? This can't be undone [y/N] ";
     if !is_approved(&target, WorktreeStep::Drop, args, question)? {
         return Ok(Code::Done.into());
@@ -67,8 +69,8 @@ pub(crate) fn discard(directory: &Path, args: &WorktreeArgs) -> Result<ExitCode,
 }
 
 /// Finds the run, which must have its own worktree and must not be live, and reads the work in that worktree.
-fn find(session: &Session, directory: &Path, args: &WorktreeArgs) -> Result<Target, Failure> {
-    let (directory, name) = (directory.to_owned(), args.run.clone());
+fn find(session: &Session, directory: &Path, name: Option<String>) -> Result<Target, Failure> {
+    let directory = directory.to_owned();
     session.prepare(move || {
         let project = Project::find(&directory)?.in_project_tree();
         let name = name.as_deref().unwrap_or("last");

@@ -3,6 +3,7 @@
 mod agent;
 mod banner;
 mod checkpoints;
+mod choices;
 mod clean;
 mod config;
 mod doctor;
@@ -24,6 +25,7 @@ use crate::output;
 
 pub(crate) use banner::{RunStart, StartedPrograms, permission_text};
 pub(crate) use checkpoints::{Export, Fork, Import, List, StateView, Verified};
+pub(crate) use choices::choices;
 pub(crate) use clean::{CleanEntry, CleanResult, cleaned};
 pub(crate) use config::Configuration;
 pub(crate) use doctor::{AgentHealth, Check, Findings, Health};
