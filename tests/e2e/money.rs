@@ -61,6 +61,10 @@ fn x108c_usage_of_killed_turn_is_kept() {
     wait_for("two calls", LONG, || {
         (scene.statuses().first()?["cost_usd"] == 0.02).then_some(())
     });
+    let listed = |words: &[&str]| scene.rlm(words).run(LONG).expect_code(0).stdout;
+    let live = events(&listed(&["ps", "--json"])).remove(0);
+    let cells = format!(" 0.02  {} ", live["tokens"]);
+    expect_in_order(&listed(&["ps"]), &["USD", "TOKENS", "NOW", &cells]);
     crash(running);
     scene.wait_until_nothing_is_alive();
     assert_eq!(scene.status()["cost_usd"], 0.02);
@@ -74,7 +78,13 @@ fn x108c_usage_of_killed_turn_is_kept() {
         "; 0.08 USD, ",
     ];
     expect_in_order(&ended.stdout, &words);
-    assert_eq!(scene.status()["cost_usd"], 0.08);
+    let status = scene.status();
+    assert_eq!(status["cost_usd"], 0.08);
+    let used = |name: &str| status[name].as_u64().unwrap();
+    let cells = format!(" 0.08  {} ", used("input_tokens") + used("output_tokens"));
+    let other = scene.rlm(&["run", "--once", "-p", "x", "--", "true"]);
+    other.run(LONG).expect_code(0);
+    expect_in_order(&listed(&["status"]), &["USD", "TOKENS", "NOW", &cells]);
 }
 
 #[test]

@@ -74,8 +74,9 @@ fn stable(line: &str) -> String {
         let is_name = behind.starts_with(" (") && bare.bytes().all(|c| c.is_ascii_digit());
         out.push_str(match stands_for(bare) {
             _ if is_name || out.ends_with("pid ") => "PID",
-            // In a table.
+            // In a table, where the pid is the first number of several digits.
             _ if out.ends_with("  ")
+                && !out.contains("PID")
                 && bare.len() > 2
                 && bare.bytes().all(|c| c.is_ascii_digit()) =>
             {

@@ -140,6 +140,24 @@ pub fn cost_usd(used: loop_state::UsageTotal) -> Option<f64> {
     (used.cost_microusd > 0).then_some(used.cost_microusd as f64 / 1e6)
 }
 
+/// Formats a number of tokens for a narrow column, such as `950`, `12.3k`, `250k` or `4.1M`; `None` if the agent reports none.
+#[must_use]
+pub fn tokens_short(used: loop_state::UsageTotal) -> Option<String> {
+    let tokens = used.tokens();
+    let (unit, suffix) = match tokens {
+        0 => return None,
+        1..1_000 => return Some(tokens.to_string()),
+        1_000..1_000_000 => (1_000, "k"),
+        _ => (1_000_000, "M"),
+    };
+    // The digit after the point is cut, not rounded: a shown number never exceeds the real one.
+    let (whole, tenth) = (tokens / unit, tokens % unit * 10 / unit);
+    Some(match whole {
+        0..100 => format!("{whole}.{tenth}{suffix}"),
+        _ => format!("{whole}{suffix}"),
+    })
+}
+
 /// Returns a usage as JSON.
 #[must_use]
 pub fn usage_json(used: loop_state::UsageTotal) -> serde_json::Value {
@@ -250,6 +268,32 @@ mod tests {
         let shown_text = budget_left(&rules, usage(800_000, 101)).unwrap();
         assert_eq!(shown_text, "4.20 USD of 5.00 USD, 0 of 100 tokens left");
         assert_eq!(budget_left(&Rules::default(), usage(1, 1)), None);
+    }
+
+    #[test]
+    fn tokens_fit_a_narrow_column() {
+        let short = |input_tokens, output_tokens| {
+            tokens_short(UsageTotal {
+                cost_microusd: 0,
+                input_tokens,
+                output_tokens,
+            })
+        };
+        assert_eq!(short(0, 0), None);
+        for (tokens, text) in [
+            (1, "1"),
+            (999, "999"),
+            (1_000, "1.0k"),
+            (12_399, "12.3k"),
+            (99_999, "99.9k"),
+            (250_400, "250k"),
+            (999_999, "999k"),
+            (4_190_000, "4.1M"),
+            (123_456_789, "123M"),
+        ] {
+            assert_eq!(short(tokens, 0).as_deref(), Some(text));
+            assert_eq!(short(0, tokens).as_deref(), Some(text));
+        }
     }
 
     proptest! {

@@ -120,6 +120,8 @@ pub(crate) struct Live {
     age_s: Option<u64>,
     pause_reason: Option<String>,
     cost_usd: Option<f64>,
+    /// The tokens of the run; `None` if its agents report none.
+    tokens: Option<u64>,
     /// Whether its process responds.
     responds: bool,
     #[serde(skip)]
@@ -173,6 +175,7 @@ impl Live {
             age_s: holder.map(|holder| now.since(holder.since).as_secs()),
             pause_reason: head.and_then(|head| head.pause_reason.clone()),
             cost_usd: head.and_then(|head| money::cost_usd(head.machine.usage)),
+            tokens: { head.map(|head| head.machine.usage.tokens()) }.filter(|tokens| *tokens > 0),
             responds: status.is_some(),
             stop_awaits: status.and_then(|status| stop_waiting(status.shutdown?, now)),
             problem: problem(life),
@@ -190,7 +193,7 @@ fn stop_waiting(shutdown: StopProgress, now: loop_state::Timestamp) -> Option<Va
 
 impl Live {
     /// The columns of `rlm ps`; for several projects there is one more, with the project.
-    const COLUMNS: [Column; 8] = [
+    const COLUMNS: [Column; 9] = [
         column("RUN", 0),
         column("STATE", 0),
         column("PHASE", 3),
@@ -198,6 +201,7 @@ impl Live {
         column("AGE", 1),
         column("PID", 4),
         column("USD", 2),
+        column("TOKENS", 5),
         column("NOW", 0),
     ];
 
@@ -206,9 +210,9 @@ impl Live {
         let mut heads = Self::COLUMNS.to_vec();
         let mut rows: Vec<_> = all.iter().map(Self::row).collect();
         if with_project {
-            heads.insert(7, column("PROJECT", 0));
+            heads.insert(8, column("PROJECT", 0));
             for (row, live) in rows.iter_mut().zip(all) {
-                row.insert(7, Cell::new(plain(&quoted(&live.project))));
+                row.insert(8, Cell::new(plain(&quoted(&live.project))));
             }
         }
         table(&heads, &rows, columns)
@@ -226,8 +230,13 @@ impl Live {
             word(self.age_s.map(age)),
             word(self.pid.map(|pid| pid.to_string())),
             word(self.cost_usd.map(|usd| format!("{usd:.2}"))),
+            word(self.tokens_short()),
             Cell::new(plain(&titled(self.title.as_deref(), &self.now()))),
         ]
+    }
+
+    fn tokens_short(&self) -> Option<String> {
+        money::tokens_short(self.head.as_ref()?.machine.usage)
     }
 
     fn max_iterations(&self) -> Option<u32> {

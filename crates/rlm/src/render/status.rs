@@ -92,6 +92,8 @@ struct Detail {
     session: Option<String>,
     input_tokens: u64,
     output_tokens: u64,
+    #[serde(skip)]
+    tokens_short: Option<String>,
     cost_usd: Option<f64>,
     max_cost_usd: Option<f64>,
     /// The time at which a rate limit ends, or at which `rlm` tries again.
@@ -153,6 +155,7 @@ impl RunStatusView {
                     session: m.session.clone(),
                     input_tokens: m.usage.input_tokens,
                     output_tokens: m.usage.output_tokens,
+                    tokens_short: money::tokens_short(m.usage),
                     cost_usd: money::cost_usd(m.usage),
                     max_cost_usd: m
                         .rules
@@ -245,13 +248,14 @@ impl Detail {
 }
 
 impl RunStatusView {
-    const COLUMNS: [Column; 7] = [
+    const COLUMNS: [Column; 8] = [
         column("RUN", 0),
         column("STATE", 0),
         column("PHASE", 3),
         column("ITER", 0),
         column("SAVED", 1),
         column("USD", 2),
+        column("TOKENS", 4),
         column("NOW", 0),
     ];
 
@@ -280,6 +284,7 @@ impl RunStatusView {
                     .map(|d| approximate(std::time::Duration::from_secs(d.saved_s))),
             ),
             word(detail.and_then(|d| Some(format!("{:.2}", d.cost_usd?)))),
+            word(detail.and_then(|d| d.tokens_short.clone())),
             Cell::new(plain(&titled(
                 self.title.as_deref(),
                 &now.unwrap_or_default(),
