@@ -300,10 +300,13 @@ fn notice_text(notice: &RunUpdate, zone: &TimeZone) -> String {
     }
 }
 
-/// Returns the duration, the result of the check and the usage of an iteration in parentheses. A duration of less than a second says nothing.
+/// The number of seconds from which the duration of an iteration is shown. A shorter one says nothing about the work of an agent.
+const SHOWN_SECONDS: u64 = 10;
+
+/// Returns the duration, the result of the check and the usage of an iteration in parentheses.
 fn iteration_facts(took: Duration, check: Option<CheckOutcome>, usage: UsageTotal) -> String {
     let took = Duration::from_secs(took.as_secs());
-    let took = (!took.is_zero()).then(|| show(took));
+    let took = (took.as_secs() >= SHOWN_SECONDS).then(|| show(took));
     let check = check.map(|check| match check {
         CheckOutcome::Passed => "check passed".to_owned(),
         CheckOutcome::Failed => "check did not pass".to_owned(),

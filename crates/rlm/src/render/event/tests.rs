@@ -115,7 +115,7 @@ fn samples() -> Vec<RunEvent> {
             failure: Some("exit status 1".into()),
             leftovers: ProcessTreeOutcome::default(),
             usage: UsageTotal::default(),
-            took: Duration::from_millis(900),
+            took: Duration::from_millis(9900),
             check: None,
         }),
         RunEvent::Update(RunUpdate::Sleeping {
