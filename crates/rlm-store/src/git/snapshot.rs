@@ -78,7 +78,7 @@ impl Git {
     ///
     /// # Errors
     ///
-    /// An error if git fails or doesn't respond within 2 s, now or earlier, or if the changed files are too many or too large.
+    /// An error if git fails, if it doesn't list the changed files within 2 s, now or earlier, or if these files are too many or too large.
     pub fn changes_since(
         &self,
         before: Option<&str>,
