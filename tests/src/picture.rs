@@ -23,14 +23,17 @@ use screen::Screen;
 /// The path of the picture in this repository.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rlm.svg");
 const ROWS: u16 = 25;
-const COLUMNS: u16 = 92;
+/// Wide enough for a status line with two digits for the seconds of an iteration: a slow machine must not change what it shows.
+const COLUMNS: u16 = 96;
 /// The rows of the recorded terminal: so many that no row scrolls off the top. In a small terminal the number of scrolled rows would depend on
 /// intermediate output, and the cursor moves only relative to its position.
 const TALL: u16 = 400;
 /// The limit for output that appears within a few seconds.
 const LONG: Duration = Duration::from_secs(40);
-/// The agent's time between two words. It thinks for four of them before a step, so that a key arrives in time, also on a busy machine.
-const PACE: &str = "60ms";
+/// The agent's time for a word. It thinks for four of them before a step, and a key has to arrive in this time.
+const PACE: Duration = Duration::from_millis(60);
+/// The time for a word on a machine so busy that a key came too late.
+pub const SLOW_PACE: Duration = Duration::from_millis(250);
 
 /// The message of the person.
 const STEER: &str = "explain it in a comment";
@@ -137,17 +140,17 @@ fn story(place: &Path) -> Vec<RecordingStep> {
     ]
 }
 
-/// Plays the steps with this `rlm`, and draws them.
+/// Plays the steps with this `rlm`, and draws them; the agent takes `pace` for a word, [`PACE`] by default.
 ///
 /// # Panics
 ///
 /// If the expected screens don't appear; the message contains the screen.
 #[must_use]
-pub fn picture(rlm: &Path) -> String {
-    svg::draw(&record(rlm), COLUMNS, ROWS)
+pub fn picture(rlm: &Path, pace: Option<Duration>) -> String {
+    svg::draw(&record(rlm, pace.unwrap_or(PACE)), COLUMNS, ROWS)
 }
 
-fn record(rlm: &Path) -> Vec<Frame> {
+fn record(rlm: &Path, pace: Duration) -> Vec<Frame> {
     let sandbox = Sandbox::new();
     // The path has the length of the demo's default path, so that lines wrap at the same places.
     let place = tempfile::Builder::new()
@@ -161,10 +164,11 @@ fn record(rlm: &Path) -> Vec<Frame> {
     fs::create_dir(&programs).expect("a new directory");
     symlink(rlm, programs.join("rlm")).expect("a link in a new directory");
     let (programs, there) = (programs.display(), place.path().display());
+    let pace = format!("{}ms", pace.as_millis());
     let function = format!(
         "PATH='{programs}':$PATH\n\
          rlm() {{ case $1 in\n\
-         demo) command rlm demo --dir '{there}' --pace {PACE} ;;\n\
+         demo) command rlm demo --dir '{there}' --pace {pace} ;;\n\
          *) command rlm \"$@\" ;;\nesac; }}\n"
     );
     fs::write(&profile, function).unwrap();
@@ -255,6 +259,6 @@ impl StyledScreen {
 #[must_use]
 pub fn main_impl() -> ExitCode {
     let this = std::env::current_exe().expect("a running program has a path");
-    fs::write(FILE, picture(&this.with_file_name("rlm-under-test"))).unwrap();
+    fs::write(FILE, picture(&this.with_file_name("rlm-under-test"), None)).unwrap();
     ExitCode::SUCCESS
 }

@@ -82,10 +82,11 @@ pub(super) fn text(row: &[(char, CharStyle)]) -> String {
 
 /// Replaces variable words. A replacement has the style of the word.
 fn stable(row: &[(char, CharStyle)], clock: [u32; 2]) -> Row {
+    let row = without_duration(row);
     let is_part = |c: char| c.is_ascii_alphanumeric() || ".:-".contains(c);
-    let whole = text(row);
+    let whole = text(&row);
     let mut out = Row::new();
-    let mut rest = row;
+    let mut rest = row.as_slice();
     while let [(first, ink), ..] = rest {
         let end = rest
             .iter()
@@ -104,6 +105,22 @@ fn stable(row: &[(char, CharStyle)], clock: [u32; 2]) -> Row {
     out
 }
 
+/// Removes the duration of an iteration: the program shows it from 10 seconds on, which a slow machine may take.
+fn without_duration(row: &[(char, CharStyle)]) -> Row {
+    let whole: Vec<char> = row.iter().map(|(c, _)| *c).collect();
+    let mut row = row.to_vec();
+    let begin = text(&row).contains(" complete (");
+    let begin = whole.iter().position(|c| *c == '(').filter(|_| begin);
+    let end = whole.windows(2).position(|two| two == ['s', ';']);
+    if let (Some(begin), Some(end)) = (begin, end) {
+        let duration = whole.get(begin + 1..end).unwrap_or_default();
+        if duration.iter().all(|c| c.is_ascii_digit() || *c == 'm') {
+            row.drain(begin + 1..end + 3);
+        }
+    }
+    row
+}
+
 fn stands_for(
     word: &str,
     before: &str,
@@ -113,7 +130,9 @@ fn stands_for(
 ) -> Option<String> {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let is_status = whole.starts_with("iteration ") && whole.ends_with("menu");
-    let is_span = digits + 1 == word.len() && word.ends_with('s');
+    let is_span = word.ends_with('s')
+        && word.trim_end_matches('s').replacen('m', "", 1).len() == digits
+        && digits > 0;
     if let Some(name) = word.strip_prefix(PLACE).filter(|name| !name.is_empty()) {
         Some(format!("{PLACE}{}", NAME.get(..name.len()).unwrap_or(NAME)))
     } else if before.is_empty() && behind.starts_with(" resume ") {
@@ -128,6 +147,8 @@ fn stands_for(
         Some(hash(behind))
     } else if before.ends_with("next iteration at ") {
         Some("09:15:12".to_owned())
+    } else if before.ends_with("--pace=") {
+        Some("60ms".to_owned())
     } else if behind.starts_with(" s)") {
         Some("0.1".to_owned())
     } else if is_status && is_span {
@@ -170,7 +191,15 @@ mod tests {
         );
         expect("check passed (12.3 s)", "check passed (0.1 s)");
         expect(
-            "iteration 1/20 · agent works 61s · 8s in all · Ctrl-C: menu",
+            "__demo-agent --pace=300ms --",
+            "__demo-agent --pace=60ms --",
+        );
+        expect(
+            "iteration 1 complete (1m12s; check passed; 98 tokens)",
+            "iteration 1 complete (check passed; 98 tokens)",
+        );
+        expect(
+            "iteration 1/20 · agent works 61s · 1m8s in all · Ctrl-C: menu",
             "iteration 1/20 · agent works 3s · 14s in all · Ctrl-C: menu",
         );
         expect("prints 1994 MCMXCIV in 8s", "prints 1994 MCMXCIV in 8s");
