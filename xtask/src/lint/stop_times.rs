@@ -115,6 +115,7 @@ const OTHER: &[(&str, &[&str])] = &[
             "OLD",
             "POLL",
             "QUERY_TIMEOUT",
+            "SNAPSHOT_TIMEOUT",
             "STATUS_TIMEOUT",
             "STATUS_WAIT",
         ],

@@ -7,8 +7,9 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::run::{COMMAND_TIMEOUT, GitCall, Hooks, QUERY_TIMEOUT, TOO_MUCH, run_with};
+use super::run::{GitCall, Hooks, QUERY_TIMEOUT, TOO_MUCH, run_with};
 use super::{Git, GitError, is_object_name};
 use crate::state_dir;
 
@@ -18,6 +19,8 @@ const FOLDER: &str = "snapshots";
 /// the hashing of files that belong into `.gitignore`.
 const MAX_FILES: usize = 5_000;
 const MAX_BYTES: u64 = 64 << 20;
+/// The limit for each call of git with the objects of a snapshot: a filter of the repository can hang.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest number of bytes of a patch.
 const MAX_PATCH: usize = 192 << 10;
 /// The largest number of files that a text names.
@@ -78,16 +81,28 @@ impl Git {
     ///
     /// # Errors
     ///
-    /// An error if git fails, if it doesn't list the changed files within 2 s, now or earlier, or if these files are too many or too large.
+    /// An error if git fails, or if the changed files are too many or too large. [`GitError::TimedOut`] if git doesn't list these files within 2 s or
+    /// store and compare them within 10 s each; later calls then fail at once, because a run must not wait for git after each iteration.
     pub fn changes_since(
         &self,
         before: Option<&str>,
         run_dir: &Path,
     ) -> Result<(Option<Changes>, String), GitError> {
-        let top = self.top().ok_or_else(GitError::not_a_repository)?;
         if self.is_unresponsive.load(Ordering::Relaxed) {
             return Err(GitError::TimedOut(QUERY_TIMEOUT));
         }
+        let changes = self.take_snapshot(before, run_dir);
+        let is_late = matches!(changes, Err(GitError::TimedOut(_)));
+        self.is_unresponsive.fetch_or(is_late, Ordering::Relaxed);
+        changes
+    }
+
+    fn take_snapshot(
+        &self,
+        before: Option<&str>,
+        run_dir: &Path,
+    ) -> Result<(Option<Changes>, String), GitError> {
+        let top = self.top().ok_or_else(GitError::not_a_repository)?;
         let folder = run_dir.join(FOLDER);
         let store = ObjectStore::new(self, top, &folder)?;
         let after = self.store_tree(&store)?;
@@ -96,8 +111,11 @@ impl Git {
                 files: Vec::new(),
                 patch: Some(String::new()),
             }),
-            // The objects of the old snapshot can be gone, for example after a transfer of the run.
-            Some(before) if is_object_name(before) => store.changes(before, &after).ok(),
+            Some(before) if is_object_name(before) => match store.changes(before, &after) {
+                Err(e @ GitError::TimedOut(_)) => return Err(e),
+                // The objects of the old snapshot can be gone, for example after a transfer of the run.
+                changes => changes.ok(),
+            },
             _ => None,
         };
         store.keep_newest(&folder);
@@ -106,11 +124,7 @@ impl Git {
 
     /// Stores the working tree as a tree, without the files that no commit of a run includes.
     fn store_tree(&self, store: &ObjectStore<'_>) -> Result<String, GitError> {
-        let plan = self.plan_within(QUERY_TIMEOUT).inspect_err(|e| {
-            // The run must not wait for it after each iteration.
-            let is_late = matches!(e, GitError::TimedOut(_));
-            self.is_unresponsive.fetch_or(is_late, Ordering::Relaxed);
-        })?;
+        let plan = self.plan_within(QUERY_TIMEOUT)?;
         if let (true, Some(commit)) = (plan.is_empty(), &plan.before) {
             return Ok(commit.clone());
         }
@@ -180,7 +194,7 @@ impl<'a> ObjectStore<'a> {
             arguments: &arguments,
             environment: &environment,
             hooks: Hooks::Off,
-            timeout: COMMAND_TIMEOUT,
+            timeout: SNAPSHOT_TIMEOUT,
         };
         run_with(&call, self.git.processes())
     }
@@ -337,6 +351,27 @@ mod tests {
         repository.write("a", "3\n");
         let (changes, _) = repository.changes_since(Some(&changed));
         assert_eq!(changes, None);
+    }
+
+    #[test]
+    fn hanging_filter_is_waited_for_once() {
+        let repository = Repository::new();
+        repository.git(&["config", "filter.hangs.clean", "sleep 1000"]);
+        repository.write(".gitattributes", "a filter=hangs\n");
+        repository.write("a", "1\n");
+        let run_dir = repository.0.path().join(".rlm/runs/r");
+        fs_err::create_dir_all(&run_dir).unwrap();
+        let git = Git::find(repository.0.path());
+        let first = git.changes_since(None, &run_dir).unwrap_err();
+        assert!(
+            matches!(first, GitError::TimedOut(SNAPSHOT_TIMEOUT)),
+            "{first}"
+        );
+        let later = git.changes_since(None, &run_dir).unwrap_err();
+        assert!(
+            matches!(later, GitError::TimedOut(QUERY_TIMEOUT)),
+            "{later}"
+        );
     }
 
     #[test]
