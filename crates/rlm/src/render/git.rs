@@ -18,13 +18,14 @@ pub(crate) fn changes(files: u32, lines: (u64, u64), summary: Option<&str>) -> S
     if files == 0 {
         return "changed no files".to_owned();
     }
-    let (added, removed) = lines;
     let files = count(files as usize, "file", "files");
+    // Empty files, or files that are not text.
+    let lines = match lines {
+        (0, 0) => String::new(),
+        (added, removed) => format!(" (+{added} -{removed})"),
+    };
     let summary = summary.map(|summary| format!(": {}", plain(summary)));
-    format!(
-        "changed {files} (+{added} -{removed}){}",
-        summary.unwrap_or_default()
-    )
+    format!("changed {files}{lines}{}", summary.unwrap_or_default())
 }
 
 /// Returns the line about the commit of an iteration, with the files that it leaves out.
@@ -104,6 +105,14 @@ pub(crate) fn remove_branch(branch: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_are_shown_as_far_as_they_are_known() {
+        assert_eq!(changes(0, (0, 0), Some("I read")), "changed no files");
+        assert_eq!(changes(2, (0, 0), None), "changed 2 files");
+        let both = changes(1, (3, 1), Some("I moved it"));
+        assert_eq!(both, "changed 1 file (+3 -1): I moved it");
+    }
 
     #[test]
     fn commit_is_reported_with_excluded_files() {
