@@ -17,7 +17,9 @@ use crate::convert::{
 use agent_duplex::{BoxFuture, Capabilities, Connection, Driver, EndReason, Error, Event};
 use agent_duplex::{Message, Observation, ProcessName, QueuedMessages, SessionChoice};
 use agent_duplex::{StopReport, TurnEnd};
-use agent_subprocess::{Agent, AgentCommand, Exit, ProcessContext, ScratchFile, Signal, StdinMode};
+use agent_subprocess::{
+    Exit, ProcessContext, ProcessTree, ScratchFile, Signal, StdinMode, TreeCommand,
+};
 use prompt::Prompt;
 use std::ffi::OsString;
 use std::path::Path;
@@ -97,7 +99,7 @@ struct CommandConnection {
 
 #[derive(Debug)]
 struct Turn {
-    agent: Agent,
+    agent: ProcessTree,
     /// The file of the prompt, removed when this value is dropped.
     prompt_file: Option<ScratchFile>,
     /// Whether the exit codes are those of Gemini CLI.
@@ -127,7 +129,7 @@ impl Turn {
         } else {
             StdinMode::Bytes(text.into())
         };
-        let command = AgentCommand::new(program)
+        let command = TreeCommand::new(program)
             .args(words)
             .stdin(stdin)
             .max_line(MAX_LINE)

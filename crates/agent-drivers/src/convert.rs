@@ -3,10 +3,10 @@
 use agent_duplex::{
     Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
 };
-use agent_subprocess::{Agent, AgentCommand, Exit, Output, Stage};
+use agent_subprocess::{Exit, Output, ProcessTree, Stage, TreeCommand};
 use std::io;
 
-pub(crate) async fn start(command: AgentCommand) -> Result<Agent, Error> {
+pub(crate) async fn start(command: TreeCommand) -> Result<ProcessTree, Error> {
     command.spawn().await.map_err(not_started)
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn observation(output: Output) -> Observation {
     Observation::output(stream, line)
 }
 
-pub(crate) fn freeze(agent: &mut Agent, frozen: bool) -> Result<(), Error> {
+pub(crate) fn freeze(agent: &mut ProcessTree, frozen: bool) -> Result<(), Error> {
     let done = if frozen {
         agent.suspend()
     } else {

@@ -2,7 +2,7 @@
 
 use crate::convert::no_descriptor;
 use agent_duplex::Error;
-use agent_subprocess::{AgentCommand, ProcessContext, StdinMode};
+use agent_subprocess::{ProcessContext, StdinMode, TreeCommand};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -80,12 +80,12 @@ impl Environment {
         program: &[OsString],
         more: &[&str],
         context: &ProcessContext,
-    ) -> Result<AgentCommand, Error> {
+    ) -> Result<TreeCommand, Error> {
         let Some((program, words)) = program.split_first() else {
             let what = "no agent given: name the program to run";
             return Err(Error::start(what, None));
         };
-        let command = AgentCommand::new(program)
+        let command = TreeCommand::new(program)
             .args(words)
             .stdin(StdinMode::Piped)
             .max_line(MAX_LINE);
@@ -101,7 +101,7 @@ impl Environment {
         Ok(command)
     }
 
-    fn inherit(&self, command: AgentCommand, more: &[&str]) -> AgentCommand {
+    fn inherit(&self, command: TreeCommand, more: &[&str]) -> TreeCommand {
         let Some(allowed) = &self.allowed else {
             return command;
         };

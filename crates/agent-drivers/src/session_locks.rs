@@ -5,7 +5,7 @@
 
 use crate::convert::no_descriptor;
 use agent_duplex::Error;
-use agent_subprocess::{AgentCommand, ProcessId};
+use agent_subprocess::{ProcessId, TreeCommand};
 use rustix::fs::{Access, FlockOperation, access, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -116,7 +116,7 @@ impl Lease {
     }
 
     /// Makes the agent's guard hold the lock, if there is a lease.
-    pub(crate) fn hold(lease: Option<&Self>, command: AgentCommand) -> Result<AgentCommand, Error> {
+    pub(crate) fn hold(lease: Option<&Self>, command: TreeCommand) -> Result<TreeCommand, Error> {
         let Some(lease) = lease else {
             return Ok(command);
         };

@@ -1,11 +1,11 @@
 //! The origin of a process: its ancestors in `/proc`, and which of them are guards.
 //!
-//! A program that takes commands over a Unix socket uses this module to distinguish a person's shell from a process that an agent started.
+//! A program that takes commands over a Unix socket uses this module to distinguish a person's shell from a process below a guard.
 //! [`Peer::of`] identifies the process that connected, and [`Peer::ancestors`] lists its ancestors. The command name identifies a guard. A process
-//! can only change its own command name, so an agent can't hide its guard. A guard adopts every orphan below it, so an agent can't leave its guard by
+//! can only change its own command name, so a program can't hide its guard. A guard adopts every orphan below it, so a program can't leave its guard by
 //! a double fork.
 //!
-//! This module can't recognise a process that another process starts for an agent: a tmux server, `systemd-run`, `at`, or a shell that the agent
+//! This module can't recognise a process that another process starts for a program: a tmux server, `systemd-run`, `at`, or a shell that the program
 //! controls through `ptrace`.
 
 use crate::ProcessId;

@@ -1,4 +1,4 @@
-//! The description of an agent before it starts, and the settings that all processes of one attempt share.
+//! The description of a program before it starts, and the settings that several programs share.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use crate::{Containment, Marker, StopPolicy};
 
-/// The standard input of the agent.
+/// The standard input of the program.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StdinMode {
     /// Empty: `/dev/null`.
     #[default]
     Null,
-    /// A pipe, written through [`Agent::take_stdin`](crate::Agent::take_stdin).
+    /// A pipe, written through [`ProcessTree::take_stdin`](crate::ProcessTree::take_stdin).
     Piped,
-    /// These bytes and then the end. A background task writes them, so an agent that never reads them blocks nothing.
+    /// These bytes and then the end. A background task writes them, so a program that never reads them blocks nothing.
     Bytes(Vec<u8>),
 }
 
@@ -33,28 +33,50 @@ impl fmt::Debug for StdinMode {
     }
 }
 
-/// The description of an agent to start. By default the agent has no standard input, the environment and the working directory of the host, lines of
-/// at most 16 MiB, and [`Containment::Auto`].
+/// The use of an output of the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OutputMode {
+    /// Lines, returned by [`ProcessTree::next_output`](crate::ProcessTree::next_output).
+    #[default]
+    Lines,
+    /// Bytes, read through [`ProcessTree::take_stdout`](crate::ProcessTree::take_stdout) or
+    /// [`take_stderr`](crate::ProcessTree::take_stderr).
+    Bytes,
+    /// The same output as that of the host, for example its terminal.
+    Inherit,
+    /// Dropped: `/dev/null`.
+    Null,
+}
+
+/// The description of a program to start. By default the program has no standard input, the environment and the working directory of the host, lines of
+/// at most 16 MiB, a random marker, and a guard on Linux.
 #[must_use = "nothing is started before `spawn`"]
-pub struct AgentCommand {
+pub struct TreeCommand {
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) env_clear: bool,
     pub(crate) env: BTreeMap<OsString, Option<OsString>>,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) stdin: StdinMode,
+    pub(crate) stdout: OutputMode,
+    pub(crate) stderr: OutputMode,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
     pub(crate) marker: Option<Marker>,
     pub(crate) hold: Vec<OwnedFd>,
     pub(crate) survivors_file: Option<PathBuf>,
     pub(crate) max_line: usize,
     pub(crate) containment: Containment,
     pub(crate) group_only: bool,
+    /// Whether the program waits when its standard error is not read, as it does for standard output.
+    pub(crate) stderr_waits: bool,
 }
 
-impl fmt::Debug for AgentCommand {
+impl fmt::Debug for TreeCommand {
     /// Shows the program and the names of the variables. Arguments, values and input can contain secrets, so only their number is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentCommand")
+        f.debug_struct("TreeCommand")
             .field("program", &self.program)
             .field("args", &self.args.len())
             .field("env", &self.env.keys().collect::<Vec<_>>())
@@ -65,23 +87,28 @@ impl fmt::Debug for AgentCommand {
     }
 }
 
-impl AgentCommand {
-    /// Creates a description of this program. A name without a slash is searched on the `PATH` of the agent. A relative path with a slash is relative
-    /// to the working directory of the agent.
+impl TreeCommand {
+    /// Creates a description of this program. A name without a slash is searched on the `PATH` of the program. A relative path with a slash is relative
+    /// to the working directory of the program.
     pub fn new(program: impl Into<OsString>) -> Self {
-        AgentCommand {
+        TreeCommand {
             program: program.into(),
             args: Vec::new(),
             env_clear: false,
             env: BTreeMap::new(),
             directory: None,
             stdin: StdinMode::Null,
+            stdout: OutputMode::Lines,
+            stderr: OutputMode::Lines,
+            uid: None,
+            gid: None,
             marker: None,
             hold: Vec::new(),
             survivors_file: None,
             max_line: 16 << 20,
-            containment: Containment::Auto,
+            containment: Containment::default(),
             group_only: false,
+            stderr_waits: false,
         }
     }
 
@@ -127,20 +154,46 @@ impl AgentCommand {
         self
     }
 
-    /// Sets the standard input of the agent.
+    /// Sets the standard input of the program.
     pub fn stdin(mut self, stdin: StdinMode) -> Self {
         self.stdin = stdin;
         self
     }
 
-    /// Marks the process tree, so that a sweep finds it after guard and host ended. Without a marker nothing can be swept.
+    /// Sets the use of standard output.
+    pub fn stdout(mut self, stdout: OutputMode) -> Self {
+        self.stdout = stdout;
+        self
+    }
+
+    /// Sets the use of standard error.
+    pub fn stderr(mut self, stderr: OutputMode) -> Self {
+        self.stderr = stderr;
+        self
+    }
+
+    /// Sets the user of the program. Only root may do that; the program then has no other groups of root. The host and the guard keep their user, so they
+    /// can end the program.
+    pub fn uid(mut self, uid: u32) -> Self {
+        self.uid = Some(uid);
+        self
+    }
+
+    /// Sets the group of the program.
+    pub fn gid(mut self, gid: u32) -> Self {
+        self.gid = Some(gid);
+        self
+    }
+
+    /// Sets the marker of the process tree, by which a sweep finds it after guard and host ended. By default the marker is random, and
+    /// [`ProcessTree::marker`](crate::ProcessTree::marker) returns it. Store it before the program does anything that matters.
     pub fn marker(mut self, marker: Marker) -> Self {
         self.marker = Some(marker);
         self
     }
 
-    /// Makes the guard hold a descriptor, for example of a lock, until the process tree is gone. The agent never gets the descriptor. An agent can
-    /// have at most 16 held descriptors. Without a guard, the host holds them until the [`Agent`](crate::Agent) is dropped.
+    /// Makes the guard hold a descriptor, for example of a lock, until the process tree is gone. The program never gets the descriptor. A program can
+    /// have at most 16 held descriptors. Without a guard, the host holds them until the [`ProcessTree`](crate::ProcessTree) is dropped.
     pub fn hold(mut self, descriptor: OwnedFd) -> Self {
         self.hold.push(descriptor);
         self
@@ -178,8 +231,7 @@ impl AgentCommand {
     }
 }
 
-/// The settings that the agent, the required checks and the check of one attempt share: working directory, environment, marker, and the times of a
-/// stop.
+/// The settings that several programs share: working directory, environment, marker, containment, and the times of a stop.
 ///
 /// Its `Debug` only shows the names of variables: the values can be secret.
 #[derive(Clone)]
@@ -188,20 +240,22 @@ pub struct ProcessContext {
     pub cwd: PathBuf,
     /// Variables in addition to the environment of the host.
     pub env: Vec<(OsString, OsString)>,
-    /// The marker by which a sweep finds the processes.
+    /// The marker by which a sweep finds the processes; a random one if it is missing.
     pub marker: Option<Marker>,
     /// A descriptor that each guard holds until its process tree is gone, for example of a lock.
     pub hold: Option<Arc<OwnedFd>>,
-    /// A directory for files that live as long as the attempt, such as a prompt; created with mode 0700 when it is needed.
+    /// A directory for files that a program reads, such as a prompt; created with mode 0700 when it is needed.
     pub scratch: PathBuf,
-    /// The file to which a guard appends its report after the death of the host, in an existing directory; see [`AgentCommand::survivors_file`].
+    /// The file to which a guard appends its report after the death of the host, in an existing directory; see [`TreeCommand::survivors_file`].
     pub survivors_file: Option<PathBuf>,
     /// The stages of a stop and their times.
     pub stop: StopPolicy,
+    /// The containment of each process tree.
+    pub containment: Containment,
 }
 
 impl ProcessContext {
-    /// Creates a context with only a working directory, a directory for files that live as long as the attempt, and the default stages of a stop.
+    /// Creates a context with only a working directory, a directory for files that a program reads, and the default stages of a stop.
     pub fn new(cwd: impl Into<PathBuf>, scratch: impl Into<PathBuf>) -> Self {
         Self {
             cwd: cwd.into(),
@@ -211,6 +265,7 @@ impl ProcessContext {
             scratch: scratch.into(),
             survivors_file: None,
             stop: StopPolicy::default(),
+            containment: Containment::default(),
         }
     }
 }
@@ -226,17 +281,33 @@ impl fmt::Debug for ProcessContext {
             .field("scratch", &self.scratch)
             .field("survivors_file", &self.survivors_file)
             .field("stop", &self.stop)
+            .field("containment", &self.containment)
             .finish()
     }
 }
 
-impl AgentCommand {
-    /// Applies a context to the command: working directory, environment, marker, held descriptor and survivors file.
+impl From<std::process::Command> for TreeCommand {
+    /// Takes the program, the arguments, the variables and the working directory. A command of the standard library doesn't tell its streams, its user
+    /// or a call of `env_clear`, so set these again.
+    fn from(command: std::process::Command) -> Self {
+        let mut this = TreeCommand::new(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            this.env.insert(name.to_owned(), value.map(OsStr::to_owned));
+        }
+        this.directory = command.get_current_dir().map(PathBuf::from);
+        this
+    }
+}
+
+impl TreeCommand {
+    /// Applies a context to the command: working directory, environment, marker, held descriptor, survivors file and containment.
     ///
     /// # Errors
     /// Fails if the held descriptor can't be duplicated because too many are open.
     pub fn context(mut self, context: &ProcessContext) -> std::io::Result<Self> {
-        self = self.current_dir(&context.cwd);
+        self = self
+            .current_dir(&context.cwd)
+            .containment(context.containment);
         for (name, value) in &context.env {
             self = self.env(name, value);
         }
@@ -259,10 +330,10 @@ mod tests {
 
     #[test]
     fn p32c_debug_of_command_shows_no_secret() {
-        let command = AgentCommand::new("agent")
+        let command = TreeCommand::new("agent")
             .arg("--key=secret")
             .env("KEY", "secret");
         let command = command.stdin(StdinMode::Bytes(b"secret".to_vec()));
-        insta::assert_snapshot!(format!("{command:?}"), @r#"AgentCommand { program: "agent", args: 1, env: ["KEY"], directory: None, stdin: Bytes(6), containment: Auto, .. }"#);
+        insta::assert_snapshot!(format!("{command:?}"), @r#"TreeCommand { program: "agent", args: 1, env: ["KEY"], directory: None, stdin: Bytes(6), containment: Guard, .. }"#);
     }
 }

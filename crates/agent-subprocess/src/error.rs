@@ -1,10 +1,10 @@
-//! The reasons why an agent could not be started or reached.
+//! The reasons why a program could not be started or reached.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// The reason why an agent could not be started or reached, with the fix.
+/// The reason why a program could not be started or reached, with the fix.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Kind);
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
     #[error("`{program}` could not be started: {source}")]
     Spawn { program: String, source: io::Error },
     #[error(
-        "this program cannot be its own guard: call `run_if_guard` first in main, before any thread starts (within `#[tokio::main]` is too late), or name a `guard_program`"
+        "this program cannot be its own guard: call `guard::run_if_guard()` first in main, before any thread starts (within `#[tokio::main]` is too late), or write `agent_subprocess::guard_before_main!();` outside of it, or name a `guard::guard_program`; without a guard, `Containment::Group` can prove less"
     )]
     NoGuard,
     #[error(
@@ -76,7 +76,9 @@ pub(crate) enum Kind {
     Nul { what: &'static str },
     #[error("at most {limit} descriptors can be held: pass fewer")]
     TooManyHeld { limit: usize },
-    #[error("cannot reach process {pid}: {source}; stop the agent")]
+    #[error("there is no signal {number}: choose one between 1 and 31")]
+    NoSignal { number: i32 },
+    #[error("cannot reach process {pid}: {source}; stop the process tree")]
     Unreachable { pid: u32, source: io::Error },
 }
 
@@ -116,7 +118,7 @@ impl Error {
         matches!(self.0, Kind::BadDirectory { .. })
     }
 
-    /// Returns whether the file of [`survivors_file`](crate::AgentCommand::survivors_file) cannot be written.
+    /// Returns whether the file of [`survivors_file`](crate::TreeCommand::survivors_file) cannot be written.
     pub fn is_bad_survivors_file(&self) -> bool {
         matches!(self.0, Kind::BadSurvivorsFile { .. })
     }

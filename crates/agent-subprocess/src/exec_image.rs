@@ -1,4 +1,4 @@
-//! The program of an agent: the files to try, its arguments and its environment.
+//! The program that a guard starts: the files to try, its arguments and its environment.
 
 use crate::guard_protocol::SpawnSpec;
 use std::collections::BTreeMap;

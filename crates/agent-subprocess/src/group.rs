@@ -18,10 +18,10 @@ const ORDERS: usize = 16;
 /// The interval between two checks whether all processes are gone.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Spawns the agent in a process group of its own. `command` already has its streams, arguments and environment.
+/// Spawns the program in a process group of its own. `command` already has its streams, arguments and environment.
 pub(crate) fn start(
     mut command: Command,
-    marker: Option<Marker>,
+    marker: Marker,
     group_only: bool,
 ) -> io::Result<TreeHandle> {
     let child = command.process_group(0).spawn()?;
@@ -187,7 +187,7 @@ enum PidOwner {
     Main,
     /// The group only: the main process is gone. Another process can get the pid only when the group is gone too.
     Group,
-    /// No process of this agent; possibly another process.
+    /// No process of this program; possibly another process.
     Free,
 }
 
@@ -199,7 +199,7 @@ pub(crate) struct Group {
         not(target_os = "linux"),
         expect(dead_code, reason = "only Linux is swept")
     )]
-    marker: Option<Marker>,
+    marker: Marker,
     /// A stop uses only `killpg`: the control experiment of the tests.
     #[cfg_attr(
         not(target_os = "linux"),
@@ -232,7 +232,7 @@ impl Group {
         }
     }
 
-    /// Returns whether the process group still belongs to the agent. If a process has the id of the group as its pid, it is most
+    /// Returns whether the process group still belongs to the program. If a process has the id of the group as its pid, it is most
     /// likely the leader of another program's group.
     fn is_group(&self, number: PidOwner) -> bool {
         match number {
@@ -278,8 +278,8 @@ impl Group {
             .chain(below)
             .map(|stat| (stat.id(), proc_fs::name(stat.pid).name))
             .collect();
-        if let Some(marker) = self.marker.as_ref().filter(|_| !self.group_only) {
-            let found = sweep::find(&marker.variable, &marker.value());
+        if !self.group_only {
+            let found = sweep::find(&self.marker.variable, &self.marker.value());
             members.extend(found.into_iter().map(|found| (found.process, found.name)));
         }
         members
@@ -431,7 +431,7 @@ mod tests {
         let group = Group {
             main: child.id(),
             pid_owner: Arc::new(Mutex::new(PidOwner::Main)),
-            marker: None,
+            marker: Marker::random(),
             group_only: false,
         };
         let (_kill_at, at) = watch::channel(Instant::now());

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 /// Increases with each change of the messages, because `guard_program` can name a binary of another version.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// The maximum size of one frame. On Linux the arguments and the environment of a program have a few MiB at most.
 const MAX_FRAME: usize = 64 << 20;
 /// The maximum number of descriptors that the guard keeps open for the host.
@@ -53,12 +53,14 @@ pub(crate) struct SpawnSpec {
     pub(crate) env: Vec<(OsText, Option<OsText>)>,
     pub(crate) directory: OsText,
     pub(crate) stdin: bool,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
     pub(crate) survivors_file: Option<OsText>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SignalTarget {
-    /// The process group of the main process of the agent.
+    /// The process group of the main process of the program.
     Group,
     /// Every descendant of the guard.
     Tree,

@@ -47,12 +47,12 @@ impl Failure {
     }
 }
 
-/// Starts a guard and makes it spawn the agent.
+/// Starts a guard and makes it spawn the program.
 pub(crate) async fn start(
     path: &Path,
     spec: &SpawnSpec,
     descriptors: &[BorrowedFd<'_>],
-    marker: Option<Marker>,
+    marker: Marker,
 ) -> Result<TreeHandle, Failure> {
     let failed = |what: String| Failure::of_guard(path, what);
     let spec = frame(spec);
@@ -62,7 +62,7 @@ pub(crate) async fn start(
     } else {
         (None, Some(&*spec))
     };
-    let mut line = start_until_hello(path, marker.as_ref(), early, descriptors).await?;
+    let mut line = start_until_hello(path, &marker, early, descriptors).await?;
     let reply = timeout(REPLY_TIMEOUT, async {
         let sent_spec = match late {
             Some(spec) => send_to_guard(&line.socket, spec, descriptors).await,
@@ -138,7 +138,7 @@ impl GuardConnection {
 /// Starts guards until one sends its hello. Sends the spec early to each, if the spec fits into the socket.
 async fn start_until_hello(
     path: &Path,
-    marker: Option<&Marker>,
+    marker: &Marker,
     spec: Option<&[u8]>,
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<GuardConnection, Failure> {
@@ -193,7 +193,7 @@ async fn start_until_hello(
 }
 
 /// Starts the guard without `pre_exec`. Then the standard library uses `posix_spawn`, whose cost does not grow with the memory of the host.
-fn spawn_guard(path: &Path, marker: Option<&Marker>) -> Result<(Child, UnixStream), Error> {
+fn spawn_guard(path: &Path, marker: &Marker) -> Result<(Child, UnixStream), Error> {
     let no_socket = |source| Error::from(Kind::Pipe { source });
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(no_socket)?;
     ours.set_nonblocking(true).map_err(no_socket)?;
@@ -201,7 +201,7 @@ fn spawn_guard(path: &Path, marker: Option<&Marker>) -> Result<(Child, UnixStrea
     command
         .arg0(marker::GUARD)
         .arg(marker::GUARD_ARGUMENT)
-        .arg(marker.map_or_else(String::new, |m| marker::tag(&m.scope)));
+        .arg(marker::tag(&marker.scope));
     command
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
@@ -272,7 +272,7 @@ async fn follow_guard(
     mut inbox: Inbox,
     progress: watch::Sender<TreeProgress>,
     give_up: Arc<Notify>,
-    marker: Option<Marker>,
+    marker: Marker,
 ) {
     let mut final_report = None;
     let listen = async {
@@ -314,7 +314,7 @@ async fn follow_guard(
         None => sweep_for(lost, marker).await,
     };
     progress.send_modify(|now| {
-        // A survivor has no exit status. A caller that waits for the exit of a lost agent must not wait forever.
+        // A survivor has no exit status. A caller that waits for the exit of a lost program must not wait forever.
         if aftermath.guard_lost {
             now.exit.get_or_insert(Exit::UNKNOWN);
         }
@@ -322,22 +322,20 @@ async fn follow_guard(
     });
 }
 
-async fn sweep_for(lost: LostGuard, marker: Option<Marker>) -> TreeEnd {
+async fn sweep_for(lost: LostGuard, marker: Marker) -> TreeEnd {
     let sweep = tokio::task::spawn_blocking(move || {
-        let member = |marker: &Marker| sweep::find(&marker.variable, &marker.value());
         let mut report = SweepReport::default();
         if orphans::is_on() {
-            report = orphans::end_orphans(lost, marker.as_ref(), times::GUARD_SWEEP);
+            report = orphans::end_orphans(lost, &marker, times::GUARD_SWEEP);
         }
-        if let Some(marker) = marker {
-            let marked = sweep::end(member(&marker), times::GUARD_SWEEP);
-            report.ended.extend(marked.ended);
-            let unnamed = marked.survivors.into_iter();
-            let unnamed: Vec<_> = unnamed
-                .filter(|it| !report.survivors.contains(it))
-                .collect();
-            report.survivors.extend(unnamed);
-        }
+        let members = sweep::find(&marker.variable, &marker.value());
+        let marked = sweep::end(members, times::GUARD_SWEEP);
+        report.ended.extend(marked.ended);
+        let unnamed = marked.survivors.into_iter();
+        let unnamed: Vec<_> = unnamed
+            .filter(|it| !report.survivors.contains(it))
+            .collect();
+        report.survivors.extend(unnamed);
         report
     });
     let SweepReport { ended, survivors } = sweep.await.unwrap_or_default();

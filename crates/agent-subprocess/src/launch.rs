@@ -1,27 +1,44 @@
-//! Starts an agent from its description: its streams, and its process tree under a guard if one is available, otherwise in a process group.
+//! Starts a program from its description: its streams, and its process tree under a guard if one is available, otherwise in a process group.
 
 use crate::error::{Error, Kind};
 use crate::guard_protocol::MAX_HOLD;
-use crate::output::Outputs;
+use crate::output::{Outputs, RawOutput};
+use crate::process::set_user;
 use crate::tree_handle::TreeHandle;
 use crate::writer::Input;
-use crate::{Agent, AgentCommand, Containment, StdinMode, group, guard, sweep};
+use crate::{
+    Containment, Marker, OutputMode, ProcessTree, StdinMode, TreeCommand, group, guard, sweep,
+};
 use std::ffi::{OsStr, OsString};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
-/// The agent's ends of its streams.
+/// The program's ends of its streams.
 struct Streams {
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
 }
 
-impl AgentCommand {
-    /// Starts the agent. The current runtime owns the agent; while that runtime lives, the [`Agent`] can be used from any other runtime.
+/// Opens an output of the program. Returns the host's end, if it has one, and the program's end.
+fn open_output(mode: OutputMode, own: impl AsFd) -> io::Result<(Option<PipeReader>, OwnedFd)> {
+    Ok(match mode {
+        OutputMode::Lines | OutputMode::Bytes => {
+            let (ours, theirs) = io::pipe()?;
+            (Some(ours), theirs.into())
+        }
+        OutputMode::Inherit => (None, own.as_fd().try_clone_to_owned()?),
+        OutputMode::Null => (None, File::options().write(true).open("/dev/null")?.into()),
+    })
+}
+
+impl TreeCommand {
+    /// Starts the program. The current runtime owns the program; while that runtime lives, the [`ProcessTree`] can be used from any other runtime.
     ///
     /// # Errors
     /// Fails if the program is not found or not executable, the working directory cannot be entered, the arguments are too long, the marker is
@@ -32,8 +49,8 @@ impl AgentCommand {
     ///
     /// # Cancel safety
     /// Dropping the future ends everything that was started so far.
-    pub async fn spawn(mut self) -> Result<Agent, Error> {
-        self.check()?;
+    pub async fn spawn(mut self) -> Result<ProcessTree, Error> {
+        let marker = self.check()?;
         let no_pipe = |source| Error::from(Kind::Pipe { source });
         let (stdin, our_stdin) = match self.stdin {
             StdinMode::Null => (None, None),
@@ -41,47 +58,59 @@ impl AgentCommand {
                 .map(|(theirs, ours)| (Some(theirs), Some(ours)))
                 .map_err(no_pipe)?,
         };
-        let (our_stdout, stdout) = std::io::pipe().map_err(no_pipe)?;
-        let (our_stderr, stderr) = std::io::pipe().map_err(no_pipe)?;
-        // Some agents exit without writing the output that does not fit into the pipe. If the system refuses the larger size, nothing else changes.
+        let modes = (self.stdout, self.stderr);
+        let (our_stdout, stdout) = open_output(modes.0, io::stdout()).map_err(no_pipe)?;
+        let (our_stderr, stderr) = open_output(modes.1, io::stderr()).map_err(no_pipe)?;
+        // Some programs exit without writing the output that does not fit into the pipe. If the system refuses the larger size, nothing else changes.
         #[cfg(target_os = "linux")]
-        let _default_size = rustix::pipe::fcntl_setpipe_size(&our_stdout, 1 << 20);
+        let _default_size = our_stdout
+            .as_ref()
+            .map(|pipe| rustix::pipe::fcntl_setpipe_size(pipe, 1 << 20));
         let bytes = match std::mem::take(&mut self.stdin) {
             StdinMode::Bytes(bytes) => Some(bytes),
             _ => None,
         };
         let streams = Streams {
             stdin: stdin.map(Into::into),
-            stdout: stdout.into(),
-            stderr: stderr.into(),
+            stdout,
+            stderr,
         };
-        let max_line = self.max_line;
-        let (keeper, hold) = self.launch(streams).await?;
+        let (max_line, stderr_waits) = (self.max_line, self.stderr_waits);
+        let (keeper, hold) = self.launch(streams, marker).await?;
         let input = our_stdin
             .map(|pipe| Sender::from_owned_fd(pipe.into()).map(Input::new))
             .transpose()
             .map_err(no_pipe)?;
-        let stdout = Receiver::from_owned_fd(our_stdout.into()).map_err(no_pipe)?;
-        let stderr = Receiver::from_owned_fd(our_stderr.into()).map_err(no_pipe)?;
-        let outputs = Outputs::read(stdout, stderr, max_line, &keeper.progress);
+        let receiver = |pipe: PipeReader| Receiver::from_owned_fd(pipe.into());
+        let stdout = our_stdout.map(receiver).transpose().map_err(no_pipe)?;
+        let stderr = our_stderr.map(receiver).transpose().map_err(no_pipe)?;
+        let lines = |pipe: Option<Receiver>, mode| match mode {
+            OutputMode::Lines => (pipe, None),
+            _ => (None, pipe.map(RawOutput)),
+        };
+        let (stdout, raw_stdout) = lines(stdout, modes.0);
+        let (stderr, raw_stderr) = lines(stderr, modes.1);
+        let outputs = Outputs::read([stdout, stderr], max_line, stderr_waits, &keeper.progress);
         let stdin_free = bytes.is_none();
         if let (Some(bytes), Some(input)) = (bytes, &input) {
             let mut writer = input.writer();
-            // An agent that does not read all of its input is not an error.
+            // A program that does not read all of its input is not an error.
             tokio::spawn(async move { drop(writer.write_all(&bytes).await) });
         }
-        Ok(Agent::new(keeper, input, stdin_free, outputs, hold))
+        let raw = [raw_stdout, raw_stderr];
+        Ok(ProcessTree::new(
+            keeper, input, stdin_free, outputs, raw, hold,
+        ))
     }
 
     /// Rejects a description that cannot be started, and completes it with the variable of the marker and absolute paths.
-    fn check(&mut self) -> Result<(), Error> {
-        if let Some(marker) = &self.marker {
-            if let Some(reason) = marker.validation_error() {
-                return Err(Kind::Marker { reason }.into());
-            }
-            self.env
-                .insert(marker.variable.clone().into(), Some(marker.value().into()));
+    fn check(&mut self) -> Result<Marker, Error> {
+        let marker = self.marker.take().unwrap_or_else(Marker::random);
+        if let Some(reason) = marker.validation_error() {
+            return Err(Kind::Marker { reason }.into());
         }
+        self.env
+            .insert(marker.variable.clone().into(), Some(marker.value().into()));
         let nul = |text: &OsStr| text.as_encoded_bytes().contains(&0);
         let entries = self
             .env
@@ -119,11 +148,15 @@ impl AgentCommand {
             self.survivors_file =
                 Some(absolute.map_err(|source| Kind::BadSurvivorsFile { path, source })?);
         }
-        Ok(())
+        Ok(marker)
     }
 
     /// Starts the process tree. Returns also the descriptors that the host itself has to hold.
-    async fn launch(self, streams: Streams) -> Result<(TreeHandle, Vec<OwnedFd>), Error> {
+    async fn launch(
+        self,
+        streams: Streams,
+        marker: Marker,
+    ) -> Result<(TreeHandle, Vec<OwnedFd>), Error> {
         let guard = match (self.containment, guard::executable()) {
             (Containment::Group, _) | (Containment::Auto, None) => None,
             (Containment::Guard, None) => return Err(Kind::NoGuard.into()),
@@ -131,24 +164,24 @@ impl AgentCommand {
         };
         #[cfg(target_os = "linux")]
         if let Some(path) = &guard
-            && let Some(keeper) = self.launch_guarded(path, &streams).await?
+            && let Some(keeper) = self.launch_guarded(path, &streams, &marker).await?
         {
             return Ok((keeper, Vec::new()));
         }
         #[cfg(not(target_os = "linux"))]
         drop(guard);
-        self.launch_group(streams)
+        self.launch_group(streams, marker)
     }
 
-    /// Starts the agent under a guard. Returns `None` if the guard cannot work here and the containment allows a process group.
+    /// Starts the program under a guard. Returns `None` if the guard cannot work here and the containment allows a process group.
     #[cfg(target_os = "linux")]
     async fn launch_guarded(
         &self,
         path: &std::path::Path,
         streams: &Streams,
+        marker: &Marker,
     ) -> Result<Option<TreeHandle>, Error> {
         use crate::guarded::{self, Failure};
-        use std::os::fd::AsFd as _;
         let Streams {
             stdin,
             stdout,
@@ -157,7 +190,7 @@ impl AgentCommand {
         let agents = stdin.iter().chain([stdout, stderr]);
         let descriptors: Vec<_> = agents.chain(&self.hold).map(OwnedFd::as_fd).collect();
         let spec = self.spec(stdin.is_some());
-        match guarded::start(path, &spec, &descriptors, self.marker.clone()).await {
+        match guarded::start(path, &spec, &descriptors, marker.clone()).await {
             Ok(keeper) => Ok(Some(keeper)),
             Err(Failure::Other(error)) => Err(error),
             Err(Failure::NotSpawned {
@@ -185,11 +218,17 @@ impl AgentCommand {
             env: self.env.iter().map(variable).collect(),
             directory: OsText::new(self.directory()),
             stdin,
+            uid: self.uid,
+            gid: self.gid,
             survivors_file: self.survivors_file.as_ref().map(OsText::new),
         }
     }
 
-    fn launch_group(self, streams: Streams) -> Result<(TreeHandle, Vec<OwnedFd>), Error> {
+    fn launch_group(
+        self,
+        streams: Streams,
+        marker: Marker,
+    ) -> Result<(TreeHandle, Vec<OwnedFd>), Error> {
         #[cfg(target_os = "linux")]
         let mut command = self.resolved();
         #[cfg(not(target_os = "linux"))]
@@ -206,13 +245,14 @@ impl AgentCommand {
                 None => command.env_remove(name),
             };
         }
-        match group::start(command.into(), self.marker.clone(), self.group_only) {
+        set_user(&mut command, self.uid, self.gid);
+        match group::start(command.into(), marker, self.group_only) {
             Err(source) => Err(self.not_spawned(false, source)),
             Ok(keeper) => Ok((keeper, self.hold)),
         }
     }
 
-    /// Finds the program in the same way as the guard. If the agent has its own `PATH`, the standard library would fork, which is slow in a large
+    /// Finds the file of the program in the same way as the guard. If the program has its own `PATH`, the standard library would fork, which is slow in a large
     /// host. The C library would pass a file that is not a program to the shell.
     #[cfg(target_os = "linux")]
     fn resolved(&self) -> Command {
@@ -228,7 +268,7 @@ impl AgentCommand {
         command
     }
 
-    /// Lists the files that the program name can mean for the agent.
+    /// Lists the files that the name of the program can mean.
     #[cfg(target_os = "linux")]
     fn files(&self) -> impl Iterator<Item = PathBuf> {
         use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

@@ -1,24 +1,39 @@
-//! Child processes that really stop.
+//! A supervisor for child processes and their whole process tree: a guard owns the tree, ends it in stages, and reports what is left.
 //!
-//! Coding agents start tools in sessions of their own, leave daemons behind, and have grandchildren that keep pipes open. This crate starts such a
-//! program so that its whole process tree can be ended and reported, also when the host is killed.
+//! ```no_run
+//! use agent_subprocess::{StopPolicy, TreeCommand};
+//!
+//! agent_subprocess::guard_before_main!(); // The program is also its own guard.
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), agent_subprocess::Error> {
+//!     let mut tree = TreeCommand::new("bash").args(["-c", "setsid sleep 600 & echo hello"]).spawn().await?;
+//!     while let Some(output) = tree.next_output().await {
+//!         println!("{:?}: {}", output.stream, output.line.text()); // Stdout: hello
+//!     }
+//!     println!("{}", tree.wait().await); // exit status 0
+//!     println!("{}", tree.stop(&StopPolicy::default()).await); // all processes ended: the `sleep` too
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Coding agents, build tools and shells start tools in sessions of their own, leave daemons behind, and have grandchildren that keep pipes open. This
+//! crate starts such a program so that its whole process tree can be ended and reported, also when the host is killed.
 //!
 //! It doesn't cover containers, remote processes, an existing tmux server or `systemd-run`: the processes that these start are not descendants of the
-//! agent. The crate does not limit memory or processor time, and it is no sandbox.
-//!
-//! The crate knows no agent protocol, no conversation and no loop. It passes lines; `agent-drivers` interprets them.
+//! program. The crate does not limit memory or processor time, and it is no sandbox. It knows no protocol: it passes lines or bytes.
 //!
 //! # Theory of operation
-//! On Linux each agent runs under a **guard**: a small single-threaded process that is session leader and child subreaper, spawns the agent in a
+//! On Linux each program runs under a **guard**: a small single-threaded process that is session leader and child subreaper, spawns the program in a
 //! session of its own, and waits. Every orphan of the process tree becomes a child of the guard. So the guard can kill its direct children, round
 //! after round, until `wait` reports that it has none: this proves that the process tree is empty. One socket controls the guard. When that socket
 //! closes because the host died, the guard ends the process tree by itself. The guard is the host's own executable, started again
-//! ([`guard::run_if_guard`]), or a helper ([`guard::guard_program`]).
+//! ([`guard_before_main!`] or [`guard::run_if_guard`]), or a helper ([`guard::guard_program`]).
 //!
-//! Without a guard (outside Linux, or if the host called neither function) the agent gets a process group. A stop then walks the descendants and
-//! sweeps by [`Marker`], and its [`StopReport`] states that this proves less.
+//! Without a guard (outside Linux, or if the caller allows it by its [`Containment`]) the program gets a process group. A stop then walks the descendants
+//! and sweeps by [`Marker`], and its [`StopReport`] states that this proves less.
 //!
-//! [`Agent::stop`] goes through the stages of a [`StopPolicy`] in one budget. An agent counts as ended when the guard has reaped its main process.
+//! [`ProcessTree::stop`] goes through the stages of a [`StopPolicy`] in one budget. A program counts as ended when the guard has reaped its main process.
 //! The end of a stream does not count, so a process that keeps a pipe open cannot hang the host. If the guard itself is killed, the kernel kills the
 //! main process too, and the host sweeps the rest. If guard and host are both killed, [`sweep::find`] and [`sweep::end`] find and end the rest later,
 //! by the marker.
@@ -45,12 +60,22 @@
 //! on tokio with I/O and time enabled.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(not(unix))]
+compile_error!("agent-subprocess needs a Unix: Linux, or any other one with fewer guarantees");
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
+/// Does nothing on this platform, which has no guards.
+#[cfg(not(target_os = "linux"))]
+#[macro_export]
+macro_rules! guard_before_main {
+    () => {};
+}
+
 // The modules in reading order; each uses only those above it:
-//   process, proc_fs, marker, error  identity of a process by its start time, the marks that a sweep searches for, errors
+//   error, process, proc_fs, marker  errors; identity of a process by its start time; the marks that a sweep searches for
 //   plain_file                       files that only their owner reads, opened without following links
 //   guard_protocol, exec_image, sys  protocol between host and guard; arguments of `execve`; system calls: all unsafe code
 //   times                            the times in which a process tree ends
@@ -58,13 +83,13 @@ struct ReadmeDoctests;
 //   sweep                            processes that outlived host and guard
 //   guard                            the process that owns the process tree
 //   tree_handle, group, guarded      the host's handle of a process tree: in a process group, or by a guard
-//   lines, writer, output            the lines that the agent reads and writes
-//   stop, report, agent              the stages of a stop, and the running agent
-//   builder, launch                  description and start of an agent
-mod agent;
+//   lines, writer, output            the lines that the program reads and writes
+//   stop, report, process_tree       the stages of a stop, and the running program
+//   builder, launch, complete        description and start of a program; the complete output of one
 pub mod ancestry;
 mod builder;
 pub mod childless;
+mod complete;
 mod error;
 #[cfg(target_os = "linux")]
 mod exec_image;
@@ -85,6 +110,7 @@ mod plain_file;
 #[cfg(target_os = "linux")]
 mod proc_fs;
 mod process;
+mod process_tree;
 mod report;
 mod stop;
 pub mod sweep;
@@ -98,14 +124,15 @@ mod times;
 mod tree_handle;
 mod writer;
 
-pub use agent::Agent;
-pub use builder::{AgentCommand, ProcessContext, StdinMode};
+pub use builder::{OutputMode, ProcessContext, StdinMode, TreeCommand};
+pub use complete::CompleteOutput;
 pub use error::Error;
 pub use lines::{Line, Lines};
 pub use marker::Marker;
-pub use output::{Output, Stream};
+pub use output::{Output, OutputLines, RawOutput, Stream};
 pub use plain_file::ScratchFile;
 pub use process::{Exit, ProcessId, ProcessName, ProcessStat, Signal};
+pub use process_tree::ProcessTree;
 pub use report::StopReport;
 pub use stop::{Stage, StopPolicy};
 pub use tree_handle::Containment;

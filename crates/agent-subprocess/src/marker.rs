@@ -1,4 +1,4 @@
-//! The marks by which a sweep recognises a process after its host and guard ended: the marker in the environment of an agent, and the arguments of a
+//! The marks by which a sweep recognises a process after its host and guard ended: the marker in the environment of a program, and the arguments of a
 //! guard.
 
 /// Marks every process of one attempt through an environment variable `VARIABLE=scope.member`.
@@ -17,6 +17,18 @@ pub struct Marker {
 }
 
 impl Marker {
+    /// Creates a marker that no other process tree has.
+    pub(crate) fn random() -> Self {
+        use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+        // The standard library seeds it with random numbers of the system.
+        let number = || RandomState::new().build_hasher().finish();
+        Self {
+            variable: "PROCESS_TREE".to_owned(),
+            scope: format!("{:016x}{:016x}", number(), number()),
+            member: std::process::id().to_string(),
+        }
+    }
+
     /// Returns why the marker is invalid, if it is.
     pub(crate) fn validation_error(&self) -> Option<&'static str> {
         match (&*self.variable, &*self.scope) {
@@ -44,7 +56,7 @@ pub(crate) const GUARD: &str = "agent-guard";
 #[cfg(target_os = "linux")]
 pub(crate) const GUARD_ARGUMENT: &str = "--agent-guard";
 
-/// Hashes a scope (FNV-1a, 64 bits) for the command line of a guard. A sweep recognises the guard by this hash; only the environment of the agent
+/// Hashes a scope (FNV-1a, 64 bits) for the command line of a guard. A sweep recognises the guard by this hash; only the environment of the program
 /// contains the marker itself.
 #[cfg(any(test, target_os = "linux"))]
 pub(crate) fn tag(scope: &str) -> String {
@@ -56,6 +68,13 @@ pub(crate) fn tag(scope: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn random_markers_are_valid_and_differ() {
+        let [first, second] = [(); 2].map(|()| super::Marker::random());
+        assert_eq!(first.validation_error(), None);
+        assert_ne!(first.scope, second.scope);
+    }
+
     #[test]
     fn the_tag_is_stable_across_versions() {
         assert_eq!(super::tag(""), "cbf29ce484222325");

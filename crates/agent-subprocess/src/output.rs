@@ -1,4 +1,4 @@
-//! Reads the output of the agent ahead, in bounded memory, until the output ends or a short time after the agent exited.
+//! Reads the output of the program ahead, in bounded memory, until the output ends or a short time after the program exited.
 
 use crate::lines::{Piece, split_off};
 use crate::times;
@@ -6,13 +6,15 @@ use crate::tree_handle::TreeProgress;
 use crate::{Line, Lines};
 use bytes::Bytes;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::io::AsyncReadExt as _;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// The number of bytes of standard output to read ahead of the caller: some agents lose output if a pipe is full at their exit.
+/// The number of bytes of standard output to read ahead of the caller: some programs lose output if a pipe is full at their exit.
 const MAX_QUEUED: u32 = 4 << 20;
 /// The number of bytes of standard error to keep for a caller that reads it; further lines are left out of the stream.
 const AHEAD_STDERR: u32 = 2 << 20;
@@ -72,42 +74,67 @@ impl Iterator for Batch {
     }
 }
 
-/// The caller's end of both streams. Dropping it ends the reading.
+/// The lines of a program, taken out of its [`ProcessTree`](crate::ProcessTree), so that one `select!` can wait for them and for the end of the
+/// program. Dropping it closes the streams: the next write of the program fails.
 #[derive(Debug)]
-pub(crate) struct Outputs {
+#[must_use = "dropping it closes the output of the program"]
+pub struct OutputLines {
     queue: mpsc::UnboundedReceiver<Batch>,
     current: Option<Batch>,
     rooms: [Arc<Semaphore>; 2],
+}
+
+/// The bytes of one output of a program, see [`OutputMode::Bytes`](crate::OutputMode::Bytes). Dropping it closes the stream.
+///
+/// A process that the program started can keep the stream open after the program has ended. So wait for the end of the program too.
+#[derive(Debug)]
+#[must_use = "dropping it closes the output of the program"]
+pub struct RawOutput(pub(crate) Receiver);
+
+impl AsyncRead for RawOutput {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+/// The outputs of a program that the caller has not taken yet, and the facts that stay when it has.
+#[derive(Debug)]
+pub(crate) struct Outputs {
+    pub(crate) lines: Option<OutputLines>,
     tail: Arc<Mutex<Tail>>,
     pub(crate) draining: watch::Receiver<DrainState>,
 }
 
 impl Outputs {
-    /// Starts to read both streams in separate tasks.
+    /// Starts to read standard output and standard error in separate tasks, as far as their lines are wanted.
     pub(crate) fn read(
-        stdout: Receiver,
-        stderr: Receiver,
+        pipes: [Option<Receiver>; 2],
         max_line: usize,
+        stderr_waits: bool,
         progress: &watch::Receiver<TreeProgress>,
     ) -> Self {
         let (sender, queue) = mpsc::unbounded_channel();
         let (draining, drained) = watch::channel(DrainState {
-            open: 2,
+            open: pipes.iter().flatten().map(|_| 1).sum(),
             abandoned: 0,
         });
         let rooms = [MAX_QUEUED, AHEAD_STDERR].map(|room| Arc::new(Semaphore::new(room as usize)));
         let tail = Arc::<Mutex<Tail>>::default();
         let draining = Arc::new(draining);
-        for (stream, pipe, room) in [
-            (Stream::Stdout, stdout, &rooms[0]),
-            (Stream::Stderr, stderr, &rooms[1]),
-        ] {
+        let streams = [Stream::Stdout, Stream::Stderr];
+        for ((stream, pipe), room) in streams.into_iter().zip(pipes).zip(&rooms) {
+            let Some(pipe) = pipe else { continue };
             let (room, sender, tail) = (room.clone(), sender.clone(), tail.clone());
             let mut reader = Reader {
                 stream,
                 pipe,
                 lines: Lines::new(max_line),
                 room,
+                waits: stream == Stream::Stdout || stderr_waits,
                 sender,
                 tail,
             };
@@ -124,30 +151,13 @@ impl Outputs {
             });
         }
         Outputs {
-            queue,
-            current: None,
-            rooms,
+            lines: Some(OutputLines {
+                queue,
+                current: None,
+                rooms,
+            }),
             tail,
             draining: drained,
-        }
-    }
-
-    /// Returns the next line if it came in the same batch as the line before.
-    pub(crate) fn next_of_batch(&mut self) -> Option<Output> {
-        let batch = self.current.as_mut()?;
-        let line = batch.next()?;
-        let stream = batch.stream;
-        Some(Output { stream, line })
-    }
-
-    pub(crate) async fn next(&mut self) -> Option<Output> {
-        loop {
-            if let Some(output) = self.next_of_batch() {
-                return Some(output);
-            }
-            // Free the room of the last batch before waiting for more.
-            self.current = None;
-            self.current = Some(self.queue.recv().await?);
         }
     }
 
@@ -159,7 +169,32 @@ impl Outputs {
     }
 }
 
-impl Drop for Outputs {
+impl OutputLines {
+    /// Returns the next line without waiting, if it came in the same read as the line before.
+    pub fn try_next(&mut self) -> Option<Output> {
+        let batch = self.current.as_mut()?;
+        let line = batch.next()?;
+        let stream = batch.stream;
+        Some(Output { stream, line })
+    }
+
+    /// Waits for the next line, as [`ProcessTree::next_output`](crate::ProcessTree::next_output) does.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no line is lost.
+    pub async fn next(&mut self) -> Option<Output> {
+        loop {
+            if let Some(output) = self.try_next() {
+                return Some(output);
+            }
+            // Free the room of the last batch before waiting for more.
+            self.current = None;
+            self.current = Some(self.queue.recv().await?);
+        }
+    }
+}
+
+impl Drop for OutputLines {
     fn drop(&mut self) {
         self.rooms.iter().for_each(|room| room.close());
     }
@@ -170,6 +205,8 @@ struct Reader {
     pipe: Receiver,
     lines: Lines,
     room: Arc<Semaphore>,
+    /// Whether the program waits while there is no room. Otherwise lines are left out.
+    waits: bool,
     sender: mpsc::UnboundedSender<Batch>,
     tail: Arc<Mutex<Tail>>,
 }
@@ -281,7 +318,7 @@ impl Reader {
         self.hand_out(rest.into_iter().collect()).await
     }
 
-    /// Queues lines as soon as there is room; returns `false` if the caller's end is closed. Standard error never waits.
+    /// Queues lines as soon as there is room; returns `false` if the caller's end is closed.
     async fn hand_out(&self, pieces: Vec<Piece>) -> bool {
         if pieces.is_empty() {
             return true;
@@ -294,9 +331,9 @@ impl Reader {
         let cost: usize = pieces.iter().map(|piece| piece.len() + OVERHEAD).sum();
         let cost = u32::try_from(cost).map_or(limit, |cost| cost.min(limit));
         let room = self.room.clone();
-        let permit = match self.stream {
-            Stream::Stdout => room.acquire_many_owned(cost).await.ok(),
-            Stream::Stderr => match room.try_acquire_many_owned(cost) {
+        let permit = match self.waits {
+            true => room.acquire_many_owned(cost).await.ok(),
+            false => match room.try_acquire_many_owned(cost) {
                 Err(tokio::sync::TryAcquireError::NoPermits) => return true,
                 permit => permit.ok(),
             },

@@ -1,4 +1,4 @@
-//! Files that only their owner may read, such as a prompt for an agent. This module also opens files that an agent can have replaced: it follows no
+//! Files that only their owner may read, such as a prompt for a program. This module also opens files that a program can have replaced: it follows no
 //! link, waits for no FIFO and opens no device.
 
 use std::fs::{DirBuilder, File};
@@ -61,7 +61,7 @@ pub struct ScratchFile {
 
 impl ScratchFile {
     /// Writes a new file of mode 0600 whose name begins with `what` and ends with `extension`. Creates the directory `scratch` with mode 0700 if it
-    /// is missing. The path is absolute, because the agent has its own working directory.
+    /// is missing. The path is absolute, because the program has its own working directory.
     ///
     /// # Errors
     /// Fails if the directory cannot be created or the file cannot be written.
@@ -104,7 +104,7 @@ impl ScratchFile {
 
 impl Drop for ScratchFile {
     fn drop(&mut self) {
-        // The agent can have removed the file already. Another failure can't be handled in a drop.
+        // The program can have removed the file already. Another failure can't be handled in a drop.
         let name = self.path.file_name().unwrap_or_default();
         let _gone = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
     }

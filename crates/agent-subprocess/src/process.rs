@@ -1,6 +1,9 @@
 //! Identities and names of processes, and how they ended.
 
+use crate::error::{Error, Kind};
 use serde::{Deserialize, Serialize};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::{fmt, io};
 
 /// Identifies one process permanently: the system reuses a pid, but never a pid with the same start time.
@@ -50,13 +53,17 @@ impl ProcessId {
     /// Sends a signal to exactly this process. A newer process with the same pid gets no signal.
     ///
     /// # Errors
-    /// Fails if the process is gone or belongs to another user.
+    /// Fails if the process is gone or belongs to another user, or if there is no such signal.
     ///
     /// # Platform
     /// Linux only; always an error on other systems.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        return Ok(crate::proc_fs::signal(*self, signal.into(), |_| true)?);
+        {
+            let no_signal = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+            let signal = signal.named().map_err(no_signal)?;
+            Ok(crate::proc_fs::signal(*self, signal, |_| true)?)
+        }
         #[cfg(not(target_os = "linux"))]
         {
             let _not_sent = signal;
@@ -65,8 +72,9 @@ impl ProcessId {
     }
 }
 
-/// A signal that asks a process to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A signal to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Signal {
     /// SIGINT.
     Interrupt,
@@ -74,6 +82,23 @@ pub enum Signal {
     Terminate,
     /// SIGKILL.
     Kill,
+    /// The signal with this number, such as `libc::SIGUSR1`. Real-time signals are refused.
+    Number(i32),
+}
+
+impl Signal {
+    /// Returns the signal of the system.
+    pub(crate) fn named(self) -> Result<rustix::process::Signal, Error> {
+        use rustix::process::Signal as Named;
+        Ok(match self {
+            Self::Interrupt => Named::INT,
+            Self::Terminate => Named::TERM,
+            Self::Kill => Named::KILL,
+            Self::Number(number) => {
+                Named::from_named_raw(number).ok_or(Kind::NoSignal { number })?
+            }
+        })
+    }
 }
 
 impl fmt::Display for Signal {
@@ -82,17 +107,11 @@ impl fmt::Display for Signal {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
             Self::Kill => "SIGKILL",
+            Self::Number(number) => match signal_name(*number) {
+                Some(name) => name,
+                None => return write!(f, "signal {number}"),
+            },
         })
-    }
-}
-
-impl From<Signal> for rustix::process::Signal {
-    fn from(signal: Signal) -> Self {
-        match signal {
-            Signal::Interrupt => Self::INT,
-            Signal::Terminate => Self::TERM,
-            Signal::Kill => Self::KILL,
-        }
     }
 }
 
@@ -160,6 +179,16 @@ impl fmt::Display for ProcessName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A process chooses its own name, so escape characters that could move the cursor.
         write!(f, "{} {}", self.pid, self.name.escape_debug())
+    }
+}
+
+/// Makes a program run as this user and group. For root, the standard library then also removes the other groups.
+pub(crate) fn set_user(command: &mut Command, uid: Option<u32>, gid: Option<u32>) {
+    if let Some(gid) = gid {
+        command.gid(gid);
+    }
+    if let Some(uid) = uid {
+        command.uid(uid);
     }
 }
 

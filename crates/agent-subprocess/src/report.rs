@@ -25,7 +25,7 @@ pub struct StopReport {
     /// Whether standard output and standard error came to their end. If not, another process keeps them open, or the caller has not taken all lines.
     pub outputs_ended: bool,
     /// Whether there is no report of the guard. Either the guard died without one, so the host only swept by the marker; or the host did not receive
-    /// it, because the runtime that spawned the agent has ended.
+    /// it, because the runtime that spawned the program has ended.
     pub guard_lost: bool,
     /// Whether the result of the process tree is unknown, so that the report names the main process only because it is possibly alive.
     pub(crate) is_unreported: bool,
@@ -53,7 +53,9 @@ impl fmt::Display for StopReport {
             write!(f, " and {} more", left - NAMED)?;
         }
         if self.is_unreported {
-            f.write_str(" (result unknown: the runtime that started the agent has ended or hangs)")
+            f.write_str(
+                " (result unknown: the runtime that started the program has ended or hangs)",
+            )
         } else if self.guard_lost {
             f.write_str(" (the guard was killed; swept by marker)")
         } else if self.containment == Containment::Group {
@@ -124,7 +126,7 @@ mod tests {
         2 of 4 left: 72 su, 73 a\u{1b}[2Jb
         all processes ended (no guard: checked only the process group and the marker)
         all processes ended (the guard was killed; swept by marker)
-        1 of 1 left: 70 ? (result unknown: the runtime that started the agent has ended or hangs)
+        1 of 1 left: 70 ? (result unknown: the runtime that started the program has ended or hangs)
         20 of 22 left: 100 sh, 101 sh, 102 sh, 103 sh, 104 sh, 105 sh, 106 sh, 107 sh, 108 sh, 109 sh, 110 sh, 111 sh, 112 sh, 113 sh, 114 sh, 115 sh and 4 more
         ");
     }

@@ -1,4 +1,4 @@
-//! The stop of an agent: the stages, their times, and the pure decision about the next stage.
+//! The stop of a program: the stages, their times, and the pure decision about the next stage.
 
 use crate::times;
 use std::fmt;
@@ -9,19 +9,19 @@ const MAX_BUDGET: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The times of the stages of a stop. Each time is a maximum, and all are limited by the rest of one `budget`.
 ///
-/// The stages come in this order, and end early as soon as the agent is gone: SIGINT to the process group of the agent, closing its standard input,
+/// The stages come in this order, and end early as soon as the program is gone: SIGINT to the process group of the program, closing its standard input,
 /// SIGTERM to its whole process tree, SIGKILL of the process tree. A stage of zero is skipped. SIGKILL comes one second before the end of the budget
 /// at the latest (half the budget if it is below two seconds).
 ///
-/// Use [`without_interrupt`](Self::without_interrupt) for an agent that is not busy, or that is interrupted by its own protocol.
+/// Use [`without_interrupt`](Self::without_interrupt) for a program that is not busy, or that is interrupted by its own protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopPolicy {
     /// The maximum time of the whole stop (default 8 s, a year at most). The drain of the pipes is bounded too, and does not count. SIGKILL always
     /// gets at least 0.2 s.
     pub budget: Duration,
-    /// The time that the agent has to end after SIGINT (default 3 s). It lets one-shot agents save their partial text.
+    /// The time that the program has to end after SIGINT (default 3 s). It lets one-shot programs save their partial text.
     pub interrupt: Duration,
-    /// The time that the agent has to end after its standard input was closed (default 2 s). This stage is skipped if the input is not open.
+    /// The time that the program has to end after its standard input was closed (default 2 s). This stage is skipped if the input is not open.
     pub close_stdin: Duration,
     /// The time that the process tree has to end after SIGTERM (default 2 s).
     pub terminate: Duration,
@@ -115,9 +115,9 @@ impl StopPolicy {
 pub enum Stage {
     /// No process was left to stop.
     AlreadyGone,
-    /// SIGINT to the process group of the agent.
+    /// SIGINT to the process group of the program.
     Interrupt,
-    /// The standard input of the agent was closed.
+    /// The standard input of the program was closed.
     CloseStdin,
     /// SIGTERM to the process tree.
     Terminate,

@@ -40,7 +40,7 @@ pub struct SweepReport {
 }
 
 impl SweepReport {
-    /// Reads the file of [`survivors_file`](crate::AgentCommand::survivors_file) and merges all reports that guards wrote there. A missing file gives
+    /// Reads the file of [`survivors_file`](crate::TreeCommand::survivors_file) and merges all reports that guards wrote there. A missing file gives
     /// an empty report. A truncated line is skipped.
     ///
     /// # Errors

@@ -177,7 +177,7 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<Peer, Errno> {
     }
 }
 
-/// Spawns the agent in a session of its own. The kernel kills it when the guard dies. The agent inherits no signal disposition and no signal mask.
+/// Spawns the program in a session of its own. The kernel kills it when the guard dies. The program inherits no signal disposition and no signal mask.
 ///
 /// `command` only provides the streams. This function forks. A fork of the guard is cheap because the guard is small; in a large host it would not
 /// be.
@@ -291,6 +291,37 @@ impl Pointers {
         }
         reason
     }
+}
+
+/// Makes a program its own guard without a call in `main`: also below `#[tokio::main]`, and in tests.
+///
+/// Write it once, outside of any function, in `main.rs` or in a file of tests. It calls [`guard::run_if_guard`](crate::guard::run_if_guard) before
+/// `main`. So it does nothing in a library that another program loads later.
+///
+/// # Platform
+/// Does nothing outside Linux.
+///
+/// # Examples
+/// ```no_run
+/// agent_subprocess::guard_before_main!();
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), agent_subprocess::Error> {
+///     let mut tree = agent_subprocess::TreeCommand::new("make").spawn().await?;
+///     println!("{}", tree.wait().await);
+///     Ok(())
+/// }
+/// ```
+#[macro_export]
+macro_rules! guard_before_main {
+    () => {
+        // SAFETY: the C library calls each function of this section once, while the process has one thread. The function takes no arguments.
+        const _: () = {
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static BEFORE_MAIN: extern "C" fn() = $crate::guard::run_if_guard_before_main;
+        };
+    };
 }
 
 /// Ends the process immediately: the guard must not run the exit handlers of the host program.

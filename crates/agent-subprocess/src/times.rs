@@ -21,7 +21,7 @@ pub(crate) const LEAST_KILL: Duration = Duration::from_millis(200);
 pub(crate) const LIST_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time that a guard has to list its process tree before the host searches by itself.
 pub(crate) const LIST_REPLY: Duration = Duration::from_secs(2);
-/// The time that an agent has to make room for a line of input.
+/// The time that a program has to make room for a line of input.
 pub(crate) const ROOM: Duration = Duration::from_secs(2);
 /// The time for which a pipe that another process keeps open is read after the main process exited.
 pub(crate) const DRAIN: Duration = Duration::from_millis(500);

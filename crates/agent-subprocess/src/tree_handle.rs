@@ -8,18 +8,27 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 
-/// The method that holds the process tree of an agent together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// The method that holds the process tree of a program together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Containment {
-    /// A guard if one is available, otherwise the process group.
-    #[default]
-    Auto,
-    /// A guard; without one the spawn fails.
+    /// A guard; without one the spawn fails. The default on Linux.
     Guard,
+    /// A guard if one is available, otherwise the process group.
+    Auto,
     /// A process group, a walk of the descendants and a sweep by marker. A process escapes if it left the group, lost its parent and cleared its
-    /// environment. All processes escape if the host is killed.
+    /// environment. All processes escape if the host is killed. The default outside Linux.
     Group,
+}
+
+impl Default for Containment {
+    /// Returns the strongest containment of the platform.
+    fn default() -> Self {
+        match cfg!(target_os = "linux") {
+            true => Self::Guard,
+            false => Self::Group,
+        }
+    }
 }
 
 /// The known facts about a process tree.
@@ -46,7 +55,7 @@ pub(crate) enum TreeChannel {
     },
 }
 
-/// The host's handle of one agent. Dropping it ends the process tree: a guard sees its socket close and ends the tree by itself; without a guard, the
+/// The host's handle of one program. Dropping it ends the process tree: a guard sees its socket close and ends the tree by itself; without a guard, the
 /// process group is killed immediately.
 #[derive(Debug)]
 pub(crate) struct TreeHandle {
@@ -55,7 +64,7 @@ pub(crate) struct TreeHandle {
     pub(crate) progress: watch::Receiver<TreeProgress>,
     /// Makes the background task give up on a guard that does not answer: the task kills the guard and sweeps.
     pub(crate) give_up: Arc<Notify>,
-    pub(crate) marker: Option<Marker>,
+    pub(crate) marker: Marker,
 }
 
 impl TreeHandle {
@@ -138,9 +147,7 @@ impl TreeHandle {
 
     /// Searches leftovers by the marker, if the guard does not answer.
     pub(crate) async fn find_by_marker(&self) -> Vec<ProcessName> {
-        let (main, Some(marker)) = (self.main, self.marker.clone()) else {
-            return Vec::new();
-        };
+        let (main, marker) = (self.main, self.marker.clone());
         let found =
             tokio::task::spawn_blocking(move || sweep::find(&marker.variable, &marker.value()));
         let others = found.await.unwrap_or_default().into_iter();

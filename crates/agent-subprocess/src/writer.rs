@@ -1,4 +1,4 @@
-//! The standard input of an agent, which two sides can close. Also a writer for an agent that possibly does not read: whole lines, in order, in
+//! The standard input of a program, which two sides can close. Also a writer for a program that possibly does not read: whole lines, in order, in
 //! bounded memory and time.
 
 use std::io;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::times;
 
-/// Writes to the standard input of the agent. Dropping it closes that input, as [`Agent::close_stdin`](crate::Agent::close_stdin) and a stop do.
+/// Writes to the standard input of the program. Dropping it closes that input, as [`ProcessTree::close_stdin`](crate::ProcessTree::close_stdin) and a stop do.
 /// Each later write then fails with [`io::ErrorKind::BrokenPipe`], and so does a write that is waiting.
 #[derive(Debug)]
 #[must_use = "dropping it closes the standard input of the agent"]
@@ -90,7 +90,7 @@ impl Drop for Stdin {
     }
 }
 
-/// The number of bytes that can wait for an agent that does not read.
+/// The number of bytes that can wait for a program that does not read.
 const MAX_QUEUED: usize = 32 << 20;
 /// The memory cost of a waiting line besides its bytes.
 const OVERHEAD: usize = 128;
@@ -107,9 +107,9 @@ struct Line {
 /// The reason why a line was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
-    /// The agent does not read, and 32 MiB are waiting for it.
+    /// The program does not read, and 32 MiB are waiting for it.
     PipeFull,
-    /// The agent closed its standard input or has ended.
+    /// The program closed its standard input or has ended.
     Closed,
 }
 
@@ -122,10 +122,10 @@ struct Pipe {
     waiting: usize,
 }
 
-/// Writes whole lines to the standard input of an agent, in order, in bounded memory and time.
+/// Writes whole lines to the standard input of a program, in order, in bounded memory and time.
 ///
 /// It writes as much as the pipe accepts immediately; a task writes the rest. So no line stays half written, even if the caller stops waiting. Up to
-/// 32 MiB wait for an agent that does not read.
+/// 32 MiB wait for a program that does not read.
 #[derive(Debug)]
 pub struct LineWriter {
     pipe: Arc<Mutex<Pipe>>,
@@ -138,7 +138,7 @@ fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
 }
 
 impl LineWriter {
-    /// Takes the standard input of an agent and starts the task that writes.
+    /// Takes the standard input of a program and starts the task that writes.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime.

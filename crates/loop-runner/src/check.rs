@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use agent_duplex::{BoxFuture, ProcessName};
-use agent_subprocess::{Agent, AgentCommand, Containment, Exit, Output, ProcessContext};
+use agent_subprocess::{Containment, Exit, Output, ProcessContext, ProcessTree, TreeCommand};
 use loop_state::{CheckResult, LoopCommand, times};
 use rlm_store::deadline::{Deadline, DeadlineReceiver, remaining, sleep_until};
 use rlm_store::processes::{names, without_survivors};
@@ -48,7 +48,7 @@ impl RunningCheck {
         let deadline = Deadline::default();
         let (freezer, freezes) = Freezer::new();
         let (overdue, is_overdue) = mpsc::channel(1);
-        let shell = AgentCommand::new("sh").arg("-c").arg(text);
+        let shell = TreeCommand::new("sh").arg("-c").arg(text);
         let limit = Limit::OnMessage(is_overdue);
         let task = tokio::spawn(run(shell, context, limit, deadline.subscribe(), freezes));
         Self {
@@ -224,7 +224,7 @@ fn too_long(time: Duration) -> String {
 
 /// Runs one of the loop's own commands to its end, with everything that it starts.
 pub(crate) async fn run(
-    command: AgentCommand,
+    command: TreeCommand,
     context: ProcessContext,
     mut limit: Limit,
     mut halted: DeadlineReceiver,
@@ -319,9 +319,9 @@ pub(crate) async fn run(
 }
 
 async fn spawn(
-    command: AgentCommand,
+    command: TreeCommand,
     context: &ProcessContext,
-) -> Result<Agent, Box<dyn Error + Send + Sync>> {
+) -> Result<ProcessTree, Box<dyn Error + Send + Sync>> {
     Ok(command.context(context)?.spawn().await?)
 }
 

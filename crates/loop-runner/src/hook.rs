@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use agent_subprocess::{AgentCommand, ProcessContext, StdinMode};
+use agent_subprocess::{ProcessContext, StdinMode, TreeCommand};
 use loop_state::{CheckResult, Head, Timestamp, times};
 use rlm_store::RunId;
 use rlm_store::deadline::Deadline;
@@ -175,7 +175,7 @@ impl HookQueue {
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
         context.env.extend(variables);
         context.stop = context.stop.within(times::NOTIFY_ENDING);
-        let command = AgentCommand::new("sh")
+        let command = TreeCommand::new("sh")
             .args(["-c", &self.hook.command])
             .stdin(StdinMode::Bytes(input.input.into_bytes()));
         let halt = Deadline::default();

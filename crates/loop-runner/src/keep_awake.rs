@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use agent_subprocess::{AgentCommand, ProcessContext, StdinMode, StopPolicy};
+use agent_subprocess::{ProcessContext, StdinMode, StopPolicy, TreeCommand};
 use loop_state::CheckResult;
 use rlm_store::RunId;
 use rlm_store::deadline::Deadline;
@@ -59,8 +59,8 @@ impl Program {
         })
     }
 
-    fn command(self) -> AgentCommand {
-        AgentCommand::new(self.name)
+    fn command(self) -> TreeCommand {
+        TreeCommand::new(self.name)
             .args(self.args)
             .stdin(match self.ends_with_stdin {
                 true => StdinMode::Piped,
@@ -81,7 +81,7 @@ impl SleepInhibitor {
         Ok(Self::run(name, program.command(), context))
     }
 
-    fn run(program: &'static str, command: AgentCommand, context: ProcessContext) -> Self {
+    fn run(program: &'static str, command: TreeCommand, context: ProcessContext) -> Self {
         let deadline = Deadline::default();
         // Without senders, the program has no time limit and is never suspended.
         let (_, limit) = mpsc::channel(1);
@@ -141,10 +141,14 @@ fn warning(why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use agent_subprocess::Containment;
+
     use super::*;
 
     fn context(dir: &std::path::Path) -> ProcessContext {
-        ProcessContext::new(dir, dir.join("scratch"))
+        let mut context = ProcessContext::new(dir, dir.join("scratch"));
+        context.containment = Containment::Group;
+        context
     }
 
     #[test]
@@ -164,14 +168,14 @@ mod tests {
     #[tokio::test]
     async fn missing_or_refusing_program_is_a_warning_with_its_reason() {
         let dir = tempfile::tempdir().unwrap();
-        let command = AgentCommand::new("/nowhere/inhibit");
+        let command = TreeCommand::new("/nowhere/inhibit");
         let mut missing = SleepInhibitor::run("inhibit", command, context(dir.path()));
         let end = missing.ended().await;
         let warning = missing.warning(&end);
         assert!(warning.contains("/nowhere/inhibit"), "{warning}");
 
         let refuses = "echo 'Failed to inhibit:' >&2; echo 'no bus' >&2; exit 1";
-        let command = AgentCommand::new("sh").args(["-c", refuses]);
+        let command = TreeCommand::new("sh").args(["-c", refuses]);
         let mut refusing = SleepInhibitor::run("inhibit", command, context(dir.path()));
         let end = refusing.ended().await;
         assert_eq!(
@@ -184,7 +188,7 @@ mod tests {
     async fn program_ends_when_its_input_closes() {
         let dir = tempfile::tempdir().unwrap();
         // A signal would leave no file.
-        let command = AgentCommand::new("sh")
+        let command = TreeCommand::new("sh")
             .args(["-c", "cat; echo closed > $0"])
             .arg(dir.path().join("end"))
             .stdin(StdinMode::Piped);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use agent_drivers::acp::AcpPreset;
 use agent_drivers::{AgentConfig, AgentOptions, Choices, SessionLocks};
-use agent_subprocess::{Marker, ProcessContext};
+use agent_subprocess::{Containment, Marker, ProcessContext};
 use loop_runner::DriverFactory;
 use rlm_store::PhaseSettings;
 
@@ -133,6 +133,7 @@ pub(crate) fn name(agent: &AgentConfig) -> String {
 /// Returns the context for a query of an agent outside a run; `asker` is in the marker of its processes.
 pub(crate) fn query_context(directory: &Path, asker: &str) -> ProcessContext {
     let mut context = ProcessContext::new(directory, "/");
+    context.containment = Containment::Auto;
     context.marker = Some(Marker {
         variable: rlm_store::processes::MARKER.into(),
         scope: uuid::Uuid::new_v4().simple().to_string(),

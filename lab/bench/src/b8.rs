@@ -5,7 +5,7 @@ mod scene;
 
 use std::time::Duration;
 
-use agent_subprocess::{AgentCommand, Containment, StopPolicy};
+use agent_subprocess::{Containment, StopPolicy, TreeCommand};
 
 use crate::harness::{
     Bench, Outcome, Plan, Progress, Result, Role, Series, Turn, find, in_turn_beside, one_thread,
@@ -109,7 +109,7 @@ fn stop(way: &str, scene: &Scene, group: Option<&Group>) -> Result<Option<f64>> 
     one_thread()?.block_on(async {
         let mut words = scene.words(None)?.into_iter();
         let program = words.next().ok_or("no program")?;
-        let command = AgentCommand::new(program)
+        let command = TreeCommand::new(program)
             .args(words)
             .marker(scene.marker.clone());
         let mut agent = command.containment(containment).spawn().await?;

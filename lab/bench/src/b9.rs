@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use agent_subprocess::{AgentCommand, Containment, StopPolicy};
+use agent_subprocess::{Containment, StopPolicy, TreeCommand};
 use tokio::runtime::Runtime;
 
 use crate::harness::{
@@ -165,7 +165,7 @@ fn with_tokio(runtime: &Runtime) -> Result<Option<f64>> {
 fn agent(runtime: &Runtime, containment: Containment, stop: bool) -> Result<Option<f64>> {
     runtime.block_on(async {
         let begun = Instant::now();
-        let mut agent = AgentCommand::new(PROGRAM)
+        let mut agent = TreeCommand::new(PROGRAM)
             .containment(containment)
             .spawn()
             .await?;

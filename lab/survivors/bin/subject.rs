@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use agent_subprocess::{AgentCommand, StopPolicy};
+use agent_subprocess::{StopPolicy, TreeCommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
@@ -32,7 +32,7 @@ fn killpg() -> ExitCode {
     runtime.block_on(async {
         let mut asked = signal(SignalKind::terminate()).expect("SIGTERM can be handled");
         let program = std::env::args_os().nth(1).expect("the agent's program");
-        let command = AgentCommand::new(program).group_only();
+        let command = TreeCommand::new(program).group_only();
         let mut agent = command.spawn().await.expect("the agent starts");
         asked.recv().await;
         drop(agent.stop(&StopPolicy::default()).await);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use agent_drivers::claude::ClaudeDriver;
 use agent_duplex::{Connection, Driver as _, Event, Message, Permissions, SessionChoice};
-use agent_subprocess::{ProcessContext, StopPolicy};
+use agent_subprocess::ProcessContext;
 
 use super::scene::{LiveScene, RUN};
 
@@ -17,11 +17,7 @@ pub(super) fn model(rlm: &Path, agent: &Path) -> String {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect(),
-        marker: None,
-        hold: None,
-        scratch: scene.sandbox.path().join("scratch"),
-        survivors_file: None,
-        stop: StopPolicy::default(),
+        ..ProcessContext::new("", scene.sandbox.path().join("scratch"))
     };
     let driver = ClaudeDriver::new(vec![agent.join("claude").into()], context)
         .permissions(Permissions::Edits)

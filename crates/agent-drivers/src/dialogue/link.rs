@@ -2,7 +2,7 @@
 
 use super::timeouts::{EndSequence, StopState, WaitState};
 use agent_duplex::{Event, Observation, StopReport};
-use agent_subprocess::{Agent, LineWriter, ProcessContext, StopPolicy};
+use agent_subprocess::{LineWriter, ProcessContext, ProcessTree, StopPolicy};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 
@@ -12,7 +12,7 @@ const MAX_QUEUED_BYTES: usize = 32 << 20;
 /// A running agent.
 #[derive(Debug)]
 pub(crate) struct AgentLink {
-    pub(crate) agent: Agent,
+    pub(crate) agent: ProcessTree,
     /// The agent's name for users.
     pub(crate) name: &'static str,
     pub(crate) program: String,
@@ -39,7 +39,7 @@ impl AgentLink {
     /// Makes a link to a process that was started with a pipe as its standard input. `program` is the program and its leading arguments. Queues the
     /// event of the start, and of the session if its id is known.
     pub(crate) fn new(
-        mut agent: Agent,
+        mut agent: ProcessTree,
         name: &'static str,
         program: &[OsString],
         context: &ProcessContext,

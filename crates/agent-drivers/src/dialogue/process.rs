@@ -2,7 +2,7 @@
 
 use crate::convert::{one_line, stop_report};
 use agent_duplex::{Event, ProcessName, StopReport, StopStage};
-use agent_subprocess::{Agent, Exit, Output, Signal, StopPolicy};
+use agent_subprocess::{Exit, Output, ProcessTree, Signal, StopPolicy};
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -22,7 +22,7 @@ pub(crate) enum ProcessEvent {
 /// # Cancel safety
 /// Cancel safe.
 pub(crate) async fn wait_for_event(
-    agent: &mut Agent,
+    agent: &mut ProcessTree,
     output_ended: bool,
     until: Option<Instant>,
 ) -> ProcessEvent {
@@ -42,7 +42,7 @@ pub(crate) async fn wait_for_event(
 }
 
 /// Sends the agent a signal, and returns an event with the reason.
-pub(crate) fn signal(agent: &mut Agent, signal: Signal, why: &str) -> Event {
+pub(crate) fn signal(agent: &mut ProcessTree, signal: Signal, why: &str) -> Event {
     Event::Warning(match agent.signal(signal) {
         Ok(()) => format!("{why}; sent {signal}"),
         Err(error) => format!("{why}; can't send {signal}: {error}"),
@@ -52,7 +52,7 @@ pub(crate) fn signal(agent: &mut Agent, signal: Signal, why: &str) -> Event {
 /// Ends the process tree of an agent within the time `left`. `stage` is the stage that the protocol's own requests reached, if the agent `was_alive`
 /// before them.
 pub(crate) async fn stop(
-    agent: &mut Agent,
+    agent: &mut ProcessTree,
     policy: &StopPolicy,
     left: Duration,
     (was_alive, stage): (bool, StopStage),

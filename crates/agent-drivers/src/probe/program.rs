@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use agent_subprocess::{
-    Agent, AgentCommand, Exit, ProcessContext, Stdin, StdinMode, StopPolicy, Stream,
+    Exit, ProcessContext, ProcessTree, Stdin, StdinMode, StopPolicy, Stream, TreeCommand,
 };
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -42,9 +42,9 @@ impl Program<'_> {
         Self { deadline, ..self }
     }
 
-    fn command(self, arguments: &[&str]) -> std::io::Result<AgentCommand> {
+    fn command(self, arguments: &[&str]) -> std::io::Result<TreeCommand> {
         let mut argv = self.argv.iter();
-        let command = AgentCommand::new(argv.next().cloned().unwrap_or_default())
+        let command = TreeCommand::new(argv.next().cloned().unwrap_or_default())
             .args(argv)
             .args(arguments)
             .max_line(MAX_LINE)
@@ -53,7 +53,7 @@ impl Program<'_> {
         Ok(env.fold(command, |it, (name, value)| it.env(name, value)))
     }
 
-    async fn spawn(self, arguments: &[&str], stdin: StdinMode) -> Result<Agent, Failure> {
+    async fn spawn(self, arguments: &[&str], stdin: StdinMode) -> Result<ProcessTree, Failure> {
         let start = Instant::now();
         let command = self.command(arguments).map_err(|e| e.to_string())?;
         match timeout_at(self.deadline, command.stdin(stdin).spawn()).await {
@@ -130,7 +130,7 @@ fn no_response(start: Instant, deadline: Instant) -> Failure {
 /// Sends requests to a running program, one at a time.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    agent: Agent,
+    agent: ProcessTree,
     stdin: Stdin,
     last_id: u64,
     deadline: Instant,

@@ -8,7 +8,7 @@ use agent_duplex::{
     Connection, Decision, Driver as _, EndReason, Error, Event, ExitStatus, Message, Permissions,
     QueuedMessages, SessionChoice, StopStage, ToolOutcome,
 };
-use agent_subprocess::{ProcessContext, StopPolicy};
+use agent_subprocess::ProcessContext;
 use std::ffi::OsString;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -51,13 +51,8 @@ const ENDLESS: &str = "on_prompt() { chunk \"half of $$\"; tool in_progress; }";
 
 fn context(scene: &Scene) -> ProcessContext {
     ProcessContext {
-        cwd: scene.directory.path().to_owned(),
-        env: Vec::new(),
         marker: Some(scene.marker.clone()),
-        hold: None,
-        scratch: scene.path("scratch"),
-        survivors_file: None,
-        stop: StopPolicy::default(),
+        ..ProcessContext::new(scene.directory.path(), scene.path("scratch"))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::reading::{next, rest, turn, until};
 use crate::scene::{DEADLINE, Scene};
 use agent_drivers::codex::CodexDriver;
 use agent_duplex::{Connection, Driver as _, EndReason, Event, Message, SessionChoice};
-use agent_subprocess::{ProcessContext, StopPolicy};
+use agent_subprocess::ProcessContext;
 use std::ffi::OsString;
 use tokio::time::timeout;
 
@@ -54,13 +54,9 @@ on_end
 
 fn context(scene: &Scene) -> ProcessContext {
     ProcessContext {
-        cwd: scene.directory.path().to_owned(),
         env: vec![("GREETING".into(), "hello".into())],
         marker: Some(scene.marker.clone()),
-        hold: None,
-        scratch: scene.path("scratch"),
-        survivors_file: None,
-        stop: StopPolicy::default(),
+        ..ProcessContext::new(scene.directory.path(), scene.path("scratch"))
     }
 }
 

@@ -1,9 +1,9 @@
-//! The guard: a small process that owns the process tree of an agent. This module has the functions that a program calls to have guards.
+//! The guard: a small process that owns a process tree. This module has the functions that a host calls to have guards.
 //!
-//! A program calls [`run_if_guard`] first in `main`. Then this crate can start the program's own executable again as a guard. A program that cannot
-//! do that, for example a test binary, names a helper with [`guard_program`].
+//! A host calls [`run_if_guard`] first in `main`. Then this crate can start the host's own executable again as a guard. A host that cannot do that, for
+//! example a test binary, uses [`guard_before_main!`](crate::guard_before_main), or names a helper with [`guard_program`].
 //!
-//! A program that can run as the first process of a container also calls [`run_if_init`] directly after that.
+//! A host that can run as the first process of a container also calls [`run_if_init`] directly after that.
 
 #[cfg(target_os = "linux")]
 mod init;
@@ -24,8 +24,8 @@ static PROGRAM: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// Runs the guard and ends the process if this process was started as a guard; otherwise returns immediately.
 ///
 /// Call it first in `main`, before any thread starts. The first line under `#[tokio::main]` is too late, because the threads of the runtime already
-/// run. Then there is no guard, [`Containment::Auto`](crate::Containment::Auto) falls back to a group and
-/// [`Containment::Guard`](crate::Containment::Guard) fails. A process is a guard if it has the arguments of a guard *and* a socket as its standard
+/// run. Then there is no guard: a spawn fails, or falls back to a group with [`Containment::Auto`](crate::Containment::Auto).
+/// [`guard_before_main!`](crate::guard_before_main) does the same before `main`, also in tests. A process is a guard if it has the arguments of a guard *and* a socket as its standard
 /// input. An environment variable doesn't decide this, because a nested host would inherit it.
 ///
 /// # Platform
@@ -39,16 +39,30 @@ static PROGRAM: Mutex<Option<PathBuf>> = Mutex::new(None);
 pub fn run_if_guard() {
     #[cfg(target_os = "linux")]
     {
-        if std::env::args_os()
-            .nth(1)
-            .is_some_and(|word| word == crate::marker::GUARD_ARGUMENT)
-        {
-            serve::run_if_connected();
-        }
-        // A second thread here would also exist in the guard, which must be single-threaded to fork and to wait for its children.
-        if crate::proc_fs::threads() == 1 {
-            ENTERED.store(true, Ordering::Relaxed);
-        }
+        let word = std::env::args_os().nth(1);
+        enter(word.is_some_and(|word| word == crate::marker::GUARD_ARGUMENT));
+    }
+}
+
+/// Does the same as [`run_if_guard`], for [`guard_before_main!`](crate::guard_before_main).
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub extern "C" fn run_if_guard_before_main() {
+    // Not every C library knows the arguments at this time.
+    let arguments = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let word = arguments.split(|byte| *byte == 0).nth(1);
+    enter(word == Some(crate::marker::GUARD_ARGUMENT.as_bytes()));
+}
+
+/// Runs the guard if this process was started as one. Otherwise remembers that it can be its own guard.
+#[cfg(target_os = "linux")]
+fn enter(has_argument_of_guard: bool) {
+    if has_argument_of_guard {
+        serve::run_if_connected();
+    }
+    // A second thread here would also exist in the guard, which must be single-threaded to fork and to wait for its children.
+    if crate::proc_fs::threads() == 1 {
+        ENTERED.store(true, Ordering::Relaxed);
     }
 }
 
@@ -84,7 +98,7 @@ pub fn run_if_init() {
     }
 }
 
-/// Makes this process the parent of every orphan below it, so that it can end the processes that are left when an agent kills its guard.
+/// Makes this process the parent of every orphan below it, so that it can end the processes that are left when a program kills its guard.
 ///
 /// Without this call, such a process tree is swept by its marker, and a process that cleared its environment escapes. With it, the orphans of a
 /// killed guard become children of this process. This process ends them and reaps each by its pid; [`StopReport`](crate::StopReport) counts them.
@@ -108,7 +122,7 @@ pub fn adopt_orphans() -> std::io::Result<()> {
 }
 
 /// Marks the time in which the host runs a program of its own, such as an editor. A process that starts while this value is held doesn't count as the
-/// orphan of an agent.
+/// orphan of a program.
 ///
 /// Create it before the program starts, and drop it after waiting for the program. Without [`adopt_orphans`] it does nothing.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Orphans that become children of the host: the processes of a killed guard, if the host is a child subreaper too.
 //!
-//! A subreaper also gets orphans that no agent started, for example a server that an editor left running. So this module has to distinguish them. The
+//! A subreaper also gets orphans that no program started, for example a server that an editor left running. So this module has to distinguish them. The
 //! processes below a guard are in sessions of their own, and started after their guard. All other children are ignored: a child in the session of
 //! this process, a child that is older than the guard, and a child that started while an [`OwnProgramScope`](super::OwnProgramScope) ran. A child of
-//! the last kind is only ended if it has the marker, or is in the session of the guard, of the agent, or of an orphan that was ended.
+//! the last kind is only ended if it has the marker, or is in the session of the guard, of the program, or of an orphan that was ended.
 //!
-//! A dead child is only reaped if it is in the session of the guard, of the agent, or of an orphan that was seen alive. Any other dead child can be a
+//! A dead child is only reaped if it is in the session of the guard, of the program, or of an orphan that was seen alive. Any other dead child can be a
 //! child of the host whose owner still waits for its exit. So if a session leader of the process tree ended before this module saw it, it stays a
 //! zombie until the host ends.
 
@@ -156,7 +156,7 @@ impl Drop for Running {
     }
 }
 
-/// A guard that ended without a report, and the main process of its agent.
+/// A guard that ended without a report, and the main process of its program.
 #[derive(Clone, Copy)]
 pub(crate) struct LostGuard {
     pub(crate) guard: ProcessId,
@@ -230,11 +230,7 @@ fn orphans(
 /// Ends the orphans of a lost guard, round after round: their own children become children of this process too. Blocks for about `budget` at most.
 ///
 /// Reaps each orphan by its pid. A wait for any child would take the exits of children whose owners wait for them.
-pub(crate) fn end_orphans(
-    lost: LostGuard,
-    marker: Option<&Marker>,
-    budget: Duration,
-) -> SweepReport {
+pub(crate) fn end_orphans(lost: LostGuard, marker: &Marker, budget: Duration) -> SweepReport {
     let since = lost.guard.start_time;
     let mut sessions = BTreeSet::from([lost.guard.pid, lost.main]);
     let mut met = BTreeMap::new();
@@ -244,7 +240,12 @@ pub(crate) fn end_orphans(
     let mut alive;
     loop {
         alive = Vec::new();
-        let orphans = orphans(proc_fs::children_of_process(), since, &sessions, marker);
+        let orphans = orphans(
+            proc_fs::children_of_process(),
+            since,
+            &sessions,
+            Some(marker),
+        );
         let living = orphans.iter().filter(|it| !it.is_dead && !it.is_hidden);
         sessions.extend(living.map(|it| it.session));
         for orphan in orphans {

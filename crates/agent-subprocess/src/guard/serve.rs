@@ -20,6 +20,7 @@ use crate::guard_protocol::{
     GuardMessage, HostCommand, Inbox, MAX_HOLD, MAX_NAMES, SignalTarget, SpawnSpec, VERSION, frame,
 };
 use crate::proc_fs::{self, Stat};
+use crate::process::set_user;
 use crate::{sweep, sys, times};
 
 /// Runs the guard and does not return if standard input is the control socket.
@@ -56,7 +57,7 @@ fn prepare() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::process::setsid()?;
     rustix::thread::set_name(c"agent-guard")?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    // An agent can stop its guard with SIGSTOP, and a stopped guard would not notice the death of its host.
+    // A program can stop its guard with SIGSTOP, and a stopped guard would not notice the death of its host.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::CONT))?;
     let control = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
     let null = rustix::fs::open(
@@ -198,7 +199,7 @@ fn terminate(
     *kill = Some((kill.map_or(at, |(earlier, _)| earlier.min(at)), rounds));
 }
 
-/// Spawns the agent. Returns the pid and the descriptors to hold. On failure, returns whether the working directory was the reason.
+/// Spawns the program. Returns the pid and the descriptors to hold. On failure, returns whether the working directory was the reason.
 fn spawn(
     spec: SpawnSpec,
     descriptors: Vec<OwnedFd>,
@@ -215,6 +216,7 @@ fn spawn(
     let image = ExecImage::new(&spec).map_err(|error| (false, error.into()))?;
     let mut command = Command::new("/");
     command.stdin(stdin).stdout(stdout).stderr(stderr);
+    set_user(&mut command, spec.uid, spec.gid);
     // `current_dir` is not used, because its failure would look like a failure of the program.
     std::env::set_current_dir(OsString::from(spec.directory)).map_err(|error| (true, error))?;
     let spawned = sys::spawn_agent(&mut command, image).map_err(|error| (false, error));

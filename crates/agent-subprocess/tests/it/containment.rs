@@ -197,7 +197,10 @@ async fn agent_with_nested_guards_is_ended_completely() {
     inner.assert_no_process_is_left();
 }
 
-async fn wait_for_tree_of(scene: &Scene, agent: &mut agent_subprocess::Agent) -> Vec<ProcessId> {
+async fn wait_for_tree_of(
+    scene: &Scene,
+    agent: &mut agent_subprocess::ProcessTree,
+) -> Vec<ProcessId> {
     while let Some(output) = agent.next_output().await {
         if output.line.text().starts_with("host:") {
             break;
@@ -237,7 +240,7 @@ async fn p34b_fallback_loses_process_without_group_parent_and_environment() {
 #[tokio::test]
 async fn w21_live_process_is_never_reported_as_ended() {
     let scene = Scene::new();
-    let mut agent = agent_subprocess::AgentCommand::new("bash")
+    let mut agent = agent_subprocess::TreeCommand::new("bash")
         .args(["-c", "setsid sleep 641 & echo ready; exec sleep 642"])
         // Only for the cleanup of this test: the agent itself has no marker.
         .env(

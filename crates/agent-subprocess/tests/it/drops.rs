@@ -2,7 +2,7 @@
 
 use crate::containment::quick;
 use crate::scene::{DEADLINE, Scene, TREE, alone, wait_for, wait_for_line, wait_for_tree};
-use agent_subprocess::{AgentCommand, Containment, StdinMode, StopPolicy};
+use agent_subprocess::{Containment, StdinMode, StopPolicy, TreeCommand};
 use std::time::Duration;
 
 const BOTH: [Containment; 2] = [Containment::Guard, Containment::Group];
@@ -18,7 +18,7 @@ async fn cycle(scene: &Scene, n: usize) {
     let mut marker = scene.marker.clone();
     marker.member = n.to_string();
     let command = |program: &str| {
-        let command = AgentCommand::new(program).containment(containment);
+        let command = TreeCommand::new(program).containment(containment);
         command.marker(marker.clone()).stdin(StdinMode::Piped)
     };
     match n % 25 {
@@ -146,7 +146,8 @@ fn p41b_stop_after_its_runtime_ended_does_not_spin_and_reports_it() {
         let stop = std::thread::spawn(move || {
             let report = runtime().block_on(agent.stop(&policy));
             assert!(!report.is_proven(), "{report}");
-            let said = "? (result unknown: the runtime that started the agent has ended or hangs)";
+            let said =
+                "? (result unknown: the runtime that started the program has ended or hangs)";
             assert!(report.to_string().ends_with(said), "{report}");
         });
         wait_for("the report", || stop.is_finished());

@@ -2,7 +2,7 @@
 
 use crate::rules::works;
 use crate::scene::{Scene, alone, own_test, passes};
-use agent_subprocess::{AgentCommand, Containment, Error, Marker};
+use agent_subprocess::{Containment, Error, Marker, TreeCommand};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::Path;
 use std::process::Command;
@@ -41,7 +41,7 @@ async fn p48_errors_have_hints() {
     let mut texts = Vec::new();
     for containment in BOTH {
         let command = |program: &str| {
-            AgentCommand::new(program)
+            TreeCommand::new(program)
                 .current_dir(folder)
                 .containment(containment)
         };
@@ -114,7 +114,7 @@ async fn p48_invalid_marker_is_refused() {
             scope: scope.into(),
             member: "3.1".into(),
         };
-        let spawned = AgentCommand::new("true").marker(marker).spawn().await;
+        let spawned = TreeCommand::new("true").marker(marker).spawn().await;
         texts.push(spawned.unwrap_err().to_string());
     }
     insta::assert_snapshot!(texts.join("\n"), @r"
@@ -201,7 +201,7 @@ async fn inaccessible_directory_is_named_with_and_without_guard() {
         return as_nobody("errors::inaccessible_directory_is_named_with_and_without_guard");
     }
     for containment in BOTH {
-        let command = AgentCommand::new("true").containment(containment);
+        let command = TreeCommand::new("true").containment(containment);
         let error = command.current_dir(&closed).spawn().await.unwrap_err();
         assert!(error.is_bad_directory(), "{containment:?}: {error}");
     }
@@ -259,7 +259,7 @@ async fn program_lookup_matches_a_shell() {
     let both = format!("/no/such:tool:circle:{long}:{first_path}:{second_path}");
     for containment in BOTH {
         let tool = |path: &str| {
-            let command = AgentCommand::new("tool").containment(containment);
+            let command = TreeCommand::new("tool").containment(containment);
             command
                 .env("PATH", path)
                 .current_dir(scene.directory.path())
@@ -273,4 +273,26 @@ async fn program_lookup_matches_a_shell() {
         let said = crate::scene::stdout(&mut agent).await;
         assert!(said[0].starts_with("here"), "{said:?}");
     }
+}
+
+/// The guard program of the other tests is set for the whole process.
+#[tokio::test]
+async fn missing_guard_is_an_error_that_says_what_to_do() {
+    if !alone("errors::missing_guard_is_an_error_that_says_what_to_do") {
+        return;
+    }
+    let error = TreeCommand::new("true").spawn().await.unwrap_err();
+    assert!(error.is_guard());
+    let said = error.to_string();
+    for advice in [
+        "`guard::run_if_guard()` first",
+        "`agent_subprocess::guard_before_main!();`",
+        "`Containment::Group`",
+    ] {
+        assert!(said.contains(advice), "{said}");
+    }
+    let group = TreeCommand::new("true").containment(Containment::Auto);
+    let mut tree = group.spawn().await.unwrap();
+    assert_eq!(tree.containment(), Containment::Group);
+    tree.stop(&agent_subprocess::StopPolicy::kill()).await;
 }

@@ -2,7 +2,7 @@
 
 use crate::scene::{Scene, alone, kill, wait_for};
 use agent_subprocess::guard::{OwnProgramScope, adopt_orphans};
-use agent_subprocess::{Agent, StopPolicy, StopReport};
+use agent_subprocess::{ProcessTree, StopPolicy, StopReport};
 use rustix::process::Signal;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -25,7 +25,7 @@ fn wait_for_zombie(pid: u32) {
     });
 }
 
-async fn kill_guard_and_stop(agent: &mut Agent) -> StopReport {
+async fn kill_guard_and_stop(agent: &mut ProcessTree) -> StopReport {
     kill(agent.guard().unwrap().pid, Signal::KILL);
     agent.stop(&StopPolicy::default()).await
 }

@@ -2,7 +2,7 @@
 
 use crate::rules::works;
 use crate::scene::{DEADLINE, Scene, own_test, wait_for};
-use agent_subprocess::{AgentCommand, Containment, StopPolicy, sweep};
+use agent_subprocess::{Containment, StopPolicy, TreeCommand, sweep};
 use rustix::process::{Pid, test_kill_process};
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -68,7 +68,7 @@ async fn helper_takes_the_pid_of_an_agent() {
     if std::env::var_os("AGENT_SUBPROCESS_TEST_REUSE").is_none() {
         return;
     }
-    let command = AgentCommand::new("true").containment(Containment::Group);
+    let command = TreeCommand::new("true").containment(Containment::Group);
     let mut agent = command.spawn().await.unwrap();
     assert!(agent.wait().await.success());
     let stranger = taker(agent.pid(), || {

@@ -51,7 +51,8 @@ async fn helper_stops() {
         Ok(agent) => agent,
         Err(error) => {
             println!("\nrefused: {error}");
-            command().spawn().await.unwrap()
+            let fallback = command().containment(Containment::Auto);
+            fallback.spawn().await.unwrap()
         }
     };
     wait_for_line(&mut agent, "ready").await;
@@ -258,7 +259,7 @@ fn process_of_another_user_is_named_and_does_not_block_a_stop() {
 }
 
 /// Starts `sleep` as an agent, and a tracer outside of its process tree.
-async fn traced(scene: &Scene) -> (agent_subprocess::Agent, std::process::Child) {
+async fn traced(scene: &Scene) -> (agent_subprocess::ProcessTree, std::process::Child) {
     let agent = scene.agent("exec sleep 620").spawn().await.unwrap();
     scene.wait_for_program("sleep", "620");
     let pid = agent.pid();

@@ -1,6 +1,6 @@
 //! The base of every test: a marker of its own, scripts as agents, and a check that no process is left.
 
-use agent_subprocess::{Agent, AgentCommand, Marker, ProcessId, Stream, guard, sweep};
+use agent_subprocess::{Marker, ProcessId, ProcessTree, Stream, TreeCommand, guard, sweep};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -41,8 +41,8 @@ impl Scene {
     }
 
     /// Returns the command of an agent that is this shell script.
-    pub fn agent(&self, script: &str) -> AgentCommand {
-        AgentCommand::new("sh")
+    pub fn agent(&self, script: &str) -> TreeCommand {
+        TreeCommand::new("sh")
             .args(["-c", script])
             .current_dir(self.directory.path())
             .marker(self.marker.clone())
@@ -100,7 +100,7 @@ pub fn is_gone(process: &ProcessId) -> bool {
 }
 
 /// Collects standard output until its end.
-pub async fn stdout(agent: &mut Agent) -> Vec<String> {
+pub async fn stdout(agent: &mut ProcessTree) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some(output) = agent.next_output().await {
         if output.stream == Stream::Stdout {
@@ -111,7 +111,7 @@ pub async fn stdout(agent: &mut Agent) -> Vec<String> {
 }
 
 /// Waits for this line of standard output.
-pub async fn wait_for_line(agent: &mut Agent, line: &str) {
+pub async fn wait_for_line(agent: &mut ProcessTree, line: &str) {
     while let Some(output) = agent.next_output().await {
         if output.line.text() == line {
             return;

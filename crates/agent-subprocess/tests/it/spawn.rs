@@ -1,7 +1,7 @@
 //! The start of an agent, its input and output, and its end.
 
 use crate::scene::{DEADLINE, Scene, alone, own_test, passes, stdout};
-use agent_subprocess::{AgentCommand, Containment, Stage, StdinMode, StopPolicy};
+use agent_subprocess::{Containment, Stage, StdinMode, StopPolicy, TreeCommand};
 use std::os::fd::AsRawFd as _;
 use tokio::io::AsyncWriteExt as _;
 
@@ -158,14 +158,18 @@ async fn x123d_arguments_environment_and_directory_arrive_whole() {
     );
     assert_eq!(lines[1].trim(), "ff 20 22 0a 0a");
 
-    let mut agent = AgentCommand::new("/usr/bin/env")
+    let mut agent = TreeCommand::new("/usr/bin/env")
         .env("LOST", "1")
         .env_clear()
         .env("ONLY", "this")
         .spawn()
         .await
         .unwrap();
-    assert_eq!(stdout(&mut agent).await, ["ONLY=this"]);
+    let mut lines = stdout(&mut agent).await;
+    lines.sort();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[0], "ONLY=this");
+    assert!(lines[1].starts_with("PROCESS_TREE="), "{lines:?}");
 }
 
 #[tokio::test]
@@ -182,7 +186,7 @@ async fn j46_agent_has_its_own_session_and_default_signal_dispositions() {
     }
     let scene = Scene::new();
     for containment in BOTH {
-        let command = |program: &str| AgentCommand::new(program).containment(containment);
+        let command = |program: &str| TreeCommand::new(program).containment(containment);
         let mut agent = command("grep")
             .args(["-E", "^Sig(Blk|Ign)", "/proc/self/status"])
             .spawn()
@@ -248,8 +252,8 @@ async fn agent_inherits_no_descriptors_of_the_host() {
 #[test]
 fn handles_can_be_sent_between_threads() {
     fn check<T: Send + Sync>() {}
-    check::<agent_subprocess::Agent>();
+    check::<agent_subprocess::ProcessTree>();
     check::<agent_subprocess::Error>();
     check::<agent_subprocess::Stdin>();
-    check::<AgentCommand>();
+    check::<TreeCommand>();
 }

@@ -3,7 +3,7 @@
 use agent_duplex::{
     Capability, Conversation, Driver, Input, Permissions, ProcessName, SessionChoice, StopReport,
 };
-use agent_subprocess::{Marker, ProcessContext, StopPolicy};
+use agent_subprocess::{Containment, Marker, ProcessContext, StopPolicy};
 use loop_state::{
     AskPolicy, AttemptInput, AttemptMachine, AttemptOptions, Effect, GitStatusWait, LoopCommand,
     MachineInput, PromptContext, Reminder, RunUpdate, SteerState, TimedInput, TurnOutcome,
@@ -332,6 +332,8 @@ impl Runner {
             // Somebody has possibly just removed the state. Until it is repaired, only a sweep finds the survivors.
             survivors_file: state_dir::is_dir(&run_dir).then(|| run_dir.join(REPORT)),
             stop: self.stop_policy(),
+            // Each report states whether there was a guard.
+            containment: Containment::Auto,
         }
     }
 

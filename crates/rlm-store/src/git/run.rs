@@ -15,7 +15,7 @@ use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use agent_subprocess::{
-    Agent, AgentCommand, Containment, Exit, Marker, Output, StopPolicy, Stream, childless,
+    Containment, Exit, Marker, Output, ProcessTree, StopPolicy, Stream, TreeCommand, childless,
 };
 use loop_state::times;
 use rustix::io::retry_on_intr;
@@ -360,8 +360,8 @@ fn runtime() -> Result<&'static Handle, GitError> {
 fn command<S: AsRef<OsStr>>(
     call: &GitCall<'_, S>,
     processes: Option<&GitProcesses>,
-) -> AgentCommand {
-    let mut command = AgentCommand::new("git").args(call.arguments());
+) -> TreeCommand {
+    let mut command = TreeCommand::new("git").args(call.arguments());
     for name in REPOSITORY_VARIABLES {
         command = command.env_remove(name);
     }
@@ -376,7 +376,9 @@ fn command<S: AsRef<OsStr>>(
             member: member.into(),
         });
     }
-    command.current_dir(call.directory)
+    command
+        .containment(Containment::Auto)
+        .current_dir(call.directory)
 }
 
 /// The output of git until its end.
@@ -390,7 +392,7 @@ struct GitOutput {
 
 impl GitOutput {
     /// Waits for the end of git, and stores its output.
-    async fn run_to_end(&mut self, git: &mut Agent) -> Result<Exit, GitError> {
+    async fn run_to_end(&mut self, git: &mut ProcessTree) -> Result<Exit, GitError> {
         while !self.has_ended {
             match git.next_output().await {
                 None => self.has_ended = true,
@@ -427,7 +429,7 @@ impl GitOutput {
 }
 
 async fn contained(
-    command: AgentCommand,
+    command: TreeCommand,
     limit: Duration,
     mut deadline_changes: DeadlineReceiver,
     process: Option<&GitProcess>,

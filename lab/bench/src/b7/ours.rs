@@ -7,7 +7,7 @@ use agent_duplex::{
     Conversation, ConversationEvent, ConversationOptions, Driver as _, Event, Input, Message,
     SessionChoice,
 };
-use agent_subprocess::{AgentCommand, Marker, ProcessContext, StdinMode, StopPolicy, Stream};
+use agent_subprocess::{Marker, ProcessContext, StdinMode, StopPolicy, Stream, TreeCommand};
 use tokio::io::AsyncWriteExt as _;
 
 use super::expected::{Expected, Read};
@@ -20,7 +20,7 @@ pub(super) fn agent(expected: &Expected) -> Result<Read> {
     one_thread()?.block_on(async {
         let mut words = words(&["pour", &expected.file, &expected.times])?.into_iter();
         let program = words.next().ok_or("no program")?;
-        let command = AgentCommand::new(program)
+        let command = TreeCommand::new(program)
             .args(words)
             .stdin(StdinMode::Piped);
         let mut agent = command.max_line(64 << 20).spawn().await?;
@@ -54,16 +54,13 @@ pub(super) fn agent(expected: &Expected) -> Result<Read> {
 pub(crate) fn claude(part: &[&str]) -> Result<ClaudeDriver> {
     let context = ProcessContext {
         cwd: std::env::current_dir()?,
-        env: Vec::new(),
         marker: Some(Marker {
             variable: "RLM_BENCH_AGENT".to_owned(),
             scope: std::process::id().to_string(),
             member: "1".to_owned(),
         }),
-        hold: None,
-        scratch: std::env::temp_dir().join("rlm-bench"),
-        survivors_file: None,
         stop: StopPolicy::kill(),
+        ..ProcessContext::new("", std::env::temp_dir().join("rlm-bench"))
     };
     Ok(ClaudeDriver::new(words(part)?, context))
 }

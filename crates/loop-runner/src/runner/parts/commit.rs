@@ -1,6 +1,6 @@
 //! A commit of the work of an iteration.
 
-use agent_subprocess::{AgentCommand, ProcessContext};
+use agent_subprocess::{ProcessContext, TreeCommand};
 use loop_state::CheckResult;
 use rlm_store::deadline::DeadlineReceiver;
 use rlm_store::git::commit::{CommitMessage, SCRIPT};
@@ -65,7 +65,7 @@ impl Commit {
             left_out = plan.left_out;
             let mut failed = None;
             if !is_empty {
-                let command = AgentCommand::new("sh").args(["-c", SCRIPT, "rlm"]);
+                let command = TreeCommand::new("sh").args(["-c", SCRIPT, "rlm"]);
                 let command = command.arg(about.message()).args(plan.paths);
                 let command = REPOSITORY_VARIABLES
                     .iter()

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::Duration;
 
-use agent_subprocess::{Agent, AgentCommand, Containment, ProcessContext, StopPolicy};
+use agent_subprocess::{Containment, ProcessContext, ProcessTree, StopPolicy, TreeCommand};
 use rlm_store::{Project, RunDiskUsage, RunState, state_dir};
 use rlm_text::{bytes, count};
 use rustix::fs::{Access, access, statvfs};
@@ -58,7 +58,7 @@ pub(super) fn settings(project: &Project, read: &Result<Layers, Failure>) -> Fin
 
 /// Starts a process that would outlive its parent, stops it, and checks what is left.
 pub(super) async fn guard(until: Instant) -> Finding {
-    let shell = AgentCommand::new("sh").args(["-c", ORPHAN]);
+    let shell = TreeCommand::new("sh").args(["-c", ORPHAN]);
     let mut agent = match spawn(shell).await {
         Ok(agent) => agent,
         Err(why) => return (Health::Problem, why),
@@ -126,7 +126,7 @@ pub(super) async fn git(project: &Project, until: Instant) -> Finding {
 
 /// Runs `git --version` and returns the version.
 async fn git_version(until: Instant) -> Result<String, String> {
-    let mut git = spawn(AgentCommand::new("git").arg("--version")).await?;
+    let mut git = spawn(TreeCommand::new("git").arg("--version")).await?;
     let first = timeout_at(until, async { (git.next_output().await, git.wait().await) }).await;
     git.stop(&StopPolicy::kill()).await;
     match first {
@@ -140,7 +140,7 @@ async fn git_version(until: Instant) -> Result<String, String> {
 }
 
 /// Starts a program of doctor's own, away from the project.
-async fn spawn(command: AgentCommand) -> Result<Agent, String> {
+async fn spawn(command: TreeCommand) -> Result<ProcessTree, String> {
     let command = command.context(&away()).map_err(|e| e.to_string())?;
     command.spawn().await.map_err(|e| e.to_string())
 }

@@ -1,13 +1,13 @@
-//! A running agent: waiting, signals and stops, for both kinds of containment.
+//! A running program: waiting, signals and stops, for both kinds of containment.
 
 use crate::error::{Error, Kind};
 use crate::guard_protocol::{HostCommand, SignalTarget, TreeEnd};
-use crate::output::{Output, Outputs};
+use crate::output::{Output, OutputLines, Outputs, RawOutput};
 use crate::stop::{StopFacts, next_stage};
 use crate::times;
 use crate::tree_handle::TreeHandle;
 use crate::writer::{Input, Stdin};
-use crate::{Containment, Exit, ProcessId, ProcessName, Stage, StopPolicy, StopReport};
+use crate::{Containment, Exit, Marker, ProcessId, ProcessName, Stage, StopPolicy, StopReport};
 use rustix::process::Signal;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -39,18 +39,19 @@ impl StopState {
     }
 }
 
-/// A running agent and its process tree.
+/// A running program and its process tree.
 ///
 /// Dropping it ends the whole process tree: the guard sees its socket close, sends SIGTERM, and SIGKILL half a second later. Without a guard, the
 /// process group gets SIGKILL immediately. Only [`stop`](Self::stop) reports the result.
 #[derive(Debug)]
 #[must_use = "dropping it ends the agent"]
-pub struct Agent {
+pub struct ProcessTree {
     tree: TreeHandle,
     input: Option<Input>,
     /// Whether the caller may still take the standard input.
     may_take_stdin: bool,
     outputs: Outputs,
+    raw_outputs: [Option<RawOutput>; 2],
     lists: u64,
     stopping: Option<StopState>,
     /// Whether the process tree is frozen by [`suspend`](Self::suspend).
@@ -59,19 +60,21 @@ pub struct Agent {
     _hold: Vec<OwnedFd>,
 }
 
-impl Agent {
+impl ProcessTree {
     pub(crate) fn new(
         tree: TreeHandle,
         input: Option<Input>,
         stdin_free: bool,
         outputs: Outputs,
+        raw_outputs: [Option<RawOutput>; 2],
         hold: Vec<OwnedFd>,
     ) -> Self {
-        Agent {
+        ProcessTree {
             tree,
             input,
             may_take_stdin: stdin_free,
             outputs,
+            raw_outputs,
             lists: 0,
             stopping: None,
             suspended: false,
@@ -85,6 +88,12 @@ impl Agent {
         self.tree.main
     }
 
+    /// Returns the marker in the environment of the process tree. Store it durably before the program does anything that matters: if host and guard are
+    /// killed together, [`sweep::find`](crate::sweep::find) finds the rest by it.
+    pub fn marker(&self) -> &Marker {
+        &self.tree.marker
+    }
+
     /// Returns the guard, if there is one. Store it durably: a guard that is suspended (SIGSTOP) after the death of its host does nothing, and must
     /// be swept first.
     pub fn guard(&self) -> Option<ProcessId> {
@@ -96,7 +105,7 @@ impl Agent {
         self.tree.containment()
     }
 
-    /// Returns the standard input for writing, once, if the agent was started with [`StdinMode::Piped`](crate::StdinMode).
+    /// Returns the standard input for writing, once, if the program was started with [`StdinMode::Piped`](crate::StdinMode).
     pub fn take_stdin(&mut self) -> Option<Stdin> {
         let free = std::mem::replace(&mut self.may_take_stdin, false);
         self.input.as_ref().filter(|_| free).map(Input::writer)
@@ -109,26 +118,55 @@ impl Agent {
         }
     }
 
+    /// Returns the lines of both outputs as a value of their own, once. Then `next_output` returns `None`. Use it to wait for a line and for the end of
+    /// the program in one `select!`:
+    ///
+    /// ```no_run
+    /// # async fn example(mut tree: agent_subprocess::ProcessTree) -> Option<()> {
+    /// let mut output = tree.take_output()?;
+    /// let exit = loop {
+    ///     tokio::select! {
+    ///         Some(line) = output.next() => println!("{}", line.line.text()),
+    ///         exit = tree.wait() => break exit,
+    ///     }
+    /// };
+    /// # Some(())
+    /// # }
+    /// ```
+    pub fn take_output(&mut self) -> Option<OutputLines> {
+        self.outputs.lines.take()
+    }
+
+    /// Returns the bytes of standard output, once, if the program was started with [`OutputMode::Bytes`](crate::OutputMode).
+    pub fn take_stdout(&mut self) -> Option<RawOutput> {
+        self.raw_outputs[0].take()
+    }
+
+    /// Returns the bytes of standard error, once, if the program was started with [`OutputMode::Bytes`](crate::OutputMode).
+    pub fn take_stderr(&mut self) -> Option<RawOutput> {
+        self.raw_outputs[1].take()
+    }
+
     /// Waits for the next line of standard output or standard error.
     ///
-    /// Up to 4 MiB of standard output are read ahead, then the agent has to wait. Standard error never makes it wait: above 2 MiB, lines are left out
+    /// Up to 4 MiB of standard output are read ahead, then the program has to wait. Standard error never makes it wait: above 2 MiB, lines are left out
     /// here and only [`stderr_tail`](Self::stderr_tail) contains them. Returns `None` when both streams have ended, or half a second after the main
     /// process ended if another process keeps them open. Later output of that process is read and dropped, so that a leftover server can continue.
     ///
     /// # Cancel safety
     /// Cancel safe: no line is lost.
     pub async fn next_output(&mut self) -> Option<Output> {
-        self.outputs.next().await
+        self.outputs.lines.as_mut()?.next().await
     }
 
     /// Returns the next line without waiting, if it came in the same read as the line before.
     pub fn try_next_output(&mut self) -> Option<Output> {
-        self.outputs.next_of_batch()
+        self.outputs.lines.as_mut()?.try_next()
     }
 
     /// Waits for the end of the main process. Its descendants, and processes that keep its streams open, don't matter.
     ///
-    /// An agent that writes more than 4 MiB waits until [`next_output`](Self::next_output) takes the lines, and this function waits with it.
+    /// A program that writes more than 4 MiB waits until [`next_output`](Self::next_output) takes the lines, and this function waits with it.
     ///
     /// # Cancel safety
     /// Cancel safe; further calls return the same exit.
@@ -151,9 +189,9 @@ impl Agent {
     /// Sends a signal to the process group of the main process, and not to its other descendants. Does nothing after the main process has ended.
     ///
     /// # Errors
-    /// Fails if the guard accepts no more commands.
+    /// Fails if there is no such signal, or if the guard accepts no more commands.
     pub fn signal(&self, signal: crate::Signal) -> Result<(), Error> {
-        self.send_signal(signal.into(), SignalTarget::Group)
+        self.send_signal(signal.named()?, SignalTarget::Group)
     }
 
     /// Freezes (SIGSTOP) every process of the tree that can be found; [`resume`](Self::resume) thaws them.
@@ -213,7 +251,7 @@ impl Agent {
     /// before its end), and its process tree is swept by marker. After a normal exit, a stop ends the leftovers. [`next_output`](Self::next_output)
     /// still returns the lines that were written until the end. A second call returns the same report.
     ///
-    /// If the runtime that spawned the agent has ended, no report about the process tree can arrive. Then the report names the main process as a
+    /// If the runtime that spawned the program has ended, no report about the process tree can arrive. Then the report names the main process as a
     /// survivor, and dropping this value ends the process tree.
     ///
     /// # Cancel safety
@@ -258,7 +296,7 @@ impl Agent {
             });
             let told = timeout_at(now.start + now.until, done).await;
             if told.is_ok_and(|told| told.is_err()) {
-                // The runtime that spawned the agent has ended, so no report about the process tree can arrive.
+                // The runtime that spawned the program has ended, so no report about the process tree can arrive.
                 break;
             }
         }
@@ -405,7 +443,7 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for ProcessTree {
     fn drop(&mut self) {
         self.close_stdin();
     }
