@@ -31,7 +31,7 @@ async fn talk(program: Vec<OsString>) -> Result<(), Box<dyn Error>> {
     let context = ProcessContext::new(env::current_dir()?, scratch.path());
     let driver = ClaudeDriver::new(program, context);
     let options = ConversationOptions::default().with_restart(RestartPolicy::default());
-    let (conversation, mut primary) = Conversation::new(Box::new(driver), options);
+    let (conversation, mut primary) = Conversation::with_primary(Box::new(driver), options);
     let asks = Asks::default();
 
     let say = async {

@@ -26,7 +26,7 @@ pub(crate) async fn run() -> Result<(), Error> {
     let driver = driver.with_script(dies).with_repeating_script(answers);
 
     let options = ConversationOptions::default().with_restart(RestartPolicy::default());
-    let (conversation, mut primary) = Conversation::new(Box::new(driver.clone()), options);
+    let (conversation, mut primary) = Conversation::with_primary(Box::new(driver.clone()), options);
     for question in ["Where is the bug?", "Go on."] {
         let receipt = conversation.send(Input::new(question))?; // returns immediately
         println!("input: {question:?}, receipt {}", receipt.id);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::actor::{Actor, Channels, Command, Interrupt, PersistenceClient};
 use crate::ledger::LedgerConfig;
@@ -26,8 +27,8 @@ const COMMANDS: usize = 64;
 /// A conversation with one agent over one connection at a time.
 ///
 /// Clones are handles of the same conversation. Dropping the last handle ends everything that the conversation started, without a report; futures and
-/// readers that it returned keep nothing alive. When the agent is gone, [`start`](Self::start) opens the next connection of the same conversation. If
-/// [`ConversationOptions::restart`] is set, the conversation does this itself when there are inputs.
+/// readers that it returned keep nothing alive. When the agent is gone, the next input or [`start`](Self::start) opens the next connection of the same
+/// conversation.
 #[derive(Clone, Debug)]
 pub struct Conversation(Arc<Handle>);
 
@@ -43,21 +44,33 @@ struct Handle {
 }
 
 impl Conversation {
-    /// Creates a conversation with the agent of `driver`, and its primary reader.
+    /// Creates a conversation with the agent of `driver`. Read it by [`ask`](Self::ask), [`execute`](Self::execute) or [`subscribe`](Self::subscribe).
     ///
-    /// Nothing is started yet. Inputs that are sent before [`start`](Self::start) become one turn. With a [`RestartPolicy`] the first input starts an
-    /// agent, and a later `start` fails because an agent already runs: to choose the session, call `start` first.
+    /// Nothing is started yet. The first input starts an agent, and a later [`start`](Self::start) fails because an agent already runs: to choose the
+    /// session, call `start` first. With [`ConversationOptions::with_manual_start`], inputs that are sent before `start` become one turn.
     ///
     /// # Panics
     ///
     /// Panics outside of a tokio runtime. The runtime needs its timer.
-    pub fn new(driver: Box<dyn Driver>, options: ConversationOptions) -> (Self, Primary) {
+    pub fn new(driver: Box<dyn Driver>, options: ConversationOptions) -> Self {
+        // Without the primary, the conversation waits for no reader.
+        Self::with_primary(driver, options).0
+    }
+
+    /// Creates a conversation as [`new`](Self::new) does, and the one reader that it waits for.
+    ///
+    /// **Read the primary, or drop it.** While its backlog is full, the conversation doesn't read the agent, so the agent waits too.
+    ///
+    /// # Panics
+    ///
+    /// As for [`new`](Self::new).
+    pub fn with_primary(driver: Box<dyn Driver>, options: ConversationOptions) -> (Self, Primary) {
         Self::begin(driver, &options, None, RecoveredConversation::default())
     }
 
     /// Continues a stored conversation, or starts one.
     ///
-    /// Its waiting inputs are delivered to the first agent, which starts immediately if [`ConversationOptions::restart`] is set.
+    /// Its waiting inputs are delivered to the first agent, which starts immediately unless the caller [starts agents](ConversationOptions::with_manual_start).
     /// [`RecoveredConversation::interrupted`] contains the turns that never ended; the inputs that were delivered in them are not delivered again.
     ///
     /// # Errors
@@ -73,6 +86,30 @@ impl Conversation {
     /// If the future is dropped, nothing is opened, but the recovery can still continue: it can take over the store from a caller that opens the
     /// conversation in the meantime.
     pub async fn open(
+        driver: Box<dyn Driver>,
+        options: ConversationOptions,
+        persistence: Box<dyn Persistence>,
+    ) -> Result<(Self, RecoveredConversation), Error> {
+        let opened = Self::open_with_primary(driver, options, persistence).await?;
+        let (conversation, _, recovered) = opened;
+        Ok((conversation, recovered))
+    }
+
+    /// Continues a stored conversation as [`open`](Self::open) does, and returns the one reader that it waits for, as
+    /// [`with_primary`](Self::with_primary) does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    ///
+    /// # Panics
+    ///
+    /// As for [`new`](Self::new).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`open`](Self::open).
+    pub async fn open_with_primary(
         driver: Box<dyn Driver>,
         options: ConversationOptions,
         persistence: Box<dyn Persistence>,
@@ -151,7 +188,8 @@ impl Conversation {
     ///
     /// Dropping the future drops only the result; the start continues.
     pub async fn start(&self, session: SessionChoice) -> Result<(), Error> {
-        self.ask(|done| Command::Start { session, done }).await?
+        self.command(|done| Command::Start { session, done })
+            .await?
     }
 
     /// Asks the agent to end its turn without exiting. The request is made immediately. The future waits until the agent has acknowledged it *and*
@@ -195,7 +233,7 @@ impl Conversation {
     /// Dropping the future before its first wait does nothing; a later drop does not cancel the request.
     pub async fn answer(&self, ask: &str, decision: Decision) -> Result<(), Error> {
         let ask = ask.to_owned();
-        self.ask(|done| Command::Answer {
+        self.command(|done| Command::Answer {
             ask,
             decision,
             done,
@@ -213,7 +251,7 @@ impl Conversation {
     ///
     /// As for [`answer`](Self::answer).
     pub async fn set_permissions(&self, permissions: Permissions) -> Result<(), Error> {
-        self.ask(|done| Command::Permissions { permissions, done })
+        self.command(|done| Command::Permissions { permissions, done })
             .await?
     }
 
@@ -228,7 +266,7 @@ impl Conversation {
     ///
     /// As for [`answer`](Self::answer).
     pub async fn set_model(&self, model: Option<String>) -> Result<(), Error> {
-        self.ask(|done| Command::Model { model, done }).await?
+        self.command(|done| Command::Model { model, done }).await?
     }
 
     /// Freezes (`true`) or thaws (`false`) every process of the agent's process tree. Does nothing if no agent runs.
@@ -241,7 +279,8 @@ impl Conversation {
     ///
     /// As for [`answer`](Self::answer).
     pub async fn freeze(&self, frozen: bool) -> Result<(), Error> {
-        self.ask(|done| Command::Freeze { frozen, done }).await?
+        self.command(|done| Command::Freeze { frozen, done })
+            .await?
     }
 
     /// Pauses (`true`) or resumes (`false`) the delivery of inputs. The agent and its session stay, and a running turn continues. While the delivery
@@ -255,7 +294,7 @@ impl Conversation {
     ///
     /// As for [`answer`](Self::answer).
     pub async fn pause_delivery(&self, is_paused: bool) -> Result<(), Error> {
-        self.ask(|done| Command::PauseDelivery {
+        self.command(|done| Command::PauseDelivery {
             is_delivery_paused: is_paused,
             done,
         })
@@ -292,7 +331,7 @@ impl Conversation {
     pub async fn close_within(&self, close_timeout: Duration) {
         // An error means that the conversation has ended, and the agent with it.
         let _over = {
-            self.ask(|done| Command::Close {
+            self.command(|done| Command::Close {
                 close_timeout,
                 done,
             })
@@ -307,7 +346,7 @@ impl Conversation {
     ///
     /// Cancel safe.
     pub async fn leftovers(&self) -> Vec<ProcessName> {
-        self.ask(|done| Command::Leftovers { done })
+        self.command(|done| Command::Leftovers { done })
             .await
             .unwrap_or_default()
     }
@@ -341,6 +380,12 @@ impl Conversation {
             .unwrap_or_else(|| StopReport::nothing(false))
     }
 
+    /// Returns the id of this conversation, which each of its events contains. It is random, and new for each process.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.0.shared.lock().conversation
+    }
+
     /// Returns what the agent can do.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
@@ -369,7 +414,7 @@ impl Conversation {
         Subscription(self.0.shared.lock().replay(capacity))
     }
 
-    async fn ask<T>(
+    async fn command<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, Error> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{
     Capabilities, Capability, Decision, Error, Message, Observation, Permissions, ProcessName,
-    QueuedMessages, StopReport,
+    QueuedMessages, StopReport, times,
 };
 
 /// A boxed future, which makes drivers usable as trait objects.
@@ -58,8 +58,10 @@ pub trait Driver: fmt::Debug + Send + Sync {
     /// Returns the short name of the agent, as a user types it.
     fn name(&self) -> &str;
 
-    /// Returns the capabilities of this agent.
-    fn capabilities(&self) -> Capabilities;
+    /// Returns the capabilities of this agent; none by default.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
+    }
 
     /// Returns the treatment of an input that arrives while a turn runs. By default, an agent with [`Capability::Steer`] gets it immediately, and any
     /// other agent after the turn.
@@ -134,7 +136,7 @@ pub trait Connection: fmt::Debug + Send {
     fn next(&mut self) -> BoxFuture<'_, Option<Observation>>;
 
     /// Asks the agent to end its turn without exiting. The turn ends with its [`Event::TurnCompleted`](crate::Event::TurnCompleted). Does nothing if
-    /// no turn runs.
+    /// no turn runs. By default the agent can't be interrupted.
     ///
     /// # Errors
     ///
@@ -143,7 +145,16 @@ pub trait Connection: fmt::Debug + Send {
     /// # Cancel safety
     ///
     /// Cancel safe: a second request is harmless.
-    fn interrupt(&mut self, queued: QueuedMessages) -> BoxFuture<'_, Result<(), Error>>;
+    fn interrupt(&mut self, queued: QueuedMessages) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = queued;
+        Box::pin(async {
+            Err(Error::unsupported(
+                "running",
+                "be interrupted",
+                "stop the agent",
+            ))
+        })
+    }
 
     /// Answers an [`Event::PermissionRequested`](crate::Event::PermissionRequested). Does nothing if the request was withdrawn or already answered.
     ///
@@ -220,19 +231,26 @@ pub trait Connection: fmt::Debug + Send {
 
     /// Ends the agent itself, gently and within seconds, if no turn runs. The leftovers of the agent stay alive. Does nothing if the agent has ended.
     ///
-    /// It does not wait for background tasks: the caller has already done so. [`next`](Self::next) returns the output in the meantime.
+    /// It does not wait for background tasks: the caller has already done so. [`next`](Self::next) returns the output in the meantime. By default it
+    /// calls [`stop`](Self::stop), with 5 s.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: another call continues where the last one was. Any other method may be called between two calls.
-    fn close(&mut self) -> BoxFuture<'_, ()>;
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.stop(times::DEFAULT_CLOSE).await;
+        })
+    }
 
-    /// Lists the living processes of this connection without the agent itself.
+    /// Lists the living processes of this connection without the agent itself. By default there are none.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
-    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>>;
+    fn leftovers(&mut self) -> BoxFuture<'_, Vec<ProcessName>> {
+        Box::pin(async { Vec::new() })
+    }
 
     /// Ends everything that this connection started, within `budget`, and returns the result.
     ///

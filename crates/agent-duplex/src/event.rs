@@ -277,21 +277,54 @@ impl ToolOutcome {
     }
 }
 
-/// The usage of an agent. Amounts add up; the sum of all such events is the total.
+/// The usage of an agent. Amounts add up; the sum of all such events is the total. Create it with [`Usage::tokens`].
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Usage {
     /// Tokens that the model read, including those from a cache.
     pub input_tokens: u64,
+    /// The input tokens that came from a cache, which usually cost less; 0 if the agent doesn't report them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub cached_input_tokens: u64,
     /// Tokens that the model wrote.
     pub output_tokens: u64,
     /// Cost in millionths of a US dollar, as reported by the agent; 0 if it reports none.
     pub cost_microusd: u64,
 }
 
+impl Usage {
+    /// Creates the usage of these numbers of tokens.
+    #[must_use]
+    pub const fn tokens(input: u64, output: u64) -> Self {
+        Self {
+            input_tokens: input,
+            cached_input_tokens: 0,
+            output_tokens: output,
+            cost_microusd: 0,
+        }
+    }
+
+    /// Returns this usage with the number of its input tokens that came from a cache.
+    #[must_use]
+    pub const fn with_cached_input(mut self, tokens: u64) -> Self {
+        self.cached_input_tokens = tokens;
+        self
+    }
+
+    /// Returns this usage with a cost in millionths of a US dollar.
+    #[must_use]
+    pub const fn with_cost(mut self, microusd: u64) -> Self {
+        self.cost_microusd = microusd;
+        self
+    }
+}
+
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.cached_input_tokens =
+            { self.cached_input_tokens }.saturating_add(other.cached_input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cost_microusd = self.cost_microusd.saturating_add(other.cost_microusd);
     }

@@ -1,6 +1,11 @@
 //! One input and its answer: a subscription that starts with the turn of the input and ends with it.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
 
 use crate::{
     Completion, ConversationEvent, Event, InputState, Lagged, Observation, Published, Receipt,
@@ -50,18 +55,22 @@ impl Execution {
     ///
     /// Cancel safe: no event is lost.
     pub async fn next(&mut self) -> Option<Result<Published, Lagged>> {
+        poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Published, Lagged>>> {
         while !self.over {
-            let next = self.subscription.next_shared().await;
+            let next = ready!(self.subscription.poll_shared(cx));
             self.over = !matches!(next, Some(Ok(_)));
-            let published = match next? {
-                Ok(published) => published,
-                Err(lagged) => return Some(Err(lagged)),
+            let published = match next {
+                Some(Ok(published)) => published,
+                end => return Poll::Ready(end.map(|end| end.map(Arc::unwrap_or_clone))),
             };
             if self.concerns(&published.event) {
-                return Some(Ok(Arc::unwrap_or_clone(published)));
+                return Poll::Ready(Some(Ok(Arc::unwrap_or_clone(published))));
             }
         }
-        None
+        Poll::Ready(None)
     }
 
     /// Returns the end of the turn, after it was read. Returns `None` if the end can't be read: the input was dropped, this reader was dropped, or
@@ -89,6 +98,14 @@ impl Execution {
             _ => {}
         }
         self.turn.is_some() || self.over
+    }
+}
+
+impl Stream for Execution {
+    type Item = Result<Published, Lagged>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_event(cx)
     }
 }
 

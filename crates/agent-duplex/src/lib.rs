@@ -5,11 +5,29 @@
 //! a [`Receipt`] for each. It reports to its readers the progress of the inputs and the actions of the agent, as [`Event`]s that are the same for all
 //! agents, with the agent's own bytes.
 //!
+//! ```
+//! # use agent_duplex::scripted::{Script, ScriptedDriver};
+//! use agent_duplex::{Capabilities, Conversation, ConversationOptions, EndReason, Error};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! # let script = Script::new().message().begin().report_message("It is a parser.");
+//! # let script = script.end(EndReason::Completed);
+//! # let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
+//! let conversation = Conversation::new(Box::new(driver), ConversationOptions::default());
+//! let answer = conversation.ask("What does this project do?").await?; // starts the agent
+//! assert_eq!(answer.text, "It is a parser.");
+//! assert_eq!(answer.end.reason, EndReason::Completed);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Scope
 //!
 //! The crate starts no process, opens no socket and knows no agent: drivers do this, in other crates. It doesn't decide when a caller sends an input.
 //!
-//! `examples/restart.rs` plays an agent that dies during its answer, and the next agent, which continues.
+//! `examples/driver.rs` is a driver of 20 lines and a program that asks it. `examples/restart.rs` plays an agent that dies during its answer, and the
+//! next agent, which continues.
 //!
 //! # Theory of operation
 //!
@@ -29,8 +47,8 @@
 //! During a close, the actor works in the same way until the turn has ended and the agent reports no background task, for 30 s at most. Then it calls
 //! [`Connection::close`]. It drops that future whenever it has to handle something else, and calls the method again.
 //!
-//! If there are inputs and the agent is gone, the caller starts the next agent, or the conversation does so if it has a [`RestartPolicy`]. Another
-//! pure state machine counts the starts that failed, calculates the pauses, and gives up after too many. The ledger knows the session that the next
+//! If there are inputs and no agent, the conversation starts one by its [`RestartPolicy`], or the caller does
+//! ([`ConversationOptions::with_manual_start`]). Another pure state machine counts the starts that failed, calculates the pauses, and gives up after too many. The ledger knows the session that the next
 //! agent continues: the last session in which an agent has *answered*. A name alone is not enough, because some agents name a session before it
 //! exists. The first piece of an answer is enough: a delta of text or thoughts, a message, a tool.
 //!
@@ -40,7 +58,7 @@
 //! agent's output in between is published immediately, and stored at most 64 records later. A panic of a driver and a shutdown of the runtime leave
 //! no time to wait for the store. If a record can't be stored, the conversation stops the agent and accepts no more inputs.
 //!
-//! There are two kinds of readers. The one [`Primary`] misses nothing: while its backlog is full, the conversation doesn't read from the agent
+//! There are two kinds of readers. The one [`Primary`], which [`Conversation::with_primary`] returns, misses nothing: while its backlog is full, the conversation doesn't read from the agent
 //! (back-pressure), so that memory stays bounded. A [`Subscription`] also reads, but the conversation never waits for it: it drops a slow
 //! subscription and reports the position.
 //!
@@ -92,12 +110,13 @@
 //   options, restart                           restarts of agents, and the pure state machine that counts them
 //   persistence                                the stored records, and the thread that stores them
 //   inbox, ledger, replay                      pure records: accepted inputs, turns, and the replay of the running turn
-//   subscription, execution                    readers; the stream of one input's turn
+//   subscription, execution, answer            readers; the stream of one input's turn, and its whole answer
 //   shared                                     the state behind the one lock
 //   actor                                      the one task that owns the connection
 //   conversation                               the handle for callers
 //   scripted, contract                         for tests of drivers, and of programs that use them
 mod actor;
+mod answer;
 mod capability;
 #[cfg(feature = "test-util")]
 pub mod contract;
@@ -125,6 +144,7 @@ mod subscription;
 mod times;
 mod turn;
 
+pub use answer::Answer;
 pub use capability::{Capabilities, Capability};
 pub use conversation::Conversation;
 pub use driver::{BoxFuture, Connection, Driver, InputPolicy, PendingChange, SessionChoice};

@@ -11,7 +11,7 @@ pub struct ConversationOptions {
     /// The number of events that the [`Primary`](crate::Primary) may leave unread before the conversation stops reading from the agent. 1000 by
     /// default.
     pub backlog_capacity: usize,
-    /// How the conversation restarts an agent that is gone, if there are inputs. `None`, the default, means that the caller starts agents.
+    /// How the conversation starts an agent, and the next one when that agent is gone, if there are inputs. `None` means that the caller starts agents.
     pub restart: Option<RestartPolicy>,
     /// The lifetime of one agent. [`Mode::OneShot`] starts agents automatically, by the default policy if there is no other.
     pub mode: Mode,
@@ -22,14 +22,22 @@ impl Default for ConversationOptions {
         Self {
             inbox_capacity: 100,
             backlog_capacity: 1000,
-            restart: None,
+            restart: Some(RestartPolicy::STANDARD),
             mode: Mode::Interactive,
         }
     }
 }
 
 impl ConversationOptions {
-    /// Returns these options with automatic starts of agents, by `policy`.
+    /// Returns these options with agents that only [`Conversation::start`](crate::Conversation::start) and
+    /// [`Conversation::execute`](crate::Conversation::execute) start. An input that is sent before waits.
+    #[must_use]
+    pub const fn with_manual_start(mut self) -> Self {
+        self.restart = None;
+        self
+    }
+
+    /// Returns these options with automatic starts of agents, by another `policy`.
     #[must_use]
     pub const fn with_restart(mut self, policy: RestartPolicy) -> Self {
         self.restart = Some(policy);
@@ -103,14 +111,18 @@ impl RestartPolicy {
     }
 }
 
+impl RestartPolicy {
+    const STANDARD: Self = Self {
+        max_starts: 3,
+        first_wait: Duration::from_secs(1),
+        max_wait: Duration::from_secs(60),
+        lost_session: LostSession::Fail,
+    };
+}
+
 impl Default for RestartPolicy {
     fn default() -> Self {
-        Self {
-            max_starts: 3,
-            first_wait: Duration::from_secs(1),
-            max_wait: Duration::from_secs(60),
-            lost_session: LostSession::Fail,
-        }
+        Self::STANDARD
     }
 }
 

@@ -10,6 +10,8 @@ use crate::{Error, Lifecycle, Observation, TurnEnd};
 /// One event that a conversation publishes. All readers get the same events in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
+    /// The [id](crate::Conversation::id) of the conversation.
+    pub conversation: Uuid,
     /// Counts from 1, without gaps.
     pub sequence: u64,
     /// The event.

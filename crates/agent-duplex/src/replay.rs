@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use crate::{ConversationEvent, Event, Observation, Published};
 
 /// The maximum number of events in a replay.
@@ -42,10 +44,11 @@ impl Replay {
     }
 
     /// Returns the replay for a new reader; `sequence` is the number of the last published event.
-    pub(crate) fn until(&self, sequence: u64) -> Vec<Arc<Published>> {
+    pub(crate) fn until(&self, conversation: Uuid, sequence: u64) -> Vec<Arc<Published>> {
         if self.is_truncated {
             let what = ConversationEvent::ReplayTruncated;
             vec![Arc::new(Published {
+                conversation,
                 sequence,
                 event: what,
             })]

@@ -16,7 +16,7 @@
 //! # async fn main() -> Result<(), agent_duplex::Error> {
 //! let script = Script::new().message().begin().report_message("hello").end(EndReason::Completed);
 //! let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
-//! let (conversation, mut primary) = Conversation::new(Box::new(driver), ConversationOptions::default());
+//! let (conversation, mut primary) = Conversation::with_primary(Box::new(driver), ConversationOptions::default().with_manual_start());
 //! conversation.send(Input::new("hi"))?;
 //! conversation.start(SessionChoice::Fresh).await?;
 //! while let Some(published) = primary.next().await {
@@ -43,9 +43,9 @@
 //! let answers = Script::new().message().begin().report_message("here").end(EndReason::Completed);
 //! let capabilities = Capabilities::none().with(Capability::Resume);
 //! let driver = ScriptedDriver::new(capabilities).with_script(dies).with_repeating_script(answers);
-//! let mut options = ConversationOptions::default();
+//! let mut options = ConversationOptions::default().with_manual_start();
 //! options.restart = Some(RestartPolicy::default());
-//! let (conversation, _primary) = Conversation::new(Box::new(driver.clone()), options);
+//! let (conversation, _primary) = Conversation::with_primary(Box::new(driver.clone()), options);
 //! for text in ["look", "look again"] {
 //!     let mut execution = conversation.execute(Input::new(text)).await?; // the second time after a pause of a second
 //!     while execution.next().await.is_some() {}

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use crate::ids::Ids;
 use crate::ledger::{Ledger, LedgerConfig};
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) ledger: Ledger,
     pub(crate) ids: Ids,
+    pub(crate) conversation: Uuid,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) starts: RestartState,
     /// The reason why the conversation can't be stored any more.
@@ -54,6 +56,7 @@ impl Shared {
             state: Mutex::new(State {
                 ledger: Ledger::new(config, recovered),
                 ids: Ids::new(),
+                conversation: Uuid::new_v4(),
                 lifecycle: Lifecycle::Idle,
                 starts: RestartState::new(restart),
                 persistence_error: None,
@@ -145,6 +148,7 @@ impl State {
         self.sequence += 1;
         let weight = weight(&what);
         let published = Arc::new(Published {
+            conversation: self.conversation,
             sequence: self.sequence,
             event: what,
         });
@@ -154,7 +158,10 @@ impl State {
 
     /// Creates a queue that starts with the events of the running turn, and adds it for the events from now on.
     pub(crate) fn replay(&mut self, capacity: usize) -> Arc<Queue> {
-        let queue = Queue::replaying(capacity, self.replay.until(self.sequence));
+        let queue = Queue::replaying(
+            capacity,
+            self.replay.until(self.conversation, self.sequence),
+        );
         self.add(&queue);
         queue
     }

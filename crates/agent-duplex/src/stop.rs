@@ -70,6 +70,12 @@ pub struct StopReport {
 }
 
 impl StopReport {
+    /// Returns the report of an agent without processes, for a driver whose agent runs in this program.
+    #[must_use]
+    pub fn without_processes() -> Self {
+        Self::nothing(true)
+    }
+
     /// Returns the report of a stop that found nothing; `proven` if it is known that no process is left.
     pub(crate) fn nothing(proven: bool) -> Self {
         Self {

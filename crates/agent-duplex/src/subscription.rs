@@ -2,8 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
+use futures_core::Stream;
 use tokio::sync::Notify;
 
 use crate::Published;
@@ -35,7 +39,16 @@ impl Primary {
     ///
     /// Cancel safe: no event is lost.
     pub async fn next_shared(&mut self) -> Option<Arc<Published>> {
-        self.0.pop().await
+        poll_fn(|cx| self.0.poll_pop(cx)).await
+    }
+}
+
+impl Stream for Primary {
+    type Item = Published;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Published>> {
+        let next = self.0.poll_pop(cx);
+        next.map(|next| next.map(Arc::unwrap_or_clone))
     }
 }
 
@@ -78,10 +91,26 @@ impl Subscription {
     ///
     /// Cancel safe: no event is lost.
     pub async fn next_shared(&mut self) -> Option<Result<Arc<Published>, Lagged>> {
-        match self.0.pop().await {
+        poll_fn(|cx| self.poll_shared(cx)).await
+    }
+
+    pub(crate) fn poll_shared(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Arc<Published>, Lagged>>> {
+        self.0.poll_pop(cx).map(|next| match next {
             Some(published) => Some(Ok(published)),
             None => self.0.lagged().map(Err),
-        }
+        })
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Result<Published, Lagged>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = self.poll_shared(cx);
+        next.map(|next| next.map(|next| next.map(Arc::unwrap_or_clone)))
     }
 }
 
@@ -118,7 +147,6 @@ pub(crate) type Item = (Arc<Published>, usize);
 pub(crate) struct Queue {
     capacity: usize,
     inner: Mutex<Inner>,
-    ready: Notify,
     has_room_notify: Notify,
 }
 
@@ -136,6 +164,17 @@ struct Inner {
     has_lagged: bool,
     /// Whether the reader was dropped.
     is_abandoned: bool,
+    /// The waker of the reader, if it waits.
+    waker: Option<Waker>,
+}
+
+/// Wakes the reader if it waits, after the lock is released: a waker is foreign code.
+fn wake(mut inner: MutexGuard<'_, Inner>) {
+    let waker = inner.waker.take();
+    drop(inner);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
 }
 
 impl Inner {
@@ -154,7 +193,6 @@ impl Queue {
         Arc::new(Self {
             capacity: capacity.max(1),
             inner: Mutex::default(),
-            ready: Notify::new(),
             has_room_notify: Notify::new(),
         })
     }
@@ -170,9 +208,8 @@ impl Queue {
     pub(crate) fn push(&self, items: &[Item]) {
         let mut inner = self.lock();
         if !inner.is_abandoned && !inner.closed {
-            let waits = inner.items.is_empty();
             items.iter().for_each(|item| inner.add(item));
-            self.wake(waits);
+            wake(inner);
         }
     }
 
@@ -182,7 +219,6 @@ impl Queue {
         if inner.is_abandoned || inner.closed {
             return false;
         }
-        let waits = inner.items.is_empty();
         for item in items {
             if inner.is_full(self.capacity) {
                 inner.has_lagged = true;
@@ -191,21 +227,16 @@ impl Queue {
             }
             inner.add(item);
         }
-        self.wake(waits);
-        !inner.closed
-    }
-
-    /// Wakes the reader, which only waits while the queue is empty.
-    fn wake(&self, waits: bool) {
-        if waits {
-            self.ready.notify_one();
-        }
+        let is_open = !inner.closed;
+        wake(inner);
+        is_open
     }
 
     /// Lets the reader read the remaining events, and then end.
     pub(crate) fn close(&self) {
-        self.lock().closed = true;
-        self.ready.notify_one();
+        let mut inner = self.lock();
+        inner.closed = true;
+        wake(inner);
     }
 
     /// Returns the number of items for which there is room.
@@ -228,29 +259,27 @@ impl Queue {
         }
     }
 
-    async fn pop(&self) -> Option<Arc<Published>> {
-        loop {
-            {
-                let mut inner = self.lock();
-                if let Some(item) = inner.replay.pop_front() {
-                    inner.last = item.sequence;
-                    return Some(item);
-                }
-                let was_full = inner.is_full(self.capacity);
-                if let Some((item, weight)) = inner.items.pop_front() {
-                    inner.bytes -= weight;
-                    inner.last = item.sequence;
-                    if was_full && !inner.is_full(self.capacity) {
-                        self.has_room_notify.notify_one();
-                    }
-                    return Some(item);
-                }
-                if inner.closed {
-                    return None;
-                }
-            }
-            self.ready.notified().await;
+    /// Takes the next item, or stores the waker of the one reader until there is one.
+    fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<Option<Arc<Published>>> {
+        let mut inner = self.lock();
+        if let Some(item) = inner.replay.pop_front() {
+            inner.last = item.sequence;
+            return Poll::Ready(Some(item));
         }
+        let was_full = inner.is_full(self.capacity);
+        if let Some((item, weight)) = inner.items.pop_front() {
+            inner.bytes -= weight;
+            inner.last = item.sequence;
+            if was_full && !inner.is_full(self.capacity) {
+                self.has_room_notify.notify_one();
+            }
+            return Poll::Ready(Some(item));
+        }
+        if inner.closed {
+            return Poll::Ready(None);
+        }
+        inner.waker = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     fn lagged(&self) -> Option<Lagged> {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// The time that a close gives to the running turn and to background tasks.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The budget of a stop that replaces the gentle end of an agent, for a driver without one.
+pub(crate) const DEFAULT_CLOSE: Duration = Duration::from_secs(5);
 /// The time for reading the last output of an ended agent, without the time in which the primary is full.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time that a driver may take beyond the budget of its stop. Then the connection is dropped, which ends everything that it started.

@@ -34,7 +34,10 @@ mod tests {
     async fn l90g_second_stop_shortens_a_stop_of_a_day_to_a_second() {
         let script = Script::new().message().begin().delays_stop(&Latch::new());
         let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
-        let (conversation, _primary) = Conversation::new(Box::new(driver), Default::default());
+        let (conversation, _primary) = Conversation::with_primary(
+            Box::new(driver),
+            agent_duplex::ConversationOptions::default().with_manual_start(),
+        );
         conversation.start(SessionChoice::Fresh).await.unwrap();
         conversation.send(Input::new("go")).unwrap();
         let (sender, began) = (Deadline::default(), Instant::now());

@@ -110,9 +110,10 @@ async fn channels(count: usize) -> Result<f64> {
 }
 
 async fn conversation(count: usize, steered: bool) -> Result<f64> {
-    let mut options = ConversationOptions::default();
+    let mut options = ConversationOptions::default().with_manual_start();
     options.inbox_capacity = INBOX;
-    let (conversation, mut primary) = Conversation::new(Box::new(Echo { steered }), options);
+    let (conversation, mut primary) =
+        Conversation::with_primary(Box::new(Echo { steered }), options);
     let mut tasks = JoinSet::new();
     for _ in 0..SUBSCRIBERS {
         // The subscription is large enough that a slow reader misses nothing: a turn has three events, its assignment, its message and its

@@ -253,8 +253,10 @@ async fn unsupported_calls_return_unsupported() {
 async fn connection_waits_for_its_message_and_ends_if_closed_without_one() {
     let scene = Scene::new();
     let driver = driver(&scene, &["cat"]);
-    let (conversation, mut primary) =
-        Conversation::new(Box::new(driver.clone()), ConversationOptions::default());
+    let (conversation, mut primary) = Conversation::with_primary(
+        Box::new(driver.clone()),
+        ConversationOptions::default().with_manual_start(),
+    );
     conversation.start(SessionChoice::Fresh).await.unwrap();
     conversation.send(Input::new("late")).unwrap();
     let completed = async {
@@ -279,14 +281,14 @@ async fn connection_waits_for_its_message_and_ends_if_closed_without_one() {
 async fn x123a_execution_of_a_missing_program_ends_with_the_cause() {
     let scene = Scene::new();
     for options in [
-        ConversationOptions::default(),
+        ConversationOptions::default().with_manual_start(),
         ConversationOptions::default().with_restart(RestartPolicy::default().with_max_starts(1)),
         ConversationOptions::default()
             .with_restart(RestartPolicy::default().with_max_starts(1))
             .with_mode(Mode::OneShot),
     ] {
         let driver = driver(&scene, &["./no-such-agent"]);
-        let (conversation, primary) = Conversation::new(Box::new(driver), options);
+        let (conversation, primary) = Conversation::with_primary(Box::new(driver), options);
         drop(primary);
         let mut execution = conversation.execute(Input::new("go")).await.unwrap();
         let mut told = String::new();

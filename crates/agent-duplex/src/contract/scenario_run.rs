@@ -60,7 +60,7 @@ impl<'a> ScenarioRun<'a> {
         let options = ConversationOptions::default()
             .with_restart(at_once)
             .with_backlog(BACKLOG);
-        let (conversation, primary) = Conversation::new(Box::new(driver), options);
+        let (conversation, primary) = Conversation::with_primary(Box::new(driver), options);
         Self {
             test_agent,
             record,

@@ -7,18 +7,52 @@ use tokio::sync::oneshot;
 
 use super::Conversation;
 use crate::actor::Command;
+use crate::answer::AnswerText;
 use crate::shared::State;
 use crate::subscription::Queue;
-use crate::{Error, Execution, Input, PersistedRecord, Receipt, Subscription};
+use crate::{
+    Answer, ConversationEvent, Error, Execution, Input, PersistedRecord, Receipt, Subscription,
+};
 
 /// The number of events that an execution may leave unread.
 const UNREAD: usize = 10_000;
 
 impl Conversation {
+    /// Sends a text and waits for the whole answer. If no agent runs, it starts one in the last session.
+    ///
+    /// # Errors
+    ///
+    /// As for [`execute`](Self::execute), and [`Error::is_gone`] if the input was dropped or the conversation ended before the turn did. A turn that
+    /// ended badly is no error: [`Answer::end`] has the reason.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops only the answer; the agent continues its turn.
+    pub async fn ask(&self, text: impl Into<String>) -> Result<Answer, Error> {
+        let mut execution = self.execute(Input::new(text)).await?;
+        let mut answer = AnswerText::default();
+        while let Some(published) = execution.next().await {
+            let published = published.map_err(|lagged| Error::agent_gone(lagged.to_string()))?;
+            if let ConversationEvent::Observed(seen) = published.event {
+                answer.add(seen);
+            }
+        }
+        let completion = execution.completion().cloned();
+        let completion = completion.ok_or_else(|| {
+            Error::agent_gone(
+                "the input was dropped, or the conversation ended, before the turn did",
+            )
+        })?;
+        Ok(Answer {
+            text: answer.into_text(),
+            end: completion.end,
+        })
+    }
+
     /// Accepts an input immediately. The receipt does not mean that the input was read or stored; see [`accept`](Self::accept).
     ///
-    /// While a turn runs, the driver's [`InputPolicy`](crate::InputPolicy) applies. If no agent runs, the conversation starts one if
-    /// [`ConversationOptions::restart`](crate::ConversationOptions::restart) is set; otherwise the input waits for [`start`](Self::start).
+    /// While a turn runs, the driver's [`InputPolicy`](crate::InputPolicy) applies. If no agent runs, the conversation starts one. If the caller
+    /// [starts agents](crate::ConversationOptions::with_manual_start), the input waits for [`start`](Self::start).
     ///
     /// # Errors
     ///
@@ -66,8 +100,7 @@ impl Conversation {
 
     /// Sends one input and returns the stream of its turn. If no agent runs, it starts one in the last session.
     ///
-    /// While the backlog of the [`Primary`](crate::Primary) is full, the conversation doesn't read from the agent: read the primary too, or drop it.
-    /// If a turn runs, the driver's [`InputPolicy`](crate::InputPolicy) applies, and the turn can contain other inputs too. The input is dropped if
+    /// While the backlog of a [`Primary`](crate::Primary) is full, the conversation doesn't read from the agent: read the primary too, or drop it. If a turn runs, the driver's [`InputPolicy`](crate::InputPolicy) applies, and the turn can contain other inputs too. The input is dropped if
     /// an idle agent does not accept it. If no agent starts automatically, the input is also dropped if the agent ended before it got the input, or
     /// could not start. In these cases the stream ends with the reason.
     ///
@@ -82,7 +115,8 @@ impl Conversation {
     ///
     /// Dropping the future does not cancel the start of an agent; it is unknown whether the input is accepted.
     pub async fn execute(&self, input: Input) -> Result<Execution, Error> {
-        self.ask(|done| Command::EnsureRunning { done }).await??;
+        self.command(|done| Command::EnsureRunning { done })
+            .await??;
         let subscription = Subscription(Queue::new(UNREAD));
         let (done, kept) = oneshot::channel();
         let receipt = {

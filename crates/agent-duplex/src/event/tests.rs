@@ -64,7 +64,8 @@ fn all() -> Vec<Event> {
             message: "no".into(),
         },
         Event::UsageReported(Usage {
-            input_tokens: 1,
+            input_tokens: 4,
+            cached_input_tokens: 1,
             output_tokens: 2,
             cost_microusd: 3,
         }),

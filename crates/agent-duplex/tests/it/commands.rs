@@ -284,7 +284,7 @@ async fn p42_stored_input_is_accepted_once() {
         let turn = |script: Script| script.message().begin().end(EndReason::Completed);
         let script = turn(turn(turn(Script::new())));
         let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
-        let options = ConversationOptions::default();
+        let options = ConversationOptions::default().with_manual_start();
         let (talk, _) = TestConversation::stored(driver, options, MemoryPersistence::new()).await;
         let conversation = &talk.conversation;
         let input = Input::new("once");

@@ -333,7 +333,9 @@ async fn a_stop_does_not_wait_for_an_agent_that_takes_no_input() {
 
 #[tokio::test(start_paused = true)]
 async fn last_output_is_awaited_for_bounded_time_and_only_for_readers() {
-    let options = agent_duplex::ConversationOptions::default().with_backlog(1);
+    let options = agent_duplex::ConversationOptions::default()
+        .with_manual_start()
+        .with_backlog(1);
     let mut script = Script::new().message().begin().observe(delta("x"));
     for i in 0..100 {
         script = script.report_after_stop(delta(&i.to_string()));
@@ -390,8 +392,8 @@ impl Driver for Halts {
 #[tokio::test]
 async fn l98c_stop_answers_callers_blocked_on_a_full_queue() {
     let driver = Halts::default();
-    let options = ConversationOptions::default();
-    let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);
+    let options = ConversationOptions::default().with_manual_start();
+    let (conversation, primary) = Conversation::with_primary(Box::new(driver.clone()), options);
     drop(primary);
     driver.0.set(conversation.clone()).unwrap();
     let starts = conversation.clone();

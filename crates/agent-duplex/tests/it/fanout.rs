@@ -81,7 +81,9 @@ async fn l87a_l87b_l87c_p11a_hundred_readers_and_a_stalled_one_keep_memory_flat(
         script = script.make(move |_| lines.line());
     }
     let driver = ScriptedDriver::new(steered()).with_script(script.end(EndReason::Completed));
-    let options = ConversationOptions::default().with_backlog(50);
+    let options = ConversationOptions::default()
+        .with_manual_start()
+        .with_backlog(50);
     let mut talk = TestConversation::limited(driver, options);
     let mut stalled = talk.conversation.subscribe(20);
     let readers: Vec<_> = (0..READERS)

@@ -188,8 +188,8 @@ async fn talk(file: &Path, round: u64) {
     let driver = Echo {
         steered: round % 2 == 1,
     };
-    let options = ConversationOptions::default();
-    let opened = Conversation::open(Box::new(driver), options, persistence).await;
+    let options = ConversationOptions::default().with_manual_start();
+    let opened = Conversation::open_with_primary(Box::new(driver), options, persistence).await;
     let (conversation, mut primary, recovered) = opened.unwrap();
     for cut in recovered.interrupted {
         println!("interrupted {}", cut.turn);

@@ -9,6 +9,7 @@ mod documented_behaviour;
 mod ends;
 mod examples;
 mod fanout;
+mod front_door;
 #[cfg(feature = "sqlite")]
 mod kills;
 mod library;

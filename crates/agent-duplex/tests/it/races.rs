@@ -93,7 +93,7 @@ async fn l93a_l93b_p55a_no_race_hangs_or_loses_an_input() {
             1 => Script::new().message().ends(),
             _ => answers().begin().end(EndReason::Completed).message(),
         });
-        let mut options = ConversationOptions::default();
+        let mut options = ConversationOptions::default().with_manual_start();
         if dice.roll(2) == 0 {
             let mut policy = RestartPolicy::default();
             policy.first_wait = Duration::from_micros(10);
@@ -172,8 +172,8 @@ async fn l93a_l93b_p55a_no_race_hangs_or_loses_an_input() {
 async fn l98c_call_during_the_end_is_answered() {
     for _ in 0..10_000 {
         let driver = ScriptedDriver::new(resumable());
-        let options = ConversationOptions::default();
-        let (conversation, primary) = Conversation::new(Box::new(driver), options);
+        let options = ConversationOptions::default().with_manual_start();
+        let (conversation, primary) = Conversation::with_primary(Box::new(driver), options);
         drop(primary);
         let asks: Vec<_> = (0..3)
             .map(|_| {

@@ -70,7 +70,7 @@ impl Play {
         let driver = scripts
             .into_iter()
             .fold(driver, |driver, steps| driver.with_script(script(steps)));
-        let mut options = ConversationOptions::default();
+        let mut options = ConversationOptions::default().with_manual_start();
         options.backlog_capacity = world.backlog;
         options.mode = world.mode;
         options.restart = world.restarts.map(|most| {
@@ -84,11 +84,11 @@ impl Play {
                 inner: memory.inner.clone(),
                 left: Arc::clone(&memory.left),
             };
-            let opened = Conversation::open(agent, options, Box::new(memory)).await;
+            let opened = Conversation::open_with_primary(agent, options, Box::new(memory)).await;
             let (conversation, primary, _) = opened.expect("a store in memory can be read");
             (conversation, primary)
         } else {
-            Conversation::new(agent, options)
+            Conversation::with_primary(agent, options)
         };
         Self {
             conversation,

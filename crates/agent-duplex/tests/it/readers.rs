@@ -59,7 +59,9 @@ async fn l87a_l87b_l87c_p10a_p11a_stalled_subscriber_is_dropped_with_its_positio
 
 #[tokio::test]
 async fn l87a_reading_subscriber_is_not_dropped() {
-    let options = ConversationOptions::default().with_backlog(10);
+    let options = ConversationOptions::default()
+        .with_manual_start()
+        .with_backlog(10);
     let mut talk = TestConversation::limited(chatty(), options);
     let mut subscription = talk.conversation.subscribe(20);
     talk.send("go");
@@ -77,7 +79,9 @@ async fn l87a_reading_subscriber_is_not_dropped() {
 
 #[tokio::test]
 async fn p11b_slow_primary_loses_nothing_and_blocks_the_agent() {
-    let options = ConversationOptions::default().with_backlog(10);
+    let options = ConversationOptions::default()
+        .with_manual_start()
+        .with_backlog(10);
     let mut talk = TestConversation::limited(chatty(), options);
     let mut ahead = talk.conversation.subscribe(10_000);
     talk.send("go");
@@ -99,7 +103,9 @@ async fn p11b_slow_primary_loses_nothing_and_blocks_the_agent() {
 
 #[tokio::test]
 async fn p10b_commands_work_while_the_primary_is_blocked() {
-    let options = ConversationOptions::default().with_backlog(1);
+    let options = ConversationOptions::default()
+        .with_manual_start()
+        .with_backlog(1);
     let mut talk = TestConversation::limited(chatty(), options);
     talk.send("go");
     talk.start().await;

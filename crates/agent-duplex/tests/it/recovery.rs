@@ -119,14 +119,22 @@ async fn l100a_l100d_fenced_conversation_stops_and_its_turn_is_interrupted_once(
     let script = Script::new().message().begin().observe(delta("x"));
     let script = script.wait_for_latch(&gate).end(EndReason::Completed);
     let driver = ScriptedDriver::new(resumable()).with_script(script);
-    let (mut talk, _) =
-        TestConversation::stored(driver, ConversationOptions::default(), file(&path)).await;
+    let (mut talk, _) = TestConversation::stored(
+        driver,
+        ConversationOptions::default().with_manual_start(),
+        file(&path),
+    )
+    .await;
     talk.send("go");
     talk.start().await;
     talk.observed(delta("x")).await;
     let driver = ScriptedDriver::new(resumable());
-    let (later, recovered) =
-        TestConversation::stored(driver, ConversationOptions::default(), file(&path)).await;
+    let (later, recovered) = TestConversation::stored(
+        driver,
+        ConversationOptions::default().with_manual_start(),
+        file(&path),
+    )
+    .await;
     assert_eq!(recovered.interrupted.len(), 1);
     assert!(recovered.pending.is_empty());
     gate.open();
@@ -159,8 +167,9 @@ async fn l100b_unrecoverable_file_fails_the_open() {
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("DROP TABLE input").unwrap();
     let driver = ScriptedDriver::new(resumable());
-    let options = ConversationOptions::default();
-    let opened = Conversation::open(Box::new(driver.clone()), options, Box::new(kept)).await;
+    let options = ConversationOptions::default().with_manual_start();
+    let opened =
+        Conversation::open_with_primary(Box::new(driver.clone()), options, Box::new(kept)).await;
     assert!(opened.unwrap_err().is_persistence());
     assert!(driver.calls().is_empty());
     assert!(fs::exists(&path).unwrap());

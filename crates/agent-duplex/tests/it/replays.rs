@@ -51,7 +51,9 @@ async fn late(
     capacity: usize,
 ) -> (Vec<Published>, Vec<Published>) {
     let gate = Latch::new();
-    let options = ConversationOptions::default().with_backlog(100_000);
+    let options = ConversationOptions::default()
+        .with_manual_start()
+        .with_backlog(100_000);
     let mut talk = TestConversation::limited(gated(things, &gate), options);
     talk.send("first");
     talk.start().await;
@@ -67,6 +69,7 @@ async fn late(
     let all = talk.read.iter().cloned().zip(1..);
     let all: Vec<_> = all
         .map(|(what, sequence)| Published {
+            conversation: talk.conversation.id(),
             sequence,
             event: what,
         })
@@ -158,7 +161,7 @@ proptest! {
                 script = script.end(EndReason::Completed);
             }
             // The backlog keeps the agent almost in step with the reader.
-            let options = ConversationOptions::default().with_backlog(1);
+            let options = ConversationOptions::default().with_manual_start().with_backlog(1);
             let driver = ScriptedDriver::new(steered()).with_script(script);
             let mut talk = TestConversation::limited(driver, options);
             talk.start().await;

@@ -51,11 +51,11 @@ pub(crate) struct TestConversation {
 
 impl TestConversation {
     pub(crate) fn with(driver: ScriptedDriver) -> Self {
-        Self::limited(driver, ConversationOptions::default())
+        Self::limited(driver, ConversationOptions::default().with_manual_start())
     }
 
     pub(crate) fn limited(driver: ScriptedDriver, options: ConversationOptions) -> Self {
-        let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);
+        let (conversation, primary) = Conversation::with_primary(Box::new(driver.clone()), options);
         Self::of(conversation, primary, driver)
     }
 
@@ -69,7 +69,11 @@ impl TestConversation {
         options: ConversationOptions,
         persistence: impl Persistence,
     ) -> (Self, RecoveredConversation) {
-        let opened = Conversation::open(Box::new(driver.clone()), options, Box::new(persistence));
+        let opened = Conversation::open_with_primary(
+            Box::new(driver.clone()),
+            options,
+            Box::new(persistence),
+        );
         let (conversation, primary, recovered) = soon(opened).await.expect("the store can be read");
         let mut talk = Self::of(conversation, primary, driver);
         for (receipt, _) in &recovered.pending {

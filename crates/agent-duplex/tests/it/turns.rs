@@ -105,7 +105,9 @@ async fn l83a_l83b_full_inbox_refuses_an_input_and_records_nothing() {
 
 #[tokio::test]
 async fn l83a_l83b_inbox_has_the_configured_capacity() {
-    let options = ConversationOptions::default().with_inbox(2);
+    let options = ConversationOptions::default()
+        .with_manual_start()
+        .with_inbox(2);
     let mut talk = TestConversation::limited(ScriptedDriver::new(steered()), options);
     talk.send("one");
     talk.send("two");
@@ -262,8 +264,8 @@ async fn l85a_next_conversation_delivers_inputs_queued_at_a_stop() {
 async fn a_conversation_needs_no_reader() {
     let script = Script::new().message().end(EndReason::Completed).message();
     let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
-    let options = ConversationOptions::default();
-    let (conversation, primary) = Conversation::new(Box::new(driver.clone()), options);
+    let options = ConversationOptions::default().with_manual_start();
+    let (conversation, primary) = Conversation::with_primary(Box::new(driver.clone()), options);
     drop(primary);
     conversation.send(Input::new("one")).unwrap();
     soon(conversation.start(SessionChoice::Fresh))

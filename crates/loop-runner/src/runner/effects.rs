@@ -1,7 +1,8 @@
 //! Carries out the effects of the machine.
 
 use agent_duplex::{
-    Capability, Conversation, Driver, Input, Permissions, ProcessName, SessionChoice, StopReport,
+    Capability, Conversation, ConversationOptions, Driver, Input, Permissions, ProcessName,
+    SessionChoice, StopReport,
 };
 use agent_subprocess::{Containment, Marker, ProcessContext, StopPolicy};
 use loop_state::{
@@ -248,7 +249,8 @@ impl Runner {
         self.prune_transcripts(brief.iteration, brief.attempt).await;
         let session = brief.session.clone();
         let session = session.map_or(SessionChoice::Fresh, SessionChoice::Resume);
-        let (conversation, primary) = Conversation::new(driver, Default::default());
+        let (conversation, primary) =
+            Conversation::with_primary(driver, ConversationOptions::default().with_manual_start());
         if let Err(e) = conversation.send(Input::new(text)) {
             return not_started(e.to_string());
         }

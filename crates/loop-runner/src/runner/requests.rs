@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use agent_duplex::{Conversation, Decision, Input, PermissionRequest, Permissions, SessionChoice};
+use agent_duplex::{
+    Conversation, ConversationOptions, Decision, Input, PermissionRequest, Permissions,
+    SessionChoice,
+};
 use loop_state::{
     AskAnswer, AttemptEffect, AttemptInput, Denial, Effect, MachineInput, Request, StopDeadline,
     TimedInput, TurnOutcome,
@@ -195,7 +198,10 @@ impl Runner {
         let attempt = self.processes.attempt.as_mut();
         let attempt = attempt.ok_or("the attempt has ended")?;
         if replace {
-            let (conversation, primary) = Conversation::new(driver, Default::default());
+            let (conversation, primary) = Conversation::with_primary(
+                driver,
+                ConversationOptions::default().with_manual_start(),
+            );
             attempt.replace(conversation, primary);
         }
         let conversation = attempt.conversation.clone();

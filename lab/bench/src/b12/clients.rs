@@ -281,8 +281,10 @@ impl Talk {
     pub(super) fn start(runtime: Runtime) -> Result<Self> {
         let driver = claude(PART)?;
         let (conversation, primary) = runtime.block_on(async {
-            let (conversation, primary) =
-                Conversation::new(Box::new(driver), ConversationOptions::default());
+            let (conversation, primary) = Conversation::with_primary(
+                Box::new(driver),
+                ConversationOptions::default().with_manual_start(),
+            );
             conversation.start(SessionChoice::Fresh).await?;
             Ok::<_, agent_duplex::Error>((conversation, primary))
         })?;

@@ -103,8 +103,10 @@ pub(super) fn conversation(expected: &Expected, readers: usize) -> Result<Read> 
     };
     let turns = expected.turns;
     runtime.block_on(async {
-        let (conversation, mut primary) =
-            Conversation::new(Box::new(driver), ConversationOptions::default());
+        let (conversation, mut primary) = Conversation::with_primary(
+            Box::new(driver),
+            ConversationOptions::default().with_manual_start(),
+        );
         let mut stalled = (readers > 1).then(|| conversation.subscribe(10_000));
         let mut reading = Vec::new();
         for _ in 0..readers - usize::from(stalled.is_some()) {

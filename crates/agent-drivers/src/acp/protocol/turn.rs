@@ -110,10 +110,7 @@ impl Cost {
         let now = (amount * 1e6).round() as u64;
         let last = self.last.replace(now)?;
         let cost_microusd = now.checked_sub(last).unwrap_or(now);
-        let used = Usage {
-            cost_microusd,
-            ..Usage::default()
-        };
+        let used = Usage::default().with_cost(cost_microusd);
         Some(used).filter(|used| *used != Usage::default())
     }
 }
@@ -128,19 +125,15 @@ pub(super) fn of_turn(result: &Value) -> Option<Usage> {
     let usage = &result["usage"];
     let quota = &result["_meta"]["quota"]["token_count"];
     let used = match usage.is_object() {
-        true => Usage {
-            input_tokens: sum(
-                usage,
-                ["inputTokens", "cachedReadTokens", "cachedWriteTokens"],
-            ),
-            output_tokens: number(usage, "outputTokens"),
-            cost_microusd: 0,
-        },
-        false => Usage {
-            input_tokens: number(quota, "input_tokens"),
-            output_tokens: number(quota, "output_tokens"),
-            cost_microusd: 0,
-        },
+        true => {
+            let read = ["inputTokens", "cachedReadTokens", "cachedWriteTokens"];
+            Usage::tokens(sum(usage, read), number(usage, "outputTokens"))
+                .with_cached_input(number(usage, "cachedReadTokens"))
+        }
+        false => Usage::tokens(
+            number(quota, "input_tokens"),
+            number(quota, "output_tokens"),
+        ),
     };
     Some(used).filter(|used| *used != Usage::default())
 }

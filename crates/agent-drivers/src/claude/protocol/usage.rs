@@ -38,10 +38,8 @@ impl UsageTotals {
     pub(super) fn queried(&mut self, session: &Object<'_>, in_turn: bool) -> Option<Usage> {
         let models = session.fields("model_usage")?;
         let cost_microusd = micro(session.get("total_cost_usd")?);
-        let now = Usage {
-            cost_microusd,
-            ..models.iter().map(of_model).fold(Usage::default(), add)
-        };
+        let now = models.iter().map(of_model).fold(Usage::default(), add);
+        let now = now.with_cost(cost_microusd);
         match (in_turn, self.known) {
             (true, true) => Some(self.since(now)).filter(|used| *used != Usage::default()),
             (false, false) => {
@@ -66,10 +64,7 @@ impl UsageTotals {
             models.iter().map(of_model).fold(Usage::default(), add)
         };
         let cost_microusd = micro(result.get("total_cost_usd").unwrap_or_default());
-        let now = Usage {
-            cost_microusd,
-            ..tokens
-        };
+        let now = tokens.with_cost(cost_microusd);
         let since = result.fields("model_usage_since_last_result");
         if let (false, Some(since)) = (std::mem::replace(&mut self.known, true), since) {
             self.last = now;
@@ -85,11 +80,11 @@ impl UsageTotals {
             || now.output_tokens < last.output_tokens
             || now.cost_microusd < last.cost_microusd;
         let last = if reset { Usage::default() } else { last };
-        Usage {
-            input_tokens: now.input_tokens - last.input_tokens,
-            output_tokens: now.output_tokens - last.output_tokens,
-            cost_microusd: now.cost_microusd - last.cost_microusd,
-        }
+        let input = now.input_tokens - last.input_tokens;
+        let cached = { now.cached_input_tokens }.saturating_sub(last.cached_input_tokens);
+        Usage::tokens(input, now.output_tokens - last.output_tokens)
+            .with_cached_input(cached.min(input))
+            .with_cost(now.cost_microusd - last.cost_microusd)
     }
 }
 
@@ -104,11 +99,9 @@ fn of_model(model: &Object<'_>) -> Usage {
         "cacheReadInputTokens",
         "cacheCreationInputTokens",
     ];
-    Usage {
-        input_tokens: sum(model, &input),
-        output_tokens: model.number("outputTokens"),
-        cost_microusd: micro(model.get("costUSD").unwrap_or_default()),
-    }
+    Usage::tokens(sum(model, &input), model.number("outputTokens"))
+        .with_cached_input(model.number("cacheReadInputTokens"))
+        .with_cost(micro(model.get("costUSD").unwrap_or_default()))
 }
 
 fn of_turn(usage: &Object<'_>) -> Usage {
@@ -117,11 +110,8 @@ fn of_turn(usage: &Object<'_>) -> Usage {
         "cache_read_input_tokens",
         "cache_creation_input_tokens",
     ];
-    Usage {
-        input_tokens: sum(usage, &input),
-        output_tokens: usage.number("output_tokens"),
-        cost_microusd: 0,
-    }
+    Usage::tokens(sum(usage, &input), usage.number("output_tokens"))
+        .with_cached_input(usage.number("cache_read_input_tokens"))
 }
 
 fn sum(object: &Object<'_>, keys: &[&str]) -> u64 {

@@ -29,11 +29,12 @@ impl UsageTotals {
         let thread = text(&params["threadId"]);
         let used = match self.0.get(thread) {
             None if !in_turn => Usage::default(),
-            Some(before) if is_less(*before, all) => Usage {
-                input_tokens: all.input_tokens - before.input_tokens,
-                output_tokens: all.output_tokens - before.output_tokens,
-                cost_microusd: 0,
-            },
+            Some(before) if is_less(*before, all) => {
+                let input = all.input_tokens - before.input_tokens;
+                let cached = { all.cached_input_tokens }.saturating_sub(before.cached_input_tokens);
+                Usage::tokens(input, all.output_tokens - before.output_tokens)
+                    .with_cached_input(cached.min(input))
+            }
             _ => last,
         };
         if self.0.len() < THREADS || self.0.contains_key(thread) {
@@ -49,11 +50,8 @@ fn is_less(before: Usage, now: Usage) -> bool {
 
 fn usage(tokens: &Value) -> Usage {
     let number = |key: &str| tokens[key].as_u64().unwrap_or(0);
-    Usage {
-        input_tokens: number("inputTokens"),
-        output_tokens: number("outputTokens"),
-        cost_microusd: 0,
-    }
+    Usage::tokens(number("inputTokens"), number("outputTokens"))
+        .with_cached_input(number("cachedInputTokens"))
 }
 
 /// The last reported state of the service's limits.

@@ -50,7 +50,8 @@ on_other() { case $line in
 esac; }
 on_end() { echo end >> order; ok; exit 0; }"#;
     let driver = Box::new(driver(&scene, script));
-    let (conversation, mut primary) = Conversation::new(driver, ConversationOptions::default());
+    let (conversation, mut primary) =
+        Conversation::with_primary(driver, ConversationOptions::default().with_manual_start());
     conversation.send(Input::new("hello")).unwrap();
     conversation.start(SessionChoice::Fresh).await.unwrap();
     let mut events = published(&mut primary, |what| {
@@ -86,7 +87,8 @@ on_user() { begin; tasks '{"task_id":"b"}'; result completed; }
 on_other() { ok; say '{"type":"system","subtype":"task_notification","task_id":"b","status":"completed"}'; tasks; ( sleep 0.3; begin; echo looked >> order; result completed ) & }
 on_end() { echo end >> order; ok; exit 0; }"#;
     let driver = Box::new(driver(&scene, script));
-    let (conversation, mut primary) = Conversation::new(driver, ConversationOptions::default());
+    let (conversation, mut primary) =
+        Conversation::with_primary(driver, ConversationOptions::default().with_manual_start());
     conversation.send(Input::new("hello")).unwrap();
     conversation.start(SessionChoice::Fresh).await.unwrap();
     published(&mut primary, |what| {

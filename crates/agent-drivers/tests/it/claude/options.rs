@@ -367,8 +367,8 @@ fn lock_session(scene: &Scene, session: &str, holder: ProcessId) -> std::fs::Fil
 /// Begins to start an agent in a locked session, and waits until the agent has tried the lock.
 async fn start_locked(scene: &Scene, session: &str) -> (Conversation, impl Future<Output = ()>) {
     let driver = driver(scene, "").session_locks(SessionLocks::new(scene.path("sessions")));
-    let options = ConversationOptions::default();
-    let (conversation, mut primary) = Conversation::new(Box::new(driver), options);
+    let options = ConversationOptions::default().with_manual_start();
+    let (conversation, mut primary) = Conversation::with_primary(Box::new(driver), options);
     let session = SessionChoice::Resume(session.to_owned());
     let starting = {
         let conversation = conversation.clone();

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 async fn converse(scene: &Scene, functions: &str) -> (Conversation, Primary) {
     let driver = Box::new(driver(scene, functions));
-    let (conversation, primary) = Conversation::new(driver, ConversationOptions::default());
+    let (conversation, primary) =
+        Conversation::with_primary(driver, ConversationOptions::default().with_manual_start());
     conversation.start(SessionChoice::Fresh).await.unwrap();
     (conversation, primary)
 }

@@ -297,10 +297,7 @@ pub(super) fn asks(outcomes: &[ToolOutcome; 2]) -> Script {
 }
 
 pub(super) fn used(script: Script) -> Script {
-    script.observe(Event::UsageReported(Usage {
-        output_tokens: 1,
-        ..Usage::default()
-    }))
+    script.observe(Event::UsageReported(Usage::tokens(0, 1)))
 }
 
 /// The script of a forked session.

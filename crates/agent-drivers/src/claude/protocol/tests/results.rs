@@ -161,12 +161,11 @@ fn used(session: &mut Session, cost: f64, tokens: u64, more: Value) -> Option<Us
 
 #[test]
 fn p28a_p28b_p28c_usage_is_difference_of_totals_that_may_restart() {
+    // Each new total has one cached token.
     let usage = |input_tokens, output_tokens, cost_microusd| {
-        Some(Usage {
-            input_tokens,
-            output_tokens,
-            cost_microusd,
-        })
+        let cached = u64::from(output_tokens == 2);
+        let usage = Usage::tokens(input_tokens, output_tokens).with_cached_input(cached);
+        Some(usage.with_cost(cost_microusd))
     };
     let mut session = fresh();
     assert_eq!(
@@ -209,11 +208,7 @@ fn p28a_p28b_p28c_usage_is_difference_of_totals_that_may_restart() {
 
 #[test]
 fn p28a_p28b_shrinking_total_means_a_restart() {
-    let usage = |input_tokens, output_tokens, cost_microusd| Usage {
-        input_tokens,
-        output_tokens,
-        cost_microusd,
-    };
+    let usage = |input, output, cost| Usage::tokens(input, output).with_cost(cost);
     for (input, output, cost, expected) in [
         (10, 10, 1.0, None),
         (11, 12, 1.5, Some(usage(1, 2, 500_000))),
@@ -237,7 +232,7 @@ fn p28a_p28b_shrinking_total_means_a_restart() {
     for _ in 0..2 {
         assert_eq!(
             used(&mut session, 0.0, 0, turn.clone()),
-            Some(usage(6, 4, 0))
+            Some(usage(6, 4, 0).with_cached_input(2))
         );
     }
 }
