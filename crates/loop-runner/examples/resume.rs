@@ -9,14 +9,14 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use agent_drivers::{AgentConfig, Choices};
-use agent_subprocess::guard;
-use cancellable_sleep::SleepGate;
-use loop_runner::{
-    DriverFactory, RunControl, RunEvent, RunEventReceiver, RunOutcome, Runner, RunnerOptions,
+use loop_runner::agent_drivers::AgentConfig;
+use loop_runner::agent_subprocess::guard;
+use loop_runner::cancellable_sleep::SleepGate;
+use loop_runner::loop_state::{RunUpdate, StopCause, StopRequest, StopTiming};
+use loop_runner::rlm_store::{
+    PhaseSettings, Project, PromptSource, RunId, Settings, WorkingTreeLock,
 };
-use loop_state::{RunUpdate, StopCause, StopRequest, StopTiming};
-use rlm_store::{PhaseSettings, Project, PromptSource, RunId, Settings, WorkingTreeLock};
+use loop_runner::{RunControl, RunEvent, RunEventReceiver, RunOutcome, Runner, RunnerOptions};
 use tokio::sync::mpsc;
 
 /// The agent: it reads its prompt, as every agent should, and writes a line.
@@ -41,7 +41,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     println!("-- {}; a resume needs only the run id --", outcome.reason);
 
     let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await?;
-    let (runner, events) = Runner::open(work_tree, None, None, options).await?;
+    let (runner, events) = Runner::open(work_tree, options).await?;
     let outcome = run_to_end(runner, events, false).await?;
     println!("-- {} --", outcome.reason);
     Ok(())
@@ -53,10 +53,6 @@ async fn run_to_end(
     mut events: RunEventReceiver,
     stop: bool,
 ) -> Result<RunOutcome, loop_runner::Error> {
-    let drivers: DriverFactory = Box::new(|phase, context| {
-        // Any agent: here the settings name a command.
-        Ok(phase.agent.driver(Choices::default(), context))
-    });
     let (control, requests) = mpsc::channel(8);
     let watch = async {
         while let Some((_, event)) = events.recv().await {
@@ -76,7 +72,7 @@ async fn run_to_end(
             }
         }
     };
-    let (outcome, ()) = tokio::join!(runner.run(drivers, requests), watch);
+    let (outcome, ()) = tokio::join!(runner.run(loop_runner::drivers(), requests), watch);
     outcome
 }
 

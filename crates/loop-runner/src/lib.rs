@@ -20,9 +20,9 @@
 //!
 //! # The caller's part
 //!
-//! - *The guard*: call [`agent_subprocess::guard::run_if_guard`] first in `main`. Without this call, and outside Linux, an agent has only a process
+//! - *The guard*: write [`agent_subprocess::guard_before_main!`], or call [`agent_subprocess::guard::run_if_guard`] first in `main`. Without this call, and outside Linux, an agent has only a process
 //!   group: a daemon that it starts can escape, all its processes survive a `kill -9` of this process, and [`RunOutcome::proven`] is false.
-//! - *The drivers*, through a [`DriverFactory`]: `agent-drivers` has them.
+//! - *The drivers*, through a [`DriverFactory`]: [`drivers`] makes those that the settings name.
 //! - *Signals*, as messages: [`RunControl::Stop`] after the iteration or now, then [`Request::Abort`](loop_state::Request::Abort). Agents run in
 //!   their own sessions, so a Ctrl-C of the terminal reaches only this process.
 //! - *A sleep gate*, in [`RunnerOptions`]: the run sleeps under it, so a shutdown of the program wakes and stops the run. A program without a sleep
@@ -94,9 +94,12 @@ pub use hook::{Hook, HookEvent, HookEventKind, HookInput};
 pub use options::{RunOutcome, RunnerOptions};
 pub use run_event::RunEvent;
 pub use runner::preview::ResumePreview;
-pub use runner::{DriverFactory, Reloaded, Runner};
+pub use runner::{DriverFactory, Reloaded, Runner, drivers};
 pub use stop_progress::{Awaited, StopProgress};
 pub use view::{AgentView, SteerDelivery, View};
+
+// A program needs these crates too; this saves it their versions.
+pub use {agent_drivers, agent_duplex, agent_subprocess, cancellable_sleep, loop_state, rlm_store};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

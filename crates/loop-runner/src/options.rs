@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_duplex::ProcessName;
 use cancellable_sleep::SleepGate;
 use loop_state::{StopReason, UsageTotal, times};
-use rlm_store::Uncommitted;
+use rlm_store::{Settings, Uncommitted};
 
 /// The options of this process for a run. They are not saved.
 #[derive(Clone, Debug)]
@@ -17,6 +17,10 @@ pub struct RunnerOptions {
     /// Whether to open a run that was transferred and continues elsewhere; the first save then removes the mark of the transfer. The default is
     /// false.
     pub take_back: bool,
+    /// The settings with which [`Runner::open`](crate::Runner::open) continues a run; by default those that were saved. A new run ignores this option.
+    pub new_settings: Option<Settings>,
+    /// The iteration to which [`Runner::open`](crate::Runner::open) returns; by default it continues where the run stopped. A new run ignores this option.
+    pub from_iteration: Option<u32>,
     /// The sleep gate of each wait: the sleep between two iterations, a pause, a rate limit, a back-off.
     ///
     /// A shutdown of the gate stops the run like a [`RunControl::Stop`](crate::RunControl::Stop) with
@@ -34,6 +38,8 @@ impl RunnerOptions {
             stop_budget: times::STOP_BUDGET,
             interactive: false,
             take_back: false,
+            new_settings: None,
+            from_iteration: None,
             gate,
         }
     }

@@ -18,11 +18,11 @@ use crate::hook::{HookEventKind, HookQueue};
 use crate::options::{RunOutcome, RunnerOptions};
 use crate::run_event::RunEvent;
 use crate::view::{AgentView, View};
-pub use parts::DriverFactory;
 use parts::attempt::AttemptHandles;
 use parts::cleanup::RetainedLeftovers;
 use parts::first_input::Reload;
 pub use parts::first_input::Reloaded;
+pub use parts::{DriverFactory, drivers};
 use parts::{
     Drivers, EndedProcesses, LiveView, Reported, RunProcesses, TranscriptPruning, first_input,
 };
@@ -119,7 +119,7 @@ impl Runner {
         Ok((runner, receiver))
     }
 
-    /// Opens a saved run. `settings` replace the saved ones; `from` is the iteration to return to.
+    /// Opens a saved run, with its saved settings and where it stopped, unless the options say otherwise.
     ///
     /// # Errors
     ///
@@ -128,13 +128,12 @@ impl Runner {
     /// # Cancel safety
     ///
     /// Dropping the future releases the run and the working tree. The saved state stays as it was. Damaged files are possibly set aside already, and
-    /// a prompt from `settings` is possibly stored already, which does no harm.
+    /// a prompt of the new settings is possibly stored already, which does no harm.
     pub async fn open(
         work_tree: WorkingTreeLock,
-        settings: Option<Settings>,
-        from: Option<u32>,
-        options: RunnerOptions,
+        mut options: RunnerOptions,
     ) -> Result<(Self, RunEventReceiver), Error> {
+        let (settings, from) = (options.new_settings.take(), options.from_iteration);
         let (project, run) = (work_tree.project(), work_tree.run().clone());
         project.run(&run)?;
         let (mut journal, loaded) = Journal::open(project, &run, false)?;

@@ -92,6 +92,17 @@ pub(super) struct EndedProcesses {
 pub type DriverFactory =
     Box<dyn Fn(&PhaseSettings, ProcessContext) -> Result<Box<dyn Driver>, Error> + Send + Sync>;
 
+/// Returns a factory of the drivers that the settings of each phase name, with their permissions and MCP servers.
+#[must_use]
+pub fn drivers() -> DriverFactory {
+    Box::new(|phase, context| {
+        let mut choices = agent_drivers::Choices::default();
+        choices.permissions = phase.permissions;
+        choices.mcp_servers = phase.mcp_servers.clone();
+        Ok(phase.agent.driver(choices, context))
+    })
+}
+
 /// The factory of a run's drivers; `None` before the run starts, when no attempt can begin.
 #[derive(Default)]
 pub(crate) struct Drivers(Option<DriverFactory>);

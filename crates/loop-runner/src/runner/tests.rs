@@ -64,8 +64,7 @@ async fn x110b_stop_before_start_names_its_cause() {
 
     let work_tree = WorkingTreeLock::take(&project, &run, &gate).await.unwrap();
     let (runner, _news) =
-        { Runner::open(work_tree, None, None, RunnerOptions::new(SleepGate::new())).await }
-            .unwrap();
+        { Runner::open(work_tree, RunnerOptions::new(SleepGate::new())).await }.unwrap();
     run_with(runner, vec![stop(StopCause::Person)]).await;
     let entry = project.run(&run).unwrap();
     assert_eq!(entry.state, RunState::Stopped);
@@ -108,14 +107,7 @@ async fn run_without_state_is_neither_resumed_nor_restarted() {
     let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new())
         .await
         .unwrap();
-    let open = || {
-        Runner::open(
-            work_tree.clone(),
-            None,
-            None,
-            RunnerOptions::new(SleepGate::new()),
-        )
-    };
+    let open = || Runner::open(work_tree.clone(), RunnerOptions::new(SleepGate::new()));
     let create = || {
         Runner::create(
             work_tree.clone(),

@@ -187,13 +187,14 @@ impl Night {
                 std::thread::park_timeout(Duration::from_millis(1));
             };
             let is_there = { project.run(&run) }.is_ok_and(|it| it.state != RunState::Empty);
+            let is_forgotten = is_there && bent == Defect::Rules;
             let options = RunnerOptions {
                 interactive,
+                new_settings: is_forgotten.then(|| settings.clone()),
                 ..RunnerOptions::new(SleepGate::new())
             };
             let (runner, news) = if is_there {
-                let forgotten = (bent == Defect::Rules).then_some(settings);
-                Runner::open(work_tree, forgotten, None, options).await?
+                Runner::open(work_tree, options).await?
             } else {
                 Runner::create(work_tree, settings, options).await?
             };

@@ -78,7 +78,7 @@ pub(crate) async fn run_to_end(
     };
     let (runner, mut news) = match settings {
         Some(settings) => Runner::create(work_tree, settings, options).await.unwrap(),
-        None => Runner::open(work_tree, None, None, options).await.unwrap(),
+        None => Runner::open(work_tree, options).await.unwrap(),
     };
     let (control, wishes) = mpsc::channel(8);
     let drivers = agents.0.clone();

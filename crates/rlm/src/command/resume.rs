@@ -224,12 +224,14 @@ fn continue_run(
     session.apply_config(&config);
     let options = RunnerOptions {
         take_back,
+        new_settings: settings,
+        from_iteration: from,
         ..session.options()
     };
     let presses = config.on_press.unwrap_or_default();
     let (runner, events) = session.block_on(async {
         let work_tree = WorkingTreeLock::take(&project, &run, &session.gate()).await?;
-        let opened = Runner::open(work_tree, settings, from, options).await;
+        let opened = Runner::open(work_tree, options).await;
         let (runner, events) = opened?;
         let runner = match feedback {
             Some(text) => runner.with_feedback(text)?,
