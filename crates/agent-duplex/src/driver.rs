@@ -232,14 +232,14 @@ pub trait Connection: fmt::Debug + Send {
     /// Ends the agent itself, gently and within seconds, if no turn runs. The leftovers of the agent stay alive. Does nothing if the agent has ended.
     ///
     /// It does not wait for background tasks: the caller has already done so. [`next`](Self::next) returns the output in the meantime. By default it
-    /// calls [`stop`](Self::stop), with 5 s.
+    /// calls [`stop`](Self::stop), with 8 s.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: another call continues where the last one was. Any other method may be called between two calls.
     fn close(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.stop(times::DEFAULT_CLOSE).await;
+            self.stop(times::LEFTOVER_BUDGET).await;
         })
     }
 

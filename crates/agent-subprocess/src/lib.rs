@@ -127,6 +127,9 @@ mod writer;
 pub use builder::{OutputMode, ProcessContext, StdinMode, TreeCommand};
 pub use complete::CompleteOutput;
 pub use error::Error;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use guard::run_if_guard_before_main;
 pub use lines::{Line, Lines};
 pub use marker::Marker;
 pub use output::{Output, OutputLines, RawOutput, Stream};

@@ -194,6 +194,13 @@ pub(crate) fn signal(
     }
 }
 
+/// Returns an argument of this process, also before `main`, when not every C library knows the arguments.
+pub(crate) fn own_argument(number: usize) -> Option<Vec<u8>> {
+    let arguments = std::fs::read("/proc/self/cmdline").ok()?;
+    let mut words = arguments.split(|byte| *byte == 0);
+    words.nth(number).map(<[u8]>::to_vec)
+}
+
 /// Reads the `/proc` entry of the calling process; returns `None` if `/proc` belongs to another pid namespace, where pids mean other processes.
 pub(crate) fn own() -> Option<Stat> {
     read("self").filter(|stat| stat.pid == std::process::id())

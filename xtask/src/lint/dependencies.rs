@@ -14,6 +14,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
     (
         "loop-runner",
         &[
+            "agent-drivers",
             "agent-duplex",
             "agent-subprocess",
             "cancellable-sleep",

@@ -48,10 +48,8 @@ pub fn run_if_guard() {
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub extern "C" fn run_if_guard_before_main() {
-    // Not every C library knows the arguments at this time.
-    let arguments = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let word = arguments.split(|byte| *byte == 0).nth(1);
-    enter(word == Some(crate::marker::GUARD_ARGUMENT.as_bytes()));
+    let word = crate::proc_fs::own_argument(1);
+    enter(word.is_some_and(|word| word == crate::marker::GUARD_ARGUMENT.as_bytes()));
 }
 
 /// Runs the guard if this process was started as one. Otherwise remembers that it can be its own guard.
