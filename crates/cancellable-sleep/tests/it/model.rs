@@ -79,7 +79,7 @@ impl Model {
     }
 
     fn wall(&self) -> i64 {
-        self.now.cast_signed() + self.ahead
+        self.now as i64 + self.ahead
     }
 
     /// Sleepers whose timers have fired check the time of day, and continue for at most a second.
@@ -87,7 +87,7 @@ impl Model {
         let (now, wall) = (self.now, self.wall());
         for sleeper in self.asleep.values_mut().filter(|s| s.due <= now) {
             let left = sleeper.wall.map_or(0, |deadline| deadline - wall);
-            sleeper.due = now + left.clamp(0, 1_000).cast_unsigned();
+            sleeper.due = now + left.clamp(0, 1_000) as u64;
         }
     }
 }
@@ -118,7 +118,7 @@ async fn check(steps: Vec<Step>) {
             Step::SleepUntilWall(child, ms) => {
                 let deadline: SystemTime = day.now() + Duration::from_millis(ms);
                 let sleep = gates[usize::from(child)].sleep_until_wall(deadline);
-                let (due, wall) = (model.now, model.wall() + ms.cast_signed());
+                let (due, wall) = (model.now, model.wall() + ms as i64);
                 begin(&mut model, child, due, Some(wall), tokio::spawn(sleep));
             }
             Step::Tick(child, ms) => {
