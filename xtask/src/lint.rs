@@ -176,7 +176,7 @@ fn mac() -> LintResult {
         "-p",
         "agent-drivers",
         "--features",
-        "interrupt-stack/tokio-util,cancellable-sleep/tokio-util",
+        "interrupt-stack/tokio-util",
         "--",
         "-D",
         "warnings",

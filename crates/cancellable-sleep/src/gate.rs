@@ -58,16 +58,13 @@ impl SleepGate {
     /// Creates a gate that is shut down when `token` is cancelled.
     ///
     /// [`shutdown`](Self::shutdown) cancels this token for all its holders. To prevent that, pass a child token.
-    #[cfg(feature = "tokio-util")]
     pub fn from_token(token: CancellationToken) -> Self {
         Self::build(token, WallClock::default())
     }
 
     /// Returns the gate's own token: cancelling it shuts the gate down, and [`shutdown`](Self::shutdown) cancels it.
     ///
-    /// The gate ends only waits. `gate.token().run_until_cancelled(work)` ends work too, at any await in it. Pass a `child_token()` to
-    /// code that waits for shutdown but must not cause it.
-    #[cfg(feature = "tokio-util")]
+    /// Pass a `child_token()` to code that waits for shutdown but must not cause it. To end work of your own, use [`run`](Self::run).
     pub fn token(&self) -> &CancellationToken {
         &self.shared.token
     }

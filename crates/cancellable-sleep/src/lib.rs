@@ -5,7 +5,7 @@
 //! A [`SleepGate`] is such a group of waits: every sleep returns a [`Wake`].
 //!
 //! This crate is not a timer, not a scheduler and not a general cancellation library: it uses tokio's timers and its
-//! `CancellationToken`. It doesn't cancel work, it only ends waits.
+//! [`CancellationToken`]. It ends waits, and the work that you pass to [`SleepGate::run`].
 //!
 //! # Limits
 //!
@@ -86,11 +86,8 @@
 //!   makes at most one more try.
 //! - `run_until_cancelled` of the token around the whole retry: it also ends a try in progress.
 //!
-#![cfg_attr(all(feature = "backon", feature = "tokio-util"), doc = "```")]
-#![cfg_attr(
-    not(all(feature = "backon", feature = "tokio-util")),
-    doc = "```ignore"
-)]
+#![cfg_attr(feature = "backon", doc = "```")]
+#![cfg_attr(not(feature = "backon"), doc = "```ignore")]
 //! use backon::{ExponentialBuilder, Retryable};
 //! use cancellable_sleep::SleepGate;
 //!
@@ -145,7 +142,8 @@ mod wall_clock;
 pub use gate::{Interval, SleepGate};
 pub use sleep::Sleep;
 pub use sleeper::Wake;
+pub use tokio_util::sync::CancellationToken;
 
-#[cfg(all(doctest, feature = "tokio-util"))]
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;

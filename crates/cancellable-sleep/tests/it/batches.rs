@@ -109,7 +109,6 @@ async fn other_tasks_run_between_the_batches() {
 }
 
 /// The call also runs the wakers of futures that wait for the token directly. If such a waker panics, all sleeps are woken, and the gate still works.
-#[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn panic_during_shutdown_wakes_all_sleepers() {
     use std::{panic::AssertUnwindSafe, task::Context};

@@ -50,7 +50,6 @@ fn c54a_c54b_c54c_thread_sleep_returns_its_wake_reason() {
     assert_eq!(run.blocking_sleep(LONG), Wake::Shutdown);
 }
 
-#[cfg(feature = "tokio-util")]
 #[test]
 fn c55a_token_cancelled_elsewhere_wakes_threads() {
     let token = tokio_util::sync::CancellationToken::new();

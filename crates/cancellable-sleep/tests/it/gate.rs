@@ -161,7 +161,6 @@ async fn a_dropped_sleep_leaves_the_gate() {
     assert_eq!(gate.wake_all(), 0, "an elapsed sleep has left as well");
 }
 
-#[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn x131b_wait_or_shutdown_returns_early() {
     let (gate, start) = (SleepGate::new(), Instant::now());

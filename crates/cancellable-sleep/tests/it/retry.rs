@@ -55,7 +55,6 @@ async fn j45_shutdown_ends_a_back_off() {
 }
 
 /// The token also ends a retry that never waits, because each sleep lets the runtime check the token.
-#[cfg(feature = "tokio-util")]
 #[tokio::test]
 async fn j45_token_ends_a_retry_without_waits() {
     let gate = SleepGate::new();

@@ -58,7 +58,6 @@ async fn panicking_waker_does_not_block_others_or_poison() {
 }
 
 /// A foreign task waits for the token before the gate does. Its panic keeps the token from waking the gate.
-#[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn panicking_waiter_of_the_token_does_not_block_sleepers_of_the_gate() {
     use std::num::NonZeroUsize;
@@ -141,7 +140,6 @@ async fn last_waker_is_woken() {
 }
 
 /// A foreign waker was registered before the waker of the gate. It polls the sleeps after the token is cancelled and before the gate is woken.
-#[cfg(feature = "tokio-util")]
 #[tokio::test(start_paused = true)]
 async fn shutdown_during_expiry_beats_the_time() {
     use std::sync::Mutex;
