@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Sleep, Wake, batches, blocking,
+    run::Run,
     sleep::Until,
     sleeper::{Shared, Sleeper, Sleepers},
     wall_clock::WallClock,
@@ -122,6 +123,45 @@ impl SleepGate {
     /// Dropping the future ends the sleep and removes the sleeper from the gate; nothing is lost. See [`Sleep`], also for its panics.
     pub fn sleep_until_wall(&self, deadline: SystemTime) -> Sleep {
         self.begin(Until::at_wall(deadline))
+    }
+
+    /// Runs `future` until it is ready, until [`wake_all`](Self::wake_all), or until shutdown. Returns its output, or why the gate ended it.
+    ///
+    /// The error is [`Wake::Woken`] or [`Wake::Shutdown`], never [`Wake::Elapsed`]. If the gate is already shut down, `future` is never polled.
+    /// The gate ends the work at any of its awaits. To let "poll now" end waits but not work, run the work at a [`child`](Self::child) gate, which
+    /// `wake_all` doesn't reach.
+    ///
+    /// [`wake_all`](Self::wake_all) counts the run like a sleep. If `future` becomes ready at the moment in which another thread calls
+    /// `wake_all` or `shutdown`, the run returns the output, so no output is lost.
+    ///
+    /// The returned future owns a handle on the gate, so it can be spawned if `future` can be spawned.
+    ///
+    /// # Panics
+    ///
+    /// Polling panics if `future` panics.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the returned future drops `future` and removes the run from the gate. If the gate ends the run, `future` is dropped together with
+    /// the returned future, as in a `select!`. So this is cancel safe if `future` is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cancellable_sleep::{SleepGate, Wake};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let gate = SleepGate::new();
+    /// assert_eq!(gate.run(async { 7 }).await, Ok(7));
+    /// gate.shutdown();
+    /// assert_eq!(gate.run(async { 7 }).await, Err(Wake::Shutdown));
+    /// # }
+    /// ```
+    pub fn run<F: Future>(
+        &self,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Wake>> + use<F> {
+        Run::new(self.shared.clone(), future)
     }
 
     fn begin(&self, until: Until) -> Sleep {

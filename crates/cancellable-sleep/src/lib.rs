@@ -4,6 +4,24 @@
 //! waits at once. Each waiting task must learn whether its time was up, the program ended the wait early, or the program shuts down.
 //! A [`SleepGate`] is such a group of waits: every sleep returns a [`Wake`].
 //!
+//! ```
+//! use std::time::{Duration, SystemTime};
+//! use cancellable_sleep::{SleepGate, Wake};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let gate = SleepGate::new(); // one gate for the program, and a child for each group that wakes separately
+//! let (polls, nights) = (gate.child(), gate.child());
+//! let poll = tokio::spawn(polls.sleep(Duration::from_secs(300)));
+//! let night = tokio::spawn(nights.sleep_until_wall(SystemTime::now() + Duration::from_secs(36_000)));
+//! tokio::task::yield_now().await; // now both tasks sleep
+//!
+//! polls.wake_all(); // "poll now": the nightly job continues to sleep
+//! assert_eq!(poll.await.unwrap(), Wake::Woken);
+//! gate.shutdown(); // ends the sleeps of all groups
+//! assert_eq!(night.await.unwrap(), Wake::Shutdown);
+//! # }
+//! ```
+//!
 //! This crate is not a timer, not a scheduler and not a general cancellation library: it uses tokio's timers and its
 //! [`CancellationToken`]. It ends waits, and the work that you pass to [`SleepGate::run`].
 //!
@@ -84,7 +102,8 @@
 //!
 //! - `when`: without it, backon makes all remaining tries without a pause, and never ends if their number has no limit. With it, backon
 //!   makes at most one more try.
-//! - `run_until_cancelled` of the token around the whole retry: it also ends a try in progress.
+//! - [`run`](SleepGate::run) at a child gate around the whole retry: at shutdown it also ends a try in progress. It is a child gate, so that
+//!   `wake_all` causes an early try and doesn't end the retry.
 //!
 #![cfg_attr(feature = "backon", doc = "```")]
 #![cfg_attr(not(feature = "backon"), doc = "```ignore")]
@@ -99,8 +118,8 @@
 //!     .retry(ExponentialBuilder::default())
 //!     .when(|_| !gate.is_shutdown())
 //!     .sleep(gate.clone());
-//! let answer = gate.token().run_until_cancelled(retry).await; // `None`: shutdown came first
-//! # assert!(answer.is_none());
+//! let answer = gate.child().run(retry).await; // `Err`: shutdown came first
+//! # assert!(answer.is_err());
 //! # }
 //! ```
 //!
@@ -130,11 +149,13 @@
 //   wall_clock         the time of day: its source, and the next time to check it
 //   sleeper            one sleeper at a gate, the list of all sleepers, and the reason why a sleep ended
 //   sleep, blocking    the future of a sleep; the sleep of a thread
+//   run                work that a gate ends early
 //   batches            wakes many sleepers, all at once or in batches
 //   gate               the public handle: each kind of wait, intervals, and backon's sleeper
 mod batches;
 mod blocking;
 mod gate;
+mod run;
 mod sleep;
 mod sleeper;
 mod wall_clock;

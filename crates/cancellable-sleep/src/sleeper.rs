@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::wall_clock::WallClock;
 
-/// The reason why a sleep ended.
+/// The reason why a sleep ended, or why a gate ended the work of [`SleepGate::run`](crate::SleepGate::run).
 ///
 /// There are exactly these three reasons, so a `match` needs no catch-all arm. `{:?}` is good enough for a log, but its text may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ use crate::wall_clock::WallClock;
 pub enum Wake {
     /// The time was up.
     Elapsed,
-    /// [`SleepGate::wake_all`](crate::SleepGate::wake_all) ended the sleep early; the gate is still open.
+    /// [`SleepGate::wake_all`](crate::SleepGate::wake_all) woke the sleep before its time; the gate is still open.
     Woken,
     /// The gate was shut down, before or during the sleep. Every later sleep returns this at once.
     Shutdown,

@@ -35,9 +35,9 @@ fn c54a_c54b_c54c_thread_sleep_returns_its_wake_reason() {
     assert!(began.elapsed() >= short);
     assert_eq!(gate.wake_all(), 0, "the sleeper has left");
 
-    let kicked = [blocked(&gate, LONG), blocked(&gate, Duration::MAX)];
+    let woken = [blocked(&gate, LONG), blocked(&gate, Duration::MAX)];
     wake_all_of(&gate, 2);
-    for thread in kicked {
+    for thread in woken {
         assert_eq!(thread.join().unwrap(), Wake::Woken);
     }
 

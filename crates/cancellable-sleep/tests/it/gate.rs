@@ -67,11 +67,11 @@ async fn c55a_c55b_all_sleepers_wake_and_the_loops_continue() {
         .map(|_| {
             let gate = gate.clone();
             tokio::spawn(async move {
-                let mut kicks = 0;
+                let mut wakes = 0;
                 while gate.sleep(TEN * 100).await == Wake::Woken {
-                    kicks += 1;
+                    wakes += 1;
                 }
-                kicks
+                wakes
             })
         })
         .collect();

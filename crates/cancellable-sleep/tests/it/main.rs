@@ -9,6 +9,7 @@ mod interval;
 mod model;
 #[cfg(feature = "backon")]
 mod retry;
+mod run;
 mod trace;
 mod wakers;
 mod wakes;

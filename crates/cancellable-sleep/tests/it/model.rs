@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cancellable_sleep::Wake;
+use cancellable_sleep::{SleepGate, Wake};
 use proptest::prelude::*;
 use tokio::{task::JoinHandle, time::advance};
 
@@ -20,10 +20,12 @@ enum Step {
     SleepUntil(bool, u64),
     SleepUntilWall(bool, u64),
     Tick(bool, u64),
+    /// Work at the gate that takes this many milliseconds.
+    Run(bool, u64),
     Advance(u64),
     /// A jump of the time of day, forwards or backwards, in milliseconds.
     Jump(i64),
-    Kick(bool),
+    Wake(bool),
     Drop(usize),
     Shutdown(bool),
     /// A shutdown in batches of this size, which is dropped after one poll.
@@ -38,10 +40,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (child(), 0..50_u64).prop_map(|(child, ms)| Step::SleepUntil(child, ms)),
         3 => (child(), 0..4_000_u64).prop_map(|(child, ms)| Step::SleepUntilWall(child, ms)),
         1 => (child(), ms()).prop_map(|(child, ms)| Step::Tick(child, ms)),
+        2 => (child(), ms()).prop_map(|(child, ms)| Step::Run(child, ms)),
         4 => (0..30_u64).prop_map(Step::Advance),
         2 => (0..1_500_u64).prop_map(Step::Advance),
         2 => (-3_000..3_000_i64).prop_map(Step::Jump),
-        2 => child().prop_map(Step::Kick),
+        2 => child().prop_map(Step::Wake),
         2 => (0..20_usize).prop_map(Step::Drop),
         1 => child().prop_map(Step::Shutdown),
         1 => (child(), 1..5_u8).prop_map(|(child, n)| Step::ShutdownInBatches(child, n)),
@@ -127,6 +130,13 @@ async fn check(steps: Vec<Step>) {
                 let tick = tokio::spawn(async move { beat.tick().await });
                 begin(&mut model, child, due, None, tick);
             }
+            Step::Run(child, ms) => {
+                let work = SleepGate::new().sleep(Duration::from_millis(ms));
+                let run = gates[usize::from(child)].run(work);
+                let due = model.now.saturating_add(ms);
+                let run = tokio::spawn(async { run.await.unwrap_or_else(|why| why) });
+                begin(&mut model, child, due, None, run);
+            }
             Step::Advance(ms) => {
                 advance(Duration::from_millis(ms)).await;
                 model.now += ms;
@@ -135,7 +145,7 @@ async fn check(steps: Vec<Step>) {
                 day.jump(ms);
                 model.ahead += ms;
             }
-            Step::Kick(child) => {
+            Step::Wake(child) => {
                 let counted = gates[usize::from(child)].wake_all();
                 let woken = model.wake(Wake::Woken, |sleeper| sleeper.child == child);
                 assert_eq!(counted, woken, "wake_all {id}");

@@ -139,6 +139,28 @@ async fn last_waker_is_woken() {
     assert_eq!((before.get(), after.get()), (0, 1));
 }
 
+/// A foreign waker was registered before the waker of the gate. It calls `wake_all` after the token is cancelled and before the gate is woken.
+#[tokio::test(start_paused = true)]
+async fn wake_all_counts_nothing_once_the_gate_is_shut_down() {
+    use std::sync::{Mutex, OnceLock};
+    let token = tokio_util::sync::CancellationToken::new();
+    let gate = Arc::new(OnceLock::<SleepGate>::new());
+    let counted = Arc::new(Mutex::new(Vec::new()));
+    let waker = Waking::waker({
+        let (gate, counted) = (gate.clone(), counted.clone());
+        move || counted.lock().unwrap().push(gate.get().unwrap().wake_all())
+    });
+    let mut foreign = pin!(token.cancelled());
+    let waits = foreign.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(waits.is_pending());
+    let gate = gate.get_or_init(|| SleepGate::from_token(token.clone()));
+    let mut sleep = pin!(gate.sleep(TEN));
+    assert!(poll_once(sleep.as_mut()).is_pending());
+    token.cancel();
+    assert_eq!(*counted.lock().unwrap(), [0]);
+    assert_eq!(poll_once(sleep), Poll::Ready(Wake::Shutdown));
+}
+
 /// A foreign waker was registered before the waker of the gate. It polls the sleeps after the token is cancelled and before the gate is woken.
 #[tokio::test(start_paused = true)]
 async fn shutdown_during_expiry_beats_the_time() {
