@@ -14,7 +14,8 @@ use crate::{router::Router, worker::WorkState};
 
 /// A future that does the work of all threads on a tokio runtime: it wakes handlers, announces shutdown and keeps deadlines. Spawn it.
 ///
-/// The driver ends when the last handle of its ladder is gone. If it was never spawned, or if the runtime is stuck, the signal handler
+/// After [`install_driven_scoped`](crate::Builder::install_driven_scoped), the driver ends when the last handle of its ladder is
+/// gone. If it was never spawned, or if the runtime is stuck, the signal handler
 /// still counts presses and ends the process. But no handler is woken for a press, and the shutdown deadline has no effect. Hooks and
 /// callbacks run inside the driver and block its runtime.
 ///

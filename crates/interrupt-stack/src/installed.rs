@@ -1,6 +1,6 @@
 //! A ladder that catches the signals of the process and restores them, and the errors of an install.
 
-use std::{io, ops::Deref, sync::Arc};
+use std::{io, mem, ops::Deref, sync::Arc};
 
 use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTSTP};
 use signal_hook_registry::{SigId, unregister};
@@ -21,7 +21,7 @@ pub struct Error(#[from] Kind);
 #[derive(Debug, thiserror::Error)]
 enum Kind {
     #[error(
-        "this process already catches its signals: share the first `Interrupts` (it is `Clone`), or drop its `Installed` first"
+        "this process already catches its signals: share the first `Interrupts` (it is `Clone`), or use `install_scoped` and drop the first guard before"
     )]
     AlreadyInstalled,
     #[error("cannot catch signal {signal}: {source}; use a detached ladder with its injector")]
@@ -35,16 +35,16 @@ enum Kind {
 }
 
 impl Error {
-    /// Returns whether another [`Installed`] is alive in this process.
+    /// Returns whether this process already catches its signals: by [`Builder::install`], or by an [`Installed`] that is alive.
     pub fn is_already_installed(&self) -> bool {
         matches!(self.0, Kind::AlreadyInstalled)
     }
 }
 
-/// A ladder that catches the signals of the process.
+/// The guard of a ladder that catches the signals of the process, made by [`Builder::install_scoped`].
 ///
 /// Dropping this value stops catching the signals and restores their earlier behaviour. The ladder itself continues as a detached ladder while
-/// other handles exist. Keep this value to the end of `main`.
+/// other handles exist.
 ///
 /// In nearly every program the earlier behaviour is the default action. If other code listens to the same signals through the same
 /// registry (as `tokio::signal` does), listeners that were registered after the install get no more signals.
@@ -115,6 +115,13 @@ impl Installed {
         drop(process); // the drop of `installed` needs it
         handled?;
         Ok(installed)
+    }
+
+    /// Catches the signals for the rest of the life of the process. The guard is never dropped, so its handle keeps the threads alive too.
+    pub(crate) fn keep(self) -> Interrupts {
+        let interrupts = self.interrupts.clone();
+        mem::forget(self);
+        interrupts
     }
 }
 

@@ -12,8 +12,9 @@ use crate::{Cause, Handler, PressSource, router::Router};
 
 /// A handle on one ladder with its stack of handlers.
 ///
-/// Clones are handles on the same ladder. Its threads end when the last handle ([`Interrupts`], [`Handler`],
-/// [`Notice`](crate::Notice), [`Injector`]) is gone. A shutdown deadline ends with them, so keep a handle to the end of `main`.
+/// Clones are handles on the same ladder. After [`Builder::install`](crate::Builder::install) the ladder lives as long as the process. The threads
+/// of any other ladder, and with them a shutdown deadline, end when the last handle ([`Interrupts`], [`Handler`],
+/// [`Notice`](crate::Notice), [`Injector`], `Installed`) is gone.
 ///
 /// # Examples
 ///

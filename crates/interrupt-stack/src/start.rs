@@ -25,16 +25,16 @@ impl Builder {
     /// if they were ignored before, as under `nohup` or in a script's background job; see
     /// [`catch_ignored_keys`](Self::catch_ignored_keys).
     ///
-    /// Bind the value to a name and keep it to the end of `main`, because its drop restores the signals. So `install()?.clone()`, or a
-    /// function that returns the clone, silently restores the signals at once.
+    /// The ladder catches the signals for the rest of the life of the process, and its threads live as long, whatever happens to the
+    /// returned handle. To restore the earlier behaviour of the signals later, use [`install_scoped`](Self::install_scoped).
     ///
     /// This starts four threads, which sleep until an event comes. The futures run on any executor and need no driver of time or I/O.
     /// The first line under `#[tokio::main]` is early enough for most programs: only the runtime was built before.
     ///
     /// # Errors
     ///
-    /// Fails if another [`Installed`] of this process already catches the signals ([`Error::is_already_installed`]), or if the system
-    /// refuses a thread or a handler.
+    /// Fails if another install of this process already catches the signals ([`Error::is_already_installed`]), or if the system refuses
+    /// a thread or a handler.
     ///
     /// # Platform
     ///
@@ -46,14 +46,31 @@ impl Builder {
     /// use interrupt_stack::Interrupts;
     ///
     /// # fn main() -> Result<(), interrupt_stack::Error> {
-    /// let installed = Interrupts::builder().install()?;
-    /// let interrupts = Interrupts::clone(&installed); // for a thread or a task; `installed` stays here
-    /// let saves = std::thread::spawn(move || interrupts.wait());
+    /// let interrupts = Interrupts::builder().install()?;
+    /// let other = interrupts.clone(); // for a thread or a task: a handle on the same ladder
+    /// let saves = std::thread::spawn(move || other.wait());
     /// # let _ = saves;
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "signals")]
-    pub fn install(self) -> Result<Installed, Error> {
+    pub fn install(self) -> Result<Interrupts, Error> {
+        self.install_scoped().map(Installed::keep)
+    }
+
+    /// Starts the ladder as [`install`](Self::install) does, until the returned guard is dropped.
+    ///
+    /// Dropping the [`Installed`] restores the earlier behaviour of the signals, so that a later part of the program can install a
+    /// ladder of its own. Bind the guard to a name: `install_scoped()?.clone()` restores the signals at once.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`install`](Self::install) does.
+    ///
+    /// # Platform
+    ///
+    /// Unix.
+    #[cfg(feature = "signals")]
+    pub fn install_scoped(self) -> Result<Installed, Error> {
         Installed::new(self, false, start)
     }
 
@@ -69,7 +86,23 @@ impl Builder {
     ///
     /// Unix.
     #[cfg(feature = "driver")]
-    pub fn install_driven(self) -> Result<(Installed, InterruptDriver), Error> {
+    pub fn install_driven(self) -> Result<(Interrupts, InterruptDriver), Error> {
+        let (installed, driver) = self.install_driven_scoped()?;
+        Ok((installed.keep(), driver))
+    }
+
+    /// Starts the ladder as [`install_driven`](Self::install_driven) does, until the returned guard is dropped. The driver ends when the guard and
+    /// all other handles are gone.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`install`](Self::install) does.
+    ///
+    /// # Platform
+    ///
+    /// Unix.
+    #[cfg(feature = "driver")]
+    pub fn install_driven_scoped(self) -> Result<(Installed, InterruptDriver), Error> {
         let mut driver = None;
         let installed = Installed::new(self, true, |interrupts| {
             let router = interrupts.router();

@@ -92,7 +92,7 @@ impl Session {
                 rlm_store::stop_git_processes();
                 print_hard_exit_line();
             })
-            .install()
+            .install_scoped()
             .map_err(|e| failed("can't handle signals", &e))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use interrupt_stack::{Handler, Installed, Interrupts, Notice};
+use interrupt_stack::{Handler, Interrupts, Notice};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -148,7 +148,7 @@ fn measured(arguments: &[&str]) -> Result<()> {
     }
 }
 
-pub(crate) fn install() -> Result<Installed> {
+pub(crate) fn install() -> Result<Interrupts> {
     Ok(Interrupts::builder().debounce(Duration::ZERO).install()?)
 }
 

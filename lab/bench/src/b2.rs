@@ -110,7 +110,7 @@ fn busy() -> Result<Runtime> {
 }
 
 /// Handles presses for ever on this thread, and reports when the router woke it, not when it ran.
-fn decide(installed: &interrupt_stack::Installed) -> Result<()> {
+fn decide(installed: &interrupt_stack::Interrupts) -> Result<()> {
     let mut handler = installed.push("bench");
     let stamp = Arc::new(WakeTime {
         at: AtomicU64::new(0),

@@ -166,7 +166,7 @@ fn blocked_waker() {
 
 fn installed_twice() {
     for _ in 0..2 {
-        let interrupts = builder().install().unwrap();
+        let interrupts = builder().install_scoped().unwrap();
         let second = builder().install().unwrap_err();
         assert!(second.is_already_installed(), "{second}");
         let handler = interrupts.push("run");

@@ -139,6 +139,17 @@ fn x122a_x122b_dropped_install_restores_the_signals() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
+/// The install holds for the life of the process, without any handle: the first press begins the shutdown and doesn't end the process, and the second
+/// press is the hard exit.
+#[test]
+fn install_outlives_its_handles() {
+    let mut probe = Probe::start("setup");
+    probe.press();
+    assert!(probe.is_alive());
+    probe.kill(Signal::INT);
+    assert_eq!(probe.end().signal(), Some(2));
+}
+
 /// A child inherits the blocked signals of its parent. A press must still reach one of the crate's threads and end the process.
 #[cfg(target_os = "linux")]
 #[test]

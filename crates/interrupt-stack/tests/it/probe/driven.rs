@@ -38,7 +38,7 @@ fn threads() -> usize {
 
 fn install(builder: Builder) -> (Installed, InterruptDriver, Runtime) {
     let before = threads();
-    let (interrupts, driver) = builder.install_driven().unwrap();
+    let (interrupts, driver) = builder.install_driven_scoped().unwrap();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();
     assert_eq!(threads(), before, "a driver has no thread");

@@ -43,6 +43,7 @@ pub(super) fn run(name: &str) -> bool {
         "toggling" => toggling(),
         "menu" => menu(),
         "exiting" => exiting(),
+        "setup" => set_up(),
         _ => false,
     }
 }
@@ -70,7 +71,7 @@ fn counting_for_ever(builder: Builder) -> ! {
 /// Requests a suspension, in its own process group, on a ladder whose signals were restored.
 fn suspended_when_let_go() -> ! {
     setpgid(None, None).unwrap();
-    let interrupts = builder().install().unwrap();
+    let interrupts = builder().install_scoped().unwrap();
     let injector = interrupts.injector();
     drop(interrupts);
     ready();
@@ -316,6 +317,18 @@ fn exiting() -> ! {
     ready();
     assert_eq!(interrupts.wait(), Cause::Press);
     std::process::exit(130)
+}
+
+/// Installs in a function that returns a clone, and keeps no handle at all.
+fn set_up() -> ! {
+    fn setup() -> Result<Interrupts, interrupt_stack::Error> {
+        Ok(Interrupts::builder().install()?.clone())
+    }
+    drop(setup().unwrap());
+    let second = builder().install().unwrap_err();
+    assert!(second.is_already_installed(), "{second}");
+    ready();
+    park()
 }
 
 /// Has a handler that never takes its notice, and a shutdown that never ends.

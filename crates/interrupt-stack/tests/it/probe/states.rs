@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Barrier, Mutex},
 };
 
-use interrupt_stack::{Handler, Installed};
+use interrupt_stack::{Handler, Interrupts};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{
     runtime::Runtime,
@@ -19,7 +19,7 @@ use crate::audited;
 /// The code that handles presses, as long as this value lives.
 #[expect(dead_code, reason = "the fields are kept, not read")]
 enum Listener {
-    Ours(Installed, Handler),
+    Ours(Interrupts, Handler),
     Tokio(Runtime),
 }
 
