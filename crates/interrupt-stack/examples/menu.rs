@@ -48,7 +48,7 @@ pub(crate) async fn run(interrupts: &Interrupts, begun: u32) -> Result<u32, Box<
                     "a" => die_by(Cause::Press),
                     _ => notice.escalate(), // shutdown: the job ends, and so does the loop
                 },
-                _ = interrupts.cancelled() => {} // Ctrl-C at the menu, or SIGTERM: don't wait for an answer
+                _ = interrupts.shutdown_cause() => {} // Ctrl-C at the menu, or SIGTERM: don't wait for an answer
             },
         }
     }

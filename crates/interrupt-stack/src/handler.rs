@@ -30,7 +30,7 @@ impl Handler {
     /// Waits for a press and takes its notice.
     ///
     /// A handler that doesn't call this within the take time-out (1 s by default) loses the notice to the handler below, if there is
-    /// one. In shutdown there are no notices and this future stays pending: also wait for [`Interrupts::cancelled`].
+    /// one. In shutdown there are no notices and this future stays pending: also wait for [`Interrupts::shutdown_cause`].
     ///
     /// # Cancel safety
     ///

@@ -29,7 +29,7 @@ use crate::{Cause, Handler, PressSource, router::Router};
 ///
 /// drop(menu);
 /// interrupts.injector().press(PressSource::Injected);
-/// assert_eq!(interrupts.cancelled().await, Cause::Press);
+/// assert_eq!(interrupts.shutdown_cause().await, Cause::Press);
 /// # }
 /// ```
 #[derive(Clone)]
@@ -87,12 +87,13 @@ impl Interrupts {
         self.router().token.child_token()
     }
 
-    /// Waits until shutdown begins, and returns its cause. Returns at once if shutdown has begun.
+    /// Waits until shutdown begins, and returns its cause. Returns at once if shutdown has begun. [`cause`](Self::cause) doesn't wait, and
+    /// [`wait`](Self::wait) blocks the thread.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing: the cause is sticky.
-    pub fn cancelled(&self) -> impl Future<Output = Cause> + Send + use<> {
+    pub fn shutdown_cause(&self) -> impl Future<Output = Cause> + Send + use<> {
         let interrupts = self.clone(); // keeps the sender below alive
         async move {
             let mut shutdown = interrupts.router().shutdown.subscribe();
@@ -118,7 +119,7 @@ impl Interrupts {
         self.router().wait_for_cause(deadline)
     }
 
-    /// Returns the cause of the shutdown, or `None` before it. This can return a cause a moment before [`cancelled`](Self::cancelled)
+    /// Returns the cause of the shutdown, or `None` before it. This can return a cause a moment before [`shutdown_cause`](Self::shutdown_cause)
     /// wakes.
     pub fn cause(&self) -> Option<Cause> {
         self.router().cause()

@@ -230,7 +230,7 @@ impl Console {
         mut typed: mpsc::Receiver<Typed>,
         interrupts: &Interrupts,
     ) {
-        let mut shutdown = pin!(interrupts.cancelled());
+        let mut shutdown = pin!(interrupts.shutdown_cause());
         let (mut is_shut, mut has_view) = (false, true);
         let TerminalSignals {
             mut suspend,

@@ -155,11 +155,11 @@ impl Session {
         self.runtime.block_on(async {
             let press = async {
                 start.notified().await.escalate();
-                self.interrupts.cancelled().await
+                self.interrupts.shutdown_cause().await
             };
             tokio::select! {
                 biased;
-                cause = self.interrupts.cancelled() => die(cause),
+                cause = self.interrupts.shutdown_cause() => die(cause),
                 cause = press => die(cause),
                 output = future => output,
             }
@@ -317,7 +317,7 @@ impl Session {
         place: Option<&IndexEntry>,
     ) -> Result<RunOutcome, loop_runner::Error> {
         let stop = async {
-            let by = match self.interrupts.cancelled().await {
+            let by = match self.interrupts.shutdown_cause().await {
                 Cause::Terminate => StopCause::Terminated,
                 Cause::Hangup => StopCause::HungUp,
                 _ => StopCause::Person,

@@ -73,7 +73,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 #[tokio::test]
 async fn j27a_press_without_handlers_begins_shutdown() {
     let rig = Rig::new();
-    let (token, early) = (rig.interrupts.token(), rig.interrupts.cancelled());
+    let (token, early) = (rig.interrupts.token(), rig.interrupts.shutdown_cause());
     assert_eq!(
         (rig.interrupts.cause(), token.is_cancelled()),
         (None, false)
@@ -84,7 +84,7 @@ async fn j27a_press_without_handlers_begins_shutdown() {
     soon(token.cancelled()).await;
     assert!(rig.exits.try_recv().is_err(), "graceful");
     assert_eq!(
-        soon(rig.interrupts.cancelled()).await,
+        soon(rig.interrupts.shutdown_cause()).await,
         Cause::Press,
         "the cause is sticky"
     );
@@ -338,7 +338,7 @@ async fn j38a_j38b_notice_of_a_dropped_handler_goes_to_the_next() {
     soon(run.notified()).await.handled();
     rig.press();
     drop(run);
-    assert_eq!(soon(rig.interrupts.cancelled()).await, Cause::Press);
+    assert_eq!(soon(rig.interrupts.shutdown_cause()).await, Cause::Press);
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn graceful(builder: interrupt_stack::Builder) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let cause = runtime.block_on(interrupts.cancelled());
+    let cause = runtime.block_on(interrupts.shutdown_cause());
     say(&format!(
         "cleanup {cause:?}, {} presses",
         interrupts.presses()
@@ -89,7 +89,7 @@ fn slow_start() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let cause = runtime.block_on(interrupts.cancelled());
+    let cause = runtime.block_on(interrupts.shutdown_cause());
     say(&format!("cleanup {cause:?}"));
     die_by(cause);
 }
@@ -153,7 +153,7 @@ fn blocked_waker() {
     let _handler = interrupts.push("run");
     report(&interrupts);
     let waker = Waker::from(Arc::new(Block));
-    let mut cancelled = std::pin::pin!(interrupts.cancelled());
+    let mut cancelled = std::pin::pin!(interrupts.shutdown_cause());
     assert!(
         cancelled
             .as_mut()

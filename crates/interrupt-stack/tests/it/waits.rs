@@ -144,7 +144,7 @@ async fn notified_stays_pending_in_shutdown() {
     let mut menu = interrupts.push("menu");
     interrupts.injector().press(PressSource::Injected);
     interrupts.injector().press(PressSource::Injected);
-    assert_eq!(interrupts.cancelled().await, Cause::Press);
+    assert_eq!(interrupts.shutdown_cause().await, Cause::Press);
     tokio::select! {
         biased;
         _ = menu.notified() => panic!("there are no notices in shutdown"),

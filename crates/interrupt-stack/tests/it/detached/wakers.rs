@@ -32,7 +32,7 @@ fn blocked_waker_does_not_block_the_exit() {
         }
     }
     let waker = Waker::from(Arc::new(Block(gate.clone())));
-    let mut cancelled = pin!(rig.interrupts.cancelled());
+    let mut cancelled = pin!(rig.interrupts.shutdown_cause());
     assert!(
         cancelled
             .as_mut()
@@ -82,7 +82,7 @@ async fn blocked_waker_of_a_handler_does_not_hide_shutdown_from_others() {
     rig.press();
     rig.press();
     drop(release);
-    assert_eq!(soon(rig.interrupts.cancelled()).await, Cause::Press);
+    assert_eq!(soon(rig.interrupts.shutdown_cause()).await, Cause::Press);
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ fn driven(builder: Builder) -> ! {
         tokio::spawn(answer(run));
         tokio::task::yield_now().await;
         ready();
-        interrupts.cancelled().await
+        interrupts.shutdown_cause().await
     });
     say(&format!("{cause:?} after {} presses", interrupts.presses()));
     die_by(cause)
@@ -79,7 +79,7 @@ fn hung(builder: Builder) -> ! {
         tokio::spawn(answer(run));
         tokio::task::yield_now().await;
         ready();
-        say(&format!("shutdown {:?}", interrupts.cancelled().await));
+        say(&format!("shutdown {:?}", interrupts.shutdown_cause().await));
         std::future::pending().await
     })
 }

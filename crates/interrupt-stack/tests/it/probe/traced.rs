@@ -55,7 +55,7 @@ fn traced(builder: Builder, hangs: bool) -> ! {
     tracing::subscriber::set_global_default(EventReporter { hangs }).unwrap();
     let interrupts = builder.install().unwrap();
     let _handler = interrupts.push("run");
-    let shutdown = interrupts.cancelled(); // the threads that emit events wake this future too
+    let shutdown = interrupts.shutdown_cause(); // the threads that emit events wake this future too
     if hangs {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread();
