@@ -3,7 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    Cause, Clock, HardExit, SystemClock,
+    Cause, Clock, HardExit,
+    clock::SystemClock,
     hooks::Hooks,
     ladder::{Ladder, LadderTimes},
     router::Router,
@@ -139,7 +140,7 @@ impl Builder {
         self
     }
 
-    /// Sets the clock of a detached ladder, for deadlines, debounce and cooldown. Default: [`SystemClock`].
+    /// Sets the clock of a detached ladder, for deadlines, debounce and cooldown. Default: the monotonic clock of the system.
     ///
     /// An installed ladder always uses the system clock, as the signal handler does.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {

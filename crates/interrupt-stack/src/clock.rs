@@ -12,7 +12,7 @@ pub trait Clock: Send + Sync {
 
 /// The operating system's monotonic clock, the default.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Instant {

@@ -6,7 +6,8 @@ use libc::{SIGHUP, SIGINT, SIGQUIT, SIGTSTP};
 use signal_hook_registry::{SigId, unregister};
 
 use crate::{
-    Builder, HardExit, Interrupts, SystemClock,
+    Builder, HardExit, Interrupts,
+    clock::SystemClock,
     process::process,
     signal_catcher::{SIGNALS, SignalCatcher},
     sys,

@@ -22,14 +22,16 @@
 //!
 //! # Theory of operation
 //!
-//! The [`ladder`] is a pure state machine: time and events go in, effects come out. The thread that has an event (a signal, an
+//! The ladder is a pure state machine: time and events go in, effects come out. The thread that has an event (a signal, an
 //! injected press, an answer) passes it to the ladder under a lock. That lock is never held while foreign code runs.
 //!
 //! The signal handler takes no lock. It decides from one atomic word, which it shares with the router (the code behind the lock). Both
 //! change the word by compare-exchange. The word contains the stage that the router has published, the number of posted presses that
 //! the router has not read yet, and the time of the last press. Stage and posted presses give a lower bound of the stage that the
 //! ladder will reach. So at the last stage the handler can end the process itself, even if no other thread ever runs again. Otherwise
-//! the handler stores the press with its time in a slot and wakes a thread.
+//! the handler stores the press with its time in a slot and wakes a thread. The handler is an action of `signal-hook-registry`, which also
+//! serves `tokio::signal` and `signal-hook`: only there an action gets the sender of the signal (`siginfo`), which shows whether the
+//! terminal or a parent sent it.
 //!
 //! Three equal threads wait for posts. A thread that wakes passes the posts to the ladder in the order of their times, and then runs
 //! wakers and hooks. At most two of these threads run wakers and hooks at a time, so one is free for the next press. A fourth thread
@@ -54,48 +56,81 @@
 //   builder                the settings
 //   installed, driver      a ladder with the signals of the process, and its errors; a future that replaces all threads
 //   start                  the ways to start a ladder
+#[cfg(not(unix))]
+compile_error!(
+    "interrupt-stack handles the signals of Unix and has no Windows support: use `ctrlc` or `tokio::signal` there"
+);
+
+#[cfg(unix)]
 mod atomic;
+#[cfg(unix)]
 mod builder;
+#[cfg(unix)]
 mod cause;
+#[cfg(unix)]
 mod clock;
-#[cfg(feature = "driver")]
+#[cfg(all(unix, feature = "driver"))]
 mod driver;
+#[cfg(unix)]
 mod handler;
+#[cfg(unix)]
 mod hooks;
-#[cfg(feature = "signals")]
+#[cfg(all(unix, feature = "signals"))]
 mod installed;
+#[cfg(unix)]
 mod interrupts;
+#[cfg(unix)]
+#[doc(hidden)] // the crate's own tests explore it; it is no part of the API
 pub mod ladder;
+#[cfg(unix)]
 mod press_word;
-#[cfg(test)]
+#[cfg(all(unix, test))]
 mod press_word_tests; // outside of `press_word`, because the model checker's tests compile that file too
+#[cfg(unix)]
 mod process;
+#[cfg(unix)]
 mod router;
+#[cfg(unix)]
 #[cfg_attr(
     not(feature = "signals"),
     expect(dead_code, reason = "only an install registers a handler")
 )]
 mod signal_catcher;
+#[cfg(unix)]
 mod start;
+#[cfg(unix)]
 mod state;
+#[cfg(unix)]
 mod sys;
+#[cfg(unix)]
 mod times;
+#[cfg(unix)]
 mod worker;
 
+#[cfg(unix)]
 pub use builder::Builder;
+#[cfg(unix)]
 pub use cause::{Cause, PressSource};
-#[cfg(feature = "test-util")]
+#[cfg(unix)]
+pub use clock::Clock;
+#[cfg(all(unix, feature = "test-util"))]
 pub use clock::ManualClock;
-pub use clock::{Clock, SystemClock};
-#[cfg(feature = "driver")]
+#[cfg(all(unix, feature = "driver"))]
 pub use driver::InterruptDriver;
+#[cfg(unix)]
 pub use handler::{Handler, Notice};
+#[cfg(unix)]
 pub use hooks::HardExit;
-#[cfg(feature = "signals")]
+#[cfg(all(unix, feature = "signals"))]
 pub use installed::{Error, Installed};
+#[cfg(unix)]
 pub use interrupts::{Injector, Interrupts};
+#[cfg(unix)]
 pub use ladder::HandlerId;
+#[cfg(unix)]
 pub use process::die_by;
+#[cfg(all(unix, feature = "tokio-util"))]
+pub use tokio_util::sync::CancellationToken;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
