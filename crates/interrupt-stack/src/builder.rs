@@ -128,7 +128,7 @@ impl Builder {
     /// | cause of the hard exit | [`HardExit::InHandler`] | [`HardExit::Thread`] |
     /// |---|---|---|
     /// | a real Ctrl-C or `SIGQUIT` | not called | called |
-    /// | an injected press, `terminate(Cause::Quit)`, the shutdown deadline | called | called |
+    /// | an injected press, `Injector::hard_exit`, `terminate(Cause::Quit)`, the shutdown deadline | called | called |
     /// | a real Ctrl-C or `SIGQUIT` once the exit has begun | not called | not called again |
     ///
     /// On a detached ladder, `InHandler` acts like `Thread`. With [`HardExit::Off`] and [`HardExit::Callback`] the hook is never called.

@@ -172,9 +172,30 @@ impl Injector {
 
     /// Begins shutdown without asking any handler. This is not a press: after shutdown has begun, another cause changes nothing.
     ///
-    /// [`Cause::Quit`] aborts the program from within: a hard exit by `SIGQUIT` that restores the settings of the terminal.
+    /// [`Cause::Quit`] has the effect of `SIGQUIT`: a hard exit, which the parent sees as a death by `SIGQUIT`. To abort with another cause, use
+    /// [`hard_exit`](Self::hard_exit).
     pub fn terminate(&self, cause: Cause) {
         self.interrupts.router().terminate(cause);
+    }
+
+    /// Ends the process now, as the last stage of the ladder does, by the signal or exit code of `cause`: for "abort" in a menu.
+    ///
+    /// With [`Cause::Press`] the parent sees the same death by `SIGINT` as after the last press. The setting
+    /// [`Builder::hard_exit`](crate::Builder::hard_exit) decides what the exit does; it happens on one of this crate's threads, so this call
+    /// returns before it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use interrupt_stack::{Cause, Interrupts};
+    ///
+    /// # fn main() -> Result<(), interrupt_stack::Error> {
+    /// let interrupts = Interrupts::builder().install()?;
+    /// interrupts.injector().hard_exit(Cause::Press); // "abort": nothing is saved
+    /// # Ok(()) }
+    /// ```
+    pub fn hard_exit(&self, cause: Cause) {
+        self.interrupts.router().hard_exit(cause);
     }
 
     /// Requests an interrupt from the innermost handler of this name. Returns whether there is such a handler.

@@ -264,19 +264,21 @@ impl Ladder {
     #[must_use]
     pub fn terminate(&mut self, cause: Cause, now: Instant) -> Option<LadderEffect> {
         match (cause, self.stage) {
-            (Cause::Quit, LadderStage::ShuttingDown { .. }) => {
-                Some(LadderEffect::HardExit(Cause::Quit))
-            }
-            (Cause::Quit, _) => {
-                self.stage = LadderStage::ShuttingDown {
-                    cause,
-                    deadline: None,
-                };
-                Some(LadderEffect::HardExit(cause))
-            }
+            (Cause::Quit, _) => Some(self.hard_exit(cause)),
             (_, LadderStage::ShuttingDown { .. }) => None,
             _ => Some(self.shut_down(cause, now)),
         }
+    }
+
+    /// Returns a hard exit by `cause`, from any stage. If no shutdown has begun, one begins now, without a deadline.
+    pub fn hard_exit(&mut self, cause: Cause) -> LadderEffect {
+        if self.cause().is_none() {
+            self.stage = LadderStage::ShuttingDown {
+                cause,
+                deadline: None,
+            };
+        }
+        LadderEffect::HardExit(cause)
     }
 
     /// Returns the open notice to `id`, if this handler has the notice and has not taken it. A taken notice has no time limit.

@@ -65,7 +65,7 @@ pub(crate) fn stop_process() {
 /// Call this last in a program, after its graceful shutdown. It runs no destructors and no `atexit` handlers, and flushes no output
 /// buffers. It doesn't change the terminal: leave raw mode before. [`HardExit`](crate::HardExit) ends a process in the same way, after
 /// it has restored the settings of the terminal. To abort the program from within, use
-/// [`Injector::terminate`](crate::Injector::terminate) with [`Cause::Quit`], or a press after shutdown has begun.
+/// [`Injector::hard_exit`](crate::Injector::hard_exit).
 ///
 /// [`Cause::Quit`] leaves no core file. If a signal can't end the process, as for PID 1 of a container, and for
 /// [`Cause::Requested`], the process exits with [`Cause::exit_code`].

@@ -100,6 +100,10 @@ impl Router {
         self.decide(|state, now| state.ladder.terminate(cause, now));
     }
 
+    pub(crate) fn hard_exit(&self, cause: Cause) {
+        self.decide(|state, _| Some(state.ladder.hard_exit(cause)));
+    }
+
     pub(crate) fn interrupt(&self, name: &str) -> bool {
         let mut is_reached = false;
         self.decide(|state, now| {

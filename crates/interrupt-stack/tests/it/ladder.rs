@@ -316,6 +316,23 @@ fn j42a_j42b_j42c_terminate_and_hangup_skip_handlers_and_quit_is_immediate() {
 }
 
 #[test]
+fn hard_exit_has_its_own_cause_at_every_stage() {
+    for presses in 0..3 {
+        let mut s = Script::new(&["menu"]);
+        for _ in 0..presses {
+            s.press();
+            s.now += Duration::from_secs(1);
+        }
+        let begun = s.ladder.cause();
+        let exit = s.ladder.hard_exit(Cause::Requested(4));
+        assert_eq!(exit, LadderEffect::HardExit(Cause::Requested(4)));
+        assert_eq!(s.ladder.cause(), begun.or(Some(Cause::Requested(4))));
+        assert_eq!(s.ladder.next_deadline(), None);
+        assert_eq!(s.press(), "HardExit(Press)", "if the exit ended nothing");
+    }
+}
+
+#[test]
 fn shutdown_beyond_its_deadline_ends_with_its_cause() {
     let mut s = Script::with(
         rules(|r| r.shutdown_deadline = Some(Duration::from_secs(8))),

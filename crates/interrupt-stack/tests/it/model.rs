@@ -17,6 +17,7 @@ enum Step {
     Remove(usize),
     Press,
     Terminate(Cause),
+    HardExit(Cause),
     Take(usize),
     Resolve(Resolution),
     Request(usize),
@@ -42,7 +43,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Push),
         2 => (0..6_usize).prop_map(Step::Remove),
         8 => Just(Step::Press),
-        1 => causes.prop_map(Step::Terminate),
+        1 => causes.clone().prop_map(Step::Terminate),
+        1 => causes.prop_map(Step::HardExit),
         6 => (0..6_usize).prop_map(Step::Take),
         5 => prop_oneof![2 => Just(Resolution::Handled), 3 => answers].prop_map(Step::Resolve),
         6 => (0..6_usize).prop_map(Step::Request),
@@ -153,15 +155,17 @@ impl Model {
             .or_else(|| self.stop(Cause::Press))
     }
 
+    fn hard_exit(&mut self, cause: Cause) -> ModelEffect {
+        if self.stopping.is_none() {
+            self.stop(cause);
+            self.stop_by = None;
+        }
+        ModelEffect::Exit(cause)
+    }
+
     fn terminate(&mut self, cause: Cause) -> Option<ModelEffect> {
         match (cause, self.stopping) {
-            (Cause::Quit, was) => {
-                if was.is_none() {
-                    self.stop(cause);
-                    self.stop_by = None;
-                }
-                Some(ModelEffect::Exit(cause))
-            }
+            (Cause::Quit, _) => Some(self.hard_exit(cause)),
             (_, Some(_)) => None,
             _ => self.stop(cause),
         }
@@ -261,6 +265,10 @@ fn check(steps: Vec<Step>) {
             Step::Press => (
                 said(Some(ladder.press(PressSource::Signal, now)), &ids),
                 model.press(),
+            ),
+            Step::HardExit(cause) => (
+                said(Some(ladder.hard_exit(cause)), &ids),
+                Some(model.hard_exit(cause)),
             ),
             Step::Terminate(cause) => (
                 said(ladder.terminate(cause, now), &ids),

@@ -150,6 +150,15 @@ fn install_outlives_its_handles() {
     assert_eq!(probe.end().signal(), Some(2));
 }
 
+/// "Abort" in a menu looks like Ctrl-C to the shell, and not like a crash.
+#[test]
+fn hard_exit_on_request_dies_by_its_cause_and_runs_the_hook() {
+    let mut probe = Probe::start("aborting");
+    probe.kill(Signal::INT);
+    assert_eq!(probe.end().signal(), Some(2));
+    assert_eq!(probe.rest(), ["hook Press"]);
+}
+
 /// A child inherits the blocked signals of its parent. A press must still reach one of the crate's threads and end the process.
 #[cfg(target_os = "linux")]
 #[test]

@@ -19,6 +19,7 @@ pub(super) fn run(name: &str) -> bool {
         "counting" => counting(builder()),
         "counting, own forwards" => counting(builder().forward_window(Duration::from_millis(60))),
         "counting for ever" => counting_for_ever(builder().hard_exit(HardExit::Off)),
+        "aborting" => aborting(hooked(|_| {})),
         "long debounce" => fed(builder().debounce(Duration::from_secs(60)), true),
         "long debounce, nobody answers" => fed(builder().debounce(Duration::from_secs(60)), false),
         "hung by thread" => hung(builder().hard_exit(HardExit::Thread)),
@@ -111,6 +112,17 @@ fn fed(builder: Builder, is_answered: bool) -> ! {
 
 fn exit_callback() -> HardExit {
     HardExit::Callback(Box::new(|cause| say(&format!("exit {cause:?}"))))
+}
+
+/// Aborts at the first press.
+fn aborting(builder: Builder) -> ! {
+    let interrupts = builder.install().unwrap();
+    let mut handler = interrupts.push("menu");
+    ready();
+    let notice = handler.wait().unwrap();
+    interrupts.injector().hard_exit(Cause::Press);
+    notice.handled();
+    park()
 }
 
 /// Returns a builder with a hook that reports its call and then runs `then`.
