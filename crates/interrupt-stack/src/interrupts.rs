@@ -131,6 +131,12 @@ impl Interrupts {
         self.router().lock().ladder.set_cooldown(cooldown);
     }
 
+    /// Changes the time after a press in which a further press counts as the same press; see
+    /// [`Builder::debounce`](crate::Builder::debounce). For programs that read their settings after the install.
+    pub fn set_debounce(&self, debounce: Duration) {
+        self.router().set_debounce(debounce);
+    }
+
     /// Changes how long shutdown may last; see [`Builder::shutdown_deadline`](crate::Builder::shutdown_deadline). A shutdown that has
     /// begun keeps its deadline.
     pub fn set_shutdown_deadline(&self, deadline: Option<Duration>) {

@@ -239,6 +239,10 @@ impl Ladder {
         self.times.cooldown = cooldown;
     }
 
+    pub(crate) fn set_debounce(&mut self, debounce: Duration) {
+        self.times.debounce = debounce;
+    }
+
     pub(crate) fn set_shutdown_deadline(&mut self, deadline: Option<Duration>) {
         self.times.shutdown_deadline = deadline;
     }

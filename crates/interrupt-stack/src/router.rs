@@ -104,6 +104,14 @@ impl Router {
         self.decide(|state, _| Some(state.ladder.hard_exit(cause)));
     }
 
+    pub(crate) fn set_debounce(&self, debounce: Duration) {
+        let mut state = self.lock();
+        state.ladder.set_debounce(debounce);
+        if let Some(catcher) = &self.catcher {
+            catcher.set_debounce(debounce);
+        }
+    }
+
     pub(crate) fn interrupt(&self, name: &str) -> bool {
         let mut is_reached = false;
         self.decide(|state, now| {

@@ -38,7 +38,8 @@ pub(crate) struct SignalCatcher {
     pub(crate) word: PressWord,
     start: Instant,
     pid: u32,
-    debounce: u64,
+    /// In microseconds.
+    debounce: AtomicU64,
     forward_window: u64,
     /// Processes that may forward the terminal's `SIGINT`.
     ancestors: Vec<i32>,
@@ -67,7 +68,7 @@ impl SignalCatcher {
             word: PressWord::new(),
             start: Instant::now(),
             pid: std::process::id(),
-            debounce: micros(debounce),
+            debounce: AtomicU64::new(micros(debounce)),
             forward_window: micros(forward_window),
             ancestors: ancestors(),
             from_terminal: AtomicU64::new(0),
@@ -113,7 +114,8 @@ impl SignalCatcher {
                 }
             }
         }
-        self.word.press(now, self.debounce, self.last_stage)
+        let debounce = self.debounce.load(Relaxed);
+        self.word.press(now, debounce, self.last_stage)
     }
 
     fn quits(&self) -> bool {
@@ -162,6 +164,10 @@ impl SignalCatcher {
         }
     }
 
+    pub(crate) fn set_debounce(&self, debounce: Duration) {
+        self.debounce.store(micros(debounce), Relaxed);
+    }
+
     /// Notes that the signals are restored.
     pub(crate) fn release(&self) {
         self.released.store(true, Relaxed);
@@ -173,7 +179,8 @@ impl SignalCatcher {
 
     /// Returns whether a press that is not a signal is a new press; see [`PressWord::admit`].
     pub(crate) fn admits(&self, at: Instant) -> bool {
-        self.word.admit(self.micros(at), self.debounce)
+        let debounce = self.debounce.load(Relaxed);
+        self.word.admit(self.micros(at), debounce)
     }
 
     pub(crate) fn micros(&self, at: Instant) -> u64 {

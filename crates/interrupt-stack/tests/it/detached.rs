@@ -387,6 +387,17 @@ fn w20_cooldown_and_deadline_can_be_changed_after_the_start() {
 }
 
 #[test]
+fn debounce_can_be_changed_after_the_start() {
+    let rig = Rig::new();
+    for (debounce, presses) in [(Duration::from_secs(60), 1), (Duration::ZERO, 3)] {
+        rig.interrupts.set_debounce(debounce);
+        rig.injector.press(PressSource::Injected);
+        rig.injector.press(PressSource::Injected);
+        assert_eq!(rig.interrupts.presses(), presses);
+    }
+}
+
+#[test]
 fn clock_saturates_and_continues() {
     let rig = Rig::new();
     for too_far in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {

@@ -159,6 +159,23 @@ fn hard_exit_on_request_dies_by_its_cause_and_runs_the_hook() {
     assert_eq!(probe.rest(), ["hook Press"]);
 }
 
+/// The signal handler and the ladder both use the new debounce. With the old one, the handler would end the process at the second press.
+#[test]
+fn debounce_can_change_after_the_install() {
+    let mut probe = Probe::start("debounce set later");
+    probe.press(); // begins the shutdown
+    for _ in 0..2 {
+        probe.resume();
+        assert_eq!(
+            probe.line(),
+            "1 presses",
+            "an injected press is the same press"
+        );
+        probe.press();
+    }
+    assert!(probe.is_alive());
+}
+
 /// A child inherits the blocked signals of its parent. A press must still reach one of the crate's threads and end the process.
 #[cfg(target_os = "linux")]
 #[test]

@@ -20,6 +20,16 @@ pub(super) fn run(name: &str) -> bool {
         "counting, own forwards" => counting(builder().forward_window(Duration::from_millis(60))),
         "counting for ever" => counting_for_ever(builder().hard_exit(HardExit::Off)),
         "aborting" => aborting(hooked(|_| {})),
+        "debounce set later" => {
+            let interrupts = builder().debounce(Duration::ZERO).install().unwrap();
+            interrupts.set_debounce(Duration::from_secs(60));
+            ready();
+            loop {
+                line();
+                interrupts.injector().press(PressSource::Injected);
+                say(&format!("{} presses", interrupts.presses()));
+            }
+        }
         "long debounce" => fed(builder().debounce(Duration::from_secs(60)), true),
         "long debounce, nobody answers" => fed(builder().debounce(Duration::from_secs(60)), false),
         "hung by thread" => hung(builder().hard_exit(HardExit::Thread)),
