@@ -3,7 +3,24 @@
 //! Ctrl-C means different things while a program streams, waits or saves, but it must always lead to an exit. With this crate, each
 //! scope pushes a [`Handler`]. A press goes to the topmost handler as a [`Notice`], which the handler handles, declines or escalates.
 //! If the first press is unanswered, a second press begins the graceful shutdown. Any later press ends the process, whatever its
-//! threads do.
+//! threads do. Without a handler, the first press begins the shutdown:
+//!
+#![cfg_attr(feature = "signals", doc = "```no_run")]
+#![cfg_attr(not(feature = "signals"), doc = "```ignore")]
+//! use std::{error::Error, fs, time::Duration};
+//!
+//! use interrupt_stack::{Interrupts, die_by};
+//!
+//! fn main() -> Result<(), Box<dyn Error>> {
+//!     let interrupts = Interrupts::builder().install()?; // first in `main`: catches Ctrl-C from now on
+//!     let mut count = 0;
+//!     while interrupts.wait_timeout(Duration::from_secs(1)).is_none() {
+//!         count += 1; // the work, until Ctrl-C, `SIGTERM` or `SIGHUP`
+//!     }
+//!     fs::write("count", count.to_string())?; // the save; if it hangs, one more Ctrl-C ends the process
+//!     die_by(interrupts.wait()) // the shell sees a death by Ctrl-C
+//! }
+//! ```
 //!
 //! The README has a program with a menu, a service, and a comparison with other crates; `examples/menu.rs` is the complete program
 //! with the menu.

@@ -14,6 +14,7 @@ mod effort;
 #[cfg(all(feature = "signals", feature = "tokio-util"))]
 mod examples;
 mod explore;
+mod hello;
 mod ladder;
 mod model;
 #[cfg(target_os = "linux")]

@@ -10,6 +10,7 @@ use interrupt_stack::{Cause, die_by};
 
 #[cfg(feature = "driver")]
 mod driven;
+mod hello;
 mod lines;
 mod programs;
 mod seats;
@@ -34,6 +35,14 @@ fn probe() {
         Ok("graceful") => graceful(builder()),
         Ok("graceful, with ignored keys") => graceful(builder().catch_ignored_keys(true)),
         Ok("slow start") => slow_start(),
+        #[cfg(target_os = "linux")]
+        Ok("hello") => {
+            std::thread::spawn(|| {
+                crate::wait_for("the install", seats::catches_ctrl_c);
+                ready();
+            });
+            hello::main().unwrap();
+        }
         Ok("hung") => hung(builder()),
         #[cfg(target_os = "linux")]
         Ok("hung, without descriptors") => {

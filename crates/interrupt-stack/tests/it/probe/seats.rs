@@ -112,3 +112,12 @@ fn change(how: impl FnOnce(&mut Termios)) {
 pub(super) fn put(terminal: &Termios) {
     tcsetattr(stdin(), OptionalActions::Now, terminal).unwrap();
 }
+
+/// Returns whether this process has a handler for `SIGINT`.
+#[cfg(target_os = "linux")]
+pub(super) fn catches_ctrl_c() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught & (1 << (libc::SIGINT - 1)) != 0
+}
