@@ -1,6 +1,6 @@
 //! Signals and presses that come twice, are ignored, or come from a terminal.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rlm_tests::{Running, Terminal, poll_until, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -85,6 +85,31 @@ fn w20_stop_budget_comes_from_the_layer_with_precedence() {
         let ended = stop(resumed, Signal::TERM);
         assert!(ended.stdout.contains("up to 3s"), "{ended}");
     }
+}
+
+/// With the default debounce, the second signal would end the process at once.
+#[test]
+fn w20_debounce_of_the_file_makes_two_presses_one() {
+    let scene = Scene::new(STUBBORN_TREE);
+    fs_err::write(scene.file("rlm.toml"), "debounce = '1s'\n").unwrap();
+    let mut run = until_ready(scene.run(&["--once"]).env("RLM_SHUTDOWN_TIMEOUT", "600s"));
+    let began = Instant::now();
+    twice(&run, Signal::INT, Signal::INT);
+    let is_one = began.elapsed() < Duration::from_millis(900);
+    says(&mut run, "stopping:");
+    pause();
+    // On a busy machine the signals may come further apart, and then they are two presses.
+    assert!(!is_one || !run.has_ended(), "{}", run.stdout());
+    if is_one {
+        let debounce = Duration::from_millis(1_200);
+        wait_for("the end of the debounce", LONG, || {
+            (began.elapsed() > debounce).then_some(())
+        });
+        run.signal(Signal::INT);
+    }
+    let ended = run.wait(LONG).expect_signal(Signal::INT);
+    assert!(ended.stderr.contains("stopped immediately"), "{ended}");
+    scene.wait_until_nothing_is_alive();
 }
 
 #[test]

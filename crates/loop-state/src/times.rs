@@ -67,6 +67,10 @@ pub const SUSPEND_STEP: Duration = Duration::from_secs(1);
 pub const LAST_LINES: Duration = Duration::from_secs(1);
 /// The time for which an unanswered press stays counted, unless configured otherwise.
 pub const COOLDOWN: Duration = Duration::from_secs(2);
+/// The time after a press within which a further press counts as the same press, unless configured otherwise.
+pub const DEBOUNCE: Duration = Duration::from_millis(30);
+/// The longest time that this can be configured to: with a longer one, presses of a person would have no effect.
+pub const MAX_DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// The time that `rlm stop` waits for a run's process beyond the stop budget.
 pub const STOP_MARGIN: Duration = Duration::from_secs(5);

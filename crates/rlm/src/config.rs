@@ -75,6 +75,7 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # bell = true                      # rings when the run needs you and when it ends
 # shutdown-timeout = "8s"          # the stop budget: the time for a whole stop
 # cooldown = "2s"                  # how long an unanswered Ctrl-C counts: another one within it stops
+# debounce = "30ms"                # Ctrl-C several times within this time is one; at most 1 s
 # on-press = { default = "prompt", sleep = "stop" }   # what Ctrl-C does in spawn, turn, gate, save, sleep, wait:
 #                                  # prompt (the menu), continue, steer, stop, abort; without a terminal, stop
 "#;
@@ -124,6 +125,16 @@ mod tests {
             { KEYS.iter() }.filter(|key| matches!(key.scope, KeyScope::Run | KeyScope::Phase));
         let missing = { of_projects.map(|key| key.name) }.filter(|key| !named(key));
         assert_eq!(missing.collect::<Vec<_>>(), elsewhere);
+    }
+
+    /// A file of a project can set the debounce, so its limit keeps Ctrl-C working.
+    #[test]
+    fn too_long_debounce_is_refused() {
+        let refused = error("debounce = '1001ms'\n");
+        assert!(refused.contains("a debounce is at most 1s"), "{refused}");
+        let accepted: Config = toml::from_str("debounce = 1\n").unwrap();
+        let debounce = accepted.debounce.map(Duration::from);
+        assert_eq!(debounce, Some(Duration::from_secs(1)));
     }
 
     #[test]

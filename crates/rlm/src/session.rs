@@ -85,6 +85,7 @@ impl Session {
             .catch_ignored_keys(terminal.can_ask())
             .shutdown_deadline(Some(shutdown_budget))
             .cooldown(times::COOLDOWN)
+            .debounce(times::DEBOUNCE)
             .hard_exit(HardExit::Thread)
             .on_notice_timeout(print_untaken)
             .before_exit(|_| {
@@ -123,6 +124,9 @@ impl Session {
         }
         if let Some(cooldown) = config.cooldown {
             self.interrupts.set_cooldown(cooldown.0);
+        }
+        if let Some(debounce) = config.debounce {
+            self.interrupts.set_debounce(debounce.into());
         }
     }
 

@@ -233,6 +233,7 @@ mod tests {
     use crate::config::settings::SHUTDOWN_TIMEOUT;
     use crate::config::values::{Tokens, Usd};
     use clap::Parser;
+    use std::time::Duration;
 
     fn run(line: &str, project: &str, user: &str) -> Config {
         let Ok(Args {
@@ -280,7 +281,7 @@ mod tests {
     fn w20_a_stop_and_a_press_have_keys_in_every_layer() {
         let (project, user) = (
             "shutdown-timeout = '3s'",
-            "cooldown = '1s'\nshutdown-timeout = 4\n",
+            "cooldown = '1s'\nshutdown-timeout = 4\ndebounce = '50ms'\n",
         );
         let seconds = |config: Config| {
             let times = [config.shutdown_timeout, config.cooldown];
@@ -290,6 +291,12 @@ mod tests {
         assert_eq!(seconds(run("rlm run", "", user)), [Some(4), Some(1)]);
         let typed = "rlm run --shutdown-timeout 5 --cooldown 0";
         assert_eq!(seconds(run(typed, project, user)), [Some(5), Some(0)]);
+        let debounce = |line| {
+            let debounce: Option<Duration> = run(line, project, user).debounce.map(Into::into);
+            debounce.map(|time| time.as_millis())
+        };
+        assert_eq!(debounce("rlm run"), Some(50));
+        assert_eq!(debounce("rlm run --debounce 0"), Some(0));
         let layers = Layers::of(Path::new("/"), project);
         let variable = |text: &'static str| {
             let layers = layers.clone();
@@ -311,7 +318,7 @@ mod tests {
     #[test]
     fn every_option_is_a_key() {
         let line = "rlm run -p x --completion-promise x --until x --gate x -n 1 --max-duration 1 --iteration-timeout 1 --idle-timeout 1 \
-            --check-timeout 1 --background-wait 1 --max-failures 1 --max-cost 0.000001 --max-tokens 2M --wait-on-limit 0 --shutdown-timeout 1s --cooldown 1ms --sleep 1ms \
+            --check-timeout 1 --background-wait 1 --max-failures 1 --max-cost 0.000001 --max-tokens 2M --wait-on-limit 0 --shutdown-timeout 1s --cooldown 1ms --debounce 1ms --sleep 1ms \
             --permissions ask --session continue --model x --agent-bin a/b --leftovers keep --autonomy batch:2 --commit --worktree --notify x --notify-on started,ended --heartbeat x --bell --keep-awake --agent acp";
         let config = run(
             &line.split_whitespace().collect::<Vec<_>>().join(" "),

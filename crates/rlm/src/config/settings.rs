@@ -34,7 +34,7 @@ use super::keys::{
     toml, type_kind,
 };
 use super::values::{
-    AcpSection, Bytes, PhaseName, Time, Title, Tokens, Usd, Value, one_of, path_as_text,
+    AcpSection, Bytes, Debounce, PhaseName, Time, Title, Tokens, Usd, Value, one_of, path_as_text,
 };
 use crate::agents::AgentKind;
 use crate::config::NotifyEvent;
@@ -251,6 +251,12 @@ settings! {
         of: Run,
         flag: (help_heading = "Limits"),
         default: Always(times::COOLDOWN.into()),
+    }
+    /// The time after a Ctrl-C within which another one counts as the same one, at most 1 s.
+    debounce: Debounce {
+        of: Run,
+        flag: (help_heading = "Limits"),
+        default: Always(Debounce::DEFAULT),
     }
     /// A short name of the run, which `rlm status` and `rlm ps` show; at most 80 characters.
     title: Title {

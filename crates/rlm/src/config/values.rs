@@ -14,7 +14,7 @@ use agent_drivers::mcp::McpServers;
 use agent_drivers::{OptionKey, OptionKind, Redacted};
 use agent_duplex::Permissions;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use loop_state::{Autonomy, PauseAfter, RuleChange, SessionPolicy, StopTiming};
+use loop_state::{Autonomy, PauseAfter, RuleChange, SessionPolicy, StopTiming, times};
 use rlm_store::Leftovers;
 use rlm_terminal::PressActions;
 use rlm_text::{bytes, duration, money};
@@ -51,6 +51,7 @@ kinds! {
     Vec<String>: ValueKind::Plain(OptionKind::Texts);
     Vec<PathBuf>: ValueKind::Plain(OptionKind::Texts);
     Time: ValueKind::Time;
+    Debounce: ValueKind::Time;
     Usd: ValueKind::Amount(r"^\$?[0-9]+(\.[0-9]{1,6})?( ?USD)?$");
     Tokens: ValueKind::Amount("^[0-9]+[kKmM]?$");
     Bytes: ValueKind::Amount(r"^[0-9]+ ?([kKmMgGtT]?[bB]|[kKmMgG][iI][bB])?$");
@@ -196,6 +197,43 @@ impl<'de> Deserialize<'de> for Time {
             }
         }
         deserializer.deserialize_any(Text)
+    }
+}
+
+/// The debounce of Ctrl-C. It is short, because presses within it have no effect, and a file of a project can set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "Time")]
+pub(crate) struct Debounce(Time);
+
+impl Debounce {
+    pub(crate) const DEFAULT: Self = Self(Time(times::DEBOUNCE));
+}
+
+impl TryFrom<Time> for Debounce {
+    type Error = String;
+
+    fn try_from(time: Time) -> Result<Self, String> {
+        match time.0 <= times::MAX_DEBOUNCE {
+            true => Ok(Self(time)),
+            false => Err(format!(
+                "a debounce is at most {}: a longer one would ignore your Ctrl-C",
+                duration::show(times::MAX_DEBOUNCE)
+            )),
+        }
+    }
+}
+
+impl FromStr for Debounce {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse::<Time>()?.try_into()
+    }
+}
+
+impl From<Debounce> for Duration {
+    fn from(debounce: Debounce) -> Self {
+        debounce.0.0
     }
 }
 
