@@ -79,8 +79,9 @@
 //   request, input, effect          the inputs and the outputs of the machine
 //   inbox                           the order of the inputs
 //   resumable                       which runs may be resumed, by whom, and from where
+//   random                          random numbers that can be repeated
 //   machine                         the rules of a run
-//   rehearsal                       the preview of a resume
+//   rehearsal, simulate             the preview of a resume, and whole runs with a simulated agent
 //   times, deadline                 the times of a stop, and its deadline
 //   answer, limit, judge            what the agent's output means: a promise, a result, the end of a limit, the outcome of a turn
 //   agent, attempt                  the machines of an agent's process and of one attempt; they are not saved
@@ -97,12 +98,14 @@ mod iteration_step;
 mod judge;
 mod limit;
 mod machine;
+mod random;
 mod rehearsal;
 mod request;
 mod resumable;
 mod review;
 mod rules;
 mod saved;
+pub mod simulate;
 mod steer;
 mod stop;
 mod text;

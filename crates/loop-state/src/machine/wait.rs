@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Effects, Machine, after_save};
+use crate::random::SeededRandom;
 use crate::text::last_text_bytes;
 use crate::{
     Effect, Head, IterationStep, Retries, RuleChange, RulesError, RunUpdate, StopReason, Timestamp,
@@ -169,7 +170,7 @@ impl Head {
     fn jitter(&self, base: Duration) -> Duration {
         let seed = self.started_at.0 ^ u64::from(self.counts.attempts).rotate_left(40);
         let most = (base / 5).min(MAX_JITTER).as_millis() as u64;
-        Duration::from_millis(spread(seed) % (most + 1))
+        Duration::from_millis(SeededRandom::new(seed).between(0, most))
     }
 
     /// Returns a stop reason if the current wait for a rate limit is longer than the run may wait.
@@ -207,12 +208,4 @@ impl Head {
             self.step = IterationStep::Ready;
         }
     }
-}
-
-/// Computes one step of SplitMix64, which turns similar seeds into very different numbers.
-fn spread(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -23,6 +23,7 @@ mod rehearsal;
 mod resumes;
 mod saved;
 mod silence;
+mod simulate;
 mod stopping;
 mod stopping_explore;
 mod taken_up;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::invariants::{MachineStep, broken};
 
-fn any_rules() -> impl Strategy<Value = Rules> {
+pub(crate) fn any_rules() -> impl Strategy<Value = Rules> {
     let limits = (
         proptest::option::of(1u32..4),
         proptest::option::of(1u64..50),
