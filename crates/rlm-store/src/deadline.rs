@@ -9,10 +9,7 @@ use tokio::time::{Instant, timeout_at};
 /// Converts a time of day to the time of a run.
 #[must_use]
 pub fn timestamp(time: SystemTime) -> Timestamp {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    time.into()
 }
 
 /// A shared deadline that can only move earlier.

@@ -1,7 +1,6 @@
 //! The runs of a project on disk, read without a lock.
 
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use checkpoint_store::{Loaded, Options, reader};
 use loop_state::{TimedInput, Timestamp};
@@ -265,9 +264,7 @@ impl Project {
 /// Returns the time of a directory's last change, if it is known.
 fn changed_at(dir: &Path) -> Timestamp {
     let changed = state_dir::metadata(dir).map(Metadata::modified);
-    let since = changed.map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default());
-    let millis = since.unwrap_or_default().as_millis();
-    Timestamp(u64::try_from(millis).unwrap_or(u64::MAX))
+    changed.map(Timestamp::from).unwrap_or_default()
 }
 
 /// Returns whether an attempt began. The run saves before its first attempt, so a missing state was lost.

@@ -567,6 +567,5 @@ fn until_next_second() -> Duration {
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Timestamp(since.unwrap_or_default().as_millis() as u64)
+    SystemTime::now().into()
 }

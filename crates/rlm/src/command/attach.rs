@@ -132,8 +132,7 @@ fn exits_soon(session: &Session, target: &LiveRun) -> bool {
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Timestamp(since.unwrap_or_default().as_millis() as u64)
+    SystemTime::now().into()
 }
 
 /// Returns the prompts that the editor can open.

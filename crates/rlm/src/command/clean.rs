@@ -93,8 +93,7 @@ fn named(directory: &Path, project: &Project, args: &CleanArgs) -> Result<Vec<Ru
 /// Returns what will happen to a run.
 fn plan_entry(project: &Project, run: &RunEntry, args: &CleanArgs, now: SystemTime) -> CleanEntry {
     let head = run.head.as_ref().ok();
-    let last =
-        head.map(|head| SystemTime::UNIX_EPOCH + Duration::from_millis(head.machine.last_at.0));
+    let last = head.map(|head| SystemTime::from(head.machine.last_at));
     let changed = || {
         let metadata = state_dir::metadata(&project.run_dir(&run.id));
         Some(metadata.ok()?.modified())

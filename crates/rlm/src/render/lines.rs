@@ -78,8 +78,7 @@ pub(super) fn age(at: Timestamp, now: jiff::Timestamp) -> u64 {
 }
 
 pub(super) fn stamp(time: SystemTime) -> Timestamp {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    Timestamp(u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX))
+    time.into()
 }
 
 pub(super) fn ago(seconds: u64) -> String {

@@ -318,10 +318,7 @@ fn ended(mut text: String) -> String {
 }
 
 pub(crate) fn now() -> String {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    rlm_text::time::utc(Timestamp(since.as_millis() as u64))
+    rlm_text::time::utc(SystemTime::now().into())
 }
 
 /// Returns the evidence that the work is finished.
