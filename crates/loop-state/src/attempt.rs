@@ -349,7 +349,7 @@ enum TurnState {
 /// let effects = attempt.step(context, AttemptInput::Stop { skip_interrupt: false });
 /// assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);
 /// // The process tree of an agent that doesn't end its turn is ended.
-/// let late = StepContext { now: attempt.deadline(false).unwrap(), ..context };
+/// let late = StepContext { now: attempt.deadline().unwrap(), ..context };
 /// let effects = attempt.step(late, AttemptInput::TimePassed);
 /// assert_eq!(effects, [AttemptEffect::End { by: context.now + budget }]);
 /// # Ok::<(), loop_state::RulesError>(())
@@ -472,9 +472,19 @@ impl AttemptMachine {
         self.tools.values().map(String::as_str)
     }
 
-    /// Returns when [`AttemptInput::TimePassed`] is due, if no other input comes before.
+    /// Returns when [`AttemptInput::TimePassed`] is due, if no other input comes before and the processes of the run are not suspended.
     #[must_use]
-    pub fn deadline(&self, frozen: bool) -> Option<Instant> {
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline_if(false)
+    }
+
+    /// Returns when [`AttemptInput::TimePassed`] is due while the processes of the run are suspended: only a stop has a deadline then.
+    #[must_use]
+    pub fn deadline_while_suspended(&self) -> Option<Instant> {
+        self.deadline_if(true)
+    }
+
+    fn deadline_if(&self, frozen: bool) -> Option<Instant> {
         match (&self.turn, self.requested) {
             (
                 TurnState::AwaitingTasks {
@@ -1003,7 +1013,7 @@ impl AttemptMachine {
     }
 
     fn time_passed(&mut self, context: StepContext<'_>, effects: &mut Effects) {
-        let deadline = self.deadline(context.frozen);
+        let deadline = self.deadline_if(context.frozen);
         if deadline.is_none_or(|at| at > context.now) {
             return;
         }

@@ -118,6 +118,16 @@ pub struct Head {
     pub end: Option<RunEnd>,
 }
 
+/// Where a resume begins, unless it requests another iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ResumePoint {
+    /// The number of the iteration.
+    pub iteration: u32,
+    /// Whether the resume redoes this iteration, because it began and is unfinished.
+    pub is_unfinished: bool,
+}
+
 impl Head {
     /// Creates the head of a run that has not begun.
     ///
@@ -244,7 +254,7 @@ impl Head {
     #[must_use]
     pub fn iterations_complete(&self) -> u32 {
         let before = self.finished_phases.iter().take(self.phase as usize);
-        let here = self.resume_point().0.saturating_sub(1);
+        let here = self.resume_point().iteration.saturating_sub(1);
         before.fold(here, |sum, phase| sum.saturating_add(phase.iterations))
     }
 
@@ -273,10 +283,10 @@ impl Head {
         self.attempt > self.first_attempt
     }
 
-    /// Returns the iteration at which a resume begins, and whether the resume redoes it because it is unfinished.
+    /// Returns where a resume begins.
     #[must_use]
-    pub fn resume_point(&self) -> (u32, bool) {
-        match self.step {
+    pub fn resume_point(&self) -> ResumePoint {
+        let (iteration, is_unfinished) = match self.step {
             IterationStep::Sleeping { .. }
             | IterationStep::Paused { .. }
             | IterationStep::Review { .. } => (self.iteration + 1, false),
@@ -289,6 +299,10 @@ impl Head {
             IterationStep::RequiredCheck { .. }
             | IterationStep::Check
             | IterationStep::EndingLeftovers { .. } => (self.iteration, false),
+        };
+        ResumePoint {
+            iteration,
+            is_unfinished,
         }
     }
 

@@ -4,6 +4,15 @@ use std::collections::VecDeque;
 
 use crate::{MachineInput, StopRequest};
 
+/// Whether a person can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Attendance {
+    /// A person can be asked.
+    Attended,
+    /// Nobody can be asked, so the run never waits for an answer.
+    Unattended,
+}
+
 /// The inputs that wait for the machine, each with a reply channel for its sender.
 ///
 /// The end of a suspend goes first, so that no deadline passes because of the suspend. The start of the process and the end by a shutdown come
@@ -33,16 +42,17 @@ impl<R: Default> Inbox<R> {
     /// Queues the first input of a process. If a stop is already requested, [`MachineInput::StoppedBeforeStart`] replaces `first`, and all other
     /// requests are dropped.
     ///
-    /// `interactive` is whether a person can be asked in a new run.
-    pub fn begin(&mut self, first: MachineInput, interactive: bool) {
+    /// `attendance` applies to a new run. A resume has its own, see [`ResumeOptions::attended`](crate::ResumeOptions::attended).
+    pub fn begin(&mut self, first: MachineInput, attendance: Attendance) {
         if let Some(request) = self.stop() {
             *self = Self::default();
             self.first
                 .push_back(MachineInput::StoppedBeforeStart(request));
             return;
         }
+        let is_attended = attendance == Attendance::Attended;
         let attended =
-            (first == MachineInput::Started).then_some(MachineInput::Attended(interactive));
+            (first == MachineInput::Started).then_some(MachineInput::Attended(is_attended));
         self.first.push_back(first);
         self.first.extend(attended);
     }
@@ -192,7 +202,7 @@ mod tests {
     fn process_start_precedes_all_requests_except_a_stop() {
         let mut inbox = Inbox::<()>::default();
         inbox.request(steer(1), ());
-        inbox.begin(MachineInput::Started, true);
+        inbox.begin(MachineInput::Started, Attendance::Attended);
         let order: Vec<_> = std::iter::from_fn(|| inbox.take().map(|it| it.0)).collect();
         assert_eq!(
             order,
@@ -205,7 +215,7 @@ mod tests {
         inbox.request(steer(1), ());
         let after = StopTiming::Now;
         inbox.request(MachineInput::Requested(Request::Stop { when: after }), ());
-        inbox.begin(MachineInput::Started, true);
+        inbox.begin(MachineInput::Started, Attendance::Attended);
         let order: Vec<_> = std::iter::from_fn(|| inbox.take().map(|it| it.0)).collect();
         assert!(
             matches!(order[..], [MachineInput::StoppedBeforeStart(_)]),

@@ -34,7 +34,7 @@ pub enum IterationStep {
     /// The required checks and the check run before an unfinished iteration is redone: its work may be complete.
     Recheck {
         /// The index of the required check that runs, or the number of required checks if the check runs.
-        gate: u32,
+        index: u32,
     },
     /// The leftovers of the attempt are being ended.
     EndingLeftovers {

@@ -120,8 +120,10 @@ pub use attempt::{
 pub use counters::{Counts, Retries, SpentBudget, Streaks, UsageTotal};
 pub use deadline::StopDeadline;
 pub use effect::{Effect, PromptContext, Reminder, RunUpdate, Warning};
-pub use head::{CheckOutcome, Feedback, Handover, Head, LastCheck, LastIteration, Lineage, RunEnd};
-pub use inbox::Inbox;
+pub use head::{
+    CheckOutcome, Feedback, Handover, Head, LastCheck, LastIteration, Lineage, ResumePoint, RunEnd,
+};
+pub use inbox::{Attendance, Inbox};
 pub use input::{
     CheckResult, MachineInput, ProcessTreeOutcome, ResumeOptions, TimedInput, Timer, TurnOutcome,
 };
@@ -129,7 +131,7 @@ pub use iteration_step::{
     AfterLeftovers, IterationStep, RedoScope, UnfinishedAttempt, UnfinishedCause, WaitCause,
 };
 pub use judge::{AgentTurnEnd, TurnReport, turn_outcome};
-pub use machine::{AgentSilence, GitStatusWait, Machine};
+pub use machine::{AgentSilence, GitStatusWait, Machine, SaveKind};
 pub use rehearsal::{FeedbackRefusal, NoAttempt, Rehearsal};
 pub use request::{PauseAfter, Request};
 pub use resumable::ResumeRefusal;

@@ -19,7 +19,7 @@ mod resume;
 mod stop;
 mod wait;
 
-pub use stop::GitStatusWait;
+pub use stop::{GitStatusWait, SaveKind};
 
 type Effects = Vec<Effect>;
 
@@ -254,7 +254,7 @@ impl Machine {
                     )
                     | (
                         MachineInput::RequiredCheckEnded(result),
-                        IterationStep::Recheck { gate: index },
+                        IterationStep::Recheck { index },
                     ) => self.command_ended(LoopCommand::RequiredCheck(index), result, at),
                     (
                         MachineInput::CheckEnded(result),

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{Head, IterationStep, Request, RuleChange, Rules, SpentBudget, StopCause, StopReason};
+use crate::{
+    Head, IterationStep, Request, ResumeOptions, RuleChange, Rules, SpentBudget, StopCause,
+    StopReason,
+};
 
 /// Why a run can't be resumed as requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,28 +35,25 @@ impl fmt::Display for ResumeRefusal {
 impl std::error::Error for ResumeRefusal {}
 
 impl Head {
-    /// Checks whether the run can be resumed: at the iteration `from`, if given, and with these `rules`, if they replace the saved ones.
+    /// Checks whether the run can be resumed with these options.
     ///
-    /// A run that ended for good needs a `from`, another number of iterations, or another number of phases. `reached` is the last iteration that ever
-    /// began, if the saved state is older than that.
+    /// A run that ended for good needs [`ResumeOptions::from_iteration`], or rules with another number of iterations or another number of phases.
     ///
     /// # Errors
     ///
     /// Returns the reason. A [`Machine`](crate::Machine) that gets such a resume anyway ends again if the run has ended for good, and otherwise
-    /// ignores `from`.
-    pub fn may_resume(
-        &self,
-        from: Option<u32>,
-        reached: Option<u32>,
-        rules: Option<&Rules>,
-    ) -> Result<(), ResumeRefusal> {
-        if let Some(end) = self.end.as_ref().filter(|end| end.reason.is_final())
-            && from.is_none()
-            && !rules.is_some_and(|rules| self.changes_amount_of_work(rules))
-        {
-            return Err(ResumeRefusal::Over(end.reason.clone()));
+    /// ignores the requested iteration.
+    pub fn may_resume(&self, resume: &ResumeOptions) -> Result<(), ResumeRefusal> {
+        let (from, reached) = (resume.from_iteration, resume.last_begun_iteration);
+        let rules = resume.rules.as_ref();
+        let adds_work = from.is_some() || rules.is_some_and(|it| self.changes_amount_of_work(it));
+        match &self.end {
+            Some(end) if end.reason.is_final() && !adds_work => {
+                return Err(ResumeRefusal::Over(end.reason.clone()));
+            }
+            _ => {}
         }
-        let last = self.resume_point().0.max(reached.unwrap_or(0));
+        let last = self.resume_point().iteration.max(reached.unwrap_or(0));
         match from {
             Some(_) if self.iteration == 0 && self.step.is_resting() && reached.is_none() => {
                 Err(ResumeRefusal::BetweenPhases)
@@ -84,7 +84,7 @@ impl Head {
         };
         let acts_on = |change: &RuleChange| match &end.reason {
             StopReason::AllIterationsRan
-            | StopReason::LastIterationFailed(..)
+            | StopReason::LastIterationFailed { .. }
             | StopReason::IterationLimit(_) => {
                 matches!(change, RuleChange::MaxIterations(_))
             }

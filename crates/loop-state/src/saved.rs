@@ -142,9 +142,7 @@ impl Head {
     /// Returns the numbers that the machine increments.
     fn numbers(&self) -> [u32; 21] {
         let command = match self.step {
-            IterationStep::RequiredCheck { index } | IterationStep::Recheck { gate: index } => {
-                index
-            }
+            IterationStep::RequiredCheck { index } | IterationStep::Recheck { index } => index,
             _ => 0,
         };
         let (counts, streaks) = (&self.counts, &self.streaks);

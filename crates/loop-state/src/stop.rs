@@ -29,8 +29,13 @@ pub enum StopReason {
     AllIterationsRan,
     /// The run can't continue, for this reason.
     Failed(String),
-    /// All planned iterations ran, and the last one, with this number, failed.
-    LastIterationFailed(u32, String),
+    /// All planned iterations ran, and the last one failed.
+    LastIterationFailed {
+        /// The number of the last iteration.
+        iteration: u32,
+        /// The failure.
+        why: String,
+    },
     /// The last allowed iteration ran, and the phase isn't finished.
     IterationLimit(u32),
     /// The run reached its maximum duration.
@@ -47,8 +52,13 @@ pub enum StopReason {
     /// Another process uses something that the run needs, such as the agent's session; the text names that process. The run can be resumed after that
     /// process ends.
     InUse(String),
-    /// Failures of the same kind occurred this often in a row.
-    Stuck(Streak, u32),
+    /// Failures of the same kind occurred too often in a row.
+    Stuck {
+        /// The kind of the failures.
+        streak: Streak,
+        /// How often they occurred.
+        count: u32,
+    },
     /// A person or a signal stopped the run. It can be resumed.
     Stopped(StopCause),
 }
@@ -91,7 +101,10 @@ impl fmt::Display for StopReason {
             }
             Self::AllIterationsRan => f.write_str("finished: all planned iterations ran"),
             Self::Failed(what) => write!(f, "failed: {what}"),
-            Self::LastIterationFailed(last, what) => {
+            Self::LastIterationFailed {
+                iteration: last,
+                why: what,
+            } => {
                 write!(f, "failed: the last planned iteration ({last}): {what}")
             }
             Self::IterationLimit(limit) => {
@@ -113,7 +126,7 @@ impl fmt::Display for StopReason {
                 )
             }
             Self::InUse(what) => write!(f, "in use: {what}"),
-            Self::Stuck(streak, count) => write!(f, "stuck: {}", streak.counted(*count)),
+            Self::Stuck { streak, count } => write!(f, "stuck: {}", streak.counted(*count)),
             Self::Stopped(cause) => write!(f, "stopped {cause}"),
         }
     }

@@ -108,7 +108,7 @@ fn state(report: &ReportData) -> (&'static str, &'static str) {
             ("limit reached", "cut")
         }
         (_, Some(StopReason::RateLimit { .. })) => ("rate limit", "cut"),
-        (_, Some(StopReason::Stuck(..))) => ("stuck", "bad"),
+        (_, Some(StopReason::Stuck { .. })) => ("stuck", "bad"),
         (_, Some(_)) => ("failed", "bad"),
     }
 }

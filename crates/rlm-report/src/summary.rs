@@ -247,8 +247,9 @@ fn ended(report: &ReportData) -> Sentence {
     let head = &timeline.head;
     let (run, m) = (&head.run, &head.machine);
     let resume = |sentence: Sentence, command: String| {
-        let (at, again) = m.resume_point();
-        let again = if again { " again" } else { "" };
+        let point = m.resume_point();
+        let at = point.iteration;
+        let again = if point.is_unfinished { " again" } else { "" };
         sentence
             .text("; the state is saved, and ")
             .code(command)
@@ -325,7 +326,7 @@ fn reason(start: Sentence, report: &ReportData, reason: &StopReason) -> Sentence
             "All planned iterations ran; there was no check, so there is no evidence that the work is done",
         ),
         StopReason::Failed(why) => start.text("The run could not continue: ").text(one_line(why)),
-        StopReason::LastIterationFailed(last, why) => start
+        StopReason::LastIterationFailed { iteration: last, why } => start
             .text(format!("All planned iterations ran, and the last one, iteration {last}, failed: "))
             .text(one_line(why)),
         StopReason::IterationLimit(limit) => {
@@ -359,7 +360,7 @@ fn reason(start: Sentence, report: &ReportData, reason: &StopReason) -> Sentence
         StopReason::InUse(what) => start
             .text("The run could not continue because another process uses what it needs: ")
             .text(one_line(what)),
-        StopReason::Stuck(streak, times) => {
+        StopReason::Stuck { streak, count: times } => {
             start.text(format!("The run gave up: {}", streak.counted(*times)))
         }
         StopReason::Stopped(StopCause::Person) => start.text("A person stopped the run"),

@@ -37,7 +37,7 @@ impl DataLoss {
             save: save.get(),
             damaged: report.skipped.iter().map(ToString::to_string).collect(),
             set_aside: Vec::new(),
-            resumes_at: head.resume_point().0,
+            resumes_at: head.resume_point().iteration,
             last_transcript: reached,
             spans_phases: is_of_phases,
         };
@@ -73,7 +73,7 @@ pub fn last_transcript_beyond(run_dir: &Path, head: &Head) -> Option<u32> {
 
 /// Returns the same, and whether there are transcripts of another phase.
 fn transcripts_beyond(run_dir: &Path, head: &Head) -> (Option<u32>, bool) {
-    let at = head.resume_point().0;
+    let at = head.resume_point().iteration;
     let unknown = transcript::unknown(run_dir, head);
     let more_phases = head.phase as usize + 1 < head.rules.phases.len();
     // Iteration numbers that begin again belong to another phase. A later attempt of the same iteration may belong to another phase too.

@@ -214,8 +214,8 @@ fn state_text(snapshot: RunSnapshot<'_>, now: Timestamp, longest: usize) -> Stri
         },
         IterationStep::RequiredCheck { index } => format!("required check {} running", index + 1),
         IterationStep::Check => "check running".into(),
-        IterationStep::Recheck { gate } if *gate < gates(snapshot) => {
-            format!("required check {} running", gate + 1)
+        IterationStep::Recheck { index } if *index < gates(snapshot) => {
+            format!("required check {} running", index + 1)
         }
         IterationStep::Recheck { .. } => "check running".into(),
         IterationStep::EndingLeftovers { .. } => "finishing the iteration".into(),
@@ -394,8 +394,8 @@ mod tests {
             IterationStep::Interrupted { since: t },
             IterationStep::RequiredCheck { index: 0 },
             IterationStep::Check,
-            IterationStep::Recheck { gate: 0 },
-            IterationStep::Recheck { gate: 1 },
+            IterationStep::Recheck { index: 0 },
+            IterationStep::Recheck { index: 1 },
             IterationStep::Sleeping {
                 until: Timestamp(66_200),
             },

@@ -65,7 +65,7 @@ impl Code {
             StopReason::BudgetSpent(_) => Self::Budget,
             StopReason::RateLimit { .. } => Self::RateLimit,
             StopReason::InUse(_) => Self::Held,
-            StopReason::Stuck(..) => Self::Stuck,
+            StopReason::Stuck { .. } => Self::Stuck,
             StopReason::Stopped(_) => Self::Stopped,
             _ => Self::Failed,
         }

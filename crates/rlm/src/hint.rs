@@ -78,7 +78,7 @@ pub(crate) fn resume_hint(run: &RunId, reason: &StopReason) -> Option<String> {
             "{} resume {run} --max-cost MORE",
             program_command()
         )),
-        StopReason::IterationLimit(_) | StopReason::LastIterationFailed(..) => {
+        StopReason::IterationLimit(_) | StopReason::LastIterationFailed { .. } => {
             Some(format!("{} resume {run} -n MORE", program_command()))
         }
         StopReason::TimeLimit(_) => Some(format!(
@@ -177,7 +177,10 @@ mod tests {
         let commands: Vec<String> = [
             StopReason::Done(Evidence::Check),
             StopReason::Failed("no such agent".into()),
-            StopReason::LastIterationFailed(3, "it failed".into()),
+            StopReason::LastIterationFailed {
+                iteration: 3,
+                why: "it failed".into(),
+            },
             StopReason::IterationLimit(3),
             StopReason::TimeLimit(hour),
             StopReason::BudgetSpent(SpentBudget::Cost { limit, used }),

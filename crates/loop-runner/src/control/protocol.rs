@@ -346,8 +346,8 @@ impl Activity {
         Some(match head.step {
             IterationStep::Turn { .. } => Self::Turn,
             IterationStep::RequiredCheck { index } => Self::RequiredCheck(index),
-            IterationStep::Recheck { gate } if gate < head.phase_rules().required_checks => {
-                Self::RequiredCheck(gate)
+            IterationStep::Recheck { index } if index < head.phase_rules().required_checks => {
+                Self::RequiredCheck(index)
             }
             IterationStep::Recheck { .. } | IterationStep::Check => Self::Check,
             IterationStep::EndingLeftovers {

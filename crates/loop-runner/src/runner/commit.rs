@@ -260,7 +260,7 @@ impl Runner {
         if settings.commit {
             // The current commit has all work of the run so far, no matter who created that commit.
             let commit = project.git().head_commit().await;
-            let (at, _) = saved.machine.resume_point();
+            let at = saved.machine.resume_point().iteration;
             saved.committed = commit.map(|commit| Committed {
                 phase: saved.machine.phase,
                 iteration: at.saturating_sub(1),

@@ -7,7 +7,8 @@ use agent_duplex::{
 use agent_subprocess::{Containment, Marker, ProcessContext, StopPolicy};
 use loop_state::{
     AskPolicy, AttemptInput, AttemptMachine, AttemptOptions, Effect, GitStatusWait, LoopCommand,
-    MachineInput, PromptContext, Reminder, RunUpdate, SteerState, TimedInput, TurnOutcome,
+    MachineInput, PromptContext, Reminder, RunUpdate, SaveKind, SteerState, TimedInput,
+    TurnOutcome,
 };
 use rlm_store::deadline::Deadline;
 use rlm_store::processes::{MARKER, without_survivors};
@@ -30,7 +31,7 @@ impl Runner {
     pub(super) async fn perform(&mut self, effect: Effect) -> Result<Vec<MachineInput>, Error> {
         match effect {
             Effect::Save => {
-                self.update_saved_facts(false).await;
+                self.update_saved_facts(SaveKind::Progress).await;
                 self.work_tree.check_state_dir(&self.saved.run)?;
                 self.save_now().await?;
                 self.repair().await?;
@@ -38,7 +39,7 @@ impl Runner {
                 self.notify_begun();
             }
             Effect::SavePhase { phase } => {
-                self.update_saved_facts(true).await;
+                self.update_saved_facts(SaveKind::FinishedPhase).await;
                 let changed = self.uncommitted_files().await;
                 let name = phase.clone();
                 self.work_tree.check_state_dir(&self.saved.run)?;
@@ -144,7 +145,7 @@ impl Runner {
     }
 
     /// Updates the values that a save contains: the machine's head, its rules and, if the machine requires it, the git status.
-    async fn update_saved_facts(&mut self, finishes_phase: bool) {
+    async fn update_saved_facts(&mut self, save: SaveKind) {
         self.saved.advance(self.machine.head());
         let head = &self.saved.machine;
         // A rule that changed during the run counts as a rule of the settings.
@@ -152,7 +153,7 @@ impl Runner {
         if !self.machine.is_pausing_or_paused() {
             self.saved.pause_reason = None;
         }
-        let status_use = self.machine.git_status_wait(finishes_phase);
+        let status_use = self.machine.git_status_wait(save);
         if status_use != GitStatusWait::Skipped {
             let must_wait = status_use == GitStatusWait::Awaited;
             let git = self.work_tree.project().git();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use loop_state::{
-    AttemptInput, Effect, Inbox, MachineInput, StopReason, TimedInput, Timer, Timestamp,
+    AttemptInput, Attendance, Effect, Inbox, MachineInput, StopReason, TimedInput, Timer, Timestamp,
 };
 use rlm_store::deadline::sleep_until;
 use tokio::time::{Instant, timeout};
@@ -34,7 +34,11 @@ impl Runner {
         let mut inbox = Inbox::default();
         self.accept_requests(&mut inbox).await?;
         self.apply_shutdown(&mut inbox).await?;
-        inbox.begin(self.first.clone(), self.options.interactive);
+        let attendance = match self.options.interactive {
+            true => Attendance::Attended,
+            false => Attendance::Unattended,
+        };
+        inbox.begin(self.first.clone(), attendance);
         loop {
             self.beat().await;
             let now = self.clock.now();

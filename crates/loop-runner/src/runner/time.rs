@@ -47,8 +47,12 @@ impl Runner {
             .map(|at| at.since(now));
         let frozen = self.machine.is_frozen();
         let attempt = self.processes.attempt.as_ref();
-        let halt = { attempt.and_then(|it| it.machine.deadline(frozen)) }
-            .map(|at| remaining(Instant::from_std(at)));
+        let halt = attempt.map(|it| &it.machine);
+        let halt = halt.and_then(|it| match frozen {
+            true => it.deadline_while_suspended(),
+            false => it.deadline(),
+        });
+        let halt = halt.map(|at| remaining(Instant::from_std(at)));
         let reminder = self.machine.next_reminder().map(|at| at.since(now));
         let beat = self.heartbeat.as_ref().and_then(Heartbeat::due_in);
         [deadline, flush, halt, reminder, beat]

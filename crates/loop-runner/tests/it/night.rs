@@ -240,7 +240,7 @@ impl Night {
             End::Failed(_) => None,
             End::Ended(outcome) => match &outcome.reason {
                 StopReason::Stopped(_) => Some(soon),
-                StopReason::Stuck(..) | StopReason::RateLimit { .. } | StopReason::Failed(_) => {
+                StopReason::Stuck { .. } | StopReason::RateLimit { .. } | StopReason::Failed(_) => {
                     by_person
                 }
                 _ => None,

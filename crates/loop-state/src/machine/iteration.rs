@@ -447,7 +447,10 @@ impl Machine {
     pub(super) fn planned_end(&self) -> StopReason {
         let last = self.head.last_iteration.as_ref();
         match last.and_then(|last| last.failure.clone().map(|why| (last.iteration, why))) {
-            Some((last, why)) => StopReason::LastIterationFailed(last, why),
+            Some((last, why)) => StopReason::LastIterationFailed {
+                iteration: last,
+                why,
+            },
             None => StopReason::AllIterationsRan,
         }
     }
@@ -467,7 +470,7 @@ impl Machine {
         ]
         .into_iter()
         .find(|(_, count)| max > 0 && *count >= max)
-        .map(|(streak, count)| StopReason::Stuck(streak, count))
+        .map(|(streak, count)| StopReason::Stuck { streak, count })
     }
 
     /// Returns a stop reason after too many turns in a row without progress. The caller asks for limits first, because they are more specific.
@@ -476,7 +479,10 @@ impl Machine {
             self.head.rules.limits.max_failures,
             self.head.streaks.no_progress,
         );
-        (max > 0 && idle >= max).then_some(StopReason::Stuck(Streak::NoProgress, idle))
+        (max > 0 && idle >= max).then_some(StopReason::Stuck {
+            streak: Streak::NoProgress,
+            count: idle,
+        })
     }
 
     /// Returns the limit that forbids another iteration.

@@ -30,7 +30,8 @@ impl Machine {
         update: Option<RunUpdate>,
         at: Timestamp,
     ) -> Effects {
-        if let (None, reason @ StopReason::LastIterationFailed(..)) = (done, self.planned_end()) {
+        if let (None, reason @ StopReason::LastIterationFailed { .. }) = (done, self.planned_end())
+        {
             // The last planned iteration failed, so there is no result for the next phase.
             let effects = self.end(reason, at);
             return update

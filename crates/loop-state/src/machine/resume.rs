@@ -11,11 +11,7 @@ use crate::{
 impl Machine {
     pub(super) fn resumed(&mut self, resume: ResumeOptions, at: Timestamp) -> Effects {
         self.begin_process();
-        let allowed = self.head.may_resume(
-            resume.from_iteration,
-            resume.last_begun_iteration,
-            resume.rules.as_ref(),
-        );
+        let allowed = self.head.may_resume(&resume);
         let head = &mut self.head;
         match &head.end {
             Some(end) if allowed.is_err() && end.reason.is_final() => {
@@ -51,9 +47,7 @@ impl Machine {
         };
         let redo = head.redo.take().or(redo_in_leftovers);
         let was_stopping = head.stopping.take().is_some();
-        if let Some(rules) = resume.rules
-            && rules.validate().is_ok()
-        {
+        if let Some(rules) = resume.rules.filter(|rules| rules.validate().is_ok()) {
             head.phase = head.phase.min(rules.phases.len() as u32 - 1);
             head.reopen_phase();
             head.rules = rules;
@@ -78,7 +72,7 @@ impl Machine {
         let from = resume.from_iteration.filter(|_| allowed.is_ok());
         if let Some(from) = from.or((redo == Some(RedoScope::Phase)).then_some(1)) {
             let reached = resume.last_begun_iteration.unwrap_or(0).min(MAX_NUMBER / 2);
-            self.begin_from(from, self.head.resume_point().0.max(reached));
+            self.begin_from(from, self.head.resume_point().iteration.max(reached));
         }
         let steer = resume.feedback;
         let steer = steer.and_then(|text| self.record_steer(text, at));
@@ -100,7 +94,10 @@ impl Machine {
         if head.rules.limits.max_failures > 0
             && head.streaks.crashes >= head.rules.limits.max_failures
         {
-            let reason = StopReason::Stuck(Streak::Crashes, head.streaks.crashes);
+            let reason = StopReason::Stuck {
+                streak: Streak::Crashes,
+                count: head.streaks.crashes,
+            };
             return self.end(reason, at);
         }
         if let Some(reason) = self.time_limit(at) {
@@ -143,7 +140,7 @@ impl Machine {
 
     /// Numbers the iterations again from `from` on and discards the records of the replaced ones.
     pub(super) fn renumber_from(&mut self, from: u32) {
-        self.begin_from(from, self.head.resume_point().0);
+        self.begin_from(from, self.head.resume_point().iteration);
     }
 
     /// Goes back to iteration `from`, at most to iteration `most`.
@@ -166,11 +163,11 @@ impl Machine {
         head.step = IterationStep::Ready;
     }
 
-    /// Runs the required checks from `gate` on, then the check, to find out whether an unfinished iteration is already complete.
-    pub(super) fn recheck(&mut self, gate: u32) -> Effects {
-        self.head.step = IterationStep::Recheck { gate };
-        let command = if gate < self.head.phase_rules().required_checks {
-            Effect::RunRequiredCheck(gate)
+    /// Runs the required checks from `index` on, then the check, to find out whether an unfinished iteration is already complete.
+    pub(super) fn recheck(&mut self, index: u32) -> Effects {
+        self.head.step = IterationStep::Recheck { index };
+        let command = if index < self.head.phase_rules().required_checks {
+            Effect::RunRequiredCheck(index)
         } else {
             Effect::RunCheck
         };

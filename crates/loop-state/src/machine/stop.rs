@@ -10,6 +10,15 @@ use crate::{
     StopReason, StopRequest, StopTiming, Timestamp,
 };
 
+/// Which of the two effects requests a save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SaveKind {
+    /// [`Effect::Save`].
+    Progress,
+    /// [`Effect::SavePhase`].
+    FinishedPhase,
+}
+
 /// How a save asks for the git status of the working tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GitStatusWait {
@@ -65,14 +74,14 @@ impl Machine {
         !self.is_stopping()
     }
 
-    /// Returns how a save asks for the git status. `finishes_phase` is whether the save is [`Effect::SavePhase`]. A stop saves without the git
-    /// status. The last save of a phase or a run needs it.
+    /// Returns how this save asks for the git status. A stop saves without the git status. The last save of a phase or a run needs it.
     #[must_use]
-    pub fn git_status_wait(&self, finishes_phase: bool) -> GitStatusWait {
-        match self.is_stopping() {
-            true => GitStatusWait::Skipped,
-            false if finishes_phase || self.head.end.is_some() => GitStatusWait::Awaited,
-            false => GitStatusWait::Brief,
+    pub fn git_status_wait(&self, save: SaveKind) -> GitStatusWait {
+        match save {
+            _ if self.is_stopping() => GitStatusWait::Skipped,
+            SaveKind::FinishedPhase => GitStatusWait::Awaited,
+            SaveKind::Progress if self.head.end.is_some() => GitStatusWait::Awaited,
+            SaveKind::Progress => GitStatusWait::Brief,
         }
     }
 

@@ -66,7 +66,7 @@ impl Trace {
     }
 
     fn at_deadline(&mut self) -> Vec<AttemptEffect> {
-        self.now = self.machine.deadline(false).unwrap();
+        self.now = self.machine.deadline().unwrap();
         self.then(AttemptInput::TimePassed)
     }
 }
@@ -134,20 +134,24 @@ fn x114c_ended_task_extends_the_wait_for_the_others() {
     assert_eq!(trace.machine.awaited_tasks(), None, "the turn is not over");
     let effects = trace.then(completed());
     assert!(effects.contains(&AttemptEffect::AwaitingTasks { tasks: 2 }));
-    let first = trace.machine.deadline(false);
+    let first = trace.machine.deadline();
     assert_eq!(first, Some(trace.now + HOUR));
     trace.now += Duration::from_secs(60);
     for tasks in [3, 3] {
         trace.then(AttemptInput::BackgroundTasks(tasks));
         assert_eq!(
-            trace.machine.deadline(false),
+            trace.machine.deadline(),
             first,
             "only the end of a task extends the time"
         );
     }
     trace.then(AttemptInput::BackgroundTasks(2));
-    assert_eq!(trace.machine.deadline(false), Some(trace.now + HOUR));
-    assert_eq!(trace.machine.deadline(true), None, "the run is suspended");
+    assert_eq!(trace.machine.deadline(), Some(trace.now + HOUR));
+    assert_eq!(
+        trace.machine.deadline_while_suspended(),
+        None,
+        "the run is suspended"
+    );
     assert_eq!(trace.machine.awaited_tasks(), Some(2));
     trace.then(turn_began(false));
     assert_eq!(
@@ -245,7 +249,7 @@ fn stopped_agent_gets_its_time_before_its_tree_is_ended() {
     });
     assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);
     assert_eq!(
-        trace.machine.deadline(false),
+        trace.machine.deadline(),
         Some(began + TURN_END_AFTER_INTERRUPT)
     );
     let by = began + BUDGET;
@@ -263,7 +267,7 @@ fn short_stop_gives_half_of_its_time_to_the_turn() {
         skip_interrupt: false,
     });
     let until = trace.now + Duration::from_secs(1);
-    assert_eq!(trace.machine.deadline(false), Some(until));
+    assert_eq!(trace.machine.deadline(), Some(until));
 }
 
 #[test]
@@ -282,17 +286,11 @@ fn a_turn_that_ignores_an_interrupt_is_ended_and_its_session_continues() {
     let mut trace = Trace::new();
     let began = trace.now;
     trace.then(AttemptInput::Interrupt);
-    assert_eq!(
-        trace.machine.deadline(false),
-        Some(began + INTERRUPTED_TURN)
-    );
+    assert_eq!(trace.machine.deadline(), Some(began + INTERRUPTED_TURN));
     // A second press doesn't extend the time.
     trace.now += Duration::from_secs(1);
     trace.then(AttemptInput::Interrupt);
-    assert_eq!(
-        trace.machine.deadline(false),
-        Some(began + INTERRUPTED_TURN)
-    );
+    assert_eq!(trace.machine.deadline(), Some(began + INTERRUPTED_TURN));
     let effects = trace.at_deadline();
     assert_eq!(effects[0], AttemptEffect::ReportInterruptOverdue);
     trace.then(turn_ended(AgentTurnEnd::Died));
@@ -322,7 +320,7 @@ fn interrupt_before_the_agent_runs_is_sent_when_it_runs() {
         [AttemptEffect::Interrupt { drop_queued }]
     );
     let by = trace.now + INTERRUPTED_TURN;
-    assert_eq!(trace.machine.deadline(false), Some(by));
+    assert_eq!(trace.machine.deadline(), Some(by));
 }
 
 #[test]
@@ -343,7 +341,7 @@ fn a_pause_interrupts_the_turn_when_the_last_tool_ends() {
             "a withdrawn pause interrupts nothing"
         );
         let by = pausing.then_some(trace.now + INTERRUPTED_TURN);
-        assert_eq!(trace.machine.deadline(false), by);
+        assert_eq!(trace.machine.deadline(), by);
     }
 }
 
@@ -455,12 +453,12 @@ fn a_second_stop_gives_no_more_time() {
     trace.then(AttemptInput::Stop {
         skip_interrupt: false,
     });
-    let until = trace.machine.deadline(false);
+    let until = trace.machine.deadline();
     trace.now += Duration::from_secs(1);
     trace.then(AttemptInput::Stop {
         skip_interrupt: false,
     });
-    assert_eq!(trace.machine.deadline(false), until);
+    assert_eq!(trace.machine.deadline(), until);
     assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
 }
 
@@ -481,9 +479,9 @@ fn a_stopped_agent_is_not_interrupted_for_a_person() {
     trace.then(AttemptInput::Stop {
         skip_interrupt: false,
     });
-    let until = trace.machine.deadline(false);
+    let until = trace.machine.deadline();
     assert_eq!(trace.then(AttemptInput::Interrupt), []);
-    assert_eq!(trace.machine.deadline(false), until);
+    assert_eq!(trace.machine.deadline(), until);
 }
 
 #[test]
@@ -544,9 +542,9 @@ fn suspended_time_moves_every_deadline() {
     trace.then(AttemptInput::Stop {
         skip_interrupt: false,
     });
-    let before = trace.machine.deadline(false).unwrap();
+    let before = trace.machine.deadline().unwrap();
     trace.then(AttemptInput::Thawed(HOUR));
-    assert_eq!(trace.machine.deadline(false), Some(before + HOUR));
+    assert_eq!(trace.machine.deadline(), Some(before + HOUR));
     let by = trace.now + HOUR + BUDGET;
     assert_eq!(trace.at_deadline(), [AttemptEffect::End { by }]);
 }

@@ -393,7 +393,11 @@ fn inputs(state: &State, epoch: Instant) -> Vec<(Duration, AttemptInput)> {
             add(AttemptInput::Abort { by });
         }
     }
-    if let Some(at) = machine.deadline(world.frozen) {
+    let deadline = match world.frozen {
+        true => machine.deadline_while_suspended(),
+        false => machine.deadline(),
+    };
+    if let Some(at) = deadline {
         let at = at.duration_since(epoch);
         let before = at.saturating_sub(MILLI);
         if world.waits_left > 0 {
@@ -574,7 +578,7 @@ fn rare_promises(
     after: &State,
 ) -> Result<(), &'static str> {
     if let AttemptInput::Thawed(frozen) = input {
-        let deadlines = [before, after].map(|state| state.machine.deadline(false));
+        let deadlines = [before, after].map(|state| state.machine.deadline());
         let is_moved = deadlines[0].map(|at| at + *frozen) == deadlines[1];
         keeps(is_moved, "a suspend moves each deadline by its length")?;
         keeps(effects.is_empty(), "a suspend needs no action")?;
@@ -601,7 +605,7 @@ fn broken(state: &State, epoch: Instant) -> Option<&'static str> {
     let (world, machine) = (&state.world, &state.machine);
     let agent = machine.agent();
     let is_stopped = world.stop_by.is_some() && world.owed > 0;
-    let deadline = machine.deadline(false).map(|at| at.duration_since(epoch));
+    let deadline = machine.deadline().map(|at| at.duration_since(epoch));
     if is_stopped && !agent.is_ending_or_gone() {
         // After an interrupt, the agent has at most half of the budget to end its turn.
         let Some(deadline) = deadline else {

@@ -253,7 +253,13 @@ fn lowered_failure_limit_prevents_the_next_iteration() {
         trace.then(change(2));
         assert_eq!(trace.machine.head().end, None);
         trace.then(change(1));
-        assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 1));
+        assert_eq!(
+            trace.reason(),
+            StopReason::Stuck {
+                streak: Streak::Failures,
+                count: 1
+            }
+        );
         // After a resume by a person, the run is stuck only after another failure.
         let effects = trace.crash_and_resume();
         assert_eq!(started(&effects).iteration, 2);

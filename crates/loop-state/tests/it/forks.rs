@@ -50,7 +50,7 @@ fn x111a_turn_started_by_the_forked_save_is_not_in_the_fork() {
         seq: 7,
     };
     let fork = head.fork(parent);
-    assert_eq!(fork.resume_point(), (2, false));
+    assert_eq!(crate::resume_point(&fork), (2, false));
     let mut trace = Trace::resumed(fork, ResumeOptions::default());
     let head = trace.machine.head();
     // The attempt number is not used again, and the next attempt gets the output of the check.

@@ -116,7 +116,7 @@ fn x108c_budget_survives_a_crash_and_a_higher_one_continues() {
     trace.then(used(500_000, 10));
     trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     assert!(matches!(trace.reason(), StopReason::BudgetSpent(_)));
-    assert_eq!(trace.machine.head().resume_point(), (1, true));
+    assert_eq!(crate::resume_point(trace.machine.head()), (1, true));
     // Another resume with the same budget starts nothing.
     trace.then(MachineInput::Resumed(ResumeOptions::default()));
     let effects = trace.then(MachineInput::CheckEnded(failed("no")));
@@ -460,7 +460,13 @@ fn c78b_three_iterations_of_transient_failures_are_stuck() {
         trace.then(MachineInput::CheckEnded(failed("no")));
         trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     }
-    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 3));
+    assert_eq!(
+        trace.reason(),
+        StopReason::Stuck {
+            streak: Streak::Failures,
+            count: 3
+        }
+    );
     assert_eq!(trace.machine.head().counts.attempts, 12);
 }
 

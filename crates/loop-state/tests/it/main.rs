@@ -30,7 +30,7 @@ mod taken_up;
 mod traces;
 mod unread_messages;
 
-use loop_state::{MachineInput, PhaseRules, Rules, RunLimits, TimedInput, Timestamp};
+use loop_state::{Head, MachineInput, PhaseRules, Rules, RunLimits, TimedInput, Timestamp};
 use std::time::Duration;
 
 /// Returns rules with one phase that has a check, a limit of three failures, and no sleep.
@@ -49,6 +49,11 @@ fn rules(change: impl FnOnce(&mut Rules)) -> Rules {
     };
     change(&mut rules);
     rules
+}
+
+fn resume_point(head: &Head) -> (u32, bool) {
+    let point = head.resume_point();
+    (point.iteration, point.is_unfinished)
 }
 
 fn at(millis: u64, what: MachineInput) -> TimedInput {

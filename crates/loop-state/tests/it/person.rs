@@ -409,7 +409,13 @@ fn x105d_x105f_turns_without_progress_are_reported_and_three_are_stuck() {
         trace.then(MachineInput::CheckEnded(failed("no")));
         trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     }
-    assert_eq!(trace.reason(), StopReason::Stuck(Streak::NoProgress, 3));
+    assert_eq!(
+        trace.reason(),
+        StopReason::Stuck {
+            streak: Streak::NoProgress,
+            count: 3
+        }
+    );
 
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.max_iterations = Some(3)
@@ -547,7 +553,10 @@ fn session_loss_in_a_fresh_session_is_a_failed_turn() {
     }
     assert!(matches!(
         trace.reason(),
-        StopReason::Stuck(Streak::Failures, 3)
+        StopReason::Stuck {
+            streak: Streak::Failures,
+            count: 3
+        }
     ));
 }
 

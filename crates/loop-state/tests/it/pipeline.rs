@@ -183,13 +183,13 @@ fn x119b_phase_with_failed_last_iteration_passes_no_result() {
     assert_eq!(effects[0], Effect::Save, "no phase is finished");
     assert!(matches!(
         trace.reason(),
-        StopReason::LastIterationFailed(2, _)
+        StopReason::LastIterationFailed { iteration: 2, .. }
     ));
     // With the same rules there is nothing to do; with another iteration there is.
     trace.crash_and_resume();
     assert!(matches!(
         trace.reason(),
-        StopReason::LastIterationFailed(2, _)
+        StopReason::LastIterationFailed { iteration: 2, .. }
     ));
     let mut rules = trace.machine.head().rules.clone();
     rules.phases[0].limits.max_iterations = Some(3);

@@ -285,7 +285,7 @@ fn any_step() -> impl Strategy<Value = Value> {
         2 => json!({"interrupted": {"since": time}}),
         3 => json!({"gate": {"index": index}}),
         4 => json!("check"),
-        5 => json!({"recheck": {"gate": index}}),
+        5 => json!({"recheck": {"index": index}}),
         6 => json!({"settling": {"then": "next"}}),
         7 => json!({"waiting": {"since": 0, "until": time, "why": "limit"}}),
         8 => json!({"settling": {"then": {"again": "phase"}}}),
@@ -362,14 +362,15 @@ proptest! {
         }
         let head = machine.head().clone();
         let at = head.last_at;
+        let options = |from| ResumeOptions { from_iteration: from, last_begun_iteration: reached, rules: rules_now.clone(), ..ResumeOptions::default() };
         let resumed = |from| {
-            let resume = ResumeOptions { from_iteration: from, last_begun_iteration: reached, rules: rules_now.clone(), ..ResumeOptions::default() };
+            let resume = options(from);
             let mut machine = Machine::from(head.clone());
             machine.step(TimedInput { at, what: MachineInput::Resumed(resume) });
             machine.head().clone()
         };
         let is_over = head.end.as_ref().is_some_and(|end| end.reason.is_final());
-        match (head.may_resume(from, reached, rules_now.as_ref()), from) {
+        match (head.may_resume(&options(from)), from) {
             (Err(_), _) if is_over => prop_assert_eq!(resumed(from), head),
             (Err(why), None) => prop_assert!(false, "{why}: only a run that has ended can't be resumed at its current step"),
             (Err(_), Some(_)) => prop_assert_eq!(resumed(from), resumed(None)),

@@ -247,5 +247,11 @@ fn x108d_failures_in_a_row_survive_a_crash() {
     trace.crash_and_resume();
     trace.then(MachineInput::CheckEnded(failed("no")));
     fails(&mut trace);
-    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 3));
+    assert_eq!(
+        trace.reason(),
+        StopReason::Stuck {
+            streak: Streak::Failures,
+            count: 3
+        }
+    );
 }

@@ -286,7 +286,7 @@ fn impossible_head_is_refused() {
     let counts: [fn(&mut Value); 3] = [
         |head| head["streaks"]["checks_not_run"] = u32::MAX.into(),
         |head| head["step"] = json!({"required_check": {"index": u32::MAX}}),
-        |head| head["step"] = json!({"recheck": {"gate": u32::MAX}}),
+        |head| head["step"] = json!({"recheck": {"index": u32::MAX}}),
     ];
     for change in counts {
         assert_eq!(refused(change), count);

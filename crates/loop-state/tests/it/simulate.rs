@@ -174,7 +174,10 @@ fn time_passes_in_turns_sleeps_and_waits() {
     let run = play(rules(limit), vec![failed().takes(2 * MINUTE); 3]);
     assert_eq!(
         run.end,
-        SimulationEnd::Ended(StopReason::Stuck(Streak::Failures, 3))
+        SimulationEnd::Ended(StopReason::Stuck {
+            streak: Streak::Failures,
+            count: 3
+        })
     );
     assert_eq!(run.took, 3 * MINUTE, "the timeout ended each turn");
 

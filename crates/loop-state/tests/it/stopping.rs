@@ -5,8 +5,8 @@ use std::time::Duration;
 use loop_state::times::{ABORT, SHUTDOWN_REASON, STOP_BUDGET};
 use loop_state::{
     CheckResult, Effect, GitStatusWait, Machine, MachineInput, PauseAfter, Request, ResumeOptions,
-    RunUpdate, StopCause, StopDeadline, StopReason, StopRequest, StopTiming, Timer, Timestamp,
-    TurnOutcome,
+    RunUpdate, SaveKind, StopCause, StopDeadline, StopReason, StopRequest, StopTiming, Timer,
+    Timestamp, TurnOutcome,
 };
 
 use crate::rules;
@@ -194,13 +194,19 @@ fn no_timer_and_no_silence_counts_during_suspension() {
 #[test]
 fn stop_saves_before_git_answers_and_ends_everything() {
     let mut trace = Trace::new(rules(|_| {}));
-    assert_eq!(trace.machine.git_status_wait(false), GitStatusWait::Brief);
-    assert_eq!(trace.machine.git_status_wait(true), GitStatusWait::Awaited);
+    assert_eq!(
+        trace.machine.git_status_wait(SaveKind::Progress),
+        GitStatusWait::Brief
+    );
+    assert_eq!(
+        trace.machine.git_status_wait(SaveKind::FinishedPhase),
+        GitStatusWait::Awaited
+    );
     assert!(trace.machine.keeps_leftovers() && trace.machine.keeps_notify_calls());
     assert_eq!(trace.machine.ends_within(Timestamp(trace.now)), None);
     trace.then(stop(StopTiming::Now));
-    for seals in [false, true] {
-        assert_eq!(trace.machine.git_status_wait(seals), GitStatusWait::Skipped);
+    for save in [SaveKind::Progress, SaveKind::FinishedPhase] {
+        assert_eq!(trace.machine.git_status_wait(save), GitStatusWait::Skipped);
     }
     assert!(!trace.machine.keeps_leftovers() && !trace.machine.keeps_notify_calls());
     let left = trace.machine.ends_within(Timestamp(trace.now + 1000));
@@ -212,7 +218,10 @@ fn last_save_of_a_run_awaits_the_git_status() {
     let mut trace = Trace::new(rules(|_| {}));
     trace.iteration(CheckResult::Passed);
     assert!(trace.machine.head().end.is_some());
-    assert_eq!(trace.machine.git_status_wait(false), GitStatusWait::Awaited);
+    assert_eq!(
+        trace.machine.git_status_wait(SaveKind::Progress),
+        GitStatusWait::Awaited
+    );
 }
 
 #[test]

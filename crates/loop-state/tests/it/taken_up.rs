@@ -96,7 +96,13 @@ fn failure_streak_survives_a_stop() {
     }
     trace.then(MachineInput::CheckEnded(failed("red")));
     fail(&mut trace);
-    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 3));
+    assert_eq!(
+        trace.reason(),
+        StopReason::Stuck {
+            streak: Streak::Failures,
+            count: 3
+        }
+    );
 }
 
 #[test]

@@ -175,7 +175,13 @@ fn s6b_failures_in_a_row_end_the_run() {
         trace.then(MachineInput::CheckEnded(failed("no")));
         trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
     }
-    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Failures, 3));
+    assert_eq!(
+        trace.reason(),
+        StopReason::Stuck {
+            streak: Streak::Failures,
+            count: 3
+        }
+    );
     assert_snapshot!(trace.text);
 }
 
@@ -186,7 +192,7 @@ fn s13a_stop_during_a_turn_leaves_it_unfinished_and_resume_repeats_it() {
     trace.then(stop(StopTiming::Now));
     trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
-    assert_eq!(trace.machine.head().resume_point(), (2, true));
+    assert_eq!(crate::resume_point(trace.machine.head()), (2, true));
     trace.crash_and_resume();
     trace.then(MachineInput::CheckEnded(failed("still no")));
     assert_snapshot!(trace.text);
@@ -328,7 +334,13 @@ fn failing_required_check_is_in_the_next_prompt_and_has_its_own_streak() {
             survivors: 0,
         }));
     }
-    assert_eq!(trace.reason(), StopReason::Stuck(Streak::RequiredChecks, 2));
+    assert_eq!(
+        trace.reason(),
+        StopReason::Stuck {
+            streak: Streak::RequiredChecks,
+            count: 2
+        }
+    );
     assert_snapshot!(trace.text);
 }
 
@@ -339,7 +351,13 @@ fn check_that_never_ran_ends_the_run_and_one_that_ran_does_not() {
     for _ in 0..3 {
         trace.iteration(unrun());
     }
-    assert_eq!(trace.reason(), StopReason::Stuck(Streak::CheckNotRun, 3));
+    assert_eq!(
+        trace.reason(),
+        StopReason::Stuck {
+            streak: Streak::CheckNotRun,
+            count: 3
+        }
+    );
     trace.crash_and_resume();
     assert_eq!(
         trace.machine.head().streaks.checks_not_run,
@@ -395,7 +413,7 @@ fn stop_during_a_required_check_keeps_the_turn() {
     );
     trace.then(MachineInput::RequiredCheckEnded(CheckResult::Stopped));
     trace.then(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
-    assert_eq!(trace.machine.head().resume_point(), (1, false));
+    assert_eq!(crate::resume_point(trace.machine.head()), (1, false));
     assert_eq!(
         trace.crash_and_resume(),
         [Effect::Save, Effect::RunRequiredCheck(0)]
@@ -416,7 +434,7 @@ fn stop_during_sleep_is_immediate_and_stop_after_iteration_waits() {
             .then(stop(StopTiming::AfterIteration))
             .contains(&Effect::EndRun)
     );
-    assert_eq!(trace.machine.head().resume_point(), (2, false));
+    assert_eq!(crate::resume_point(trace.machine.head()), (2, false));
     trace.crash_and_resume();
     assert_eq!(
         trace.then(stop(StopTiming::AfterIteration)),
@@ -427,7 +445,7 @@ fn stop_during_sleep_is_immediate_and_stop_after_iteration_waits() {
     );
     trace.iteration(failed("no"));
     assert_eq!(trace.reason(), StopReason::Stopped(StopCause::Person));
-    assert_eq!(trace.machine.head().resume_point(), (3, false));
+    assert_eq!(crate::resume_point(trace.machine.head()), (3, false));
 }
 
 #[test]
@@ -440,7 +458,13 @@ fn x110e_crash_streak_limits_the_spending() {
         trace.crash_and_resume();
     }
     assert!(trace.crash_and_resume().contains(&Effect::EndRun));
-    assert_eq!(trace.reason(), StopReason::Stuck(Streak::Crashes, 3));
+    assert_eq!(
+        trace.reason(),
+        StopReason::Stuck {
+            streak: Streak::Crashes,
+            count: 3
+        }
+    );
     // A person who resumes the run anyway knows why it stopped.
     let effects = trace.crash_and_resume();
     assert!(
@@ -494,7 +518,7 @@ fn an_agent_that_cannot_be_started_ends_the_run() {
             "`x` was not found".into()
         ))))
     );
-    assert_eq!(trace.machine.head().resume_point(), (1, false));
+    assert_eq!(crate::resume_point(trace.machine.head()), (1, false));
 }
 
 #[test]
@@ -505,7 +529,7 @@ fn session_of_another_process_ends_the_run_resumably() {
     let end = trace.machine.head().end.clone().unwrap();
     assert_eq!(end.reason, StopReason::InUse("by pid 7".into()));
     assert!(!end.reason.is_final());
-    assert_eq!(trace.machine.head().resume_point(), (1, false));
+    assert_eq!(crate::resume_point(trace.machine.head()), (1, false));
     // Later the session may be in use only for a while.
     trace.then(MachineInput::Resumed(ResumeOptions::default()));
     trace.iteration(failed("no"));

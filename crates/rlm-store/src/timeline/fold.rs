@@ -243,11 +243,11 @@ impl TimelineBuilder {
             (MachineInput::RequiredCheckEnded(_), IterationStep::RequiredCheck { index }) => {
                 (Which::RequiredCheck(*index), false)
             }
-            (MachineInput::RequiredCheckEnded(_), IterationStep::Recheck { gate }) => {
-                (Which::RequiredCheck(*gate), true)
+            (MachineInput::RequiredCheckEnded(_), IterationStep::Recheck { index }) => {
+                (Which::RequiredCheck(*index), true)
             }
             (MachineInput::CheckEnded(_), IterationStep::Check) => (Which::Check, false),
-            (MachineInput::CheckEnded(_), IterationStep::Recheck { gate }) if *gate >= gates => {
+            (MachineInput::CheckEnded(_), IterationStep::Recheck { index }) if *index >= gates => {
                 (Which::Check, true)
             }
             _ => return,

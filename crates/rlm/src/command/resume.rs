@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use agent_drivers::AgentConfig;
 use loop_runner::control::LiveRun;
 use loop_runner::{Runner, RunnerOptions};
-use loop_state::{Request, ResumeRefusal, RuleChange};
+use loop_state::{Request, ResumeOptions, ResumeRefusal, RuleChange};
 use rlm_store::{DataLoss, Project, RunEntry, RunHead, RunId, Settings, Transfer, WorkingTreeLock};
 
 use crate::args::{ResumeArgs, RunArgs};
@@ -161,11 +161,11 @@ fn beginning(
     before: Option<AgentConfig>,
     starts: StartedPrograms,
 ) -> RunStart {
-    let (at, cut) = head.machine.resume_point();
+    let point = head.machine.resume_point();
     RunStart::Resumed {
-        at: from.unwrap_or(at),
+        at: from.unwrap_or(point.iteration),
         discarded: from.is_some(),
-        cut,
+        cut: point.is_unfinished,
         before,
         starts,
     }
@@ -396,7 +396,13 @@ fn refuse_pointless(
     let most = most.map(|most| RuleChange::MaxIterations(Some(most)));
     let rules = most.and_then(|most| machine.rules.with(machine.phase, &most).ok());
     let reached = loss.and_then(|loss| loss.last_transcript);
-    let Err(refusal) = machine.may_resume(from, reached, rules.as_ref()) else {
+    let resume = ResumeOptions {
+        rules,
+        from_iteration: from,
+        last_begun_iteration: reached,
+        ..ResumeOptions::default()
+    };
+    let Err(refusal) = machine.may_resume(&resume) else {
         return Ok(());
     };
     let from = from.unwrap_or_default();

@@ -144,7 +144,7 @@ fn words(occasion: NotifyEvent, head: &Head, iteration: u32, reason: Option<&str
     let at = format!("iteration {iteration}");
     let what = match occasion {
         NotifyEvent::Started => "started".into(),
-        NotifyEvent::Resumed => format!("resumed at iteration {}", head.resume_point().0),
+        NotifyEvent::Resumed => format!("resumed at iteration {}", head.resume_point().iteration),
         NotifyEvent::Iteration => format!("{at} complete"),
         NotifyEvent::Failure => format!("{at} failed"),
         NotifyEvent::Phase => "finished a phase".into(),

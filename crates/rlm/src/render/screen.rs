@@ -359,7 +359,10 @@ mod tests {
         let hostile = || "exit status 1 (\u{1b}]0;mine\u{7}\u{1b}[2J)".to_owned();
         for reason in [
             StopReason::Failed(hostile()),
-            StopReason::LastIterationFailed(3, hostile()),
+            StopReason::LastIterationFailed {
+                iteration: 3,
+                why: hostile(),
+            },
         ] {
             let outcome = RunOutcome {
                 reason,

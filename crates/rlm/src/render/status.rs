@@ -405,7 +405,8 @@ fn next(run: &RunEntry, head: &RunHead, life: Option<&ProcessHealth>) -> Option<
     // The reported status is newer than the saved state.
     let status = life.and_then(ProcessHealth::status);
     let state = status.map_or(run.state, |it| it.state);
-    let (at, is_unfinished) = m.resume_point();
+    let point = m.resume_point();
+    let (at, is_unfinished) = (point.iteration, point.is_unfinished);
     let is_final = m.end.as_ref().is_some_and(|end| end.reason.is_final());
     if let (Some(redo), false) = (
         RedoQuestion::of(run),

@@ -391,7 +391,9 @@ impl Judge {
                 head.counts.attempts == 0 && world.commands.checked == Some(true)
             }
             StopReason::AllIterationsRan => planned && !self.failed,
-            StopReason::LastIterationFailed(at, _) => planned && *at == head.iteration,
+            StopReason::LastIterationFailed { iteration: at, .. } => {
+                planned && *at == head.iteration
+            }
             StopReason::IterationLimit(max) => planned && Some(*max) == limits.max_iterations,
             StopReason::Done(Evidence::Promise) => {
                 last == Some(Ending::Claimed) && !rules.has_check
@@ -400,7 +402,7 @@ impl Judge {
                 let claimed = last == Some(Ending::Claimed) || !rules.has_promise;
                 world.commands.checked == Some(true) && claimed
             }
-            StopReason::Stuck(_, count) => {
+            StopReason::Stuck { count, .. } => {
                 let streaks = head.streaks;
                 let counted = [
                     streaks.failures,
