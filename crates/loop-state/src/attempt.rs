@@ -836,7 +836,7 @@ impl AttemptMachine {
         // Kill the process tree before a long wait.
         let needs_wait = matches!(
             outcome,
-            TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_)
+            TurnOutcome::ServiceUnavailable { .. } | TurnOutcome::Transient(_)
         );
         let is_held = is_good && !self.options.task_timeout.is_zero() && self.must_await_tasks();
         if is_stopped || (needs_wait && !is_own) {

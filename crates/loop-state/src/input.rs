@@ -200,9 +200,10 @@ pub enum TurnOutcome {
     /// The agent had a transient failure: its output could not be read, or a connection broke. The machine retries the iteration, up to four tries in
     /// all, before it counts as failed. The text describes the failure.
     Transient(String),
-    /// The agent's service refuses requests for now. The machine retries the iteration later, and it is no failure.
-    RateLimited {
-        /// When the limit ends, if the agent reports it.
+    /// The agent's service refuses requests for now, because of a rate limit or an outage. The machine retries the iteration later, and it is no
+    /// failure.
+    ServiceUnavailable {
+        /// When the rate limit ends, if the agent reports it.
         reset: Option<Timestamp>,
         /// The message of the agent.
         why: String,

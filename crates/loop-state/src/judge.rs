@@ -55,10 +55,10 @@ pub fn turn_outcome(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutco
         AgentTurnEnd::RateLimited => {
             let named = || limit::retry_delay(&report.detail).map(|time| at + time);
             let reset = report.limited_until.or_else(named);
-            TurnOutcome::RateLimited { reset, why }
+            TurnOutcome::ServiceUnavailable { reset, why }
         }
         AgentTurnEnd::ServiceFailed if waits_for_service(head) => {
-            TurnOutcome::RateLimited { reset: None, why }
+            TurnOutcome::ServiceUnavailable { reset: None, why }
         }
         AgentTurnEnd::ServiceFailed | AgentTurnEnd::ProtocolError => TurnOutcome::Transient(why),
         AgentTurnEnd::Interrupted | AgentTurnEnd::Died | AgentTurnEnd::Failed => {
@@ -136,7 +136,7 @@ mod tests {
             TurnOutcome::Failed(why()),
             TurnOutcome::AgentUnusable(why()),
             TurnOutcome::SessionLost,
-            TurnOutcome::RateLimited {
+            TurnOutcome::ServiceUnavailable {
                 reset: None,
                 why: why(),
             },
@@ -160,7 +160,8 @@ mod tests {
                 limited_until,
                 ..report(AgentTurnEnd::RateLimited)
             };
-            let TurnOutcome::RateLimited { reset, .. } = turn_outcome(report, AT, &head) else {
+            let TurnOutcome::ServiceUnavailable { reset, .. } = turn_outcome(report, AT, &head)
+            else {
                 panic!("the run doesn't wait for the limit");
             };
             assert_eq!(reset, expected, "{detail}");
@@ -178,7 +179,7 @@ mod tests {
         ] {
             let head = head(tokens, iterations, failed, wait);
             let outcome = turn_outcome(report(AgentTurnEnd::ServiceFailed), AT, &head);
-            let is_limit = matches!(outcome, TurnOutcome::RateLimited { reset: None, .. });
+            let is_limit = matches!(outcome, TurnOutcome::ServiceUnavailable { reset: None, .. });
             assert_eq!(is_limit, waits, "{tokens} {iterations} {failed} {wait}");
         }
     }
@@ -201,7 +202,7 @@ mod tests {
             let is_good = matches!(outcome, TurnOutcome::Completed | TurnOutcome::PromiseMade);
             prop_assert_eq!(is_good, how == AgentTurnEnd::Completed);
             prop_assert_eq!(outcome == TurnOutcome::PromiseMade, is_good && promised);
-            let waits = matches!(outcome, TurnOutcome::RateLimited { .. });
+            let waits = matches!(outcome, TurnOutcome::ServiceUnavailable { .. });
             prop_assert!(!waits || matches!(how, AgentTurnEnd::RateLimited | AgentTurnEnd::ServiceFailed));
             let needs_person = matches!(outcome, TurnOutcome::AgentUnusable(_));
             prop_assert_eq!(needs_person, how == AgentTurnEnd::NotLoggedIn);

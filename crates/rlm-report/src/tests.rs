@@ -220,7 +220,7 @@ fn summary_has_three_sentences_for_every_end() {
     let died = || iterations(1).chain([resume(), resume()]);
     let failed = || MachineInput::TurnEnded(TurnOutcome::Failed("exit status 1".into()));
     let gate_failed = || MachineInput::RequiredCheckEnded(CheckResult::Failed("no".into()));
-    let limited = ended(TurnOutcome::RateLimited {
+    let limited = ended(TurnOutcome::ServiceUnavailable {
         reset: Some(Timestamp(1_795_500_000_000)),
         why: "come back later".into(),
     });
@@ -554,7 +554,7 @@ fn any_input() -> impl Strategy<Value = MachineInput> {
         1 => text().prop_map(|why| ended(TurnOutcome::Failed(why))),
         1 => text().prop_map(|why| ended(TurnOutcome::Transient(why))),
         1 => text().prop_map(|why| ended(TurnOutcome::NotStarted(why))),
-        1 => text().prop_map(|why| ended(TurnOutcome::RateLimited { reset: None, why })),
+        1 => text().prop_map(|why| ended(TurnOutcome::ServiceUnavailable { reset: None, why })),
         4 => text().prop_map(|why| MachineInput::RequiredCheckEnded(CheckResult::Failed(why))),
         4 => Just(MachineInput::RequiredCheckEnded(CheckResult::Passed)),
         4 => any::<bool>().prop_map(check),

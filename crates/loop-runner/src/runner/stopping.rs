@@ -225,7 +225,7 @@ pub(super) fn failure(outcome: &TurnOutcome) -> Option<&str> {
         TurnOutcome::SessionLost => Some("the session does not exist"),
         TurnOutcome::Failed(why)
         | TurnOutcome::Transient(why)
-        | TurnOutcome::RateLimited { why, .. }
+        | TurnOutcome::ServiceUnavailable { why, .. }
         | TurnOutcome::AgentUnusable(why)
         | TurnOutcome::SessionInUse(why)
         | TurnOutcome::NotStarted(why) => Some(why),

@@ -36,7 +36,7 @@ impl Machine {
             TurnOutcome::SessionLost if !was_stopping && self.head.continues_session => {
                 return self.session_lost(at);
             }
-            TurnOutcome::RateLimited { reset, why }
+            TurnOutcome::ServiceUnavailable { reset, why }
                 if self.may_wait(was_stopping && !timed_out) =>
             {
                 return self.rate_limited(reset, why, at);
@@ -48,7 +48,7 @@ impl Machine {
                 return self.transient(why, at);
             }
             // A stop or a limit ended the turn, or a person requested a redo.
-            TurnOutcome::RateLimited { .. } => return self.turn_stopped(at),
+            TurnOutcome::ServiceUnavailable { .. } => return self.turn_stopped(at),
             TurnOutcome::Interrupted if !was_stopping => return self.turn_interrupted(at),
             TurnOutcome::Stopped | TurnOutcome::Interrupted if was_stopping && !timed_out => {
                 return self.turn_stopped(at);

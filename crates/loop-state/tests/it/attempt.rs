@@ -645,7 +645,7 @@ fn output_is_the_answer_only_for_command_agents() {
 fn turn_waits_for_the_reported_rate_limit() {
     let mut trace = Trace::new();
     trace.then(AttemptInput::Limited(Some(Timestamp(5))));
-    let expected = TurnOutcome::RateLimited {
+    let expected = TurnOutcome::ServiceUnavailable {
         reset: Some(Timestamp(5)),
         why: "why".into(),
     };

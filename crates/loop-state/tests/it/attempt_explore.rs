@@ -593,7 +593,7 @@ fn rare_promises(
         AttemptEffect::RecordTurnEnd {
             outcome,
             agent_began: own,
-        } => matches!(outcome, TurnOutcome::RateLimited { .. }) && !own,
+        } => matches!(outcome, TurnOutcome::ServiceUnavailable { .. }) && !own,
         _ => false,
     });
     let is_left = is_limited && after.world.tree == TreeState::Runs;
@@ -877,7 +877,7 @@ fn sabotaged_attempt_is_detected() {
                         matches!(
                             it,
                             AttemptEffect::RecordTurnEnd {
-                                outcome: TurnOutcome::RateLimited { .. },
+                                outcome: TurnOutcome::ServiceUnavailable { .. },
                                 ..
                             }
                         )

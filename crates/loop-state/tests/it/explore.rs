@@ -79,7 +79,7 @@ fn alphabet(at: Timestamp) -> Vec<MachineInput> {
         turn(TurnOutcome::Stopped),
         turn(TurnOutcome::SessionLost),
         turn(TurnOutcome::Transient("no JSON".into())),
-        turn(TurnOutcome::RateLimited {
+        turn(TurnOutcome::ServiceUnavailable {
             reset: Some(at + Duration::from_secs(30)),
             why: "limit".into(),
         }),
@@ -144,7 +144,7 @@ fn places() -> Vec<(&'static str, Vec<MachineInput>)> {
     let settled = || MachineInput::LeftoversEnded(ProcessTreeOutcome::default());
     let limited = || {
         let (reset, why) = (None, "limit".into());
-        turn(TurnOutcome::RateLimited { reset, why })
+        turn(TurnOutcome::ServiceUnavailable { reset, why })
     };
     let next = || MachineInput::Requested(Request::Review(ReviewDecision::Continue));
     vec![

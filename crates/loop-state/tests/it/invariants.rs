@@ -212,7 +212,7 @@ fn unrun_ends(seen: &MachineStep<'_>) -> bool {
 fn waits_are_no_failures(seen: &MachineStep<'_>) -> bool {
     let mends = matches!(
         seen.event.what,
-        MachineInput::TurnEnded(TurnOutcome::RateLimited { .. } | TurnOutcome::Transient(_))
+        MachineInput::TurnEnded(TurnOutcome::ServiceUnavailable { .. } | TurnOutcome::Transient(_))
     );
     let waits = matches!(seen.after.step, IterationStep::Waiting { .. })
         && seen.before.step != seen.after.step;

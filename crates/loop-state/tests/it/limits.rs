@@ -37,7 +37,7 @@ fn costly() -> Trace {
 }
 
 pub(crate) fn limited(reset: Option<u64>) -> MachineInput {
-    MachineInput::TurnEnded(TurnOutcome::RateLimited {
+    MachineInput::TurnEnded(TurnOutcome::ServiceUnavailable {
         reset: reset.map(Timestamp),
         why: "usage limit reached".into(),
     })

@@ -137,7 +137,7 @@ fn any_outcome() -> impl Strategy<Value = TurnOutcome> {
         2 => Just(TurnOutcome::PromiseMade),
         2 => Just(TurnOutcome::Interrupted),
         2 => any_text().prop_map(TurnOutcome::Transient),
-        2 => (proptest::option::of(0u64..100_000), any_text()).prop_map(|(reset, why)| TurnOutcome::RateLimited {
+        2 => (proptest::option::of(0u64..100_000), any_text()).prop_map(|(reset, why)| TurnOutcome::ServiceUnavailable {
             reset: reset.map(Timestamp),
             why,
         }),

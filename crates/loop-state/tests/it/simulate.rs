@@ -46,7 +46,7 @@ fn any_turn(_: &PromptContext, random: &mut SeededRandom) -> SimulatedTurn {
         0 => TurnOutcome::PromiseMade,
         1 => TurnOutcome::Failed(why()),
         2 => TurnOutcome::Transient(why()),
-        3 => TurnOutcome::RateLimited {
+        3 => TurnOutcome::ServiceUnavailable {
             reset: None,
             why: why(),
         },
@@ -149,7 +149,7 @@ fn budget_ends_a_turn_at_a_report() {
 
 #[test]
 fn time_passes_in_turns_sleeps_and_waits() {
-    let limited = SimulatedTurn::new(TurnOutcome::RateLimited {
+    let limited = SimulatedTurn::new(TurnOutcome::ServiceUnavailable {
         reset: Some(Timestamp(3_600_000)),
         why: "later".into(),
     });

@@ -161,7 +161,7 @@ fn story() -> RecordedRun {
     recorded.pass();
     recorded.all([used(20), ended(TurnOutcome::Completed), gate(false)]);
     recorded.pass();
-    let limited = TurnOutcome::RateLimited {
+    let limited = TurnOutcome::ServiceUnavailable {
         reset: None,
         why: "come back later".into(),
     };
