@@ -677,10 +677,11 @@ impl AttemptMachine {
             return;
         }
         effects.push(AttemptEffect::ReportPrompted);
-        if let PromptState::Assigned(steers) = before
-            && !steers.is_empty()
-        {
-            effects.push(AttemptEffect::ReportSteersSeen(steers));
+        match before {
+            PromptState::Assigned(steers) if !steers.is_empty() => {
+                effects.push(AttemptEffect::ReportSteersSeen(steers));
+            }
+            _ => {}
         }
     }
 
@@ -786,11 +787,11 @@ impl AttemptMachine {
     }
 
     fn continue_turn(&mut self, how: AgentTurnEnd, effects: &mut Effects) {
-        if let EndRequest::Interrupted { until } = &mut self.requested
-            && until.take().is_some()
-            && how == AgentTurnEnd::Interrupted
-        {
-            effects.push(AttemptEffect::ReportContinued);
+        if let EndRequest::Interrupted { until } = &mut self.requested {
+            let was_waiting = until.take().is_some();
+            if was_waiting && how == AgentTurnEnd::Interrupted {
+                effects.push(AttemptEffect::ReportContinued);
+            }
         }
         self.agent.step(AgentInput::TurnEnded);
         self.agent.step(AgentInput::TurnBegan);

@@ -28,18 +28,16 @@ impl Machine {
     /// Returns the reminders that are due.
     pub(super) fn remind(&mut self, at: Timestamp) -> Effects {
         let mut effects = Effects::new();
-        if let Some((due, silence)) = self.silence_to_report()
-            && due <= at
-        {
+        let silence = self.silence_to_report().filter(|(due, _)| *due <= at);
+        if let Some((_, silence)) = silence {
             self.silence_reported = Some(silence.since);
             effects.push(Effect::Remind(Reminder::Silent {
                 silent: at.since(silence.since),
                 of: silence.until.since(silence.since),
             }));
         }
-        if let Some((due, until)) = self.wait_to_report()
-            && due <= at
-        {
+        let wait = self.wait_to_report().filter(|(due, _)| *due <= at);
+        if let Some((_, until)) = wait {
             self.wait_reported = at;
             let left = until.since(at);
             effects.push(Effect::Remind(Reminder::Waiting { until, left }));
