@@ -19,6 +19,7 @@ pub(crate) const MAX_NUMBER: u32 = 1 << 30;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(remote = "Self")]
+#[non_exhaustive]
 pub struct Head {
     /// The version of the saved form.
     pub version: Version,
@@ -471,6 +472,7 @@ pub enum CheckOutcome {
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct RunEnd {
     /// When the run ended.
     pub at: Timestamp,

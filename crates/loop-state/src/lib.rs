@@ -4,6 +4,35 @@
 //! contains the rules of the loop and nothing else. [`Machine::step`] takes one input and returns the actions that the caller must do now, in order.
 //! *Save* is one of these actions: the machine, not its caller, decides what must be durable before the next action.
 //!
+//! ```rust
+//! use loop_state::{CheckResult, Effect, Machine, MachineInput, PhaseRules, ProcessTreeOutcome, Rules, TimedInput, Timestamp, TurnOutcome};
+//!
+//! fn main() -> Result<(), loop_state::RulesError> {
+//!     let phase = PhaseRules { name: "main".into(), has_check: true, ..PhaseRules::default() };
+//!     let mut machine = Machine::new(Rules { phases: vec![phase], ..Rules::default() })?;
+//!     let mut next = Some(MachineInput::Started);
+//!     while let Some(what) = next.take() {
+//!         let at = Timestamp::from_millis(0); // a real program: SystemTime::now().into()
+//!         for effect in machine.step(TimedInput { at, what }) {
+//!             match effect { // do it, then pass its result to the machine
+//!                 Effect::Save => println!("save machine.head()"),
+//!                 Effect::StartAttempt(prompt) => {
+//!                     println!("run the agent: iteration {}", prompt.iteration);
+//!                     next = Some(MachineInput::TurnEnded(TurnOutcome::Completed));
+//!                 }
+//!                 Effect::RunCheck => next = Some(MachineInput::CheckEnded(CheckResult::Passed)),
+//!                 Effect::EndLeftovers => next = Some(MachineInput::LeftoversEnded(ProcessTreeOutcome::default())),
+//!                 Effect::EndRun => println!("{}", machine.head().stop_reason().unwrap()),
+//!                 _ => {}
+//!             }
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`simulate`] plays whole runs with a simulated agent, for example to compare budgets.
+//!
 //! # Non-goals
 //!
 //! The crate does no I/O, reads no clock, starts no process and knows no agent, command line or file. It doesn't interpret the texts that it carries,

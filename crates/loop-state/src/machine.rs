@@ -28,6 +28,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 
 /// The idle time of an agent, in a turn with an idle timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AgentSilence {
     /// When the agent was last active, or when its announced wait ends.
     pub since: Timestamp,

@@ -13,6 +13,7 @@ const STEPS: usize = 64;
 
 /// A preview of how a process would begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rehearsal {
     /// The updates before the first command, in order.
     pub updates: Vec<RunUpdate>,
