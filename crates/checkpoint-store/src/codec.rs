@@ -43,6 +43,38 @@ pub(crate) fn decode_next<T: DeserializeOwned>(bytes: &mut &[u8]) -> Result<T, S
     from_reader_with_recursion_limit(bytes, 2 * MAX_DEPTH).map_err(reason)
 }
 
+/// Decodes one array from the front of `bytes`, passes its elements to `each` one at a time, and moves `bytes` past it.
+pub(crate) fn decode_each<T: DeserializeOwned>(
+    bytes: &mut &[u8],
+    mut each: impl FnMut(T),
+) -> Result<(), String> {
+    let Some((len, rest)) = array_len(bytes) else {
+        // This crate writes the length of each array. Another form is valid too, and rare.
+        decode_next::<Vec<T>>(bytes)?.into_iter().for_each(each);
+        return Ok(());
+    };
+    *bytes = rest;
+    for _ in 0..len {
+        // The array is one level of the nesting.
+        let element = from_reader_with_recursion_limit(&mut *bytes, 2 * MAX_DEPTH - 1);
+        each(element.map_err(reason)?);
+    }
+    Ok(())
+}
+
+/// Returns the length of an array from its first bytes, and the bytes after it; `None` if the length is not given or the value is no array.
+fn array_len(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (&first, rest) = bytes.split_first()?;
+    let width = match first {
+        0x80..=0x97 => return Some((u64::from(first - 0x80), rest)),
+        0x98..=0x9b => 1 << (first - 0x98),
+        _ => return None,
+    };
+    let (len, rest) = rest.split_at_checked(width)?;
+    let len = len.iter().fold(0, |len, byte| len << 8 | u64::from(*byte));
+    Some((len, rest))
+}
+
 /// Returns a reason that people understand; the library's own messages have its internal names.
 fn reason(err: de::Error<std::io::Error>) -> String {
     match err {
@@ -206,7 +238,52 @@ mod tests {
         assert!(err.to_string().contains(text), "{err}");
     }
 
+    /// Returns the elements one at a time, and the number of bytes that are left.
+    fn one_at_a_time<T: DeserializeOwned>(mut bytes: &[u8]) -> Option<(Vec<T>, usize)> {
+        let mut elements = Vec::new();
+        decode_each(&mut bytes, |element| elements.push(element)).ok()?;
+        Some((elements, bytes.len()))
+    }
+
+    fn all_at_once<T: DeserializeOwned>(mut bytes: &[u8]) -> Option<(Vec<T>, usize)> {
+        let elements = decode_next(&mut bytes).ok()?;
+        Some((elements, bytes.len()))
+    }
+
+    #[test]
+    fn elements_of_an_array_nest_as_deeply_one_at_a_time_as_all_at_once() {
+        for depth in 2 * MAX_DEPTH - 4..2 * MAX_DEPTH + 4 {
+            let deep = [vec![0x81; depth], vec![0]].concat();
+            let one = one_at_a_time::<IgnoredAny>(&deep).map(|it| it.1);
+            assert_eq!(
+                one,
+                all_at_once::<IgnoredAny>(&deep).map(|it| it.1),
+                "{depth}"
+            );
+        }
+    }
+
     proptest::proptest! {
+        #[test]
+        fn array_decodes_one_element_at_a_time_as_all_at_once(
+            values in proptest::collection::vec("\\PC{0,3}", 0..300),
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..12),
+            header in 0x7f..=0x9f_u8,
+            cut in 0..400_usize,
+        ) {
+            let mut raw = Vec::new();
+            encode(&mut raw, &values).unwrap();
+            raw.extend(&bytes);
+            proptest::prop_assert_eq!(one_at_a_time(&raw), Some((values, bytes.len())));
+            raw.truncate(cut);
+            proptest::prop_assert_eq!(one_at_a_time::<String>(&raw), all_at_once(&raw));
+            // Small numbers are whole elements, so many of these arrays are valid.
+            let small = bytes.iter().map(|byte| byte % 0x18);
+            let any: Vec<u8> = [header].into_iter().chain(small).chain([0xff]).collect();
+            proptest::prop_assert_eq!(one_at_a_time::<u64>(&any), all_at_once(&any));
+            proptest::prop_assert_eq!(one_at_a_time::<u64>(&bytes), all_at_once(&bytes));
+        }
+
         #[test]
         fn packed_bytes_unpack_to_the_same(raw in proptest::collection::vec(0..4u8, 0..2000)) {
             let (flags, stored) = pack(raw.clone(), CompressionEffort::Save);

@@ -51,7 +51,7 @@
 //   retention, blob, import            removal of old files, blobs, files of other programs
 //   journal, compact                   the file that a writer appends to, and the first contents of the next one
 //   raw_writer, repair, generation, phase  the writer without types: opening, repair after a failure, journals, phases
-//   writer, store, fork, reader, list, verify  the same with types, and the read-only calls
+//   fold, writer, store, fork, reader, list, verify  the same with types, and the read-only calls
 mod blob;
 #[cfg(test)]
 mod bomb_tests;
@@ -67,6 +67,7 @@ mod error;
 #[cfg(test)]
 mod fault_tests;
 mod file_builder;
+mod fold;
 mod fork;
 mod frame;
 #[cfg(test)]
@@ -104,6 +105,7 @@ mod writer;
 
 pub use dir::accept_any_owner;
 pub use error::{Error, Result};
+pub use fold::Folded;
 pub use fork::fork;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]

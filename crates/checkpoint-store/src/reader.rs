@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::blob as blobs;
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
+use crate::fold::Folded;
 pub use crate::history::history;
 use crate::id::Seq;
 pub use crate::list::{Entry, Health, list};
@@ -47,6 +48,39 @@ pub fn load_with<H: DeserializeOwned, E: DeserializeOwned>(
 ) -> Result<Loaded<H, E>> {
     let dir = Dir::open(dir.as_ref())?;
     Loaded::decode(dir.path(), newest(&dir, LoadPurpose::Reader(options))?)
+}
+
+/// Loads the same state as [`load_with`], and passes its events to `each` one at a time, oldest first, instead of returning them all. `each` gets the
+/// value so far, first `start`, and returns the next one.
+///
+/// One event at a time is in memory, beside its encoded form. The encoded events of the whole state stay in memory until `each` got them.
+///
+/// # Errors
+/// As [`load_with`]. If an event can't be decoded, `each` has got the events before it, and their value is dropped.
+///
+/// # Examples
+///
+/// ```
+/// use checkpoint_store::{Options, Writer, reader};
+///
+/// let dir = tempfile::tempdir()?;
+/// let log = dir.path().join("log");
+/// let (mut writer, _) = Writer::<(), u64>::open(&log, Options::default())?;
+/// writer.append(&(), &[1, 2])?;
+/// writer.append(&(), &[3])?;
+/// let sum = reader::fold(&log, &Options::default(), 0, |sum, event: u64| sum + event)?;
+/// assert_eq!((sum.head, sum.value), (Some(()), 6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn fold<H: DeserializeOwned, E: DeserializeOwned, S>(
+    dir: impl AsRef<Path>,
+    options: &Options,
+    start: S,
+    each: impl FnMut(S, E) -> S,
+) -> Result<Folded<H, S>> {
+    let dir = Dir::open(dir.as_ref())?;
+    let raw = newest(&dir, LoadPurpose::Reader(options))?;
+    Folded::decode(dir.path(), raw, start, each)
 }
 
 /// Loads the state as of the save `seq`, even if that save was undone.

@@ -10,6 +10,7 @@ use crate::codec;
 #[cfg(any(test, feature = "test-util"))]
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
+use crate::fold::Folded;
 use crate::id::{PhaseId, Seq};
 use crate::load;
 use crate::meta::PhaseMeta;
@@ -105,6 +106,22 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
         options: Options,
     ) -> Result<(Self, Loaded<H, E>)> {
         Self::opened(RawWriter::open_on(Dir::on(disk, dir)?, options)?)
+    }
+
+    /// Opens the store like [`open`](Self::open), and passes its events to `each` one at a time, as [`reader::fold`](crate::reader::fold) does.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_folded<S>(
+        dir: impl AsRef<Path>,
+        options: Options,
+        start: S,
+        each: impl FnMut(S, E) -> S,
+    ) -> Result<(Self, Folded<H, S>)> {
+        let (raw, loaded) = RawWriter::open(dir.as_ref(), options)?;
+        let folded = Folded::decode(raw.dir().path(), loaded, start, each)?;
+        let types = PhantomData;
+        Ok((Self { raw, types }, folded))
     }
 
     fn opened((raw, loaded): (RawWriter, load::Loaded)) -> Result<(Self, Loaded<H, E>)> {

@@ -7,6 +7,7 @@ mod damage;
 mod effort;
 mod examples;
 mod fault;
+mod fold;
 mod history;
 #[cfg(feature = "import")]
 mod import;

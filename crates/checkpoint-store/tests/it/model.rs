@@ -3,6 +3,7 @@
 use checkpoint_store::{Loaded, Options, PhaseMeta, Seq, Writer, reader};
 use proptest::prelude::*;
 
+use crate::fold::{folded, parts};
 use crate::support::{Dir, torn_len, without_room};
 
 type Head = (u32, String);
@@ -137,7 +138,10 @@ fn run(ops: Vec<Op>) -> Result<(), TestCaseError> {
             }
         }
         prop_assert_eq!(writer.seq(), model.now().0);
-        model.check(reader::load(&dir.path).unwrap())?;
+        let loaded = reader::load(&dir.path).unwrap();
+        let folded = folded(&dir.path, &Options::default()).unwrap();
+        prop_assert_eq!(folded, parts(loaded.clone()));
+        model.check(loaded)?;
     }
     drop(writer);
     model.check(open(&dir).1)
