@@ -10,19 +10,13 @@ use crate::id::{PhaseId, Seq};
 use crate::name::FileName;
 use crate::options::Options;
 
-/// Metadata that the caller adds to a finished phase.
+/// Metadata that the caller adds to a finished phase. A reader gets it without reading the state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhaseMeta {
-    /// The commit of the working tree.
-    pub git_commit: Option<String>,
-    /// Whether the working tree had changes on top of that commit.
-    pub git_dirty: Option<bool>,
-    /// Errors that happened during the phase, for people.
-    pub errors: Vec<String>,
     /// Whether the work is complete, so that there is nothing to resume. A later save makes the store resumable again.
     pub finished: bool,
-    /// Anything else, for people and tools.
+    /// Facts of the caller, for people and tools, such as a commit; at most 1 MiB together with the other metadata.
     pub extra: BTreeMap<String, String>,
 }
 

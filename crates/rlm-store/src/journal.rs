@@ -7,6 +7,7 @@ use checkpoint_store::{Loaded, PhaseMeta, Repaired, Writer};
 use loop_state::TimedInput;
 use tokio::task::JoinHandle;
 
+use crate::phase_facts::PhaseFacts;
 use crate::runs::options;
 use crate::{Error, Project, RunHead, RunId};
 
@@ -180,18 +181,10 @@ impl Journal {
 
 /// Returns the information for people about a finished phase.
 fn phase_meta(head: &RunHead, changed: Option<Vec<String>>) -> PhaseMeta {
-    let phase = head.machine.finished_phases.last();
-    let errors = phase.map(|phase| phase.errors.iter());
-    let errors = errors.into_iter().flatten();
     let end = head.machine.end.as_ref();
     PhaseMeta {
-        git_commit: head.git_commit.clone(),
-        git_dirty: changed.map(|paths| !paths.is_empty()),
-        errors: errors
-            .map(|error| format!("iteration {}: {}", error.iteration, error.what))
-            .collect(),
         finished: end.is_some_and(|end| end.reason.is_final()),
-        ..PhaseMeta::default()
+        extra: PhaseFacts::of(head, changed).to_extra(),
     }
 }
 

@@ -42,7 +42,7 @@
 //   programs                                the programs that a run starts
 //   transcript, data_loss                   the record of the agent, and the data loss after damage
 //   run_head, runs                          the saved head of a run, and the runs of a project
-//   journal                                 the saves
+//   phase_facts, journal                    the facts of a finished phase, for people; the saves
 //   checkpoints, timeline                   the list of saves, and all events
 //   worktrees, disk_usage                   the worktrees of runs, and the disk usage
 //   sweep                                   processes that a run left alive
@@ -60,6 +60,7 @@ pub mod index;
 pub mod journal;
 pub mod lock_holder;
 pub mod locks;
+mod phase_facts;
 pub mod processes;
 mod programs;
 mod project;
@@ -84,6 +85,7 @@ pub use disk_usage::{RunDiskUsage, WorktreeDiskUsage};
 pub use error::{Error, Hint};
 pub use git::processes::{stop_git_processes, track_git_processes};
 pub use git::worktree::{Worktree, WorktreeStatus};
+pub use phase_facts::PhaseFacts;
 pub use programs::{Program, ProgramKind};
 pub use project::Project;
 pub use removal::{KeepReason, RemovalRules};

@@ -104,9 +104,6 @@ fn write_golden(dir: &Path) {
     writer.append(&1, &["one".into()]).unwrap();
     writer.append(&2, &["two".repeat(300)]).unwrap();
     let meta = PhaseMeta {
-        git_commit: Some("0".repeat(40)),
-        git_dirty: Some(false),
-        errors: vec!["a gate failed".into()],
         extra: [("k".into(), "v".into())].into(),
         finished: true,
     };
@@ -164,7 +161,8 @@ fn d10_golden_files_of_every_format_load() {
             ["one".into(), "two".repeat(300), "four".into(), "six".into()]
         );
         let info = loaded.report.phase.clone().unwrap();
-        assert_eq!(info.meta.errors, ["a gate failed"]);
+        // These files have more keys in the metadata, such as `git_commit`, which are skipped.
+        assert_eq!(info.meta.extra, [("k".into(), "v".into())].into());
         insta::assert_snapshot!("golden_files_load", loaded.report);
         let verified = checkpoint_store::verify::verify(&dir.path).unwrap();
         let whole = checkpoint_store::verify::FileCondition::Valid;

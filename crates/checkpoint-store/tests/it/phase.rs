@@ -31,8 +31,7 @@ fn c65a_phases_are_separate() {
     let (mut writer, _) = dir.open();
     writer.append(&1, &[1]).unwrap();
     let meta = PhaseMeta {
-        git_commit: Some("abc".into()),
-        git_dirty: Some(true),
+        extra: [("commit".into(), "abc".into())].into(),
         ..PhaseMeta::default()
     };
     let plan = writer.save_phase("plan", &2, meta.clone()).unwrap();

@@ -5,7 +5,7 @@ use std::fmt;
 use checkpoint_store::PhaseInfo;
 use checkpoint_store::verify::{FileCondition, NextAction};
 use loop_state::UnfinishedCause;
-use rlm_store::{AttemptOutcome, AttemptRecord, Project, RunEntry, RunState};
+use rlm_store::{AttemptOutcome, AttemptRecord, PhaseFacts, Project, RunEntry, RunState};
 use rlm_text::count;
 use rlm_text::escape::plain;
 use rlm_text::time::utc;
@@ -177,17 +177,18 @@ impl Phase {
         let file = format!("phase-{:016x}.ckpt", info.seq.get());
         let at = damage.iter().position(|(name, _)| *name == file);
         let created = stamp(info.created);
-        let moved = info.meta.git_commit.as_deref().zip(commit);
+        let facts = PhaseFacts::read(&info.meta);
+        let moved = facts.git_commit.as_deref().zip(commit);
         Self {
             id: info.id.to_string(),
             phase: info.phase.clone(),
             save: info.seq.get(),
             at: utc(created),
             age_s: age(created, now),
-            errors: info.meta.errors.clone(),
-            git_commit: info.meta.git_commit.clone(),
-            git_dirty: info.meta.git_dirty,
             commit_changed: moved.map(|(then, now)| then != now),
+            errors: facts.errors,
+            git_commit: facts.git_commit,
+            git_dirty: facts.git_dirty,
             finished: info.meta.finished,
             damage: at.map(|at| damage.remove(at).1),
         }
