@@ -46,7 +46,7 @@ pub(crate) fn names(dir: &Dir) -> Result<Vec<String>> {
         Err(err) if err.is_not_found() => return Ok(Vec::new()),
         blobs => blobs?.names()?,
     };
-    names.retain(|name| name::invalid_reason(name).is_none());
+    names.retain(|name| name::check_name(name).is_ok());
     Ok(names)
 }
 
@@ -79,9 +79,9 @@ pub(crate) fn get_within(dir: &Dir, name: &str, limit: u64) -> Result<Vec<u8>> {
 }
 
 fn checked(blobs: &Dir, name: &str) -> Result<std::path::PathBuf> {
-    match name::invalid_reason(name) {
-        None => Ok(blobs.path().join(name)),
-        Some(reason) => {
+    match name::check_name(name) {
+        Ok(()) => Ok(blobs.path().join(name)),
+        Err(reason) => {
             let kind = Kind::Name {
                 what: "blob name",
                 name: name.into(),

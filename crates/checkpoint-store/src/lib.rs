@@ -115,7 +115,7 @@ pub use id::{PhaseId, Seq};
 #[doc(hidden)]
 pub use list::entry_on;
 pub use meta::{ParentSave, PhaseInfo, PhaseMeta};
-pub use name::invalid_reason as reject_name;
+pub use name::check_name;
 pub use options::{Migrations, Options};
 pub use repair::Repaired;
 pub use report::{LoadReport, Skipped};

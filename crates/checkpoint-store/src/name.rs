@@ -64,17 +64,18 @@ impl fmt::Display for FileName {
     }
 }
 
-/// Returns the reason why `name` is not allowed for a blob or a phase; `None` if it is allowed. Names are rejected, never escaped: the name on disk
-/// is the name that the person typed.
+/// Checks that a blob or a phase may have this name. Names are refused, never escaped: the name on disk is the name that the person typed.
+///
+/// # Errors
+/// The reason why the name is not allowed, as a text for people.
 ///
 /// # Examples
 ///
 /// ```
-/// assert_eq!(checkpoint_store::reject_name("plan"), None);
-/// assert!(checkpoint_store::reject_name("../plan").is_some());
+/// assert!(checkpoint_store::check_name("plan").is_ok());
+/// assert!(checkpoint_store::check_name("../plan").is_err());
 /// ```
-#[must_use]
-pub fn invalid_reason(name: &str) -> Option<&'static str> {
+pub fn check_name(name: &str) -> Result<(), &'static str> {
     const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
     let stem = name
         .split('.')
@@ -86,19 +87,19 @@ pub fn invalid_reason(name: &str) -> Option<&'static str> {
             .is_some_and(|n| n.len() == 1 && n.as_bytes()[0].is_ascii_digit())
     };
     if name.is_empty() || name.len() > 64 {
-        Some("it must have 1 to 64 bytes")
+        Err("it must have 1 to 64 bytes")
     } else if !name.as_bytes()[0].is_ascii_alphanumeric()
         || !name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     {
-        Some("use letters, digits, `.`, `_` and `-`; begin with a letter or a digit")
+        Err("use letters, digits, `.`, `_` and `-`; begin with a letter or a digit")
     } else if name.contains("..") {
-        Some("it contains `..`")
+        Err("it contains `..`")
     } else if DEVICES.contains(&stem.as_str()) || numbered("com") || numbered("lpt") {
-        Some("it is the name of a device on Windows")
+        Err("it is the name of a device on Windows")
     } else {
-        None
+        Ok(())
     }
 }
 
@@ -111,10 +112,10 @@ mod tests {
         for bad in [
             "", "..", "../a", "a/b", "a\\b", "a\nb", ".a", "a..b", "NUL.txt", "com1", "ä",
         ] {
-            assert!(invalid_reason(bad).is_some(), "{bad:?}");
+            assert!(check_name(bad).is_err(), "{bad:?}");
         }
         for good in ["plan", "prompt-1.md", "0", "com10", "a.b_c"] {
-            assert_eq!(invalid_reason(good), None, "{good:?}");
+            assert_eq!(check_name(good), Ok(()), "{good:?}");
         }
     }
 

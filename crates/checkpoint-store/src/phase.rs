@@ -25,7 +25,7 @@ impl RawWriter {
         head: Vec<u8>,
         meta: PhaseMeta,
     ) -> Result<PhaseId> {
-        if let Some(reason) = name::invalid_reason(phase) {
+        if let Err(reason) = name::check_name(phase) {
             let kind = Kind::Name {
                 what: "phase name",
                 name: phase.into(),

@@ -191,8 +191,9 @@ impl<H: Serialize + DeserializeOwned, E: Serialize + DeserializeOwned> Writer<H,
         self.raw.last_repair()
     }
 
-    /// Returns the epoch of this writer. Every later writer of the store has a higher one.
-    pub fn epoch(&self) -> u64 {
+    /// Returns the fencing token of this writer: its epoch, which is lower than that of every later writer of the store. Another system can refuse
+    /// requests with a lower token than the last one. A repair raises it.
+    pub fn fencing_token(&self) -> u64 {
         self.raw.epoch()
     }
 

@@ -54,7 +54,7 @@ impl Journal {
             Self {
                 run: run.clone(),
                 path: place,
-                epoch: writer.epoch(),
+                epoch: writer.fencing_token(),
                 writer: Some(writer),
                 saving: None,
                 unsaved: Vec::new(),
@@ -164,7 +164,7 @@ impl Journal {
         let saved = saving.await;
         self.saving = None;
         let saved = saved.map_err(|e| self.thread_died(e.into()))?;
-        self.epoch = saved.writer.epoch();
+        self.epoch = saved.writer.fencing_token();
         self.writer = Some(saved.writer);
         self.repaired = saved.repaired.or(self.repaired.take());
         saved

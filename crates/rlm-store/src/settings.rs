@@ -229,7 +229,7 @@ impl Settings {
     /// Returns an error if phase names are equal or can't be saved.
     pub fn check_names(&self) -> Result<(), Error> {
         for (index, PhaseSettings { name, .. }) in self.phases.iter().enumerate() {
-            if let Some(why) = checkpoint_store::reject_name(name) {
+            if let Err(why) = checkpoint_store::check_name(name) {
                 return Err(Error::phase_name(name, why));
             }
             if self.phases[..index].iter().any(|phase| phase.name == *name) {

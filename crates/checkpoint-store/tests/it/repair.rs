@@ -35,12 +35,12 @@ fn x128b_x128c_x128d_removed_store_is_rewritten_and_losses_are_named() {
     writer.append(&4, &[4]).unwrap();
     let old = "phase-0000000000000002.ckpt";
     assert_eq!(repair_of(&writer).lost, ["blobs/prompt", old]);
-    assert_eq!(repair_of(&writer).epoch, writer.epoch());
+    assert_eq!(repair_of(&writer).epoch, writer.fencing_token());
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&dir.path) & 0o777, 0o700);
     let found = files(&dir.path);
     assert_eq!(found[".gitignore"], b"*\n");
-    assert!(found.contains_key(&format!("epoch-{:08x}", writer.epoch())));
+    assert!(found.contains_key(&format!("epoch-{:08x}", writer.fencing_token())));
     assert!(
         Log::open(&dir.path, Options::default())
             .unwrap_err()
@@ -224,7 +224,7 @@ fn x128e_replaced_store_of_the_same_epoch_fences_the_writer() {
         }
         removals[removal](&dir.path);
         let (mut other, _) = dir.open();
-        assert_eq!(other.epoch(), writer.epoch());
+        assert_eq!(other.fencing_token(), writer.fencing_token());
         other.save_phase("p", &9, PhaseMeta::default()).unwrap();
         let other = (!ended).then_some(other);
         let before = files(&dir.path);

@@ -150,7 +150,7 @@ pub(super) fn path_in_run(name: &str) -> Option<PathBuf> {
     let (folder, file) = name.rsplit_once('/')?;
     let is_good = match folder {
         "store" => is_of_store(file),
-        "store/blobs" => checkpoint_store::reject_name(file).is_none(),
+        "store/blobs" => checkpoint_store::check_name(file).is_ok(),
         "transcripts" => is_transcript(file) || file == "removed.json",
         _ => false,
     };
