@@ -1,7 +1,32 @@
 //! Durable, incremental, atomic checkpoints with one fenced writer.
 //!
-//! This crate is for a program that works for hours, may be killed at any moment, and must continue from its last acknowledged save. [`Store`] keeps
-//! one value. [`Writer`] keeps a small head and a history of events; the cost of a save depends only on what is new.
+//! This crate is for a program that works for hours, may be killed at any moment, and must continue from its last acknowledged save.
+//!
+//! A *head* is the small current state of the program, and each save writes all of it; *events* are its history, and a save only adds new ones. A
+//! *phase* is a checkpoint of the head and all events, with a name, in a file that never changes.
+//!
+//! ```
+//! use checkpoint_store::{Options, Writer};
+//!
+//! fn main() -> checkpoint_store::Result<()> {
+//!     let dir = "counter";
+//! #   let root = tempfile::tempdir().unwrap();
+//! #   let dir = root.path().join(dir);
+//! #   for start in 1..=2 {
+//!     // Makes the directory with mode 0700, takes its lock, and loads the last save.
+//!     let (mut writer, loaded) = Writer::<u64, String>::open(&dir, Options::default())?;
+//!     let head = loaded.head.unwrap_or(0) + 1;
+//!     let event = format!("start number {head}");
+//!     writer.append(&head, &[event])?; // one write and one sync, however long the history is; durable when it returns
+//!     println!("start {head}, after {} earlier events", loaded.events.len());
+//! #   assert_eq!((head, loaded.events.len() as u64), (start, start - 1));
+//! #   }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`Store`] is simpler: it has one value and no history, and each save replaces the value as a whole. [`reader`] needs no lock, and reads also while
+//! a writer works.
 //!
 //! This crate is not a database: it has no queries, no transactions over several stores, and one writer for each store. It does not protect against a
 //! person who can write to the directory: checksums detect accidents only.
