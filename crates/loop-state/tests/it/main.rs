@@ -12,6 +12,7 @@ mod explore;
 mod first_check;
 mod forks;
 mod handover;
+mod inbox;
 mod invariants;
 mod limits;
 mod moments;

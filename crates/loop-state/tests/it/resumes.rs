@@ -255,3 +255,16 @@ fn x108d_failures_in_a_row_survive_a_crash() {
         }
     );
 }
+
+/// The settings may have changed the check since the last process, so an earlier run of the check proves nothing.
+#[test]
+fn check_that_ran_only_before_a_resume_ends_the_run_if_it_cannot_run() {
+    let unrun = || CheckResult::NotRun("sh: 1: cagro: not found".into());
+    let mut trace = Trace::new(rules(|rules| rules.limits.max_failures = 2));
+    trace.iteration(failed("red"));
+    trace.crash_and_resume();
+    trace.then(MachineInput::CheckEnded(unrun()));
+    trace.iteration(unrun());
+    let (streak, count) = (Streak::CheckNotRun, 2);
+    assert_eq!(trace.reason(), StopReason::Stuck { streak, count });
+}
