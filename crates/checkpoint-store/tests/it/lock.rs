@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use checkpoint_store::{Options, Store, reader};
+use checkpoint_store::{Loaded, Options, PhaseMeta, Store, reader};
 
-use crate::support::{self, Dir, Log, child_dir, print_line, spawn};
+use crate::support::{self, Dir, Log, child_dir, files, print_line, spawn};
 
 #[test]
 fn a_held_lock_names_its_holder() {
@@ -125,4 +125,29 @@ fn missing_directory_is_created_only_on_request() {
     );
     assert!(reader::is_locked(&dir.path).unwrap_err().is_not_found());
     Log::open(dir.path.join("a/b/c"), Options::default()).unwrap();
+}
+
+/// A writer is suspended while it writes a phase, another writer takes the store over, and then the phase gets its name.
+#[test]
+fn late_phase_of_a_fenced_writer_hides_no_newer_save() {
+    let (before, dir) = (Dir::new(), Dir::new());
+    let (mut fenced, _) = before.open();
+    fenced.append(&1, &[1]).unwrap();
+    drop(dir.open()); // makes the directory
+    for (name, bytes) in files(&before.path) {
+        std::fs::write(dir.path.join(name), bytes).unwrap();
+    }
+    let (mut writer, _) = dir.open();
+    writer.append(&10, &[10]).unwrap();
+    fenced.save_phase("late", &2, PhaseMeta::default()).unwrap();
+    let late = before.only("phase-");
+    std::fs::copy(&late, dir.path.join(late.file_name().unwrap())).unwrap();
+
+    let check = |loaded: Loaded<u64, u64>| {
+        assert_eq!((loaded.head, loaded.events), (Some(10), vec![1, 10]));
+        assert!(loaded.report.is_undamaged(), "{}", loaded.report);
+    };
+    check(dir.load());
+    drop(writer);
+    check(dir.open().1);
 }

@@ -130,7 +130,8 @@ fn undo_stops_at_the_last_phase() {
 fn x117c_invalid_phase_names_are_refused() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
-    for name in ["", "..", "a/b", "a\u{7}"] {
+    for name in ["", "..", "a/b", "a\u{7}", "a..b", "NUL.txt"] {
+        assert!(checkpoint_store::check_name(name).is_err(), "{name:?}");
         let err = writer
             .save_phase(name, &1, PhaseMeta::default())
             .unwrap_err();
@@ -139,6 +140,7 @@ fn x117c_invalid_phase_names_are_refused() {
             "{err}"
         );
     }
+    assert_eq!(checkpoint_store::check_name("ok"), Ok(()));
     writer.save_phase("ok", &1, PhaseMeta::default()).unwrap();
 }
 
