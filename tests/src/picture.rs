@@ -140,7 +140,7 @@ fn story(place: &Path) -> Vec<RecordingStep> {
     ]
 }
 
-/// Plays the steps with this `rlm`, and draws them; the agent takes `pace` for a word, [`PACE`] by default.
+/// Plays the steps with this `rlm`, and draws them; the agent takes `pace` for a word, 60 ms by default.
 ///
 /// # Panics
 ///

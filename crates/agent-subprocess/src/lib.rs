@@ -67,13 +67,6 @@ compile_error!("agent-subprocess needs a Unix: Linux, or any other one with fewe
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
-/// Does nothing on this platform, which has no guards.
-#[cfg(not(target_os = "linux"))]
-#[macro_export]
-macro_rules! guard_before_main {
-    () => {};
-}
-
 // The modules in reading order; each uses only those above it:
 //   error, process, proc_fs, marker  errors; identity of a process by its start time; the marks that a sweep searches for
 //   plain_file                       files that only their owner reads, opened without following links
@@ -127,9 +120,6 @@ mod writer;
 pub use builder::{OutputMode, ProcessContext, StdinMode, TreeCommand};
 pub use complete::CompleteOutput;
 pub use error::Error;
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub use guard::run_if_guard_before_main;
 pub use lines::{Line, Lines};
 pub use marker::Marker;
 pub use output::{Output, OutputLines, RawOutput, Stream};

@@ -13,33 +13,16 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
-/// Makes a program its own guard without a call in `main`: also below `#[tokio::main]`, and in tests.
-///
-/// Write it once, outside of any function, in `main.rs` or in a file of tests. It calls [`guard::run_if_guard`](crate::guard::run_if_guard) before
-/// `main`. So it does nothing in a library that another program loads later.
-///
-/// # Platform
-/// Does nothing outside Linux.
-///
-/// # Examples
-/// ```no_run
-/// agent_subprocess::guard_before_main!();
-///
-/// #[tokio::main]
-/// async fn main() -> Result<(), agent_subprocess::Error> {
-///     let mut tree = agent_subprocess::TreeCommand::new("make").spawn().await?;
-///     println!("{}", tree.wait().await);
-///     Ok(())
-/// }
-/// ```
+/// Makes the C library call this function before `main`.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! guard_before_main {
-    () => {
+macro_rules! call_before_main {
+    ($function:path) => {
         // SAFETY: the C library calls each function of this section once, while the process has one thread. The function takes no arguments.
         const _: () = {
             #[used]
             #[unsafe(link_section = ".init_array")]
-            static BEFORE_MAIN: extern "C" fn() = $crate::run_if_guard_before_main;
+            static BEFORE_MAIN: extern "C" fn() = $function;
         };
     };
 }

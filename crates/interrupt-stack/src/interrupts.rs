@@ -83,7 +83,7 @@ impl Interrupts {
     ///
     /// A thread cancels the token, so this can happen a moment after [`cause`](Self::cause) returns the cause: in a test, wait for it.
     #[cfg(feature = "tokio-util")]
-    pub fn token(&self) -> crate::CancellationToken {
+    pub fn token(&self) -> tokio_util::sync::CancellationToken {
         self.router().token.child_token()
     }
 

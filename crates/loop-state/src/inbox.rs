@@ -9,7 +9,7 @@ use crate::{MachineInput, StopRequest};
 pub enum Attendance {
     /// A person can be asked.
     Attended,
-    /// Nobody can be asked, so the run never waits for an answer.
+    /// No person can be asked, so the run never waits for an answer.
     Unattended,
 }
 

@@ -44,6 +44,40 @@ pub fn run_if_guard() {
     }
 }
 
+/// Makes a program its own guard without a call in `main`: also below `#[tokio::main]`, and in tests.
+///
+/// Write it once, outside of any function, in `main.rs` or in a file of tests. It calls [`guard::run_if_guard`](crate::guard::run_if_guard) before
+/// `main`. So it does nothing in a library that another program loads later.
+///
+/// # Platform
+/// Does nothing outside Linux.
+///
+/// # Examples
+/// ```no_run
+/// agent_subprocess::guard_before_main!();
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), agent_subprocess::Error> {
+///     let mut tree = agent_subprocess::TreeCommand::new("make").spawn().await?;
+///     println!("{}", tree.wait().await);
+///     Ok(())
+/// }
+/// ```
+#[cfg(target_os = "linux")]
+#[macro_export]
+macro_rules! guard_before_main {
+    () => {
+        $crate::call_before_main!($crate::guard::run_if_guard_before_main);
+    };
+}
+
+/// Does nothing on this platform, which has no guards.
+#[cfg(not(target_os = "linux"))]
+#[macro_export]
+macro_rules! guard_before_main {
+    () => {};
+}
+
 /// Does the same as [`run_if_guard`], for [`guard_before_main!`](crate::guard_before_main).
 #[cfg(target_os = "linux")]
 #[doc(hidden)]

@@ -91,7 +91,7 @@ fn fold_has_one_event_at_a_time_in_memory() {
     );
 }
 
-/// Whatever is damaged, a fold returns what a load returns: the same state, or the same error.
+/// For any damage, a fold returns what a load returns: the same state, or the same error.
 #[test]
 fn fold_and_load_agree_on_damaged_files() {
     let dir = Dir::new();

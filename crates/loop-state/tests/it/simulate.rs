@@ -312,7 +312,7 @@ proptest! {
                 prop_assert_eq!(run.is_done(), reason.is_final());
             }
             SimulationEnd::InputLimit => prop_assert_eq!(run.inputs, most),
-            // Nobody can be asked, so only an agent that ends its turn by an interrupt leaves the run waiting.
+            // No person can be asked, so only an agent that ends its turn by an interrupt leaves the run waiting.
             end => prop_assert!(run.head.awaits_person(), "{:?}", end),
         }
         prop_assert_eq!(simulation.clone().run(seed, any_turn), run);
