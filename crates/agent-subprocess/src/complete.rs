@@ -1,6 +1,8 @@
 //! Runs a program to its end and collects its output, with the end of its whole process tree.
 
-use crate::{Error, Exit, Line, StdinMode, StopPolicy, StopReport, Stream, TreeCommand};
+use crate::{
+    Error, Exit, Line, OutputMode, StdinMode, StopPolicy, StopReport, Stream, TreeCommand,
+};
 
 /// The number of bytes to keep of each output.
 const MAX_OUTPUT: usize = 64 << 20;
@@ -24,7 +26,8 @@ pub struct CompleteOutput {
 impl TreeCommand {
     /// Runs the program to its end, then ends the processes that it left behind, with the default [`StopPolicy`]. Returns the output.
     ///
-    /// A program whose standard input is [`StdinMode::Piped`] gets an empty one here, because nobody could write to it.
+    /// Nothing could write to a standard input that is [`StdinMode::Piped`], so it is empty here. Outputs that are [`OutputMode::Bytes`] are collected as
+    /// lines are.
     ///
     /// # Errors
     /// As [`spawn`](Self::spawn).
@@ -44,6 +47,11 @@ impl TreeCommand {
     pub async fn output(mut self) -> Result<CompleteOutput, Error> {
         if self.stdin == StdinMode::Piped {
             self.stdin = StdinMode::Null;
+        }
+        for mode in [&mut self.stdout, &mut self.stderr] {
+            if *mode == OutputMode::Bytes {
+                *mode = OutputMode::Lines;
+            }
         }
         self.max_line = MAX_OUTPUT;
         self.stderr_waits = true;

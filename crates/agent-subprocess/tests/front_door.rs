@@ -89,7 +89,9 @@ async fn lines_and_the_end_are_awaited_in_one_select() {
 async fn output_is_complete_byte_by_byte_and_leftovers_are_ended() {
     // 5 MiB of standard error are more than a reader that is late gets line by line.
     let script = "printf 'a\\0b\\r\\n\\nend'; yes 0123456789abcde | head -c 5242880 >&2; setsid sleep 654 >/dev/null 2>&1 & exit 4";
-    let done = timeout(DEADLINE, shell(script).output());
+    // Nothing else reads these bytes, so the program would wait for ever.
+    let program = shell(script).stderr(OutputMode::Bytes);
+    let done = timeout(DEADLINE, program.output());
     let done = done.await.unwrap().unwrap();
     assert_eq!(done.exit.code, Some(4));
     assert_eq!(done.stdout, b"a\0b\r\n\nend");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent_duplex::scripted::{Script, ScriptedDriver};
 use agent_duplex::{
     Capabilities, Conversation, ConversationEvent, ConversationOptions, Driver as _, EndReason,
-    Input, Line, Observation, Published, QueuedMessages, SessionChoice, Stream,
+    Event, Input, Line, Observation, Published, QueuedMessages, SessionChoice, Stream,
 };
 
 use crate::examples::driver::Echo;
@@ -45,6 +45,32 @@ async fn answer_of_a_plain_command_is_its_output() {
     let conversation = scripted(script.end(EndReason::Completed));
     let answer = soon(conversation.ask("Count.")).await.unwrap();
     assert_eq!(answer.text, "one\ntwo");
+}
+
+/// The turn of an agent with a protocol has no message, and its lines are no answer. An answer that is too long is cut.
+#[tokio::test]
+async fn answer_has_no_protocol_lines_and_a_limit() {
+    let line = |text: String| {
+        let bytes = text.into();
+        Observation::output(Stream::Stdout, Line { bytes, omitted: 0 })
+    };
+    let turn = |script: Script| script.message().begin();
+    let mut meaningful = line("{\"a\": 1}".into());
+    meaningful.events.push(Event::TextDelta("half".into()));
+    let script = turn(Script::new())
+        .observe(line("{}".into()))
+        .observe(meaningful);
+    let script = script.observe(line("{}".into())).end(EndReason::Died);
+    let answer = soon(scripted(script).ask("Anybody?")).await.unwrap();
+    assert_eq!(answer.text, "");
+
+    let mut script = turn(Script::new());
+    for _ in 0..17 {
+        script = script.report_message(&"é".repeat(1 << 19));
+    }
+    let script = script.end(EndReason::Completed);
+    let answer = soon(scripted(script).ask("Everything.")).await.unwrap();
+    assert!((16 << 20) - 2 <= answer.text.len() && answer.text.len() <= 16 << 20);
 }
 
 #[tokio::test]
