@@ -87,7 +87,6 @@ async fn lines_and_the_end_are_awaited_in_one_select() {
 
 #[tokio::test]
 async fn output_is_complete_byte_by_byte_and_leftovers_are_ended() {
-    // 5 MiB of standard error are more than a reader that is late gets line by line.
     let script = "printf 'a\\0b\\r\\n\\nend'; yes 0123456789abcde | head -c 5242880 >&2; setsid sleep 654 >/dev/null 2>&1 & exit 4";
     // Nothing else reads these bytes, so the program would wait for ever.
     let program = shell(script).stderr(OutputMode::Bytes);
@@ -99,6 +98,19 @@ async fn output_is_complete_byte_by_byte_and_leftovers_are_ended() {
     assert_eq!(done.dropped, 0);
     assert!(done.report.is_proven(), "{:?}", done.report);
     assert_eq!(done.report.ended.len(), 1, "{:?}", done.report);
+}
+
+/// More standard error than is read ahead: the program waits for a caller that is late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_caller_gets_the_complete_output() {
+    let output = shell("yes 0123456789abcde | head -c 16777216 >&2").output();
+    let mut output = Box::pin(output);
+    let late = std::future::poll_fn(|cx| {
+        std::thread::park_timeout(Duration::from_millis(100));
+        output.as_mut().poll(cx)
+    });
+    let done = timeout(DEADLINE, late).await.unwrap().unwrap();
+    assert_eq!((done.stderr.len(), done.dropped), (16 << 20, 0));
 }
 
 #[tokio::test]
