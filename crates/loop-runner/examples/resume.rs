@@ -56,19 +56,15 @@ async fn run_to_end(
     let (control, requests) = mpsc::channel(8);
     let watch = async {
         while let Some((_, event)) = events.recv().await {
-            match event {
-                RunEvent::Output { line, .. } => {
-                    println!("agent: {}", String::from_utf8_lossy(&line.bytes));
-                }
-                RunEvent::Update(update) => {
-                    println!("{update:?}"); // already on disk
-                    if stop && matches!(update, RunUpdate::AttemptStarted { .. }) {
-                        let (by, when) = (StopCause::Person, StopTiming::AfterIteration);
-                        let stop = RunControl::Stop(StopRequest { by, when });
-                        control.send(stop).await.ok(); // fails if the run has ended
-                    }
-                }
-                _ => {}
+            let line = event.to_string(); // empty for what says nothing to a person
+            if !line.is_empty() {
+                println!("{line}");
+            }
+            // What an update reports is on disk.
+            if stop && matches!(event, RunEvent::Update(RunUpdate::AttemptStarted { .. })) {
+                let (by, when) = (StopCause::Person, StopTiming::AfterIteration);
+                let stop = RunControl::Stop(StopRequest { by, when });
+                control.send(stop).await.ok(); // fails if the run has ended
             }
         }
     };

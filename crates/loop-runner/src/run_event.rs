@@ -1,5 +1,7 @@
 //! The run events.
 
+mod display;
+
 use std::borrow::Cow;
 use std::time::Duration;
 
