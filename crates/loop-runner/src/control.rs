@@ -46,7 +46,6 @@ pub use client::{Responses, ask};
 pub use force_stop::{ForceCause, ForcedStop, StopOrForce};
 pub use health::ProcessHealth;
 pub use live_run::{AskOutcome, ConnectOutcome, LiveRun, ResponseLimits};
-pub use program::set_program;
 pub use protocol::{Activity, ControlMessage, ControlQuery, EndReport, Response, Status};
 pub use request_queue::RunControl;
 pub(crate) use request_queue::{QueuedRequest, ReplySender, RequestQueue, RunPosition};

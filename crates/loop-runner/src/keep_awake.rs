@@ -43,7 +43,7 @@ impl Program {
                 // `cat` holds the lock: it exits when the pipe closes.
                 args: vec![
                     "--what=idle:sleep".into(),
-                    "--who=rlm".into(),
+                    format!("--who={}", rlm_store::program_name()),
                     format!("--why=run {run}"),
                     "--mode=block".into(),
                     "cat".into(),

@@ -44,7 +44,8 @@
 //! | [`is_usage`](Error::is_usage) | invalid settings, names or prompt file; a name that is taken; also true for each transferred run | change the request |
 //! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | fix that, and open the run again |
 //!
-//! The agent, the required checks and the check have `RLM_RUN_ID`, `RLM_PHASE`, `RLM_ITERATION` and `RLM_ATTEMPT` in their environment.
+//! The agent, the required checks and the check have `RLM_RUN_ID`, `RLM_PHASE`, `RLM_ITERATION` and `RLM_ATTEMPT` in their environment. A program
+//! that calls [`set_program_name`] has its own names there, and its own state directory instead of `.rlm`.
 //!
 //! # Limits
 //!
@@ -99,6 +100,7 @@ pub use stop_progress::{Awaited, StopProgress};
 pub use view::{AgentView, SteerDelivery, View};
 
 // A program needs these crates too; this saves it their versions.
+pub use rlm_store::{ProgramNameError, set_program_name};
 pub use {agent_drivers, agent_duplex, agent_subprocess, cancellable_sleep, loop_state, rlm_store};
 
 #[cfg(doctest)]

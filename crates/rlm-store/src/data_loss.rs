@@ -48,7 +48,7 @@ impl DataLoss {
     pub fn set_aside(mut self, run: &RunId, report: &LoadReport) -> Self {
         let files = report.set_aside.iter();
         self.set_aside = files
-            .map(|file| format!(".rlm/runs/{run}/{file}"))
+            .map(|file| format!("{}/runs/{run}/{file}", crate::state_directory()))
             .collect();
         self
     }

@@ -97,8 +97,8 @@ enum Kind {
     #[error("{0}")]
     OtherOwner(OtherOwner),
     #[error(
-        "git tracks the state in `{}`, so runs of another clone would look like yours; untrack it: git -C {} rm -r -q --cached .rlm, and commit that",
-        .0.join(".rlm").display(), .0.display()
+        "git tracks the state in `{}`, so runs of another clone would look like yours; untrack it: git -C {} rm -r -q --cached {}, and commit that",
+        .0.join(crate::state_directory()).display(), .0.display(), crate::state_directory()
     )]
     Tracked(PathBuf),
     #[error("invalid phase name `{name}`: {problem}")]

@@ -133,7 +133,7 @@ fn directory() -> Option<PathBuf> {
     };
     let state = absolute("XDG_STATE_HOME");
     let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    Some(state.join("rlm/runs"))
+    Some(state.join(crate::program_name()).join("runs"))
 }
 
 /// Returns the name of the file. It has a hash of the project's path, because two projects may have runs of the same name.

@@ -33,6 +33,7 @@
 //! | none of them | a file can't be read or written, or the state is too damaged to use: the text names it | [`Project::verify`] shows the damage |
 
 // The modules in reading order; each uses only those above it:
+//   program_name                            the name of this program, its state directory and its variables
 //   deadline, processes                     the wall clock and shared deadlines; the names of processes
 //   state_dir                               files below `.rlm`, which an agent may have planted
 //   run_id, error                           the name of a run, and all messages
@@ -62,6 +63,7 @@ pub mod lock_holder;
 pub mod locks;
 mod phase_facts;
 pub mod processes;
+mod program_name;
 mod programs;
 mod project;
 mod removal;
@@ -86,6 +88,10 @@ pub use error::{Error, Hint};
 pub use git::processes::{stop_git_processes, track_git_processes};
 pub use git::worktree::{Worktree, WorktreeStatus};
 pub use phase_facts::PhaseFacts;
+pub use program_name::{
+    ProgramNameError, marker_variable, program_name, program_title, set_program_name,
+    state_directory, variable,
+};
 pub use programs::{Program, ProgramKind};
 pub use project::Project;
 pub use removal::{KeepReason, RemovalRules};

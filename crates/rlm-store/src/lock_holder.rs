@@ -9,7 +9,6 @@ use agent_duplex::ProcessName;
 use agent_subprocess::sweep;
 
 use crate::locks::{self, LockOwner, TreeLock};
-use crate::processes::MARKER;
 use crate::sweep::scope_of;
 use crate::{Error, Holder, Project, RunId, git, working_tree_lock};
 
@@ -113,7 +112,7 @@ impl Project {
     /// Returns the living processes with the marker of this run.
     #[must_use]
     pub fn processes_of(&self, run: &RunId) -> Vec<ProcessName> {
-        let found = scope_of(self, run).map(|scope| sweep::find(MARKER, &scope));
+        let found = scope_of(self, run).map(|scope| sweep::find(crate::marker_variable(), &scope));
         found.unwrap_or_default().iter().map(name).collect()
     }
 }

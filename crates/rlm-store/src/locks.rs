@@ -156,7 +156,8 @@ impl LockedRun {
         let above = directory.parent();
         is_lock.then(|| Self {
             name: run.to_owned(),
-            is_in_place: above.is_some_and(|it| it.ends_with(".rlm/runs")),
+            is_in_place: above
+                .is_some_and(|it| it.ends_with(Path::new(crate::state_directory()).join("runs"))),
         })
     }
 }

@@ -1,9 +1,6 @@
-//! The processes of a run: the marker that they carry, and their names.
+//! The names of the processes of a run.
 
 use agent_duplex::ProcessName;
-
-/// The environment variable that carries the marker: the run's random scope, the iteration and the attempt.
-pub const MARKER: &str = "RLM_MARKER";
 
 /// Converts the names of processes to the type of conversations.
 pub fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<ProcessName> {

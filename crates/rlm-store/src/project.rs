@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::git::{Git, worktree};
-use crate::{Error, RunId, state_dir};
+use crate::{Error, RunId, state_dir, state_directory};
 
 /// The longest accepted `.gitignore` of the state directory; somebody may have added to it.
 const LONGEST_IGNORE: u64 = 4096;
@@ -73,7 +73,8 @@ impl Project {
         }
         let git = self.git.in_tree(&self.root);
         // A git failure is no error here: the commands that need git report it themselves.
-        let tracked = git.query(&["ls-files", "-z", "--cached", "--", ":(top,literal).rlm"]);
+        let state = format!(":(top,literal){}", state_directory());
+        let tracked = git.query(&["ls-files", "-z", "--cached", "--", &state]);
         match tracked.is_some_and(|tracked| !tracked.is_empty()) {
             true => Err(Error::tracked(&self.root)),
             false => Ok(()),
@@ -150,7 +151,7 @@ impl Project {
 
     /// Returns the state directory `.rlm`.
     pub fn state_dir(&self) -> PathBuf {
-        self.root.join(".rlm")
+        self.root.join(state_directory())
     }
 
     /// Creates the state directory, private and ignored by git.

@@ -7,7 +7,7 @@ use agent_duplex::ProcessName;
 use agent_subprocess::sweep::{self, SweepReport};
 use loop_state::times;
 
-use crate::processes::{MARKER, names};
+use crate::processes::names;
 use crate::state_dir::{self, Identity};
 use crate::{Project, RunId};
 
@@ -26,7 +26,7 @@ pub struct SweepResult {
 /// Ends every process with a marker of this scope.
 pub async fn sweep(scope: String) -> SweepResult {
     tokio::task::spawn_blocking(move || {
-        let found = sweep::find(MARKER, &scope);
+        let found = sweep::find(crate::marker_variable(), &scope);
         if found.is_empty() {
             return SweepResult::default();
         }

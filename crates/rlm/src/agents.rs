@@ -135,7 +135,7 @@ pub(crate) fn query_context(directory: &Path, asker: &str) -> ProcessContext {
     let mut context = ProcessContext::new(directory, "/");
     context.containment = Containment::Auto;
     context.marker = Some(Marker {
-        variable: rlm_store::processes::MARKER.into(),
+        variable: rlm_store::marker_variable().into(),
         scope: uuid::Uuid::new_v4().simple().to_string(),
         member: asker.into(),
     });

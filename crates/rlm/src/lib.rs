@@ -52,7 +52,8 @@ pub fn main_impl() -> ExitCode {
     let _by_marker = agent_subprocess::guard::adopt_orphans();
     args::choose_color(std::env::args_os());
     hint::set_program(std::env::args_os().next().as_deref());
-    loop_runner::control::set_program(format!("rlm {}", args::VERSION));
+    // An unusual version of a packager changes only what `rlm` says to another version.
+    let _default = loop_runner::set_program_name("rlm", args::VERSION);
     let args = match args::parse(std::env::args_os()) {
         Ok(args) => args,
         Err(help) if !help.use_stderr() => {

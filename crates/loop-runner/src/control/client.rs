@@ -13,7 +13,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::Error;
-use crate::control::program::{self, OtherVersion};
+use crate::control::program::OtherVersion;
 use crate::control::protocol::{self, ControlMessage, MAX_LINE, Response};
 use crate::control::socket_path;
 
@@ -189,5 +189,5 @@ pub(super) fn other_version(other: &OtherVersion, socket: &Path, peer: Option<Pr
     let run = socket.parent().and_then(Path::file_name);
     let run = run.unwrap_or_default().to_string_lossy();
     let pid = peer.map(|peer| peer.pid);
-    Error::other_version(other.message(&run, pid, program::own()))
+    Error::other_version(other.message(&run, pid, rlm_store::program_title()))
 }

@@ -10,7 +10,8 @@ use agent_subprocess::sweep;
 use loop_state::{Request, StopTiming, times};
 use rlm_store::lock_holder::name;
 use rlm_store::locks::{self, LockOwner};
-use rlm_store::processes::{MARKER, names};
+use rlm_store::marker_variable;
+use rlm_store::processes::names;
 use rlm_store::sweep::scope_of;
 use rlm_store::{Project, RunId};
 use rustix::process::Signal;
@@ -138,7 +139,7 @@ fn force_stop(
     })?;
     let scope = scope_of(project, run);
     let find = || match &scope {
-        Some(scope) => sweep::find(MARKER, scope),
+        Some(scope) => sweep::find(marker_variable(), scope),
         None => Vec::new(),
     };
     let before = find();

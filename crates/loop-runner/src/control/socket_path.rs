@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use rlm_store::state_dir;
+use rlm_store::{program_name, state_dir};
 use uuid::Uuid;
 
 pub(crate) use rlm_store::state_dir::Identity;
@@ -76,7 +76,7 @@ impl ShortPathLink {
         let mut failed = io::Error::from(io::ErrorKind::InvalidFilename);
         for place in places.filter(|place| place.is_absolute()) {
             let name = Uuid::new_v4().simple().to_string();
-            let short = place.join(format!("rlm-{}", &name[..16]));
+            let short = place.join(format!("{}-{}", program_name(), &name[..16]));
             if socket(&short.join(LINK)).as_os_str().len() > LONGEST {
                 continue;
             }

@@ -11,10 +11,11 @@ use loop_state::{
     TurnOutcome,
 };
 use rlm_store::deadline::Deadline;
-use rlm_store::processes::{MARKER, without_survivors};
+use rlm_store::processes::without_survivors;
 use rlm_store::sweep::{REPORT, scope_in, scratch};
 use rlm_store::transcript::Transcript;
 use rlm_store::{PhaseSettings, state_dir};
+use rlm_store::{marker_variable, variable};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -312,21 +313,21 @@ impl Runner {
         let head = self.machine.head();
         let member = format!("{}.{}{}", head.iteration, head.attempt, role);
         let identity = [
-            ("RLM_RUN_ID", self.saved.run.to_string()),
-            ("RLM_PHASE", self.phase().name.clone()),
-            ("RLM_ITERATION", head.iteration.to_string()),
-            ("RLM_ATTEMPT", head.attempt.to_string()),
-            ("RLM_EPOCH", self.journal.epoch().to_string()),
+            ("RUN_ID", self.saved.run.to_string()),
+            ("PHASE", self.phase().name.clone()),
+            ("ITERATION", head.iteration.to_string()),
+            ("ATTEMPT", head.attempt.to_string()),
+            ("EPOCH", self.journal.epoch().to_string()),
         ];
         let run_dir = self.work_tree.project().run_dir(&self.saved.run);
         ProcessContext {
             cwd: self.saved.settings.directory.clone(),
             env: identity
                 .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
+                .map(|(name, value)| (variable(name).into(), value.into()))
                 .collect(),
             marker: Some(Marker {
-                variable: MARKER.into(),
+                variable: marker_variable().into(),
                 scope: scope_in(self.work_tree.project().tree(), &self.saved.scope),
                 member,
             }),

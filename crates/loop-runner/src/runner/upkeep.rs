@@ -74,7 +74,8 @@ impl Runner {
             many => format!("{many} temporary files"),
         };
         self.emit(RunEvent::Warning(format!(
-            "removed {files} of earlier processes from .rlm"
+            "removed {files} of earlier processes from {}",
+            rlm_store::state_directory()
         )));
     }
 

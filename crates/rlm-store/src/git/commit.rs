@@ -207,7 +207,7 @@ impl Git {
                 continue;
             };
             let is_new = entry.starts_with('?');
-            if path.split('/').next() == Some(".rlm") {
+            if path.split('/').next() == Some(crate::state_directory()) {
                 continue;
             } else if is_new && is_own_file(&top.join(path)) {
                 found.written.push(path.to_owned());
@@ -359,7 +359,7 @@ impl CommitMessage {
         let phase = one_line(&self.phase);
         let mut text = match &self.summary {
             Some(summary) if !self.failed => summary.clone(),
-            _ => format!("rlm: iteration {iteration} of {run}"),
+            _ => format!("{}: iteration {iteration} of {run}", crate::program_name()),
         };
         if self.is_pipeline && (self.summary.is_none() || self.failed) {
             _ = write!(text, " ({phase})");

@@ -9,7 +9,7 @@ use std::path::Path;
 use tar::Header;
 use uuid::Uuid;
 
-use crate::{RunId, state_dir};
+use crate::{RunId, state_dir, state_directory};
 
 /// The number of bytes at the beginning of a file that show whether it is a report.
 pub const BEGINNING: u64 = 2048;
@@ -17,6 +17,11 @@ pub const BEGINNING: u64 = 2048;
 const REPORT: &str = "<meta name=\"generator\" content=\"rlm-report ";
 /// The name of the first file of an archive.
 pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// Returns the beginning of the name of an unfinished archive.
+pub(crate) fn unfinished_archive() -> String {
+    format!("{}-export-", state_directory())
+}
 
 /// Returns whether a file unknown to git is an archive or a report, by its name and its first bytes. An unfinished file has a random name, and may be
 /// empty; in all other cases the name alone is not enough.
@@ -29,7 +34,7 @@ pub(crate) fn is_own_file(path: &Path) -> bool {
         { name.and_then(|name| name.strip_prefix(begin)?.strip_suffix(end)) }
             .is_some_and(|id| id.len() == 32 && Uuid::try_parse(id).is_ok())
     };
-    let may_be_archive = is("", ".zst") || is_random(".rlm-export-", ".partial");
+    let may_be_archive = is("", ".zst") || is_random(&unfinished_archive(), ".partial");
     let may_be_report = is("rlm-", ".html") || is_random(".rlm-report-", ".new");
     let is_begun = |may_be: bool| may_be && !is("", ".zst") && !is("rlm-", ".html");
     may_be_archive && is_archive(path)

@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout};
 
 use super::processes::{GitLeftovers, GitProcess, GitProcesses, GitSignal, Terminator};
 use crate::deadline::{Deadline, DeadlineReceiver, remaining};
-use crate::processes::{MARKER, names};
+use crate::processes::names;
 
 /// The largest number of bytes of git's output.
 pub(super) const MAX_STDOUT: u64 = 1 << 20;
@@ -241,7 +241,7 @@ fn run_alone<S: AsRef<OsStr>>(
     if let Some(processes) = processes {
         git.process_group(0);
         processes.marker.iter().for_each(|marker| {
-            git.env(MARKER, marker);
+            git.env(crate::marker_variable(), marker);
         });
     }
     let git = git
@@ -371,7 +371,7 @@ fn command<S: AsRef<OsStr>>(
     let marker = processes.and_then(|processes| processes.marker.as_deref()?.split_once('.'));
     if let Some((scope, member)) = marker {
         command = command.marker(Marker {
-            variable: MARKER.into(),
+            variable: crate::marker_variable().into(),
             scope: scope.into(),
             member: member.into(),
         });

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, state_dir};
+use crate::{Error, state_dir, state_directory};
 
 /// The directory of the runs' worktrees in the state directory.
 pub(crate) const PLACE: &str = "worktrees";
@@ -32,7 +32,7 @@ pub struct WorktreeStatus {
 /// Returns the project of a run's worktree; `None` for other directories.
 pub(crate) fn project_of_worktree(tree: &Path) -> Option<&Path> {
     let state = tree.parent().filter(|it| it.ends_with(PLACE))?.parent()?;
-    let is_state = state.file_name() == Some(".rlm".as_ref());
+    let is_state = state.file_name() == Some(state_directory().as_ref());
     let root = state.parent().filter(|_| is_state)?;
     state_dir::is_dir(&state.join("runs")).then_some(root)
 }

@@ -19,7 +19,7 @@ pub fn trust(projects: impl IntoIterator<Item = PathBuf>) {
     let mut trusted = TRUSTED.write().unwrap_or_else(PoisonError::into_inner);
     *trusted = projects.into_iter().collect();
     for project in trusted.iter().filter(|it| !it.ends_with("*")) {
-        checkpoint_store::accept_any_owner(project.join(".rlm"));
+        checkpoint_store::accept_any_owner(project.join(crate::state_directory()));
     }
     for pattern in trusted.iter().filter(|it| it.ends_with("*")) {
         let below = pattern.parent().filter(|it| !it.as_os_str().is_empty());

@@ -9,9 +9,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::owner;
-
-/// The name of the state directory.
-const STATE: &str = ".rlm";
+use crate::state_directory;
 
 /// The parent directory of a file, and the file's name in it.
 #[derive(Debug)]
@@ -34,7 +32,8 @@ impl<'a> ParentDir<'a> {
         Ok(Self {
             directory,
             name,
-            project: in_state.or_else(|| (name == STATE).then(|| or_here(parent).to_owned())),
+            project: in_state
+                .or_else(|| (name == state_directory()).then(|| or_here(parent).to_owned())),
         })
     }
 
@@ -99,7 +98,9 @@ fn split(path: &Path) -> io::Result<Option<(PathBuf, Vec<&OsStr>)>> {
     let mut below = Vec::new();
     for component in path.components() {
         match component {
-            Component::Normal(name) if name == STATE || !below.is_empty() => below.push(name),
+            Component::Normal(name) if name == state_directory() || !below.is_empty() => {
+                below.push(name)
+            }
             _ if below.is_empty() => project.push(component),
             Component::CurDir => {}
             _ => {

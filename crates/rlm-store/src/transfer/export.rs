@@ -23,6 +23,7 @@ use super::manifest::{self, ArchiveEntry, BUNDLE, FORMAT, GitTip, Manifest};
 use super::progress::{
     Cancel, StagingDirectory, TransferProgress, lock_left, refuse_damaged, run_cancellable,
 };
+use crate::git::own_files::unfinished_archive;
 use crate::runs::options;
 use crate::{
     Error, Hint, Project, RunHead, RunId, RunState, Transfer, WorkingTreeLock, runs, state_dir,
@@ -31,8 +32,7 @@ use crate::{
 
 /// The bytes at the end of an archive on a stream that are held back until the run is marked as transferred.
 const HELD_BACK: u64 = 64;
-/// The name of an unfinished archive: this prefix, a unique part, and the suffix.
-const PARTIAL: &str = ".rlm-export-";
+/// The end of the name of an unfinished archive.
 const UNFINISHED: &str = ".partial";
 
 /// The options of an export.
@@ -396,7 +396,11 @@ struct Partial(PathBuf);
 impl Partial {
     fn new(beside: &Path) -> Result<(Self, File), Error> {
         Self::sweep(beside);
-        let name = format!("{PARTIAL}{}{UNFINISHED}", Uuid::new_v4().simple());
+        let name = format!(
+            "{}{}{UNFINISHED}",
+            unfinished_archive(),
+            Uuid::new_v4().simple()
+        );
         let path = beside.join(name);
         let file = state_dir::create_new(&path).map_err(|e| Error::io("can't create", &path, e))?;
         // While the file is locked, no other process removes it. Without support for locks, no process removes it either.
@@ -409,7 +413,10 @@ impl Partial {
         for path in state_dir::entries(beside).unwrap_or_default() {
             let name = path.file_name().and_then(|name| name.to_str());
             let is_partial = name
-                .and_then(|name| name.strip_prefix(PARTIAL)?.strip_suffix(UNFINISHED))
+                .and_then(|name| {
+                    name.strip_prefix(&unfinished_archive())?
+                        .strip_suffix(UNFINISHED)
+                })
                 .is_some_and(|id| Uuid::try_parse(id).is_ok());
             if is_partial && lock_left(&path).is_some() {
                 // The next sweep tries again.

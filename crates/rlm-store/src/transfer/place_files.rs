@@ -207,7 +207,7 @@ fn make(
         return Err("the repository has no commits, and the archive was exported with --state-only: clone the repository here first".into());
     }
     let is_new = project.git().top().is_none();
-    let others = move |name: &OsStr| name != ".rlm" && (is_new || name != ".git");
+    let others = move |name: &OsStr| name != crate::state_directory() && (is_new || name != ".git");
     let entries = fs_err::read_dir(&root).map_err(|e| e.to_string())?;
     // The archive itself may be in this directory.
     let (archives, more): (Vec<_>, Vec<_>) = { entries.flatten() }
@@ -271,9 +271,18 @@ fn make(
 /// Returns an error if the commits contain files in `.rlm`, which only a local run may have: no export creates such commits.
 fn refuse_state(git: &Git, tip: &GitTip) -> Result<(), String> {
     for commit in std::iter::once(&tip.commit).chain(&tip.dirty) {
-        let found = git.run_untrusted(&["ls-tree", "--name-only", commit, "--", ".rlm"])?;
+        let found = git.run_untrusted(&[
+            "ls-tree",
+            "--name-only",
+            commit,
+            "--",
+            crate::state_directory(),
+        ])?;
         if !found.is_empty() {
-            return Err("the commits have files in .rlm, the state directory; such commits can't be imported".into());
+            return Err(format!(
+                "the commits have files in {}, the state directory; such commits can't be imported",
+                crate::state_directory()
+            ));
         }
     }
     Ok(())

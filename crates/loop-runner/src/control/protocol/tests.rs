@@ -68,7 +68,7 @@ proptest! {
 #[test]
 fn protocol_version_1_snapshot() {
     let text = |line: Vec<u8>| {
-        let own = program::own();
+        let own = rlm_store::program_title();
         String::from_utf8(line).unwrap().replace(own, "rlm 0.1.0")
     };
     let steer = Request::Steer {
