@@ -27,6 +27,7 @@
 //!   their own sessions, so a Ctrl-C of the terminal reaches only this process.
 //! - *A sleep gate*, in [`RunnerOptions`]: the run sleeps under it, so a shutdown of the program wakes and stops the run. A program without a sleep
 //!   gate passes a new one.
+//! - *Items*, optional: a program or a driver of its own saves its progress within an iteration with [`IterationItems`].
 //! - *A watcher*, optional: the caller may drop the [`RunEventReceiver`].
 //!
 //! The README has a complete program. `examples/resume.rs` stops a run and resumes it.
@@ -62,6 +63,7 @@
 //   history                                   the events from before a watcher attached, from the journal and the transcripts
 //   countdown, heartbeat                      the countdown of a stop; the time of the loop's last pass, and the file that shows it
 //   check, hook                               the loop's own commands: required checks, check, notify command
+//   items                                     the items that a program saves in an iteration
 //   keep_awake                                the program that keeps the computer awake
 //   prompt                                    the prompt of an agent
 //   deadline                                  stops an agent by a shared deadline
@@ -77,6 +79,7 @@ mod event_channel;
 mod heartbeat;
 mod history;
 mod hook;
+mod items;
 mod keep_awake;
 mod options;
 mod prompt;
@@ -92,6 +95,7 @@ pub use event_channel::{RunEventReceiver, WaitingOutput};
 pub use heartbeat::HeartbeatContext;
 pub use history::events_before;
 pub use hook::{Hook, HookEvent, HookEventKind, HookInput};
+pub use items::IterationItems;
 pub use options::{RunOutcome, RunnerOptions};
 pub use run_event::RunEvent;
 pub use runner::preview::ResumePreview;
@@ -100,7 +104,7 @@ pub use stop_progress::{Awaited, StopProgress};
 pub use view::{AgentView, SteerDelivery, View};
 
 // A program needs these crates too; this saves it their versions.
-pub use rlm_store::{ProgramNameError, set_program_name};
+pub use rlm_store::{ItemError, ProgramNameError, set_program_name};
 pub use {agent_drivers, agent_duplex, agent_subprocess, cancellable_sleep, loop_state, rlm_store};
 
 #[cfg(doctest)]

@@ -15,6 +15,7 @@ use crate::countdown::run_countdown;
 use crate::event_channel::{self, RunEventReceiver, RunEventSender};
 use crate::heartbeat::{Heartbeat, LastTick};
 use crate::hook::{HookEventKind, HookQueue};
+use crate::items::IterationItems;
 use crate::options::{RunOutcome, RunnerOptions};
 use crate::run_event::RunEvent;
 use crate::view::{AgentView, View};
@@ -155,6 +156,9 @@ impl Runner {
         let uncommitted =
             Self::refuse_uncommittable_resume(project, &mut saved, settings.as_ref()).await?;
         let first = first_input::first(project, &mut saved, settings, from, options.interactive)?;
+        if from.is_some() {
+            saved.clear_items();
+        }
         let RunHead {
             settings, prompts, ..
         } = &mut saved;
@@ -185,6 +189,7 @@ impl Runner {
             shutdown: None,
         };
         let (view, _) = watch::channel(Arc::new(view));
+        let (items, _) = watch::channel(Arc::new(saved.items().values().clone()));
         let transcript_pruning = TranscriptPruning::new(
             work_tree.project().run_dir(&saved.run),
             saved.settings.max_transcripts(),
@@ -218,6 +223,7 @@ impl Runner {
             },
             control: LiveView {
                 view,
+                items,
                 shutdown: watch::channel(None).0,
                 socket: None,
                 last_tick: LastTick::default(),
@@ -259,6 +265,13 @@ impl Runner {
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Arc<View>> {
         self.control.view.subscribe()
+    }
+
+    /// Returns the items of the current iteration, for a program or a driver that saves its own progress. `control` is a sender of the channel that
+    /// [`run`](Self::run) gets.
+    #[must_use]
+    pub fn items(&self, control: &mpsc::Sender<RunControl>) -> IterationItems {
+        IterationItems::new(control.clone(), self.control.items.subscribe())
     }
 
     /// Runs until the run ends or stops. When this returns, everything that the run started is ended, or the [`RunOutcome`] names it.

@@ -70,8 +70,9 @@ pub enum IterationStep {
 }
 
 impl IterationStep {
-    /// Returns whether a stop can end the run at once, because no turn and no command runs.
-    pub(crate) fn is_resting(&self) -> bool {
+    /// Returns whether no turn and no command runs, because the run waits. A stop can end the run at once then.
+    #[must_use]
+    pub fn is_resting(&self) -> bool {
         matches!(
             self,
             Self::Sleeping { .. }

@@ -42,6 +42,7 @@
 //   settings                                the settings of a run
 //   programs                                the programs that a run starts
 //   transcript, data_loss                   the record of the agent, and the data loss after damage
+//   saved_items                             what a program saved in the current iteration
 //   run_head, runs                          the saved head of a run, and the runs of a project
 //   phase_facts, journal                    the facts of a finished phase, for people; the saves
 //   checkpoints, timeline                   the list of saves, and all events
@@ -70,6 +71,7 @@ mod removal;
 mod run_head;
 mod run_id;
 pub mod runs;
+mod saved_items;
 mod settings;
 pub mod state_dir;
 pub mod sweep;
@@ -98,6 +100,7 @@ pub use removal::{KeepReason, RemovalRules};
 pub use run_head::{Committed, RunHead, Transfer, Uncommitted};
 pub use run_id::RunId;
 pub use runs::{RunEntry, RunState};
+pub use saved_items::{ItemError, MAX_ITEMS, SavedItems};
 pub use settings::{Leftovers, MAX_PROMPT, PhaseSettings, PromptSource, Settings, read_prompt};
 pub use timeline::Timeline;
 pub use transcript::{

@@ -5,10 +5,11 @@ use std::path::Path;
 use loop_state::{Head, Timestamp};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::git::is_object_name;
-use crate::{DataLoss, Error, RunId, Settings};
+use crate::{DataLoss, Error, ItemError, RunId, SavedItems, Settings};
 
 /// The saved state of a run: the machine's head, and the values that the runner needs to resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +54,9 @@ pub struct RunHead {
     /// The number of transfers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub transfers: u32,
+    /// The items that the program saved in the current iteration.
+    #[serde(default, skip_serializing_if = "SavedItems::is_empty")]
+    pub(crate) items: SavedItems,
 }
 
 /// The beginning of the run's own history.
@@ -133,6 +137,8 @@ enum InvalidHead {
     Commit,
     #[error("the marker is invalid")]
     Marker,
+    #[error("the saved items are too large")]
+    Items,
 }
 
 impl RunHead {
@@ -154,6 +160,7 @@ impl RunHead {
             origin: None,
             transfer: None,
             transfers: 0,
+            items: SavedItems::default(),
         }
     }
 
@@ -176,6 +183,9 @@ impl RunHead {
             .chain(own);
         if !commits.all(|commit| is_object_name(commit)) {
             return Err(InvalidHead::Commit);
+        }
+        if !self.items.is_valid() {
+            return Err(InvalidHead::Items);
         }
         // A sweep finds processes by this value: a value that matches too much would end other processes.
         match is_random_name(&self.scope) {
@@ -202,6 +212,26 @@ impl RunHead {
             self.origin = head.map(|head| Box::new(Origin { events: 0, head }));
         }
         self.machine = machine.clone();
+        self.items.keep_for(machine);
+    }
+
+    /// Returns the items that the program saved in the current iteration.
+    pub fn items(&self) -> &SavedItems {
+        &self.items
+    }
+
+    /// Sets an item of the current iteration of a machine with this head. The caller saves the run.
+    ///
+    /// # Errors
+    ///
+    /// An error if no iteration is in progress, or the item is too large.
+    pub fn set_item(&mut self, machine: &Head, key: String, value: Value) -> Result<(), ItemError> {
+        self.items.set(machine, key, value)
+    }
+
+    /// Removes the items, because the iteration runs again from its beginning.
+    pub fn clear_items(&mut self) {
+        self.items = SavedItems::default();
     }
 
     /// Returns the working tree of the run, in a project with this root.

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use loop_state::{Machine, MachineInput, Request, StopRequest, StopTiming};
+use rlm_store::ItemError;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 /// The maximum number of requests that are received during another wait; further requests stay in their channels.
@@ -174,6 +176,15 @@ pub enum RunControl {
         /// Receives a value when everything is suspended or resumed.
         done: oneshot::Sender<()>,
     },
+    /// Saves an item of the current iteration; see [`IterationItems::save`](crate::IterationItems::save).
+    SaveItem {
+        /// The key of the item.
+        key: String,
+        /// The item.
+        value: Value,
+        /// Receives the result: the item is on disk, or was not saved. Dropped if the run ends first.
+        saved: oneshot::Sender<Result<(), ItemError>>,
+    },
 }
 
 impl From<Request> for RunControl {
@@ -188,7 +199,7 @@ impl RunControl {
         match self {
             Self::Stop(request) => Some(MachineInput::StopRequested(request)),
             Self::Request(request) => Some(MachineInput::Requested(request)),
-            Self::Attended(_) | Self::Freeze { .. } => None,
+            Self::Attended(_) | Self::Freeze { .. } | Self::SaveItem { .. } => None,
         }
     }
 

@@ -1,5 +1,8 @@
 //! Carries out the effects of the machine.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use agent_duplex::{
     Capability, Conversation, ConversationOptions, Driver, Input, Permissions, ProcessName,
     SessionChoice, StopReport,
@@ -14,9 +17,7 @@ use rlm_store::deadline::Deadline;
 use rlm_store::processes::without_survivors;
 use rlm_store::sweep::{REPORT, scope_in, scratch};
 use rlm_store::transcript::Transcript;
-use rlm_store::{PhaseSettings, state_dir};
-use rlm_store::{marker_variable, variable};
-use std::time::Duration;
+use rlm_store::{PhaseSettings, marker_variable, state_dir, variable};
 use tokio::time::Instant;
 
 use crate::run_event::RunEvent;
@@ -35,6 +36,7 @@ impl Runner {
                 self.update_saved_facts(SaveKind::Progress).await;
                 self.work_tree.check_state_dir(&self.saved.run)?;
                 self.save_now().await?;
+                self.publish_items();
                 self.repair().await?;
                 self.restore_socket();
                 self.notify_begun();
@@ -143,6 +145,18 @@ impl Runner {
             _ => {}
         }
         Ok(Vec::new())
+    }
+
+    /// Shows the items to the program. The items of an earlier iteration are gone before anything of the next one starts.
+    fn publish_items(&self) {
+        let items = self.saved.items().values();
+        self.control.items.send_if_modified(|shown| {
+            let is_new = **shown != *items;
+            if is_new {
+                *shown = Arc::new(items.clone());
+            }
+            is_new
+        });
     }
 
     /// Updates the values that a save contains: the machine's head, its rules and, if the machine requires it, the git status.

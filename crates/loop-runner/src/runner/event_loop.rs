@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use cancellable_sleep::SleepGate;
 use loop_state::{
-    AttemptInput, Attendance, Effect, Inbox, MachineInput, StopReason, TimedInput, Timer, Timestamp,
+    AttemptInput, Attendance, Effect, Inbox, MachineInput, RunUpdate, StopReason, TimedInput,
+    Timer, Timestamp,
 };
 use rlm_store::deadline::sleep_until;
 use tokio::time::{Instant, timeout};
@@ -59,6 +60,9 @@ impl Runner {
                 what,
             };
             let effects = self.machine.step(event.clone());
+            if effects.iter().any(is_redo) {
+                self.saved.clear_items();
+            }
             let refusal = effects.iter().find_map(|effect| match effect {
                 Effect::RejectRequest(why) => Some(why.clone()),
                 _ => None,
@@ -181,6 +185,11 @@ impl Runner {
                 if attempt.as_ref().is_some_and(AttemptHandles::may_publish) => Wakeup::Agent(event),
         }
     }
+}
+
+/// Returns whether an effect reports that an iteration runs again from its beginning.
+fn is_redo(effect: &Effect) -> bool {
+    matches!(effect, Effect::Emit(RunUpdate::Redoing(_)))
 }
 
 /// Sleeps for `wait`, or until a shutdown of the sleep gate. After the shutdown, only the waits of the stop remain; the gate doesn't end them.

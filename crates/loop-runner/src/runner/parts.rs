@@ -12,7 +12,7 @@ pub(crate) mod cleanup;
 pub(crate) mod commit;
 pub(crate) mod first_input;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use agent_subprocess::ProcessContext;
 use rlm_store::PhaseSettings;
 use rlm_store::git::processes::OwnedGitProcesses;
 use rlm_store::transcript::{PruneResult, TranscriptQuota};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -62,6 +63,8 @@ pub(super) struct RunProcesses {
 #[derive(Debug)]
 pub(super) struct LiveView {
     pub(super) view: watch::Sender<Arc<View>>,
+    /// The items that the program saved in the current iteration.
+    pub(super) items: watch::Sender<Arc<BTreeMap<String, Value>>>,
     /// The progress of the stop, for viewers.
     pub(super) shutdown: watch::Sender<Option<StopProgress>>,
     pub(super) socket: Option<ControlSocket>,

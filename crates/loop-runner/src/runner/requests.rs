@@ -10,6 +10,8 @@ use loop_state::{
     AskAnswer, AttemptEffect, AttemptInput, Denial, Effect, MachineInput, Request, StopDeadline,
     TimedInput, TurnOutcome,
 };
+use rlm_store::ItemError;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::control::{QueuedRequest, ReplySender, RunControl, RunPosition};
@@ -62,8 +64,28 @@ impl Runner {
                 let _gone = done.send(());
                 return Ok(Ok(thawed));
             }
+            RunControl::SaveItem { key, value, saved } => {
+                let result = self.save_item(key, value).await?;
+                // The receiver has possibly stopped waiting.
+                let _gone = saved.send(result);
+                return Ok(Ok(None));
+            }
             RunControl::Request(request) => return self.requested(request).await,
         })))
+    }
+
+    /// Saves an item of the current iteration.
+    async fn save_item(
+        &mut self,
+        key: String,
+        value: Value,
+    ) -> Result<Result<(), ItemError>, Error> {
+        let head = self.machine.head();
+        if let Err(refused) = self.saved.set_item(head, key, value) {
+            return Ok(Err(refused));
+        }
+        self.perform(Effect::Save).await?;
+        Ok(Ok(()))
     }
 
     /// Handles a person's request from any terminal. The machine decides about it; a request that does not concern the run's state is carried out at

@@ -6,6 +6,7 @@
 )]
 
 mod examples;
+mod items;
 mod night;
 mod phases;
 mod shutdown;

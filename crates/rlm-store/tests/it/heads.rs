@@ -103,6 +103,9 @@ fn full() -> RunHead {
         to: "planted.tar".into(),
     });
     head.transfers = 6;
+    let mut begun = machine.clone();
+    begun.iteration = 1;
+    { head.set_item(&begun, "a.txt".into(), json!(7)) }.unwrap();
     head
 }
 
