@@ -249,7 +249,7 @@ fn x117a_x117i_a_mistake_in_the_settings_is_named_with_its_file_and_its_line() {
             b"max-iterations = 0\n",
             "line 1: `max-iterations`: invalid value",
         ),
-        (b"agent = \"gpt\"\n", "line 1: found unknown variant `gpt`"),
+        (b"agent = \"gpt\"\n", "line 1: `agent`: unknown value `gpt`"),
         (b"command = \"sh\"\n", "line 1"),
         (b"until = 1\nuntil = 2\n", "line 2"),
         (b"[[[[", "line 1"),

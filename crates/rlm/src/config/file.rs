@@ -201,6 +201,9 @@ fn key_before(text: &str, value: usize) -> Option<&str> {
     key.rsplit(['{', ',']).next().map(str::trim)
 }
 
+/// The number of known keys up to which a message lists them.
+const MAX_LISTED_KEYS: usize = 8;
+
 /// Describes an error. For an unknown name it suggests the nearest known name instead of all of them.
 fn describe(key: Option<&str>, message: &str) -> String {
     let message = without_value(&message.trim().replace('\n', " "))
@@ -209,24 +212,26 @@ fn describe(key: Option<&str>, message: &str) -> String {
             "expected a whole number of at least 1",
         )
         .replace("expected u32", "expected a whole number");
-    let (what, rest) = match message.split_once(" `") {
-        Some(("unknown field", rest)) => ("unknown key", rest),
-        Some(("unknown variant", rest)) => ("unknown variant", rest),
-        _ => {
-            let key = key.map_or(String::new(), |key| format!("`{key}`: "));
-            return format!("{key}{message}");
-        }
+    let key = key.map_or(String::new(), |key| format!("`{key}`: "));
+    let (is_key, rest) = match message.split_once(" `") {
+        Some(("unknown field", rest)) => (true, rest),
+        Some(("unknown variant", rest)) => (false, rest),
+        _ => return format!("{key}{message}"),
+    };
+    let what = match is_key {
+        true => "unknown key".to_owned(),
+        false => format!("{key}unknown value"),
     };
     let mut names = rest.split('`').step_by(2);
     let unknown = names.next().unwrap_or_default();
     let known: Vec<&str> = names.collect();
     match nearest(unknown, &known) {
         Some(near) => format!("{what} `{unknown}`; did you mean `{near}`?"),
-        None if known.len() > 8 => {
-            format!("found {what} `{unknown}`; `rlm config schema` lists all keys")
+        None if is_key && known.len() > MAX_LISTED_KEYS => {
+            format!("{what} `{unknown}`; `rlm config schema` lists all keys")
         }
         None => format!(
-            "found {what} `{unknown}`, expected one of `{}`",
+            "{what} `{unknown}`; expected one of `{}`",
             known.join("`, `")
         ),
     }
