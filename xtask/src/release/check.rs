@@ -335,8 +335,8 @@ fn dry_run(crates: &[Crate], arguments: &Arguments) -> CrateCheck {
     }
 }
 
-/// Packs all crates as `cargo publish --workspace` does, including uncommitted changes. Builds nothing, and needs no network once cargo has fetched
-/// the dependencies.
+/// Packs all crates as `cargo publish --workspace` does, including uncommitted changes. A warning is a failure. Builds nothing, and needs no network
+/// once cargo has fetched the dependencies.
 pub(super) fn packed(crates: &[Crate]) -> Tally {
     let mut cargo = Command::new("cargo");
     cargo.args(["package", "--no-verify", "--allow-dirty", "--offline"]);
@@ -345,8 +345,10 @@ pub(super) fn packed(crates: &[Crate]) -> Tally {
         cargo.args(["-p", &found.name]);
     }
     let ended = command::finish(&mut cargo, Show::Steps("Packaging"));
-    match ended.success {
-        true => Tally::passed(crates.len()),
-        false => Tally::failed(format!("package: {}", command::errors(&ended.output))),
+    let warning = ended.output.lines().find(|it| it.starts_with("warning:"));
+    match (ended.success, warning) {
+        (true, None) => Tally::passed(crates.len()),
+        (true, Some(warning)) => Tally::failed(format!("package: {warning}")),
+        (false, _) => Tally::failed(format!("package: {}", command::errors(&ended.output))),
     }
 }
