@@ -42,9 +42,10 @@ macro_rules! assert_session {
         insta::with_settings!({filters => vec![
             (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "[AT]"),
             (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", "[ID]"),
+            (r"prompt-[0-9a-f]{32}", "prompt-[ID]"),
             (r"\d{8}-\d{6}-[0-9a-f]{4}", "[RUN]"),
             (r"save +\d+", "save [N]"),
-            (r"(\d+/\d+ +)\d+s", "$1[TIME]"),
+            (r"(\d+/\d+ +)\d+s +", "$1[TIME] "),
             (r"\(pid \d+\)", "(pid [PID])"),
             (r"\(\d+\.\d s\)", "([TIME])"),
             (r"\d+s ago", "[TIME] ago"),
