@@ -19,10 +19,12 @@ fn session(commands: &[Vec<&str>]) -> String {
         let ended = rlm(place.path(), arguments);
         let shown: Vec<String> = arguments
             .iter()
-            .map(|it| match it.contains(' ') {
-                true => format!("'{it}'"),
-                false => (*it).to_owned(),
-            })
+            .map(
+                |it| match it.contains(' ') || it.contains(char::is_control) {
+                    true => format!("'{}'", it.escape_default()),
+                    false => (*it).to_owned(),
+                },
+            )
             .collect();
         writeln!(seen, "$ rlm {}", shown.join(" ")).unwrap();
         seen.push_str(&ended.stdout);
@@ -131,6 +133,7 @@ fn each_mistake_has_one_message() {
         vec!["run", "--max-iteration", "3"],
         vec!["run", "--once", "-n", "3", "-p", "x", "--", "true"],
         vec!["run", "--once", "--", "true"],
+        vec!["run", "--once", "-P", "a\u{1b}[2Jb.md", "--", "true"],
         vec!["run", "--once", "-p", "x", "--", "no-such-agent"],
         vec!["run", "--once", "-p", "x", "--run-id", "../x", "--", "true"],
         vec!["frobnicate"],
