@@ -18,7 +18,7 @@ use command::{
 };
 pub(crate) use persist::PersistenceClient;
 
-use crate::replay;
+use crate::history;
 use crate::restart::NextStart;
 use crate::shared::Shared;
 use crate::{
@@ -292,7 +292,7 @@ impl Actor {
         let mut bytes = 0;
         while let Some(next_one) = seen.take() {
             let may_continue = next_one.events.iter().all(Event::may_batch);
-            bytes += replay::bytes(&next_one);
+            bytes += history::bytes(&next_one);
             self.unpublished.push(next_one);
             if !may_continue {
                 return self.publish_read(false).await;

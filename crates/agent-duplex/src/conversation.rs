@@ -16,9 +16,9 @@ use crate::shared::Shared;
 use crate::stop::FOREVER;
 use crate::subscription::Queue;
 use crate::{
-    Capabilities, Capability, ConversationOptions, Decision, Driver, Error, InputPolicy, Lifecycle,
-    Mode, Permissions, Persistence, Primary, ProcessName, QueuedMessages, RecoveredConversation,
-    RestartPolicy, SessionChoice, StopReport, Subscription, times,
+    Capabilities, Capability, ConversationOptions, Decision, Driver, Error, History, InputPolicy,
+    Lifecycle, Mode, Permissions, Persistence, Primary, ProcessName, QueuedMessages,
+    RecoveredConversation, RestartPolicy, SessionChoice, StopReport, Subscription, times,
 };
 
 /// The maximum number of commands, and of interrupts, that wait while the actor is busy with one.
@@ -412,6 +412,41 @@ impl Conversation {
     /// that of [`subscribe`](Self::subscribe).
     pub fn replay(&self, capacity: usize) -> Subscription {
         Subscription(self.0.shared.lock().replay(capacity))
+    }
+
+    /// Returns the latest events of this conversation: at most 10,000, with at most 8 MiB of lines and texts.
+    ///
+    /// They are in the order in which all readers get them. Older events are missing: [`History::omitted`] is their number, and 0 means that the
+    /// history is complete. Events that an earlier process published are never included. For those, a [stored](Self::open) conversation has the
+    /// agent's messages in its store, for example in `SqlitePersistence::messages`.
+    ///
+    /// To continue with later events without a gap, [subscribe](Self::subscribe) first, and skip the events of the subscription that the history
+    /// contains: their sequence numbers are not greater than the last one of the history. The history can be read even after the end of the
+    /// conversation.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use agent_duplex::scripted::{Script, ScriptedDriver};
+    /// # use agent_duplex::{Capabilities, Conversation, ConversationOptions, EndReason, Error};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let script = Script::new().message().begin().report_message("It is a parser.");
+    /// # let script = script.end(EndReason::Completed);
+    /// # let driver = ScriptedDriver::new(Capabilities::none()).with_script(script);
+    /// let conversation = Conversation::new(Box::new(driver), ConversationOptions::default());
+    /// conversation.ask("What does this project do?").await?;
+    /// let history = conversation.history();
+    /// assert_eq!(history.omitted, 0);
+    /// for published in &history.events {
+    ///     println!("{}: {:?}", published.sequence, published.event);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn history(&self) -> History {
+        self.0.shared.lock().history()
     }
 
     async fn command<T>(

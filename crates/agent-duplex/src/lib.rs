@@ -60,7 +60,7 @@
 //!
 //! There are two kinds of readers. The one [`Primary`], which [`Conversation::with_primary`] returns, misses nothing: while its backlog is full, the conversation doesn't read from the agent
 //! (back-pressure), so that memory stays bounded. A [`Subscription`] also reads, but the conversation never waits for it: it drops a slow
-//! subscription and reports the position.
+//! subscription and reports the position. The latest events are stored, for [`Conversation::history`] and [`Conversation::replay`].
 //!
 //! The [`Capabilities`] declare in advance which abilities an agent has. A call that needs a missing ability fails with an [`Error`] whose
 //! [`Error::is_unsupported`] is true. It is never silently ignored.
@@ -99,7 +99,7 @@
 //! A message for an agent that is about to end is part of the turn that died, even if the agent never got it. A conversation without automatic
 //! restarts and without persistence is different: there, [`Conversation::pending`] contains these inputs, and they are delivered to the next agent.
 //!
-//! The last 10,000 ids identify repeated inputs. A replay contains at most 10,000 events or 8 MiB. The enums are `#[non_exhaustive]`.
+//! The last 10,000 ids identify repeated inputs. The history and a replay contain at most 10,000 events and 8 MiB. The enums are `#[non_exhaustive]`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The modules in reading order; each uses only those above it:
@@ -109,8 +109,9 @@
 //   driver                                     the traits that a driver implements
 //   options, restart                           restarts of agents, and the pure state machine that counts them
 //   persistence                                the stored records, and the thread that stores them
-//   inbox, ledger, replay                      pure records: accepted inputs, turns, and the replay of the running turn
+//   inbox, ledger                              pure records: accepted inputs and turns
 //   subscription, execution, answer            readers; the stream of one input's turn, and its whole answer
+//   history                                    the latest events, and the replay of the running turn
 //   shared                                     the state behind the one lock
 //   actor                                      the one task that owns the connection
 //   conversation                               the handle for callers
@@ -125,6 +126,7 @@ mod driver;
 mod error;
 mod event;
 mod execution;
+mod history;
 mod ids;
 mod inbox;
 mod input;
@@ -134,7 +136,6 @@ mod options;
 mod permission;
 mod persistence;
 mod published;
-mod replay;
 mod restart;
 #[cfg(feature = "test-util")]
 pub mod scripted;
@@ -151,6 +152,7 @@ pub use driver::{BoxFuture, Connection, Driver, InputPolicy, PendingChange, Sess
 pub use error::Error;
 pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome, Usage};
 pub use execution::Execution;
+pub use history::History;
 pub use input::{Input, Message, QueuedMessages, Receipt};
 pub use lifecycle::Lifecycle;
 pub use options::{ConversationOptions, LostSession, Mode, RestartPolicy};

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use crate::history::{EventLog, History, weight};
 use crate::ids::Ids;
 use crate::ledger::{Ledger, LedgerConfig};
-use crate::replay::{Replay, weight};
 use crate::restart::RestartState;
 use crate::subscription::{Item, Queue};
 use crate::{ConversationEvent, Error, Lifecycle, Published, RecoveredConversation, RestartPolicy};
@@ -40,7 +40,7 @@ pub(crate) struct State {
     sequence: u64,
     primary: Arc<Queue>,
     subscribers: Vec<Arc<Queue>>,
-    replay: Replay,
+    log: EventLog,
 }
 
 impl Shared {
@@ -66,7 +66,7 @@ impl Shared {
                 sequence: 0,
                 primary: Arc::clone(&primary),
                 subscribers: Vec::new(),
-                replay: Replay::default(),
+                log: EventLog::default(),
             }),
             primary,
             input_notify: Notify::new(),
@@ -152,18 +152,22 @@ impl State {
             sequence: self.sequence,
             event: what,
         });
-        self.replay.note(&published, weight);
-        (published, weight)
+        let item = (published, weight);
+        self.log.add(&item);
+        item
     }
 
     /// Creates a queue that starts with the events of the running turn, and adds it for the events from now on.
     pub(crate) fn replay(&mut self, capacity: usize) -> Arc<Queue> {
-        let queue = Queue::replaying(
-            capacity,
-            self.replay.until(self.conversation, self.sequence),
-        );
+        let replay = self.log.replay(self.conversation, self.sequence);
+        let queue = Queue::replaying(capacity, replay);
         self.add(&queue);
         queue
+    }
+
+    /// Returns the latest events.
+    pub(crate) fn history(&self) -> History {
+        self.log.history(self.sequence)
     }
 
     /// Ends all readers after their unread events.

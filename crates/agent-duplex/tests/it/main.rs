@@ -11,6 +11,7 @@ mod examples;
 mod fanout;
 mod front_door;
 #[cfg(feature = "sqlite")]
+mod histories;
 mod kills;
 mod library;
 mod races;
