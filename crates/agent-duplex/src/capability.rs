@@ -24,10 +24,14 @@ pub enum Capability {
     Mcp,
     /// The model can be changed while the agent runs.
     Model,
+    /// An input can have [images](crate::Part::Image).
+    Images,
+    /// An input can have [files](crate::Part::File).
+    Files,
 }
 
 impl Capability {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Interrupt,
         Self::Steer,
         Self::Resume,
@@ -37,6 +41,8 @@ impl Capability {
         Self::Fork,
         Self::Mcp,
         Self::Model,
+        Self::Images,
+        Self::Files,
     ];
 
     const fn bit(self) -> u16 {
@@ -56,6 +62,8 @@ impl fmt::Display for Capability {
             Self::Fork => "fork",
             Self::Mcp => "mcp",
             Self::Model => "model",
+            Self::Images => "images",
+            Self::Files => "files",
         })
     }
 }
@@ -75,6 +83,12 @@ impl Capabilities {
     #[must_use]
     pub const fn with(self, capability: Capability) -> Self {
         Self(self.0 | capability.bit())
+    }
+
+    /// Returns this set without `capability`.
+    #[must_use]
+    pub const fn without(self, capability: Capability) -> Self {
+        Self(self.0 & !capability.bit())
     }
 
     /// Returns whether `capability` is in the set.

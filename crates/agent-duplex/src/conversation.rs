@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::actor::{Actor, Channels, Command, Interrupt, PersistenceClient};
 use crate::ledger::LedgerConfig;
 use crate::persistence::PersistenceThread;
-use crate::shared::Shared;
+use crate::shared::{AgentFacts, Shared};
 use crate::stop::FOREVER;
 use crate::subscription::Queue;
 use crate::{
@@ -36,7 +36,6 @@ pub struct Conversation(Arc<Handle>);
 struct Handle {
     shared: Arc<Shared>,
     persistence_thread: Option<Arc<PersistenceThread>>,
-    capabilities: Capabilities,
     commands: mpsc::Sender<Command>,
     interrupts: mpsc::Sender<Interrupt>,
     stop_deadline: watch::Sender<Option<Instant>>,
@@ -144,7 +143,11 @@ impl Conversation {
             may_redeliver: restart.is_none() && persistence_thread.is_none(),
         };
         let session = recovered.session.clone();
-        let shared = Shared::new(options.backlog_capacity, restart, terms, recovered);
+        let agent = AgentFacts {
+            name: driver.name().to_owned(),
+            capabilities,
+        };
+        let shared = Shared::new(agent, options.backlog_capacity, restart, terms, recovered);
         let (commands, obeyed) = mpsc::channel(COMMANDS);
         let (interrupts, interrupted) = mpsc::channel(COMMANDS);
         let (stop_sender, stop_deadline) = watch::channel(None);
@@ -163,7 +166,6 @@ impl Conversation {
         let handle = Handle {
             shared,
             persistence_thread,
-            capabilities,
             commands,
             interrupts,
             stop_deadline: stop_sender,
@@ -386,10 +388,10 @@ impl Conversation {
         self.0.shared.lock().conversation
     }
 
-    /// Returns what the agent can do.
+    /// Returns what the agent can do: what its driver declares, or less if the agent that was started last reported this.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        self.0.capabilities
+        self.0.shared.lock().agent.capabilities
     }
 
     /// Returns the state of the conversation.

@@ -106,7 +106,13 @@ pub trait Connection: fmt::Debug + Send {
         Box::pin(async { Ok(()) })
     }
 
-    /// Sends a message to the agent without waiting for a reply.
+    /// Returns the capabilities of the agent that runs, after [`ready`](Self::ready), if they can be fewer than those of its driver; `None` by
+    /// default. The conversation uses them for the [parts](crate::Part) of inputs.
+    fn capabilities(&self) -> Option<Capabilities> {
+        None
+    }
+
+    /// Sends a message to the agent without waiting for a reply. The files of its parts are read now.
     ///
     /// While a turn runs, an agent with [`Capability::Steer`] adds the message to that turn or queues it for a later one; its events report the
     /// choice.
@@ -119,6 +125,7 @@ pub trait Connection: fmt::Debug + Send {
     ///   turn, and after 10 s if no turn runs. If the agent accepts none even then, the conversation reports it.
     /// - [`Error::is_start_failure`] or [`Error::is_session_in_use`] if the first message starts the agent and the start failed: the connection ends,
     ///   and counts as a failed start.
+    /// - [`Error::is_invalid`] if a file of the message can't be sent: the conversation drops the input with this reason.
     /// - Any other error is final, unless a turn runs.
     ///
     /// With each of these errors, nothing was recorded or sent.

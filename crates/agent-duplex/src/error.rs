@@ -126,7 +126,9 @@ impl Error {
         }))
     }
 
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+    /// Creates the error for an argument that can't be used, such as a file of an input; `message` names it and the next step.
+    #[must_use]
+    pub fn invalid(message: impl Into<String>) -> Self {
         Self(Arc::new(ErrorKind::Invalid(message.into())))
     }
 
@@ -160,7 +162,7 @@ impl Error {
         releasing
     }
 
-    /// Returns whether an argument is invalid.
+    /// Returns whether an argument is invalid, or a file of an input can't be sent.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         matches!(*self.0, ErrorKind::Invalid(_))

@@ -7,9 +7,10 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 
+use crate::inbox::Refusal;
 use crate::{
-    Completion, ConversationEvent, Event, InputState, Lagged, Observation, Published, Receipt,
-    Subscription, TurnId,
+    Completion, ConversationEvent, Error, Event, InputState, Lagged, Observation, Published,
+    Receipt, Subscription, TurnId,
 };
 
 /// One input and the stream of its turn, from [`Conversation::execute`](crate::Conversation::execute).
@@ -23,16 +24,18 @@ pub struct Execution {
     turn: Option<TurnId>,
     completion: Option<Completion>,
     over: bool,
+    refusal: Refusal,
 }
 
 impl Execution {
-    pub(crate) fn new(receipt: Receipt, subscription: Subscription) -> Self {
+    pub(crate) fn new(receipt: Receipt, subscription: Subscription, refusal: Refusal) -> Self {
         Self {
             receipt,
             subscription,
             turn: None,
             completion: None,
             over: false,
+            refusal,
         }
     }
 
@@ -78,6 +81,13 @@ impl Execution {
     #[must_use]
     pub fn completion(&self) -> Option<&Completion> {
         self.completion.as_ref()
+    }
+
+    /// Returns the reason why the conversation dropped the input before an agent had it: for example an error of a file of the input. Returns `None`
+    /// if the input was not dropped, or the agent or an interrupt dropped it.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Error> {
+        self.refusal.get()
     }
 
     fn concerns(&mut self, what: &ConversationEvent) -> bool {

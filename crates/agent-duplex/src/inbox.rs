@@ -1,6 +1,7 @@
 //! The inputs that were accepted and not delivered yet.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use uuid::Uuid;
@@ -11,12 +12,15 @@ use crate::{Error, Input, Receipt};
 /// The number of inputs that are remembered to recognise a repeated input.
 const REMEMBERED: usize = 10_000;
 
+/// The place for the reason why the conversation dropped an input, for the execution that follows it.
+pub(crate) type Refusal = Arc<OnceLock<Error>>;
+
 #[derive(Clone, Debug)]
 pub(crate) struct AcceptedInput {
     pub(crate) receipt: Uuid,
     pub(crate) input: Input,
-    /// Whether an execution follows this input. Such an input is dropped if no agent starts for it.
-    is_followed: bool,
+    /// Set if an execution follows this input. Such an input is dropped if no agent starts for it.
+    pub(crate) follower: Option<Refusal>,
 }
 
 impl AcceptedInput {
@@ -55,7 +59,7 @@ impl Inbox {
             .extend(pending.into_iter().map(|(receipt, input)| AcceptedInput {
                 receipt: receipt.id,
                 input,
-                is_followed: false,
+                follower: None,
             }));
     }
 
@@ -81,7 +85,7 @@ impl Inbox {
         self.waiting.push_back(AcceptedInput {
             receipt: id,
             input,
-            is_followed: false,
+            follower: None,
         });
         Ok(receipt)
     }
@@ -105,11 +109,13 @@ impl Inbox {
         self.known.get(input_id)
     }
 
-    /// Marks the latest input as followed by an execution.
-    pub(crate) fn follow_last(&mut self) {
+    /// Marks the latest input as followed by an execution, which gets the reason if the input is dropped.
+    pub(crate) fn follow_last(&mut self) -> Refusal {
+        let refusal = Refusal::default();
         if let Some(accepted) = self.waiting.back_mut() {
-            accepted.is_followed = true;
+            accepted.follower = Some(Arc::clone(&refusal));
         }
+        refusal
     }
 
     /// Removes all traces of an accepted input.
@@ -126,6 +132,13 @@ impl Inbox {
         self.waiting.len()
     }
 
+    /// Returns the number of the oldest inputs that can be one message: texts, or one input with parts.
+    pub(crate) fn joinable(&self) -> usize {
+        let is_text = |accepted: &&AcceptedInput| accepted.input.parts.is_empty();
+        let texts = self.waiting.iter().take_while(is_text).count();
+        texts.max(self.waiting.len().min(1))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &AcceptedInput> {
         self.waiting.iter()
     }
@@ -140,7 +153,8 @@ impl Inbox {
     /// Removes and returns the inputs that an execution follows.
     pub(crate) fn take_followed(&mut self) -> Vec<AcceptedInput> {
         let all = std::mem::take(&mut self.waiting).into_iter();
-        let (followed, waiting) = all.partition::<Vec<_>, _>(|accepted| accepted.is_followed);
+        let (followed, waiting) =
+            all.partition::<Vec<_>, _>(|accepted| accepted.follower.is_some());
         self.waiting = waiting.into();
         followed
     }

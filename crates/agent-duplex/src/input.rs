@@ -1,19 +1,46 @@
 //! The input of a caller, its receipt, and the message for a driver.
 
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use uuid::Uuid;
 
-use crate::{Error, TurnId};
+use crate::{Capabilities, Capability, Error, TurnId};
 
-/// A text for the agent.
+/// The maximum number of parts of an input after its text.
+const MAX_PARTS: usize = 20;
+
+/// An input for the agent: a text, and possibly more [parts](Part) after it. A plain text converts into an input.
+///
+/// An input with parts is a message of its own: the conversation doesn't join it with other inputs. The parts need an agent with the
+/// [capability](Capability) for them. An input with another part is refused with [`Error::is_unsupported`] when it is sent, and nothing is recorded;
+/// the caller can send the text alone. If only the running agent knows that it can't take a part, and the input was accepted before it ran, the
+/// input is dropped with an event that names the reason.
+///
+/// The file of a part is checked and read when the agent gets the input, not before. If that fails, the input is dropped, with an event that names
+/// the reason, and [`Execution::refusal`](crate::Execution::refusal) returns it with [`Error::is_invalid`].
+///
+/// # Examples
+///
+/// ```
+/// use agent_duplex::Input;
+///
+/// let input = Input::new("Which of the two is sharper?")
+///     .with_image("first.png")
+///     .with_text("or")
+///     .with_image("second.png");
+/// assert_eq!(input.parts.len(), 3);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Input {
     /// The caller's own id for this input. It need not be unique, but [`Conversation::accept`](crate::Conversation::accept) only delivers the first
     /// input with an id.
     pub id: String,
     /// The text.
     pub text: String,
+    /// The parts that follow the text, in order; at most 20.
+    pub parts: Vec<Part>,
     /// The turn that this input continues; `None` for the last one. The [`Assignment`](crate::Assignment) contains it, for a caller that stores a
     /// tree of turns. It does not choose the session of the agent: that happens at the start of the agent.
     pub parent: Option<TurnId>,
@@ -26,8 +53,39 @@ impl Input {
         Self {
             id: Uuid::new_v4().to_string(),
             text: text.into(),
+            parts: Vec::new(),
             parent: None,
         }
+    }
+
+    /// Returns this input with another id.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = id.into();
+        self
+    }
+
+    /// Returns this input with one more text at its end.
+    #[must_use]
+    pub fn with_text(self, text: impl Into<String>) -> Self {
+        self.with_part(Part::Text(text.into()))
+    }
+
+    /// Returns this input with an image at its end. A relative path is relative to the current directory of this program now.
+    #[must_use]
+    pub fn with_image(self, path: impl AsRef<Path>) -> Self {
+        self.with_part(Part::Image(absolute(path.as_ref())))
+    }
+
+    /// Returns this input with a file at its end. A relative path is relative to the current directory of this program now.
+    #[must_use]
+    pub fn with_file(self, path: impl AsRef<Path>) -> Self {
+        self.with_part(Part::File(absolute(path.as_ref())))
+    }
+
+    fn with_part(mut self, part: Part) -> Self {
+        self.parts.push(part);
+        self
     }
 
     /// Returns this input with the turn that it continues, in the text form of [`TurnId`]; the empty text means none.
@@ -41,6 +99,85 @@ impl Input {
             turn => Some(turn.parse()?),
         };
         Ok(self)
+    }
+}
+
+impl From<&str> for Input {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<&String> for Input {
+    fn from(text: &String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Input {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+/// Returns the path from the root; the path itself if that is impossible, so that the later read reports the problem.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// A part of an input, after its text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Part {
+    /// A text. Every agent takes it.
+    Text(String),
+    /// The image in this file. Needs [`Capability::Images`].
+    Image(PathBuf),
+    /// This file: the agent gets a link to it, and reads it if it wants to. Needs [`Capability::Files`].
+    File(PathBuf),
+}
+
+/// Returns an error if an agent with these capabilities can't take one of the parts.
+pub(crate) fn check_parts(
+    parts: &[Part],
+    agent: &str,
+    capabilities: Capabilities,
+) -> Result<(), Error> {
+    for part in parts {
+        let (capability, what, hint) = match part {
+            Part::Text(_) => continue,
+            Part::Image(_) => (Capability::Images, "take images", "send only the text"),
+            Part::File(_) => (
+                Capability::Files,
+                "take files",
+                "send only the text, and write the path of the file in it",
+            ),
+        };
+        if !capabilities.has(capability) {
+            return Err(Error::unsupported(agent, what, hint));
+        }
+    }
+    if parts.len() > MAX_PARTS {
+        return Err(Error::invalid(format!(
+            "an input has {} parts after its text, more than {MAX_PARTS}; send several inputs",
+            parts.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Returns an error if a path can't be stored: a store contains texts.
+pub(crate) fn check_storable(parts: &[Part]) -> Result<(), Error> {
+    let paths = parts.iter().filter_map(|part| match part {
+        Part::Text(_) => None,
+        Part::Image(path) | Part::File(path) => Some(path),
+    });
+    match { paths }.find(|path| path.to_str().is_none()) {
+        None => Ok(()),
+        Some(path) => Err(Error::invalid(format!(
+            "{} can't be stored, because its name is not UTF-8; rename it",
+            path.display()
+        ))),
     }
 }
 
@@ -61,13 +198,16 @@ pub struct Receipt {
     pub durable: bool,
 }
 
-/// One or more inputs that a driver sends as one text.
+/// One input, or the texts of several, for a driver that sends them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Message {
     /// Unique. Agents that report the progress of a message use this id.
     pub id: Uuid,
     /// The text.
     pub text: String,
+    /// The parts that follow the text. A conversation passes only parts whose [capability](Capability) the driver or its agent declares.
+    pub parts: Vec<Part>,
 }
 
 impl Message {
@@ -77,7 +217,24 @@ impl Message {
         Self {
             id: Uuid::new_v4(),
             text: text.into(),
+            parts: Vec::new(),
         }
+    }
+
+    /// Returns this message with another id.
+    #[must_use]
+    pub fn with_id(mut self, id: Uuid) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// Checks, for a driver that is used without a conversation, that an agent with these capabilities can take the parts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_unsupported`] if it can't take one of them; [`Error::is_invalid`] if there are more than 20.
+    pub fn check_parts(&self, agent: &str, capabilities: Capabilities) -> Result<(), Error> {
+        check_parts(&self.parts, agent, capabilities)
     }
 }
 

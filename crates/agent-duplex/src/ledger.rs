@@ -312,7 +312,8 @@ fn close(list: &mut Vec<String>, id: &str) -> bool {
 
 impl Ledger {
     /// Returns the next message to deliver, if there is one. The message contains all waiting inputs if no turn runs, or if the running turn
-    /// accepts messages now. During a turn of an agent with [`InputPolicy::Push`], the message contains one input.
+    /// accepts messages now. During a turn of an agent with [`InputPolicy::Push`], the message contains one input. An input with parts is a message of
+    /// its own.
     ///
     /// The caller must call [`delivered`](Self::delivered) or [`not_delivered`](Self::not_delivered) next.
     pub(crate) fn next_message(&mut self, id: Uuid) -> Option<(Message, Vec<Uuid>)> {
@@ -320,7 +321,7 @@ impl Ledger {
             // A stop came in between; the end of the connection decides what happens to the message.
             return None;
         }
-        let ready = self.inbox.len();
+        let ready = self.inbox.joinable();
         let count = match self.config.policy {
             _ if self.turn.is_none() => ready,
             InputPolicy::Push => ready.min(1),
@@ -333,9 +334,11 @@ impl Ledger {
         let inputs = self.inbox.take(count);
         let texts: Vec<&str> = inputs.iter().map(|i| i.input.text.as_str()).collect();
         let text = texts.join("\n\n");
+        let parts = inputs.iter().flat_map(|i| i.input.parts.iter().cloned());
+        let parts = parts.collect();
         let receipts = inputs.iter().map(|input| input.receipt).collect();
         self.in_delivery = Some((id, inputs));
-        Some((Message { id, text }, receipts))
+        Some((Message { id, text, parts }, receipts))
     }
 
     /// Records that the agent continues its turn.
@@ -366,22 +369,37 @@ impl Ledger {
         }
     }
 
-    /// Drops the waiting inputs.
+    /// Drops the waiting inputs, because a caller requested it.
     pub(crate) fn drop_waiting(&mut self, why: &str) -> Vec<ConversationEvent> {
         let waiting = self.inbox.take(usize::MAX);
-        drop_inputs(&waiting, why)
+        drop_inputs(&waiting, why, None)
     }
 
     /// Drops the waiting inputs that an execution follows.
-    pub(crate) fn drop_followed(&mut self, why: &str) -> Vec<ConversationEvent> {
+    pub(crate) fn drop_followed(&mut self, refusal: &Error) -> Vec<ConversationEvent> {
         let followed = self.inbox.take_followed();
-        drop_inputs(&followed, why)
+        drop_inputs(&followed, &refusal.to_string(), Some(refusal))
+    }
+
+    /// Drops the inputs of the offered message, which the agent can never take.
+    pub(crate) fn drop_offered(&mut self, refusal: &Error) -> Vec<ConversationEvent> {
+        let offered = self.in_delivery.take().map(|(_, inputs)| inputs);
+        let offered = offered.unwrap_or_default();
+        drop_inputs(&offered, &refusal.to_string(), Some(refusal))
     }
 }
 
-fn drop_inputs(inputs: &[AcceptedInput], why: &str) -> Vec<ConversationEvent> {
+fn drop_inputs(
+    inputs: &[AcceptedInput],
+    why: &str,
+    refusal: Option<&Error>,
+) -> Vec<ConversationEvent> {
     let mut report = EventBatch::default();
     for accepted in inputs {
+        if let (Some(follower), Some(refusal)) = (&accepted.follower, refusal) {
+            // An input is dropped once.
+            let _first = follower.set(refusal.clone());
+        }
         report.add_event(Event::Input {
             id: accepted.receipt,
             state: InputState::Dropped(why.to_owned()),

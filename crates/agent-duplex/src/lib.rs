@@ -153,7 +153,7 @@ pub use error::Error;
 pub use event::{Event, InputState, Line, Observation, Stream, ToolOutcome, Usage};
 pub use execution::Execution;
 pub use history::History;
-pub use input::{Input, Message, QueuedMessages, Receipt};
+pub use input::{Input, Message, Part, QueuedMessages, Receipt};
 pub use lifecycle::Lifecycle;
 pub use options::{ConversationOptions, LostSession, Mode, RestartPolicy};
 pub use permission::{Decision, PermissionRequest, Permissions};

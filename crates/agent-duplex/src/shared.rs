@@ -7,10 +7,14 @@ use uuid::Uuid;
 
 use crate::history::{EventLog, History, weight};
 use crate::ids::Ids;
+use crate::input::check_parts;
 use crate::ledger::{Ledger, LedgerConfig};
 use crate::restart::RestartState;
 use crate::subscription::{Item, Queue};
-use crate::{ConversationEvent, Error, Lifecycle, Published, RecoveredConversation, RestartPolicy};
+use crate::{
+    Capabilities, ConversationEvent, Error, Lifecycle, Part, Published, RecoveredConversation,
+    RestartPolicy,
+};
 
 /// The state that the handles and the actor share.
 #[derive(Debug)]
@@ -23,8 +27,24 @@ pub(crate) struct Shared {
     pub(crate) idle_notify: Arc<Notify>,
 }
 
+/// The agent, as callers need to know it.
+#[derive(Debug)]
+pub(crate) struct AgentFacts {
+    pub(crate) name: String,
+    /// The capabilities of the driver, or those of the agent that was started last.
+    pub(crate) capabilities: Capabilities,
+}
+
+impl AgentFacts {
+    /// Returns an error if the agent can't take one of these parts of an input.
+    pub(crate) fn check(&self, parts: &[Part]) -> Result<(), Error> {
+        check_parts(parts, &self.name, self.capabilities)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct State {
+    pub(crate) agent: AgentFacts,
     pub(crate) ledger: Ledger,
     pub(crate) ids: Ids,
     pub(crate) conversation: Uuid,
@@ -45,6 +65,7 @@ pub(crate) struct State {
 
 impl Shared {
     pub(crate) fn new(
+        agent: AgentFacts,
         backlog: usize,
         restart: Option<RestartPolicy>,
         config: LedgerConfig,
@@ -54,6 +75,7 @@ impl Shared {
         let idle_notify = Arc::new(Notify::new());
         Arc::new(Self {
             state: Mutex::new(State {
+                agent,
                 ledger: Ledger::new(config, recovered),
                 ids: Ids::new(),
                 conversation: Uuid::new_v4(),

@@ -46,6 +46,12 @@ impl Actor {
             return Ok(false);
         };
         let id = message.id;
+        let has_parts = !message.parts.is_empty();
+        let refusal = self.shared.lock().agent.check(&message.parts).err();
+        if let Some(refusal) = refusal {
+            self.drop_offered(&refusal).await;
+            return Ok(true);
+        }
         let handed = PersistedRecord::Delivered {
             message: id,
             receipts,
@@ -62,6 +68,12 @@ impl Actor {
                 self.exit_deadline = None;
                 let events = self.shared.lock().ledger.delivered();
                 self.store_and_publish(events).await;
+                Ok(true)
+            }
+            Some(Err(e)) if has_parts && e.is_invalid() => {
+                self.persistence
+                    .post(vec![PersistedRecord::Returned { message: id }]);
+                self.drop_offered(&e).await;
                 Ok(true)
             }
             Some(Err(e)) => {
@@ -97,7 +109,13 @@ impl Actor {
             }
             self.warn(e.to_string()).await;
         }
-        let events = self.shared.lock().ledger.drop_followed(&e.to_string());
+        let events = self.shared.lock().ledger.drop_followed(e);
+        self.store_and_publish(events).await;
+    }
+
+    /// Drops the offered message, which the agent can never take, so that later inputs don't wait behind it.
+    async fn drop_offered(&mut self, refusal: &Error) {
+        let events = self.shared.lock().ledger.drop_offered(refusal);
         self.store_and_publish(events).await;
     }
 

@@ -69,6 +69,9 @@ impl Actor {
         if let Err(e) = self.ready().await? {
             return Some(Err(e));
         }
+        let capabilities = { self.connection.as_ref() }.and_then(|agent| agent.capabilities());
+        let capabilities = capabilities.unwrap_or_else(|| self.driver.capabilities());
+        self.shared.lock().agent.capabilities = capabilities;
         Some(self.deliver().await)
     }
 
@@ -158,11 +161,10 @@ impl Actor {
             if state.persistence_error.is_none() && (waits || next != NextStart::Never) {
                 return;
             }
-            let why = state.refusal().map_or_else(
-                || "no agent runs, and none starts automatically".to_owned(),
-                |refusal| refusal.to_string(),
-            );
-            state.ledger.drop_followed(&why)
+            let refusal = state.refusal().unwrap_or_else(|| {
+                Error::agent_gone("no agent runs, and none starts automatically")
+            });
+            state.ledger.drop_followed(&refusal)
         };
         if !events.is_empty() {
             self.store_and_publish(events).await;

@@ -96,6 +96,10 @@ impl Connection for RecordingConnection {
         self.inner.ready()
     }
 
+    fn capabilities(&self) -> Option<Capabilities> {
+        self.inner.capabilities()
+    }
+
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let busy = !self.rules.idle();

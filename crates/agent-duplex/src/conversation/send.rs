@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::Conversation;
 use crate::actor::Command;
 use crate::answer::AnswerText;
+use crate::input::check_storable;
 use crate::shared::State;
 use crate::subscription::Queue;
 use crate::{
@@ -18,18 +19,19 @@ use crate::{
 const UNREAD: usize = 10_000;
 
 impl Conversation {
-    /// Sends a text and waits for the whole answer. If no agent runs, it starts one in the last session.
+    /// Sends a text, or an input with more parts, and waits for the whole answer. If no agent runs, it starts one in the last session.
     ///
     /// # Errors
     ///
-    /// As for [`execute`](Self::execute), and [`Error::is_gone`] if the input was dropped or the conversation ended before the turn did. A turn that
-    /// ended badly is no error: [`Answer::end`] has the reason.
+    /// As for [`execute`](Self::execute). If the conversation dropped the input, the reason: [`Error::is_invalid`] if a file of the input can't be
+    /// sent. [`Error::is_gone`] if the agent dropped the input, or the conversation ended before the turn did. A turn that ended badly is no error:
+    /// [`Answer::end`] has the reason.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops only the answer; the agent continues its turn.
-    pub async fn ask(&self, text: impl Into<String>) -> Result<Answer, Error> {
-        let mut execution = self.execute(Input::new(text)).await?;
+    pub async fn ask(&self, input: impl Into<Input>) -> Result<Answer, Error> {
+        let mut execution = self.execute(input).await?;
         let mut answer = AnswerText::default();
         while let Some(published) = execution.next().await {
             let published = published.map_err(|lagged| Error::agent_gone(lagged.to_string()))?;
@@ -37,12 +39,13 @@ impl Conversation {
                 answer.add(seen);
             }
         }
-        let completion = execution.completion().cloned();
-        let completion = completion.ok_or_else(|| {
-            Error::agent_gone(
-                "the input was dropped, or the conversation ended, before the turn did",
-            )
-        })?;
+        let Some(completion) = execution.completion().cloned() else {
+            let unknown = || {
+                let text = "the input was dropped, or the conversation ended, before the turn did";
+                Error::agent_gone(text)
+            };
+            return Err(execution.refusal().cloned().unwrap_or_else(unknown));
+        };
         Ok(Answer {
             text: answer.into_text(),
             end: completion.end,
@@ -56,10 +59,11 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// [`Error::is_full`] if too many inputs are pending; [`Error::is_crash_loop`] if too many starts of the agent failed; [`Error::is_persistence`]
+    /// [`Error::is_full`] if too many inputs are pending; [`Error::is_unsupported`] if the agent can't take a [part](crate::Part) of the input, and
+    /// [`Error::is_invalid`] if it has too many parts or its path can't be stored; [`Error::is_crash_loop`] if too many starts of the agent failed; [`Error::is_persistence`]
     /// if the conversation can't be stored any more; [`Error::is_gone`] if it has ended. With each of these errors, nothing was recorded.
-    pub fn send(&self, input: Input) -> Result<Receipt, Error> {
-        self.take(&mut self.0.shared.lock(), input, None)
+    pub fn send(&self, input: impl Into<Input>) -> Result<Receipt, Error> {
+        self.take(&mut self.0.shared.lock(), input.into(), None)
     }
 
     /// Accepts an input as [`send`](Self::send) does, and returns after it is stored. An input with the id of an earlier input is not delivered
@@ -76,7 +80,8 @@ impl Conversation {
     /// # Cancel safety
     ///
     /// Dropping the future drops only the result; the input is accepted.
-    pub async fn accept(&self, input: Input) -> Result<Receipt, Error> {
+    pub async fn accept(&self, input: impl Into<Input>) -> Result<Receipt, Error> {
+        let input = input.into();
         let (done, kept) = oneshot::channel();
         let receipt = {
             let mut state = self.0.shared.lock();
@@ -114,22 +119,24 @@ impl Conversation {
     /// # Cancel safety
     ///
     /// Dropping the future does not cancel the start of an agent; it is unknown whether the input is accepted.
-    pub async fn execute(&self, input: Input) -> Result<Execution, Error> {
+    pub async fn execute(&self, input: impl Into<Input>) -> Result<Execution, Error> {
+        let input = input.into();
+        // An input that the agent can't take starts no agent.
+        self.0.shared.lock().agent.check(&input.parts)?;
         self.command(|done| Command::EnsureRunning { done })
             .await??;
         let subscription = Subscription(Queue::new(UNREAD));
         let (done, kept) = oneshot::channel();
-        let receipt = {
+        let (receipt, refusal) = {
             let mut state = self.0.shared.lock();
             state.add(&subscription.0);
             let receipt = self.take(&mut state, input, Some(done))?;
-            state.ledger.inbox().follow_last();
-            receipt
+            (receipt, state.ledger.inbox().follow_last())
         };
         kept.await.map_err(|_| Error::conversation_over())??;
         let durable = self.0.persistence_thread.is_some();
         let receipt = Receipt { durable, ..receipt };
-        Ok(Execution::new(receipt, subscription))
+        Ok(Execution::new(receipt, subscription, refusal))
     }
 
     /// Waits until nothing is [pending](Self::pending), no turn runs, and the end of the last turn was published: every input is answered or was
@@ -175,6 +182,10 @@ impl Conversation {
     ) -> Result<Receipt, Error> {
         if let Some(refusal) = state.refusal() {
             return Err(refusal);
+        }
+        state.agent.check(&input.parts)?;
+        if self.0.persistence_thread.is_some() {
+            check_storable(&input.parts)?;
         }
         let kept = self.0.persistence_thread.is_some().then(|| input.clone());
         let id = state.ids.next();

@@ -2,6 +2,7 @@
 
 mod file;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +13,7 @@ use self::file::Database;
 use super::record::{
     self, InterruptedTurn, PersistedRecord, Persistence, RECEIPTS, RecoveredConversation,
 };
-use crate::{Assignment, EndReason, Error, Input, Receipt, TurnId};
+use crate::{Assignment, EndReason, Error, Input, Part, Receipt, TurnId};
 
 /// Stores conversations in a SQLite file.
 ///
@@ -164,6 +165,7 @@ fn recover(
     for number in interrupted {
         let inputs = cut.query_map([conversation, number], input)?;
         let inputs = inputs.collect::<rusqlite::Result<_>>()?;
+        let inputs = with_parts(transaction, conversation, inputs)?;
         let turn = TurnId(number.cast_unsigned());
         recovered
             .interrupted
@@ -174,7 +176,8 @@ fn recover(
          WHERE conversation = ?1 AND turn IS NULL AND dropped = 0 ORDER BY sequence"
     ))?;
     let waiting = waiting.query_map([conversation], input)?;
-    recovered.pending = waiting.collect::<rusqlite::Result<_>>()?;
+    let waiting = waiting.collect::<rusqlite::Result<_>>()?;
+    recovered.pending = with_parts(transaction, conversation, waiting)?;
     let mut accepted = transaction.prepare(&format!(
         "SELECT {columns} FROM input WHERE conversation = ?1 ORDER BY sequence DESC LIMIT ?2"
     ))?;
@@ -199,19 +202,34 @@ fn append(
         Ok(connection.prepare_cached(sql)?.execute(params)? > 0)
     };
     match record {
-        PersistedRecord::Accepted { receipt, input } => run(
-            "INSERT INTO input (conversation, receipt, input_id, accepted_ns, duplicate, parent, text)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                conversation,
-                receipt.id.into_bytes(),
-                input.id,
-                nanoseconds(receipt.at),
-                receipt.duplicate,
-                input.parent.map(|turn| signed(turn.0)),
-                input.text,
-            ],
-        ),
+        PersistedRecord::Accepted { receipt, input } => {
+            for (position, part) in input.parts.iter().enumerate() {
+                let (kind, content) = stored_part(part);
+                run(
+                    "INSERT INTO part (conversation, receipt, position, kind, content) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    params![
+                        conversation,
+                        receipt.id.into_bytes(),
+                        position as i64,
+                        kind,
+                        content
+                    ],
+                )?;
+            }
+            run(
+                "INSERT INTO input (conversation, receipt, input_id, accepted_ns, duplicate, parent, text)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![
+                    conversation,
+                    receipt.id.into_bytes(),
+                    input.id,
+                    nanoseconds(receipt.at),
+                    receipt.duplicate,
+                    input.parent.map(|turn| signed(turn.0)),
+                    input.text,
+                ],
+            )
+        }
         PersistedRecord::Delivered { message, receipts } => all(receipts, |receipt| {
             run(
                 "UPDATE input SET message = ?3 WHERE conversation = ?1 AND receipt = ?2",
@@ -303,9 +321,44 @@ fn input(row: &Row<'_>) -> rusqlite::Result<(Receipt, Input)> {
     let input = Input {
         id: receipt.input_id.clone(),
         text: row.get(5)?,
+        parts: Vec::new(),
         parent: turn(row, 4)?,
     };
     Ok((receipt, input))
+}
+
+/// Reads the parts of these inputs.
+fn with_parts(
+    connection: &Connection,
+    conversation: i64,
+    mut inputs: Vec<(Receipt, Input)>,
+) -> rusqlite::Result<Vec<(Receipt, Input)>> {
+    let mut parts = connection.prepare_cached(
+        "SELECT kind, content FROM part WHERE conversation = ?1 AND receipt = ?2 ORDER BY position",
+    )?;
+    for (receipt, input) in &mut inputs {
+        let of_input = params![conversation, receipt.id.into_bytes()];
+        let rows = parts.query_map(of_input, |row| {
+            let (kind, content): (String, String) = (row.get(0)?, row.get(1)?);
+            Ok(match &*kind {
+                "image" => Part::Image(content.into()),
+                "file" => Part::File(content.into()),
+                _ => Part::Text(content),
+            })
+        })?;
+        input.parts = rows.collect::<rusqlite::Result<_>>()?;
+    }
+    Ok(inputs)
+}
+
+/// Returns the kind and the content of a part in the file. The kinds never change, even if the variants are renamed.
+fn stored_part(part: &Part) -> (&'static str, Cow<'_, str>) {
+    match part {
+        Part::Text(text) => ("text", text.into()),
+        // An input whose path is not UTF-8 is not accepted.
+        Part::Image(path) => ("image", path.to_string_lossy()),
+        Part::File(path) => ("file", path.to_string_lossy()),
+    }
 }
 
 fn turn(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<TurnId>> {

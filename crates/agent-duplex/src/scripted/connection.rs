@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use super::ScriptedCall;
 use super::script::{Latch, Script, Step};
 use crate::{
-    BoxFuture, Connection, Decision, Error, Event, ExitStatus, Message, Observation, PendingChange,
-    Permissions, ProcessName, QueuedMessages, StopReport, StopStage,
+    BoxFuture, Capabilities, Connection, Decision, Error, Event, ExitStatus, Message, Observation,
+    PendingChange, Permissions, ProcessName, QueuedMessages, StopReport, StopStage,
 };
 
 #[derive(Debug)]
@@ -117,6 +117,10 @@ impl Connection for ScriptedConnection {
     fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
         let ready = self.script.unready.map_or(Ok(()), |unready| Err(unready()));
         Box::pin(async { ready })
+    }
+
+    fn capabilities(&self) -> Option<Capabilities> {
+        self.script.capabilities
     }
 
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::{EndReason, Error, Event, InputState, Message, Observation, ProcessName, TurnEnd};
+use crate::{
+    Capabilities, EndReason, Error, Event, InputState, Message, Observation, ProcessName, TurnEnd,
+};
 
 /// A latch that a test opens once.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +51,7 @@ pub struct Script {
     pub(super) modelling: Option<Latch>,
     pub(super) hangs: Option<Latch>,
     pub(super) held_open: bool,
+    pub(super) capabilities: Option<Capabilities>,
     pub(super) last_words: Vec<Observation>,
     pub(super) leftovers: Vec<ProcessName>,
 }
@@ -205,6 +208,13 @@ impl Script {
     #[must_use]
     pub fn connecting(mut self, gate: &Latch) -> Self {
         self.connecting = Some(gate.clone());
+        self
+    }
+
+    /// Has these capabilities once it runs, instead of those of its driver.
+    #[must_use]
+    pub fn agent_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = Some(capabilities);
         self
     }
 

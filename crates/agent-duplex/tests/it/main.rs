@@ -12,6 +12,7 @@ mod fanout;
 mod front_door;
 #[cfg(feature = "sqlite")]
 mod histories;
+mod input_parts;
 mod kills;
 mod library;
 mod races;

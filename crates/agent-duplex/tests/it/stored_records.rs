@@ -15,6 +15,10 @@ use uuid::Uuid;
 
 pub(crate) fn accepted(id: &str, parent: Option<TurnId>) -> PersistedRecord {
     let mut input = Input::new(format!("{id}\0 says \u{1f980}"));
+    if matches!(id, "1" | "3" | "5") {
+        input = input.with_image("/a b.png").with_text("and\n");
+        input = input.with_file("/\u{1f980}");
+    }
     input.id = id.to_owned();
     input.parent = parent;
     let receipt = Receipt {
@@ -307,6 +311,29 @@ fn append_stores_all_records_or_none() {
     }
 }
 
+#[test]
+fn file_of_the_version_without_parts_is_read_and_extended() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("talks");
+    let (mut kept, _) = opened(&path);
+    kept.append(&[accepted("old", None)]).unwrap();
+    drop(kept);
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch("DROP TABLE part; PRAGMA user_version = 1")
+        .unwrap();
+    drop(old);
+    let (mut kept, recovered) = opened(&path);
+    assert_eq!(recovered.pending[0].1.parts, []);
+    let with_parts = accepted("1", None);
+    kept.append(std::slice::from_ref(&with_parts)).unwrap();
+    let (_, recovered) = opened(&path);
+    let PersistedRecord::Accepted { input, .. } = with_parts else {
+        unreachable!()
+    };
+    assert_eq!(recovered.pending[0].1.text, "old\0 says \u{1f980}");
+    assert_eq!(recovered.pending[1].1, input);
+}
+
 /// Returns the texts of the errors, without the parts that differ from run to run.
 fn told(errors: &[Error], path: &Path) -> String {
     let path = path.display().to_string();
@@ -348,7 +375,7 @@ fn l100b_invalid_file_is_an_error_and_never_an_empty_history() {
         kept.append(&inputs).unwrap();
         drop(kept);
         fs::copy(&path, directory.path().join("sound")).unwrap();
-        sql("PRAGMA user_version = 2")();
+        sql("PRAGMA user_version = 3")();
     });
     refused(&|| {
         let sound = fs::read(directory.path().join("sound")).unwrap();
@@ -375,7 +402,7 @@ fn l100b_invalid_file_is_an_error_and_never_an_empty_history() {
     insta::assert_snapshot!(told(&errors, &path), @r"
     can't store the conversation: PATH is not a database; choose another file
     can't store the conversation: PATH is a database of another program; choose another file
-    can't store the conversation: PATH was written by a newer version of this program (schema 2, this one supports 1); update this program
+    can't store the conversation: PATH was written by a newer version of this program (schema 3, this one supports 2); update this program
     can't store the conversation: PATH is damaged; restore a copy of it, or choose another file
     can't store the conversation: PATH is damaged; restore a copy of it, or choose another file
     can't store the conversation: PATH is empty: it was truncated, or another program created it; restore a copy, or remove it to start again

@@ -69,10 +69,7 @@ fn fresh() -> Session {
 }
 
 fn message() -> Message {
-    Message {
-        id: Uuid::from_u128(7),
-        text: "do it".to_owned(),
-    }
+    Message::new("do it").with_id(Uuid::from_u128(7))
 }
 
 /// Begins a turn, and returns the number of its request.
@@ -143,12 +140,10 @@ fn replay(recording: &str) -> (Session, Vec<Event>) {
             "initialize" => written.push(session.initialize()),
             "session/prompt" => {
                 let id = Uuid::from_u128(u128::from(ours["id"].as_u64().unwrap()));
-                let text = text(&ours["params"]["prompt"][0], "text").to_owned();
-                let (request, line) = session.prompt(&Message {
-                    id,
-                    text: text.clone(),
-                });
-                events.push(session.sent(&Message { id, text }, request));
+                let text = text(&ours["params"]["prompt"][0], "text");
+                let message = Message::new(text).with_id(id);
+                let (request, line) = session.prompt(&message);
+                events.push(session.sent(&message, request));
                 written.push(line);
             }
             "session/cancel" => {

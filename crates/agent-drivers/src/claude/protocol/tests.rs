@@ -70,8 +70,7 @@ fn replay_line(session: &mut Session, sent: &mut Vec<Uuid>, bytes: &[u8]) -> Vec
     let text = String::from_utf8_lossy(bytes);
     let line = Object::parse(&text).unwrap_or_default();
     if let Some(id) = line.uuid("command_uuid").filter(|id| !sent.contains(id)) {
-        let text = String::new();
-        session.sent(&Message { id, text });
+        session.sent(&Message::new("").with_id(id));
         sent.push(id);
     }
     let answered = line.object("response").text("request_id");

@@ -87,7 +87,7 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
             let id = id.parse().unwrap_or_default();
             if said.insert(id) {
                 let text = text(&sent["params"]["input"][0]["text"]).to_owned();
-                outcome = session.send(&Message { id, text });
+                outcome = session.send(&Message::new(text).with_id(id));
             }
         }
         "turn/interrupt" => outcome = session.interrupt(false),

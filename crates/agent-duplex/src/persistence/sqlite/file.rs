@@ -13,7 +13,9 @@ use crate::Error;
 /// Identifies the files of this crate (`PRAGMA application_id`): "adpx".
 const APPLICATION: i64 = 0x6164_7078;
 /// The version of the schema (`PRAGMA user_version`).
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+/// The table that version 2 added.
+const PARTS: &str = include_str!("part.sql");
 /// A commit must survive a power failure. `fullfsync` is required for this on macOS, and does nothing elsewhere.
 const DURABLE: &str = "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;";
 /// The maximum wait for another process, which locks the file during a commit.
@@ -109,7 +111,26 @@ impl Database {
             return Err(Error::persistence(text, None));
         }
         let durable = self.connection.execute_batch(DURABLE);
-        durable.map_err(|e| self.fault(e))
+        durable.map_err(|e| self.fault(e))?;
+        self.migrate()
+    }
+
+    /// Adds the tables that are missing in a file of an earlier version.
+    fn migrate(&mut self) -> Result<(), Error> {
+        let version = "SELECT user_version FROM pragma_user_version";
+        let read = |connection: &Connection| connection.query_row(version, [], |row| row.get(0));
+        let is_current = |version: i64| version == VERSION;
+        if is_current(read(&self.connection).map_err(|e| self.fault(e))?) {
+            return Ok(());
+        }
+        self.write(|transaction| {
+            // Another program can have added them in the meantime.
+            if !is_current(read(transaction)?) {
+                transaction.execute_batch(PARTS)?;
+                transaction.pragma_update(None, "user_version", VERSION)?;
+            }
+            Ok(Ok(()))
+        })
     }
 
     fn check(&self, connection: &Connection) -> Result<(), Error> {
@@ -196,6 +217,7 @@ fn create_schema(file: &Path) -> rusqlite::Result<()> {
     connection.execute_batch(DURABLE)?;
     let transaction = connection.transaction()?;
     transaction.execute_batch(include_str!("schema.sql"))?;
+    transaction.execute_batch(PARTS)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.commit()?;
