@@ -197,6 +197,7 @@ impl Connection for CommandConnection {
                 let hint = "start it again with the new prompt";
                 return Err(Error::unsupported(NAME, "take a second input", hint));
             }
+            message.check_parts(NAME, Capabilities::none())?;
             self.turn = Some(Turn::start(&self.driver, &message.text).await?);
             Ok(())
         })

@@ -22,6 +22,7 @@ struct ReadmeDoctests;
 // - convert              translations from types of `agent-subprocess` to types of `agent-duplex`
 // - environment          the environment of an agent: inherited and configured variables
 // - mcp, session_locks   the agent's MCP servers; one writer per session
+// - parts                the images and files of a message, checked and read
 // - dialogue             the shared parts of connections to agents that exchange lines of JSON
 // - choices              the options of one conversation that all drivers share
 // - probe                queries the version and login of an agent, without a prompt
@@ -38,6 +39,7 @@ mod convert;
 mod dialogue;
 mod environment;
 pub mod mcp;
+mod parts;
 mod probe;
 mod redacted;
 mod section;

@@ -3,11 +3,12 @@
 use super::protocol::Session;
 use crate::SessionLocks;
 use crate::dialogue::{AgentLink, Change, Dialogue, EndMethod, last_line};
+use crate::parts::{self, MAX_IMAGE};
 use crate::session_locks::{Lease, Refusal};
 use crate::times;
 use agent_duplex::{
-    Decision, Error, Event, ExitStatus, Line, Message, Observation, PendingChange, Permissions,
-    Stream,
+    Capabilities, Capability, Decision, Error, Event, ExitStatus, Line, Message, Observation,
+    PendingChange, Permissions, Stream,
 };
 use agent_subprocess::Signal;
 use std::future::ready;
@@ -21,6 +22,8 @@ pub(super) struct Setup {
     pub(super) locks: Option<SessionLocks>,
     /// The time limit of a change.
     pub(super) answer: Duration,
+    /// The capabilities that the driver declares.
+    pub(super) declared: Capabilities,
 }
 
 /// A running agent.
@@ -31,6 +34,7 @@ pub(super) struct AcpConnection {
     lease: Option<Lease>,
     locks: Option<SessionLocks>,
     answer: Duration,
+    declared: Capabilities,
     /// A change that waits for its answer.
     change: Change,
 }
@@ -43,6 +47,7 @@ impl AcpConnection {
             lease: setup.lease,
             locks: setup.locks,
             answer: setup.answer,
+            declared: setup.declared,
             change: Change::default(),
         }
     }
@@ -94,6 +99,13 @@ impl Dialogue for AcpConnection {
         &mut self.link
     }
 
+    fn capabilities(&self) -> Option<Capabilities> {
+        Some(match self.session.takes_images() {
+            true => self.declared,
+            false => self.declared.without(Capability::Images),
+        })
+    }
+
     async fn begin(&mut self) -> Result<(), Error> {
         if self.link.begin_initialization() {
             let line = self.session.initialize();
@@ -122,7 +134,9 @@ impl Dialogue for AcpConnection {
             let what = "take a message while a turn runs";
             return Err(Error::unsupported(self.link.name, what, hint));
         }
-        let (request, line) = self.session.prompt(&message);
+        let takes = self.capabilities().unwrap_or(self.declared);
+        let parts = parts::check(&message, self.link.name, takes, MAX_IMAGE).await?;
+        let (request, line) = self.session.prompt(&message, &parts);
         self.write(line).await?;
         let event = self.session.sent(&message, request);
         self.queue_observation(event.into());

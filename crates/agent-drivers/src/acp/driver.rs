@@ -197,7 +197,9 @@ impl Driver for AcpDriver {
             .with(Capability::Interrupt)
             .with(Capability::Tools)
             .with(Capability::Permissions)
-            .with(Capability::Mcp);
+            .with(Capability::Mcp)
+            .with(Capability::Images)
+            .with(Capability::Files);
         { self.kind.extra_capabilities.iter() }.fold(all, |all, more| all.with(*more))
     }
 
@@ -231,6 +233,7 @@ impl Driver for AcpDriver {
                 lease,
                 locks: self.choices.session_locks.clone(),
                 answer: self.choices.timeouts.other_requests,
+                declared: self.capabilities(),
             };
             let connection = AcpConnection::new(link, Session::new(request), setup);
             Ok(Box::new(DialogueConnection(connection)) as Box<dyn Connection>)

@@ -83,6 +83,7 @@ struct AgentCapabilities {
     close: bool,
     http: bool,
     sse: bool,
+    images: bool,
     /// The login methods: id and name.
     auth_methods: Vec<(String, String)>,
 }

@@ -3,11 +3,12 @@
 use super::failure;
 use super::protocol::{Session, mode};
 use crate::dialogue::{AgentLink, Change, Dialogue, EndMethod, Timeouts};
+use crate::parts;
 use crate::session_locks::Lease;
 use crate::times;
 use agent_duplex::{
-    Decision, Error, Event, ExitStatus, Line, Message, Observation, PendingChange, Permissions,
-    Stream,
+    Capabilities, Capability, Decision, Error, Event, ExitStatus, Line, Message, Observation,
+    PendingChange, Permissions, Stream,
 };
 use agent_subprocess::{ScratchFile, Signal};
 use std::future::ready;
@@ -16,6 +17,13 @@ use tokio::time::{Instant, timeout};
 
 /// The time to wait for the first output of an agent that perhaps fails to start.
 const FIRST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The parts of messages that the agent takes.
+const PARTS: Capabilities = Capabilities::none().with(Capability::Images);
+
+/// The largest image file, in bytes: the service accepts 5 MiB of base64. The agent would repeat a larger image in each later turn of its session, and
+/// each of these turns would fail.
+const MAX_IMAGE: u64 = (5 << 20) / 4 * 3;
 
 /// The state that a connection has besides the process.
 #[derive(Debug)]
@@ -108,7 +116,8 @@ impl Dialogue for ClaudeConnection {
         } else if self.link.has_reported_exit || self.link.agent.has_exited() {
             return Err(self.gone().await);
         }
-        self.write(Session::message(&message)).await?;
+        let parts = parts::check(&message, self.link.name, PARTS, MAX_IMAGE).await?;
+        self.write(Session::message(&message, &parts)).await?;
         self.session.sent(&message);
         Ok(())
     }

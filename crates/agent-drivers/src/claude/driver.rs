@@ -84,6 +84,7 @@ impl Driver for ClaudeDriver {
             .with(Capability::Permissions)
             .with(Capability::Mcp)
             .with(Capability::Model)
+            .with(Capability::Images)
     }
 
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {

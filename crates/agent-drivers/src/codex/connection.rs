@@ -5,10 +5,11 @@ mod cleanup;
 use super::open_request::is_session_in_use;
 use super::protocol::{LOG_IN, Session};
 use crate::dialogue::{AgentLink, Dialogue, EndMethod, last_line};
+use crate::parts::{self, MAX_IMAGE};
 use crate::times;
 use agent_duplex::{
-    Decision, Error, Event, ExitStatus, Line, Message, Observation, PendingChange, Permissions,
-    Stream,
+    Capabilities, Capability, Decision, Error, Event, ExitStatus, Line, Message, Observation,
+    PendingChange, Permissions, Stream,
 };
 use agent_subprocess::Signal;
 use cleanup::CommandCleanup;
@@ -18,6 +19,9 @@ use tokio::time::Instant;
 
 /// The time to wait until the conversation is open. If the agent takes longer, it gets its first message when the conversation is open.
 const OPEN: Duration = Duration::from_secs(10);
+
+/// The parts of messages that the agent takes.
+const PARTS: Capabilities = Capabilities::none().with(Capability::Images);
 
 /// A running agent.
 #[derive(Debug)]
@@ -84,17 +88,20 @@ impl Dialogue for CodexConnection {
         if self.session.is_leaving() {
             return Err(Error::agent_gone("it is being ended"));
         } else if self.session.has_failed() {
-            let outcome = self.session.send(&message);
+            let outcome = self.session.send(&message, &[]);
             self.apply_outcome(outcome);
             return Ok(());
         } else if self.link.has_reported_exit || self.link.agent.has_exited() {
             return Err(self.gone().await);
         }
-        if !self.link.writer.has_room(message.text.len()) || !self.session.has_room() {
+        let parts = parts::check(&message, self.link.name, PARTS, MAX_IMAGE).await?;
+        parts::check_utf8(&parts)?;
+        let size = message.text.len() + parts::text_size(&parts);
+        if !self.link.writer.has_room(size) || !self.session.has_room() {
             return Err(self.full());
         }
         self.note_start();
-        let outcome = self.session.send(&message);
+        let outcome = self.session.send(&message, &parts);
         for line in outcome.lines {
             let written = self.write(line).await;
             if written.is_err() {

@@ -90,6 +90,7 @@ impl Driver for CodexDriver {
             .with(Capability::Permissions)
             .with(Capability::Mcp)
             .with(Capability::Model)
+            .with(Capability::Images)
     }
 
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {

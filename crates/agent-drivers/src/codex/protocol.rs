@@ -64,7 +64,10 @@ enum MessageStage {
 #[derive(Debug)]
 struct QueuedMessage {
     id: Uuid,
+    /// All texts of the message.
     text: String,
+    /// The content as the agent gets it.
+    input: Value,
     stage: MessageStage,
 }
 

@@ -7,8 +7,8 @@ use super::{
 use crate::convert::{exit_status, observation};
 use crate::times;
 use agent_duplex::{
-    Decision, Error, Event, ExitStatus, Line, Message, Observation, PendingChange, Permissions,
-    StopReport, StopStage,
+    Capabilities, Decision, Error, Event, ExitStatus, Line, Message, Observation, PendingChange,
+    Permissions, StopReport, StopStage,
 };
 use agent_subprocess::{Exit, Output, Signal, Stream, WriteError};
 use std::fmt;
@@ -31,6 +31,11 @@ pub(crate) trait Dialogue: fmt::Debug + Send + Sized + 'static {
     /// # Cancel safety
     /// Cancel safe.
     fn begin(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Returns the capabilities of the running agent, if they can be fewer than those of its driver.
+    fn capabilities(&self) -> Option<Capabilities> {
+        None
+    }
 
     fn send(&mut self, message: Message) -> impl Future<Output = Result<(), Error>> + Send;
 

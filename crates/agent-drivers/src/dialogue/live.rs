@@ -3,8 +3,8 @@
 use super::{Dialogue, EndSequence};
 use crate::convert::{freeze, names};
 use agent_duplex::{
-    BoxFuture, Connection, Decision, Error, Message, Observation, PendingChange, Permissions,
-    ProcessName, QueuedMessages, StopReport,
+    BoxFuture, Capabilities, Connection, Decision, Error, Message, Observation, PendingChange,
+    Permissions, ProcessName, QueuedMessages, StopReport,
 };
 use std::time::Duration;
 
@@ -15,6 +15,10 @@ pub(crate) struct DialogueConnection<D>(pub(crate) D);
 impl<D: Dialogue> Connection for DialogueConnection<D> {
     fn ready(&mut self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.0.begin())
+    }
+
+    fn capabilities(&self) -> Option<Capabilities> {
+        self.0.capabilities()
     }
 
     fn send(&mut self, message: Message) -> BoxFuture<'_, Result<(), Error>> {

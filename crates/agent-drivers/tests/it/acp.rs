@@ -5,8 +5,8 @@ use crate::scene::{DEADLINE, Scene};
 use agent_drivers::SessionLocks;
 use agent_drivers::acp::AcpDriver;
 use agent_duplex::{
-    Connection, Decision, Driver as _, EndReason, Error, Event, ExitStatus, Message, Permissions,
-    QueuedMessages, SessionChoice, StopStage, ToolOutcome,
+    Connection, Conversation, ConversationOptions, Decision, Driver as _, EndReason, Error, Event,
+    ExitStatus, Input, Message, Permissions, QueuedMessages, SessionChoice, StopStage, ToolOutcome,
 };
 use agent_subprocess::ProcessContext;
 use std::ffi::OsString;
@@ -438,4 +438,36 @@ async fn p46_a_session_is_written_by_one_agent_at_a_time() {
         .await
         .unwrap();
     drop(second.stop(DEADLINE).await);
+}
+
+#[tokio::test]
+async fn image_is_sent_only_to_an_agent_that_announced_images() {
+    for takes_images in [true, false] {
+        let scene = Scene::new();
+        let functions = format!(
+            r#"on_initialize() {{ ok '{{"protocolVersion":1,"agentCapabilities":{{"promptCapabilities":{{"image":{takes_images}}}}}}}'; }}
+on_prompt() {{ printf '%s\n' "$line" >> heard; chunk answer; ok '{{"stopReason":"end_turn"}}'; }}"#
+        );
+        let driver = Box::new(driver(&scene, &functions));
+        let conversation = Conversation::new(driver, ConversationOptions::default());
+        let message = scene.message_with_image("What is it?");
+        let mut input = Input::new(&*message.text);
+        input.parts = message.parts;
+        let asked = timeout(DEADLINE, conversation.ask(input)).await.unwrap();
+        if takes_images {
+            assert_eq!(asked.unwrap().text, "answer");
+        } else {
+            let error = asked.unwrap_err();
+            assert!(error.is_unsupported(), "{error}");
+        }
+        // A link needs no ability.
+        let file = Input::new("Read it.").with_file(scene.path("image.png"));
+        let answer = timeout(DEADLINE, conversation.ask(file)).await.unwrap();
+        assert_eq!(answer.unwrap().text, "answer");
+        let heard = std::fs::read_to_string(scene.path("heard")).unwrap();
+        assert_eq!(heard.contains("iVBORw0KGgo"), takes_images);
+        assert!(heard.contains(r#""type":"resource_link""#), "{heard}");
+        conversation.stop(DEADLINE).await;
+        scene.assert_no_process_left();
+    }
 }

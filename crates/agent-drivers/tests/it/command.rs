@@ -72,6 +72,19 @@ async fn p50_prompt_arrives_on_standard_input() {
 }
 
 #[tokio::test]
+async fn image_is_refused_and_the_text_alone_accepted() {
+    let scene = Scene::new();
+    let mut connection = connect(&scene, &["cat"]).await;
+    let message = scene.message_with_image("What is it?");
+    let error = connection.send(message).await.unwrap_err();
+    assert!(error.is_unsupported(), "{error}");
+    connection.send(Message::new("text")).await.unwrap();
+    assert_eq!(turn(&mut *connection).await.0, ["text"]);
+    drop(connection.stop(DEADLINE).await);
+    scene.assert_no_process_left();
+}
+
+#[tokio::test]
 async fn prompt_arrives_by_private_file_or_argument_on_request() {
     let scene = Scene::new();
     let script = r#"stat -c %a "$1" "$(dirname "$1")"; cat "$1"; echo; echo "$2"; cat"#;

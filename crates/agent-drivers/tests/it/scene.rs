@@ -1,5 +1,6 @@
 //! The environment of each test: its own marker, a guard, and a check that no process is left.
 
+use agent_duplex::{Message, Part};
 use agent_subprocess::{Marker, ProcessId, guard, sweep};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -42,6 +43,15 @@ impl Scene {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// Writes an image, and returns a message with it.
+    pub fn message_with_image(&self, text: &str) -> Message {
+        let path = self.path("image.png");
+        std::fs::write(&path, b"\x89PNG\r\n\x1a\n").unwrap();
+        let mut message = Message::new(text);
+        message.parts = vec![Part::Image(path)];
+        message
     }
 
     pub fn find(&self) -> Vec<sweep::MarkedProcess> {

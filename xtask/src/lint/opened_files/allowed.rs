@@ -27,6 +27,11 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
         reason: "It reads /proc.",
     },
     AllowedCalls {
+        file: "crates/agent-drivers/src/parts.rs",
+        calls: &["rustix::fs::open", "rustix::fs::stat"],
+        reason: "It reads an image or a file that the caller names for one message. It follows links, because the caller chose the path, but opens only a regular file and reads a limited number of bytes; `rlm` doesn't use it.",
+    },
+    AllowedCalls {
         file: "crates/agent-drivers/src/session_locks.rs",
         calls: &[
             "std::fs::DirBuilder::new",

@@ -28,6 +28,7 @@ impl AgentCapabilities {
             close: has("close"),
             http: all["mcpCapabilities"]["http"] == true,
             sse: all["mcpCapabilities"]["sse"] == true,
+            images: all["promptCapabilities"]["image"] == true,
             auth_methods: methods
                 .map(|method| {
                     (

@@ -2,14 +2,23 @@
 
 use super::turn::Turn;
 use super::{Change, LineOutcome, Request, Session, json};
+use crate::parts::{CheckedPart, base64};
 use agent_duplex::{Error, Event, Message, Permissions};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::Path;
 
 impl Session {
     /// Returns the request for a turn. After it is written, call [`sent`](Self::sent).
-    pub(in crate::acp) fn prompt(&mut self, message: &Message) -> (u64, Vec<u8>) {
+    pub(in crate::acp) fn prompt(
+        &mut self,
+        message: &Message,
+        parts: &[CheckedPart],
+    ) -> (u64, Vec<u8>) {
         self.last += 1;
-        let prompt = [json!({"type": "text", "text": message.text})];
+        let has_text = parts.is_empty() || !message.text.is_empty();
+        let text = has_text.then(|| json!({"type": "text", "text": message.text}));
+        let prompt: Vec<Value> = text.into_iter().chain(parts.iter().map(block)).collect();
         let params = json!({"sessionId": self.id, "prompt": prompt});
         (
             self.last,
@@ -23,6 +32,11 @@ impl Session {
         self.turn = Some(Turn::new());
         let inputs = vec![message.id];
         Event::TurnStarted { inputs }
+    }
+
+    /// Whether the agent announced that it takes images.
+    pub(in crate::acp) fn takes_images(&self) -> bool {
+        self.capabilities.images
     }
 
     /// Requests an interrupt, and cancels open permission requests. Does nothing if that was done already, or no turn runs.
@@ -158,4 +172,35 @@ impl Session {
         self.pending.insert(self.last, (what, None));
         json::request(self.last, method, params)
     }
+}
+
+/// Returns the content block of a part.
+fn block(part: &CheckedPart) -> Value {
+    match part {
+        CheckedPart::Text(text) => json!({"type": "text", "text": text}),
+        CheckedPart::Image(image) => {
+            json!({"type": "image", "mimeType": image.media_type, "data": base64(&image.bytes)})
+        }
+        CheckedPart::File(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            json!({"type": "resource_link", "uri": file_uri(path), "name": name})
+        }
+    }
+}
+
+/// Returns the URI of an absolute path.
+fn file_uri(path: &Path) -> String {
+    let mut uri = "file://".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(char::from(*byte));
+            }
+            byte => {
+                // Writing to a string can't fail.
+                let _written = write!(uri, "%{byte:02X}");
+            }
+        }
+    }
+    uri
 }

@@ -74,7 +74,7 @@ fn message() -> Message {
 
 /// Begins a turn, and returns the number of its request.
 fn prompt(session: &mut Session) -> u64 {
-    let (request, _) = session.prompt(&message());
+    let (request, _) = session.prompt(&message(), &[]);
     session.sent(&message(), request);
     request
 }
@@ -142,7 +142,7 @@ fn replay(recording: &str) -> (Session, Vec<Event>) {
                 let id = Uuid::from_u128(u128::from(ours["id"].as_u64().unwrap()));
                 let text = text(&ours["params"]["prompt"][0], "text");
                 let message = Message::new(text).with_id(id);
-                let (request, line) = session.prompt(&message);
+                let (request, line) = session.prompt(&message, &[]);
                 events.push(session.sent(&message, request));
                 written.push(line);
             }

@@ -1,6 +1,7 @@
 //! Lines to the agent: one JSON object per line.
 
 use crate::dialogue::line as terminated;
+use crate::parts::{CheckedPart, base64};
 use agent_duplex::{Message, Permissions};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -26,11 +27,37 @@ impl Requests {
     }
 }
 
-pub(super) fn user(message: &Message) -> Vec<u8> {
-    let (text, id) = (Value::from(&*message.text), message.id);
+pub(super) fn user(message: &Message, parts: &[CheckedPart]) -> Vec<u8> {
+    let content = match parts {
+        [] => Value::from(&*message.text).to_string(),
+        parts => blocks(&message.text, parts),
+    };
+    let id = message.id;
     terminated(format!(
-        r#"{{"type":"user","message":{{"role":"user","content":{text}}},"parent_tool_use_id":null,"session_id":"","uuid":"{id}"}}"#
+        r#"{{"type":"user","message":{{"role":"user","content":{content}}},"parent_tool_use_id":null,"session_id":"","uuid":"{id}"}}"#
     ))
+}
+
+/// Returns the content blocks of the service's own API, as text: an image as JSON value would be copied several times.
+fn blocks(text: &str, parts: &[CheckedPart]) -> String {
+    // The service refuses an empty text.
+    let text_block = |text: &str| match text {
+        "" => None,
+        text => Some(json!({"type": "text", "text": text}).to_string()),
+    };
+    let blocks = parts.iter().filter_map(|part| match part {
+        CheckedPart::Text(text) => text_block(text),
+        CheckedPart::Image(image) => {
+            let (media_type, data) = (image.media_type, base64(&image.bytes));
+            Some(format!(
+                r#"{{"type":"image","source":{{"type":"base64","media_type":"{media_type}","data":"{data}"}}}}"#
+            ))
+        }
+        // The driver declares no files.
+        CheckedPart::File(_) => None,
+    });
+    let blocks: Vec<String> = text_block(text).into_iter().chain(blocks).collect();
+    format!("[{}]", blocks.join(","))
 }
 
 /// Allows a call. Some versions require the call's input in the answer, so it is repeated unchanged.

@@ -1,13 +1,14 @@
 //! The driver's side of the protocol: messages, requests and answers, and their bookkeeping.
 
 use super::{Change, Request, Session, encode};
+use crate::parts::CheckedPart;
 use agent_duplex::{Decision, Event, Message};
 use serde_json::{Value, json};
 
 impl Session {
     /// Returns the line of a message. After it is written, call [`sent`](Self::sent).
-    pub(in crate::claude) fn message(message: &Message) -> Vec<u8> {
-        encode::user(message)
+    pub(in crate::claude) fn message(message: &Message, parts: &[CheckedPart]) -> Vec<u8> {
+        encode::user(message, parts)
     }
 
     /// Records that a message was written.

@@ -1,6 +1,7 @@
 //! The driver's side of the protocol: messages and interrupts, and their order.
 
 use super::{LineOutcome, MessageStage, QueuedMessage, Request, Session};
+use crate::parts::CheckedPart;
 use agent_duplex::{Event, InputState, Message, Permissions};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -18,7 +19,11 @@ impl Session {
     }
 
     /// Queues a message, and writes it now if the agent can take it.
-    pub(in crate::codex) fn send(&mut self, message: &Message) -> LineOutcome {
+    pub(in crate::codex) fn send(
+        &mut self,
+        message: &Message,
+        parts: &[CheckedPart],
+    ) -> LineOutcome {
         let mut outcome = LineOutcome::default();
         if let Some(end) = &self.failure {
             let inputs = vec![message.id];
@@ -28,7 +33,8 @@ impl Session {
         }
         self.waiting.push_back(QueuedMessage {
             id: message.id,
-            text: message.text.clone(),
+            text: all_text(&message.text, parts),
+            input: input(&message.text, parts),
             stage: MessageStage::Queued,
         });
         self.write_next(&mut outcome);
@@ -152,6 +158,29 @@ impl QueuedMessage {
     /// Sets the message's new stage, and returns its id and its content.
     fn write(&mut self, stage: MessageStage) -> (Uuid, Value) {
         self.stage = stage;
-        (self.id, json!([{"type": "text", "text": self.text}]))
+        (self.id, self.input.clone())
     }
+}
+
+/// Returns the items of a message.
+fn input(text: &str, parts: &[CheckedPart]) -> Value {
+    let has_text = parts.is_empty() || !text.is_empty();
+    let text = has_text.then(|| json!({"type": "text", "text": text}));
+    let items = parts.iter().filter_map(|part| match part {
+        CheckedPart::Text(text) => Some(json!({"type": "text", "text": text})),
+        CheckedPart::Image(image) => {
+            Some(json!({"type": "localImage", "path": image.path.to_string_lossy()}))
+        }
+        // The driver declares no files.
+        CheckedPart::File(_) => None,
+    });
+    text.into_iter().chain(items).collect()
+}
+
+fn all_text(text: &str, parts: &[CheckedPart]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        CheckedPart::Text(text) => Some(&**text),
+        _ => None,
+    });
+    std::iter::once(text).chain(texts).collect()
 }

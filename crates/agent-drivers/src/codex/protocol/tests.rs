@@ -87,7 +87,7 @@ fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -
             let id = id.parse().unwrap_or_default();
             if said.insert(id) {
                 let text = text(&sent["params"]["input"][0]["text"]).to_owned();
-                outcome = session.send(&Message::new(text).with_id(id));
+                outcome = session.send(&Message::new(text).with_id(id), &[]);
             }
         }
         "turn/interrupt" => outcome = session.interrupt(false),
@@ -189,7 +189,7 @@ fn tell(session: &mut Session, method: &str, mut params: Value) -> LineOutcome {
 
 fn say(session: &mut Session, text: &str) -> (Uuid, LineOutcome) {
     let message = Message::new(text);
-    (message.id, session.send(&message))
+    (message.id, session.send(&message, &[]))
 }
 
 fn id(outcome: &LineOutcome) -> Value {

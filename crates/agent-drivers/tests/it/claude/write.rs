@@ -1,7 +1,7 @@
 //! Tests of writing: complete lines, with limited memory and time, whatever the agent does.
 
 use super::*;
-use agent_duplex::Stream;
+use agent_duplex::{Part, Stream};
 use std::time::Duration;
 
 #[tokio::test]
@@ -140,4 +140,47 @@ async fn p4c_p5_complete_last_line_without_newline_counts() {
         let (_, end) = turn(&mut *connection).await;
         assert_eq!(end.reason, reason, "{end:?}");
     }
+}
+
+#[tokio::test]
+async fn image_is_read_when_it_is_sent_or_nothing_is_sent() {
+    let scene = Scene::new();
+    // The shell reads byte by byte, so another program reads the long line.
+    let script = r#"
+read -r line; on_initialize; head -n 1 > heard
+say '{"type":"system","subtype":"init"}'; say '{"type":"system","subtype":"status","status":"requesting"}'; result completed
+on_user() { printf '%s\n' "$line" >> heard; begin; result completed; }"#;
+    let mut connection = connect(&scene, script).await;
+    let message = scene.message_with_image("What is it?");
+    let png = std::fs::read(scene.path("image.png")).unwrap();
+    // The service accepts 5 MiB of base64, which is 3.75 MiB of image.
+    let most = 3_932_160;
+    for (size, is_valid) in [(most + 1, false), (0, false), (most, true)] {
+        let mut bytes = png.clone();
+        bytes.resize(size, 0);
+        std::fs::write(scene.path("image.png"), bytes).unwrap();
+        let sent = connection.send(message.clone()).await;
+        assert_eq!(sent.is_ok(), is_valid, "{sent:?}");
+        assert!(sent.is_ok() || sent.is_err_and(|e| e.is_invalid()));
+    }
+    turn(&mut *connection).await;
+    let mut file = Message::new("Read it.");
+    file.parts = vec![Part::File(scene.path("image.png"))];
+    let error = connection.send(file).await.unwrap_err();
+    assert!(error.is_unsupported(), "{error}");
+    connection.send(Message::new("no image")).await.unwrap();
+    turn(&mut *connection).await;
+    let heard = std::fs::read_to_string(scene.path("heard")).unwrap();
+    let heard: Vec<serde_json::Value> = { heard.lines() }
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let content = |n: usize| &heard[n]["message"]["content"];
+    let blocks = content(0).as_array().unwrap();
+    assert_eq!(blocks[0]["text"], "What is it?");
+    let data = blocks[1]["source"]["data"].as_str().unwrap();
+    assert!(data.starts_with("iVBORw0KGgo"), "the PNG must be sent");
+    assert_eq!((heard.len(), data.len()), (2, 5 << 20));
+    assert_eq!(content(1), "no image");
+    drop(connection.stop(DEADLINE).await);
+    scene.assert_no_process_left();
 }

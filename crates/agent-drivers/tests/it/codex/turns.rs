@@ -124,3 +124,28 @@ async fn l84d_no_message_is_lost_or_taken_twice() {
     conversation.stop(DEADLINE).await;
     scene.assert_no_process_left();
 }
+
+#[tokio::test]
+async fn image_is_checked_and_its_path_sent() {
+    let scene = Scene::new();
+    let script = r#"work() { printf '%s\n' "$line" >> heard; completed completed; }"#;
+    let mut connection = connect(&scene, script).await;
+    let message = scene.message_with_image("What is it?");
+    connection.send(message.clone()).await.unwrap();
+    turn(&mut *connection).await;
+    std::fs::write(scene.path("image.png"), "no image").unwrap();
+    let error = connection.send(message).await.unwrap_err();
+    assert!(error.is_invalid(), "{error}");
+    connection.send(Message::new("no image")).await.unwrap();
+    turn(&mut *connection).await;
+    let heard = std::fs::read_to_string(scene.path("heard")).unwrap();
+    let heard: Vec<serde_json::Value> = { heard.lines() }
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let path = scene.path("image.png");
+    let image = serde_json::json!({"type": "localImage", "path": path.to_str().unwrap()});
+    assert_eq!(heard[0]["params"]["input"][1], image);
+    assert_eq!(heard[1]["params"]["input"].as_array().unwrap().len(), 1);
+    drop(connection.stop(DEADLINE).await);
+    scene.assert_no_process_left();
+}

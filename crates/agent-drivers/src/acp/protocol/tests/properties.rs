@@ -77,7 +77,7 @@ fn step(session: &mut Session, step: &Step) -> LineOutcome {
                 let lines = Vec::new();
                 return LineOutcome { events, lines };
             }
-            let (request, line) = session.prompt(&message());
+            let (request, line) = session.prompt(&message(), &[]);
             let (events, lines) = (vec![session.sent(&message(), request)], vec![line]);
             LineOutcome { events, lines }
         }

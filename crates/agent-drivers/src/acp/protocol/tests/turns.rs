@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::acp::protocol::tools::MAX_ENDED;
+use crate::parts::CheckedPart;
+use agent_duplex::Message;
 
 fn tool(id: &str, status: &str) -> Value {
     json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "title": "make", "kind": "execute"})
@@ -21,6 +23,31 @@ fn fail(session: &mut Session, request: u64, error: Value) -> TurnEnd {
         Some(Event::TurnCompleted(end)) => end.clone(),
         other => panic!("the turn has no end: {other:?}"),
     }
+}
+
+#[test]
+fn images_and_files_are_content_blocks_after_the_text() {
+    let parts = || {
+        let mut parts = crate::parts::tests::two_images();
+        parts.push(CheckedPart::File("/a b/\u{e9}#.txt".into()));
+        parts
+    };
+    let (_, line) = fresh().prompt(&message(), &parts());
+    let prompt = json!([
+        {"type": "text", "text": "do it"},
+        {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="},
+        {"type": "text", "text": "like"},
+        {"type": "image", "mimeType": "image/jpeg", "data": "/9j/4A=="},
+        {"type": "resource_link", "uri": "file:///a%20b/%C3%A9%23.txt", "name": "\u{e9}#.txt"},
+    ]);
+    let params = json!({"sessionId": "s", "prompt": prompt});
+    let written = said(&[line]).remove(0);
+    assert_eq!(
+        (&written["method"], &written["params"]),
+        (&json!("session/prompt"), &params)
+    );
+    let (_, line) = fresh().prompt(&Message::new(""), &parts());
+    assert_eq!(said(&[line])[0]["params"]["prompt"][0]["type"], "image");
 }
 
 #[test]

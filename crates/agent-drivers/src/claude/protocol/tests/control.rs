@@ -271,13 +271,29 @@ fn background_tasks_are_those_of_the_last_list() {
 }
 
 #[test]
+fn images_are_content_blocks_between_the_texts() {
+    let message = Message::new("Is").with_id(Uuid::from_u128(7));
+    let written = Session::message(&message, &crate::parts::tests::two_images());
+    let content = r#"[{"text":"Is","type":"text"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}},{"text":"like","type":"text"},{"type":"image","source":{"type":"base64","media_type":"image/jpeg","data":"/9j/4A=="}}]"#;
+    let line = format!(
+        r#"{{"type":"user","message":{{"role":"user","content":{content}}},"parent_tool_use_id":null,"session_id":"","uuid":"{}"}}"#,
+        message.id
+    );
+    assert_eq!(String::from_utf8(written).unwrap(), line + "\n");
+    // The service refuses an empty block.
+    let written = Session::message(&Message::new(""), &crate::parts::tests::two_images());
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!(written["message"]["content"][0]["type"], "image");
+}
+
+#[test]
 fn written_line_is_what_agent_reads() {
     let read = |line: Vec<u8>| {
         assert_eq!(line.last(), Some(&b'\n'));
         serde_json::from_slice::<Value>(&line).unwrap()
     };
     let message = Message::new("say \"hi\"\n\u{1f600}");
-    let said = read(Session::message(&message));
+    let said = read(Session::message(&message, &[]));
     assert_eq!(
         said,
         json!({"type": "user", "message": {"role": "user", "content": &*message.text},

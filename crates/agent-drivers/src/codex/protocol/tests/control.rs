@@ -316,6 +316,55 @@ fn p19b_messages_without_ids_are_matched_by_text() {
 }
 
 #[test]
+fn images_are_paths_between_the_texts() {
+    let mut session = opened();
+    let message = Message::new("Is");
+    let outcome = session.send(&message, &crate::parts::tests::two_images());
+    let input = json!([
+        {"type": "text", "text": "Is"},
+        {"type": "localImage", "path": "/a.png"},
+        {"type": "text", "text": "like"},
+        {"type": "localImage", "path": "/b.jpg"},
+    ]);
+    let params =
+        json!({"threadId": THREAD, "input": &input, "clientUserMessageId": message.id.to_string()});
+    assert_eq!(written(&outcome)[0]["method"], "turn/start");
+    assert_eq!(written(&outcome)[0]["params"], params);
+    ok(&mut session, &id(&outcome), json!({"turn": {"id": "a"}}));
+    tell(&mut session, "turn/started", json!({"turn": {"id": "a"}}));
+    // A message during the turn has the same form. An old version names the message by its texts.
+    let steer = Message::new("");
+    let outcome = session.send(&steer, &crate::parts::tests::two_images());
+    assert_eq!(written(&outcome)[0]["method"], "turn/steer");
+    assert_eq!(
+        written(&outcome)[0]["params"]["input"],
+        json!(input.as_array().unwrap()[1..])
+    );
+    ok(&mut session, &id(&outcome), json!({"turnId": "a"}));
+    let item = json!({"type": "userMessage", "id": "u", "content": &input[2]["text"]});
+    let unknown = tell(
+        &mut session,
+        "item/started",
+        json!({"turnId": "a", "item": item}),
+    );
+    assert_eq!(unknown.events, []);
+    let item = json!({"type": "userMessage", "id": "u", "content": input.as_array().unwrap()[1..]});
+    let taken = tell(
+        &mut session,
+        "item/started",
+        json!({"turnId": "a", "item": item}),
+    );
+    let state = InputState::InTurn;
+    assert_eq!(
+        taken.events,
+        [Event::Input {
+            id: steer.id,
+            state
+        }]
+    );
+}
+
+#[test]
 fn p45_failed_open_is_reported() {
     for (choice, why, reason, refused) in [
         (
