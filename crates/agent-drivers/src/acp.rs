@@ -52,3 +52,24 @@ mod protocol;
 pub use driver::AcpDriver;
 pub use options::AcpOptions;
 pub use preset::AcpPreset;
+
+/// Returns the observations of the driver for a recording.
+#[cfg(feature = "test-util")]
+pub(crate) fn recorded(recording: &str) -> Vec<agent_duplex::Observation> {
+    let request = protocol::replay::session_request("/");
+    let mut session = protocol::Session::new(request);
+    let mut seen = Vec::new();
+    for line in recording.lines() {
+        let events = protocol::replay::line(&mut session, line).events;
+        seen.push(match line.strip_prefix("< ") {
+            None => crate::dialogue::recorded_events(events),
+            Some(line) => crate::dialogue::recorded_line(line, events),
+        });
+    }
+    if session.is_turn_expected() {
+        seen.push(crate::dialogue::recorded_death(|exit| {
+            session.exited(exit, String::new())
+        }));
+    }
+    seen
+}

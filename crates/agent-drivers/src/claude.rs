@@ -47,3 +47,30 @@ pub use driver::ClaudeDriver;
 pub use options::ClaudeOptions;
 
 pub(crate) use driver::NAME;
+
+/// Returns the observations of the driver for a recording.
+#[cfg(feature = "test-util")]
+pub(crate) fn recorded(recording: &str) -> Vec<agent_duplex::Observation> {
+    use agent_duplex::Event;
+    let mut replay = protocol::replay::Replay::new(recording);
+    // The agent names the messages of its turns only if they were sent with an id.
+    let is_named = recording.contains(r#""command_lifecycle""#);
+    let mut seen = Vec::new();
+    for (number, line) in (0..).zip(recording.lines()) {
+        let mut events = replay.line(line.as_bytes());
+        for event in &mut events {
+            if let Event::TurnStarted { inputs } = event
+                && !is_named
+            {
+                inputs.push(uuid::Uuid::from_u128(number));
+            }
+        }
+        seen.push(crate::dialogue::recorded_line(line, events));
+    }
+    if replay.session.is_turn_expected() {
+        let end =
+            crate::dialogue::recorded_death(|exit| replay.session.exited(exit, String::new()));
+        seen.push(end);
+    }
+    seen
+}

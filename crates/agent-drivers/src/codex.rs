@@ -53,3 +53,23 @@ pub use driver::CodexDriver;
 pub use options::CodexOptions;
 
 pub(crate) use driver::NAME;
+
+/// Returns the observations of the driver for a recording.
+#[cfg(feature = "test-util")]
+pub(crate) fn recorded(recording: &str) -> Vec<agent_duplex::Observation> {
+    let mut replay = protocol::replay::Replay::new(recording);
+    let mut seen = Vec::new();
+    for line in recording.lines() {
+        let events = replay.line(line.as_bytes()).events;
+        seen.push(match line.starts_with(r#"{"sent":"#) {
+            true => crate::dialogue::recorded_events(events),
+            false => crate::dialogue::recorded_line(line, events),
+        });
+    }
+    if replay.session.is_turn_expected() {
+        seen.push(crate::dialogue::recorded_death(|exit| {
+            replay.session.exited(exit, String::new())
+        }));
+    }
+    seen
+}

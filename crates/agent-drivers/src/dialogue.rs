@@ -5,6 +5,8 @@ mod json;
 mod link;
 mod live;
 mod process;
+#[cfg(feature = "test-util")]
+mod recording;
 #[cfg(test)]
 pub(crate) mod test_support;
 mod timeouts;
@@ -23,6 +25,8 @@ pub(crate) use json::{line, parse};
 pub(crate) use link::{AgentLink, LineOutcome};
 pub(crate) use live::DialogueConnection;
 pub(crate) use process::last_line;
+#[cfg(feature = "test-util")]
+pub(crate) use recording::{recorded_death, recorded_events, recorded_line};
 pub(crate) use timeouts::EndMethod;
 
 /// The longest shown summary of a tool call, in characters.

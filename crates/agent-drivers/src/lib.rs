@@ -28,6 +28,7 @@ struct ReadmeDoctests;
 // - probe                queries the version and login of an agent, without a prompt
 // - command              the smallest driver: one process per turn
 // - claude, codex, acp   one driver each: its options, its protocol (pure), its connection, and its start
+// - recorded             recordings of agents as scripts, for tests
 // - config               the configuration of an agent, as a run saves it
 pub mod acp;
 mod choices;
@@ -41,6 +42,8 @@ mod environment;
 pub mod mcp;
 mod parts;
 mod probe;
+#[cfg(feature = "test-util")]
+pub mod recorded;
 mod redacted;
 mod section;
 mod session_locks;

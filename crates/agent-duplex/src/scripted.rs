@@ -4,7 +4,7 @@
 //! opens it, so no test depends on time. Each start of an agent plays the next script of its [`ScriptedDriver`], or the one that
 //! [repeats](ScriptedDriver::with_repeating_script); [`calls`](ScriptedDriver::calls) returns the calls that the agents got. So a test can play an
 //! agent that dies at any point, doesn't start, refuses an input, doesn't read, asks for permission, hangs in a close or a stop, or reports events
-//! even after its end. A [`ContractChecker`] checks the published events against the promises of a conversation.
+//! even after its end. [`Script::replaying`] plays recorded observations again. A [`ContractChecker`] checks the published events against the promises of a conversation.
 //!
 //! # Examples
 //!
@@ -58,6 +58,7 @@
 
 mod connection;
 mod contract_checker;
+mod replay;
 mod script;
 
 use std::collections::VecDeque;

@@ -5,6 +5,8 @@ mod choices;
 mod json;
 mod open;
 mod permissions;
+#[cfg(any(test, feature = "test-util"))]
+pub(super) mod replay;
 mod send;
 mod summary;
 #[cfg(test)]

@@ -4,6 +4,8 @@
 mod encode;
 mod json;
 mod messages;
+#[cfg(any(test, feature = "test-util"))]
+pub(super) mod replay;
 mod requests;
 mod send;
 mod summary;

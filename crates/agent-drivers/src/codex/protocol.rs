@@ -7,6 +7,8 @@ mod framing;
 mod item;
 mod limits;
 mod permissions;
+#[cfg(any(test, feature = "test-util"))]
+pub(super) mod replay;
 mod send;
 #[cfg(test)]
 mod tests;

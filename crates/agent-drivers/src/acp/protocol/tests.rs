@@ -16,19 +16,12 @@ use uuid::Uuid;
 
 fn session_request() -> SessionRequest {
     SessionRequest {
-        agent: "acp",
-        session: SessionChoice::Fresh,
         roots: ["/place".to_owned(), "/real".to_owned()],
-        servers: McpServers::default(),
-        model: None,
-        permissions: Permissions::Ask,
-        auth_method: None,
-        cost_restarts: false,
-        is_unattended: false,
         timeouts: Timeouts {
             initialize: Duration::from_secs(60),
             other_requests: Duration::from_secs(20),
         },
+        ..replay::session_request("/")
     }
 }
 
@@ -120,44 +113,18 @@ fn golden(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// Replays a recording: handles the lines of the agent, and checks that the driver writes the recorded lines.
+/// Replays a recording, and checks that the driver writes the recorded lines.
 fn replay(recording: &str) -> (Session, Vec<Event>) {
-    let mut session = Session::new(SessionRequest {
-        roots: ["$WORK".to_owned(), "$WORK".to_owned()],
-        ..session_request()
-    });
+    let mut session = Session::new(replay::session_request("$WORK"));
     let (mut events, mut written) = (Vec::new(), Vec::new());
     for line in recording.lines() {
+        let outcome = replay::line(&mut session, line);
+        events.extend(outcome.events);
+        written.extend(outcome.lines);
         let Some(ours) = line.strip_prefix("> ") else {
-            let outcome = session.handle_line(line.strip_prefix("< ").unwrap().as_bytes());
-            events.extend(outcome.events);
-            written.extend(outcome.lines);
             continue;
         };
         let ours: Value = serde_json::from_str(ours).unwrap();
-        let is_answer = ours.get("result").is_some();
-        match text(&ours, "method") {
-            "initialize" => written.push(session.initialize()),
-            "session/prompt" => {
-                let id = Uuid::from_u128(u128::from(ours["id"].as_u64().unwrap()));
-                let text = text(&ours["params"]["prompt"][0], "text");
-                let message = Message::new(text).with_id(id);
-                let (request, line) = session.prompt(&message, &[]);
-                events.push(session.sent(&message, request));
-                written.push(line);
-            }
-            "session/cancel" => {
-                let outcome = session.interrupt();
-                events.extend(outcome.events);
-                written.extend(outcome.lines);
-            }
-            _ if is_answer => {
-                let ask = ours["id"].to_string();
-                written.extend(session.answer(&ask, &Decision::Allow));
-                session.answer_sent(&ask, &Decision::Allow);
-            }
-            _ => {}
-        }
         let wrote = json::parse(&written.remove(0)).unwrap();
         let alike = ["id", "method"].iter().all(|key| wrote[key] == ours[key]);
         assert!(alike, "{wrote} instead of {ours}");

@@ -9,6 +9,7 @@ mod results;
 mod unusual_json;
 mod usage_queries;
 
+use super::replay::Replay;
 use super::*;
 use agent_duplex::{Decision, Message, ToolOutcome};
 use serde_json::{Value, json};
@@ -49,13 +50,6 @@ fn golden(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// Makes the state as the driver does, with the id that the agent got.
-fn session(recording: &str) -> Session {
-    let mut lines = recording.lines().filter_map(Object::parse);
-    let id = lines.find_map(|line| line.string("session_id"));
-    Session::new(id.unwrap_or_default(), true, TIMEOUTS)
-}
-
 const TIMEOUTS: Timeouts = Timeouts {
     initialize: Duration::from_secs(60),
     other_requests: Duration::from_secs(20),
@@ -63,31 +57,6 @@ const TIMEOUTS: Timeouts = Timeouts {
 
 fn fresh() -> Session {
     Session::new(String::new(), true, TIMEOUTS)
-}
-
-/// Handles a line, after the message or request to which it belongs.
-fn replay_line(session: &mut Session, sent: &mut Vec<Uuid>, bytes: &[u8]) -> Vec<Event> {
-    let text = String::from_utf8_lossy(bytes);
-    let line = Object::parse(&text).unwrap_or_default();
-    if let Some(id) = line.uuid("command_uuid").filter(|id| !sent.contains(id)) {
-        session.sent(&Message::new("").with_id(id));
-        sent.push(id);
-    }
-    let answered = line.object("response").text("request_id");
-    // The request ids of the interrupts in the recordings.
-    if answered.starts_with('x') || answered.starts_with("req-") {
-        session.pending.insert(answered, (Request::Interrupt, None));
-        session.interrupt = session.is_turn_expected().then_some(false);
-    }
-    session.handle_line(bytes).events
-}
-
-fn replay(session: &mut Session, lines: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<Event> {
-    let mut sent = Vec::new();
-    let lines = lines.into_iter();
-    lines
-        .flat_map(|line| replay_line(session, &mut sent, line.as_ref()))
-        .collect()
 }
 
 fn hear(session: &mut Session, line: &Value) -> Vec<Event> {
@@ -118,9 +87,12 @@ fn shown(events: &[Event]) -> String {
 fn p54_recordings_of_the_real_agent_are_parsed() {
     for name in GOLDEN {
         let recording = golden(name);
-        let mut session = session(&recording);
-        let mut events = replay(&mut session, recording.lines());
-        events.extend(session.exited(ExitStatus::Code(1), String::new()));
+        let mut replay = Replay::new(&recording);
+        let lines = recording.lines();
+        let mut events: Vec<Event> = lines
+            .flat_map(|line| replay.line(line.as_bytes()))
+            .collect();
+        events.extend(replay.session.exited(ExitStatus::Code(1), String::new()));
         insta::assert_snapshot!(name, shown(&events));
     }
 }

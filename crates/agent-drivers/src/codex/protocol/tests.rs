@@ -6,10 +6,9 @@ mod items;
 mod properties;
 mod states;
 
+use super::replay::{Replay, TIMEOUTS, hear_bytes, session};
 use super::*;
-use crate::codex::CodexDriver;
 use agent_duplex::{Decision, InputState, Message, SessionChoice, ToolOutcome};
-use agent_subprocess::ProcessContext;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -33,88 +32,9 @@ const GOLDEN: [&str; 14] = [
     "14_mcp",
 ];
 
-const TIMEOUTS: Timeouts = Timeouts {
-    initialize: Duration::from_secs(60),
-    other_requests: Duration::from_secs(20),
-};
-
 fn golden(name: &str) -> String {
     let name = format!("tests/golden/codex_{name}.ndjson");
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
-}
-
-fn session(choice: &SessionChoice, permissions: Permissions) -> Session {
-    let driver = CodexDriver::new(Vec::new(), ProcessContext::new("", ""));
-    let driver = driver.permissions(permissions);
-    let opening = OpenRequest::compose(
-        &driver.options,
-        &driver.choices,
-        choice,
-        Path::new("/"),
-        |_| None,
-    )
-    .unwrap();
-    Session::new(opening, permissions, TIMEOUTS)
-}
-
-/// Makes the state as the driver did for the recording.
-fn session_of(recording: &str) -> Session {
-    let has = |what: &str| recording.contains(what);
-    let permissions = match has("\"untrusted\"") {
-        true => Permissions::Ask,
-        false => Permissions::All,
-    };
-    let choice = match (has("\"thread/resume\""), has("\"thread/fork\"")) {
-        (true, _) => SessionChoice::Resume("a".to_owned()),
-        (_, true) => SessionChoice::Fork("a".to_owned()),
-        _ => SessionChoice::Fresh,
-    };
-    session(&choice, permissions)
-}
-
-/// Handles a line. For a line that the driver wrote, the session repeats the call that wrote it.
-fn replay_line(session: &mut Session, said: &mut BTreeSet<Uuid>, bytes: &[u8]) -> LineOutcome {
-    let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
-    let sent = &value["sent"];
-    let Value::Object(_) = sent else {
-        return hear_bytes(session, bytes);
-    };
-    let mut outcome = LineOutcome::default();
-    match text(&sent["method"]) {
-        "initialize" => outcome.lines.push(session.initialize()),
-        "turn/start" | "turn/steer" => {
-            let id = text(&sent["params"]["clientUserMessageId"]);
-            let id = id.parse().unwrap_or_default();
-            if said.insert(id) {
-                let text = text(&sent["params"]["input"][0]["text"]).to_owned();
-                outcome = session.send(&Message::new(text).with_id(id), &[]);
-            }
-        }
-        "turn/interrupt" => outcome = session.interrupt(false),
-        "" => {
-            let result = &sent["result"];
-            let decision = match result["decision"] == "accept" || result["action"] == "accept" {
-                true => Decision::Allow,
-                false => Decision::Deny {
-                    message: String::new(),
-                },
-            };
-            let ask = sent["id"].to_string();
-            outcome.lines.extend(session.answer(&ask, &decision));
-            session.answer_sent(&ask);
-        }
-        _ => {}
-    }
-    outcome
-}
-
-/// Handles a line, and continues immediately where a connection would first end commands.
-fn hear_bytes(session: &mut Session, bytes: &[u8]) -> LineOutcome {
-    let mut outcome = session.handle_line(bytes);
-    let more = session.continue_after_interrupt();
-    outcome.events.extend(more.events);
-    outcome.lines.extend(more.lines);
-    outcome
 }
 
 fn hear(session: &mut Session, line: &Value) -> LineOutcome {
@@ -243,11 +163,11 @@ fn reasons(outcome: &LineOutcome) -> Vec<EndReason> {
 fn p54_recordings_of_the_real_agent_are_parsed() {
     for name in GOLDEN {
         let recording = golden(name);
-        let (mut session, mut said) = (session_of(&recording), BTreeSet::new());
+        let mut replay = Replay::new(&recording);
         let mut outcome: Vec<LineOutcome> = { recording.lines() }
-            .map(|line| replay_line(&mut session, &mut said, line.as_bytes()))
+            .map(|line| replay.line(line.as_bytes()))
             .collect();
-        let events = session.exited(ExitStatus::Code(0), String::new());
+        let events = replay.session.exited(ExitStatus::Code(0), String::new());
         outcome.push(LineOutcome {
             events,
             lines: Vec::new(),

@@ -10,21 +10,21 @@ const WORDS: [&str; 7] = ["", "user", "result", "started", "aborted", "text", "0
 
 /// Feeds bytes in chunks, as a pipe delivers them, and then ends the process.
 fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
-    let (mut session, mut lines) = (session(recording), Lines::new(1 << 20));
-    let (mut events, mut sent) = (Vec::new(), Vec::new());
+    let (mut replay, mut lines) = (Replay::new(recording), Lines::new(1 << 20));
+    let mut events = Vec::new();
     let mut rest = bytes;
     for cut in cuts.iter().map(Some).chain([None]) {
         let (chunk, later) = rest.split_at(cut.map_or(rest.len(), |cut| cut % (rest.len() + 1)));
         rest = later;
         lines.push(chunk);
         while let Some(line) = lines.next_line() {
-            events.extend(replay_line(&mut session, &mut sent, &line.bytes));
+            events.extend(replay.line(&line.bytes));
         }
     }
     if let Some(line) = lines.finish() {
-        events.extend(replay_line(&mut session, &mut sent, &line.bytes));
+        events.extend(replay.line(&line.bytes));
     }
-    events.extend(session.exited(ExitStatus::Signal(9), String::new()));
+    events.extend(replay.session.exited(ExitStatus::Signal(9), String::new()));
     events
 }
 

@@ -21,9 +21,8 @@ const WORDS: [&str; 10] = [
 
 /// Feeds bytes in chunks, as a pipe delivers them, and then ends the process.
 fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
-    let (mut session, mut lines) = (session_of(recording), Lines::new(1 << 20));
-    let (mut events, mut said) = (Vec::new(), BTreeSet::new());
-    let mut written = Vec::new();
+    let (mut replay, mut lines) = (Replay::new(recording), Lines::new(1 << 20));
+    let (mut events, mut written) = (Vec::new(), Vec::new());
     let mut rest = bytes;
     for cut in cuts.iter().map(Some).chain([None]) {
         let (chunk, later) = rest.split_at(cut.map_or(rest.len(), |cut| cut % (rest.len() + 1)));
@@ -35,7 +34,7 @@ fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
             whole.extend(lines.finish());
         }
         for line in whole {
-            let outcome = replay_line(&mut session, &mut said, &line.bytes);
+            let outcome = replay.line(&line.bytes);
             events.extend(outcome.events);
             // An answered request is closed, as if it were withdrawn.
             let value: Value = serde_json::from_slice(&line.bytes).unwrap_or_default();
@@ -52,7 +51,7 @@ fn play(recording: &str, bytes: &[u8], cuts: &[usize]) -> Vec<Event> {
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
         assert!(serde_json::from_slice::<Value>(&line).is_ok_and(|line| line.is_object()));
     }
-    events.extend(session.exited(ExitStatus::Signal(9), String::new()));
+    events.extend(replay.session.exited(ExitStatus::Signal(9), String::new()));
     events
 }
 
