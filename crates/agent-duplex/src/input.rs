@@ -183,6 +183,7 @@ pub(crate) fn check_storable(parts: &[Part]) -> Result<(), Error> {
 
 /// The proof that an input was accepted (not that the agent has read it).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Receipt {
     /// Unique for every acceptance, even if the id of the input repeats.
     pub id: Uuid,
@@ -196,6 +197,20 @@ pub struct Receipt {
     pub duplicate: bool,
     /// Whether the input is stored durably; otherwise it is only accepted in memory (so far).
     pub durable: bool,
+}
+
+impl Receipt {
+    /// Makes the receipt of a stored input, for implementations of [`Persistence`](crate::Persistence).
+    #[must_use]
+    pub fn stored(id: Uuid, input_id: impl Into<String>, at: SystemTime, duplicate: bool) -> Self {
+        Self {
+            id,
+            input_id: input_id.into(),
+            at,
+            duplicate,
+            durable: true,
+        }
+    }
 }
 
 /// One input, or the texts of several, for a driver that sends them.

@@ -9,6 +9,7 @@ use crate::{Error, Lifecycle, Observation, TurnEnd};
 
 /// One event that a conversation publishes. All readers get the same events in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Published {
     /// The [id](crate::Conversation::id) of the conversation.
     pub conversation: Uuid,
@@ -62,6 +63,7 @@ impl FromStr for TurnId {
 
 /// The identity of an accepted input.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct InputRef {
     /// The id of the [`Receipt`](crate::Receipt) of the input.
     pub receipt: Uuid,
@@ -69,8 +71,20 @@ pub struct InputRef {
     pub input_id: String,
 }
 
+impl InputRef {
+    /// Makes the identity of an input, for tests of implementations of [`Persistence`](crate::Persistence).
+    #[must_use]
+    pub fn new(receipt: Uuid, input_id: impl Into<String>) -> Self {
+        Self {
+            receipt,
+            input_id: input_id.into(),
+        }
+    }
+}
+
 /// Inputs that became part of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Assignment {
     /// The turn.
     pub turn: TurnId,
@@ -86,8 +100,24 @@ pub struct Assignment {
     pub injected: bool,
 }
 
+impl Assignment {
+    /// Makes the assignment of inputs to a new turn without a parent, for tests of implementations of [`Persistence`](crate::Persistence).
+    #[must_use]
+    pub const fn new(turn: TurnId, generation: u32, inputs: Vec<InputRef>) -> Self {
+        Self {
+            turn,
+            generation,
+            inputs,
+            parent: None,
+            forked: false,
+            injected: false,
+        }
+    }
+}
+
 /// The end of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Completion {
     /// The turn.
     pub turn: TurnId,

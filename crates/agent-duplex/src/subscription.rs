@@ -122,6 +122,7 @@ impl Drop for Subscription {
 
 /// The error for a subscriber that read too slowly and was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lagged {
     /// The sequence number of the last event that it got; 0 for none.
     pub last: u64,

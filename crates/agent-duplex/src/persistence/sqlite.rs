@@ -307,13 +307,13 @@ fn all<T>(
 }
 
 fn receipt(row: &Row<'_>) -> rusqlite::Result<Receipt> {
-    Ok(Receipt {
-        id: Uuid::from_bytes(row.get(0)?),
-        input_id: row.get(1)?,
-        at: time(row.get(2)?),
-        duplicate: row.get(3)?,
-        durable: true,
-    })
+    let (id, input_id): (_, String) = (Uuid::from_bytes(row.get(0)?), row.get(1)?);
+    Ok(Receipt::stored(
+        id,
+        input_id,
+        time(row.get(2)?),
+        row.get(3)?,
+    ))
 }
 
 fn input(row: &Row<'_>) -> rusqlite::Result<(Receipt, Input)> {

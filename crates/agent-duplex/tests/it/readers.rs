@@ -54,7 +54,7 @@ async fn l87a_l87b_l87c_p10a_p11a_stalled_subscriber_is_dropped_with_its_positio
     assert_eq!(read_all(&mut second).await, (first.clone(), None));
     let (beginning, lost) = read_all(&mut stalled).await;
     assert_eq!(beginning, first[..20]);
-    assert_eq!(lost, Some(Lagged { last: 20 }));
+    assert_eq!(lost.map(|lost| lost.last), Some(20));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent_duplex::scripted::{Latch, Script, ScriptedDriver};
 use agent_duplex::{
-    ConversationEvent, ConversationOptions, EndReason, Event, Line, Observation, Published, Stream,
+    ConversationEvent, ConversationOptions, EndReason, Event, Line, Observation, Stream,
     Subscription,
 };
 use bytes::Bytes;
@@ -37,10 +37,14 @@ fn gated(things: impl IntoIterator<Item = Observation>, gate: &Latch) -> Scripte
     ScriptedDriver::new(steered()).with_script(script)
 }
 
-async fn read_all(mut subscription: Subscription) -> Vec<Published> {
+/// An event and its sequence number.
+type Numbered = (u64, ConversationEvent);
+
+async fn read_all(mut subscription: Subscription) -> Vec<Numbered> {
     let mut read = Vec::new();
     while let Some(next) = soon(subscription.next()).await {
-        read.push(next.expect("the reader is fast enough"));
+        let published = next.expect("the reader is fast enough");
+        read.push((published.sequence, published.event));
     }
     read
 }
@@ -49,7 +53,7 @@ async fn read_all(mut subscription: Subscription) -> Vec<Published> {
 async fn late(
     things: impl IntoIterator<Item = Observation>,
     capacity: usize,
-) -> (Vec<Published>, Vec<Published>) {
+) -> (Vec<Numbered>, Vec<Numbered>) {
     let gate = Latch::new();
     let options = ConversationOptions::default()
         .with_manual_start()
@@ -66,30 +70,23 @@ async fn late(
     talk.completed().await;
     soon(talk.conversation.stop(Duration::ZERO)).await;
     talk.read_all().await;
-    let all = talk.read.iter().cloned().zip(1..);
-    let all: Vec<_> = all
-        .map(|(what, sequence)| Published {
-            conversation: talk.conversation.id(),
-            sequence,
-            event: what,
-        })
-        .collect();
+    let all: Vec<_> = (1..).zip(talk.read.iter().cloned()).collect();
     let after = read_all(after).await;
     let completed = all
         .iter()
-        .position(|p| matches!(p.event, ConversationEvent::Completed(_)))
+        .position(|(_, event)| matches!(event, ConversationEvent::Completed(_)))
         .expect("the first turn has ended");
     assert!(
         after
             .first()
-            .is_some_and(|p| p.sequence > all[completed].sequence)
+            .is_some_and(|(sequence, _)| *sequence > all[completed].0)
     );
     assert!(all.ends_with(&after));
     (read_all(late).await, all)
 }
 
-fn begins_with_the_turn(late: &[Published], all: &[Published]) {
-    let assigned = |p: &Published| matches!(p.event, ConversationEvent::Assigned(_));
+fn begins_with_the_turn(late: &[Numbered], all: &[Numbered]) {
+    let assigned = |(_, event): &Numbered| matches!(event, ConversationEvent::Assigned(_));
     let begin = all.iter().position(assigned).expect("a turn was assigned");
     assert_eq!(late, &all[begin..]);
 }
@@ -107,7 +104,7 @@ async fn l88b_replay_of_too_many_events_is_skipped_and_reported_first() {
     // Three of the events are the assignment, the lifecycle, and the event right before the latch.
     let (read, all) = late((0..most - 3).map(|_| line(0)), 100).await;
     let begin = all.len() - read.len();
-    assert!(matches!(all[begin].event, ConversationEvent::Assigned(_)));
+    assert!(matches!(all[begin].1, ConversationEvent::Assigned(_)));
     begins_with_the_turn(&read, &all);
     let (read, all) = late((0..most - 2).map(|_| line(0)), 100).await;
     truncated(&read, &all);
@@ -132,11 +129,11 @@ async fn l88b_replay_of_too_many_bytes_is_skipped_and_reported_first() {
 }
 
 /// The left-out part ends at the reported sequence number, and no later event is missing.
-fn truncated(read: &[Published], all: &[Published]) {
-    assert_eq!(read[0].event, ConversationEvent::ReplayTruncated);
-    let left_out = usize::try_from(read[0].sequence).expect("the number is small");
+fn truncated(read: &[Numbered], all: &[Numbered]) {
+    assert_eq!(read[0].1, ConversationEvent::ReplayTruncated);
+    let left_out = usize::try_from(read[0].0).expect("the number is small");
     assert_eq!(
-        all[left_out - 1].event,
+        all[left_out - 1].1,
         ConversationEvent::Observed(delta("before").into())
     );
     assert_eq!(read[1..], all[left_out..]);
@@ -179,8 +176,8 @@ proptest! {
             talk.read_all().await;
             if let Some(late) = late {
                 let read = read_all(late).await;
-                let begin = usize::try_from(read[0].sequence).unwrap() - 1;
-                let whats: Vec<_> = read.iter().map(|p| p.event.clone()).collect();
+                let begin = usize::try_from(read[0].0).unwrap() - 1;
+                let whats: Vec<_> = read.iter().map(|(_, event)| event.clone()).collect();
                 assert_eq!(whats, talk.read[begin..]);
                 let earlier = &talk.read[..begin];
                 let count = |what: fn(&ConversationEvent) -> bool| earlier.iter().filter(|w| what(w)).count();

@@ -21,13 +21,7 @@ pub(crate) fn accepted(id: &str, parent: Option<TurnId>) -> PersistedRecord {
     }
     input.id = id.to_owned();
     input.parent = parent;
-    let receipt = Receipt {
-        id: Uuid::new_v4(),
-        input_id: id.to_owned(),
-        at: SystemTime::now(),
-        duplicate: false,
-        durable: true,
-    };
+    let receipt = Receipt::stored(Uuid::new_v4(), id, SystemTime::now(), false);
     PersistedRecord::Accepted { receipt, input }
 }
 
@@ -36,18 +30,10 @@ fn turn(number: u64) -> TurnId {
 }
 
 fn assigned(number: u64, receipts: &[Uuid]) -> PersistedRecord {
-    let inputs = receipts.iter().map(|receipt| InputRef {
-        receipt: *receipt,
-        input_id: String::new(),
-    });
-    PersistedRecord::Assigned(Assignment {
-        turn: turn(number),
-        generation: 1,
-        inputs: inputs.collect(),
-        parent: (number > 1).then(|| turn(number - 1)),
-        forked: false,
-        injected: false,
-    })
+    let inputs = receipts.iter().map(|receipt| InputRef::new(*receipt, ""));
+    let mut assignment = Assignment::new(turn(number), 1, inputs.collect());
+    assignment.parent = (number > 1).then(|| turn(number - 1));
+    PersistedRecord::Assigned(assignment)
 }
 
 fn receipt(record: &PersistedRecord) -> Uuid {
