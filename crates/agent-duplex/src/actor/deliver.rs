@@ -71,8 +71,6 @@ impl Actor {
                 Ok(true)
             }
             Some(Err(e)) if has_parts && e.is_invalid() => {
-                self.persistence
-                    .post(vec![PersistedRecord::Returned { message: id }]);
                 self.drop_offered(&e).await;
                 Ok(true)
             }

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use agent_duplex::scripted::{Latch, Script, ScriptedCall, ScriptedDriver};
 use agent_duplex::{
-    Conversation, ConversationEvent, ConversationOptions, EndReason, Event, Input, Lifecycle,
-    Persistence, QueuedMessages, SessionChoice, SqlitePersistence,
+    Conversation, ConversationEvent, ConversationOptions, EndReason, Error, Event, Input,
+    Lifecycle, MemoryPersistence, PersistedRecord, Persistence, QueuedMessages,
+    RecoveredConversation, SessionChoice, SqlitePersistence,
 };
 use tempfile::TempDir;
 
@@ -238,4 +240,67 @@ async fn l80c_repeated_input_returns_the_first_receipt() {
     let (talk, _) = TestConversation::stored(driver, options(), file(&path)).await;
     let again = soon(talk.conversation.accept(input("a"))).await.unwrap();
     assert_eq!((again.id, again.duplicate), (first.id, true));
+}
+
+/// A store that stores no message of the agent until it is opened.
+#[derive(Clone, Debug, Default)]
+struct SlowStore {
+    stored: MemoryPersistence,
+    is_open: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl SlowStore {
+    fn open(&self) {
+        *self.is_open.0.lock().unwrap() = true;
+        self.is_open.1.notify_all();
+    }
+}
+
+impl Persistence for SlowStore {
+    fn recover(&mut self) -> Result<RecoveredConversation, Error> {
+        self.stored.recover()
+    }
+
+    fn append(&mut self, records: &[PersistedRecord]) -> Result<(), Error> {
+        let is_message = |record: &_| matches!(record, PersistedRecord::Message { .. });
+        if records.iter().any(is_message) {
+            let is_open = self.is_open.0.lock().unwrap();
+            drop(self.is_open.1.wait_while(is_open, |open| !*open).unwrap());
+        }
+        self.stored.append(records)
+    }
+}
+
+#[tokio::test]
+async fn readers_are_less_than_64_messages_ahead_of_the_store() {
+    let many = 200;
+    let mut script = Script::new().message().begin();
+    for n in 0..many {
+        script = script.report_message(&n.to_string());
+    }
+    let driver = ScriptedDriver::new(resumable()).with_script(script.end(EndReason::Completed));
+    let store = SlowStore::default();
+    let (mut talk, _) = TestConversation::stored(driver, restarting(), store.clone()).await;
+    let mut ahead = talk.conversation.subscribe(10_000);
+    talk.send("go");
+    let first = Event::Message {
+        text: "0".to_owned(),
+        partial: false,
+    };
+    talk.observed(first).await;
+    // The agent is always ready, so the conversation publishes all that it may, no matter how often it gets to run.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    let mut messages = 0;
+    while let Ok(Some(Ok(published))) = tokio::time::timeout(Duration::ZERO, ahead.next()).await {
+        if let ConversationEvent::Observed(seen) = published.event {
+            let is_message = |event: &&Event| matches!(event, Event::Message { .. });
+            messages += seen.events.iter().filter(is_message).count();
+        }
+    }
+    store.open();
+    talk.completed().await;
+    assert!(messages < 64, "{messages}");
+    soon(talk.conversation.stop(Duration::ZERO)).await;
 }

@@ -72,6 +72,32 @@ async fn l92a_l92b_new_input_after_close_starts_an_agent_and_a_queued_one_does_n
 }
 
 #[tokio::test]
+async fn p44c_completed_turn_forgets_the_failures_before_it() {
+    let dies = || Script::new().message().begin().ends();
+    let driver = ScriptedDriver::new(resumable())
+        .with_script(dies())
+        .with_script(answers().ends())
+        .with_script(dies())
+        .with_script(answers());
+    let policy = RestartPolicy::default().with_max_starts(2);
+    let policy = policy.with_waits(Duration::ZERO, Duration::ZERO);
+    let options = ConversationOptions::default().with_restart(policy);
+    let mut talk = TestConversation::limited(driver, options);
+    for reason in [
+        EndReason::Died,
+        EndReason::Completed,
+        EndReason::Died,
+        EndReason::Completed,
+    ] {
+        talk.send("go");
+        assert_eq!(talk.completed().await.end.reason, reason);
+        if talk.driver.sessions().len() < 4 {
+            talk.becomes(Lifecycle::Idle).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn p44a_session_without_a_turn_is_not_resumed() {
     let named = Script::new().session("s").message().ends();
     let driver = ScriptedDriver::new(resumable())
