@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::codec::CompressionEffort;
 use crate::error::{Error, Result};
-use crate::frame::{DELTA, EVENTS, TRUNCATE};
+use crate::frame::{DELTA, EVENTS, Frame, TRUNCATE};
 use crate::id::Seqs;
 use crate::saves::PackedFrame;
 
@@ -16,8 +16,7 @@ use crate::saves::PackedFrame;
 pub(crate) const KEPT_HEADS: u64 = 16;
 
 /// Returns about how many stored bytes the head of a frame takes.
-fn head_share(kept: &PackedFrame) -> u64 {
-    let frame = &kept.frame;
+fn head_share(frame: &Frame) -> u64 {
     match (frame.kind, frame.raw_len) {
         (DELTA, raw @ 1..) => {
             u64::from(frame.stored_len) * u64::from(frame.head_len) / u64::from(raw)
@@ -43,9 +42,13 @@ impl JournalWeight {
     }
 
     pub(crate) fn add(&mut self, kept: &PackedFrame) {
-        let head = head_share(kept);
+        self.add_frame(&kept.frame);
+    }
+
+    pub(crate) fn add_frame(&mut self, frame: &Frame) {
+        let head = head_share(frame);
         self.heads += head;
-        self.rest += u64::from(kept.frame.stored_len).saturating_sub(head);
+        self.rest += u64::from(frame.stored_len).saturating_sub(head);
     }
 
     /// Returns whether old heads take more bytes than everything else, and more than `least`. Below `least`, a new file is not worth its syncs.

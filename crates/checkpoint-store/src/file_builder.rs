@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{self, CompressionEffort};
 use crate::error::{Kind, within};
 use crate::frame::{
-    self, DELTA, END, Frame, FrameFault, HEADER, MAX_META, META, Tail, damaged, decode,
-    decode_header, encode_header, scan,
+    self, DELTA, END, FrameFault, HEADER, MAX_META, META, Tail, damaged, decode, decode_header,
+    encode_header, scan,
 };
 use crate::meta::FileMeta;
 use crate::replay::unpacked;
@@ -141,48 +141,4 @@ pub(crate) fn read_phase(file: &[u8]) -> Result<State, FrameFault> {
         replay.step(frame, raw?)?;
     }
     Ok(replay.state())
-}
-
-/// A journal in memory with its good prefix.
-#[derive(Debug)]
-pub(crate) struct ParsedJournal {
-    pub(crate) bytes: Vec<u8>,
-    /// All frames except the metadata.
-    pub(crate) frames: Vec<Frame>,
-    pub(crate) replay: Replay,
-    pub(crate) tail: Tail,
-}
-
-/// Reads a journal up to its first bad frame, and replays it up to the save `until`.
-pub(crate) fn read_journal(
-    bytes: Vec<u8>,
-    meta: &FileMeta,
-    until: u64,
-) -> Result<ParsedJournal, FrameFault> {
-    let (mut frames, mut tail) = scan(&bytes, decode_header(&bytes)?)?;
-    if frames.is_empty() {
-        return Err(damaged(HEADER, "the metadata is missing"));
-    }
-    frames.remove(0);
-    let wanted = frames.partition_point(|frame| frame.seq <= until);
-    frames.truncate(wanted);
-    let mut replay = Replay::new(meta.seq);
-    let raws = unpacked(&bytes, &frames);
-    for (index, (frame, raw)) in frames.iter().zip(raws).enumerate() {
-        match raw.and_then(|raw| replay.step(frame, raw)) {
-            Ok(()) => {}
-            Err(FrameFault::Damaged { offset, reason }) => {
-                tail = Tail::Damaged { offset, reason };
-                frames.truncate(index);
-                break;
-            }
-            Err(newer) => return Err(newer),
-        }
-    }
-    Ok(ParsedJournal {
-        bytes,
-        frames,
-        replay,
-        tail,
-    })
 }

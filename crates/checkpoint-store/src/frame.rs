@@ -31,7 +31,7 @@ pub(crate) const MAX_STORED: u32 = 64 << 20;
 pub(crate) const MAX_RAW: u32 = 128 << 20;
 /// Largest encoded metadata.
 pub(crate) const MAX_META: u32 = 1 << 20;
-/// Largest payload of an undo and of an end frame, which contain only a few numbers.
+/// Largest payload of an undo, a link and an end frame, which contain only a few numbers.
 const MAX_NUMBERS: u32 = 1 << 10;
 /// Largest raw length for one stored byte. The writer stores a payload uncompressed if it exceeds this ratio.
 pub(crate) const MAX_RATIO: u64 = 1000;
@@ -46,20 +46,22 @@ pub(crate) const TRUNCATE: u8 = 3;
 pub(crate) const END: u8 = 4;
 /// The events of a save whose head was dropped, so that nothing can return to this save.
 pub(crate) const EVENTS: u8 = 5;
-pub(crate) const LAST_KIND: u8 = EVENTS;
+/// The first saves of a journal are in another file. Always critical: a reader without this kind would return a state without those saves.
+pub(crate) const LINK: u8 = 6;
+pub(crate) const LAST_KIND: u8 = LINK;
 
 /// Returns the largest payload after decompression that a writer makes for this kind.
 pub(crate) fn max_raw(kind: u8) -> u32 {
     match kind {
         META => MAX_META,
-        TRUNCATE | END => MAX_NUMBERS,
+        TRUNCATE | END | LINK => MAX_NUMBERS,
         _ => MAX_RAW,
     }
 }
 
 pub(crate) const ZSTD: u8 = 1;
 /// A reader that does not know the kind must refuse the file; it must not skip the frame.
-const CRITICAL: u8 = 0x80;
+pub(crate) const CRITICAL: u8 = 0x80;
 
 /// A reason why a reader of this version cannot use a file or a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -124,7 +124,7 @@ fn c62b_c62d_full_disk_error_names_sufficient_bytes() {
         let dir = Dir::on(TestDisk::open(&path, 0, hook), &path).unwrap();
         RawWriter::open_on(dir, Options::default())
     };
-    let err = open(100_000).err().unwrap();
+    let err = open(30_000).err().unwrap();
     let Kind::Full { bytes } = *err.kind() else {
         panic!("{err}")
     };

@@ -5,11 +5,10 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
+use crate::chain::{self, Chain};
 use crate::codec;
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
-use crate::file_builder::read_journal;
-use crate::frame::FrameFault;
 use crate::id::Seq;
 use crate::load::{Entry, Index, LoadPurpose};
 use crate::options::Options;
@@ -62,10 +61,9 @@ fn best<'a>(dir: &Dir, generations: &[&'a Entry]) -> Result<Option<(&'a Entry, R
         let Some(bytes) = dir.read(&entry.name)? else {
             continue;
         };
-        let replay = match read_journal(bytes, &entry.meta, u64::MAX) {
-            Ok(journal) => journal.replay,
-            Err(FrameFault::Damaged { .. }) => continue,
-            Err(newer) => return Err(Error::fault(dir.path().join(&entry.name), newer)),
+        let read = chain::read(dir, &entry.name, &entry.meta, bytes, u64::MAX)?;
+        let Ok(Chain { replay, .. }) = read else {
+            continue;
         };
         let is_whole = replay.seq >= entry.meta.carried;
         if best

@@ -24,6 +24,8 @@ pub(crate) struct Journal {
     salt: u64,
     /// The end of the last frame.
     end: u64,
+    /// The number of bytes of the saves in the journals that this one continues. A repair writes them to the same file.
+    pub(crate) linked: u64,
     /// The end of the room that zeros reserve, so that a few more saves succeed on a full disk.
     room: u64,
     /// The largest number of bytes by which the room grows; zero where reserving is useless.
@@ -45,6 +47,7 @@ impl Journal {
             name,
             salt,
             end,
+            linked: 0,
             room,
             ahead,
         }
@@ -104,7 +107,7 @@ impl Journal {
 
     /// Refuses a frame that makes the file too large.
     pub(crate) fn check_room(&self, dir: &Dir, kept: &PackedFrame) -> Result<()> {
-        let end = self.end + kept.len();
+        let end = self.linked + self.end + kept.len();
         within("the journal", end as usize, (MAX_FILE - SPARE) as usize)
             .map_err(|kind| Error::new(dir.path().join(&self.name), kind))
     }

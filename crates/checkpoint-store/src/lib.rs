@@ -37,8 +37,8 @@
 //!
 //! A directory is one store. Its writer holds a lock and an *epoch*, a number that only grows. Each save is a frame of CBOR with a CRC32C and a
 //! sequence number. The writer appends it to a *journal* that belongs to one epoch, with one write and one `fdatasync`, before it acknowledges the
-//! save. A new writer never appends after a torn frame: it copies the good frames to its own journal. A *phase* is a whole state in a file that never
-//! changes. The writer makes that file in four steps: temporary file, sync, rename to a free name, sync of the directory. A journal names the phase
+//! save. A new writer never appends after a torn frame: it copies the last good frames to its own journal, which continues the older journal before
+//! them. `src/chain.rs` shows why this is as safe as a copy of the whole journal. A *phase* is a whole state in a file that never changes. The writer makes that file in four steps: temporary file, sync, rename to a free name, sync of the directory. A journal names the phase
 //! that it continues, and is stale as soon as a newer phase exists. So the writer can write a phase and remove the older progress in two separate
 //! steps.
 //!
@@ -48,7 +48,7 @@
 //! acknowledge a save that later loads would not return.
 //!
 //! After a failed sync, the kernel's cached pages of the file prove nothing; only the bytes of an earlier successful sync are durable. The writer
-//! therefore keeps its newest frames in memory, and keeps open the journal that contains all frames. After a failure it takes the next epoch and
+//! therefore keeps its newest frames in memory, and keeps open the journals that contain all frames. After a failure it takes the next epoch and
 //! writes all frames to a new file. It does the same if its files or the whole directory were removed.
 //!
 //! The last frame of a phase counts the frames and bytes before it. Each frame has a checksum seeded with the random salt of the file, and
@@ -72,7 +72,7 @@
 //   id, replay                         from frames to a state
 //   options, meta, file_builder, report  how to open a store, the metadata of a file, whole files in memory, the report of a load
 //   lock                               one writer at a time
-//   load, history                      what is on disk
+//   chain, load, history               what is on disk: a journal with those that it continues, the newest state, all saves
 //   retention, blob, import            removal of old files, blobs, files of other programs
 //   journal, compact                   the file that a writer appends to, and the first contents of the next one
 //   raw_writer, repair, generation, phase  the writer without types: opening, repair after a failure, journals, phases
@@ -80,6 +80,7 @@
 mod blob;
 #[cfg(test)]
 mod bomb_tests;
+mod chain;
 mod codec;
 mod compact;
 mod dir;

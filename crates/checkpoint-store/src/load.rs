@@ -1,9 +1,10 @@
 //! Finds the newest valid state of a directory. Writes nothing.
 
+use crate::chain::{self, Chain, Part};
 use crate::dir::Dir;
 use crate::error::{Error, Kind, Result};
-use crate::file_builder::{ParsedJournal, meta_end, read_journal, read_meta, read_phase};
-use crate::frame::{FrameFault, Tail, without_zeros};
+use crate::file_builder::{meta_end, read_meta, read_phase};
+use crate::frame::{Tail, without_zeros};
 use crate::meta::{Base, FileMeta};
 use crate::name::FileName;
 use crate::options::Options;
@@ -99,7 +100,7 @@ impl Index {
                     check_schema(&meta, want).map_err(|kind| Error::new(path(), kind))?;
                     index.entries.push(Entry { name, meta });
                 }
-                Err(fault) => index.skipped.push(skip(dir, &name, fault)?),
+                Err(fault) => index.skipped.push(Skipped::damaged(dir, &name, fault)?),
             }
         }
         index
@@ -155,18 +156,6 @@ fn check_schema(meta: &FileMeta, want: LoadPurpose<'_>) -> Result<(), Kind> {
     Ok(())
 }
 
-/// Makes a line of the report from damage, and an error from any other fault.
-fn skip(dir: &Dir, name: &str, fault: FrameFault) -> Result<Skipped> {
-    match fault {
-        FrameFault::Damaged { offset, reason } => Ok(Skipped {
-            file: name.into(),
-            reason: reason.into(),
-            offset: offset as u64,
-        }),
-        newer => Err(Error::fault(dir.path().join(name), newer)),
-    }
-}
-
 /// A state, and the information that a writer needs to continue from it.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
@@ -175,8 +164,8 @@ pub(crate) struct Loaded {
     pub(crate) base: Option<Base>,
     /// The saves after the base to which a caller can return.
     pub(crate) seqs: Vec<u64>,
-    /// The good part of the journal's file.
-    pub(crate) journal: Option<(Entry, Vec<u8>, Vec<crate::frame::Frame>)>,
+    /// The good part of the journal, and of the journals that it continues; oldest first.
+    pub(crate) journal: Vec<Part>,
     pub(crate) report: LoadReport,
 }
 
@@ -266,7 +255,7 @@ fn phase_state(dir: &Dir, index: &Index, entry: &Entry) -> Result<Result<State, 
     };
     match read_phase(&bytes) {
         Ok(state) => index.migrate(dir, entry, state).map(Ok),
-        Err(fault) => skip(dir, &entry.name, fault).map(Err),
+        Err(fault) => Skipped::damaged(dir, &entry.name, fault).map(Err),
     }
 }
 
@@ -352,20 +341,21 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<ReadRe
         });
     };
     let len = bytes.len();
-    let ParsedJournal {
-        bytes,
-        frames,
+    let Chain {
+        parts,
         replay,
         tail,
-    } = match read_journal(bytes, &entry.meta, until) {
-        Ok(journal) => journal,
-        Err(fault) => {
+    } = match chain::read(dir, &entry.name, &entry.meta, bytes, until)? {
+        Ok(chain) => chain,
+        Err(bad) => {
             return Ok(ReadResult {
                 loaded: None,
-                bad: Some(skip(dir, &entry.name, fault)?),
+                bad: Some(bad),
             });
         }
     };
+    let newest = parts.last().map_or(&[][..], |part| &part.bytes);
+    let is_empty = parts.iter().all(|part| part.frames.is_empty());
     let mut report = report(entry, info);
     // The frames up to `carried` were durable before the file got its name.
     let short = replay.seq < entry.meta.carried.min(until);
@@ -374,7 +364,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<ReadRe
         Tail::Torn { offset } if short => Some((offset, "its first saves are incomplete")),
         Tail::Clean if short => Some((len, "its first saves are incomplete")),
         Tail::Torn { offset } => {
-            report.repaired_tail = Some((without_zeros(&bytes, offset) - offset) as u64);
+            report.repaired_tail = Some((without_zeros(newest, offset) - offset) as u64);
             None
         }
         Tail::Clean => None,
@@ -384,7 +374,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<ReadRe
         reason: reason.into(),
         offset: offset as u64,
     });
-    if bad.is_some() && frames.is_empty() && entry.meta.base.is_none() {
+    if bad.is_some() && is_empty && entry.meta.base.is_none() {
         // Saves were lost and none is left: that differs from an empty store.
         return Ok(ReadResult { loaded: None, bad });
     }
@@ -393,7 +383,7 @@ fn journal(dir: &Dir, index: &Index, entry: &Entry, until: u64) -> Result<ReadRe
         base: entry.meta.base,
         seqs: replay.seqs(),
         state: state.then(index.migrate(dir, entry, replay.state())?),
-        journal: Some((entry.clone(), bytes, frames)),
+        journal: parts,
         report,
     };
     Ok(ReadResult {

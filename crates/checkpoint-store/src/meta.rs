@@ -72,7 +72,7 @@ pub(crate) struct FileMeta {
     pub(crate) epoch: u64,
     #[serde(default)]
     pub(crate) base: Option<Base>,
-    /// Sequence number up to which a journal repeats the journal before it. If the good prefix of the journal ends earlier, a part of its first
+    /// Sequence number up to which a journal repeats the journal before it, or continues it. If the good prefix of the journal ends earlier, a part of its first
     /// contents is damaged.
     #[serde(default)]
     pub(crate) carried: u64,

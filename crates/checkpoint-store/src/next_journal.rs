@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::chain::Continued;
 use crate::compact::{Compaction, JournalWeight, KEPT_HEADS};
 use crate::dir::{MAX_FILE, Temp};
 use crate::disk::FileHandle;
@@ -46,20 +47,21 @@ impl RawWriter {
             Err(err) if err.is_full() => return Ok(()),
             taken => taken?,
         }
+        let before = self.saves.files();
         let saves = self.saves.all(&self.dir);
         let saves = saves.map(|kept| compact.next(kept?, self.dir.path()));
-        let started = self.start_journal_with(self.seq, saves, &[])?;
+        let started = self.start_journal_with(self.seq, saves, None, &[])?;
         self.weight = self.use_journal(started);
         self.seqs.truncate_before(first);
         self.confirm()?;
-        self.drop_older_generations();
+        self.drop_older_generations(&before);
         Ok(())
     }
 
     /// Creates this epoch's journal with all saves since the base.
     pub(crate) fn start_journal(&mut self) -> Result<()> {
         let saves = self.saves.all(&self.dir);
-        let started = self.start_journal_with(self.saves.last().unwrap_or(0), saves, &[])?;
+        let started = self.start_journal_with(self.saves.last().unwrap_or(0), saves, None, &[])?;
         self.use_journal(started);
         Ok(())
     }
@@ -73,11 +75,12 @@ impl RawWriter {
         weight
     }
 
-    /// Creates this epoch's journal with the saves up to `carried`.
+    /// Creates this epoch's journal with the saves up to `carried`. Those in `continued` stay in their files.
     pub(crate) fn start_journal_with(
         &self,
         carried: u64,
         all: impl Iterator<Item = Result<PackedFrame>>,
+        continued: Option<Continued>,
         torn: &[u8],
     ) -> Result<(Journal, Saves, JournalWeight)> {
         let mut meta = FileMeta::new(&self.options, self.epoch.number, self.dir.disk());
@@ -90,10 +93,18 @@ impl RawWriter {
         }
         .to_string();
         let refused = |kind| Error::new(self.dir.path().join(&name), kind);
+        // A link has the number of the last linked save, and the metadata the number before that.
+        let link = continued.as_ref().map(|it| &it.link);
+        let first = link.map_or(meta.seq, |link| link.frame.seq.saturating_sub(1));
         let mut image =
-            FileBuilder::new(&meta, meta.seq, self.dir.disk().random()).map_err(refused)?;
+            FileBuilder::new(&meta, first, self.dir.disk().random()).map_err(refused)?;
+        if let Some(link) = link {
+            image.push_stored(link);
+        }
         let from = image.bytes.len() as u64;
-        let (mut saves, mut weight) = (Saves::new(self.dir.disk()), JournalWeight::default());
+        let mut weight = continued.as_ref().map(|it| it.weight).unwrap_or_default();
+        let linked = continued.as_ref().map_or(0, |it| it.bytes);
+        let mut saves = Saves::new(self.dir.disk());
         let mut temp: Option<Temp<'_>> = None;
         let mut flush = |bytes: &[u8]| match &mut temp {
             Some(temp) => temp.write(bytes),
@@ -120,7 +131,7 @@ impl RawWriter {
         }
         image.bytes.extend_from_slice(torn);
         end += image.bytes.len() as u64;
-        within("the file", end as usize, MAX_FILE as usize).map_err(refused)?;
+        within("the file", (linked + end) as usize, MAX_FILE as usize).map_err(refused)?;
         flush(&image.bytes)?;
         let temp = temp.expect("`flush` made the file");
         if saves.last().is_none() || !sabotage::is_on(Sabotage::CutWithoutSync) {
@@ -134,7 +145,9 @@ impl RawWriter {
             salt,
             from,
         };
-        let journal = Journal::new(file, name, salt, end, &self.dir);
-        Ok((journal, saves.at(location), weight))
+        let mut journal = Journal::new(file, name, salt, end, &self.dir);
+        journal.linked = linked;
+        let continued = continued.map(|it| it.saves).unwrap_or_default();
+        Ok((journal, saves.at(location, continued), weight))
     }
 }

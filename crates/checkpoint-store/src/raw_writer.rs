@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::blob;
+use crate::chain;
 use crate::codec::{self, CompressionEffort};
 use crate::compact::JournalWeight;
 use crate::dir::{Dir, MAX_FILE, Temp};
@@ -110,23 +111,24 @@ impl RawWriter {
             let vanished = || Error::new(writer.dir.path(), Kind::Vanished);
             writer.base_file = Some(file.ok_or_else(vanished)?);
         }
-        if let Some((entry, bytes, frames)) = &loaded.journal
-            && !frames.is_empty()
+        if let Some(used) = loaded.journal.last()
+            && loaded.journal.iter().any(|part| !part.frames.is_empty())
         {
-            // The good frames go to a file of this epoch. The old file is never appended to, so no acknowledged save ever follows a torn tail.
-            let (from, to) = (entry.meta.schema_version, writer.options.schema_version);
-            let kept = frames.iter().map(|&frame| {
-                let stored = frame.stored(bytes).to_vec();
-                let migrations = &writer.options.migrations;
-                let kept = migrations.save(PackedFrame { frame, stored }, from, to);
+            // The last good frames go to a file of this epoch, which continues the old file. The old file is never appended to, so no acknowledged
+            // save ever follows a torn tail.
+            let (from, to) = (used.meta.schema_version, writer.options.schema_version);
+            let may_link = loaded.report.is_undamaged() && from == to;
+            let (continued, copied) = chain::plan(&writer.dir, &loaded.journal, may_link)?;
+            let copied = copied.map(|kept| {
+                let kept = writer.options.migrations.save(kept, from, to);
                 kept.map_err(|kind| Error::new(writer.dir.path(), kind))
             });
-            let end = frames.last().map_or(0, |frame| frame.end());
+            let end = used.frames.last().map_or(0, |frame| frame.end());
             let torn = match sabotage::is_on(Sabotage::SkipTailCut) {
-                true => &bytes[end..],
+                true => &used.bytes[end..],
                 false => &[],
             };
-            let started = writer.start_journal_with(loaded.seq, kept, torn)?;
+            let started = writer.start_journal_with(loaded.seq, copied, continued, torn)?;
             writer.weight = writer.use_journal(started);
         }
         writer.remove_unneeded(&mut loaded, &entries)?;
@@ -149,8 +151,9 @@ impl RawWriter {
                 loaded.report.removed_temps += 1;
             }
         }
-        // The journal that was copied stays as the good generation before this one. Everything in still older journals is in both of these.
-        if let Some((used, ..)) = &loaded.journal
+        // The loaded journal stays, with the journals that it continues, as the good generation before this one. Everything in the other older journals
+        // is in both generations.
+        if let Some(used) = loaded.journal.last()
             && self.journal.is_some()
             && loaded.report.is_undamaged()
         {
@@ -158,6 +161,7 @@ impl RawWriter {
                 if old.meta.phase.is_none()
                     && old.meta.base == used.meta.base
                     && old.meta.epoch < used.meta.epoch
+                    && loaded.journal.iter().all(|part| part.name != old.name)
                 {
                     self.dir.remove(&old.name)?;
                 }
@@ -457,6 +461,9 @@ impl RawWriter {
         self.epoch.confirm(&self.dir)?;
         if let Some(journal) = &self.journal {
             self.dir.confirm_named(&journal.name, &*journal.file)?;
+            for linked in self.saves.linked() {
+                self.dir.confirm_named(&linked.name, &*linked.file)?;
+            }
         }
         match self.base.zip(self.base_file.as_deref()) {
             Some((base, file)) => self.dir.confirm_named(&base.file_name(), file),

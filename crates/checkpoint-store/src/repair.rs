@@ -75,6 +75,7 @@ impl RawWriter {
     /// Writes all saves since the last phase to new files. If this fails, the writer has no journal, and the call can be repeated.
     pub(crate) fn repair(&mut self, what: &Error) -> Result<()> {
         self.journal = None;
+        let before = self.saves.files();
         if sabotage::is_on(Sabotage::WatermarkAtAck) {
             self.saves.pop();
             self.seq -= 1;
@@ -96,7 +97,7 @@ impl RawWriter {
         self.start_journal()?;
         self.restore_base()?;
         self.confirm()?;
-        self.drop_older_generations();
+        self.drop_older_generations(&before);
         let here = files(&self.dir)?;
         let lost = self.known_files.files.difference(&here).cloned().collect();
         self.known_files.files = here;
@@ -147,8 +148,9 @@ impl RawWriter {
         Ok(())
     }
 
-    /// Removes all journals of this base except the newest one and the one before it, as opening a store does.
-    pub(crate) fn drop_older_generations(&self) {
+    /// Removes all journals of this base except the newest one, the one before it, and those in `before`, as opening a store does. `before` has the
+    /// journal from which the newest one was made, and all journals that it continues.
+    pub(crate) fn drop_older_generations(&self, before: &[String]) {
         let base = self.base.map_or(0, |base| base.seq);
         let same = |name: &FileName| {
             matches!(name, FileName::Progress { base: of, epoch }
@@ -158,9 +160,10 @@ impl RawWriter {
         old.retain(same);
         old.sort_by_key(|name| name.epoch());
         old.pop();
-        for name in old {
+        let old = old.iter().map(FileName::to_string);
+        for name in old.filter(|name| !before.contains(name)) {
             // If this fails, the next writer removes the file when it opens the store.
-            drop(self.dir.remove(&name.to_string()));
+            drop(self.dir.remove(&name));
         }
     }
 }

@@ -113,7 +113,7 @@ impl Replay {
                     delta: None,
                 });
             }
-            frame::META | END => {
+            frame::META | END | frame::LINK => {
                 return Err(damaged(frame.offset, "the frame is in the wrong place"));
             }
             // A newer kind whose flags permit readers to skip it.

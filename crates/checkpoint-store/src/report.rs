@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::frame::FrameFault;
 use crate::id::PhaseId;
 use crate::meta::PhaseInfo;
 
@@ -15,6 +18,20 @@ pub struct Skipped {
     pub reason: String,
     /// The place of the problem, in bytes from the start of the file; zero if the whole file is affected.
     pub offset: u64,
+}
+
+impl Skipped {
+    /// Makes a line of the report from damage, and an error from any other fault.
+    pub(crate) fn damaged(dir: &Dir, name: &str, fault: FrameFault) -> Result<Self> {
+        match fault {
+            FrameFault::Damaged { offset, reason } => Ok(Self {
+                file: name.into(),
+                reason: reason.into(),
+                offset: offset as u64,
+            }),
+            newer => Err(Error::fault(dir.path().join(name), newer)),
+        }
+    }
 }
 
 impl fmt::Display for Skipped {

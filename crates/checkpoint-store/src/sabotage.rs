@@ -18,11 +18,13 @@ pub enum Sabotage {
     SkipSalt,
     /// Frames out of sequence are accepted.
     SkipSeq,
-    /// A new writer keeps the torn tail. The store never truncates a file in place; instead a new writer copies the good frames to its own journal.
-    /// With this mistake, the copy includes the torn bytes.
+    /// A new writer keeps the torn tail. The store never truncates a file in place; instead a new writer copies the last good frames to its own
+    /// journal. With this mistake, the copy includes the torn bytes.
     SkipTailCut,
     /// A new writer does not sync its copy of the good frames.
     CutWithoutSync,
+    /// A new writer links all saves that it sees in the journal before its own, also the last one, which may not be durable.
+    LinkLastSave,
     /// A failed sync is repeated on the same file, and its success is trusted.
     RetrySync,
     /// A save is acknowledged before its sync; the next save syncs it.

@@ -1,6 +1,7 @@
-//! The saves since the last phase, which a writer needs again if a file fails: the newest in memory, and all older ones in the journal that has them.
+//! The saves since the last phase, which a writer needs again if a file fails: the newest in memory, and all older ones in the journals that have
+//! them.
 //!
-//! Every save in that journal was acknowledged. So it is on disk, whatever happened to a later write, and the open descriptor still reads it if the
+//! Every save in those journals was acknowledged. So it is on disk, whatever happened to a later write, and the open descriptor still reads it if the
 //! name is gone. On disk, only a page that the failed write touched may differ from what the kernel shows; the saves on that page are in memory.
 
 use std::collections::VecDeque;
@@ -70,6 +71,8 @@ const WINDOW: usize = 64 << 10;
 /// All saves since the last phase, oldest first.
 #[derive(Debug)]
 pub(crate) struct Saves {
+    /// The saves that the journal doesn't have itself, because it continues other journals; oldest first.
+    linked: Vec<LinkedSaves>,
     location: Option<JournalLocation>,
     /// The number of bytes of the journal, after its metadata, that are not in memory.
     bytes_on_disk: u64,
@@ -89,10 +92,18 @@ pub(crate) struct JournalLocation {
     pub(crate) from: u64,
 }
 
+/// Saves in a file that is not written to any more.
+#[derive(Debug)]
+pub(crate) struct LinkedSaves {
+    pub(crate) location: JournalLocation,
+    pub(crate) len: u64,
+}
+
 impl Saves {
     /// Returns an empty list. The number of saves that stay in memory depends on the disk.
     pub(crate) fn new(disk: &dyn Directory) -> Self {
         Self {
+            linked: Vec::new(),
             location: None,
             bytes_on_disk: 0,
             newest: VecDeque::new(),
@@ -112,10 +123,25 @@ impl Saves {
         }
     }
 
-    /// Sets the journal that contains all these saves.
-    pub(crate) fn at(self, location: JournalLocation) -> Self {
+    /// Sets the journal that contains all these saves, and the earlier saves in the files that it continues.
+    pub(crate) fn at(self, location: JournalLocation, linked: Vec<LinkedSaves>) -> Self {
         let location = Some(location);
-        Self { location, ..self }
+        Self {
+            location,
+            linked,
+            ..self
+        }
+    }
+
+    /// Returns the journals that the current one continues.
+    pub(crate) fn linked(&self) -> impl Iterator<Item = &JournalLocation> {
+        self.linked.iter().map(|linked| &linked.location)
+    }
+
+    /// Returns the names of the journal and of all journals that it continues.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let locations = self.linked().chain(&self.location);
+        locations.map(|location| location.name.clone()).collect()
     }
 
     pub(crate) fn pop(&mut self) {
@@ -124,7 +150,9 @@ impl Saves {
 
     /// Returns the number of bytes of a journal that contains all these saves.
     pub(crate) fn len(&self) -> u64 {
-        self.location.as_ref().map_or(0, |location| location.from) + self.bytes_on_disk + self.bytes
+        let from = self.location.as_ref().map_or(0, |location| location.from);
+        let linked: u64 = self.linked.iter().map(|linked| linked.len).sum();
+        from + linked + self.bytes_on_disk + self.bytes
     }
 
     /// Returns the number of the newest save.
@@ -134,20 +162,24 @@ impl Saves {
 
     /// Returns all saves in order. An error ends the iteration.
     pub(crate) fn all(&self, dir: &Dir) -> impl Iterator<Item = Result<PackedFrame>> {
-        let older = match sabotage::is_on(Sabotage::RepairFromMemory) {
-            true => 0,
-            false => self.bytes_on_disk,
-        };
-        let mut reading = self.location.as_ref().map(|location| FrameReader {
+        let linked = self.linked.iter();
+        let linked = linked.map(|linked| (&linked.location, linked.len));
+        let current = self.location.iter();
+        let on_disk = linked.chain(current.map(|location| (location, self.bytes_on_disk)));
+        let on_disk = on_disk.filter(|_| !sabotage::is_on(Sabotage::RepairFromMemory));
+        let mut readers = on_disk.map(|(location, left)| FrameReader {
             location,
             window: Vec::new(),
             at: location.from,
             used: 0,
-            left: older,
+            left,
         });
+        let mut reading = readers.next();
         let older = std::iter::from_fn(move || {
-            let location = reading.as_mut().filter(|it| it.left > 0)?;
-            let kept = location.next(dir);
+            while reading.as_ref()?.left == 0 {
+                reading = readers.next();
+            }
+            let kept = reading.as_mut()?.next(dir);
             if kept.is_err() {
                 reading = None;
             }

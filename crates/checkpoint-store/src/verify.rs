@@ -4,15 +4,17 @@ use std::fmt;
 use std::path::Path;
 
 use crate::blob;
+use crate::chain;
 use crate::dir::Dir;
-use crate::error::{Error, Result};
-use crate::file_builder::{read_journal, read_meta, read_phase};
-use crate::frame::{FrameFault, Tail, without_zeros};
+use crate::error::Result;
+use crate::file_builder::{read_meta, read_phase};
+use crate::frame::{Tail, without_zeros};
 use crate::id::Seq;
 use crate::load::LoadPurpose;
 use crate::lock;
 use crate::name::{FileName, QUARANTINE};
 use crate::reader::newest;
+use crate::report::Skipped;
 
 /// The result of verifying a store.
 ///
@@ -162,16 +164,13 @@ fn check(dir: &Dir, file: FileName) -> Result<Option<File>> {
         }
     };
     let len = bytes.len() as u64;
-    let (saves, condition) = match inspect(file, bytes) {
-        Ok(found) => found,
-        Err(FrameFault::Damaged { offset, reason }) => {
-            let (offset, reason) = (offset as u64, reason.into());
+    let (saves, condition) = match inspect(dir, file, bytes) {
+        Ok(Ok(found)) => found,
+        Ok(Err(Skipped { offset, reason, .. })) => {
             (None, FileCondition::Damaged { offset, reason })
         }
-        Err(newer) => {
-            let text = Error::fault(dir.path().join(&name), newer).to_string();
-            (None, FileCondition::Unreadable(text))
-        }
+        Err(err) if err.is_about_files() => return Err(err),
+        Err(newer) => (None, FileCondition::Unreadable(newer.to_string())),
     };
     Ok(Some(File {
         bytes: len,
@@ -182,22 +181,36 @@ fn check(dir: &Dir, file: FileName) -> Result<Option<File>> {
 
 type Found = (Option<(Seq, Seq)>, FileCondition);
 
-fn inspect(file: FileName, bytes: Vec<u8>) -> std::result::Result<Found, FrameFault> {
-    let meta = read_meta(&bytes)?;
+fn inspect(
+    dir: &Dir,
+    file: FileName,
+    bytes: Vec<u8>,
+) -> Result<std::result::Result<Found, Skipped>> {
+    let name = file.to_string();
+    let meta = match read_meta(&bytes) {
+        Ok(meta) => meta,
+        Err(fault) => return Skipped::damaged(dir, &name, fault).map(Err),
+    };
     if !meta.is_named(file) {
         let reason = "its name does not match its contents".into();
-        return Ok((None, FileCondition::Damaged { offset: 0, reason }));
+        return Ok(Ok((None, FileCondition::Damaged { offset: 0, reason })));
     }
     if meta.phase.is_some() {
-        read_phase(&bytes)?;
         let seq = Seq::new(meta.seq);
-        return Ok((Some((seq, seq)), FileCondition::Valid));
+        return match read_phase(&bytes) {
+            Ok(_) => Ok(Ok((Some((seq, seq)), FileCondition::Valid))),
+            Err(fault) => Skipped::damaged(dir, &name, fault).map(Err),
+        };
     }
-    let journal = read_journal(bytes, &meta, u64::MAX)?;
+    let journal = match chain::read(dir, &name, &meta, bytes, u64::MAX)? {
+        Ok(journal) => journal,
+        Err(bad) => return Ok(Err(bad)),
+    };
+    let bytes = journal.parts.last().map_or(&[][..], |part| &part.bytes);
     let seqs = journal.replay.seqs();
     let saves = seqs.first().zip(seqs.last());
     let saves = saves.map(|(&first, &last)| (Seq::new(first), Seq::new(last)));
-    let end = journal.bytes.len();
+    let end = bytes.len();
     let damaged = |offset: usize, reason: &str| FileCondition::Damaged {
         offset: offset as u64,
         reason: reason.into(),
@@ -208,11 +221,11 @@ fn inspect(file: FileName, bytes: Vec<u8>) -> std::result::Result<Found, FrameFa
         Tail::Torn { offset } if is_short => damaged(offset, "its first saves are incomplete"),
         Tail::Clean if is_short => damaged(end, "its first saves are incomplete"),
         Tail::Torn { offset } => FileCondition::Torn {
-            bytes: (without_zeros(&journal.bytes, offset) - offset) as u64,
+            bytes: (without_zeros(bytes, offset) - offset) as u64,
         },
         Tail::Clean => FileCondition::Valid,
     };
-    Ok((saves, condition))
+    Ok(Ok((saves, condition)))
 }
 
 impl fmt::Display for FileCondition {

@@ -28,7 +28,7 @@ pub fn during<T>(sabotage: Sabotage, act: impl FnOnce() -> T) -> T {
 }
 
 /// All sabotages.
-pub const ALL: [Sabotage; 20] = [
+pub const ALL: [Sabotage; 21] = [
     Sabotage::DropFileSync,
     Sabotage::DropDirSync,
     Sabotage::SyncAfterRename,
@@ -37,6 +37,7 @@ pub const ALL: [Sabotage; 20] = [
     Sabotage::SkipSeq,
     Sabotage::SkipTailCut,
     Sabotage::CutWithoutSync,
+    Sabotage::LinkLastSave,
     Sabotage::RetrySync,
     Sabotage::AckBeforeSync,
     Sabotage::WatermarkAtAck,

@@ -71,7 +71,7 @@ impl FromStr for Case {
 /// Runs the layer.
 pub fn run(level: Level) -> Outcome {
     let mut workloads = workloads::race();
-    workloads.truncate(level.of([2, 4, 8, 8]));
+    workloads.truncate(level.of([2, 4, 10, 10]));
     explore(&workloads)
 }
 

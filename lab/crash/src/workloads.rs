@@ -5,9 +5,11 @@ use crate::step::{Step, Workload};
 
 /// Enough heads that old ones are dropped if the reserved room is small.
 const COMPACTED: &str = "a1:20,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,h200,a1:20,u1,h20";
+/// Writers whose journals continue the journals before, if the reserved room is small.
+const CHAINED: &str = "a1:200,a1:200,a1:20,r,a1:20,r,r,a1:200,a1:200,a1:20,r,u1,a1:20";
 
 /// Workloads with power cuts.
-const SIM: [&str; 20] = [
+const SIM: [&str; 21] = [
     "a1:20,a1:20,a2:20",
     "a1:300,a1:700,a1:1500",
     "a1:20,p,a1:20",
@@ -29,10 +31,11 @@ const SIM: [&str; 20] = [
     "a1:20,a1:20,a1:20,X,r,a1:20,a1:20",
     COMPACTED,
     "p,a1:20,p,a1:20,f600,a1:900,c,a1:20,e,a1:20",
+    CHAINED,
 ];
 
 /// Workloads with failing calls.
-const FAULT: [&str; 36] = [
+const FAULT: [&str; 38] = [
     "",
     "a1:20",
     "a1:20,a1:20",
@@ -70,13 +73,17 @@ const FAULT: [&str; 36] = [
     "p,a1:20,p,a1:20,f600,a1:900,c,a1:20,e,a1:20,r",
     // A second failure may leave a phase that looks newest but is not durable.
     "p,a1:20,p,a1:900,f1800,p,c",
+    "p,a1:200,a1:200,a1:20,r,a1:20,x,a1:20,r",
+    CHAINED,
 ];
 
 /// The steps before a second writer takes the store over.
-const RACE: [&str; 8] = [
+const RACE: [&str; 10] = [
     "",
     "a1:20,a1:20",
     "p",
+    "a1:200,a1:200,a1:20,r,a1:200,a1:20,a1:20",
+    "a1:200,a1:200,a1:20,r,a1:20",
     "a1:20,p,a1:20",
     "a1:20,r",
     "a1:20,r,a1:20",

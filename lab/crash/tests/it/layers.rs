@@ -76,6 +76,7 @@ noticed! {
     d9_skip_seq_is_noticed: SkipSeq by machine;
     d9_skip_tail_cut_is_noticed: SkipTailCut by sim;
     d9_cut_without_sync_is_noticed: CutWithoutSync by sim;
+    d9_link_last_save_is_noticed: LinkLastSave by sim;
     d9_retry_sync_is_noticed: RetrySync by fault;
     d9_ack_before_sync_is_noticed: AckBeforeSync by sim;
     d9_watermark_at_ack_is_noticed: WatermarkAtAck by fault;
