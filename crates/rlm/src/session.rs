@@ -20,7 +20,7 @@ use rlm_text::duration;
 use rlm_text::escape::plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
-use tokio::signal::unix::{SignalKind, signal};
+use signal_hook_tokio::Signals;
 use tokio::sync::mpsc;
 
 use crate::agents;
@@ -434,11 +434,11 @@ fn print_untaken() {
 
 /// Installs the signal handlers that concern the terminal, for the thread of the terminal.
 pub(crate) fn signals() -> TerminalSignals {
-    let of = |kind| signal(kind).ok();
+    let of = |signal: Signal| Signals::new([signal.as_raw()]).ok();
     TerminalSignals {
-        suspend: of(SignalKind::from_raw(Signal::TSTP.as_raw())),
-        continued: of(SignalKind::from_raw(Signal::CONT.as_raw())),
-        resized: of(SignalKind::window_change()),
+        suspend: of(Signal::TSTP),
+        continued: of(Signal::CONT),
+        resized: of(Signal::WINCH),
     }
 }
 

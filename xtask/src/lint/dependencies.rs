@@ -153,6 +153,7 @@ const OTHERS: &[(&str, &[&str])] = &[
         "signal-hook",
         &["interrupt-stack", "rlm-survivors", "rlm-tests"],
     ),
+    ("signal-hook-tokio", &["rlm-loop", "rlm-terminal"]),
     ("tokio", TOKIO),
     ("tokio-util", TOKIO),
 ];

@@ -1,14 +1,16 @@
 //! Performs the effects of `ui`, runs the thread that reads the terminal, and waits for inputs that may be absent.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use futures_core::Stream;
 use interrupt_stack::{Cause, Notice, PressSource};
 use loop_runner::{RunControl, RunEvent};
 use loop_state::Request;
 use rustix::process::{self, getpid, kill_process};
-use tokio::signal::unix::Signal;
+use signal_hook_tokio::Signals;
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
@@ -89,9 +91,9 @@ pub(super) async fn next_notice(scopes: &mut Option<Scopes>) -> (Scope, Notice) 
     }
 }
 
-pub(super) async fn next_signal(signals: &mut Option<Signal>) {
+pub(super) async fn next_signal(signals: &mut Option<Signals>) {
     let came = match signals {
-        Some(signals) => signals.recv().await,
+        Some(signals) => poll_fn(|context| Pin::new(&mut *signals).poll_next(context)).await,
         None => None,
     };
     if came.is_none() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use interrupt_stack::Interrupts;
 use loop_runner::{RunControl, RunEvent, View};
 use loop_state::Timestamp;
-use tokio::signal::unix::Signal;
+use signal_hook_tokio::Signals;
 use tokio::sync::{mpsc, watch};
 
 use crate::editor::EditTarget;
@@ -35,14 +35,14 @@ pub struct LogOutput {
 }
 
 /// The signals that concern the terminal. A signal that can't be caught is `None`.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "the streams have none")]
 pub struct TerminalSignals {
     /// SIGTSTP.
-    pub suspend: Option<Signal>,
+    pub suspend: Option<Signals>,
     /// SIGCONT.
-    pub continued: Option<Signal>,
+    pub continued: Option<Signals>,
     /// SIGWINCH.
-    pub resized: Option<Signal>,
+    pub resized: Option<Signals>,
 }
 
 /// A run in the foreground, for [`Terminal::show`](crate::Terminal::show).

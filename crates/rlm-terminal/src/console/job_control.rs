@@ -4,6 +4,7 @@ use loop_runner::RunControl;
 use loop_state::times;
 use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 use rustix::process::{Signal, getpid, kill_process};
+use signal_hook_tokio::Signals;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -70,7 +71,7 @@ impl Console {
     }
 
     /// Suspends `rlm` and the process tree as Ctrl-Z does, and returns when `fg` continues them.
-    pub(super) async fn suspend(&mut self, continued: &mut Option<tokio::signal::unix::Signal>) {
+    pub(super) async fn suspend(&mut self, continued: &mut Option<Signals>) {
         if !has_shell() {
             self.ui.show_person(
                 "Ctrl-Z does nothing here: there is no shell that could continue rlm\n".into(),
