@@ -14,6 +14,7 @@ mod examples;
 mod flow;
 mod lost;
 mod orphans;
+mod random_trees;
 mod reuse;
 mod rules;
 mod scene;
