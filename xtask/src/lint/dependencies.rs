@@ -5,6 +5,7 @@ use crate::workspace::{Dependency, Package, Workspace};
 
 /// The members that each member can depend on, and the additional ones for its tests.
 const MEMBERS: &[(&str, &[&str], &[&str])] = &[
+    ("agent-api", &[], &[]),
     ("agent-drivers", &["agent-duplex", "agent-subprocess"], &[]),
     ("agent-duplex", &[], &[]),
     ("agent-subprocess", &[], &[]),
