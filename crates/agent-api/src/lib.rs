@@ -2,10 +2,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod dialect;
 mod error;
 mod history;
 mod json;
 
+pub use dialect::{
+    CacheMarks, ChatLimit, ChatThinking, Dialect, Reasoning, RequestSettings, ToolDefinition,
+};
 pub use error::{Error, ErrorKind, Reset, Retry};
 pub use history::{
     Arguments, AssistantMessage, AssistantPart, AssistantText, CallProblem, CallState,

@@ -3,4 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod history;
+mod prefix;
+mod requests;
 mod support;
+mod wire;
