@@ -1,19 +1,28 @@
-//! The three dialects of model services. Each has a module that writes requests.
+//! The three dialects of model services. Each has a pair of modules: one writes requests, the other reads streams.
 
+mod answer;
 mod chat;
+mod chat_stream;
+mod draft;
 mod messages;
+mod messages_stream;
 mod responses;
+mod responses_stream;
 mod settings;
 mod turns;
 
 use serde::{Deserialize, Serialize};
 
+pub use answer::{Answer, StopReason};
+pub use draft::{AnswerLimits, Delta};
 pub use settings::{
     CacheMarks, ChatLimit, ChatThinking, Reasoning, RequestSettings, ToolDefinition,
 };
 
 use crate::error::Error;
-use crate::history::History;
+use crate::history::{AssistantMessage, History};
+use crate::sse::SseEvent;
+use crate::usage::Usage;
 
 /// A protocol of model services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,5 +54,77 @@ impl Dialect {
             Self::Responses => responses::request(history, settings),
             Self::Chat => chat::request(history, settings),
         }
+    }
+}
+
+/// The reader of the events of one stream, in any dialect.
+#[derive(Clone, Debug)]
+pub(crate) struct EventReader {
+    stream: StreamOf,
+    draft: draft::Draft,
+}
+
+#[derive(Clone, Debug)]
+enum StreamOf {
+    Messages(messages_stream::MessagesStream),
+    Responses(responses_stream::ResponsesStream),
+    Chat(chat_stream::ChatStream),
+}
+
+impl EventReader {
+    pub(crate) fn new(dialect: Dialect, tools: Vec<String>, limits: AnswerLimits) -> Self {
+        let stream = match dialect {
+            Dialect::Messages => StreamOf::Messages(Default::default()),
+            Dialect::Responses => StreamOf::Responses(Default::default()),
+            Dialect::Chat => StreamOf::Chat(Default::default()),
+        };
+        let draft = draft::Draft::new(tools, limits);
+        Self { stream, draft }
+    }
+
+    /// Reads an event; returns the stop reason with the final event.
+    pub(crate) fn event(
+        &mut self,
+        event: &SseEvent,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<Option<StopReason>, Error> {
+        // Some servers keep the connection alive with empty events.
+        if event.data.trim().is_empty() {
+            return Ok(None);
+        }
+        let draft = &mut self.draft;
+        match &mut self.stream {
+            StreamOf::Messages(stream) => stream.event(event, draft, deltas),
+            StreamOf::Responses(stream) => stream.event(event, draft, deltas),
+            StreamOf::Chat(stream) => stream.event(event, draft, deltas),
+        }
+    }
+
+    /// Returns the usage that the server reported so far.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        match &self.stream {
+            StreamOf::Messages(stream) => stream.usage(),
+            StreamOf::Responses(stream) => stream.usage(),
+            StreamOf::Chat(stream) => stream.usage(),
+        }
+    }
+
+    pub(crate) fn estimated_output(&self) -> u64 {
+        self.draft.estimated_tokens()
+    }
+
+    pub(crate) fn finish(self, stop: StopReason) -> Answer {
+        let usage = self.usage();
+        let mut message = self.draft.finish();
+        message.context_tokens = usage.map(|usage| usage.total()).filter(|total| *total > 0);
+        Answer {
+            message,
+            stop,
+            usage,
+        }
+    }
+
+    pub(crate) fn interrupt(self) -> Option<AssistantMessage> {
+        self.draft.interrupt()
     }
 }

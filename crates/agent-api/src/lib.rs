@@ -2,13 +2,20 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod decoder;
 mod dialect;
 mod error;
 mod history;
 mod json;
+mod response;
+mod sse;
+mod text;
+mod usage;
 
+pub use decoder::Decoder;
 pub use dialect::{
-    CacheMarks, ChatLimit, ChatThinking, Dialect, Reasoning, RequestSettings, ToolDefinition,
+    Answer, AnswerLimits, CacheMarks, ChatLimit, ChatThinking, Delta, Dialect, Reasoning,
+    RequestSettings, StopReason, ToolDefinition,
 };
 pub use error::{Error, ErrorKind, Reset, Retry};
 pub use history::{
@@ -17,3 +24,6 @@ pub use history::{
     ToolResult, ToolStarted, UserText,
 };
 pub use json::{JsonObject, NotAnObject};
+pub use response::HttpResponse;
+pub use sse::{SseEvent, SseParser};
+pub use usage::Usage;

@@ -2,8 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod errors;
 mod history;
+mod hostile;
 mod prefix;
 mod requests;
+mod sse;
+mod streams;
 mod support;
 mod wire;

@@ -1,0 +1,17 @@
+//! Text of a model or a server, made short and harmless for a message.
+
+/// Returns a text on one line with at most `max` characters. Control characters, and characters that change the direction of text, are replaced.
+pub(crate) fn one_line(text: &str, max: usize) -> String {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    let mut line: String = { text.trim().chars() }
+        .take(max)
+        .map(|c| if is_hidden(c) { '\u{fffd}' } else { c })
+        .collect();
+    if text.trim().chars().nth(max).is_some() {
+        line.push('…');
+    }
+    line
+}
