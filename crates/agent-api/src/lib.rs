@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod compaction;
 mod decoder;
 mod dialect;
 mod error;
@@ -12,6 +13,7 @@ mod sse;
 mod text;
 mod usage;
 
+pub use compaction::{CompactionPlan, CompactionSettings};
 pub use decoder::Decoder;
 pub use dialect::{
     Answer, AnswerLimits, CacheMarks, ChatLimit, ChatThinking, Delta, Dialect, Reasoning,

@@ -15,3 +15,25 @@ pub(crate) fn one_line(text: &str, max: usize) -> String {
     }
     line
 }
+
+/// Returns the first `max` bytes of a text, cut between two characters.
+pub(crate) fn start(text: &str, max: usize) -> &str {
+    &text[..floor(text, max)]
+}
+
+/// Returns the last `max` bytes of a text, cut between two characters.
+pub(crate) fn end(text: &str, max: usize) -> &str {
+    let mut at = text.len().saturating_sub(max);
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    &text[at..]
+}
+
+fn floor(text: &str, max: usize) -> usize {
+    let mut at = max.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
