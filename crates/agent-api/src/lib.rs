@@ -2,17 +2,20 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod budget;
 mod compaction;
 mod decoder;
 mod dialect;
 mod error;
 mod history;
 mod json;
+mod repeat_guard;
 mod response;
 mod sse;
 mod text;
 mod usage;
 
+pub use budget::{Budget, Exceeded, Prices};
 pub use compaction::{CompactionPlan, CompactionSettings};
 pub use decoder::Decoder;
 pub use dialect::{
@@ -26,6 +29,7 @@ pub use history::{
     ToolResult, ToolStarted, UserText,
 };
 pub use json::{JsonObject, NotAnObject};
+pub use repeat_guard::{RepeatGuard, Repetition};
 pub use response::HttpResponse;
 pub use sse::{SseEvent, SseParser};
 pub use usage::Usage;
