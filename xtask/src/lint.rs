@@ -170,6 +170,8 @@ fn mac() -> LintResult {
         "-p",
         "loop-state",
         "-p",
+        "agent-api",
+        "-p",
         "agent-duplex",
         "-p",
         "agent-subprocess",

@@ -1,7 +1,67 @@
 //! The pure core of an agent over raw model APIs: a conversation becomes the body of a request, and the bytes of a stream become an answer.
+//!
+//! The crate has no I/O, no clock and no threads. Your program sends the request and reads the stream; the crate knows the formats of three APIs
+//! ([`Dialect`]), and keeps the conversation valid in all of them ([`History`]).
+//!
+//! ```
+//! use agent_api::{AnswerLimits, Decoder, Dialect, History, RequestSettings, StopReason};
+//!
+//! let mut history = History::new();
+//! history.push_user("Say hello.")?;
+//! let settings = RequestSettings { max_output_tokens: Some(1_024), ..RequestSettings::new("some-model") };
+//! let body = Dialect::Chat.request(&history, &settings)?;
+//! assert!(body.starts_with(br#"{"model":"some-model","stream":true"#));
+//!
+//! // Your program sends the body, and gets a stream like this one:
+//! let stream = concat!(
+//!     "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello!\"},\"finish_reason\":null}]}\n\n",
+//!     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+//!     "data: [DONE]\n\n",
+//! );
+//! let mut decoder = Decoder::new(Dialect::Chat, [], AnswerLimits::default());
+//! let mut deltas = Vec::new();
+//! for chunk in stream.as_bytes().chunks(10) {
+//!     decoder.push(chunk, &mut deltas)?;
+//! }
+//! let answer = decoder.finish()?;
+//! assert_eq!((answer.message.text().as_str(), answer.stop), ("Hello!", StopReason::EndOfTurn));
+//! history.push_assistant(answer.message)?;
+//! # Ok::<(), agent_api::Error>(())
+//! ```
+//!
+//! # A turn
+//!
+//! 1. [`Dialect::request`] writes the body. It fails if the history is not [ready](History::check_ready).
+//! 2. If the response is no stream of events, [`Error::from_response`] explains it, and [`Error::retry`] says whether to try again.
+//! 3. [`Decoder::push`] turns bytes into [`Delta`]s. At the end, [`Decoder::finish`] returns the [`Answer`]; a stream without its final event is an error.
+//! 4. [`History::push_assistant`] appends the message. For each of the [open calls](History::open_calls), the program appends the intent
+//!    ([`History::push_started`]) and saves it, runs the tool, and appends the result ([`History::push_result`]).
+//! 5. Without open calls, the next request can follow, or the next text of the user.
+//!
+//! After an interrupt, append [`Decoder::interrupt`] to the history and call [`History::answer_interrupted`]. After a crash, restore the history from
+//! its saved items, and call [`History::answer_after_crash`]: a call that may have run is reported to the model, and never runs again.
+//!
+//! # Beside the turn
+//!
+//! - [`CompactionSettings`] decides when a history is too long, and plans what is removed; [`CompactionPlan::apply`] returns the shorter history.
+//! - [`RepeatGuard`] detects a model that repeats one call, and [`Budget`] limits tokens and money.
+//!
+//! # Limits
+//!
+//! The crate is a core: there is no HTTP client, no tool, and no loop in it. It supports text, thinking and function calls; it has no images, no
+//! documents and no tools that run on the server. A message of a model can contain any characters: escape it before you print it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+// The modules in reading order; each uses only those above it:
+//   text, json, usage     short texts, JSON objects that keep their bytes, tokens of a call
+//   error, response       the error type; the meaning of a response that isn't a stream
+//   history               the conversation and its rules
+//   sse                   bytes to events
+//   dialect               history to request, events to answer, for each API
+//   decoder               bytes to answer
+//   compaction            the decision to shorten a history, and the plan
+//   repeat_guard, budget  limits of a turn
 mod budget;
 mod compaction;
 mod decoder;
@@ -33,3 +93,7 @@ pub use repeat_guard::{RepeatGuard, Repetition};
 pub use response::HttpResponse;
 pub use sse::{SseEvent, SseParser};
 pub use usage::Usage;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
