@@ -242,6 +242,8 @@ async fn l80c_repeated_input_returns_the_first_receipt() {
     assert_eq!((again.id, again.duplicate), (first.id, true));
 }
 
+const UNPOISONED: &str = "no holder of the lock panics";
+
 /// A store that stores no message of the agent until it is opened.
 #[derive(Clone, Debug, Default)]
 struct SlowStore {
@@ -251,7 +253,7 @@ struct SlowStore {
 
 impl SlowStore {
     fn open(&self) {
-        *self.is_open.0.lock().unwrap() = true;
+        *self.is_open.0.lock().expect(UNPOISONED) = true;
         self.is_open.1.notify_all();
     }
 }
@@ -264,8 +266,13 @@ impl Persistence for SlowStore {
     fn append(&mut self, records: &[PersistedRecord]) -> Result<(), Error> {
         let is_message = |record: &_| matches!(record, PersistedRecord::Message { .. });
         if records.iter().any(is_message) {
-            let is_open = self.is_open.0.lock().unwrap();
-            drop(self.is_open.1.wait_while(is_open, |open| !*open).unwrap());
+            let is_open = self.is_open.0.lock().expect(UNPOISONED);
+            drop(
+                self.is_open
+                    .1
+                    .wait_while(is_open, |open| !*open)
+                    .expect(UNPOISONED),
+            );
         }
         self.stored.append(records)
     }
