@@ -5,6 +5,7 @@
     reason = "clippy does not count the helpers of tests as tests"
 )]
 
+mod begin;
 mod events;
 mod examples;
 mod items;
