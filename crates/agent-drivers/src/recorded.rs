@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn recorded_agents_answer_a_conversation() {
+    async fn k2h_recorded_agents_answer_a_conversation() {
         let names = [
             ("claude_01_simple.ndjson", "Hello from the fake model."),
             ("codex_01_turns.ndjson", "answer"),

@@ -19,7 +19,7 @@ fn shell(script: &str) -> TreeCommand {
 }
 
 #[tokio::test]
-async fn test_binary_is_its_own_guard() {
+async fn k1b_test_binary_is_its_own_guard() {
     let mut tree = shell("setsid sleep 651 & echo ready; sleep 652")
         .spawn()
         .await
@@ -31,7 +31,7 @@ async fn test_binary_is_its_own_guard() {
 }
 
 #[tokio::test]
-async fn process_tree_has_a_random_marker_by_default() {
+async fn k1c_process_tree_has_a_random_marker_by_default() {
     let mut trees = Vec::new();
     for _ in 0..2 {
         let mut tree = shell("echo ready; sleep 653").spawn().await.unwrap();
@@ -57,7 +57,7 @@ async fn process_tree_has_a_random_marker_by_default() {
 }
 
 #[tokio::test]
-async fn lines_and_the_end_are_awaited_in_one_select() {
+async fn k1d_lines_and_the_end_are_awaited_in_one_select() {
     let mut tree = shell("echo one; echo two >&2; read x; exit 3")
         .stdin(agent_subprocess::StdinMode::Piped)
         .spawn()
@@ -86,7 +86,7 @@ async fn lines_and_the_end_are_awaited_in_one_select() {
 }
 
 #[tokio::test]
-async fn output_is_complete_byte_by_byte_and_leftovers_are_ended() {
+async fn k1e_output_is_complete_byte_by_byte_and_leftovers_are_ended() {
     let script = "printf 'a\\0b\\r\\n\\nend'; yes 0123456789abcde | head -c 5242880 >&2; setsid sleep 654 >/dev/null 2>&1 & exit 4";
     // Nothing else reads these bytes, so the program would wait for ever.
     let program = shell(script).stderr(OutputMode::Bytes);
@@ -114,7 +114,7 @@ async fn late_caller_gets_the_complete_output() {
 }
 
 #[tokio::test]
-async fn any_signal_can_be_sent() {
+async fn k1f_any_signal_can_be_sent() {
     for containment in [Containment::Guard, Containment::Group] {
         let script = "trap 'exit 9' USR1; echo ready; while :; do sleep 0.1; done";
         let mut tree = shell(script)
@@ -136,7 +136,7 @@ async fn any_signal_can_be_sent() {
 }
 
 #[tokio::test]
-async fn outputs_can_be_raw_or_dropped() {
+async fn k1g_outputs_can_be_raw_or_dropped() {
     let script = "printf 'a\\0\\nb'; echo lost >&2; echo kept >&2";
     let tree = shell(script)
         .stdout(OutputMode::Bytes)
@@ -180,7 +180,7 @@ async fn outputs_can_be_those_of_the_host() {
 }
 
 #[tokio::test]
-async fn command_of_the_standard_library_is_taken_over() {
+async fn k1h_command_of_the_standard_library_is_taken_over() {
     let place = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
     command
@@ -196,7 +196,7 @@ async fn command_of_the_standard_library_is_taken_over() {
 }
 
 #[tokio::test]
-async fn program_of_another_user_is_ended_too() {
+async fn k1i_program_of_another_user_is_ended_too() {
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: only root can start a program as another user");
     }

@@ -61,7 +61,7 @@ fn assert_loads(path: &Path, saves: u64) {
 }
 
 #[test]
-fn open_leaves_a_sound_journal_as_it_is_and_copies_only_its_end() {
+fn k4a_open_leaves_a_sound_journal_as_it_is_and_copies_only_its_end() {
     let (_root, path) = store(100);
     let before = journals(&path);
     let (mut writer, loaded) = open(&path);

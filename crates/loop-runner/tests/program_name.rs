@@ -20,7 +20,7 @@ loop_runner::agent_subprocess::guard_before_main!();
 const AGENT: &str = "cat >/dev/null; env > environment; echo line >> notes";
 
 #[tokio::test]
-async fn program_has_its_own_state_directory_and_variables() {
+async fn k7a_program_has_its_own_state_directory_and_variables() {
     loop_runner::set_program_name("acme", "1.2.0").unwrap();
     let dir = tempfile::tempdir().unwrap();
     let git = |arguments: &[&str]| {

@@ -23,7 +23,7 @@ fn scripted(script: Script) -> Conversation {
 }
 
 #[tokio::test]
-async fn question_gets_the_whole_answer() {
+async fn k2c_question_gets_the_whole_answer() {
     let script = Script::new().message().begin();
     let script = script.report_message("One.").report_message("Two.");
     let conversation = scripted(script.end(EndReason::MaxTokens));
@@ -93,7 +93,7 @@ async fn question_whose_conversation_ends_is_an_error() {
 }
 
 #[tokio::test]
-async fn conversation_without_readers_never_waits_for_one() {
+async fn k2a_conversation_without_readers_never_waits_for_one() {
     let conversation = echo();
     for number in 0..3000 {
         conversation.send(Input::new(format!("{number}"))).unwrap();
@@ -102,7 +102,7 @@ async fn conversation_without_readers_never_waits_for_one() {
 }
 
 #[tokio::test]
-async fn first_input_starts_the_agent() {
+async fn k2b_first_input_starts_the_agent() {
     let conversation = echo();
     let mut reader = conversation.subscribe(100);
     conversation.send(Input::new("hello")).unwrap();
@@ -115,7 +115,7 @@ async fn first_input_starts_the_agent() {
 }
 
 #[tokio::test]
-async fn missing_abilities_have_a_default() {
+async fn k2d_missing_abilities_have_a_default() {
     let mut connection = Echo.connect(SessionChoice::Fresh).await.unwrap();
     let interrupted = connection.interrupt(QueuedMessages::Keep).await;
     let refused = interrupted.unwrap_err();
@@ -137,7 +137,7 @@ async fn next<S: futures_core::Stream + Unpin>(stream: &mut S) -> Option<S::Item
 }
 
 #[tokio::test]
-async fn readers_are_streams_and_events_name_their_conversation() {
+async fn k2e_readers_are_streams_and_events_name_their_conversation() {
     let options = ConversationOptions::default();
     let (conversation, mut primary) = Conversation::with_primary(Box::new(Echo), options);
     let mut subscription = conversation.subscribe(100);

@@ -52,7 +52,7 @@ fn checked(history: &History, talk: &TestConversation) -> usize {
 }
 
 #[tokio::test]
-async fn history_has_all_turns_in_order_even_after_the_end() {
+async fn k2f_history_has_all_turns_in_order_even_after_the_end() {
     let talk = two_turns([delta("one").into()]).await;
     let history = talk.conversation.history();
     assert_eq!(history.omitted, 0);

@@ -90,7 +90,7 @@ async fn relative_path_is_relative_to_the_directory_of_its_input() {
 }
 
 #[tokio::test]
-async fn part_that_the_agent_cannot_take_is_refused_before_anything_happens() {
+async fn k2g_part_that_the_agent_cannot_take_is_refused_before_anything_happens() {
     let driver = ScriptedDriver::new(Capabilities::none()).with_script(answers(1));
     let talk = conversation(&driver);
     let file = || Input::new("Read it.").with_file("/notes.txt");

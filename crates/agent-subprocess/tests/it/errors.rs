@@ -277,8 +277,8 @@ async fn program_lookup_matches_a_shell() {
 
 /// The guard program of the other tests is set for the whole process.
 #[tokio::test]
-async fn missing_guard_is_an_error_that_says_what_to_do() {
-    if !alone("errors::missing_guard_is_an_error_that_says_what_to_do") {
+async fn k1a_missing_guard_is_an_error_that_says_what_to_do() {
+    if !alone("errors::k1a_missing_guard_is_an_error_that_says_what_to_do") {
         return;
     }
     let error = TreeCommand::new("true").spawn().await.unwrap_err();

@@ -12,7 +12,7 @@ use cancellable_sleep::{SleepGate, Wake};
 use crate::{Count, TEN, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
-async fn run_returns_the_output_of_its_future() {
+async fn k5a_run_returns_the_output_of_its_future() {
     let gate = SleepGate::new();
     assert_eq!(gate.run(ready(7)).await, Ok(7));
     let sleeps = gate.clone();
@@ -22,7 +22,7 @@ async fn run_returns_the_output_of_its_future() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_and_wake_all_end_a_run_with_their_reason() {
+async fn k5b_shutdown_and_wake_all_end_a_run_with_their_reason() {
     let gate = SleepGate::new();
     let (woken, shut) = (Arc::new(Count::default()), Arc::new(Count::default()));
     let mut run = pin!(gate.run(pending::<()>()));

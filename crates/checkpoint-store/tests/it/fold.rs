@@ -56,7 +56,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn fold_has_one_event_at_a_time_in_memory() {
+fn k4b_fold_has_one_event_at_a_time_in_memory() {
     let dir = Dir::new();
     let (mut writer, _) = Writer::<u64, u64>::open(&dir.path, Options::default()).unwrap();
     let numbers: Vec<u64> = (0..30_000).collect();

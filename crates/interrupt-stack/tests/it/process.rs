@@ -142,7 +142,7 @@ fn x122a_x122b_dropped_install_restores_the_signals() {
 /// The install holds for the life of the process, without any handle: the first press begins the shutdown and doesn't end the process, and the second
 /// press is the hard exit.
 #[test]
-fn install_outlives_its_handles() {
+fn k3_install_outlives_its_handles() {
     let mut probe = Probe::start("setup");
     probe.press();
     assert!(probe.is_alive());

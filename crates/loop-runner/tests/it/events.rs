@@ -43,7 +43,7 @@ async fn events() -> Vec<RunEvent> {
 }
 
 #[tokio::test]
-async fn run_reports_these_events() {
+async fn k7b_run_reports_these_events() {
     let events = events().await;
     let lines: Vec<String> = events.iter().map(ToString::to_string).collect();
     let json: Vec<String> = events

@@ -160,7 +160,7 @@ impl ReaderRun {
 }
 
 #[tokio::test]
-async fn killed_program_continues_with_the_unread_documents() {
+async fn k7c_killed_program_continues_with_the_unread_documents() {
     let (dir, log) = (tempfile::tempdir().unwrap(), Arc::default());
     let run = ReaderRun::new(dir.path(), Begin::Create, Some("d"), &log).await;
     let hangs = Arc::clone(&run.reader.hangs);
@@ -181,7 +181,7 @@ async fn killed_program_continues_with_the_unread_documents() {
 }
 
 #[tokio::test]
-async fn iteration_that_a_person_runs_again_has_no_items() {
+async fn k7d_iteration_that_a_person_runs_again_has_no_items() {
     let (dir, log) = (tempfile::tempdir().unwrap(), Arc::default());
     let run = ReaderRun::new(dir.path(), Begin::Create, Some("c"), &log).await;
     let (hangs, control) = (Arc::clone(&run.reader.hangs), run.control.clone());

@@ -85,7 +85,7 @@ fn any_turn(_: &PromptContext, random: &mut SeededRandom) -> SimulatedTurn {
 }
 
 #[test]
-fn simulated_run_equals_the_same_inputs_by_hand() {
+fn k6_simulated_run_equals_the_same_inputs_by_hand() {
     let simulated = play(
         rules(|_| {}),
         vec![

@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_arguments_end_with_a_code_and_one_reason(
+    fn k8a_any_arguments_end_with_a_code_and_one_reason(
         words in proptest::collection::vec(proptest::sample::select(WORDS), 0..7)
     ) {
         let place = place();

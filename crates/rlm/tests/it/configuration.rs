@@ -106,7 +106,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_file_is_accepted_or_refused_with_its_line(
+    fn k8b_any_file_is_accepted_or_refused_with_its_line(
         lines in proptest::collection::vec(proptest::sample::select(LINES), 0..5)
     ) {
         let place = place();
