@@ -49,6 +49,12 @@ pub enum ErrorKind {
     TooManyCalls,
     /// The history doesn't permit this item, or isn't complete enough for a model call.
     History,
+    /// There is no connection to the server, or it was lost before an answer.
+    Connect,
+    /// The certificate of the server is not trusted.
+    Tls,
+    /// The server was silent for too long.
+    Silent,
     /// A setting is absent, or the dialect doesn't have it.
     Settings,
 }
@@ -93,7 +99,11 @@ impl Error {
     pub const fn retry(&self) -> Retry {
         match self.kind {
             ErrorKind::RateLimited(reset) | ErrorKind::Overloaded(reset) => Retry::Later(reset),
-            ErrorKind::Server | ErrorKind::Truncated | ErrorKind::Malformed => Retry::Later(None),
+            ErrorKind::Server
+            | ErrorKind::Truncated
+            | ErrorKind::Malformed
+            | ErrorKind::Connect
+            | ErrorKind::Silent => Retry::Later(None),
             // The model may answer otherwise the next time, but it usually repeats itself: the loop answers it with an error instead.
             ErrorKind::TooLarge | ErrorKind::TooManyCalls => Retry::Never,
             ErrorKind::TooLong => Retry::AfterCompaction,
@@ -104,6 +114,7 @@ impl Error {
             | ErrorKind::WrongDialect
             | ErrorKind::Html
             | ErrorKind::Redirect
+            | ErrorKind::Tls
             | ErrorKind::History
             | ErrorKind::Settings => Retry::Never,
         }

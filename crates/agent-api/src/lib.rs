@@ -1,6 +1,6 @@
 //! The pure core of an agent over raw model APIs: a conversation becomes the body of a request, and the bytes of a stream become an answer.
 //!
-//! The crate has no I/O, no clock and no threads. Your program sends the request and reads the stream; the crate knows the formats of three APIs
+//! Without features, the crate has no I/O, no clock and no threads. Your program sends the request and reads the stream; the crate knows the formats of three APIs
 //! ([`Dialect`]), and keeps the conversation valid in all of them ([`History`]).
 //!
 //! ```
@@ -48,7 +48,7 @@
 //!
 //! # Limits
 //!
-//! The crate is a core: there is no HTTP client, no tool, and no loop in it. It supports text, thinking and function calls; it has no images, no
+//! The crate is a core: there is no tool and no loop in it; an HTTP client is the feature `http`. It supports text, thinking and function calls; it has no images, no
 //! documents and no tools that run on the server. A message of a model can contain any characters: escape it before you print it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -62,12 +62,15 @@
 //   decoder               bytes to answer
 //   compaction            the decision to shorten a history, and the plan
 //   repeat_guard, budget  limits of a turn
+//   http                  the client of a model server
 mod budget;
 mod compaction;
 mod decoder;
 mod dialect;
 mod error;
 mod history;
+#[cfg(feature = "http")]
+mod http;
 mod json;
 mod repeat_guard;
 mod response;
@@ -88,6 +91,9 @@ pub use history::{
     Completeness, History, Item, Summary, Thinking, ThinkingProof, ToolCall, ToolOutcome,
     ToolResult, ToolStarted, UserText,
 };
+#[cfg(feature = "http")]
+#[cfg_attr(docsrs, doc(cfg(feature = "http")))]
+pub use http::{Endpoint, Key, ModelClient, ModelStream};
 pub use json::{JsonObject, NotAnObject};
 pub use repeat_guard::{RepeatGuard, Repetition};
 pub use response::HttpResponse;

@@ -7,6 +7,8 @@ mod compaction;
 mod errors;
 mod history;
 mod hostile;
+#[cfg(feature = "http")]
+mod http;
 mod prefix;
 mod requests;
 mod sse;

@@ -1,0 +1,375 @@
+//! The HTTP client: sends the body of a request to a model server, and returns its stream.
+//!
+//! A stream that is dropped closes its connection at once, so a server stops to write, and to count. No redirect is followed: it could send the key
+//! elsewhere.
+
+mod proxy;
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{Request, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::{Client, Error as ClientError};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::timeout;
+
+use crate::dialect::Dialect;
+use crate::error::{Error, ErrorKind};
+use crate::response::HttpResponse;
+use proxy::{ProxyConnector, ProxyError};
+
+/// The most bytes of a response that is no stream; the rest is not read.
+const MAX_ERROR_BODY: usize = 16 << 10;
+/// The idle connections to a server that are kept for the next call.
+const MAX_IDLE_CONNECTIONS: usize = 1;
+/// The longest part of a message that comes from outside, in characters.
+const MAX_SHOWN: usize = 200;
+/// The version of the Messages API.
+const MESSAGES_VERSION: &str = "2023-06-01";
+
+/// A model server: its address, its dialect, and the key for it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Endpoint {
+    /// The dialect of the server.
+    pub dialect: Dialect,
+    /// The address below which the API is, such as `https://api.anthropic.com`, `https://api.openai.com/v1` or `http://localhost:11434/v1`.
+    pub base_url: String,
+    /// The key; `None` for a server that needs none.
+    pub key: Option<Key>,
+    /// The time for a connection: name, TCP and TLS. The default is 10 s.
+    pub connect_timeout: Duration,
+    /// The longest silence of the server: before the response, and between two pieces of the stream. The default is 5 minutes.
+    pub idle_timeout: Duration,
+}
+
+impl Endpoint {
+    /// Creates an endpoint without a key.
+    #[must_use]
+    pub fn new(dialect: Dialect, base_url: impl Into<String>) -> Self {
+        Self {
+            dialect,
+            base_url: base_url.into(),
+            key: None,
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(300),
+        }
+    }
+
+    /// Returns the address of the API, which [`base_url`](Self::base_url) begins. For Messages, a `/v1` at its end may be missing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Settings`] if the address is no `http` or `https` address, or has a user, a password, a query or a fragment.
+    fn address(&self) -> Result<Uri, Error> {
+        let base = self.base_url.trim_end_matches('/');
+        let wrong = |why: &str| {
+            let shown = crate::text::one_line(&self.base_url, MAX_SHOWN);
+            let message =
+                format!("base-url `{shown}` {why}; give for example https://api.openai.com/v1");
+            Error::new(ErrorKind::Settings, message)
+        };
+        if base.contains('@') {
+            // Not shown: it may contain a password.
+            let message = "base-url has a user or a password; give the key by its variable instead";
+            return Err(Error::new(ErrorKind::Settings, message));
+        }
+        if base.contains(['?', '#']) {
+            return Err(wrong("has a query or a fragment"));
+        }
+        let path = match self.dialect {
+            Dialect::Messages if base.ends_with("/v1") => "/messages",
+            Dialect::Messages => "/v1/messages",
+            Dialect::Responses => "/responses",
+            Dialect::Chat => "/chat/completions",
+        };
+        let address: Uri = format!("{base}{path}")
+            .parse()
+            .map_err(|_| wrong("is no address"))?;
+        match (address.scheme_str(), address.host()) {
+            (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(address),
+            _ => Err(wrong("is no http or https address")),
+        }
+    }
+}
+
+/// A key for a model server. Its `Debug` form doesn't show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// Takes a key, without the white space around it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Settings`] if it is empty, or has characters that no header may have. The message doesn't contain it.
+    pub fn new(key: &str) -> Result<Self, Error> {
+        let key = key.trim();
+        let is_visible = key.bytes().all(|byte| byte.is_ascii_graphic());
+        match !key.is_empty() && is_visible {
+            true => Ok(Self(key.to_owned())),
+            false => {
+                let message = "the key is empty or has characters that no key has; set it again";
+                Err(Error::new(ErrorKind::Settings, message))
+            }
+        }
+    }
+
+    fn header(&self, before: &str) -> HeaderValue {
+        let text = format!("{before}{}", self.0);
+        let mut value = HeaderValue::try_from(text).expect("a key has only visible characters");
+        value.set_sensitive(true);
+        value
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// A client of one model server. Clones share its connections.
+#[derive(Clone, Debug)]
+pub struct ModelClient {
+    endpoint: Endpoint,
+    address: Uri,
+    client: Client<HttpsConnector<ProxyConnector>, Full<Bytes>>,
+}
+
+impl ModelClient {
+    /// Creates a client. It connects at the first call, through the proxy that the environment names (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Settings`] if the address of the endpoint is invalid, or the certificates of the system can't be read.
+    pub fn new(endpoint: Endpoint) -> Result<Self, Error> {
+        let address = endpoint.address()?;
+        let connector = ProxyConnector::from_environment(endpoint.connect_timeout);
+        let tls = HttpsConnectorBuilder::new()
+            .try_with_platform_verifier()
+            .map_err(|e| {
+                let message = format!("the certificates of the system can't be used: {e}");
+                Error::new(ErrorKind::Settings, message)
+            })?;
+        let connector = tls.https_or_http().enable_http1().wrap_connector(connector);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+            .build(connector);
+        Ok(Self {
+            endpoint,
+            address,
+            client,
+        })
+    }
+
+    /// Sends the body of a request, and returns the stream of the answer.
+    ///
+    /// # Errors
+    ///
+    /// An error if there is no connection, if the server is silent for [`Endpoint::idle_timeout`], or if its response is no stream:
+    /// [`Error::retry`] says whether to try again. No message contains the key.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection. The server may have received the request.
+    pub async fn call(&self, body: Vec<u8>) -> Result<ModelStream, Error> {
+        let mut request = Request::post(self.address.clone())
+            .header("content-type", "application/json")
+            .header("accept", "text/event-stream");
+        for (name, value) in self.own_headers() {
+            request = request.header(name, value);
+        }
+        let body = Full::new(Bytes::from(body));
+        let request = request
+            .body(body)
+            .expect("the parts of a request are valid");
+        let sent = timeout(self.endpoint.idle_timeout, self.client.request(request));
+        let response = match sent.await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.not_sent(&error)),
+            Err(_) => return Err(self.silent("to answer")),
+        };
+        let status = response.status();
+        let content_type = response.headers().get("content-type");
+        let is_stream = content_type
+            .and_then(|it| it.to_str().ok())
+            .is_some_and(|it| {
+                it.trim()
+                    .to_ascii_lowercase()
+                    .starts_with("text/event-stream")
+            });
+        let (parts, body) = response.into_parts();
+        let mut stream = ModelStream {
+            body,
+            client: self.clone(),
+        };
+        if status.is_success() && is_stream {
+            return Ok(stream);
+        }
+        let mut beginning = Vec::new();
+        // If the rest of an error can't be read, its beginning explains it.
+        while let Ok(Some(piece)) = stream.next().await {
+            beginning.extend_from_slice(&piece);
+            if beginning.len() >= MAX_ERROR_BODY {
+                beginning.truncate(MAX_ERROR_BODY);
+                break;
+            }
+        }
+        let headers = parts.headers.iter();
+        let headers: Vec<(&str, &str)> = headers
+            .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
+            .collect();
+        Err(Error::from_response(&HttpResponse {
+            status: status.as_u16(),
+            headers: &headers,
+            body: &beginning,
+            key: self.endpoint.key.as_ref().map(|key| key.0.as_str()),
+        }))
+    }
+
+    /// Returns the headers of the dialect, with the key.
+    fn own_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        let key = self.endpoint.key.as_ref();
+        match self.endpoint.dialect {
+            Dialect::Messages => {
+                let version = HeaderValue::from_static(MESSAGES_VERSION);
+                let version = (HeaderName::from_static("anthropic-version"), version);
+                let key = key.map(|key| (HeaderName::from_static("x-api-key"), key.header("")));
+                [version].into_iter().chain(key).collect()
+            }
+            Dialect::Responses | Dialect::Chat => {
+                let key = key.map(|key| (hyper::header::AUTHORIZATION, key.header("Bearer ")));
+                key.into_iter().collect()
+            }
+        }
+    }
+
+    fn host(&self) -> String {
+        self.address
+            .authority()
+            .map(ToString::to_string)
+            .unwrap_or_default()
+    }
+
+    fn silent(&self, what: &str) -> Error {
+        let (host, time) = (self.host(), self.endpoint.idle_timeout);
+        let message = format!("{host} took longer than {time:?} {what}; trying again may help");
+        Error::new(ErrorKind::Silent, message)
+    }
+
+    /// Explains why a request could not be sent.
+    fn not_sent(&self, error: &ClientError) -> Error {
+        let host = self.host();
+        let causes = causes(error);
+        let cause = causes.last().cloned().unwrap_or_default();
+        if let Some(proxy) = find::<ProxyError>(error) {
+            return Error::new(ErrorKind::Settings, proxy.to_string());
+        }
+        if let Some(tls) = find::<rustls::Error>(error) {
+            let message = match tls {
+                rustls::Error::InvalidCertificate(_) => format!(
+                    "{host} has no certificate that this system trusts: {cause}; check base-url and the certificates of the system"
+                ),
+                _ => format!(
+                    "{host} doesn't speak TLS as expected: {cause}; check whether base-url begins with http:// or https://"
+                ),
+            };
+            return Error::new(ErrorKind::Tls, message);
+        }
+        if error.is_connect() {
+            let is_name = causes.iter().any(|it| it.contains("dns error"));
+            let (why, next) = match is_name {
+                true => ("the name is not found", "check base-url and the network"),
+                false => (
+                    cause.as_str(),
+                    "check base-url, and whether the server runs",
+                ),
+            };
+            let message = format!("can't connect to {host}: {why}; {next}");
+            return Error::new(ErrorKind::Connect, message);
+        }
+        let message = format!("the connection to {host} was lost: {cause}; trying again may help");
+        Error::new(ErrorKind::Connect, message)
+    }
+}
+
+/// The stream of an answer. Dropping it closes its connection.
+#[derive(Debug)]
+pub struct ModelStream {
+    body: Incoming,
+    client: ModelClient,
+}
+
+impl ModelStream {
+    /// Returns the next bytes, for [`Decoder::push`](crate::Decoder::push); `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// An error if the connection is lost, or if the server is silent for [`Endpoint::idle_timeout`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no bytes.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            let frame = timeout(self.client.endpoint.idle_timeout, self.body.frame()).await;
+            match frame {
+                Ok(None) => return Ok(None),
+                Ok(Some(Ok(frame))) => {
+                    // Trailers say nothing that the stream doesn't.
+                    if let Ok(bytes) = frame.into_data() {
+                        return Ok(Some(bytes));
+                    }
+                }
+                Ok(Some(Err(error))) => {
+                    let host = self.client.host();
+                    let cause = causes(&error).pop().unwrap_or_default();
+                    let message = format!(
+                        "{host} ended the stream too early: {cause}; trying again may help"
+                    );
+                    return Err(Error::new(ErrorKind::Truncated, message));
+                }
+                Err(_) => return Err(self.client.silent("between two pieces of the stream")),
+            }
+        }
+    }
+}
+
+/// Returns the texts of an error and of its causes, the deepest last.
+fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        texts.push(crate::text::one_line(&error.to_string(), MAX_SHOWN));
+        next = error.source();
+    }
+    texts
+}
+
+/// Finds an error of a type among the causes.
+fn find<'a, E: std::error::Error + 'static>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> Option<&'a E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
+        }
+        // An I/O error with an inner error names that one only by `get_ref`.
+        let inner = error.downcast_ref::<std::io::Error>();
+        if let Some(inner) = inner.and_then(std::io::Error::get_ref)
+            && let Some(found) = find::<E>(inner as &(dyn std::error::Error + 'static))
+        {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
