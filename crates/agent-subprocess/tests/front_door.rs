@@ -157,6 +157,18 @@ async fn k1g_outputs_can_be_raw_or_dropped() {
     assert_eq!(tree.stderr_tail(), "");
 }
 
+#[tokio::test]
+async fn dropped_lines_close_the_output_of_the_program() {
+    let script = "trap '' PIPE; while echo more; do :; done 2>/dev/null; exit 7";
+    let mut tree = shell(script).spawn().await.unwrap();
+    let mut output = tree.take_output().unwrap();
+    assert_eq!(output.next().await.unwrap().line.text(), "more");
+    drop(output);
+    let exit = timeout(DEADLINE, tree.wait()).await.unwrap();
+    assert_eq!(exit.code, Some(7), "a write of the program failed");
+    tree.stop(&StopPolicy::default()).await;
+}
+
 /// Runs itself, because the output of a test belongs to its runner.
 #[tokio::test]
 async fn outputs_can_be_those_of_the_host() {
