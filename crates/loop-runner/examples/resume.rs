@@ -60,7 +60,7 @@ async fn run_to_end(
             if !line.is_empty() {
                 println!("{line}");
             }
-            // What an update reports is on disk.
+            // The step of each update is on disk.
             if stop && matches!(event, RunEvent::Update(RunUpdate::AttemptStarted { .. })) {
                 let (by, when) = (StopCause::Person, StopTiming::AfterIteration);
                 let stop = RunControl::Stop(StopRequest { by, when });

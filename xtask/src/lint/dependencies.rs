@@ -134,6 +134,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "xtask",
         ],
     ),
+    ("hyper", &["agent-api"]),
     (
         "rustix",
         &[
@@ -160,6 +161,7 @@ const OTHERS: &[(&str, &[&str])] = &[
 ];
 
 const TOKIO: &[&str] = &[
+    "agent-api",
     "agent-drivers",
     "agent-duplex",
     "agent-subprocess",

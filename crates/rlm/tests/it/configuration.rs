@@ -116,7 +116,7 @@ proptest! {
         prop_assert!(!(ended.stdout.clone() + &ended.stderr).contains('\u{1b}'), "{lines:?}");
         match ended.code {
             Some(0) => {
-                // What is shown is a configuration too, with the same meaning.
+                // The output is a configuration too, with the same meaning.
                 fs_err::write(&file, &ended.stdout).unwrap();
                 let again = rlm(place.path(), &["config", "show"]);
                 prop_assert_eq!(again.code, Some(0), "{:?}: {}", &lines, again.stderr);
