@@ -107,7 +107,7 @@ pub enum NextAction {
 /// Reads every byte of the store in `dir`, without a lock, and changes nothing.
 ///
 /// # Errors
-/// [`is_not_found`](Error::is_not_found) if there is no directory, and others if a file or the directory cannot be read. Damage is not an error.
+/// [`is_not_found`](crate::Error::is_not_found) if there is no directory, and others if a file or the directory cannot be read. Damage is not an error.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_in(&Dir::open(dir.as_ref())?)
 }
