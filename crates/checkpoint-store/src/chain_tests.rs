@@ -147,6 +147,32 @@ fn link_passes_over_a_journal_without_saves_of_its_own() {
     assert_loads(&path, 101);
 }
 
+/// The same for a long journal: it copied the newest files of a chain that was too long, and its writer took no save.
+#[test]
+fn link_passes_over_a_long_journal_without_saves_of_its_own() {
+    let (_root, path) = store(100);
+    let (mut saves, mut linked) = (100, 0);
+    let unused = (2..60).find(|_| {
+        let (mut writer, _) = open(&path);
+        let now = writer.saves.linked().count();
+        let is_folded = now < linked;
+        linked = now;
+        for _ in 0..if is_folded { 0 } else { 6 } {
+            saves += 1;
+            save(&mut writer, saves);
+        }
+        is_folded
+    });
+    let unused = name(unused.expect("a writer copies the newest files"));
+    let long = journals(&path)[&unused].len();
+    let (mut writer, _) = open(&path);
+    assert!(long > 1000 && writer.saves.linked().all(|it| it.name != unused));
+    saves += 1;
+    save(&mut writer, saves);
+    fs::remove_file(path.join(unused)).unwrap();
+    assert_loads(&path, saves);
+}
+
 #[test]
 fn last_save_is_always_copied() {
     let (_root, path) = store(100);
