@@ -100,11 +100,11 @@ impl Budget {
         })
     }
 
-    /// Checks before a call whether it may begin. A call of which the input alone exceeds a limit may not.
+    /// Checks before a call whether it may begin. It may not if its input alone would exceed a limit.
     ///
     /// # Errors
     ///
-    /// The limit that is used up, or would be by the input.
+    /// The limit that is used up, or that the input would exceed.
     pub fn check_start(&self, input_tokens: u64) -> Result<(), Exceeded> {
         // The model writes at least one token.
         self.check(&Usage {

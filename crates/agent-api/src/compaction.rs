@@ -149,7 +149,7 @@ const FILE_ARGUMENTS: [&str; 2] = ["path", "file_path"];
 /// The parts of a history that a compaction replaces. It is plain data: a program saves it with the summary, and applies both again after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionPlan {
-    /// The number of items of the history for which this plan is.
+    /// The length of the planned history, in items.
     items: usize,
     /// The results that lose their text, by index.
     emptied: Vec<usize>,
@@ -238,7 +238,7 @@ impl CompactionPlan {
                 text: EMPTIED.to_owned(),
                 ..result.clone()
             }),
-            // The server counted a longer conversation.
+            // The server's number includes the removed items.
             Item::Assistant(message) => Item::Assistant(AssistantMessage {
                 context_tokens: None,
                 ..message.clone()

@@ -67,7 +67,7 @@ impl Decoder {
         matches!(self.state, DecoderState::Complete(_))
     }
 
-    /// Returns the tokens so far: the server's numbers, or for output that the server hasn't counted yet, a quarter of its bytes.
+    /// Returns the tokens so far. While the stream runs, the output is the larger of the server's number and a quarter of the bytes so far.
     #[must_use]
     pub fn usage_so_far(&self) -> Usage {
         let mut usage = self.reader.usage().unwrap_or_default();

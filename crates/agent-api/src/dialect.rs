@@ -41,8 +41,8 @@ impl Dialect {
     /// Returns the body of the request that continues a history.
     ///
     /// The body depends on nothing else, and the conversation is its last field. So the body without cache marks and closing brackets is a prefix of
-    /// the body after more items, unless a compaction came between. A call with invalid arguments has its text in an object
-    /// (`invalid_arguments`), because servers parse the arguments of earlier calls.
+    /// the body after more items, unless a compaction came between. If the arguments of a call are no JSON object, the body has
+    /// them as a string under `invalid_arguments`, because servers parse the arguments of earlier calls.
     ///
     /// # Errors
     ///

@@ -1,12 +1,12 @@
-//! The only error type of the crate: a kind that the loop acts on, and one message for people.
+//! The only error type of the crate: a kind that the caller acts on, and one message for people.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// The reason why a model call failed, or why a history or a setting was refused.
 ///
-/// The message is lower-case, states the cause and names the next step. It contains no key: see
-/// [`from_response`](Self::from_response).
+/// The message is lower-case and states the cause. It ends with the next step, unless the caller broke a rule of [`History`](crate::History). The message
+/// of a response contains no key: see [`from_response`](Self::from_response).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -51,11 +51,11 @@ pub enum ErrorKind {
     History,
     /// There is no connection to the server, or it was lost before an answer.
     Connect,
-    /// The certificate of the server is not trusted.
+    /// The TLS handshake failed: an untrusted certificate, or a server that doesn't speak TLS.
     Tls,
     /// The server was silent for too long.
     Silent,
-    /// A setting is absent, or the dialect doesn't have it.
+    /// A setting is absent or invalid, or the dialect doesn't have it: also the address, the key, the proxy and the certificates of the system.
     Settings,
 }
 
@@ -72,7 +72,7 @@ pub enum Reset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retry {
-    /// The same request fails again.
+    /// Don't send the same request again.
     Never,
     /// A shorter history may succeed.
     AfterCompaction,
@@ -81,7 +81,7 @@ pub enum Retry {
 }
 
 impl Error {
-    /// Creates an error; `message` is lower-case and ends with the next step.
+    /// Creates an error. `message` is lower-case, and ends with the next step if there is one.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -104,7 +104,7 @@ impl Error {
             | ErrorKind::Malformed
             | ErrorKind::Connect
             | ErrorKind::Silent => Retry::Later(None),
-            // The model may answer otherwise the next time, but it usually repeats itself: the loop answers it with an error instead.
+            // A model that exceeds a limit usually exceeds it again, so the caller tells the model.
             ErrorKind::TooLarge | ErrorKind::TooManyCalls => Retry::Never,
             ErrorKind::TooLong => Retry::AfterCompaction,
             ErrorKind::Auth

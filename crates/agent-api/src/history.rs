@@ -1,5 +1,5 @@
-//! The append-only conversation. `History::append` is the only code that adds an item, so it enforces the rules that every dialect needs: each tool
-//! call has exactly one result, and nothing else comes before that result.
+//! The append-only conversation. `History::append` enforces the rules that every dialect needs: each tool call has exactly one result, and nothing else
+//! comes before that result. `answer_open` adds only results of open calls.
 
 mod item;
 
@@ -14,8 +14,8 @@ use crate::error::Error;
 
 /// A conversation that is valid in every dialect.
 ///
-/// A program saves each item that an append added (`&history.items()[before..]`), and appends the saved items in the same order to restore the
-/// history. After a crash, [`answer_after_crash`](Self::answer_after_crash) closes the calls that have no saved result.
+/// After each change, save the new items: `&history.items()[saved..]`. [`from_items`](Self::from_items) restores the history. After a crash,
+/// [`answer_after_crash`](Self::answer_after_crash) gives each call without a saved result a result.
 ///
 /// ```
 /// use agent_api::{History, Item};
@@ -74,10 +74,10 @@ impl History {
         &self.items
     }
 
-    /// Appends an item. The other methods that add items call this one.
+    /// Appends an item. The `push_*` methods call this one.
     ///
-    /// The id of a call that is empty, used before, longer than 64 characters, or not made of letters, digits, `_` and `-` is replaced: every
-    /// dialect refuses a whole conversation because of such an id. Take the calls from the history, not from the message that you appended.
+    /// `append` replaces the id of a call if the id is empty, was used before, has more than 64 characters, or has other characters than letters,
+    /// digits, `_` and `-`: every dialect refuses a whole conversation because of such an id. Take the calls from the history, not from the message that you appended.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl History {
 
     /// Answers each open call after a crash: a call with a saved intent has an unknown outcome, and any other call was not run.
     ///
-    /// Before this, a caller can run the open calls of tools that only read again, and append their results.
+    /// Before this, a caller can run again the open calls of read-only tools, and append their results.
     pub fn answer_after_crash(&mut self) {
         self.answer_open(|id, state| match state {
             CallState::Started => ToolResult::unknown(id),

@@ -1,7 +1,7 @@
 //! The HTTP client: sends the body of a request to a model server, and returns its stream.
 //!
-//! A stream that is dropped closes its connection at once, so a server stops to write, and to count. No redirect is followed: it could send the key
-//! elsewhere.
+//! Dropping a stream closes its connection at once, so the server stops writing and stops counting tokens. No redirect is followed: it could send the
+//! key elsewhere.
 
 mod proxy;
 
@@ -42,7 +42,8 @@ pub struct Endpoint {
     pub base_url: String,
     /// The key; `None` for a server that needs none.
     pub key: Option<Key>,
-    /// The time for a connection: name, TCP and TLS. The default is 10 s.
+    /// The time for the name look-up, the TCP connection and the tunnel of a proxy; 10 s by default. The TLS handshake counts towards
+    /// [`idle_timeout`](Self::idle_timeout).
     pub connect_timeout: Duration,
     /// The longest silence of the server: before the response, and between two pieces of the stream. The default is 5 minutes.
     pub idle_timeout: Duration,
@@ -61,7 +62,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the address of the API, which [`base_url`](Self::base_url) begins. For Messages, a `/v1` at its end may be missing.
+    /// Returns `base_url` followed by the path of the dialect. For Messages, `base_url` may end with `/v1` or not.
     ///
     /// # Errors
     ///
@@ -71,12 +72,13 @@ impl Endpoint {
         let wrong = |why: &str| {
             let shown = crate::text::one_line(&self.base_url, MAX_SHOWN);
             let message =
-                format!("base-url `{shown}` {why}; give for example https://api.openai.com/v1");
+                format!("the base URL `{shown}` {why}; give for example https://api.openai.com/v1");
             Error::new(ErrorKind::Settings, message)
         };
         if base.contains('@') {
             // Not shown: it may contain a password.
-            let message = "base-url has a user or a password; give the key by its variable instead";
+            let message =
+                "the base URL has a user or a password; give the key as the key of the endpoint";
             return Err(Error::new(ErrorKind::Settings, message));
         }
         if base.contains(['?', '#']) {
@@ -275,10 +277,10 @@ impl ModelClient {
         if let Some(tls) = find::<rustls::Error>(error) {
             let message = match tls {
                 rustls::Error::InvalidCertificate(_) => format!(
-                    "{host} has no certificate that this system trusts: {cause}; check base-url and the certificates of the system"
+                    "{host} has no certificate that this system trusts: {cause}; check the base URL and the certificates of the system"
                 ),
                 _ => format!(
-                    "{host} doesn't speak TLS as expected: {cause}; check whether base-url begins with http:// or https://"
+                    "{host} doesn't speak TLS as expected: {cause}; check whether the base URL begins with http:// or https://"
                 ),
             };
             return Error::new(ErrorKind::Tls, message);
@@ -286,10 +288,13 @@ impl ModelClient {
         if error.is_connect() {
             let is_name = causes.iter().any(|it| it.contains("dns error"));
             let (why, next) = match is_name {
-                true => ("the name is not found", "check base-url and the network"),
+                true => (
+                    "the name is not found",
+                    "check the base URL and the network",
+                ),
                 false => (
                     cause.as_str(),
-                    "check base-url, and whether the server runs",
+                    "check the base URL, and whether the server runs",
                 ),
             };
             let message = format!("can't connect to {host}: {why}; {next}");
@@ -362,12 +367,13 @@ fn find<'a, E: std::error::Error + 'static>(
         if let Some(found) = error.downcast_ref::<E>() {
             return Some(found);
         }
-        // An I/O error with an inner error names that one only by `get_ref`.
+        // `source` skips the error inside an I/O error; only `get_ref` returns it.
         let inner = error.downcast_ref::<std::io::Error>();
-        if let Some(inner) = inner.and_then(std::io::Error::get_ref)
-            && let Some(found) = find::<E>(inner as &(dyn std::error::Error + 'static))
-        {
-            return Some(found);
+        if let Some(inner) = inner.and_then(std::io::Error::get_ref) {
+            let found = find::<E>(inner as &(dyn std::error::Error + 'static));
+            if found.is_some() {
+                return found;
+            }
         }
         next = error.source();
     }

@@ -61,7 +61,7 @@
 //   dialect               history to request, events to answer, for each API
 //   decoder               bytes to answer
 //   compaction            the decision to shorten a history, and the plan
-//   repeat_guard, budget  limits of a turn
+//   repeat_guard, budget  repeated calls in a turn; tokens and money of a session
 //   http                  the client of a model server
 mod budget;
 mod compaction;

@@ -29,7 +29,7 @@ pub struct RepeatGuard {
 /// The meaning of a call for the repeat guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetition {
-    /// The call is new, or the second of its kind.
+    /// Fewer than three identical calls came in a row.
     Harmless,
     /// This number of identical calls came in a row: the result should warn the model.
     Warn(u32),

@@ -46,7 +46,7 @@ const TOO_LONG: [&str; 8] = [
 ];
 
 impl<'a> HttpResponse<'a> {
-    /// Returns the value of a header, by its name in lower case.
+    /// Returns the value of a header; the case of the name doesn't matter.
     fn header(&self, name: &str) -> Option<&'a str> {
         let mut found = self.headers.iter();
         found
@@ -71,7 +71,7 @@ impl Error {
         let may_pass = matches!(status, 429 | 500..=599);
         if server.is_none() && !may_pass && is_html(response) {
             let message = format!(
-                "the server answered with a web page (status {status}); check base-url and proxy"
+                "the server answered with a web page (status {status}); check the base URL and the proxy"
             );
             return Self::new(ErrorKind::Html, message);
         }
@@ -196,7 +196,7 @@ fn message(kind: ErrorKind, place: &str, said: &str) -> String {
     let (cause, next) = match kind {
         ErrorKind::Auth => (
             "the server refuses the key",
-            "check that key-env names the variable with the right key, and what the key may do",
+            "check the key, and what it may do",
         ),
         ErrorKind::NoCredit => (
             "the account has no credit or quota left",
@@ -208,11 +208,11 @@ fn message(kind: ErrorKind, place: &str, said: &str) -> String {
         ErrorKind::Server => ("the server failed", "try again"),
         ErrorKind::TooLong => (
             "the conversation is too long for the model",
-            "compact it, or check context-window",
+            "compact it, or check the size of the context window",
         ),
         ErrorKind::WrongDialect => (
             "the server does not speak this dialect here",
-            "check dialect and base-url",
+            "check the dialect and the base URL",
         ),
         _ => (
             "the server refuses the request",
@@ -264,7 +264,7 @@ fn redirect(response: &HttpResponse<'_>) -> Error {
     let target = response.header("location").and_then(host);
     let target = target.map_or(String::new(), |host| format!(" to {host}"));
     let message = format!(
-        "the server redirects{target} (status {}); redirects are not followed, because the key would go along: set base-url to the final address",
+        "the server redirects{target} (status {}); redirects are not followed, because the key would go along: set the base URL to the final address",
         response.status
     );
     Error::new(ErrorKind::Redirect, message)

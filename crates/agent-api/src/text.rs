@@ -1,6 +1,6 @@
 //! Text of a model or a server, made short and harmless for a message.
 
-/// Returns a text on one line with at most `max` characters. Control characters, and characters that change the direction of text, are replaced.
+/// Returns the first `max` characters of a text on one line, and `…` if there are more. Replaces control, zero-width and direction characters.
 pub(crate) fn one_line(text: &str, max: usize) -> String {
     let is_hidden = |c: char| {
         c.is_control()

@@ -63,7 +63,7 @@ pub(crate) fn text_size(parts: &[CheckedPart]) -> usize {
     sizes.sum()
 }
 
-/// Checks the paths for an agent that gets them in JSON.
+/// Checks the paths of the images, for an agent that gets them in JSON.
 ///
 /// # Errors
 /// [`Error::is_invalid`] if a path is not UTF-8.

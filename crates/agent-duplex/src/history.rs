@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 8 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct History {
-    /// The number of earlier events, which are not stored any more. The first of the [`events`](Self::events) has the next sequence number.
+    /// The number of earlier events, which are not stored any more. The first of the [`events`](Self::events) has the sequence number `omitted + 1`.
     pub omitted: u64,
     /// The events, oldest first. Their sequence numbers have no gaps.
     pub events: Vec<Arc<Published>>,

@@ -12,13 +12,13 @@ const MAX_PARTS: usize = 20;
 
 /// An input for the agent: a text, and possibly more [parts](Part) after it. A plain text converts into an input.
 ///
-/// An input with parts is a message of its own: the conversation doesn't join it with other inputs. The parts need an agent with the
-/// [capability](Capability) for them. An input with another part is refused with [`Error::is_unsupported`] when it is sent, and nothing is recorded;
-/// the caller can send the text alone. If only the running agent knows that it can't take a part, and the input was accepted before it ran, the
-/// input is dropped with an event that names the reason.
+/// An input with parts is a message of its own: the conversation doesn't join it with other inputs. `send` refuses an
+/// input with a part for which the driver has no [capability](Capability), with [`Error::is_unsupported`], and records nothing; the caller can send the
+/// text alone. If the agent reports only after its start that it can't take the part, the conversation drops the input, with an event that names the
+/// reason.
 ///
-/// The file of a part is checked and read when the agent gets the input, not before. If that fails, the input is dropped, with an event that names
-/// the reason, and [`Execution::refusal`](crate::Execution::refusal) returns it with [`Error::is_invalid`].
+/// The conversation checks the file of a part, and reads an image, when the agent gets the input, not before. If that fails, the input is dropped, with an
+/// event that names the reason, and [`Execution::refusal`](crate::Execution::refusal) returns it with [`Error::is_invalid`].
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ pub struct Input {
     pub text: String,
     /// The parts that follow the text, in order; at most 20.
     pub parts: Vec<Part>,
-    /// The turn that this input continues; `None` for the last one. The [`Assignment`](crate::Assignment) contains it, for a caller that stores a
+    /// The turn that this input continues. `None` means the latest turn. The [`Assignment`](crate::Assignment) contains it, for a caller that stores a
     /// tree of turns. It does not choose the session of the agent: that happens at the start of the agent.
     pub parent: Option<TurnId>,
 }
@@ -88,7 +88,7 @@ impl Input {
         self
     }
 
-    /// Returns this input with the turn that it continues, in the text form of [`TurnId`]; the empty text means none.
+    /// Returns this input with the turn that it continues, in the text form of [`TurnId`]; an empty text means `None`.
     ///
     /// # Errors
     ///

@@ -1,27 +1,28 @@
 //! A journal together with the journals that it continues: reads them, and decides what the next journal continues.
 //!
-//! A new writer doesn't copy a long journal. Its own journal begins with a *link*: an epoch, an id and a length. The first `end` bytes of the named
-//! file, without its own link and metadata, are the first saves of the new journal. That file may itself begin with a link, so the journals form a
-//! chain. The new journal has copies of the saves after `end`. All bytes after `end` in the older file are meaningless from then on.
+//! A new writer doesn't copy a long journal. Its own journal begins with a *link*: the epoch and the id of an older journal, and an offset `end` in that
+//! file. The saves of the older file before `end` are the first saves of the new journal. The older file may itself begin with a link, so the journals
+//! form a chain. The new journal has copies of the saves after `end`. All bytes after `end` in the older file are meaningless from then on.
 //!
 //! # Why a link is as safe as a copy
 //!
 //! The last save in a journal may be one that was never acknowledged: its sync may have failed, and then the kernel shows bytes that are not on disk.
-//! A link therefore ends before the last save. From this follow all promises:
+//! Therefore a link ends before the last save. The promises of a copy hold for a link too:
 //!
 //! - *The linked bytes are durable.* A writer writes a save only after the sync of the save before it. So every save but the last one was synced.
 //!   The saves next to the last one, at least [`least_copied`] bytes, are copied too, because the failed write of the last save may have touched
 //!   their disk blocks.
-//! - *The name of the linked file is durable.* A link leads only into a journal that took a save of its own. Its writer wrote that save after it had
-//!   synced the directory. A journal that took no save is passed over: the new journal continues the same file as that journal.
+//! - *The name of the linked file is durable.* A link leads only into a journal whose writer appended a save. The writer appended it after it had
+//!   synced the directory. If the latest journal has only copied saves, the new journal links to the file that the latest journal links to.
 //! - *A fenced writer can't change the linked bytes.* A writer writes only after its last acknowledged save. The new writer reads the file after it
 //!   took its epoch, so the last save that it sees is the last acknowledged one, or the one after it. The link ends before both.
-//! - *No linked file disappears.* A writer removes only journals that neither its own journal nor the one before it continues. Before each
+//! - *No linked file disappears.* A writer never removes a file that its own journal, or the journal before that, links to. Before each
 //!   acknowledgement it checks the names of all files of its chain. If one is gone, it writes all saves to a new file, as after every other failure.
 //! - *An older program can't misread the file.* The link is a frame of a kind that a reader must know to read the file.
 //!
-//! A damaged store, or one with values of an older version, is copied as a whole. The copy is also the way back to one file: a link may not lead to
-//! more than [`MAX_LINKED`] files, and not into a file whose linked part is smaller than the part that is copied anyway.
+//! A damaged store, or one with values of an older version, is copied as a whole. A chain has at most [`MAX_LINKED`] older
+//! files. If one more would exceed this, or if the linked part of a file would be smaller than the copied part, the new journal copies that file and links
+//! to an older one.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +58,7 @@ fn least_copied(disk: &dyn Directory) -> u64 {
 struct Link {
     epoch: u64,
     id: PhaseId,
-    /// The number of bytes of the file that count.
+    /// The offset at which the linked saves end.
     end: u64,
 }
 
@@ -129,8 +130,11 @@ pub(crate) fn read(
             }))
         };
         total += to.end;
-        if to.epoch >= from.epoch || total > MAX_FILE || parts.len() > MAX_READ {
+        if to.epoch >= from.epoch {
             return unusable("not older than itself");
+        }
+        if total > MAX_FILE || parts.len() > MAX_READ {
+            return unusable("part of a chain that is too long");
         }
         let bytes = match dir.read_up_to(&target, to.end) {
             Ok(Some(bytes)) => bytes,
@@ -215,8 +219,8 @@ fn scanned(name: &str, meta: FileMeta, bytes: Vec<u8>) -> std::result::Result<Sc
 pub(crate) struct Continued {
     pub(crate) saves: Vec<LinkedSaves>,
     pub(crate) weight: JournalWeight,
-    /// The link, and the number of bytes of all linked saves.
     pub(crate) link: PackedFrame,
+    /// The number of bytes of all linked saves.
     pub(crate) bytes: u64,
 }
 
@@ -227,7 +231,7 @@ fn split(parts: &[Part], least: u64) -> (usize, usize) {
     };
     let frames = &newest.frames;
     let sabotaged = sabotage::is_on(Sabotage::LinkLastSave);
-    // The last save, and at least `least` bytes before it.
+    // Copy the last save and at least `least` bytes before it; link the others.
     let mut linked = frames.len().saturating_sub(1);
     while linked > 0 && newest.len(frames.len() - 1) - newest.len(linked) < least {
         linked -= 1;

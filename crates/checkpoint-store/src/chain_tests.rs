@@ -327,7 +327,7 @@ fn link_to_another_file_is_refused() {
                 end: u64::MAX,
                 ..link
             },
-            "not older than itself",
+            "part of a chain that is too long",
         ),
     ] {
         let mut file = crate::file_builder::FileBuilder::new(&meta, seq - 1, 7).unwrap();

@@ -56,7 +56,7 @@ async fn run_to_end(
     let (control, requests) = mpsc::channel(8);
     let watch = async {
         while let Some((_, event)) = events.recv().await {
-            let line = event.to_string(); // empty for what says nothing to a person
+            let line = event.to_string(); // empty for events that people don't need
             if !line.is_empty() {
                 println!("{line}");
             }

@@ -13,7 +13,7 @@ use crate::RunControl;
 ///
 /// An iteration that works through many things, such as the files of a directory, saves an item for each one that is done. If the process is killed, the
 /// resumed run has the items, and the next attempt of the iteration continues with the others. The items of an iteration are gone when the next one
-/// begins, and when a person asks to run the iteration again. All items together have at most 256 KiB: large results belong into files.
+/// begins, and when a person asks to run the iteration again. All items together have at most 256 KiB: large results belong in files.
 ///
 /// Get it from [`Runner::items`](crate::Runner::items). Clones show the same items. A driver of the program's own gets a clone through the
 /// [`DriverFactory`](crate::DriverFactory).
@@ -39,8 +39,9 @@ impl IterationItems {
 
     /// Saves an item of the current iteration; replaces the item with the same key. When this returns `Ok`, the item is on disk.
     ///
-    /// Each call costs a save of the run, a few milliseconds. The run saves in its event loop: a driver that waits for a save in its
-    /// [`close`](agent_duplex::Connection::close) or [`stop`](agent_duplex::Connection::stop) waits in vain.
+    /// Each call costs a save of the run, a few milliseconds. Don't wait for a save in
+    /// [`close`](agent_duplex::Connection::close) or [`stop`](agent_duplex::Connection::stop) of a driver: the run waits for the driver then, and handles no
+    /// save until the driver returns.
     ///
     /// # Errors
     ///

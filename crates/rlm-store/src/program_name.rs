@@ -45,16 +45,16 @@ impl Names {
 ///
 /// The state of a project is in the directory `.NAME`; the variables of an agent and of a check begin with `NAME_`, in capitals and with `_` for `-`.
 /// So two programs with different names never touch each other's runs: after `set_program_name("acme", "1.2.0")` the state is in `.acme`, and an
-/// agent finds its iteration in `ACME_ITERATION`. Each line of a control socket has name and version, so that a program of another version can name
-/// both. Messages that suggest a command name the commands of `rlm` all the same.
+/// agent finds its iteration in `ACME_ITERATION`. Each line of a control socket contains the name and the version, so a message about a mismatch shows
+/// both versions. Messages still suggest the commands of `rlm`.
 ///
-/// Call it first in `main`, and keep the name: under another name the runs are not found.
+/// Call it first in `main`. Don't change the name later: the program then doesn't find its runs.
 ///
 /// # Errors
 ///
 /// The name must begin with a lower-case ASCII letter, and have lower-case letters, digits and `-` only, at most 32 bytes; `git` and `ssh` are not
-/// possible, because other programs use `.git` and `.ssh`. A version has visible ASCII characters only, at most 40. It is also an error if the
-/// process uses another name already.
+/// possible, because other programs use `.git` and `.ssh`. A version has 1 to 40 printable ASCII characters. It is also an error if the process already
+/// uses another name or version.
 pub fn set_program_name(name: &str, version: &str) -> Result<(), ProgramNameError> {
     let is_usual = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     let begins_well = name.as_bytes().first().is_some_and(u8::is_ascii_lowercase);
@@ -81,7 +81,7 @@ pub enum ProgramNameError {
     Name(String),
     /// The version is invalid.
     Version(String),
-    /// The process uses this name and version already.
+    /// The process already uses another name or version: this one.
     InUse(String),
 }
 
@@ -90,12 +90,12 @@ impl fmt::Display for ProgramNameError {
         match self {
             Self::Name(name) => write!(
                 f,
-                "`{}` can't be the name of a program: use lower-case letters, digits and `-`, at most {MAX_NAME}, and not `git` or `ssh`",
+                "`{}` can't be the name of a program: begin with a lower-case letter, then use lower-case letters, digits and `-`, at most {MAX_NAME} characters, and not `git` or `ssh`",
                 name.escape_debug()
             ),
             Self::Version(version) => write!(
                 f,
-                "`{}` can't be a version: use 1 to {MAX_VERSION} visible ASCII characters",
+                "`{}` can't be a version: use 1 to {MAX_VERSION} printable ASCII characters",
                 version.escape_debug()
             ),
             Self::InUse(title) => write!(
@@ -142,7 +142,7 @@ pub fn marker_variable() -> &'static str {
 mod tests {
     use super::*;
 
-    /// The tests of a binary share one process under `cargo test`, so no test here sets a name that is valid.
+    /// The tests of a binary share one process under `cargo test`, so no test here changes the name.
     #[test]
     fn invalid_name_or_version_is_refused() {
         let long = "a".repeat(MAX_NAME + 1);

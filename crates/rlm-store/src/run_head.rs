@@ -212,7 +212,7 @@ impl RunHead {
             self.origin = head.map(|head| Box::new(Origin { events: 0, head }));
         }
         self.machine = machine.clone();
-        self.items.keep_for(machine);
+        self.items.clear_unless_of(machine);
     }
 
     /// Returns the items that the program saved in the current iteration.

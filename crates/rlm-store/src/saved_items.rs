@@ -21,7 +21,7 @@ pub struct SavedItems {
     values: BTreeMap<String, Value>,
 }
 
-/// An iteration of a run. An iteration that runs again after a return to it has another key.
+/// An iteration of a run. After a return to it, an iteration has another `first_attempt`, and so another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct IterationKey {
     phase: u32,
@@ -83,7 +83,7 @@ impl SavedItems {
         self.values.is_empty()
     }
 
-    /// Sets an item of the current iteration. The caller saves the head.
+    /// Sets an item of the current iteration. The caller saves the run.
     pub(crate) fn set(&mut self, head: &Head, key: String, value: Value) -> Result<(), ItemError> {
         if head.iteration == 0 || head.step.is_resting() {
             return Err(ItemError::NoIteration);
@@ -91,7 +91,7 @@ impl SavedItems {
         if key.is_empty() || key.len() > MAX_KEY {
             return Err(ItemError::Key);
         }
-        self.keep_for(head);
+        self.clear_unless_of(head);
         let others = self.values.iter().filter(|(other, _)| **other != key);
         let size: usize = others.map(|(key, value)| size(key, value)).sum();
         if size + self::size(&key, &value) > MAX_ITEMS {
@@ -103,7 +103,7 @@ impl SavedItems {
     }
 
     /// Removes the items if they belong to another iteration.
-    pub(crate) fn keep_for(&mut self, head: &Head) {
+    pub(crate) fn clear_unless_of(&mut self, head: &Head) {
         if self.of != Some(IterationKey::of(head)) {
             *self = Self::default();
         }

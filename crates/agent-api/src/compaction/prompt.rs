@@ -1,4 +1,4 @@
-//! The request for a summary of old items, as one text that fits into a window.
+//! The request for a summary of old items, as one text of about `max_bytes`.
 
 use std::fmt::Write as _;
 

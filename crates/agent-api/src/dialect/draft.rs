@@ -14,7 +14,7 @@ use crate::json::JsonObject;
 pub struct AnswerLimits {
     /// The largest event of the stream, in bytes.
     pub event_bytes: usize,
-    /// The largest answer, in bytes of text, thinking and arguments.
+    /// The largest answer, in bytes of all its parts, including ids, names and proofs.
     pub answer_bytes: usize,
     /// The largest arguments of one call, in bytes.
     pub argument_bytes: usize,
@@ -188,7 +188,8 @@ impl Draft {
 
     /// Returns the part of the answer that may be kept after an interrupt; `None` if nothing may.
     ///
-    /// Half a call and thinking without proof are dropped. Encrypted reasoning needs a complete part behind it, and signed thinking any part.
+    /// Half a call and thinking without proof are dropped. It keeps encrypted reasoning only if a complete part follows, and
+    /// signed thinking only if any part does.
     pub(super) fn interrupt(self) -> Option<AssistantMessage> {
         let mut kept = Vec::new();
         // The parts behind the current one, from the end: whether there is any, and whether one is complete.
@@ -296,7 +297,7 @@ fn checked(raw: String, is_known: bool) -> Arguments {
         let problem = CallProblem::UnknownTool;
         return Arguments::Invalid { raw, problem };
     }
-    // Models leave the arguments of a tool without parameters out.
+    // For a tool without parameters, models leave out the arguments.
     if raw.trim().is_empty() {
         return Arguments::Object(JsonObject::empty());
     }

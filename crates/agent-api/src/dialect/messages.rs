@@ -103,7 +103,7 @@ enum Mark {
 /// Returns the body of a request.
 pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<Vec<u8>, Error> {
     let Some(max_tokens) = settings.max_output_tokens else {
-        let message = "the Messages API needs max-output-tokens; set it";
+        let message = "the Messages API needs a maximum of output tokens; set it";
         return Err(Error::new(ErrorKind::Settings, message));
     };
     let mark = match settings.cache_marks {

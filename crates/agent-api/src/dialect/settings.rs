@@ -53,7 +53,7 @@ pub enum Reasoning {
     /// The server's default.
     #[default]
     Default,
-    /// A model that can't think. A Responses server is not asked for encrypted reasoning then: it refuses the question for such a model.
+    /// For a model that can't think. The request then doesn't ask for encrypted reasoning, because a Responses server refuses such a request.
     None,
     /// A level by the server's name for it, for example `low`, `medium` or `high`.
     Effort(String),
@@ -64,7 +64,7 @@ pub enum Reasoning {
 /// Whether a request has marks for the cache of a Messages server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMarks {
-    /// On the system prompt, the last tool and the last message of the user.
+    /// Marks the system prompt, the last tool and the last block of the conversation.
     #[default]
     On,
     /// None, for a server that doesn't know them.

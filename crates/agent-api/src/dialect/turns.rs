@@ -110,7 +110,6 @@ pub(super) fn raw(object: &JsonObject) -> Result<&RawValue, Error> {
         .ok_or_else(|| Error::history("an object is not JSON"))
 }
 
-/// Serialises a body.
 pub(super) fn bytes(body: &impl serde::Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(body)
         .map_err(|error| Error::history(format!("can't write the request: {error}")))

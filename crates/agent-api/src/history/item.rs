@@ -70,7 +70,7 @@ pub enum AssistantPart {
 pub struct AssistantText {
     /// The text.
     pub text: String,
-    /// The label that a Responses server gives the text (`commentary`, `final_answer`), and wants back.
+    /// The label that a Responses server gives the text (`commentary`, `final_answer`), and expects back unchanged in the next request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
 }
@@ -80,11 +80,11 @@ pub struct AssistantText {
 pub struct Thinking {
     /// The readable text, or a summary of it; it may be empty.
     pub text: String,
-    /// The part that the server wants back unchanged.
+    /// The part that the server expects back unchanged in the next request.
     pub proof: ThinkingProof,
 }
 
-/// The part of a model's thinking that the server wants back unchanged. A server of another dialect can't read it, so it isn't sent there.
+/// The part of a model's thinking that the server expects back unchanged in the next request. A server of another dialect can't read it, so it isn't sent there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -171,7 +171,7 @@ pub enum ToolOutcome {
     Ok,
     /// The tool failed, or the call was invalid or not permitted.
     Error,
-    /// The user interrupted the call before or while it ran.
+    /// The user interrupted the call, or a crash prevented it before the tool began.
     Interrupted,
     /// A crash came between intent and result: the tool may have run.
     Unknown,

@@ -28,7 +28,7 @@ pub(super) struct ProxyConnector {
 /// A proxy that can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProxyError {
-    /// The address has the scheme `http`.
+    /// The address begins with `http://`, and the proxy too.
     PlainHttp,
     /// The proxy has another scheme than `http` and `socks5`.
     Scheme,
@@ -38,7 +38,7 @@ impl fmt::Display for ProxyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PlainHttp => {
-                "an address that begins with http:// is not supported through a proxy; use https://, or name its host in NO_PROXY"
+                "an address that begins with http:// is not supported through an HTTP proxy; use https://, or name its host in NO_PROXY"
             }
             Self::Scheme => "the proxy must begin with http:// or socks5://; change HTTPS_PROXY or ALL_PROXY",
         })
@@ -50,7 +50,7 @@ impl std::error::Error for ProxyError {}
 impl ProxyConnector {
     pub(super) fn from_environment(timeout: Duration) -> Self {
         let mut direct = HttpConnector::new();
-        // The connector that adds TLS gives it `https` addresses.
+        // The TLS connector passes `https` addresses to it.
         direct.enforce_http(false);
         direct.set_nodelay(true);
         let proxies = Arc::new(Matcher::from_env());

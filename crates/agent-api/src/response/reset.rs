@@ -1,4 +1,5 @@
-//! The time at which a rate limit ends, read from the headers of a response. Without a clock, a date stays a date and a delay stays a delay.
+//! The time at which a rate limit ends, read from the headers of a response. The crate has no clock, so it doesn't convert
+//! dates to delays.
 
 use std::time::{Duration, SystemTime};
 
@@ -140,7 +141,7 @@ fn rfc_3339(text: &str) -> Option<SystemTime> {
     at(year, month, day, time, offset)
 }
 
-/// Returns the time of a date and a time of day (`08:49:37`), which is `offset` seconds ahead of UTC.
+/// Converts a date and a time of day (`08:49:37`) in a zone `offset` seconds ahead of UTC.
 fn at(year: i64, month: u32, day: u32, time: &str, offset: i64) -> Option<SystemTime> {
     let mut parts = time.split(':').map(|part| part.parse::<u32>().ok());
     let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);

@@ -1,4 +1,4 @@
-//! Any small process tree, stopped at any moment and in any way: no process with its marker is left, and the report names each one.
+//! Stops random small process trees at random moments: no process with their marker is left, and the report names each process that it ended.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -37,7 +37,7 @@ enum Stop {
     Kill,
     Terminate,
     AllStages,
-    /// The program, or somebody else, kills the guard before the stop.
+    /// The test kills the guard before the stop.
     LostGuard,
     Drop,
 }
@@ -84,7 +84,7 @@ fn parents(members: &[Member]) -> Vec<Option<usize>> {
     parents
 }
 
-/// Writes one script for each member. A member starts its children, states its pid, and then ends or sleeps.
+/// Writes one script for each member. A member starts its children, writes its pid, and then ends or sleeps.
 fn write_scripts(scene: &Scene, members: &[Member]) {
     let parents = parents(members);
     for (number, member) in members.iter().enumerate() {

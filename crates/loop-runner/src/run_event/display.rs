@@ -15,9 +15,9 @@ use super::RunEvent;
 const LONGEST: usize = 200;
 
 impl fmt::Display for RunEvent {
-    /// Writes the event on one line, for a log: without colours, and with control characters escaped. Long texts of agents and commands are cut at 200
-    /// characters; the transcript has them in full. Times are in UTC. Pieces of streamed text and other steps that say nothing to a person give an
-    /// empty line.
+    /// Writes the event on one line, for a log: without colours, with control characters escaped and line feeds as spaces. Of a long text it writes the
+    /// first 200 characters; of the output of a command, the last 200. The transcript has them in full. Times are in UTC. Events that people don't need,
+    /// such as pieces of streamed text, give an empty string.
     ///
     /// The words may change with any version. A program that evaluates events uses the variants, or their `serde` form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,13 +176,13 @@ fn write_update(f: &mut fmt::Formatter<'_>, update: &RunUpdate) -> fmt::Result {
         RunUpdate::Sleeping { until } => write!(f, "next iteration at {}", Clock(*until)),
         RunUpdate::Waiting { why, until, what } => {
             let why = match why {
-                WaitCause::RateLimit => "the service is not available",
+                WaitCause::RateLimit => "rate limit",
                 _ => "the failure may be temporary",
             };
             write!(f, "waiting until {}: {why}", Clock(*until))?;
             write_reason(f, what.as_deref())
         }
-        RunUpdate::Review(point) => write!(f, "the {point} is finished and waits for a review"),
+        RunUpdate::Review(point) => write!(f, "{point} finished: review it"),
         RunUpdate::Reviewed(ReviewDecision::Continue) => f.write_str("reviewed: continue"),
         RunUpdate::Reviewed(ReviewDecision::Revise(text)) => {
             write!(f, "reviewed: revise: {}", OneLine(text))
