@@ -57,15 +57,15 @@ mod tests {
 
     #[test]
     fn different_versions_give_one_sentence_with_both_and_a_way_to_stop() {
-        let named = OtherVersion::of("rlm 0.1.0").unwrap();
+        let named = OtherVersion::of("rlm 0.3.0").unwrap();
         let messages = [
             named.message("r1", Some(42), "rlm 0.2.0"),
             named.message("r1", None, "rlm 0.2.0"),
             OtherVersion::unnamed().message("r1", Some(42), "rlm 0.2.0"),
         ];
         insta::assert_snapshot!(messages.join("\n"), @r"
-        run `r1` is driven by rlm 0.1.0 (pid 42), and this command is rlm 0.2.0: use rlm 0.1.0, or stop the run with: kill 42
-        run `r1` is driven by rlm 0.1.0, and this command is rlm 0.2.0: use rlm 0.1.0, or stop the run with a SIGTERM to its process
+        run `r1` is driven by rlm 0.3.0 (pid 42), and this command is rlm 0.2.0: use rlm 0.3.0, or stop the run with: kill 42
+        run `r1` is driven by rlm 0.3.0, and this command is rlm 0.2.0: use rlm 0.3.0, or stop the run with a SIGTERM to its process
         run `r1` is driven by another version (pid 42), and this command is rlm 0.2.0: use that version, or stop the run with: kill 42
         ");
     }

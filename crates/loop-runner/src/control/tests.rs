@@ -369,7 +369,7 @@ fn answered(text: &str) -> [Result<Option<Response>, crate::Error>; 2] {
             let mut line = String::new();
             let mut from = std::io::BufReader::new(&stream);
             std::io::BufRead::read_line(&mut from, &mut line).unwrap();
-            assert!(line.contains(r#""program":"loop-runner "#), "{line}");
+            assert!(line.contains(r#""program":"rlm "#), "{line}");
             std::io::Write::write_all(&mut stream, text.as_bytes()).unwrap();
         });
         let status = ask(&run_dir, ControlQuery::Status).unwrap().next(LONG);
