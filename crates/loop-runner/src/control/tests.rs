@@ -390,7 +390,7 @@ fn response_of_another_version_names_both_versions_and_the_process() {
     } else {
         String::new()
     };
-    let own = concat!("loop-runner ", env!("CARGO_PKG_VERSION"));
+    let own = rlm_store::program_title();
     for (line, program) in [
         (
             r#"{"v":1,"program":"rlm 9.0.0","response":"unsupported","what":"`forward`"}"#,
