@@ -416,7 +416,8 @@ impl Conversation {
         Subscription(self.0.shared.lock().replay(capacity))
     }
 
-    /// Returns the latest events of this conversation: at most 10,000, with at most 8 MiB of lines and texts.
+    /// Returns the latest events of this conversation: at most 10,000, with at most 8 MiB of lines and texts. While the
+    /// running turn alone has more than that, at most 1 MiB.
     ///
     /// They are in the order in which all readers get them. Older events are missing: [`History::omitted`] is their number, and 0 means that the
     /// history is complete. Events that an earlier process published are never included. For those, a [stored](Self::open) conversation has the

@@ -13,6 +13,9 @@ const MAX_EVENTS: usize = 10_000;
 /// The maximum number of bytes of lines and texts in the stored events.
 const MAX_BYTES: usize = 8 << 20;
 
+/// The maximum number of those bytes while the running turn has more than [`MAX_BYTES`]: such a turn floods the conversation.
+const MAX_BYTES_IN_FLOOD: usize = 1 << 20;
+
 /// The latest events of a conversation, from [`Conversation::history`](crate::Conversation::history).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -49,8 +52,17 @@ impl EventLog {
         }
         self.bytes += weight;
         self.events.push_back(item.clone());
-        while self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
+        while self.events.len() > MAX_EVENTS || self.bytes > self.max_bytes() {
             self.bytes -= self.events.pop_front().map_or(0, |(_, weight)| weight);
+        }
+    }
+
+    fn max_bytes(&self) -> usize {
+        let first = self.events.front().map(|(published, _)| published.sequence);
+        let is_flood = self.running > 0 && first.is_some_and(|first| first > self.turn_start);
+        match is_flood {
+            true => MAX_BYTES_IN_FLOOD,
+            false => MAX_BYTES,
         }
     }
 

@@ -74,16 +74,45 @@ async fn history_keeps_the_latest_events_and_counts_the_others() {
     assert!(history.omitted > 0);
 }
 
-#[tokio::test]
-async fn history_keeps_the_latest_8_mib() {
-    let talk = two_turns((0..9).map(|_| line(MIB))).await;
-    let history = talk.conversation.history();
-    checked(&history, &talk);
+/// Returns the number of lines in the history.
+fn lines(history: &History) -> usize {
     let lines = history.events.iter().filter(|published| {
         matches!(&published.event, ConversationEvent::Observed(seen) if seen.raw.is_some())
     });
-    // Each event weighs a little more than its line or text.
-    assert_eq!(lines.count(), 7);
+    lines.count()
+}
+
+#[tokio::test]
+async fn history_keeps_the_latest_8_mib() {
+    let mut script = Script::new();
+    for _ in 0..2 {
+        script = script.message().begin();
+        for _ in 0..5 {
+            script = script.observe(line(MIB));
+        }
+        script = script.end(EndReason::Completed);
+    }
+    let driver = ScriptedDriver::new(steered()).with_script(script);
+    let options = ConversationOptions::default().with_manual_start();
+    let mut talk = TestConversation::limited(driver, options.with_backlog(100_000));
+    talk.send("first");
+    talk.start().await;
+    talk.completed().await;
+    talk.send("second");
+    talk.completed().await;
+    soon(talk.conversation.stop(Duration::ZERO)).await;
+    talk.read_all().await;
+    let history = talk.conversation.history();
+    checked(&history, &talk);
+    assert_eq!(lines(&history), 8);
+}
+
+#[tokio::test]
+async fn flood_in_one_turn_keeps_the_latest_mib() {
+    let talk = two_turns((0..40).map(|_| line(MIB / 4))).await;
+    let history = talk.conversation.history();
+    checked(&history, &talk);
+    assert_eq!(lines(&history), 4);
 }
 
 #[tokio::test]
