@@ -20,12 +20,19 @@ fn line(bytes: usize) -> Observation {
 
 /// Plays one turn with these observations, and then a turn with one message.
 async fn two_turns(things: impl IntoIterator<Item = Observation>) -> TestConversation {
-    let mut script = Script::new().message().begin();
-    for thing in things {
-        script = script.observe(thing);
-    }
-    let script = script.end(EndReason::Completed).message().begin();
-    let script = script.report_message("again").end(EndReason::Completed);
+    let script = turn(Script::new(), things).message().begin();
+    play(script.report_message("again").end(EndReason::Completed)).await
+}
+
+/// Adds a turn with these observations.
+fn turn(script: Script, things: impl IntoIterator<Item = Observation>) -> Script {
+    let begun = script.message().begin();
+    let seen = things.into_iter().fold(begun, Script::observe);
+    seen.end(EndReason::Completed)
+}
+
+/// Plays a script of two turns, and reads all events.
+async fn play(script: Script) -> TestConversation {
     let driver = ScriptedDriver::new(steered()).with_script(script);
     let options = ConversationOptions::default().with_manual_start();
     let mut talk = TestConversation::limited(driver, options.with_backlog(100_000));
@@ -84,24 +91,9 @@ fn lines(history: &History) -> usize {
 
 #[tokio::test]
 async fn history_keeps_the_latest_8_mib() {
-    let mut script = Script::new();
-    for _ in 0..2 {
-        script = script.message().begin();
-        for _ in 0..5 {
-            script = script.observe(line(MIB));
-        }
-        script = script.end(EndReason::Completed);
-    }
-    let driver = ScriptedDriver::new(steered()).with_script(script);
-    let options = ConversationOptions::default().with_manual_start();
-    let mut talk = TestConversation::limited(driver, options.with_backlog(100_000));
-    talk.send("first");
-    talk.start().await;
-    talk.completed().await;
-    talk.send("second");
-    talk.completed().await;
-    soon(talk.conversation.stop(Duration::ZERO)).await;
-    talk.read_all().await;
+    let lines_of_turn = || (0..5).map(|_| line(MIB));
+    let script = turn(Script::new(), lines_of_turn());
+    let talk = play(turn(script, lines_of_turn())).await;
     let history = talk.conversation.history();
     checked(&history, &talk);
     assert_eq!(lines(&history), 8);
