@@ -219,7 +219,7 @@ async fn stream_that_is_cut_or_silent_is_an_error() {
     );
 
     let mut endpoint = Endpoint::new(Dialect::Chat, &server.address);
-    endpoint.idle_timeout = Duration::from_millis(100);
+    endpoint.idle_timeout = Duration::from_secs(1);
     let client = ModelClient::new(endpoint).unwrap();
     let (called, _stream) = tokio::join!(client.call(b"{}".to_vec()), server.request());
     assert_eq!(called.unwrap_err().kind(), ErrorKind::Silent);
