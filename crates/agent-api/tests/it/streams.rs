@@ -132,6 +132,7 @@ fn deltas_are_the_text_of_the_answer() {
 
 #[test]
 fn interrupt_keeps_text_and_whole_calls_only() {
+    let mut all = Vec::new();
     for dialect in DIALECTS {
         let stream = recording(dialect).as_bytes();
         let mut kept = Vec::new();
@@ -167,8 +168,9 @@ fn interrupt_keeps_text_and_whole_calls_only() {
                 kept.push(kinds);
             }
         }
-        insta::assert_debug_snapshot!(format!("interrupt_{dialect:?}"), kept);
+        all.push((dialect, kept));
     }
+    assert_debug_snapshot!(all);
 }
 
 /// Returns the error of a stream that begins as recorded, and then reports an error.
