@@ -3,7 +3,7 @@
 use agent_duplex::{
     Error, ExitStatus, Line, Observation, ProcessName, StopReport, StopStage, Stream,
 };
-use agent_subprocess::{Exit, Output, ProcessTree, Stage, TreeCommand};
+use agent_subprocess::{Exit, Output, ProcessTree, TreeCommand};
 use std::io;
 
 pub(crate) async fn start(command: TreeCommand) -> Result<ProcessTree, Error> {
@@ -57,13 +57,14 @@ pub(crate) fn names(processes: Vec<agent_subprocess::ProcessName>) -> Vec<Proces
 }
 
 pub(crate) fn stop_report(report: agent_subprocess::StopReport) -> StopReport {
+    use agent_subprocess::StopStage as Tree;
     StopReport {
         stage: match report.stage {
-            Stage::AlreadyGone => StopStage::AlreadyEnded,
-            Stage::Interrupt => StopStage::Interrupt,
-            Stage::CloseStdin => StopStage::CloseInput,
-            Stage::Terminate => StopStage::Terminate,
-            Stage::Kill => StopStage::Kill,
+            Tree::AlreadyEnded => StopStage::AlreadyEnded,
+            Tree::Interrupt => StopStage::Interrupt,
+            Tree::CloseInput => StopStage::CloseInput,
+            Tree::Terminate => StopStage::Terminate,
+            Tree::Kill => StopStage::Kill,
         },
         proven: report.is_proven(),
         ended: names(report.ended),

@@ -36,6 +36,7 @@ pub struct Ancestor {
 }
 
 /// Returns the identity of the process that has this pid now; `None` if there is no such process.
+#[doc(hidden)] // only `rlm-store` needs it
 ///
 /// # Platform
 /// Linux only; always `None` on other systems.

@@ -81,6 +81,7 @@ struct ReadmeDoctests;
 //   builder, launch, complete        description and start of a program; the complete output of one
 pub mod ancestry;
 mod builder;
+#[doc(hidden)] // only `rlm-store` starts such programs
 pub mod childless;
 mod complete;
 mod error;
@@ -120,13 +121,20 @@ mod writer;
 pub use builder::{OutputMode, ProcessContext, StdinMode, TreeCommand};
 pub use complete::CompleteOutput;
 pub use error::Error;
-pub use lines::{Line, Lines};
+pub use lines::Line;
+#[doc(hidden)] // only `agent-drivers` splits lines of its own
+pub use lines::Lines;
 pub use marker::Marker;
 pub use output::{Output, OutputLines, RawOutput, Stream};
+#[doc(hidden)] // only `agent-drivers` writes such files
 pub use plain_file::ScratchFile;
-pub use process::{Exit, ProcessId, ProcessName, ProcessStat, Signal};
+#[doc(hidden)] // only `agent-drivers` reads it
+pub use process::ProcessStat;
+pub use process::{Exit, ProcessId, ProcessName, Signal};
 pub use process_tree::ProcessTree;
 pub use report::StopReport;
-pub use stop::{Stage, StopPolicy};
+pub use stop::{StopPolicy, StopStage};
 pub use tree_handle::Containment;
-pub use writer::{LineWriter, Stdin, WriteError};
+pub use writer::Stdin;
+#[doc(hidden)] // only `agent-drivers` writes lines with it
+pub use writer::{LineWriter, WriteError};

@@ -7,7 +7,7 @@ use crate::stop::{StopFacts, next_stage};
 use crate::times;
 use crate::tree_handle::TreeHandle;
 use crate::writer::{Input, Stdin};
-use crate::{Containment, Exit, Marker, ProcessId, ProcessName, Stage, StopPolicy, StopReport};
+use crate::{Containment, Exit, Marker, ProcessId, ProcessName, StopPolicy, StopReport, StopStage};
 use rustix::process::Signal;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -20,10 +20,10 @@ struct StopState {
     policy: StopPolicy,
     /// Whether the main process had ended by itself before the stop.
     exited_before: bool,
-    stage: Stage,
+    stage: StopStage,
     until: Duration,
     /// The last stage that addressed only the main process.
-    last_gentle_stage: Stage,
+    last_gentle_stage: StopStage,
 }
 
 impl StopState {
@@ -274,8 +274,9 @@ impl ProcessTree {
         let mut progress = self.tree.progress.clone();
         while progress.borrow().tree_end.is_none() {
             let main_exited = self.tree.exit().is_some();
-            if now.start.elapsed() >= now.until || (now.stage < Stage::Terminate && main_exited) {
-                if now.stage == Stage::Kill {
+            if now.start.elapsed() >= now.until || (now.stage < StopStage::Terminate && main_exited)
+            {
+                if now.stage == StopStage::Kill {
                     break;
                 }
                 let seen = StopFacts {
@@ -284,7 +285,7 @@ impl ProcessTree {
                     stdin_open: self.stdin_open(),
                 };
                 (now.stage, now.until) = next_stage(&now.policy, now.start.elapsed(), seen);
-                if now.stage < Stage::Terminate {
+                if now.stage < StopStage::Terminate {
                     now.last_gentle_stage = now.stage;
                 }
                 self.stopping = Some(now.clone());
@@ -292,7 +293,7 @@ impl ProcessTree {
             }
             let done = progress.wait_for(|progress| {
                 progress.tree_end.is_some()
-                    || (now.stage < Stage::Terminate && progress.exit.is_some())
+                    || (now.stage < StopStage::Terminate && progress.exit.is_some())
             });
             let told = timeout_at(now.start + now.until, done).await;
             if told.is_ok_and(|told| told.is_err()) {
@@ -316,9 +317,9 @@ impl ProcessTree {
         let nothing_left =
             now.exited_before && tree_end.ended.is_empty() && tree_end.survivors.is_empty();
         let stage = match &tree_end {
-            _ if nothing_left => Stage::AlreadyGone,
-            tree_end if tree_end.killed => Stage::Kill,
-            tree_end if tree_end.terminated => Stage::Terminate,
+            _ if nothing_left => StopStage::AlreadyEnded,
+            tree_end if tree_end.killed => StopStage::Kill,
+            tree_end if tree_end.terminated => StopStage::Terminate,
             _ => now.last_gentle_stage,
         };
         let main_survived = tree_end
@@ -343,17 +344,17 @@ impl ProcessTree {
             start: Instant::now(),
             policy: policy.clone(),
             exited_before: self.tree.exit().is_some(),
-            stage: Stage::AlreadyGone,
+            stage: StopStage::AlreadyEnded,
             until: Duration::ZERO,
-            last_gentle_stage: Stage::AlreadyGone,
+            last_gentle_stage: StopStage::AlreadyEnded,
         };
         self.stopping = Some(stopping.clone());
         let seen = StopFacts {
-            stage: Stage::AlreadyGone,
+            stage: StopStage::AlreadyEnded,
             main_exited: stopping.exited_before,
             stdin_open: self.stdin_open(),
         };
-        if next_stage(policy, Duration::ZERO, seen).0 != Stage::Kill {
+        if next_stage(policy, Duration::ZERO, seen).0 != StopStage::Kill {
             self.record_living(policy).await;
         }
         stopping
@@ -392,23 +393,23 @@ impl ProcessTree {
         self.tree.wake();
         // If a command is not accepted, the next stage follows, and in the end the host gives up on the guard.
         let _not_taken = match now.stage {
-            Stage::AlreadyGone => Ok(()),
-            Stage::Interrupt => self.tree.signal(Signal::INT, SignalTarget::Group),
-            Stage::CloseStdin => {
+            StopStage::AlreadyEnded => Ok(()),
+            StopStage::Interrupt => self.tree.signal(Signal::INT, SignalTarget::Group),
+            StopStage::CloseInput => {
                 self.close_stdin();
                 Ok(())
             }
-            Stage::Terminate => self.tree.send_command(HostCommand::Stop {
+            StopStage::Terminate => self.tree.send_command(HostCommand::Stop {
                 grace: milliseconds(time),
                 rounds,
             }),
-            Stage::Kill => self
+            StopStage::Kill => self
                 .tree
                 .send_command(HostCommand::Stop { grace: 0, rounds }),
         };
         // A frozen process does not react to a gentle stage. The stage's signal is sent before the thaw, so that the process does no other work
         // first.
-        if self.suspended && now.stage < Stage::Terminate {
+        if self.suspended && now.stage < StopStage::Terminate {
             let _not_taken = self.tree.signal(Signal::CONT, SignalTarget::Tree);
         }
     }

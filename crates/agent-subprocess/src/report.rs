@@ -1,6 +1,6 @@
 //! The result of a stop, and its text.
 
-use crate::{Containment, Exit, ProcessName, Stage};
+use crate::{Containment, Exit, ProcessName, StopStage};
 use std::fmt;
 
 /// The maximum number of survivors that the text of a report names.
@@ -11,7 +11,7 @@ const NAMED: usize = 16;
 #[non_exhaustive]
 pub struct StopReport {
     /// The last stage that was needed to end the whole process tree.
-    pub stage: Stage,
+    pub stage: StopStage,
     /// The exit of the main process; `None` if it survived.
     pub exit: Option<Exit>,
     /// The ended processes, at most 4096: those that an interrupt had reached, that were alive when the stop began, or that were found later.
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn report_names_survivors_and_states_unknowns() {
         let clean = StopReport {
-            stage: Stage::Terminate,
+            stage: StopStage::Terminate,
             exit: Some(Exit {
                 code: None,
                 signal: Some(libc::SIGTERM),

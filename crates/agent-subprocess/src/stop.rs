@@ -82,13 +82,18 @@ impl StopPolicy {
 
     /// Returns the new end of a running stage, if this policy applies from `now` on; `until` is its old end. The stage of SIGKILL keeps its end: no
     /// later stage follows.
-    pub(crate) fn within_policy(&self, stage: Stage, now: Duration, until: Duration) -> Duration {
+    pub(crate) fn within_policy(
+        &self,
+        stage: StopStage,
+        now: Duration,
+        until: Duration,
+    ) -> Duration {
         let time = match stage {
-            Stage::AlreadyGone => Duration::ZERO,
-            Stage::Interrupt => self.interrupt,
-            Stage::CloseStdin => self.close_stdin,
-            Stage::Terminate => self.terminate,
-            Stage::Kill => return until,
+            StopStage::AlreadyEnded => Duration::ZERO,
+            StopStage::Interrupt => self.interrupt,
+            StopStage::CloseInput => self.close_stdin,
+            StopStage::Terminate => self.terminate,
+            StopStage::Kill => return until,
         };
         let killed = self.budget.saturating_sub(self.kill_reserve());
         until.min(killed).min(now + time)
@@ -112,27 +117,27 @@ impl StopPolicy {
 
 /// A stage of a stop, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
+pub enum StopStage {
     /// No process was left to stop.
-    AlreadyGone,
+    AlreadyEnded,
     /// SIGINT to the process group of the program.
     Interrupt,
     /// The standard input of the program was closed.
-    CloseStdin,
+    CloseInput,
     /// SIGTERM to the process tree.
     Terminate,
     /// SIGKILL of the process tree.
     Kill,
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for StopStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Stage::AlreadyGone => "already gone",
-            Stage::Interrupt => "interrupted",
-            Stage::CloseStdin => "ended after its input was closed",
-            Stage::Terminate => "terminated",
-            Stage::Kill => "killed",
+            StopStage::AlreadyEnded => "already gone",
+            StopStage::Interrupt => "interrupted",
+            StopStage::CloseInput => "ended after its input was closed",
+            StopStage::Terminate => "terminated",
+            StopStage::Kill => "killed",
         })
     }
 }
@@ -140,7 +145,7 @@ impl fmt::Display for Stage {
 /// The facts that decide the next stage, besides the policy and the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StopFacts {
-    pub(crate) stage: Stage,
+    pub(crate) stage: StopStage,
     pub(crate) main_exited: bool,
     pub(crate) stdin_open: bool,
 }
@@ -148,7 +153,11 @@ pub(crate) struct StopFacts {
 /// Returns the stage after `seen.stage`, and its end; both times count from the start of the stop.
 ///
 /// The gentle stages address the main process. If it is gone, the leftovers get SIGTERM immediately.
-pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: StopFacts) -> (Stage, Duration) {
+pub(crate) fn next_stage(
+    policy: &StopPolicy,
+    now: Duration,
+    seen: StopFacts,
+) -> (StopStage, Duration) {
     let left = policy
         .budget
         .saturating_sub(policy.kill_reserve())
@@ -161,19 +170,19 @@ pub(crate) fn next_stage(policy: &StopPolicy, now: Duration, seen: StopFacts) ->
         }
     };
     let stages = [
-        (Stage::Interrupt, gentle(true, policy.interrupt)),
+        (StopStage::Interrupt, gentle(true, policy.interrupt)),
         (
-            Stage::CloseStdin,
+            StopStage::CloseInput,
             gentle(seen.stdin_open, policy.close_stdin),
         ),
-        (Stage::Terminate, policy.terminate),
+        (StopStage::Terminate, policy.terminate),
     ];
     let mut later = stages
         .into_iter()
         .filter(|(stage, time)| *stage > seen.stage && !time.min(&left).is_zero());
     later.next().map_or(
         (
-            Stage::Kill,
+            StopStage::Kill,
             policy.guard_timeout().max(now + times::LEAST_KILL),
         ),
         |(stage, time)| (stage, now + time.min(left)),
@@ -191,10 +200,10 @@ mod tests {
         exit: Duration,
         stdin_open: bool,
         late: Duration,
-    ) -> Vec<(Stage, Duration)> {
+    ) -> Vec<(StopStage, Duration)> {
         let (mut now, mut trace) = (Duration::ZERO, Vec::new());
-        let mut stage = Stage::AlreadyGone;
-        while stage != Stage::Kill {
+        let mut stage = StopStage::AlreadyEnded;
+        while stage != StopStage::Kill {
             let (next, until) = next_stage(
                 policy,
                 now,
@@ -205,7 +214,7 @@ mod tests {
                 },
             );
             trace.push((next, now));
-            now = if next < Stage::Terminate {
+            now = if next < StopStage::Terminate {
                 until.min(exit.max(now))
             } else {
                 until
@@ -226,11 +235,11 @@ mod tests {
             let trace = play(&policy, Duration::from_millis(exit), stdin_open, late);
             prop_assert!(trace.windows(2).all(|pair| pair[0].0 < pair[1].0));
             let (last, at) = *trace.last().expect("a stop has stages");
-            prop_assert_eq!(last, Stage::Kill);
+            prop_assert_eq!(last, StopStage::Kill);
             prop_assert!(at <= budget - policy.kill_reserve() + late);
             let exit = Duration::from_millis(exit);
-            prop_assert!(trace.iter().all(|(stage, at)| *stage >= Stage::Terminate || *at < exit));
-            prop_assert!(stdin_open || trace.iter().all(|(stage, _)| *stage != Stage::CloseStdin));
+            prop_assert!(trace.iter().all(|(stage, at)| *stage >= StopStage::Terminate || *at < exit));
+            prop_assert!(stdin_open || trace.iter().all(|(stage, _)| *stage != StopStage::CloseInput));
         }
     }
 
@@ -243,7 +252,7 @@ mod tests {
             .collect();
         insta::assert_snapshot!(shown.join("\n"), @r"
         0ns Interrupt
-        3s CloseStdin
+        3s CloseInput
         5s Terminate
         7s Kill
         ");
@@ -254,12 +263,12 @@ mod tests {
         let killed_until = |budget| {
             let policy = StopPolicy::default().within(Duration::from_millis(budget));
             let seen = StopFacts {
-                stage: Stage::Terminate,
+                stage: StopStage::Terminate,
                 main_exited: false,
                 stdin_open: false,
             };
             let (stage, until) = next_stage(&policy, policy.budget - policy.kill_reserve(), seen);
-            assert_eq!(stage, Stage::Kill);
+            assert_eq!(stage, StopStage::Kill);
             until.as_millis()
         };
         assert_eq!([8000, 1000, 0].map(killed_until), [7750, 875, 200]);

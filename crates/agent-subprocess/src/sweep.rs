@@ -32,6 +32,7 @@ pub struct MarkedProcess {
 
 /// The result of a sweep, or of the cleanup of a guard after its host died.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SweepReport {
     /// The processes that were ended.
     pub ended: Vec<ProcessName>,

@@ -3,7 +3,7 @@
 use crate::scene::{
     DEADLINE, Scene, TREE, TREE_SIZE, is_gone, stdout, wait_for, wait_for_line, wait_for_tree,
 };
-use agent_subprocess::{Containment, ProcessId, Stage, StopPolicy};
+use agent_subprocess::{Containment, ProcessId, StopPolicy, StopStage};
 use std::time::Duration;
 
 pub fn quick() -> StopPolicy {
@@ -42,7 +42,7 @@ async fn x101e_x101k_p35_p36_a_stop_ends_every_kind_of_descendant_and_counts_the
         );
         assert_eq!(
             (report.stage, report.outputs_ended),
-            (Stage::Kill, true),
+            (StopStage::Kill, true),
             "{report:?}"
         );
         assert!(
@@ -135,7 +135,7 @@ async fn p34a_processes_that_fork_and_exit_are_ended() {
         })
         .await;
     // On a loaded machine the stop can reach all of them between a fork and its trap.
-    assert!(report.stage >= Stage::Terminate, "{report}");
+    assert!(report.stage >= StopStage::Terminate, "{report}");
     assert!(
         report.survivors.is_empty() && report.ended.len() > 4,
         "{report}"
@@ -160,7 +160,7 @@ async fn a_stopped_child_is_ended_too() {
         .await;
     assert_eq!(
         (report.stage, report.ended.len()),
-        (Stage::Terminate, 2),
+        (StopStage::Terminate, 2),
         "{report}"
     );
     scene.assert_no_process_is_left();

@@ -1,7 +1,7 @@
 //! The start of an agent, its input and output, and its end.
 
 use crate::scene::{DEADLINE, Scene, alone, own_test, passes, stdout};
-use agent_subprocess::{Containment, Stage, StdinMode, StopPolicy, TreeCommand};
+use agent_subprocess::{Containment, StdinMode, StopPolicy, StopStage, TreeCommand};
 use std::os::fd::AsRawFd as _;
 use tokio::io::AsyncWriteExt as _;
 
@@ -31,7 +31,7 @@ async fn p43a_exit_codes_and_signals_are_reported() {
             let report = agent.stop(&StopPolicy::default()).await;
             assert_eq!(
                 (report.stage, report.outputs_ended),
-                (Stage::AlreadyGone, true),
+                (StopStage::AlreadyEnded, true),
                 "{report}"
             );
         }

@@ -1,7 +1,7 @@
 //! The stages of a stop, each with an agent that ignores the stages before.
 
 use crate::scene::{DEADLINE, Scene, TREE, is_gone, stdout, wait_for_line, wait_for_tree};
-use agent_subprocess::{Containment, ProcessId, Signal, Stage, StdinMode, StopPolicy};
+use agent_subprocess::{Containment, ProcessId, Signal, StdinMode, StopPolicy, StopStage};
 use std::time::Duration;
 
 /// Returns a policy with short stages, so that waiting for the end of one costs little.
@@ -20,22 +20,22 @@ async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_earlier_
     let cases = [
         (
             "trap 'echo INT; exit 5' INT; echo ready; while :; do read x || sleep 0.1; done",
-            Stage::Interrupt,
+            StopStage::Interrupt,
             "exit status 5",
         ),
         (
             "trap '' INT; echo ready; cat >/dev/null; exit 6",
-            Stage::CloseStdin,
+            StopStage::CloseInput,
             "exit status 6",
         ),
         (
             "trap '' INT; trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done",
-            Stage::Terminate,
+            StopStage::Terminate,
             "exit status 7",
         ),
         (
             "trap '' INT TERM; echo ready; while :; do sleep 0.1; done",
-            Stage::Kill,
+            StopStage::Kill,
             "killed by SIGKILL",
         ),
     ];
@@ -52,9 +52,9 @@ async fn l90d_l90e_l90f_p38a_p38b_each_stage_ends_an_agent_that_ignores_earlier_
             // Gives the tested stage enough time on a loaded machine; the stages that can't end the agent stay short.
             let mut policy = short();
             match stage {
-                Stage::Interrupt => policy.interrupt = Duration::from_secs(3),
-                Stage::CloseStdin => policy.close_stdin = Duration::from_secs(3),
-                Stage::Terminate => policy.terminate = Duration::from_secs(3),
+                StopStage::Interrupt => policy.interrupt = Duration::from_secs(3),
+                StopStage::CloseInput => policy.close_stdin = Duration::from_secs(3),
+                StopStage::Terminate => policy.terminate = Duration::from_secs(3),
                 _ => {}
             }
             let report = agent.stop(&policy).await;
@@ -87,7 +87,7 @@ async fn p40_p38b_output_before_exit_is_readable_after_stop() {
         .unwrap();
     wait_for_line(&mut agent, "ready").await;
     let report = agent.stop(&StopPolicy::default()).await;
-    assert_eq!(report.stage, Stage::Interrupt, "{report}");
+    assert_eq!(report.stage, StopStage::Interrupt, "{report}");
     assert_eq!(stdout(&mut agent).await, ["partial"]);
 }
 
@@ -111,7 +111,7 @@ async fn p35_p38b_processes_alive_at_stop_are_counted() {
         let report = agent.stop(&policy).await;
         assert_eq!(
             (report.stage, report.ended.len()),
-            (Stage::CloseStdin, 3),
+            (StopStage::CloseInput, 3),
             "{report:?}"
         );
     }
@@ -129,7 +129,7 @@ async fn interrupt_reaches_the_group_and_the_agent_can_stay() {
     agent.signal(Signal::Interrupt).unwrap();
     wait_for_line(&mut agent, "INT").await;
     let report = agent.stop(&StopPolicy::kill()).await;
-    assert_eq!(report.stage, Stage::Kill, "{report}");
+    assert_eq!(report.stage, StopStage::Kill, "{report}");
     agent
         .signal(Signal::Interrupt)
         .expect("a signal after the end does nothing");
@@ -156,7 +156,7 @@ async fn x127b_leftovers_are_listed_after_a_normal_exit_and_a_stop_ends_and_name
     );
     assert_eq!(
         (report.stage, report.exit.unwrap().code),
-        (Stage::Terminate, Some(0)),
+        (StopStage::Terminate, Some(0)),
         "{report}"
     );
     assert!(before.iter().all(is_gone));
@@ -189,7 +189,7 @@ async fn suspended_tree_can_be_continued_and_stopped() {
     agent.suspend().unwrap();
     let report = agent.stop(&short()).await;
     assert!(
-        report.stage <= Stage::Terminate && report.survivors.is_empty(),
+        report.stage <= StopStage::Terminate && report.survivors.is_empty(),
         "{report:?}"
     );
     scene.assert_no_process_is_left();
@@ -201,12 +201,12 @@ async fn suspended_agent_gets_the_gentle_stages_of_a_stop() {
     let cases = [
         (
             "trap 'exit 5' INT; echo ready; while :; do sleep 0.1; done",
-            Stage::Interrupt,
+            StopStage::Interrupt,
             5,
         ),
         (
             "trap '' INT; echo ready; cat >/dev/null; exit 6",
-            Stage::CloseStdin,
+            StopStage::CloseInput,
             6,
         ),
     ];
@@ -219,7 +219,7 @@ async fn suspended_agent_gets_the_gentle_stages_of_a_stop() {
             agent.suspend().unwrap();
             let mut policy = short();
             match stage {
-                Stage::Interrupt => policy.interrupt = Duration::from_secs(3),
+                StopStage::Interrupt => policy.interrupt = Duration::from_secs(3),
                 _ => policy.close_stdin = Duration::from_secs(3),
             }
             let report = agent.stop(&policy).await;
@@ -249,7 +249,7 @@ async fn dropped_stop_continues_at_the_same_stage() {
         }
     };
     assert!(cuts > 5 && !report.guard_lost, "{cuts} {report}");
-    assert_eq!(report.stage, Stage::Kill, "{report}");
+    assert_eq!(report.stage, StopStage::Kill, "{report}");
     scene.assert_no_process_is_left();
 }
 
@@ -287,7 +287,7 @@ async fn l90g_second_stop_with_less_time_shortens_the_first() {
                 .expect("the stop continues by the first policy");
             assert_eq!(
                 sooner.stage,
-                Stage::Kill,
+                StopStage::Kill,
                 "{containment:?} {heard}: {sooner}"
             );
             assert!(
@@ -313,7 +313,7 @@ async fn stop_without_time_kills() {
             report.survivors.is_empty() && !report.guard_lost,
             "{report:?}"
         );
-        assert_eq!(report.stage, Stage::Kill);
+        assert_eq!(report.stage, StopStage::Kill);
         scene.assert_no_process_is_left();
     }
 }
@@ -338,7 +338,7 @@ async fn a_stop_without_a_bound_waits_for_the_agent() {
         let report = agent.stop(&policy).await;
         assert_eq!(
             (report.stage, report.exit.unwrap().code),
-            (Stage::Terminate, Some(4))
+            (StopStage::Terminate, Some(4))
         );
         assert!(!report.guard_lost, "{report}");
     }
