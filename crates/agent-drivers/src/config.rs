@@ -79,31 +79,6 @@ impl AgentConfig {
         }
     }
 
-    /// Whether a driver speaks the agent's protocol, so that the agent has permissions, a model, sessions and MCP servers.
-    #[must_use]
-    pub fn has_driver(&self) -> bool {
-        self.options != AgentOptions::Command
-    }
-
-    /// Whether both configurations are of the same agent, perhaps in different versions, so that one can continue sessions of the other.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        let preset = AcpPreset::Other;
-        let unknown = |agent: &Self| matches!(agent.options, AgentOptions::Acp { preset: it, .. } if it == preset);
-        self.name() == other.name() && (!unknown(self) || self.program == other.program)
-    }
-
-    /// Returns the names of the set options that can restrict the agent, and that no other agent understands.
-    #[must_use]
-    pub fn restrictions(&self) -> Vec<&'static str> {
-        match &self.options {
-            AgentOptions::Command => Vec::new(),
-            AgentOptions::Claude(options) => options.restrictions(),
-            AgentOptions::Codex(options) => options.restrictions(),
-            AgentOptions::Acp { options, .. } => options.restrictions(),
-        }
-    }
-
     /// Returns whether the agent reports cost, and whether it reports tokens; a budget needs one of the two.
     #[must_use]
     pub fn usage_reporting(&self) -> (bool, bool) {
@@ -112,44 +87,6 @@ impl AgentConfig {
             AgentOptions::Claude(_) => (true, true),
             AgentOptions::Codex(_) => (false, true),
             AgentOptions::Acp { preset, .. } => preset.usage_reporting(),
-        }
-    }
-
-    /// Returns the options that can start programs or hold secrets.
-    #[must_use]
-    pub fn passed_through(&self) -> PassedThrough<'_> {
-        match &self.options {
-            AgentOptions::Command => PassedThrough::default(),
-            AgentOptions::Claude(options) => options.passed_through(),
-            AgentOptions::Codex(options) => options.passed_through(),
-            AgentOptions::Acp { options, preset: _ } => options.passed_through(),
-        }
-    }
-
-    /// Returns the extra directories in which the agent can work.
-    pub fn directories_mut(&mut self) -> &mut [PathBuf] {
-        match &mut self.options {
-            AgentOptions::Claude(options) => &mut options.add_dirs,
-            _ => &mut [],
-        }
-    }
-
-    /// Returns the extra directories in which the agent can work.
-    #[must_use]
-    pub fn directories(&self) -> &[PathBuf] {
-        match &self.options {
-            AgentOptions::Claude(options) => &options.add_dirs,
-            _ => &[],
-        }
-    }
-
-    /// Replaces the values of variables and settings, which can be secret, by `…`.
-    pub fn redact_values(&mut self) {
-        match &mut self.options {
-            AgentOptions::Command => {}
-            AgentOptions::Claude(options) => options.redact_values(),
-            AgentOptions::Codex(options) => options.redact_values(),
-            AgentOptions::Acp { options, .. } => options.env.redact(),
         }
     }
 
@@ -239,6 +176,72 @@ impl AgentConfig {
                     .options((**options).clone())
                     .choices(choices),
             ),
+        }
+    }
+}
+
+#[doc(hidden)] // only `rlm` and the crates of its runs need them
+impl AgentConfig {
+    /// Whether a driver speaks the agent's protocol, so that the agent has permissions, a model, sessions and MCP servers.
+    #[must_use]
+    pub fn has_driver(&self) -> bool {
+        self.options != AgentOptions::Command
+    }
+
+    /// Whether both configurations are of the same agent, perhaps in different versions, so that one can continue sessions of the other.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let preset = AcpPreset::Other;
+        let unknown = |agent: &Self| matches!(agent.options, AgentOptions::Acp { preset: it, .. } if it == preset);
+        self.name() == other.name() && (!unknown(self) || self.program == other.program)
+    }
+
+    /// Returns the names of the set options that can restrict the agent, and that no other agent understands.
+    #[must_use]
+    pub fn restrictions(&self) -> Vec<&'static str> {
+        match &self.options {
+            AgentOptions::Command => Vec::new(),
+            AgentOptions::Claude(options) => options.restrictions(),
+            AgentOptions::Codex(options) => options.restrictions(),
+            AgentOptions::Acp { options, .. } => options.restrictions(),
+        }
+    }
+
+    /// Returns the options that can start programs or hold secrets.
+    #[must_use]
+    pub fn passed_through(&self) -> PassedThrough<'_> {
+        match &self.options {
+            AgentOptions::Command => PassedThrough::default(),
+            AgentOptions::Claude(options) => options.passed_through(),
+            AgentOptions::Codex(options) => options.passed_through(),
+            AgentOptions::Acp { options, preset: _ } => options.passed_through(),
+        }
+    }
+
+    /// Returns the extra directories in which the agent can work.
+    pub fn directories_mut(&mut self) -> &mut [PathBuf] {
+        match &mut self.options {
+            AgentOptions::Claude(options) => &mut options.add_dirs,
+            _ => &mut [],
+        }
+    }
+
+    /// Returns the extra directories in which the agent can work.
+    #[must_use]
+    pub fn directories(&self) -> &[PathBuf] {
+        match &self.options {
+            AgentOptions::Claude(options) => &options.add_dirs,
+            _ => &[],
+        }
+    }
+
+    /// Replaces the values of variables and settings, which can be secret, by `…`.
+    pub fn redact_values(&mut self) {
+        match &mut self.options {
+            AgentOptions::Command => {}
+            AgentOptions::Claude(options) => options.redact_values(),
+            AgentOptions::Codex(options) => options.redact_values(),
+            AgentOptions::Acp { options, .. } => options.env.redact(),
         }
     }
 }

@@ -52,6 +52,9 @@ mod times;
 pub use choices::Choices;
 pub use config::{AgentConfig, AgentOptions};
 pub use probe::{LoggedIn, Login, LoginFacts, Probe};
-pub use redacted::{PassedThrough, Redacted};
+#[doc(hidden)] // only `rlm` shows it
+pub use redacted::PassedThrough;
+pub use redacted::Redacted;
+#[doc(hidden)] // the keys of the configuration file of `rlm`; they are no part of the API
 pub use section::{OptionKey, OptionKind};
 pub use session_locks::{SessionInUse, SessionLocks};

@@ -136,6 +136,7 @@ impl McpServers {
 
     /// Returns these servers without their values, so that they can be shown: `…` replaces each argument, each value of a variable or header, and
     /// the part of a URL after its host.
+    #[doc(hidden)] // only `rlm` shows them
     #[must_use]
     pub fn without_values(mut self) -> Self {
         self.0
@@ -164,6 +165,7 @@ impl McpServers {
 }
 
 /// Removes the value from serde's error about a wrong type: the value can be a secret in the wrong place.
+#[doc(hidden)] // only `rlm` reads a configuration file
 #[must_use]
 pub fn without_value(message: &str) -> String {
     const MARKS: [&str; 2] = ["invalid type: ", "invalid value: "];

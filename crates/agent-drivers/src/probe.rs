@@ -90,6 +90,7 @@ impl Probe {
 
 /// The facts about an agent's login that are known without a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoginFacts {
     /// The version of the agent with which this version of the crate is tested.
     pub tested_version: Option<&'static str>,

@@ -75,7 +75,7 @@ impl AgentKind {
             AgentOptions::Acp { preset, .. } => match preset {
                 AcpPreset::Gemini => Self::Gemini,
                 AcpPreset::Opencode => Self::Opencode,
-                AcpPreset::Claude | AcpPreset::Other => Self::Acp,
+                _ => Self::Acp,
             },
         }
     }

@@ -29,6 +29,7 @@ pub struct AcpOptions {
 
 impl AcpOptions {
     /// The keys of the agent's section in a configuration file.
+    #[doc(hidden)] // only `rlm` reads such a file
     pub const KEYS: &'static [OptionKey] = &[
         OptionKey::new(
             "auth-method",

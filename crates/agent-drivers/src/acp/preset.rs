@@ -11,6 +11,7 @@ use super::gemini;
 /// A known agent that implements the Agent Client Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum AcpPreset {
     /// Gemini CLI.
     Gemini,

@@ -102,6 +102,7 @@ impl fmt::Debug for ClaudeOptions {
 
 impl ClaudeOptions {
     /// The keys of the agent's section in a configuration file.
+    #[doc(hidden)] // only `rlm` reads such a file
     pub const KEYS: &'static [OptionKey] = &[
         OptionKey::new(
             "fallback-model",

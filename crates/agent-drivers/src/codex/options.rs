@@ -60,6 +60,7 @@ impl fmt::Debug for CodexOptions {
 
 impl CodexOptions {
     /// The keys of the agent's section in a configuration file.
+    #[doc(hidden)] // only `rlm` reads such a file
     pub const KEYS: &'static [OptionKey] = &[
         EFFORT,
         SYSTEM,
