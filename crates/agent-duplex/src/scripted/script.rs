@@ -173,6 +173,37 @@ impl Script {
         self.step(Step::Latch(latch.clone()))
     }
 
+    /// Ends the output, like an agent that is gone.
+    #[must_use]
+    pub fn ends(self) -> Self {
+        self.step(Step::Over)
+    }
+
+    /// Has these capabilities once it runs, instead of those of its driver.
+    #[must_use]
+    pub fn agent_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = Some(capabilities);
+        self
+    }
+
+    /// Fails to open its connection.
+    #[must_use]
+    pub fn fails(mut self, with: fn() -> Error) -> Self {
+        self.fails = Some(with);
+        self
+    }
+
+    /// Lists a leftover process with this pid and name.
+    #[must_use]
+    pub fn leaves_process(mut self, pid: u32, name: &str) -> Self {
+        let name = name.to_owned();
+        self.leftovers.push(ProcessName { pid, name });
+        self
+    }
+}
+
+#[doc(hidden)] // faults of a driver, for the tests of this project
+impl Script {
     /// From here on, accepts a message only when a latch is open; `send` waits for it.
     #[must_use]
     pub fn busy(self, latch: &Latch) -> Self {
@@ -191,12 +222,6 @@ impl Script {
         self.step(Step::Panic)
     }
 
-    /// Ends the output, like an agent that is gone.
-    #[must_use]
-    pub fn ends(self) -> Self {
-        self.step(Step::Over)
-    }
-
     /// Accepts messages even after its end, like a pipe that another process keeps open.
     #[must_use]
     pub fn accepts_after_end(mut self) -> Self {
@@ -208,20 +233,6 @@ impl Script {
     #[must_use]
     pub fn connecting(mut self, gate: &Latch) -> Self {
         self.connecting = Some(gate.clone());
-        self
-    }
-
-    /// Has these capabilities once it runs, instead of those of its driver.
-    #[must_use]
-    pub fn agent_capabilities(mut self, capabilities: Capabilities) -> Self {
-        self.capabilities = Some(capabilities);
-        self
-    }
-
-    /// Fails to open its connection.
-    #[must_use]
-    pub fn fails(mut self, with: fn() -> Error) -> Self {
-        self.fails = Some(with);
         self
     }
 
@@ -271,14 +282,6 @@ impl Script {
     #[must_use]
     pub fn report_after_stop(mut self, seen: impl Into<Observation>) -> Self {
         self.last_words.push(seen.into());
-        self
-    }
-
-    /// Lists a leftover process with this pid and name.
-    #[must_use]
-    pub fn leaves_process(mut self, pid: u32, name: &str) -> Self {
-        let name = name.to_owned();
-        self.leftovers.push(ProcessName { pid, name });
         self
     }
 }
