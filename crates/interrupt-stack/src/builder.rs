@@ -54,6 +54,7 @@ impl Builder {
 
     /// Sets how long a handler may leave a notice untaken before the handler below gets it. Default: 1 s. The lowest handler keeps the
     /// notice: time alone never begins shutdown.
+    #[doc(hidden)] // only tests need another time
     pub fn take_timeout(mut self, timeout: Duration) -> Self {
         self.times.take_timeout = timeout;
         self
