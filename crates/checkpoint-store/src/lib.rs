@@ -129,6 +129,7 @@ mod test_disk;
 pub mod verify;
 mod writer;
 
+#[doc(hidden)] // only `rlm-store` needs it
 pub use dir::accept_any_owner;
 pub use error::{Error, Result};
 pub use fold::Folded;

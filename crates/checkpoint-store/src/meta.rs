@@ -40,6 +40,7 @@ pub struct PhaseInfo {
 
 /// The origin of a forked store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ParentSave {
     /// The file from which the state was read: a finished phase, or the progress after one.
     pub id: PhaseId,

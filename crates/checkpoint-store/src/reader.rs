@@ -173,37 +173,18 @@ pub fn phases(dir: impl AsRef<Path>) -> Result<Vec<PhaseInfo>> {
         .collect())
 }
 
-/// Loads the newest valid checkpoint with the name `phase`.
-///
-/// # Errors
-/// As [`load_phase_with`], except for the schema, which is not checked.
-pub fn load_phase<H: DeserializeOwned, E: DeserializeOwned>(
-    dir: impl AsRef<Path>,
-    phase: &str,
-) -> Result<Loaded<H, E>> {
-    of_phase(dir.as_ref(), phase, LoadPurpose::Anything)
-}
-
 /// Loads the newest valid checkpoint with the name `phase` and the schema that `options` name, migrated to its version.
 ///
 /// # Errors
 /// As [`load_with`]; [`is_not_found`](Error::is_not_found) if no phase is finished yet, [`is_other_phase`](Error::is_other_phase) if only other
 /// phases are, [`is_corrupt`](Error::is_corrupt) if all files of this name are damaged.
-pub fn load_phase_with<H: DeserializeOwned, E: DeserializeOwned>(
+pub fn load_phase<H: DeserializeOwned, E: DeserializeOwned>(
     dir: impl AsRef<Path>,
     phase: &str,
     options: &Options,
 ) -> Result<Loaded<H, E>> {
-    of_phase(dir.as_ref(), phase, LoadPurpose::Reader(options))
-}
-
-fn of_phase<H: DeserializeOwned, E: DeserializeOwned>(
-    dir: &Path,
-    phase: &str,
-    want: LoadPurpose<'_>,
-) -> Result<Loaded<H, E>> {
-    let dir = Dir::open(dir)?;
-    let mut index = Index::read(&dir, want)?;
+    let dir = Dir::open(dir.as_ref())?;
+    let mut index = Index::read(&dir, LoadPurpose::Reader(options))?;
     index.entries.retain(|entry| entry.meta.phase.is_some());
     let mut others: Vec<String> = index
         .entries
@@ -229,23 +210,16 @@ fn of_phase<H: DeserializeOwned, E: DeserializeOwned>(
     Loaded::decode(dir.path(), load::newest(&dir, index)?)
 }
 
-/// Returns the bytes of a blob.
-///
-/// # Errors
-/// [`is_not_found`](Error::is_not_found) if there is none of that name.
-pub fn blob(dir: impl AsRef<Path>, name: &str) -> Result<Vec<u8>> {
-    blobs::get(&Dir::open(dir.as_ref())?, name)
-}
-
 /// Returns the bytes of a blob that has at most `limit` bytes. A larger blob, which may come from another user, is not read.
 ///
 /// # Errors
 /// [`is_not_found`](Error::is_not_found) if there is no blob of that name; another error if it is larger.
-pub fn blob_within(dir: impl AsRef<Path>, name: &str, limit: u64) -> Result<Vec<u8>> {
+pub fn blob(dir: impl AsRef<Path>, name: &str, limit: u64) -> Result<Vec<u8>> {
     blobs::get_within(&Dir::open(dir.as_ref())?, name, limit)
 }
 
 /// A lock that keeps every writer out of a store, for example while its directory is moved away. Dropping it lets writers in again.
+#[doc(hidden)] // only `rlm-store` needs it, for a transfer
 #[derive(Debug)]
 #[must_use = "dropping it lets writers in again"]
 pub struct WriterLockout {
@@ -256,6 +230,7 @@ pub struct WriterLockout {
 ///
 /// # Errors
 /// [`is_locked`](Error::is_locked) if a writer has the store open, [`is_not_found`](Error::is_not_found) if there is no directory.
+#[doc(hidden)] // as `WriterLockout`
 pub fn lock_out_writers(dir: impl AsRef<Path>) -> Result<WriterLockout> {
     let _lock = Lock::take(&Dir::open(dir.as_ref())?)?;
     Ok(WriterLockout { _lock })

@@ -74,6 +74,7 @@ pub struct RetainedFile {
 /// The result of planning. Its `Display` prints one line for each file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a plan removes nothing until it is applied"]
+#[non_exhaustive]
 pub struct RetentionPlan {
     dir: PathBuf,
     policy: RetentionPolicy,

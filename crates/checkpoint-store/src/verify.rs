@@ -48,6 +48,7 @@ pub struct File {
 
 impl File {
     /// Returns a file of no bytes and no saves, for programs that test their output.
+    #[doc(hidden)] // only `rlm` tests its output
     pub fn new(name: impl Into<String>, condition: FileCondition) -> Self {
         Self {
             name: name.into(),

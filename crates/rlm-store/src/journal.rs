@@ -196,7 +196,7 @@ mod tests {
     use loop_state::{Head, MachineInput, Timestamp};
 
     fn event(at: u64) -> TimedInput {
-        let (at, what) = (Timestamp(at), MachineInput::Started);
+        let (at, what) = (Timestamp::from_millis(at), MachineInput::Started);
         TimedInput { at, what }
     }
 
@@ -298,7 +298,7 @@ mod tests {
             assert!(refused.to_string().contains(why), "{refused}");
         }
         drop(journal);
-        let blob = checkpoint_store::reader::blob(&place, "b").unwrap_err();
+        let blob = checkpoint_store::reader::blob(&place, "b", u64::MAX).unwrap_err();
         assert!(blob.is_not_found(), "{blob}");
         // The failed save may be on disk; nothing after it is.
         let (_, loaded) = Journal::open(&project, &run, false).unwrap();
@@ -330,12 +330,12 @@ mod tests {
                 "{polls} polls"
             );
             let place = project.run_dir(&run);
-            match checkpoint_store::reader::blob(&place, "b") {
+            match checkpoint_store::reader::blob(&place, "b", u64::MAX) {
                 Ok(bytes) => assert_eq!(bytes, b"a text"),
                 Err(error) => assert!(error.is_not_found() && !is_kept, "{error}"),
             }
             for phase in checkpoint_store::reader::phases(&place).unwrap() {
-                let found = checkpoint_store::reader::load_phase_with::<RunHead, TimedInput>(
+                let found = checkpoint_store::reader::load_phase::<RunHead, TimedInput>(
                     &place,
                     &phase.phase,
                     &options(false),

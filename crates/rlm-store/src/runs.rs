@@ -290,7 +290,7 @@ pub fn exists(project: &Project, id: &RunId) -> bool {
 
 pub(crate) fn prompt(project: &Project, id: &RunId, name: &str) -> Result<String, Error> {
     let dir = project.run_dir(id);
-    let bytes = reader::blob_within(dir, name, MAX_PROMPT);
+    let bytes = reader::blob(dir, name, MAX_PROMPT);
     let bytes = bytes.map_err(|e| match e.is_not_found() {
         true => Error::prompt_lost(id.clone()),
         false => Error::store(id, "read", e),

@@ -254,7 +254,7 @@ pub fn check_load(dir: &Path, ledger: &mut Ledger) -> CheckResult<State> {
     };
     ledger.check(&state)?;
     for &number in &ledger.blobs {
-        match reader::blob(dir, &format!("b{number}")) {
+        match reader::blob(dir, &format!("b{number}"), u64::MAX) {
             Ok(bytes) if bytes == text(number, BLOB).as_bytes() => {}
             Ok(_) => return broken('A', format!("blob b{number} has other bytes")),
             Err(err) => {

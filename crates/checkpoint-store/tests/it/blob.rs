@@ -9,7 +9,7 @@ fn blobs_never_change() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
     assert!(
-        reader::blob(&dir.path, "prompt")
+        reader::blob(&dir.path, "prompt", u64::MAX)
             .unwrap_err()
             .is_not_found()
     );
@@ -17,10 +17,10 @@ fn blobs_never_change() {
     writer.put_blob("prompt", b"one").unwrap();
     assert!(writer.put_blob("prompt", b"two").is_err());
     writer.put_blob("empty", b"").unwrap();
-    assert_eq!(reader::blob(&dir.path, "prompt").unwrap(), b"one");
-    assert_eq!(reader::blob(&dir.path, "empty").unwrap(), b"");
+    assert_eq!(reader::blob(&dir.path, "prompt", u64::MAX).unwrap(), b"one");
+    assert_eq!(reader::blob(&dir.path, "empty", u64::MAX).unwrap(), b"");
     assert!(
-        reader::blob(&dir.path, "absent")
+        reader::blob(&dir.path, "absent", u64::MAX)
             .unwrap_err()
             .is_not_found()
     );
@@ -40,6 +40,6 @@ fn x117c_blob_names_stay_inside_the_directory() {
     let (mut writer, _) = dir.open();
     for name in ["../LOCK", "a/b", "", ".hidden", "a\nb"] {
         assert!(writer.put_blob(name, b"x").is_err(), "{name:?}");
-        assert!(reader::blob(&dir.path, name).is_err(), "{name:?}");
+        assert!(reader::blob(&dir.path, name, u64::MAX).is_err(), "{name:?}");
     }
 }

@@ -52,7 +52,7 @@ fn fork_begins_with_an_old_state_and_records_its_origin() {
         (Some(parent.id), parent.seq),
         (dir.load().report.file, Seq::new(1))
     );
-    assert_eq!(reader::blob(&to.path, "prompt").unwrap(), b"text");
+    assert_eq!(reader::blob(&to.path, "prompt", u64::MAX).unwrap(), b"text");
 
     let again = fork(&dir.path, Seq::new(1), &to.path, &options).unwrap_err();
     assert!(again.to_string().contains("choose another"), "{again}");

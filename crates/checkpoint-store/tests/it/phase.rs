@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use checkpoint_store::{PhaseMeta, Seq, reader};
+use checkpoint_store::{Options, PhaseMeta, Seq, reader};
 
 use crate::support::{Dir, files};
 
@@ -10,7 +10,7 @@ use crate::support::{Dir, files};
 fn c66_phase_of_another_name_is_distinguished_from_a_missing_one() {
     let dir = Dir::new();
     let (mut writer, _) = dir.open();
-    let load = |phase| reader::load_phase::<u64, u64>(&dir.path, phase);
+    let load = |phase| reader::load_phase::<u64, u64>(&dir.path, phase, &Options::default());
     let absent = load("plan").unwrap_err();
     assert!(
         absent.is_not_found() && !absent.is_other_phase(),
@@ -40,7 +40,7 @@ fn c65a_phases_are_separate() {
         .save_phase("implement", &4, PhaseMeta::default())
         .unwrap();
 
-    let loaded = reader::load_phase::<u64, u64>(&dir.path, "plan").unwrap();
+    let loaded = reader::load_phase::<u64, u64>(&dir.path, "plan", &Options::default()).unwrap();
     assert_eq!((loaded.head, loaded.events), (Some(2), vec![1]));
     let info = loaded.report.phase.unwrap();
     assert_eq!((info.id, info.meta), (plan, meta));
