@@ -5,7 +5,7 @@
 //! disk), *delivered* (the agent has received it), *in effect*. [`ask`] sends a request; it fails at once if nothing listens. Each line of a run names
 //! its program: if a client can't use a response of another version, its error names both versions.
 //!
-//! [`attach`] shows a run with one request: the run sends its last events, then each new event and each change of its view, and its end. A slow
+//! [`LiveRun::attach`] shows a run with one request: the run sends its last events, then each new event and each change of its view, and its end. A slow
 //! viewer misses events and gets their number; the run never waits for a viewer.
 //!
 //! A process that an agent started may request the status, and nothing else: see `caller`.
@@ -34,19 +34,22 @@ mod peer;
 mod program;
 mod progress;
 mod protocol;
-mod request_queue;
+pub(crate) mod request_queue;
 mod server;
 mod socket_path;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub use attached::{AttachedRun, attach, attach_after};
+pub use attached::AttachedRun;
+#[cfg(test)]
+pub(crate) use client::send;
 pub use client::{Responses, ask};
 pub use force_stop::{ForceCause, ForcedStop, StopOrForce};
 pub use health::ProcessHealth;
 pub use live_run::{AskOutcome, ConnectOutcome, LiveRun, ResponseLimits};
-pub use protocol::{Activity, ControlMessage, ControlQuery, EndReport, Response, Status};
-pub use request_queue::RunControl;
+#[cfg(test)]
+pub(crate) use protocol::ControlQuery;
+pub use protocol::{Activity, EndReport, Response, Status};
 pub(crate) use request_queue::{QueuedRequest, ReplySender, RequestQueue, RunPosition};
 pub(crate) use server::ControlSocket;

@@ -87,8 +87,8 @@ mod tests {
     fn shutdown(awaited: Awaited, until: u64) -> StopProgress {
         StopProgress {
             awaited: Some(awaited),
-            since: Timestamp(0),
-            until: Timestamp(until),
+            since: Timestamp::from_millis(0),
+            until: Timestamp::from_millis(until),
         }
     }
 
@@ -113,7 +113,7 @@ mod tests {
         }
         let mut lines = Vec::new();
         while let Some((at, RunEvent::StopAwaits { awaited, left })) = receiver.recv().await {
-            lines.push((at.0 / 100, awaited.to_string(), left.as_secs()));
+            lines.push((at.as_millis() / 100, awaited.to_string(), left.as_secs()));
         }
         lines
     }
@@ -136,12 +136,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn j41d_deadline_of_a_stop_only_moves_earlier() {
-        let by = |seconds: u64| Timestamp(seconds * 1000);
-        let now = Timestamp(0);
+        let by = |seconds: u64| Timestamp::from_millis(seconds * 1000);
+        let now = Timestamp::from_millis(0);
         let first = StopProgress::now(None, by(8), None, now);
         let later = StopProgress::now(Some(first), by(60), None, now);
         let sooner = StopProgress::now(Some(later), by(1), None, now);
-        let until = [first, later, sooner].map(|it| it.until.0);
+        let until = [first, later, sooner].map(|it| it.until.as_millis());
         assert_eq!(until, [8000, 8000, 1000]);
     }
 

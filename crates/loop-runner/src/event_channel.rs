@@ -202,9 +202,9 @@ mod tests {
             line,
         };
         for _ in 0..CAPACITY {
-            sender.send(Timestamp(1), output.clone());
+            sender.send(Timestamp::from_millis(1), output.clone());
         }
-        sender.send(Timestamp(2), RunEvent::Warning("mind".into()));
+        sender.send(Timestamp::from_millis(2), RunEvent::Warning("mind".into()));
         let mut seen = Vec::new();
         while let Ok((_, event)) = receiver.from.try_recv() {
             seen.push(event);
@@ -218,10 +218,10 @@ mod tests {
     fn discarded_output_is_counted_and_other_events_arrive() {
         let (mut sender, mut receiver) = channel();
         let text = |text: &str| RunEvent::Agent(Event::TextDelta(text.to_owned()));
-        sender.send(Timestamp(1), text("shown"));
-        sender.send(Timestamp(2), text("dropped"));
-        sender.send(Timestamp(3), RunEvent::Warning("mind".into()));
-        sender.send(Timestamp(4), text("dropped"));
+        sender.send(Timestamp::from_millis(1), text("shown"));
+        sender.send(Timestamp::from_millis(2), text("dropped"));
+        sender.send(Timestamp::from_millis(3), RunEvent::Warning("mind".into()));
+        sender.send(Timestamp::from_millis(4), text("dropped"));
         drop(sender);
         assert!(matches!(
             receiver.blocking_recv(),
@@ -234,7 +234,7 @@ mod tests {
         ));
         let missed = receiver.blocking_recv();
         assert!(
-            matches!(missed, Some((Timestamp(4), RunEvent::EventsMissed(2)))),
+            matches!(&missed, Some((at, RunEvent::EventsMissed(2))) if at.as_millis() == 4),
             "{missed:?}"
         );
         assert!(receiver.blocking_recv().is_none());
@@ -245,9 +245,12 @@ mod tests {
         let (mut sender, mut receiver) = channel();
         for _ in 0..2 * CAPACITY {
             let text = "word ".to_owned();
-            sender.send(Timestamp(1), RunEvent::Agent(Event::TextDelta(text)));
+            sender.send(
+                Timestamp::from_millis(1),
+                RunEvent::Agent(Event::TextDelta(text)),
+            );
         }
-        sender.send(Timestamp(2), RunEvent::Warning("mind".into()));
+        sender.send(Timestamp::from_millis(2), RunEvent::Warning("mind".into()));
         drop(sender);
         let mut seen = Vec::new();
         while let Some((_, event)) = receiver.blocking_recv() {
@@ -269,7 +272,7 @@ mod tests {
             line,
         };
         for _ in 0..100 {
-            sender.send(Timestamp(1), output.clone());
+            sender.send(Timestamp::from_millis(1), output.clone());
         }
         assert_eq!(sender.shared.waiting.load(Ordering::Relaxed), MAX_BYTES);
         assert_eq!(sender.shared.missed.load(Ordering::Relaxed), 96);

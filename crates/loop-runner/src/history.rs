@@ -269,7 +269,7 @@ mod tests {
 
     fn record(at: u64, kind: &str, text: &str) -> Record {
         Record {
-            at: Timestamp(at),
+            at: Timestamp::from_millis(at),
             kind: kind.into(),
             text: text.into(),
             omitted: 0,
@@ -292,11 +292,11 @@ mod tests {
             record(11, "text", "and th"),
             record(12, "stdout", "later"),
         ];
-        let (left_out, kept) = last(records.into_iter().map(Ok), Timestamp(12), 99);
+        let (left_out, kept) = last(records.into_iter().map(Ok), Timestamp::from_millis(12), 99);
         assert_eq!(left_out, 0);
         let events = events_of(kept).into_iter().map(|(at, event)| {
             let json = serde_json::to_string(&event).unwrap();
-            format!("{} {json}", at.0)
+            format!("{} {json}", at.as_millis())
         });
         insta::assert_snapshot!(events.collect::<Vec<_>>().join("\n"), @r#"
         3 {"agent":{"Message":{"text":"I work","partial":false}}}
@@ -314,11 +314,11 @@ mod tests {
         #[test]
         fn last_records_are_kept_and_others_counted(count in 0u64..50, most in 1usize..20, until in 0u64..60) {
             let records = (0..count).map(|n| Ok(record(n, "stdout", &n.to_string())));
-            let (left_out, kept) = last(records, Timestamp(until), most);
+            let (left_out, kept) = last(records, Timestamp::from_millis(until), most);
             let there = count.min(until);
             prop_assert_eq!(left_out + kept.len() as u64, there);
             prop_assert!(kept.len() <= most);
-            prop_assert_eq!(kept.back().map(|record| record.at.0 + 1), (there > 0).then_some(there));
+            prop_assert_eq!(kept.back().map(|record| record.at.as_millis() + 1), (there > 0).then_some(there));
         }
     }
 }

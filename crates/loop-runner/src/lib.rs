@@ -89,7 +89,7 @@ mod runner;
 mod stop_progress;
 mod view;
 
-pub use control::RunControl;
+pub use control::request_queue::RunControl;
 pub use error::Error;
 pub use event_channel::{RunEventReceiver, WaitingOutput};
 pub use heartbeat::HeartbeatContext;

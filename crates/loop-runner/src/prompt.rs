@@ -158,7 +158,7 @@ mod tests {
             }),
             steers: vec![Steer {
                 id: 1,
-                at: Timestamp(1),
+                at: Timestamp::from_millis(1),
                 text: "mind the docs".into(),
                 state: Default::default(),
             }],

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn late_viewer_gets_a_message_once() {
         let recent = RecentEvents::default();
-        let agent = |event| recent.push(Timestamp(1), &RunEvent::Agent(event));
+        let agent = |event| recent.push(Timestamp::from_millis(1), &RunEvent::Agent(event));
         let message = |text: &str| Event::Message {
             text: text.into(),
             partial: false,
@@ -153,7 +153,7 @@ mod tests {
             agent(Event::TextDelta(piece.into()));
         }
         agent(message("one two"));
-        recent.push(Timestamp(1), &warning(1));
+        recent.push(Timestamp::from_millis(1), &warning(1));
         agent(Event::TextDelta("three".into()));
         let (shown, mut next) = recent.snapshot();
         assert_eq!(text(shown), ["one two", "1", "three"]);
@@ -171,7 +171,7 @@ mod tests {
             for (pushes, reads) in steps {
                 for _ in 0..pushes {
                     sent += 1;
-                    recent.push(Timestamp(1), &warning(sent));
+                    recent.push(Timestamp::from_millis(1), &warning(sent));
                 }
                 for _ in 0..reads {
                     for line in text(recent.since(&mut next)) {
@@ -195,7 +195,7 @@ mod tests {
         let recent = RecentEvents::default();
         for _ in 0..2000 {
             recent.push(
-                Timestamp(1),
+                Timestamp::from_millis(1),
                 &RunEvent::Agent(Event::TextDelta("x".repeat(3000))),
             );
         }

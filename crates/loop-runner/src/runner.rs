@@ -9,8 +9,9 @@ use rlm_store::{DataLoss, RunHead, Settings, WorkingTreeLock, runs};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
+use crate::RunControl;
 use crate::clock::Clock;
-use crate::control::{RequestQueue, RunControl};
+use crate::control::RequestQueue;
 use crate::countdown::run_countdown;
 use crate::event_channel::{self, RunEventReceiver, RunEventSender};
 use crate::heartbeat::{Heartbeat, LastTick};

@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn delivery_of_a_steer_depends_on_the_agent_and_the_step() {
-        let since = Timestamp(1);
+        let since = Timestamp::from_millis(1);
         let (command, turns, within) = ((false, false), (true, false), (true, true));
         let turn = || IterationStep::Turn { since };
         let interrupted = || IterationStep::Interrupted { since };

@@ -34,7 +34,7 @@ pub struct AttachedRun {
     last: Arc<AtomicU64>,
 }
 
-/// Attaches to the run in this directory; the path is absolute. The run sends its last stored events again.
+/// Attaches to the run in this directory; the path is absolute. The run sends its last stored events again, if they are later than `seen`.
 ///
 /// If `attended` is true, a person is present: the run asks for reviews and permissions as in its own terminal, until the last such viewer detaches.
 ///
@@ -44,17 +44,12 @@ pub struct AttachedRun {
 ///
 /// [`Error::is_not_running`] when no process works on the run, [`Error::is_unresponsive`] when the process doesn't respond,
 /// [`Error::is_other_version`] when it has another version and its responses are not known here.
-pub fn attach(run_dir: &Path, attended: bool) -> Result<AttachedRun, Error> {
-    attach_after(run_dir, attended, Timestamp::default())
-}
-
-/// Attaches like [`attach`], for a viewer that has the events up to `seen`: the run doesn't send them again.
-///
-/// # Errors
-///
-/// The errors of [`attach`].
-pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<AttachedRun, Error> {
-    let responses = client::ask(run_dir, ControlQuery::Attach { attended })?;
+pub(crate) fn attach(
+    run_dir: &Path,
+    attended: bool,
+    seen: Timestamp,
+) -> Result<AttachedRun, Error> {
+    let responses = client::send(run_dir, ControlQuery::Attach { attended })?;
     let (path, peer, mut from) = responses.into_parts();
     let failed = |e| rlm_store::Error::io("can't communicate with", &path, e);
     from.get_ref()
@@ -86,7 +81,7 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
     let (to_view, view) = watch::channel(Arc::from(view));
     let (mut to_events, events) = event_channel::channel();
     let (to_first, first) = mpsc::sync_channel(1);
-    let last = Arc::new(AtomicU64::new(seen.0));
+    let last = Arc::new(AtomicU64::new(seen.as_millis()));
     let newest = Arc::clone(&last);
     let reader = std::thread::spawn(move || {
         loop {
@@ -97,7 +92,7 @@ pub fn attach_after(run_dir: &Path, attended: bool, seen: Timestamp) -> Result<A
                 Ok(AttachMessage::Event { at, event }) => {
                     // The channel has room for one timestamp, so only the first send succeeds.
                     let _later = to_first.try_send(at);
-                    newest.fetch_max(at.0, Ordering::Relaxed);
+                    newest.fetch_max(at.as_millis(), Ordering::Relaxed);
                     to_events.send(at, *event);
                 }
                 Err(_) => {
@@ -139,7 +134,7 @@ impl AttachedRun {
     /// Returns the time of the newest event that arrived.
     #[must_use]
     pub fn last_event_at(&self) -> Timestamp {
-        Timestamp(self.last.load(Ordering::Relaxed))
+        Timestamp::from_millis(self.last.load(Ordering::Relaxed))
     }
 
     /// Waits for the end, and returns the report of the run's process; `None` if the process sent none, or dropped this viewer.

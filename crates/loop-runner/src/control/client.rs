@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use agent_subprocess::{ProcessId, ancestry};
-use loop_state::times;
+use loop_state::{Request, times};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -27,7 +27,12 @@ const MAX_BYTES: usize = 2 * MAX_LINE;
 /// # Errors
 ///
 /// [`Error::is_not_running`] when no process listens there.
-pub fn ask(run_dir: &Path, message: impl Into<ControlMessage>) -> Result<Responses, Error> {
+pub fn ask(run_dir: &Path, request: Request) -> Result<Responses, Error> {
+    send(run_dir, request)
+}
+
+/// Sends a message as [`ask`] does: a request or a query.
+pub(crate) fn send(run_dir: &Path, message: impl Into<ControlMessage>) -> Result<Responses, Error> {
     let path = socket_path::socket(run_dir);
     let checked = socket_path::check(run_dir);
     let stream = checked.and_then(|()| socket_path::with_short_path(run_dir, connect_unix));
@@ -102,8 +107,7 @@ impl Responses {
     /// # Platform
     ///
     /// Always `true` outside Linux, where the process is not known.
-    #[must_use]
-    pub fn is_from(&self, process: ProcessId) -> bool {
+    pub(crate) fn is_from(&self, process: ProcessId) -> bool {
         !cfg!(target_os = "linux") || self.peer == Some(process)
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use agent_subprocess::ProcessId;
 use rlm_store::{Project, RunId};
 
-use crate::control::client::ask;
+use crate::control::client;
 use crate::control::protocol::{ControlQuery, Response, Status};
 
 /// The longest time since the last pass of a healthy run's loop. The loop makes a pass at least every 5 s.
@@ -38,7 +38,7 @@ impl ProcessHealth {
         let by = Instant::now() + timeout;
         loop {
             let left = by.saturating_duration_since(Instant::now());
-            let response = ask(&project.run_dir(run), ControlQuery::Status);
+            let response = client::send(&project.run_dir(run), ControlQuery::Status);
             match response.and_then(|mut responses| responses.next(left)) {
                 Ok(Some(Response::Status(status))) => {
                     let age = Duration::from_millis(status.last_tick_ms);

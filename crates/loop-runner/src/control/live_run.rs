@@ -8,7 +8,7 @@ use loop_state::{Request, Timestamp, times};
 use rlm_store::{Holder, Project, RunId};
 
 use crate::Error;
-use crate::control::attached::{AttachedRun, attach_after};
+use crate::control::attached::{self, AttachedRun};
 use crate::control::client::{Responses, ask};
 use crate::control::force_stop::poll_until;
 use crate::control::protocol::{EndReport, Response};
@@ -213,11 +213,15 @@ impl LiveRun {
         }
     }
 
-    /// Attaches to the run like [`attach_after`], even if the run has just begun. Blocks for some seconds at most.
+    /// Attaches to the run, even if it has just begun. The run sends its last stored events again, if they are later than `seen`.
+    ///
+    /// If `attended` is true, a person is present: the run asks for reviews and permissions as in its own terminal, until the last such viewer
+    /// detaches. Blocks for some seconds at most.
     ///
     /// # Errors
     ///
-    /// The errors of [`attach_after`], except those for a process that is unresponsive or absent.
+    /// [`Error::is_other_version`] when the run has another version and its responses are not known here, [`Error::is_refused`] when it refuses the
+    /// request.
     pub fn attach(
         &self,
         attended: bool,
@@ -225,7 +229,7 @@ impl LiveRun {
     ) -> Result<ConnectOutcome<AttachedRun>, Error> {
         let run_dir = self.project.run_dir(&self.run);
         let by = Instant::now() + FIRST;
-        self.reach(by, || attach_after(&run_dir, attended, seen))
+        self.reach(by, || attached::attach(&run_dir, attended, seen))
     }
 
     fn connect(&self, request: &Request, by: Instant) -> Result<ConnectOutcome<Responses>, Error> {

@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(3650 * 86_400);
 /// The one line that a client sends on a connection: a query or a person's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum ControlMessage {
+pub(crate) enum ControlMessage {
     /// A query.
     Query(ControlQuery),
     /// A request.
@@ -36,11 +36,10 @@ pub enum ControlMessage {
 /// The information that a client can read from a live run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ControlQuery {
+pub(crate) enum ControlQuery {
     /// The status. The response is [`Response::Status`].
     Status,
-    /// The events and the view, until the run ends; see [`attach`](super::attach).
+    /// The events and the view, until the run ends; see [`attach`](super::attached::attach).
     Attach {
         /// Whether a person is present and the run can ask that person.
         attended: bool,
@@ -59,7 +58,8 @@ impl From<Request> for ControlMessage {
     }
 }
 
-/// A response to a request. Each response reports further progress, until one for which [`is_last`](Self::is_last) is true.
+/// A response to a request. Each response reports further progress. Only [`Recorded`](Self::Recorded), [`Delivered`](Self::Delivered) and
+/// [`Unknown`](Self::Unknown) are followed by another response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -198,8 +198,7 @@ impl ControlMessage {
 
 impl Response {
     /// Returns whether this is the last response.
-    #[must_use]
-    pub fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         !matches!(
             self,
             Self::Recorded { .. } | Self::Delivered | Self::Unknown

@@ -170,12 +170,14 @@ pub enum RunControl {
     /// Whether from now on a person can review a phase or a batch. If not, the run waits for no review.
     Attended(bool),
     /// Suspends or resumes everything that runs.
+    #[doc(hidden)] // only `rlm` suspends a run
     Freeze {
         /// Whether to suspend.
         frozen: bool,
         /// Receives a value when everything is suspended or resumed.
         done: oneshot::Sender<()>,
     },
+    #[doc(hidden)] // `IterationItems` sends it
     /// Saves an item of the current iteration; see [`IterationItems::save`](crate::IterationItems::save).
     SaveItem {
         /// The key of the item.

@@ -207,7 +207,7 @@ mod tests {
             ..Rules::default()
         };
         let mut head = Head::new(rules).unwrap();
-        let at = Timestamp(7);
+        let at = Timestamp::from_millis(7);
         let error = |iteration| IterationFailure {
             iteration,
             at,

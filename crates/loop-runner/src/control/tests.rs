@@ -15,13 +15,12 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
+use super::client::send;
 use super::protocol::{self, ControlMessage, ControlQuery};
-use super::{
-    ControlSocket, EndReport, QueuedRequest, Response, Responses, RunControl, RunPosition,
-};
+use super::{ControlSocket, EndReport, QueuedRequest, Response, Responses, RunPosition};
 use super::{ask, socket_path};
 use crate::recent_events::RecentEvents;
-use crate::{AgentView, RunEvent, RunnerOptions, View};
+use crate::{AgentView, RunControl, RunEvent, RunnerOptions, View};
 
 mod attach;
 
@@ -87,7 +86,7 @@ impl Run {
 
     /// Steps the machine; returns whether the input changed anything.
     fn happens(&mut self, what: MachineInput) -> bool {
-        let at = Timestamp(7);
+        let at = Timestamp::from_millis(7);
         let effects = self.machine.step(TimedInput { at, what });
         let changed = !effects.is_empty()
             && !effects
@@ -129,7 +128,7 @@ impl Run {
 
     async fn connects(&self, message: impl Into<ControlMessage>) -> Responses {
         let (dir, message): (_, ControlMessage) = (self.dir.path().to_owned(), message.into());
-        let peer = spawn_blocking(move || ask(&dir, message).unwrap());
+        let peer = spawn_blocking(move || send(&dir, message).unwrap());
         peer.await.unwrap()
     }
 
@@ -311,7 +310,7 @@ async fn stop_reports_its_budget_and_end() {
     );
     assert_eq!(late.await.unwrap(), [Response::RunEnded(over())]);
     assert!(!path.exists());
-    let nobody = spawn_blocking(move || ask(run.dir.path(), ControlQuery::Status).unwrap_err());
+    let nobody = spawn_blocking(move || send(run.dir.path(), ControlQuery::Status).unwrap_err());
     assert!(nobody.await.unwrap().is_not_running());
 }
 
@@ -340,13 +339,13 @@ async fn dead_run_sends_nothing_and_stuck_run_is_unresponsive() {
     assert_eq!(told.await.unwrap(), [recorded(None, None)]);
     spawn_blocking(move || {
         let (listener, _) = socket_path::bind_socket(&dir).unwrap();
-        let mut waiting = ask(&dir, ControlQuery::Status).unwrap();
+        let mut waiting = send(&dir, ControlQuery::Status).unwrap();
         let wait = Duration::from_millis(20);
         assert!(waiting.next(wait).unwrap_err().is_unresponsive());
         assert!(waiting.next(wait).unwrap_err().is_unresponsive());
         drop(listener);
         assert!(
-            ask(&dir, ControlQuery::Status)
+            send(&dir, ControlQuery::Status)
                 .unwrap_err()
                 .is_not_running(),
             "the socket is stale"
@@ -372,12 +371,12 @@ fn answered(text: &str) -> [Result<Option<Response>, crate::Error>; 2] {
             assert!(line.contains(r#""program":"rlm "#), "{line}");
             std::io::Write::write_all(&mut stream, text.as_bytes()).unwrap();
         });
-        let status = ask(&run_dir, ControlQuery::Status).unwrap().next(LONG);
+        let status = send(&run_dir, ControlQuery::Status).unwrap().next(LONG);
         scope.spawn(|| {
             let (mut stream, _) = listener.accept().unwrap();
             std::io::Write::write_all(&mut stream, text.as_bytes()).unwrap();
         });
-        let attached = super::attach(&run_dir, false);
+        let attached = super::attached::attach(&run_dir, false, Timestamp::default());
         [status, attached.map(|_| None)]
     })
 }

@@ -14,7 +14,8 @@ use rlm_store::ItemError;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::control::{QueuedRequest, ReplySender, RunControl, RunPosition};
+use crate::RunControl;
+use crate::control::{QueuedRequest, ReplySender, RunPosition};
 use crate::error::Error;
 use crate::prompt;
 use crate::run_event::RunEvent;

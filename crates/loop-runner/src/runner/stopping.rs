@@ -236,7 +236,9 @@ pub(super) fn failure(outcome: &TurnOutcome) -> Option<&str> {
 /// Converts a time from the service; `None` if it is before 1970.
 pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    u64::try_from(since.as_millis()).ok().map(Timestamp)
+    u64::try_from(since.as_millis())
+        .ok()
+        .map(Timestamp::from_millis)
 }
 
 /// Returns how a turn failed, with the agent's last error message.

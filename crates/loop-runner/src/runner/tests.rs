@@ -192,7 +192,7 @@ async fn x127d_end_of_a_check_is_not_reported_as_end_of_the_agent() {
 
 /// Returns the time since the last pass of the loop, as the run reports it.
 fn last_tick_ms(run_dir: &Path) -> Option<u64> {
-    let mut responses = control::ask(run_dir, ControlQuery::Status).ok()?;
+    let mut responses = control::send(run_dir, ControlQuery::Status).ok()?;
     match responses.next(Duration::from_secs(2)).ok()?? {
         Response::Status(status) => Some(status.last_tick_ms),
         _ => None,

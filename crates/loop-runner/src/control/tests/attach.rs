@@ -1,7 +1,7 @@
 //! Both ends of an attached viewer's connection: the events and views, slow viewers, and the limit of their number.
 
 use super::*;
-use crate::control::attach;
+use crate::control::attached::attach;
 
 #[tokio::test]
 async fn run_is_attended_while_a_viewer_is_attached() {
@@ -16,7 +16,7 @@ async fn run_is_attended_while_a_viewer_is_attached() {
     };
     let attach_viewer = |attended| {
         let dir = dir.clone();
-        spawn_blocking(move || attach(&dir, attended).unwrap())
+        spawn_blocking(move || attach(&dir, attended, Timestamp::default()).unwrap())
     };
     let nobody = attach_viewer(false).await.unwrap();
     let first = attach_viewer(true).await.unwrap();
@@ -44,11 +44,11 @@ async fn viewer_gets_recent_events_status_and_end() {
     let mut run = Run::new(true);
     let push_warning = |text: &str| {
         run.recent
-            .push(Timestamp(5), &RunEvent::Warning(text.into()))
+            .push(Timestamp::from_millis(5), &RunEvent::Warning(text.into()))
     };
     push_warning("before");
     let dir = run.dir.path().to_owned();
-    let attaching = spawn_blocking(move || attach(&dir, false).unwrap());
+    let attaching = spawn_blocking(move || attach(&dir, false, Timestamp::default()).unwrap());
     let mut attached = attaching.await.unwrap();
     let mut events = attached.events().unwrap();
     assert!(attached.events().is_none(), "there is one reader");
@@ -60,13 +60,15 @@ async fn viewer_gets_recent_events_status_and_end() {
     let view = attached.view();
     until(|| view.borrow().head.pausing).await;
     assert!(view.borrow().agent.steerable);
-    run.recent
-        .push(Timestamp(6), &RunEvent::Update(RunUpdate::Pausing));
+    run.recent.push(
+        Timestamp::from_millis(6),
+        &RunEvent::Update(RunUpdate::Pausing),
+    );
     drop(run.requests);
     run.socket.close(over()).await;
     let mut received = Vec::new();
     while let Some((at, event)) = events.recv().await {
-        received.push(format!("{} {event:?}", at.0));
+        received.push(format!("{} {event:?}", at.as_millis()));
     }
     assert_eq!(
         received,
@@ -94,7 +96,7 @@ async fn slow_viewer_blocks_no_other_and_gets_missed_count() {
     for _ in 0..20_000 {
         // Send far more than the socket and the buffer hold; the run never waits.
         run.recent
-            .push(Timestamp(5), &RunEvent::Warning(line.clone()));
+            .push(Timestamp::from_millis(5), &RunEvent::Warning(line.clone()));
         tokio::task::yield_now().await;
     }
     let mut first = run.connects(ControlQuery::Status).await;
@@ -113,7 +115,7 @@ async fn viewers_are_limited_and_a_detach_frees_a_slot() {
     let path = run.dir.path().to_owned();
     let attach_viewer = || {
         let dir = path.clone();
-        spawn_blocking(move || attach(&dir, false))
+        spawn_blocking(move || attach(&dir, false, Timestamp::default()))
     };
     let mut watchers = Vec::new();
     for _ in 0..8 {
@@ -139,7 +141,7 @@ async fn run_with_many_messages_can_be_viewed() {
         run.happens(MachineInput::Requested(Request::Steer { text, now: false }));
     }
     let dir = run.dir.path().to_owned();
-    let attaching = spawn_blocking(move || attach(&dir, false));
+    let attaching = spawn_blocking(move || attach(&dir, false, Timestamp::default()));
     let attached = attaching.await.unwrap().unwrap();
     assert_eq!(attached.view().borrow().head.steers.len(), 99);
 }

@@ -140,7 +140,7 @@ impl Judge {
             }
             RunEvent::Update(RunUpdate::Waiting { until, .. }) => {
                 world.waits = Some(Wait {
-                    until: SystemTime::UNIX_EPOCH + Duration::from_millis(until.0),
+                    until: SystemTime::UNIX_EPOCH + Duration::from_millis(until.as_millis()),
                     life: world.life,
                     jumped: world.jumped,
                 });

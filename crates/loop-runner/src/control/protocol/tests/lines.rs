@@ -70,8 +70,8 @@ fn awaited() -> [Awaited; 8] {
 fn shutdown() -> StopProgress {
     StopProgress {
         awaited: Some(Awaited::Check),
-        since: Timestamp(1),
-        until: Timestamp(2),
+        since: Timestamp::from_millis(1),
+        until: Timestamp::from_millis(2),
     }
 }
 
@@ -216,7 +216,7 @@ fn run_events() -> Vec<RunEvent> {
             timeout: SECOND,
         },
         RunEvent::StillWaiting {
-            until: Timestamp(1),
+            until: Timestamp::from_millis(1),
             left: SECOND,
         },
         RunEvent::Stopping {
@@ -327,7 +327,7 @@ fn each_line_has_this_form() {
     lines.push(line_without_head(&view()));
     for event in run_events() {
         let sent = line_without_head(&AttachMessage::Event {
-            at: Timestamp(1),
+            at: Timestamp::from_millis(1),
             event: Box::new(event),
         });
         let read: AttachMessage = serde_json::from_str(&sent).unwrap();
