@@ -186,14 +186,14 @@ impl FromStr for Autonomy {
     type Err = RulesError;
 
     fn from_str(text: &str) -> Result<Self, RulesError> {
-        let unknown = || RulesError::UnknownAutonomy(text.chars().take(40).collect());
+        let unknown = || RulesErrorKind::UnknownAutonomy(text.chars().take(40).collect());
         match text {
             "checkpoint" => Ok(Self::Checkpoint),
             "full" => Ok(Self::Full),
             _ => match text.strip_prefix("batch:").map(str::parse) {
-                Some(Ok(0)) => Err(RulesError::ZeroBatch),
+                Some(Ok(0)) => Err(RulesErrorKind::ZeroBatch.into()),
                 Some(Ok(size)) => Ok(Self::Batch(size)),
-                _ => Err(unknown()),
+                _ => Err(unknown().into()),
             },
         }
     }
@@ -213,43 +213,57 @@ impl From<Autonomy> for String {
     }
 }
 
-/// Why a set of rules is invalid. Unlike [`HeadError`](crate::HeadError), this error has public variants: a person writes the rules as settings, and
-/// a program that reads these settings can name the invalid one.
+/// Why a set of rules is invalid.
+///
+/// The text names the phase or the limit. A program that has names of its own for the limits can ask for the two problems that depend on the agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RulesError {
-    /// There is no phase.
+#[error(transparent)]
+pub struct RulesError(#[from] RulesErrorKind);
+
+impl RulesError {
+    /// Returns the phase whose agent doesn't report its cost, if that is why a cost limit can't be enforced.
+    #[must_use]
+    pub fn unreported_cost(&self) -> Option<&str> {
+        match &self.0 {
+            RulesErrorKind::CostUnknown(phase) => Some(phase),
+            _ => None,
+        }
+    }
+
+    /// Returns the phase whose agent doesn't report its tokens, if that is why a token limit can't be enforced.
+    #[must_use]
+    pub fn unreported_tokens(&self) -> Option<&str> {
+        match &self.0 {
+            RulesErrorKind::TokensUnknown(phase) => Some(phase),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum RulesErrorKind {
     #[error("the run needs at least one phase")]
     NoPhase,
-    /// There are more phases than a head can hold.
     #[error("{0} phases are too many; the maximum is {MAX_PHASES}")]
     TooManyPhases(usize),
-    /// A phase has no stop condition.
     #[error(
         "phase `{0}` needs a stop condition: a check, a completion promise or a number of iterations"
     )]
     NoStopCondition(String),
-    /// The limit is zero iterations.
     #[error("phase `{0}` allows 0 iterations; allow at least 1")]
     ZeroIterations(String),
-    /// A time limit is zero.
     #[error("{0} of 0 allows nothing; raise it or leave it out")]
     ZeroTime(&'static str),
-    /// The size of a batch is zero.
     #[error("a batch of 0 iterations is not possible; use at least 1")]
     ZeroBatch,
-    /// The text is not a value of [`Autonomy`].
     #[error("invalid autonomy `{0}`; use checkpoint, batch:N or full")]
     UnknownAutonomy(String),
-    /// A budget is zero.
     #[error("a budget of 0 allows nothing; raise it or leave it out")]
     ZeroBudget,
-    /// There is a cost limit, but the agent of the phase doesn't report its cost.
     #[error(
         "the agent of phase `{0}` doesn't report its cost, so a cost limit can't be enforced; leave the limit out or use another agent"
     )]
     CostUnknown(String),
-    /// There is a token limit, but the agent of the phase doesn't report its tokens.
     #[error(
         "the agent of phase `{0}` doesn't report its tokens, so a token limit can't be enforced; leave the limit out or use another agent"
     )]
@@ -264,44 +278,44 @@ impl Rules {
     /// Returns the first problem.
     pub fn validate(&self) -> Result<(), RulesError> {
         if self.phases.is_empty() {
-            return Err(RulesError::NoPhase);
+            return Err(RulesErrorKind::NoPhase.into());
         }
         if self.phases.len() > MAX_PHASES {
-            return Err(RulesError::TooManyPhases(self.phases.len()));
+            return Err(RulesErrorKind::TooManyPhases(self.phases.len()).into());
         }
         if self.autonomy == Autonomy::Batch(0) {
-            return Err(RulesError::ZeroBatch);
+            return Err(RulesErrorKind::ZeroBatch.into());
         }
         if self.limits.max_cost_microusd == Some(0) || self.limits.max_tokens == Some(0) {
-            return Err(RulesError::ZeroBudget);
+            return Err(RulesErrorKind::ZeroBudget.into());
         }
         let nothing = |time: Option<Duration>| time.is_some_and(|time| time.is_zero());
         if nothing(self.limits.max_duration) {
-            return Err(RulesError::ZeroTime("max-duration"));
+            return Err(RulesErrorKind::ZeroTime("max-duration").into());
         }
         for phase in &self.phases {
             let name = || phase.name.clone();
             if nothing(phase.limits.iteration_timeout) {
-                return Err(RulesError::ZeroTime("iteration-timeout"));
+                return Err(RulesErrorKind::ZeroTime("iteration-timeout").into());
             }
             if nothing(phase.limits.idle_timeout) {
-                return Err(RulesError::ZeroTime("idle-timeout"));
+                return Err(RulesErrorKind::ZeroTime("idle-timeout").into());
             }
             if phase.limits.check_timeout.is_zero() {
-                return Err(RulesError::ZeroTime("check-timeout"));
+                return Err(RulesErrorKind::ZeroTime("check-timeout").into());
             }
             match phase.limits.max_iterations {
                 None if !phase.has_check && !phase.has_promise => {
-                    return Err(RulesError::NoStopCondition(name()));
+                    return Err(RulesErrorKind::NoStopCondition(name()).into());
                 }
-                Some(0) => return Err(RulesError::ZeroIterations(name())),
+                Some(0) => return Err(RulesErrorKind::ZeroIterations(name()).into()),
                 _ => {}
             }
             if self.limits.max_cost_microusd.is_some() && !phase.reports_cost {
-                return Err(RulesError::CostUnknown(name()));
+                return Err(RulesErrorKind::CostUnknown(name()).into());
             }
             if self.limits.max_tokens.is_some() && !phase.reports_tokens {
-                return Err(RulesError::TokensUnknown(name()));
+                return Err(RulesErrorKind::TokensUnknown(name()).into());
             }
         }
         Ok(())
@@ -315,7 +329,7 @@ impl Rules {
     pub fn with(&self, phase: u32, change: &RuleChange) -> Result<Self, RulesError> {
         let mut rules = self.clone();
         let phase = rules.phases.get_mut(phase as usize);
-        let phase = phase.ok_or(RulesError::NoPhase)?;
+        let phase = phase.ok_or(RulesErrorKind::NoPhase)?;
         let limits = &mut phase.limits;
         match *change {
             RuleChange::MaxIterations(max) => limits.max_iterations = max,

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use agent_drivers::AgentConfig;
 use agent_drivers::mcp::McpServers;
-use loop_state::RulesError;
 use rlm_store::{PhaseSettings, PromptSource, Settings};
 
 use crate::agents;
@@ -67,9 +66,12 @@ pub(super) fn refuse_missing_variables(
 
 /// Returns an error for rules that no run can follow. For a budget on usage that the agent doesn't report, the error names the option.
 pub(super) fn refuse_bad_rules(settings: &Settings) -> Result<(), Failure> {
-    let (option, phase, missing) = match settings.rules().validate() {
-        Err(RulesError::CostUnknown(phase)) => ("--max-cost", phase, "its cost"),
-        Err(RulesError::TokensUnknown(phase)) => ("--max-tokens", phase, "its tokens"),
+    let Err(error) = settings.rules().validate() else {
+        return Ok(settings.check_rules()?);
+    };
+    let (option, phase, missing) = match (error.unreported_cost(), error.unreported_tokens()) {
+        (Some(phase), _) => ("--max-cost", phase, "its cost"),
+        (_, Some(phase)) => ("--max-tokens", phase, "its tokens"),
         _ => return Ok(settings.check_rules()?),
     };
     let agent = { settings.phases.iter() }.find(|it| it.name == phase);
