@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Failures in a row, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Streaks {
     /// Failed turns.
     pub failures: u32,
@@ -25,6 +26,7 @@ pub struct Streaks {
 /// The retries of the current iteration, by the cause that left the earlier attempt unfinished. No retry counts as a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Retries {
     /// Transient failures.
     pub transient_failures: u32,
@@ -37,6 +39,7 @@ pub struct Retries {
 /// The totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Counts {
     /// Complete iterations.
     pub iterations: u32,

@@ -193,8 +193,7 @@ impl Head {
     }
 
     /// Returns whether the run has a phase after the current one.
-    #[must_use]
-    pub fn has_later_phase(&self) -> bool {
+    pub(crate) fn has_later_phase(&self) -> bool {
         (self.phase as usize) + 1 < self.rules.phases.len()
     }
 
@@ -210,8 +209,7 @@ impl Head {
     }
 
     /// Returns the result of the previous phase, if its agent reported one.
-    #[must_use]
-    pub fn previous_phase_result(&self) -> Option<&str> {
+    pub(crate) fn previous_phase_result(&self) -> Option<&str> {
         let before = (self.phase as usize).checked_sub(1)?;
         self.finished_phases.get(before)?.result.as_deref()
     }
@@ -398,6 +396,7 @@ impl Head {
 /// A change to another agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Handover {
     /// The previous agent.
     pub from: String,
@@ -432,6 +431,7 @@ pub struct Feedback {
 /// The result of the last complete iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct LastIteration {
     /// The number of the iteration.
     pub iteration: u32,
@@ -447,6 +447,7 @@ pub struct LastIteration {
 /// The end of the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct LastCheck {
     /// The index of the phase of the check.
     pub phase: u32,

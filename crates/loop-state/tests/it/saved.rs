@@ -57,7 +57,7 @@ fn rules() -> Rules {
 
 /// Returns a head with a value in every field.
 fn full() -> Head {
-    let t = |n: u64| Timestamp(1_790_000_000_000 + n);
+    let t = |n: u64| Timestamp::from_millis(1_790_000_000_000 + n);
     let mut h = Head::new(rules()).unwrap();
     h.phase = 1;
     h.iteration = 7;
@@ -117,18 +117,13 @@ fn full() -> Head {
         usage: UsageTotal::default(),
         errors: vec![failure],
     }];
-    h.last_check = Some(LastCheck {
-        phase: 0,
-        iteration: 3,
-        outcome: CheckOutcome::Failed,
-    });
+    let last_check = json!({"phase": 0, "iteration": 3, "outcome": "failed"});
+    h.last_check = serde_json::from_value(last_check).unwrap();
     h.attended = true;
     h.iterations_since_review = 4;
-    h.retries = Retries {
-        transient_failures: 2,
-        rate_limits: 1,
-        rate_limit_wait_ms: 60_000,
-    };
+    h.retries.transient_failures = 2;
+    h.retries.rate_limits = 1;
+    h.retries.rate_limit_wait_ms = 60_000;
     h.continues_session = true;
     h.fresh_session = true;
     h.promised = true;
@@ -140,33 +135,30 @@ fn full() -> Head {
         when: StopTiming::AfterIteration,
     });
     h.is_stopping_step = true;
-    h.streaks = Streaks {
-        checks_not_run: 0,
-        failures: 1,
-        required_checks: 2,
-        crashes: 1,
-        no_progress: 2,
-    };
-    h.counts = Counts {
-        iterations: 8,
-        attempts: 12,
-        failed: 2,
-        unfinished_attempts: 3,
-        steers: 3,
-        denied: 4,
-        processes: 2,
-    };
+    h.streaks.checks_not_run = 0;
+    h.streaks.failures = 1;
+    h.streaks.required_checks = 2;
+    h.streaks.crashes = 1;
+    h.streaks.no_progress = 2;
+    h.counts.iterations = 8;
+    h.counts.attempts = 12;
+    h.counts.failed = 2;
+    h.counts.unfinished_attempts = 3;
+    h.counts.steers = 3;
+    h.counts.denied = 4;
+    h.counts.processes = 2;
     h.usage = UsageTotal {
         input_tokens: 123_456,
         output_tokens: 7_890,
         cost_microusd: 1_234_567,
     };
-    h.last_iteration = Some(LastIteration {
-        iteration: 6,
-        at: t(400),
-        failure: Some("required check 1 failed".into()),
-        usage: UsageTotal::default(),
-    });
+    h.last_iteration = serde_json::from_value(json!({
+        "iteration": 6,
+        "at": t(400),
+        "failure": "required check 1 failed",
+        "usage": UsageTotal::default(),
+    }))
+    .unwrap();
     h.started_at = t(0);
     h.taken_at = t(300);
     h.last_at = t(600);
