@@ -11,16 +11,14 @@ use crate::times::{ABORT, NOTIFY_RESERVE, NOTIFY_STOPPED};
 ///
 /// ```
 /// use std::time::Duration;
-/// use loop_state::{StopDeadline, Timestamp, times};
+/// use loop_state::{StopDeadline, Timestamp};
 ///
-/// let (now, second) = (Timestamp(0), Duration::from_secs(1));
-/// let mut deadline = StopDeadline::default();
-/// deadline.stop(now, times::STOP_BUDGET);
-/// // A second request gives the run no more time.
-/// deadline.stop(now + second, times::STOP_BUDGET);
-/// assert_eq!(deadline.by(), Some(now + times::STOP_BUDGET));
-/// deadline.abort(now + second);
-/// assert_eq!(deadline.by(), Some(now + second + times::ABORT));
+/// let (now, second) = (Timestamp::from_millis(0), Duration::from_secs(1));
+/// let deadline = StopDeadline::Stop { by: now + 8 * second };
+/// // After 3 s, 5 s are left.
+/// assert_eq!(deadline.budget(now + 3 * second, 60 * second), 5 * second);
+/// // Without a stop, the usual time applies.
+/// assert_eq!(StopDeadline::Unset.budget(now, 60 * second), 60 * second);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StopDeadline {
@@ -41,6 +39,7 @@ pub enum StopDeadline {
 
 impl StopDeadline {
     /// Sets the deadline for a stop with this budget.
+    #[doc(hidden)] // only the machine sets it, and its tests
     pub fn stop(&mut self, now: Timestamp, budget: Duration) {
         let by = self.earlier(now + budget);
         *self = match self {
@@ -50,6 +49,7 @@ impl StopDeadline {
     }
 
     /// Sets the deadline for an abort.
+    #[doc(hidden)] // as `stop`
     pub fn abort(&mut self, now: Timestamp) {
         let by = self.earlier(now + ABORT);
         *self = Self::Abort { by };
@@ -83,6 +83,7 @@ impl StopDeadline {
     }
 
     /// Returns the time for the last call of the notify command; `otherwise` if the run is not being stopped.
+    #[doc(hidden)] // only `loop-runner` needs it
     #[must_use]
     pub fn last_call(self, now: Timestamp, otherwise: Duration) -> Duration {
         match self {
@@ -96,6 +97,7 @@ impl StopDeadline {
     }
 
     /// Adds the time in which the run was suspended: nothing could end meanwhile.
+    #[doc(hidden)] // as `stop`
     pub fn resumed_after_freeze(&mut self, frozen: Duration) {
         if let Self::Stop { by } | Self::Abort { by } = self {
             *by = *by + frozen;

@@ -27,25 +27,24 @@ pub enum AgentTurnEnd {
 
 /// The agent's report about the end of its turn.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct TurnReport {
+pub(crate) struct TurnReport {
     /// How the turn ended.
-    pub how: AgentTurnEnd,
+    pub(crate) how: AgentTurnEnd,
     /// The text of the agent or its service; a refusal may contain the end of a limit.
-    pub detail: String,
+    pub(crate) detail: String,
     /// The failure, as text for a person.
-    pub why: String,
+    pub(crate) why: String,
     /// Whether the agent made the promise.
-    pub promised: bool,
+    pub(crate) promised: bool,
     /// When the last reported rate limit ends, if known.
-    pub limited_until: Option<Timestamp>,
+    pub(crate) limited_until: Option<Timestamp>,
 }
 
 /// Returns the outcome of a turn that no request ended.
 ///
 /// The run waits for a failing service as for the end of a rate limit, so that it continues overnight. If the service never answered in this run, the
 /// settings are probably wrong and a person should find out soon, so the run doesn't wait.
-#[must_use]
-pub fn turn_outcome(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
+pub(crate) fn turn_outcome(report: TurnReport, at: Timestamp, head: &Head) -> TurnOutcome {
     let TurnReport { how, why, .. } = report;
     match how {
         AgentTurnEnd::Completed if report.promised => TurnOutcome::PromiseMade,
@@ -91,7 +90,7 @@ mod tests {
         AgentTurnEnd::ServiceFailed,
         AgentTurnEnd::ProtocolError,
     ];
-    const AT: Timestamp = Timestamp(1_000);
+    const AT: Timestamp = Timestamp::from_millis(1_000);
 
     fn head(tokens: u64, iterations: u32, failed: u32, wait: u64) -> Head {
         let phase = PhaseRules {
@@ -151,8 +150,12 @@ mod tests {
     fn x107a_rate_limit_end_comes_from_agent_or_service() {
         let head = head(0, 0, 0, 60);
         for (limited_until, detail, expected) in [
-            (Some(Timestamp(9)), "retry in 2s", Some(Timestamp(9))),
-            (None, "retry in 2s", Some(Timestamp(3_000))),
+            (
+                Some(Timestamp::from_millis(9)),
+                "retry in 2s",
+                Some(Timestamp::from_millis(9)),
+            ),
+            (None, "retry in 2s", Some(Timestamp::from_millis(3_000))),
             (None, "later", None),
         ] {
             let report = TurnReport {
@@ -196,7 +199,7 @@ mod tests {
             wait in 0..2_u64,
         ) {
             let how = KINDS[kind];
-            let limited_until = until.map(Timestamp);
+            let limited_until = until.map(Timestamp::from_millis);
             let report = TurnReport { how, detail, why: "why".into(), promised, limited_until };
             let outcome = turn_outcome(report, AT, &head(tokens, counts.0, counts.1, wait));
             let is_good = matches!(outcome, TurnOutcome::Completed | TurnOutcome::PromiseMade);

@@ -81,9 +81,8 @@
 //!   so that many runs do not retry at once. A wait is not a failure: the iteration keeps its number, and only a new attempt begins.
 //! - *Retries.* After [`TurnOutcome::Transient`] the machine tries again after 1, 4 and 16 s; the fourth failure of an iteration counts as one
 //!   failure.
-//! - *Attempts.* [`AttemptMachine`] covers the time from the prompt of an attempt to the outcome of its turn, [`AgentState`] the time from the start
-//!   of a process to the end of its process tree. Neither is saved: an agent's process dies with its host, and the [`Machine`] then starts a new
-//!   attempt. Requests can only move [`StopDeadline`] earlier; [`times`] contains the times of a stop.
+//! - *Attempts.* The details of an attempt are not saved: an agent's process dies with its host, and the [`Machine`] then starts a new attempt.
+//!   Requests can only move [`StopDeadline`] earlier.
 //! - *Another agent.* A resume can name the previous agent ([`ResumeOptions::previous_agent`]). The new agent gets a new session and all steers
 //!   again. Prompts name the previous agent until the new agent has finished a turn with such a prompt.
 //! - *Live rules.* [`Request::Set`] changes a rule. Work that the new rule forbids ends at once or does not begin.
@@ -139,9 +138,12 @@ mod steer;
 mod stop;
 mod text;
 mod time;
+#[doc(hidden)] // `loop-runner`, `rlm-store` and `rlm` use these times; they are no part of the API
 pub mod times;
 
+#[doc(hidden)] // `loop-runner` drives an agent's process with it; it is no part of the API
 pub use agent::{AgentEffect, AgentInput, AgentState};
+#[doc(hidden)] // `loop-runner` drives an attempt with it; it is no part of the API
 pub use attempt::{
     AskAnswer, AskPolicy, AttemptEffect, AttemptInput, AttemptMachine, AttemptOptions, Denial,
     StepContext,
@@ -152,6 +154,7 @@ pub use effect::{Effect, PromptContext, Reminder, RunUpdate, Warning};
 pub use head::{
     CheckOutcome, Feedback, Handover, Head, LastCheck, LastIteration, Lineage, ResumePoint, RunEnd,
 };
+#[doc(hidden)] // only `loop-runner` needs it
 pub use inbox::{Attendance, Inbox};
 pub use input::{
     CheckResult, MachineInput, ProcessTreeOutcome, ResumeOptions, TimedInput, Timer, TurnOutcome,
@@ -159,8 +162,11 @@ pub use input::{
 pub use iteration_step::{
     AfterLeftovers, IterationStep, RedoScope, UnfinishedAttempt, UnfinishedCause, WaitCause,
 };
-pub use judge::{AgentTurnEnd, TurnReport, turn_outcome};
-pub use machine::{AgentSilence, GitStatusWait, Machine, SaveKind};
+#[doc(hidden)] // an input of the hidden `AttemptMachine`
+pub use judge::AgentTurnEnd;
+pub use machine::Machine;
+#[doc(hidden)] // only the hidden methods of `Machine` need them
+pub use machine::{AgentSilence, GitStatusWait, SaveKind};
 pub use rehearsal::{FeedbackRefusal, NoAttempt, Rehearsal};
 pub use request::{PauseAfter, Request};
 pub use resumable::ResumeRefusal;

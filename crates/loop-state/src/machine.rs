@@ -46,7 +46,7 @@ pub struct AgentSilence {
 /// let phase = PhaseRules { name: "main".into(), has_check: true, ..PhaseRules::default() };
 /// let rules = Rules { phases: vec![phase], ..Rules::default() };
 /// let mut machine = Machine::new(rules)?;
-/// let effects = machine.step(TimedInput { at: Timestamp(0), what: MachineInput::Started });
+/// let effects = machine.step(TimedInput { at: Timestamp::from_millis(0), what: MachineInput::Started });
 /// // The agent starts only after the save.
 /// assert_eq!(effects[0], Effect::Save);
 /// assert!(matches!(effects[2], Effect::StartAttempt(_)));
@@ -100,6 +100,7 @@ impl Machine {
     ///
     /// Returns `None` if the phase has no idle timeout, if no turn runs, if the turn is being ended, if the agent waits for a tool or a person, or if
     /// the processes are suspended.
+    #[doc(hidden)] // only tests need it
     #[must_use]
     pub fn silence(&self) -> Option<AgentSilence> {
         let head = &self.head;
@@ -118,12 +119,14 @@ impl Machine {
     }
 
     /// Returns whether the processes of the run are suspended.
+    #[doc(hidden)] // only `loop-runner` needs it, as the next method
     #[must_use]
     pub const fn is_frozen(&self) -> bool {
         self.frozen_at.is_some()
     }
 
     /// Returns how long the processes of the run have been suspended; `None` if they are not suspended.
+    #[doc(hidden)]
     #[must_use]
     pub fn frozen_for(&self, now: Timestamp) -> Option<Duration> {
         self.frozen_at.map(|at| now.since(at))
@@ -494,7 +497,7 @@ impl From<Head> for Machine {
         Self {
             alive_at: head.last_at,
             silence_reported: None,
-            wait_reported: Timestamp(0),
+            wait_reported: Timestamp::from_millis(0),
             busy: false,
             command_since: None,
             interruptible: true,

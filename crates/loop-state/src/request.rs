@@ -123,8 +123,7 @@ pub enum PauseAfter {
 
 impl StopRequest {
     /// Returns the stop that a person requests.
-    #[must_use]
-    pub fn from_person(when: StopTiming) -> Self {
+    pub(crate) fn from_person(when: StopTiming) -> Self {
         let by = StopCause::Person;
         Self { by, when }
     }

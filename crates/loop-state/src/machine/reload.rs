@@ -7,6 +7,7 @@ impl Machine {
     /// Returns the accepted configuration changes, as inputs for [`step`](Self::step), and the reason for each refused change.
     ///
     /// Each change comes with the index of its phase. Changes of a finished phase and changes without an effect are in neither list.
+    #[doc(hidden)] // only `loop-runner` reloads a configuration
     #[must_use]
     pub fn reloaded(&self, changes: Vec<(u32, RuleChange)>) -> (Vec<MachineInput>, Vec<String>) {
         let (mut taken, mut refused) = (Vec::new(), Vec::new());

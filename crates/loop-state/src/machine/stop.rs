@@ -31,13 +31,16 @@ pub enum GitStatusWait {
 }
 
 impl Machine {
-    /// Sets the stop budget; the default is [`STOP_BUDGET`](crate::times::STOP_BUDGET).
+    /// Sets the stop budget; the default is 8 s.
     #[must_use]
     pub fn with_stop_budget(mut self, budget: Duration) -> Self {
         self.stop_budget = budget;
         self
     }
+}
 
+#[doc(hidden)] // only `loop-runner` asks for these details; they are no part of the API
+impl Machine {
     /// Returns the deadline of the current stop.
     #[must_use]
     pub const fn deadline(&self) -> StopDeadline {
@@ -122,7 +125,9 @@ impl Machine {
     pub const fn has_begun(&self) -> bool {
         self.has_begun
     }
+}
 
+impl Machine {
     /// Resets the stop state: a stop of another process doesn't apply to this one.
     pub(super) fn begin_process(&mut self) {
         self.deadline = StopDeadline::Unset;
