@@ -58,7 +58,7 @@ fn carry_out(
     first: MachineInput,
     killed_in: Option<u32>,
 ) -> Result<Option<StopReason>, Box<dyn Error>> {
-    let mut now = Timestamp(0);
+    let mut now = Timestamp::from_millis(0);
     let mut inputs = VecDeque::from([first]);
     loop {
         // No input is queued, so time has to pass. Here it passes at once; a real program sleeps until the deadline or the next input.

@@ -344,7 +344,7 @@ enum TurnState {
 /// let head = Head::new(Rules { phases: vec![phase], ..Rules::default() })?;
 /// let mut attempt = AttemptMachine::new(AttemptOptions { parses_output: true, ..AttemptOptions::default() });
 /// let budget = Duration::from_secs(8);
-/// let context = StepContext { head: &head, now: Instant::now(), at: Timestamp(0), budget, frozen: false };
+/// let context = StepContext { head: &head, now: Instant::now(), at: Timestamp::from_millis(0), budget, frozen: false };
 /// attempt.step(context, AttemptInput::Started);
 /// let effects = attempt.step(context, AttemptInput::Stop { skip_interrupt: false });
 /// assert_eq!(effects, [AttemptEffect::Interrupt { drop_queued: true }]);

@@ -51,7 +51,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Simulates new runs with these rules. They start at `Timestamp(0)`.
+    /// Simulates new runs with these rules. They start at `Timestamp::from_millis(0)`.
     ///
     /// # Errors
     ///

@@ -26,10 +26,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
-pub struct Timestamp(
-    /// Milliseconds since the Unix epoch.
-    pub u64,
-);
+pub struct Timestamp(u64);
 
 /// The last millisecond of the year 9999, which every platform can represent.
 const YEAR_9999: Duration = Duration::from_millis(253_402_300_799_999);

@@ -91,7 +91,7 @@ fn report(
         let mut due = vec![what];
         while let Some(what) = due.pop() {
             let event = TimedInput {
-                at: Timestamp(at),
+                at: Timestamp::from_millis(at),
                 what,
             };
             at += 1;
@@ -101,7 +101,7 @@ fn report(
                     due.push(MachineInput::LeftoversEnded(ProcessTreeOutcome::default()));
                 }
             }
-            due.extend(machine.due_input(Timestamp(at)));
+            due.extend(machine.due_input(Timestamp::from_millis(at)));
         }
         at += 60_000;
     }
@@ -157,7 +157,11 @@ fn summary_of(
     is_live: bool,
 ) -> String {
     let report = report(asked, inputs, is_live);
-    let clock = Clock::new(report.zone.clone(), Timestamp(0), Timestamp(0));
+    let clock = Clock::new(
+        report.zone.clone(),
+        Timestamp::from_millis(0),
+        Timestamp::from_millis(0),
+    );
     let sentences = summary::sentences(&report);
     sentences.map(|sentence| sentence.plain(&clock)).join("\n")
 }
@@ -221,7 +225,7 @@ fn summary_has_three_sentences_for_every_end() {
     let failed = || MachineInput::TurnEnded(TurnOutcome::Failed("exit status 1".into()));
     let gate_failed = || MachineInput::RequiredCheckEnded(CheckResult::Failed("no".into()));
     let limited = ended(TurnOutcome::ServiceUnavailable {
-        reset: Some(Timestamp(1_795_500_000_000)),
+        reset: Some(Timestamp::from_millis(1_795_500_000_000)),
         why: "come back later".into(),
     });
     let spent = || {
@@ -238,7 +242,11 @@ fn summary_has_three_sentences_for_every_end() {
         false,
     );
     survived.remaining_processes.push(survivor);
-    let clock = Clock::new(survived.zone.clone(), Timestamp(0), Timestamp(0));
+    let clock = Clock::new(
+        survived.zone.clone(),
+        Timestamp::from_millis(0),
+        Timestamp::from_millis(0),
+    );
     let survived = summary::sentences(&survived)
         .map(|it| it.plain(&clock))
         .join("\n");
@@ -389,7 +397,7 @@ fn any_text_leaves_the_page_valid() {
         "prompt", "stdout", "stderr", "message", "tool", "result", "text", HOSTILE,
     ] {
         transcript.take(&Record {
-            at: Timestamp(1),
+            at: Timestamp::from_millis(1),
             kind: kind.into(),
             text: HOSTILE.into(),
             omitted: 0,
@@ -421,7 +429,7 @@ fn line_of_ten_megabytes_is_shortened() {
     let mut transcript = Transcript::with_room(20_000);
     for kind in ["prompt", "stdout", "stdout", "message"] {
         transcript.take(&Record {
-            at: Timestamp(1),
+            at: Timestamp::from_millis(1),
             kind: kind.into(),
             text: "<é>".repeat(2_500_000),
             omitted: 5,
@@ -429,7 +437,7 @@ fn line_of_ten_megabytes_is_shortened() {
     }
     for n in 0..5000 {
         transcript.take(&Record {
-            at: Timestamp(2),
+            at: Timestamp::from_millis(2),
             kind: "stdout".into(),
             text: format!("line {n}"),
             omitted: 0,

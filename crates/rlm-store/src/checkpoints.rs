@@ -320,7 +320,7 @@ mod tests {
         for what in std::iter::once(MachineInput::Started).chain(inputs) {
             due.push(what);
             while let Some(what) = due.pop() {
-                let at = Timestamp(7);
+                let at = Timestamp::from_millis(7);
                 for effect in machine.step(TimedInput { at, what }) {
                     match effect {
                         Effect::Save | Effect::SavePhase { .. } => {

@@ -135,7 +135,7 @@ mod tests {
         };
         let mut machine = Machine::from(Head::new(rules).unwrap());
         machine.step(TimedInput {
-            at: Timestamp(1),
+            at: Timestamp::from_millis(1),
             what: MachineInput::Started,
         });
         machine
@@ -162,7 +162,7 @@ mod tests {
             MachineInput::TurnEnded(TurnOutcome::Completed),
             MachineInput::LeftoversEnded(ProcessTreeOutcome::default()),
         ] {
-            let at = Timestamp(2);
+            let at = Timestamp::from_millis(2);
             one.step(TimedInput { at, what });
         }
         assert_eq!(loss(&["1-1", "2-1"], one.head()), None, "the one in flight");

@@ -197,7 +197,7 @@ mod tests {
                 head: Err("not read".into()),
                 notes: Vec::new(),
                 loss: None,
-                last_at: loop_state::Timestamp(0),
+                last_at: loop_state::Timestamp::from_millis(0),
             };
             let rules = [plain, named, all, transcripts];
             assert_eq!(

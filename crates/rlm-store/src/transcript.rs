@@ -289,9 +289,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
         transcript
-            .output(Timestamp(5), Stream::Stdout, &line(b"bad \xff"))
+            .output(
+                Timestamp::from_millis(5),
+                Stream::Stdout,
+                &line(b"bad \xff"),
+            )
             .unwrap();
-        assert_eq!(transcript.flush_at(), Some(Timestamp(1005)));
+        assert_eq!(transcript.flush_at(), Some(Timestamp::from_millis(1005)));
         transcript.flush().unwrap();
         assert_eq!(transcript.flush_at(), None);
         let text = fs_err::read_to_string(path(dir.path(), 1, 1)).unwrap();
@@ -312,12 +316,18 @@ mod tests {
     fn x128b_removed_transcript_is_rewritten_completely() {
         let dir = tempfile::tempdir().unwrap();
         let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
-        transcript.note(Timestamp(1), "one", "").unwrap();
+        transcript
+            .note(Timestamp::from_millis(1), "one", "")
+            .unwrap();
         assert!(!transcript.restore().unwrap());
         fs_err::remove_dir_all(dir.path().join("transcripts")).unwrap();
-        transcript.note(Timestamp(2), "two", "").unwrap();
+        transcript
+            .note(Timestamp::from_millis(2), "two", "")
+            .unwrap();
         assert!(transcript.restore().unwrap());
-        transcript.note(Timestamp(3), "three", "").unwrap();
+        transcript
+            .note(Timestamp::from_millis(3), "three", "")
+            .unwrap();
         transcript.flush().unwrap();
         let text = fs_err::read_to_string(path(dir.path(), 1, 1)).unwrap();
         let kinds = text.lines().map(|line| {
@@ -333,7 +343,7 @@ mod tests {
         let mut transcript = Transcript::create(dir.path(), 1, 1).unwrap();
         let mut say = |at, stream, text: &'static [u8]| {
             transcript
-                .output(Timestamp(at), stream, &line(text))
+                .output(Timestamp::from_millis(at), stream, &line(text))
                 .unwrap();
         };
         say(1, Stream::Stdout, b"one");
@@ -342,11 +352,15 @@ mod tests {
         say(99, Stream::Stderr, b"oh");
         say(100, Stream::Stdout, b"three");
         say(200, Stream::Stdout, b"four");
-        transcript.note(Timestamp(201), "end", "").unwrap();
+        transcript
+            .note(Timestamp::from_millis(201), "end", "")
+            .unwrap();
         transcript.flush().unwrap();
         let records = Records::open(&path(dir.path(), 1, 1)).unwrap();
         let told = records.map(Result::unwrap);
-        let told: Vec<_> = told.map(|it| (it.at.0, it.kind, it.text)).collect();
+        let told: Vec<_> = told
+            .map(|it| (it.at.as_millis(), it.kind, it.text))
+            .collect();
         let told = told.iter().map(|it| format!("{it:?}"));
         insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @r#"
         (1, "stdout", "one\n\ntwo")
@@ -364,7 +378,7 @@ mod tests {
         transcript.written = MAX_BYTES - 1;
         for _ in 0..3 {
             transcript
-                .output(Timestamp(1), Stream::Stdout, &line(b"x"))
+                .output(Timestamp::from_millis(1), Stream::Stdout, &line(b"x"))
                 .unwrap();
         }
         transcript.flush().unwrap();

@@ -282,7 +282,7 @@ mod tests {
         let file = HolderFile {
             holder: Holder {
                 process,
-                since: Timestamp(9),
+                since: Timestamp::from_millis(9),
                 run,
             },
             tree: Some(Identity {

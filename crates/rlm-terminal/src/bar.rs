@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn wait_or_limit_with_largest_used_share_is_nearest() {
         let mut run = at(IterationStep::Turn {
-            since: Timestamp(1),
+            since: Timestamp::from_millis(1),
         });
-        let now = Timestamp(3_600_001);
+        let now = Timestamp::from_millis(3_600_001);
         assert_eq!(
             nearest_limit(&run.head, now),
             Some((NearestLimit::Iterations, 0.02))
@@ -117,7 +117,7 @@ mod tests {
             nearest_limit(&run.head, now),
             Some((NearestLimit::Cost, 0.8))
         );
-        run.head.taken_at = Timestamp(1);
+        run.head.taken_at = Timestamp::from_millis(1);
         run.head.active_ms = 3_600_000;
         run.head.rules.limits.max_duration = Some(std::time::Duration::from_secs(7200));
         assert_eq!(
@@ -125,8 +125,8 @@ mod tests {
             Some((NearestLimit::Time, 1.0))
         );
         run.head.step = IterationStep::Waiting {
-            since: Timestamp(3_000_001),
-            until: Timestamp(4_000_001),
+            since: Timestamp::from_millis(3_000_001),
+            until: Timestamp::from_millis(4_000_001),
             why: WaitCause::RateLimit,
         };
         assert_eq!(

@@ -563,7 +563,7 @@ fn needs_a_person(event: &RunEvent) -> bool {
 
 /// Returns the time until the clock shows the next second.
 fn until_next_second() -> Duration {
-    TICK - Duration::from_millis(now().0 % 1000)
+    TICK - Duration::from_millis(now().as_millis() % 1000)
 }
 
 fn now() -> Timestamp {

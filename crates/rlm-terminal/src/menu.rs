@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn s9a_menu_shows_only_the_choices_that_are_possible_now() {
         let turn = at(IterationStep::Turn {
-            since: Timestamp(0),
+            since: Timestamp::from_millis(0),
         });
         insta::assert_snapshot!(rows(turn.snapshot(), false, None, (60, 20)).rows.join("\n"), @"
         menu (the run continues)
@@ -212,7 +212,7 @@ mod tests {
           a  abort: save, and stop within 1 s
         Ctrl-C again saves and stops
         ");
-        let until = Timestamp(9);
+        let until = Timestamp::from_millis(9);
         assert_eq!(letters(IterationStep::Turn { since: until }), "cseroxa");
         assert_eq!(letters(IterationStep::Sleeping { until }), "csekroxa");
         let mut able = at(IterationStep::Turn { since: until });
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn s9a_steer_label_names_the_moment_of_the_delivery() {
-        let since = Timestamp(0);
+        let since = Timestamp::from_millis(0);
         let turn = || IterationStep::Turn { since };
         let interrupted = || IterationStep::Interrupted { since };
         let label = |(interruptible, steerable), step| {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn x120e_review_names_the_finished_phase_or_batch_and_the_choices() {
-        let of = |step: fn(Timestamp) -> IterationStep| pipeline(step(Timestamp(7)));
+        let of = |step: fn(Timestamp) -> IterationStep| pipeline(step(Timestamp::from_millis(7)));
         let phase = of(|since| IterationStep::Review {
             since,
             point: ReviewPoint::Phase,
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn s9c_s9d_s9e_letters_ignore_case_and_wrong_ones_are_reported() {
         let run = at(IterationStep::Turn {
-            since: Timestamp(0),
+            since: Timestamp::from_millis(0),
         });
         let choice = |key| choice_for_key(&key, run.snapshot()).unwrap();
         assert_eq!(choice(Key::Char('X')), MenuChoice::Choice(Choice::Exit));
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn menu_fits_a_small_screen() {
         let run = at(IterationStep::Sleeping {
-            until: Timestamp(1),
+            until: Timestamp::from_millis(1),
         });
         let drawn = |width, height| {
             rows(run.snapshot(), false, None, (width, height))
@@ -350,7 +350,7 @@ mod tests {
     proptest! {
         #[test]
         fn menu_fits_any_screen(width in 1usize..100, height in 1usize..30, hint in "[^\\p{Cc}]{0,50}") {
-            let run = at(IterationStep::Turn { since: Timestamp(0) });
+            let run = at(IterationStep::Turn { since: Timestamp::from_millis(0) });
             let menu = rows(run.snapshot(), true, Some(&hint), (width, height));
             prop_assert!(menu.rows.len() <= height);
             for row in &menu.rows {

@@ -300,7 +300,7 @@ fn pending_text(snapshot: RunSnapshot<'_>) -> &'static str {
 fn total(head: &Head, now: Timestamp) -> String {
     let active = about(bar::active(head, now));
     match (head.taken_at, head.rules.limits.max_duration) {
-        (Timestamp(0), _) => String::new(),
+        (at, _) if at == Timestamp::default() => String::new(),
         (_, Some(most)) => format!("{active} of {}", show(most)),
         _ => format!("{active} in all"),
     }
@@ -312,7 +312,8 @@ fn since(now: Timestamp, at: Timestamp) -> String {
 
 /// Returns the time left. Like elapsed time, it is rounded to whole seconds of the clock, so that both change at the same moment.
 fn left(now: Timestamp, until: Timestamp) -> String {
-    let whole = Duration::from_secs((until.0 / 1000).saturating_sub(now.0 / 1000));
+    let whole =
+        Duration::from_secs((until.as_millis() / 1000).saturating_sub(now.as_millis() / 1000));
     let step = step(whole);
     about(Duration::from_secs(whole.as_secs().next_multiple_of(step)))
 }
@@ -344,7 +345,7 @@ mod tests {
 
     #[test]
     fn status_line_fits_narrow_screens_by_leaving_parts_out() {
-        let since = Timestamp(60_000);
+        let since = Timestamp::from_millis(60_000);
         let turn = || at(IterationStep::Turn { since });
         let mut works = turn();
         works.agent.alive = true;
@@ -360,18 +361,25 @@ mod tests {
         let mut timed = at(IterationStep::Check);
         timed.head.rules.limits.max_duration = Some(Duration::from_secs(240));
         let sleeps = at(IterationStep::Sleeping {
-            until: Timestamp(129_500),
+            until: Timestamp::from_millis(129_500),
         });
         let limited = at(IterationStep::Waiting {
             since,
-            until: Timestamp(3_660_000),
+            until: Timestamp::from_millis(3_660_000),
             why: WaitCause::RateLimit,
         });
         let mut wide = turn();
         wide.agent.tools = vec!["書く: 日本語のファイル 👨‍👩‍👧 ❤️ e\u{301}".into()];
         let state = [works, tool, late, timed, sleeps, limited, wide];
         let blocks = state.map(|run| {
-            let line = |columns| line(RUN, run.snapshot(), Timestamp(125_000), columns);
+            let line = |columns| {
+                line(
+                    RUN,
+                    run.snapshot(),
+                    Timestamp::from_millis(125_000),
+                    columns,
+                )
+            };
             [200, 120, 80, 40, 20, 8].map(line).join("\n")
         });
         insta::assert_snapshot!(blocks.join("\n\n"));
@@ -379,15 +387,15 @@ mod tests {
 
     #[test]
     fn x119d_status_shows_the_phase() {
-        let (since, of) = (Timestamp(60_000), ReviewPoint::Phase);
+        let (since, of) = (Timestamp::from_millis(60_000), ReviewPoint::Phase);
         let run = pipeline(IterationStep::Review { since, point: of });
-        let line = |columns| line(RUN, run.snapshot(), Timestamp(61_000), columns);
+        let line = |columns| line(RUN, run.snapshot(), Timestamp::from_millis(61_000), columns);
         insta::assert_snapshot!([120, 60].map(line).join("\n"));
     }
 
     #[test]
     fn every_step_has_a_text() {
-        let t = Timestamp(60_000);
+        let t = Timestamp::from_millis(60_000);
         let steps = [
             IterationStep::Ready,
             IterationStep::Turn { since: t },
@@ -397,7 +405,7 @@ mod tests {
             IterationStep::Recheck { index: 0 },
             IterationStep::Recheck { index: 1 },
             IterationStep::Sleeping {
-                until: Timestamp(66_200),
+                until: Timestamp::from_millis(66_200),
             },
             IterationStep::Paused { since: t },
         ];
@@ -409,9 +417,9 @@ mod tests {
         /// The line fits, whatever the name of the tool.
         #[test]
         fn status_fits_its_width(tool in "\\PC{0,80}|日{0,40}", columns in 0usize..120, now in any::<u64>()) {
-            let mut run = at(IterationStep::Turn { since: Timestamp(5) });
+            let mut run = at(IterationStep::Turn { since: Timestamp::from_millis(5) });
             run.agent.tools = vec![tool];
-            let line = line(RUN, run.snapshot(), Timestamp(now), columns);
+            let line = line(RUN, run.snapshot(), Timestamp::from_millis(now), columns);
             prop_assert!(width(&line) <= columns, "{line:?}");
             prop_assert!(!line.chars().any(char::is_control));
         }

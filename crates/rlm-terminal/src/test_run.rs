@@ -69,7 +69,7 @@ pub(crate) fn at(step: IterationStep) -> TestRun {
     head.iteration = 3;
     head.attempt = 1;
     head.step = step;
-    (head.started_at, head.taken_at) = (Timestamp(1), Timestamp(1));
+    (head.started_at, head.taken_at) = (Timestamp::from_millis(1), Timestamp::from_millis(1));
     TestRun {
         head,
         agent: AgentView::default(),

@@ -651,7 +651,7 @@ impl std::str::FromStr for Since {
             })?,
         };
         let millis = u64::try_from(at.as_millisecond()).unwrap_or_default();
-        Ok(Self(Timestamp(millis)))
+        Ok(Self(Timestamp::from_millis(millis)))
     }
 }
 

@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn x113e_budget_and_rate_limit_have_their_own_exit_codes() {
         let (limit, used) = (5, 6);
-        let until = Timestamp(1);
+        let until = Timestamp::from_millis(1);
         let cap = Duration::ZERO;
         let budget = Code::of(&StopReason::BudgetSpent(SpentBudget::Tokens {
             limit,

@@ -86,7 +86,7 @@ mod tests {
             ..Rules::default()
         };
         let mut head = Head::new(rules).unwrap();
-        let minute = |n: u64| Timestamp(n * 60_000);
+        let minute = |n: u64| Timestamp::from_millis(n * 60_000);
         head.taken_at = minute(12);
         head.counts.processes = 1;
         head.step = IterationStep::Waiting {

@@ -168,7 +168,7 @@ impl Head {
     /// Returns the random extra wait: up to a fifth of `base`, at most a minute. Without it, all runs of an account would retry at the same moment.
     /// It is the same for the same state and differs for each attempt of each run.
     fn jitter(&self, base: Duration) -> Duration {
-        let seed = self.started_at.0 ^ u64::from(self.counts.attempts).rotate_left(40);
+        let seed = self.started_at.as_millis() ^ u64::from(self.counts.attempts).rotate_left(40);
         let most = (base / 5).min(MAX_JITTER).as_millis() as u64;
         Duration::from_millis(SeededRandom::new(seed).between(0, most))
     }

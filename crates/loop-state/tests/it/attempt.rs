@@ -58,7 +58,7 @@ impl Trace {
         let moment = StepContext {
             head: &self.head,
             now: self.now,
-            at: Timestamp(0),
+            at: Timestamp::from_millis(0),
             budget: self.budget,
             frozen: false,
         };
@@ -644,9 +644,9 @@ fn output_is_the_answer_only_for_command_agents() {
 #[test]
 fn turn_waits_for_the_reported_rate_limit() {
     let mut trace = Trace::new();
-    trace.then(AttemptInput::Limited(Some(Timestamp(5))));
+    trace.then(AttemptInput::Limited(Some(Timestamp::from_millis(5))));
     let expected = TurnOutcome::ServiceUnavailable {
-        reset: Some(Timestamp(5)),
+        reset: Some(Timestamp::from_millis(5)),
         why: "why".into(),
     };
     assert_eq!(outcome(&mut trace, AgentTurnEnd::RateLimited), expected);

@@ -205,7 +205,7 @@ fn rare(world: &World) -> Vec<AttemptInput> {
         let (text, partial) = ("done".into(), false);
         all.push(AttemptInput::Message { text, partial });
         all.push(AttemptInput::Line(b"done".to_vec()));
-        all.push(AttemptInput::Limited(Some(Timestamp(1))));
+        all.push(AttemptInput::Limited(Some(Timestamp::from_millis(1))));
         for how in [
             AgentTurnEnd::RateLimited,
             AgentTurnEnd::SessionNotFound,
@@ -713,7 +713,7 @@ fn explore(state: State, sabotage: Sabotage) -> Result<usize, String> {
             update_world_rarely(&mut after.world, understands, &input);
             let moment = StepContext {
                 head: &heads[usize::from(after.world.pausing)],
-                at: Timestamp(0),
+                at: Timestamp::from_millis(0),
                 now: epoch + when,
                 budget: match after.world.stop_by {
                     Some(by) => by.saturating_sub(when),

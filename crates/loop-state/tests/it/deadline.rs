@@ -12,7 +12,7 @@ fn requests_never_move_a_deadline_later() {
         let (mut deadline, mut aborted) = (StopDeadline::default(), false);
         assert!(!deadline.is_stop());
         for nth in 0..6 {
-            let now = Timestamp(nth * 1000);
+            let now = Timestamp::from_millis(nth * 1000);
             let (before, is_abort) = (deadline.by(), requests & 1 << nth != 0);
             aborted |= is_abort;
             let budget = match is_abort {
@@ -38,7 +38,7 @@ fn requests_never_move_a_deadline_later() {
 
 #[test]
 fn a_run_that_is_not_stopped_has_the_usual_budget() {
-    let now = Timestamp(7);
+    let now = Timestamp::from_millis(7);
     assert_eq!(StopDeadline::Unset.budget(now, STOP_BUDGET), STOP_BUDGET);
 }
 
@@ -47,17 +47,17 @@ fn suspended_time_does_not_use_up_the_deadline() {
     let mut deadline = StopDeadline::default();
     deadline.resumed_after_freeze(ABORT);
     assert_eq!(deadline, StopDeadline::Unset);
-    deadline.stop(Timestamp(0), STOP_BUDGET);
+    deadline.stop(Timestamp::from_millis(0), STOP_BUDGET);
     deadline.resumed_after_freeze(Duration::from_secs(60));
     assert_eq!(
         deadline.by(),
-        Some(Timestamp(0) + STOP_BUDGET + Duration::from_secs(60))
+        Some(Timestamp::from_millis(0) + STOP_BUDGET + Duration::from_secs(60))
     );
 }
 
 #[test]
 fn last_call_of_the_notify_command_ends_before_the_deadline() {
-    let (now, usual) = (Timestamp(7), Duration::from_secs(10));
+    let (now, usual) = (Timestamp::from_millis(7), Duration::from_secs(10));
     assert_eq!(StopDeadline::Unset.last_call(now, usual), usual);
     for (left, expected) in [
         (STOP_BUDGET, NOTIFY_STOPPED),

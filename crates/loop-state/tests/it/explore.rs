@@ -204,7 +204,7 @@ fn explore(
         let mut known = HashSet::default();
         let mut next = Vec::new();
         for machine in &level {
-            let at = Timestamp(nth * 20_000);
+            let at = Timestamp::from_millis(nth * 20_000);
             for what in alphabet(at).into_iter().chain(machine.due_input(at)) {
                 let mut after = machine.clone();
                 let event = TimedInput { at, what };

@@ -59,7 +59,7 @@ fn resume_point(head: &Head) -> (u32, bool) {
 
 fn at(millis: u64, what: MachineInput) -> TimedInput {
     TimedInput {
-        at: Timestamp(millis),
+        at: Timestamp::from_millis(millis),
         what,
     }
 }

@@ -72,7 +72,10 @@ fn no_timer_runs_while_a_tree_is_awaited() {
     let mut trace = Trace::new(rules(|rules| {
         rules.limits.max_duration = Some(Duration::from_secs(60));
     }));
-    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(60_100)));
+    assert_eq!(
+        trace.machine.next_deadline(),
+        Some(Timestamp::from_millis(60_100))
+    );
     trace.then(MachineInput::TurnEnded(TurnOutcome::Completed));
     trace.then(MachineInput::CheckEnded(failed("no")));
     assert!(matches!(
@@ -110,7 +113,7 @@ fn second_stop_request_matters_only_if_it_is_stronger() {
                 assert_eq!(after, before, "{first:?} {second:?}");
                 // The deadline of the first request doesn't change.
                 let by = StopDeadline::Stop {
-                    by: Timestamp(200) + STOP_BUDGET,
+                    by: Timestamp::from_millis(200) + STOP_BUDGET,
                 };
                 let again = (first, second) == (StopTiming::Now, StopTiming::Now);
                 let again = again.then_some(Effect::StopBy(by));

@@ -88,7 +88,11 @@ fn x119a_each_phase_has_its_own_stop_condition_limits_numbers_and_session() {
         "the phase continues its own session"
     );
     let deadline = trace.machine.next_deadline().unwrap();
-    assert_eq!(deadline.0, trace.now + 60_000, "the limit of `build`");
+    assert_eq!(
+        deadline.as_millis(),
+        trace.now + 60_000,
+        "the limit of `build`"
+    );
     trace.then(MachineInput::SessionKnown("s1".into()));
     trace.then(MachineInput::PromptReceived);
     let effects = trace.iteration(failed("red"));

@@ -138,7 +138,7 @@ fn any_outcome() -> impl Strategy<Value = TurnOutcome> {
         2 => Just(TurnOutcome::Interrupted),
         2 => any_text().prop_map(TurnOutcome::Transient),
         2 => (proptest::option::of(0u64..100_000), any_text()).prop_map(|(reset, why)| TurnOutcome::ServiceUnavailable {
-            reset: reset.map(Timestamp),
+            reset: reset.map(Timestamp::from_millis),
             why,
         }),
         1 => Just(TurnOutcome::SessionLost),
@@ -253,7 +253,7 @@ pub(crate) fn any_history() -> impl Strategy<Value = (Rules, Vec<TimedInput>)> {
     (any_rules(), events).prop_map(|(rules, steps)| {
         let mut now = 0u64;
         let begin = TimedInput {
-            at: Timestamp(0),
+            at: Timestamp::from_millis(0),
             what: MachineInput::Started,
         };
         let later = steps.into_iter().map(|(wait, what)| {
@@ -262,7 +262,7 @@ pub(crate) fn any_history() -> impl Strategy<Value = (Rules, Vec<TimedInput>)> {
                 WaitCause::Back => now / 2,
             };
             TimedInput {
-                at: Timestamp(now),
+                at: Timestamp::from_millis(now),
                 what,
             }
         });
@@ -413,9 +413,9 @@ proptest! {
             let resumed = MachineInput::Resumed(ResumeOptions { from_iteration: from, ..ResumeOptions::default() });
             for (wait, what) in [(0, resumed)].into_iter().chain(after) {
                 now += wait;
-                let due = machine.due_input(Timestamp(now));
+                let due = machine.due_input(Timestamp::from_millis(now));
                 for what in due.into_iter().chain([what]) {
-                    machine.step(TimedInput { at: Timestamp(now), what });
+                    machine.step(TimedInput { at: Timestamp::from_millis(now), what });
                 }
             }
         }
@@ -463,7 +463,7 @@ proptest! {
         let mut todo = vec![MachineInput::Attended(true), MachineInput::Started];
         for step in 0..2000u64 {
             // Some steps take long, so that long waits end.
-            let now = Timestamp(step * if step % 7 == 0 { 100_000 } else { 1 });
+            let now = Timestamp::from_millis(step * if step % 7 == 0 { 100_000 } else { 1 });
             let what = match (crashes.contains(&(step as usize)), todo.pop(), machine.due_input(now)) {
                 (true, ..) if step > 0 => {
                     todo.clear();
@@ -511,7 +511,7 @@ proptest! {
         let (mut outcomes, mut heard) = (outcomes.into_iter().cycle(), heard.into_iter().cycle());
         let mut todo = vec![MachineInput::Started];
         for step in 0..200usize {
-            let now = Timestamp(step as u64);
+            let now = Timestamp::from_millis(step as u64);
             let what = match (said.contains(&step), todo.pop(), machine.due_input(now)) {
                 (true, next, _) => {
                     todo.extend(next);

@@ -18,7 +18,7 @@ fn run_without_a_process_is_started() {
     assert_eq!(first, MachineInput::Started);
     let refused = head.add_feedback(&mut first, "mind the docs".into());
     assert_eq!(refused, Err(FeedbackRefusal::NotBegun));
-    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(0));
+    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp::from_millis(0));
     assert_eq!((rehearsed.phase, rehearsed.iteration), (0, 1));
     assert!(rehearsed.next.unwrap().steers.is_empty());
 }
@@ -34,7 +34,7 @@ fn feedback_of_a_resume_is_in_the_next_prompt_and_its_length_is_limited() {
     assert_eq!(refused(" \n", first.clone()), Err(FeedbackRefusal::Empty));
     assert_eq!(refused(&long, first.clone()), Err(FeedbackRefusal::TooMuch));
     head.add_feedback(&mut first, "two".into()).unwrap();
-    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
+    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp::from_millis(trace.now));
     let texts = rehearsed.next.unwrap().steers;
     assert_eq!(texts.last().unwrap().text, "two");
 }
@@ -52,7 +52,7 @@ fn dry_run_assumes_a_failing_check_and_changes_nothing() {
     ));
     let head = trace.machine.head().clone();
     let first = head.first_input(ResumeOptions::default());
-    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
+    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp::from_millis(trace.now));
     assert_eq!(rehearsed.command, Some(LoopCommand::Check));
     assert_eq!(rehearsed.iteration, 1);
     let slept = |notice: &RunUpdate| matches!(notice, RunUpdate::Sleeping { .. });
@@ -72,7 +72,7 @@ fn dry_run_names_why_no_attempt_begins() {
     trace.iteration(CheckResult::Passed);
     let head = trace.machine.head();
     let first = head.first_input(ResumeOptions::default());
-    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp(trace.now));
+    let rehearsed = head.rehearse(first, UNKNOWN, Timestamp::from_millis(trace.now));
     let NoAttempt::Ends(StopReason::Done(_)) = rehearsed.next.unwrap_err() else {
         panic!("the run has ended");
     };

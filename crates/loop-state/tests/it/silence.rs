@@ -20,12 +20,21 @@ fn s5d_a_running_tool_is_not_silence() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
     }));
-    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(2100)));
+    assert_eq!(
+        trace.machine.next_deadline(),
+        Some(Timestamp::from_millis(2100))
+    );
     sign(&mut trace, 0, MachineInput::AgentBusy(true));
-    assert_eq!(trace.machine.due_input(Timestamp(60_000)), None);
+    assert_eq!(
+        trace.machine.due_input(Timestamp::from_millis(60_000)),
+        None
+    );
     sign(&mut trace, 0, MachineInput::AgentBusy(false));
     sign(&mut trace, 60_000, MachineInput::AgentActive);
-    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(62_000)));
+    assert_eq!(
+        trace.machine.next_deadline(),
+        Some(Timestamp::from_millis(62_000))
+    );
 }
 
 #[test]
@@ -35,7 +44,7 @@ fn silence_is_reported_once_at_two_thirds_of_the_limit() {
     }));
     let machine = &mut trace.machine;
     let mut report = |at: u64| {
-        let what = machine.reminder_due(Timestamp(at))?;
+        let what = machine.reminder_due(Timestamp::from_millis(at))?;
         machine.step(crate::at(at, what)).pop()
     };
     assert_eq!(report(20_099), None);
@@ -45,7 +54,10 @@ fn silence_is_reported_once_at_two_thirds_of_the_limit() {
     assert_eq!(report(20_101), Some(reminder));
     assert_eq!(report(30_000), None);
     machine.step(crate::at(25_000, MachineInput::AgentActive));
-    assert_eq!(machine.next_reminder(), Some(Timestamp(45_000)));
+    assert_eq!(
+        machine.next_reminder(),
+        Some(Timestamp::from_millis(45_000))
+    );
     machine.step(crate::at(26_000, MachineInput::Frozen(true)));
     assert_eq!(machine.next_reminder(), None);
 }
@@ -55,18 +67,29 @@ fn p49a_s5d_announced_wait_is_no_silence_and_is_limited() {
     let mut trace = Trace::new(rules(|rules| {
         rules.phases[0].limits.idle_timeout = Some(Duration::from_secs(2));
     }));
-    let silence = |trace: &Trace| trace.machine.silence().map(|s| (s.since.0, s.until.0));
+    let silence = |trace: &Trace| {
+        trace
+            .machine
+            .silence()
+            .map(|s| (s.since.as_millis(), s.until.as_millis()))
+    };
     assert_eq!(silence(&trace), Some((100, 2100)));
     sign(
         &mut trace,
         1000,
         MachineInput::AgentRetrying(Duration::from_secs(30)),
     );
-    assert_eq!(trace.machine.due_input(Timestamp(32_999)), None);
+    assert_eq!(
+        trace.machine.due_input(Timestamp::from_millis(32_999)),
+        None
+    );
     // Activity in the meantime doesn't shorten the announced wait.
     sign(&mut trace, 5000, MachineInput::AgentActive);
     assert_eq!(silence(&trace), Some((31_000, 33_000)));
-    assert_eq!(trace.machine.next_deadline(), Some(Timestamp(33_000)));
+    assert_eq!(
+        trace.machine.next_deadline(),
+        Some(Timestamp::from_millis(33_000))
+    );
     sign(
         &mut trace,
         40_000,
@@ -92,7 +115,7 @@ fn x126c_suspended_time_does_not_count_for_the_turn() {
         IterationStep::Turn { .. }
     ));
     let due = trace.machine.next_deadline().unwrap();
-    assert!(due > Timestamp(trace.now), "{due:?}");
+    assert!(due > Timestamp::from_millis(trace.now), "{due:?}");
     assert_eq!(
         trace.machine.due_input(due),
         Some(MachineInput::TimerExpired(Timer::Iteration))

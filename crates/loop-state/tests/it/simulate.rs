@@ -150,7 +150,7 @@ fn budget_ends_a_turn_at_a_report() {
 #[test]
 fn time_passes_in_turns_sleeps_and_waits() {
     let limited = SimulatedTurn::new(TurnOutcome::ServiceUnavailable {
-        reset: Some(Timestamp(3_600_000)),
+        reset: Some(Timestamp::from_millis(3_600_000)),
         why: "later".into(),
     });
     let run = play(
@@ -297,7 +297,7 @@ proptest! {
         most in 0..400_u32,
     ) {
         let limits = rules.limits.clone();
-        let simulation = Simulation::new(rules).unwrap().starts_at(Timestamp(starts.into())).max_inputs(most);
+        let simulation = Simulation::new(rules).unwrap().starts_at(Timestamp::from_millis(starts.into())).max_inputs(most);
         let run = simulation.run(seed, any_turn);
         prop_assert!(run.inputs <= most);
         if let Some(limit) = limits.max_cost_microusd {

@@ -33,7 +33,7 @@ fn a_stop_after_the_iteration_ends_an_interrupted_turn_within_the_budget() {
         }
         trace.then(MachineInput::TurnEnded(TurnOutcome::Interrupted));
         let effects = trace.then(stop(StopTiming::AfterIteration));
-        let by = Timestamp(trace.now) + STOP_BUDGET;
+        let by = Timestamp::from_millis(trace.now) + STOP_BUDGET;
         assert_eq!(effects[0], Effect::StopBy(StopDeadline::Stop { by }));
         assert!(effects.contains(&Effect::Emit(RunUpdate::Stopping)));
         assert_eq!(effects.last(), Some(&stop_attempt(None)));
@@ -55,12 +55,12 @@ fn queued_request_starts_its_deadline_when_it_is_handled() {
     let foreseen = |abort| MachineInput::StopForeseen { abort };
     assert!(foreseen(true).is_transient() && MachineInput::Ending.is_transient());
     let head = trace.machine.head().clone();
-    let by = Timestamp(trace.now + 100) + STOP_BUDGET;
+    let by = Timestamp::from_millis(trace.now + 100) + STOP_BUDGET;
     let deadline = Effect::StopBy(StopDeadline::Stop { by });
     assert_eq!(trace.then(foreseen(false)), std::slice::from_ref(&deadline));
     assert_eq!(trace.machine.head(), &head, "the request itself follows");
     assert_eq!(trace.then(stop(StopTiming::Now))[0], deadline);
-    let by = Timestamp(trace.now + 100) + ABORT;
+    let by = Timestamp::from_millis(trace.now + 100) + ABORT;
     let deadline = Effect::StopBy(StopDeadline::Abort { by });
     assert_eq!(trace.then(foreseen(true)), std::slice::from_ref(&deadline));
     assert_eq!(trace.then(abort()), [deadline]);
@@ -177,14 +177,14 @@ fn no_timer_and_no_silence_counts_during_suspension() {
     }));
     let due = trace.machine.next_deadline().unwrap();
     trace.then(MachineInput::Frozen(true));
-    let frozen_at = Timestamp(trace.now);
+    let frozen_at = Timestamp::from_millis(trace.now);
     trace.then(MachineInput::Frozen(true));
     let machine = &trace.machine;
     assert_eq!((machine.next_deadline(), machine.silence()), (None, None));
     assert_eq!(machine.due_input(due), None);
     let frozen = machine.frozen_for(due).unwrap();
     assert_eq!(frozen, due.since(frozen_at), "since the suspend began");
-    trace.now = due.0;
+    trace.now = due.as_millis();
     trace.then(MachineInput::Frozen(false));
     trace.then(MachineInput::Thawed(frozen));
     assert_eq!(trace.machine.frozen_for(due), None);
@@ -203,13 +203,18 @@ fn stop_saves_before_git_answers_and_ends_everything() {
         GitStatusWait::Awaited
     );
     assert!(trace.machine.keeps_leftovers() && trace.machine.keeps_notify_calls());
-    assert_eq!(trace.machine.ends_within(Timestamp(trace.now)), None);
+    assert_eq!(
+        trace.machine.ends_within(Timestamp::from_millis(trace.now)),
+        None
+    );
     trace.then(stop(StopTiming::Now));
     for save in [SaveKind::Progress, SaveKind::FinishedPhase] {
         assert_eq!(trace.machine.git_status_wait(save), GitStatusWait::Skipped);
     }
     assert!(!trace.machine.keeps_leftovers() && !trace.machine.keeps_notify_calls());
-    let left = trace.machine.ends_within(Timestamp(trace.now + 1000));
+    let left = trace
+        .machine
+        .ends_within(Timestamp::from_millis(trace.now + 1000));
     assert_eq!(left, Some(STOP_BUDGET - Duration::from_secs(1)));
 }
 
@@ -237,11 +242,11 @@ fn process_begins_a_run_by_its_start_or_resume() {
 #[test]
 fn stop_limits_the_time_for_every_end() {
     let mut trace = Trace::new(rules(|_| {}));
-    let now = Timestamp(trace.now);
+    let now = Timestamp::from_millis(trace.now);
     assert_eq!(trace.machine.budget(now), STOP_BUDGET);
     trace.then(stop(StopTiming::Now));
     let second = Duration::from_secs(1);
-    let later = Timestamp(trace.now) + second;
+    let later = Timestamp::from_millis(trace.now) + second;
     assert_eq!(trace.machine.budget(later), STOP_BUDGET - second);
 }
 

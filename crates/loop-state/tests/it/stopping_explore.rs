@@ -185,7 +185,7 @@ fn explore(
         let mut known = HashSet::default();
         let mut next = Vec::new();
         for (before, told) in &level {
-            let at = Timestamp(nth * 1000);
+            let at = Timestamp::from_millis(nth * 1000);
             for what in alphabet().into_iter().chain(before.due_input(at)) {
                 let mut after = before.clone();
                 let event = TimedInput { at, what };

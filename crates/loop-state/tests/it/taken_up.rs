@@ -229,7 +229,7 @@ fn resumed_wait_ends_at_its_time_or_at_the_wait_limit() {
         let mut trace = Trace::new(rules(|_| {}));
         trace.then(limited(Some(HOUR)));
         let until = trace.machine.next_deadline().unwrap();
-        (trace, until.0)
+        (trace, until.as_millis())
     };
     for (early, is_over) in [(1, false), (0, true)] {
         let (mut trace, until) = waiting();

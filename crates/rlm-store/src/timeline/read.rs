@@ -71,7 +71,7 @@ fn logged(project: &Project, timeline: &Timeline, newest: &str) -> HashMap<Attem
     let run = &timeline.head.run;
     let field = |name| format!("%(trailers:key=Rlm-{name},valueonly,separator=)");
     let format = ["Iteration", "Attempt", "Phase"].map(field).join("%x09");
-    let since = timeline.began().0 / 1000;
+    let since = timeline.began().as_millis() / 1000;
     let arguments = [
         "log",
         MOST,

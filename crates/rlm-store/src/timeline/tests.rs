@@ -82,7 +82,7 @@ impl RecordedRun {
         let mut due = vec![what];
         while let Some(what) = due.pop() {
             self.at += 1_000;
-            let at = Timestamp(self.at);
+            let at = Timestamp::from_millis(self.at);
             let event = TimedInput { at, what };
             self.events.push(event.clone());
             for effect in self.machine.step(event) {
@@ -103,8 +103,8 @@ impl RecordedRun {
 
     fn pass(&mut self) {
         if let Some(at) = self.machine.next_deadline() {
-            self.at = self.at.max(at.0);
-            if let Some(what) = self.machine.due_input(Timestamp(self.at)) {
+            self.at = self.at.max(at.as_millis());
+            if let Some(what) = self.machine.due_input(Timestamp::from_millis(self.at)) {
                 self.apply(what);
             }
         }
@@ -218,8 +218,8 @@ fn timeline_is_in_order() {
                 it.iteration,
                 it.attempt,
                 it.process,
-                it.began.0,
-                it.ended.map(|at| at.0),
+                it.began.as_millis(),
+                it.ended.map(|at| at.as_millis()),
                 it.outcome,
                 if it.discarded { ", discarded" } else { "" },
                 it.usage.cost_microusd,
@@ -233,7 +233,7 @@ fn timeline_is_in_order() {
 fn crashed_attempt_ends_at_its_last_record() {
     let mut recorded = RecordedRun::new(rules());
     recorded.apply(used(10));
-    let last = Timestamp(recorded.at);
+    let last = Timestamp::from_millis(recorded.at);
     for state in [RunState::Crashed, RunState::Running] {
         let timeline = recorded.timeline(state);
         let [attempt] = &timeline.attempts[..] else {

@@ -191,12 +191,15 @@ mod tests {
         assert_eq!(removed_transcripts(dir.path()), None);
         for (at, name) in [(1, "1-1.ndjson"), (2, "2-1.ndjson.zst")] {
             fs_err::write(place.join(name), "").unwrap();
-            RemovedTranscripts::note(dir.path(), Timestamp(at), "me").unwrap();
+            RemovedTranscripts::note(dir.path(), Timestamp::from_millis(at), "me").unwrap();
             fs_err::remove_file(place.join(name)).unwrap();
         }
         fs_err::write(place.join("2-1.ndjson"), "").unwrap();
         let removed = removed_transcripts(dir.path()).unwrap();
-        assert_eq!((removed.at, removed.by.as_str()), (Timestamp(2), "me"));
+        assert_eq!(
+            (removed.at, removed.by.as_str()),
+            (Timestamp::from_millis(2), "me")
+        );
         assert_eq!(removed.attempts, BTreeSet::from([(1, 1)]));
         let written = fs_err::read_to_string(place.join(REMOVED)).unwrap();
         assert_eq!(written, r#"{"at":2,"by":"me","attempts":[[1,1],[2,1]]}"#);

@@ -217,7 +217,7 @@ mod tests {
 
     fn record(kind: &str, text: &str) -> Record {
         Record {
-            at: Timestamp(7),
+            at: Timestamp::from_millis(7),
             kind: kind.into(),
             text: text.into(),
             omitted: 0,

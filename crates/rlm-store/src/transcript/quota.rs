@@ -201,7 +201,7 @@ mod tests {
         let path = list::path(dir, iteration, 1);
         fs_err::create_dir_all(path.parent().unwrap()).unwrap();
         let record = |n: u32, kind: &str, text| Record {
-            at: Timestamp(u64::from(iteration) * 1_000_000 + u64::from(n)),
+            at: Timestamp::from_millis(u64::from(iteration) * 1_000_000 + u64::from(n)),
             kind: kind.into(),
             text,
             omitted: 0,

@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn transcript_line_keys_snapshot() {
         let record = |omitted| Record {
-            at: Timestamp(1),
+            at: Timestamp::from_millis(1),
             kind: "stdout".into(),
             text: "a".into(),
             omitted,

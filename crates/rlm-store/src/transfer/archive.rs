@@ -42,7 +42,7 @@ pub(super) fn write<W: Write>(
         header.set_path(name)?;
         header.set_size(bytes);
         header.set_mode(0o600);
-        header.set_mtime(manifest.created.0 / 1000);
+        header.set_mtime(manifest.created.as_millis() / 1000);
         header.set_entry_type(EntryType::Regular);
         header.set_cksum();
         Ok(header)

@@ -213,7 +213,7 @@ mod tests {
             format: FORMAT,
             version: "0.1.0".into(),
             run: "r1".parse().unwrap(),
-            created: Timestamp(1),
+            created: Timestamp::from_millis(1),
             transfers: 1,
             copy: false,
             root: "/old".into(),

@@ -99,7 +99,7 @@ fn full() -> RunHead {
     }];
     head.pause_reason = Some("lunch".into());
     head.transfer = Some(Transfer {
-        at: Timestamp(5),
+        at: Timestamp::from_millis(5),
         to: "planted.tar".into(),
     });
     head.transfers = 6;

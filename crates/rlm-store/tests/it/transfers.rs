@@ -42,7 +42,7 @@ fn saved(project: &Project, run: &RunId, inputs: Vec<MachineInput>, transcript: 
     let mut machine = Machine::from(Head::new(settings.rules()).unwrap());
     let events = [MachineInput::Started].into_iter().chain(inputs);
     let events = (1..).zip(events).map(|(at, what)| {
-        let at = Timestamp(at);
+        let at = Timestamp::from_millis(at);
         TimedInput { at, what }
     });
     let events: Vec<TimedInput> = events.collect();

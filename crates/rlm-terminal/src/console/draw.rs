@@ -42,7 +42,7 @@ impl Console {
             rows.rows
                 .extend(self.ui.counted(width).filter(|_| height > 2).map(dim));
             // Whole seconds, so that all counters on the line change at the same time.
-            let now = Timestamp(now().0 / 1000 * 1000);
+            let now = Timestamp::from_millis(now().as_millis() / 1000 * 1000);
             rows.rows
                 .push(dim(status::line(&self.run, snapshot, now, width)));
             // An empty row for the echo of typed keys.

@@ -20,7 +20,7 @@ struct TestTerminal {
     run: TestRun,
 }
 
-const NOW: Timestamp = Timestamp(100_000);
+const NOW: Timestamp = Timestamp::from_millis(100_000);
 
 fn screen(width: usize, height: usize) -> Ui {
     let mut ui = Ui::new(Some(width), false);
@@ -38,14 +38,14 @@ impl TestTerminal {
 
     fn in_turn() -> Self {
         Self::new(IterationStep::Turn {
-            since: Timestamp(90_000),
+            since: Timestamp::from_millis(90_000),
         })
     }
 
     /// Types keys as one piece.
     fn keys(&mut self, text: &str) {
         // The prompt has been on the screen for a long time.
-        self.ui.drawn(Timestamp(0));
+        self.ui.drawn(Timestamp::from_millis(0));
         let mut decoder = Decoder::default();
         let mut keys = decoder.feed(text.as_bytes());
         keys.extend(decoder.flush());
@@ -236,7 +236,7 @@ fn s9b_s9c_s9e_each_menu_choice_works() {
         terminal.out().replace('\n', "; ")
     };
     let turn = || IterationStep::Turn {
-        since: Timestamp(0),
+        since: Timestamp::from_millis(0),
     };
     let sleep = || IterationStep::Sleeping { until: NOW };
     let paused = || IterationStep::Paused { since: NOW };

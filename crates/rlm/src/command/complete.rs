@@ -316,7 +316,7 @@ fn candidate(run: &RunEntry) -> Candidate {
         .collect();
     let since = jiff::Timestamp::now().as_millisecond();
     let since = u64::try_from(since).unwrap_or_default();
-    let age = Duration::from_millis(since.saturating_sub(run.last_at.0));
+    let age = Duration::from_millis(since.saturating_sub(run.last_at.as_millis()));
     let separator = if title.is_empty() { "" } else { ": " };
     Candidate {
         word: run.id.to_string(),

@@ -66,7 +66,7 @@ mod tests {
             state,
             head: Err("not read".into()),
             notes: Vec::new(),
-            last_at: Timestamp(at),
+            last_at: Timestamp::from_millis(at),
         };
         let runs = [
             run("night-2", RunState::Running, 7_190_000),

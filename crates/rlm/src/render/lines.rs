@@ -73,7 +73,7 @@ pub(crate) fn state(state: RunState) -> String {
 
 /// Returns the age in whole seconds; a time in the future has the age zero.
 pub(super) fn age(at: Timestamp, now: jiff::Timestamp) -> u64 {
-    let now = Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
+    let now = Timestamp::from_millis(u64::try_from(now.as_millisecond()).unwrap_or(0));
     now.since(at).as_secs()
 }
 
@@ -103,16 +103,19 @@ mod tests {
     #[test]
     fn s21c_a_time_in_the_future_is_new() {
         let now = jiff::Timestamp::from_second(1_000).unwrap();
-        assert_eq!(age(Timestamp(999_000), now), 1);
-        assert_eq!(age(Timestamp(1_000_001), now), 0);
-        assert_eq!(age(Timestamp(u64::MAX), now), 0);
+        assert_eq!(age(Timestamp::from_millis(999_000), now), 1);
+        assert_eq!(age(Timestamp::from_millis(1_000_001), now), 0);
+        assert_eq!(age(Timestamp::from_millis(u64::MAX), now), 0);
         assert_eq!(
-            age(Timestamp(0), jiff::Timestamp::from_second(-1).unwrap()),
+            age(
+                Timestamp::from_millis(0),
+                jiff::Timestamp::from_second(-1).unwrap()
+            ),
             0
         );
         assert_eq!(
             stamp(SystemTime::UNIX_EPOCH - Duration::from_secs(1)),
-            Timestamp(0)
+            Timestamp::from_millis(0)
         );
         assert_eq!(ago(3_700), "1h1m40s ago");
     }

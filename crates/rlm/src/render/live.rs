@@ -159,7 +159,8 @@ impl Live {
         life: &ProcessHealth,
         now: jiff::Timestamp,
     ) -> Self {
-        let now = loop_state::Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
+        let now =
+            loop_state::Timestamp::from_millis(u64::try_from(now.as_millisecond()).unwrap_or(0));
         let head = entry.head.as_ref().ok();
         // The reported status is newer than the saved state.
         let status = life.status();

@@ -156,7 +156,7 @@ mod tests {
         };
         let mut head = Head::new(rules).unwrap();
         head.phase = 2;
-        let at = Timestamp(1000);
+        let at = Timestamp::from_millis(1000);
         let failure = IterationFailure {
             iteration: 1,
             at,

@@ -112,7 +112,7 @@ impl RunStatusView {
             Ok(head) => {
                 let m = &head.machine;
                 let phase = &head.settings.phases[m.phase as usize];
-                let now = Timestamp(u64::try_from(now.as_millisecond()).unwrap_or(0));
+                let now = Timestamp::from_millis(u64::try_from(now.as_millisecond()).unwrap_or(0));
                 Some(Detail {
                     phases: Phases::from(m),
                     // Before the first attempt there is no iteration, only perhaps a check.

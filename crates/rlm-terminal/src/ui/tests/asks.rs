@@ -41,14 +41,17 @@ fn x124g_permission_prompt_ignores_keys_before_it_is_readable() {
     terminal.asks("1", "make");
     let key = |terminal: &mut TestTerminal, at: u64| {
         let key = vec![Key::Char('y')];
-        terminal
-            .ui
-            .keys(key, terminal.run.snapshot(), Timestamp(at), "run-1");
+        terminal.ui.keys(
+            key,
+            terminal.run.snapshot(),
+            Timestamp::from_millis(at),
+            "run-1",
+        );
         terminal.out()
     };
     assert_eq!(key(&mut terminal, 5000), "", "not on the screen yet");
-    assert!(terminal.ui.drawn(Timestamp(6000)));
-    assert!(!terminal.ui.drawn(Timestamp(6100)));
+    assert!(terminal.ui.drawn(Timestamp::from_millis(6000)));
+    assert!(!terminal.ui.drawn(Timestamp::from_millis(6100)));
     assert_eq!(key(&mut terminal, 6499), "");
     assert!(terminal.screen().contains("read it first"));
     assert_eq!(key(&mut terminal, 6998), "", "the person is still typing");

@@ -119,20 +119,20 @@ fn samples() -> Vec<RunEvent> {
             check: None,
         }),
         RunEvent::Update(RunUpdate::Sleeping {
-            until: Timestamp(1_000_000_010_000),
+            until: Timestamp::from_millis(1_000_000_010_000),
         }),
         RunEvent::Update(RunUpdate::Waiting {
             why: WaitCause::RateLimit,
-            until: Timestamp(1_000_000_010_000),
+            until: Timestamp::from_millis(1_000_000_010_000),
             what: Some("usage limit\x1b[2J reached".into()),
         }),
         RunEvent::Update(RunUpdate::Waiting {
             why: WaitCause::Retry,
-            until: Timestamp(1_000_000_010_000),
+            until: Timestamp::from_millis(1_000_000_010_000),
             what: None,
         }),
         RunEvent::StillWaiting {
-            until: Timestamp(1_000_000_010_000),
+            until: Timestamp::from_millis(1_000_000_010_000),
             left: Duration::from_millis(12_000_400),
         },
         RunEvent::Update(RunUpdate::Review(ReviewPoint::Phase)),
@@ -186,7 +186,11 @@ fn text_output_snapshot() {
 fn json_output_snapshot() {
     let lines: Vec<String> = samples()
         .iter()
-        .map(|n| json(Timestamp(1_000_000_000_123), n).unwrap().to_string())
+        .map(|n| {
+            json(Timestamp::from_millis(1_000_000_000_123), n)
+                .unwrap()
+                .to_string()
+        })
         .collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
