@@ -76,8 +76,13 @@ mod repeat_guard;
 mod response;
 mod sse;
 mod text;
+#[cfg(feature = "agent")]
+mod tool;
 mod usage;
 
+#[cfg(feature = "agent")]
+#[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
+pub use agent_duplex::BoxFuture;
 pub use budget::{Budget, Exceeded, Prices};
 pub use compaction::{CompactionPlan, CompactionSettings};
 pub use decoder::Decoder;
@@ -98,6 +103,12 @@ pub use json::{JsonObject, NotAnObject};
 pub use repeat_guard::{RepeatGuard, Repetition};
 pub use response::HttpResponse;
 pub use sse::{SseEvent, SseParser};
+#[cfg(feature = "agent")]
+#[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
+pub use tool::{
+    Access, FileChange, FileIntent, Prepared, ResolvedPath, Tool, ToolContext, ToolOutput,
+    WorkingDirectory,
+};
 pub use usage::Usage;
 
 #[cfg(doctest)]

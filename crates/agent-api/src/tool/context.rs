@@ -1,0 +1,126 @@
+//! The surroundings of a tool call: what the tools of one session share.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::WorkingDirectory;
+
+/// The most files whose last read is remembered; then all are forgotten.
+const MAX_FILES: usize = 10_000;
+/// The most processes that a report names.
+const MAX_NAMES: usize = 4_096;
+
+/// The surroundings of a tool call.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ToolContext {
+    /// The directory in which the agent works.
+    pub directory: WorkingDirectory,
+    /// Cancelled when the call must end.
+    pub cancel: CancellationToken,
+    /// Whether a person has frozen the agent, so its processes must be suspended.
+    pub frozen: watch::Receiver<bool>,
+    /// The files that the model has read.
+    pub(crate) files: Arc<SeenFiles>,
+    /// The ends of all processes that tools started.
+    pub(crate) stops: Arc<Stops>,
+}
+
+impl ToolContext {
+    /// Creates the surroundings of a first call. A session makes its own; this is for tests of tools.
+    #[must_use]
+    pub fn new(directory: WorkingDirectory) -> Self {
+        Self::frozen_by(directory, watch::channel(false).1)
+    }
+
+    pub(crate) fn frozen_by(directory: WorkingDirectory, frozen: watch::Receiver<bool>) -> Self {
+        Self {
+            directory,
+            cancel: CancellationToken::new(),
+            frozen,
+            files: Arc::default(),
+            stops: Arc::default(),
+        }
+    }
+
+    /// Returns the same surroundings for the next call, which isn't cancelled.
+    pub(crate) fn for_next_call(&self) -> Self {
+        Self {
+            cancel: CancellationToken::new(),
+            ..self.clone()
+        }
+    }
+}
+
+/// The files that the model has read or written, with the state in which it knows them.
+#[derive(Debug, Default)]
+pub(crate) struct SeenFiles(Mutex<HashMap<PathBuf, FileStamp>>);
+
+/// What changes when a file changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileStamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileStamp {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl SeenFiles {
+    /// Records that the model knows the file in this state.
+    pub(crate) fn record(&self, path: &Path, stamp: FileStamp) {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if files.len() >= MAX_FILES {
+            files.clear();
+        }
+        files.insert(path.to_owned(), stamp);
+    }
+
+    /// Returns the state in which the model knows the file.
+    pub(crate) fn stamp(&self, path: &Path) -> Option<FileStamp> {
+        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        files.get(path).copied()
+    }
+}
+
+/// The ends of the processes that tools started, for the report of a stop.
+#[derive(Debug, Default)]
+pub(crate) struct Stops(Mutex<Vec<agent_subprocess::StopReport>>);
+
+impl Stops {
+    /// Records the end of a process tree.
+    pub(crate) fn record(&self, report: agent_subprocess::StopReport) {
+        let mut reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only a tree with survivors matters after its call.
+        reports.retain(|report| !report.survivors.is_empty());
+        if reports.len() < MAX_NAMES {
+            reports.push(report);
+        }
+    }
+
+    /// Returns the last report, and all reports with survivors.
+    pub(crate) fn reports(&self) -> Vec<agent_subprocess::StopReport> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

@@ -1,0 +1,225 @@
+//! The change of one file. The digests before and after it tell after a crash whether it was made.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
+
+use super::plain_file;
+
+/// The largest file that can be changed, in bytes.
+const MAX_BYTES: u64 = 32 << 20;
+
+/// The change of one file, which was not made yet.
+#[derive(Clone, Debug)]
+pub struct FileChange {
+    path: PathBuf,
+    /// The contents before, or `None` if there is no file.
+    before: Option<String>,
+    contents: Vec<u8>,
+    /// The result of the call, if the change is made.
+    done: String,
+}
+
+/// What is saved of a change before it is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileIntent {
+    /// The file.
+    pub path: PathBuf,
+    /// The SHA-256 digest of the contents before, in hexadecimal; `None` if there was no file.
+    pub before: Option<String>,
+    /// The SHA-256 digest of the contents after, in hexadecimal.
+    pub after: String,
+}
+
+/// What became of a saved change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeState {
+    /// The file has the contents after the change.
+    Made,
+    /// The file has the contents before the change.
+    NotMade,
+    /// The file has other contents.
+    Unknown,
+}
+
+impl FileChange {
+    /// Prepares to write `contents` to a file that has the contents `before`; `None` if there is no file. `done` is the result for the model.
+    #[must_use]
+    pub fn new(
+        path: impl Into<PathBuf>,
+        before: Option<&[u8]>,
+        contents: impl Into<Vec<u8>>,
+        done: impl Into<String>,
+    ) -> Self {
+        Self {
+            path: path.into(),
+            before: before.map(digest),
+            contents: contents.into(),
+            done: done.into(),
+        }
+    }
+
+    /// Returns what is saved before the change is made.
+    #[must_use]
+    pub fn intent(&self) -> FileIntent {
+        FileIntent {
+            path: self.path.clone(),
+            before: self.before.clone(),
+            after: digest(&self.contents),
+        }
+    }
+
+    /// Makes the change: a new file takes the place of the old one, so there is no moment with half of it. Missing directories are made. Returns the
+    /// result for the model.
+    ///
+    /// # Errors
+    ///
+    /// A message for the model: the file changed since the call was prepared, or it can't be written. The file is unchanged then.
+    pub fn make(self) -> Result<String, String> {
+        let shown = self.path.display().to_string();
+        let failed = |what: &str, error: &io::Error| format!("{shown} can't be {what}: {error}");
+        let current = digest_of(&self.path).map_err(|error| failed("read", &error))?;
+        if current != self.before {
+            return Err(format!(
+                "{shown} was changed by another program; read it again"
+            ));
+        }
+        self.replace().map_err(|error| failed("written", &error))?;
+        Ok(self.done)
+    }
+
+    fn replace(&self) -> io::Result<()> {
+        let parent = self.path.parent().unwrap_or_else(|| Path::new("/"));
+        std::fs::create_dir_all(parent)?;
+        let permissions = match plain_file::open(&self.path)? {
+            Some(file) => Some(file.metadata()?.permissions()),
+            None => None,
+        };
+        let mut options = tempfile::Builder::new();
+        options.prefix(".agent-api-");
+        if permissions.is_none() {
+            // As a new file of any other program.
+            options.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        }
+        let mut file = options.tempfile_in(parent)?;
+        file.write_all(&self.contents)?;
+        if let Some(permissions) = permissions {
+            file.as_file().set_permissions(permissions)?;
+        }
+        file.as_file().sync_data()?;
+        match self.before {
+            Some(_) => file.persist(&self.path)?,
+            None => file.persist_noclobber(&self.path)?,
+        };
+        Ok(())
+    }
+}
+
+impl FileIntent {
+    /// Compares the file with the digests.
+    pub(crate) fn state(&self) -> ChangeState {
+        match digest_of(&self.path) {
+            Ok(Some(digest)) if digest == self.after => ChangeState::Made,
+            Ok(digest) if digest == self.before => ChangeState::NotMade,
+            Ok(_) | Err(_) => ChangeState::Unknown,
+        }
+    }
+}
+
+/// Returns the digest of a file; `None` if there is none.
+fn digest_of(path: &Path) -> io::Result<Option<String>> {
+    let Some(file) = plain_file::open(path)? else {
+        return Ok(None);
+    };
+    let mut context = Context::new(&SHA256);
+    let mut file = file.take(MAX_BYTES + 1);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            read => context.update(&buffer[..read]),
+        }
+    }
+    match file.limit() {
+        0 => Err(io::Error::from(io::ErrorKind::FileTooLarge)),
+        _ => Ok(Some(hex(context.finish().as_ref()))),
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    hex(ring::digest::digest(&SHA256, bytes).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a6_saved_change_tells_after_a_crash_whether_it_was_made() {
+        let dir = tempfile::tempdir().unwrap();
+        for before in [None, Some(b"old".as_slice())] {
+            let path = dir.path().join(format!("{}", before.is_some()));
+            if let Some(before) = before {
+                std::fs::write(&path, before).unwrap();
+            }
+            let change = FileChange::new(&path, before, "new", "done");
+            let saved = serde_json::to_string(&change.intent()).unwrap();
+            let intent: FileIntent = serde_json::from_str(&saved).unwrap();
+            assert_eq!(intent.state(), ChangeState::NotMade);
+            assert_eq!(change.clone().make().unwrap(), "done");
+            assert_eq!(intent.state(), ChangeState::Made);
+            std::fs::write(&path, "a person's text").unwrap();
+            assert_eq!(intent.state(), ChangeState::Unknown);
+            let refused = change.make().unwrap_err();
+            assert!(
+                refused.contains("was changed by another program"),
+                "{refused}"
+            );
+            assert_eq!(std::fs::read(&path).unwrap(), b"a person's text");
+        }
+    }
+
+    #[test]
+    fn change_keeps_the_mode_and_makes_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("script");
+        std::fs::write(&script, "old").unwrap();
+        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        FileChange::new(&script, Some(b"old"), "new", "")
+            .make()
+            .unwrap();
+        assert_eq!(
+            script.metadata().unwrap().permissions().mode() & 0o777,
+            0o755
+        );
+
+        let deep = dir.path().join("a/b/c");
+        FileChange::new(&deep, None, "new", "").make().unwrap();
+        let plain = dir.path().join("plain");
+        std::fs::write(&plain, "").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode(&deep), mode(&plain), "as a file of any other program");
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        assert_eq!(files.count(), 3, "no temporary file is left");
+    }
+
+    #[test]
+    fn change_of_what_is_no_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = FileChange::new(dir.path(), None, "new", "")
+            .make()
+            .unwrap_err();
+        assert!(refused.contains("is a directory"), "{refused}");
+        let below = dir.path().join("file/below");
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        assert!(FileChange::new(below, None, "new", "").make().is_err());
+    }
+}
