@@ -152,6 +152,16 @@ impl Budget {
         self.prices.map(|_| self.spent_microusd)
     }
 
+    /// Returns this budget with the spending of an earlier part of the session.
+    #[cfg(feature = "agent")]
+    pub(crate) fn after(self, earlier: &Self) -> Self {
+        Self {
+            spent: earlier.spent,
+            spent_microusd: earlier.spent_microusd,
+            ..self
+        }
+    }
+
     fn cost(&self, usage: &Usage) -> u64 {
         self.prices.map_or(0, |prices| prices.cost(usage))
     }

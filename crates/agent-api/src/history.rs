@@ -6,8 +6,8 @@ mod item;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use item::{
-    Arguments, AssistantMessage, AssistantPart, AssistantText, CallProblem, Completeness, Item,
-    Summary, Thinking, ThinkingProof, ToolCall, ToolOutcome, ToolResult, ToolStarted, UserText,
+    Arguments, AssistantMessage, AssistantPart, AssistantText, CallProblem, Completeness,
+    FileIntent, Item, Summary, Thinking, ThinkingProof, ToolCall, ToolOutcome, ToolResult, ToolStarted, UserText,
 };
 
 use crate::error::Error;
@@ -146,7 +146,8 @@ impl History {
     /// As for [`append`](Self::append).
     pub fn push_started(&mut self, call_id: impl Into<String>) -> Result<(), Error> {
         let call_id = call_id.into();
-        self.append(Item::ToolStarted(ToolStarted { call_id }))
+        let change = None;
+        self.append(Item::ToolStarted(ToolStarted { call_id, change }))
     }
 
     /// Appends the result of a call.

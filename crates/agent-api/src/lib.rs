@@ -63,6 +63,8 @@
 //   compaction            the decision to shorten a history, and the plan
 //   repeat_guard, budget  repeated calls in a turn; tokens and money of a session
 //   http                  the client of a model server
+#[cfg(feature = "agent")]
+mod agent;
 mod budget;
 mod compaction;
 mod decoder;
@@ -83,6 +85,9 @@ mod usage;
 #[cfg(feature = "agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
 pub use agent_duplex::BoxFuture;
+#[cfg(feature = "agent")]
+#[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
+pub use agent::{AgentOptions, ApiAgent};
 pub use budget::{Budget, Exceeded, Prices};
 pub use compaction::{CompactionPlan, CompactionSettings};
 pub use decoder::Decoder;
@@ -93,7 +98,7 @@ pub use dialect::{
 pub use error::{Error, ErrorKind, Reset, Retry};
 pub use history::{
     Arguments, AssistantMessage, AssistantPart, AssistantText, CallProblem, CallState,
-    Completeness, History, Item, Summary, Thinking, ThinkingProof, ToolCall, ToolOutcome,
+    Completeness, FileIntent, History, Item, Summary, Thinking, ThinkingProof, ToolCall, ToolOutcome,
     ToolResult, ToolStarted, UserText,
 };
 #[cfg(feature = "http")]
@@ -106,7 +111,7 @@ pub use sse::{SseEvent, SseParser};
 #[cfg(feature = "agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
 pub use tool::{
-    Access, FileChange, FileIntent, Prepared, ResolvedPath, Tool, ToolContext, ToolOutput,
+    Access, FileChange, Prepared, ResolvedPath, Tool, ToolContext, ToolOutput,
     WorkingDirectory,
 };
 pub use usage::Usage;

@@ -13,8 +13,10 @@ mod file_change;
 mod plain_file;
 mod working_directory;
 
+pub(crate) use context::Stops;
 pub use context::ToolContext;
-pub use file_change::{FileChange, FileIntent};
+pub use file_change::FileChange;
+pub(crate) use file_change::{ChangeState, change_state};
 pub use working_directory::{ResolvedPath, WorkingDirectory};
 
 /// The longest summary of a call, in characters.

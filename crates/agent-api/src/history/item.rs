@@ -149,6 +149,20 @@ pub enum CallProblem {
 pub struct ToolStarted {
     /// The id of the call.
     pub call_id: String,
+    /// The change of a file that the call makes, if that is all it does. After a crash the file shows whether the change was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<FileIntent>,
+}
+
+/// The intent to change one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileIntent {
+    /// The file: relative to the working directory if it is inside.
+    pub path: String,
+    /// The SHA-256 digest of the contents before, in hexadecimal; `None` if there was no file.
+    pub before: Option<String>,
+    /// The SHA-256 digest of the contents after, in hexadecimal.
+    pub after: String,
 }
 
 /// The result of a tool call.

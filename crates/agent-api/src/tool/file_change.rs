@@ -4,9 +4,8 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
-use serde::{Deserialize, Serialize};
-
-use super::plain_file;
+use super::{WorkingDirectory, plain_file};
+use crate::history::FileIntent;
 
 /// The largest file that can be changed, in bytes.
 const MAX_BYTES: u64 = 32 << 20;
@@ -20,17 +19,6 @@ pub struct FileChange {
     contents: Vec<u8>,
     /// The result of the call, if the change is made.
     done: String,
-}
-
-/// What is saved of a change before it is made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileIntent {
-    /// The file.
-    pub path: PathBuf,
-    /// The SHA-256 digest of the contents before, in hexadecimal; `None` if there was no file.
-    pub before: Option<String>,
-    /// The SHA-256 digest of the contents after, in hexadecimal.
-    pub after: String,
 }
 
 /// What became of a saved change.
@@ -62,10 +50,9 @@ impl FileChange {
     }
 
     /// Returns what is saved before the change is made.
-    #[must_use]
-    pub fn intent(&self) -> FileIntent {
+    pub(crate) fn intent(&self, directory: &WorkingDirectory) -> FileIntent {
         FileIntent {
-            path: self.path.clone(),
+            path: directory.shown(&self.path),
             before: self.before.clone(),
             after: digest(&self.contents),
         }
@@ -117,14 +104,12 @@ impl FileChange {
     }
 }
 
-impl FileIntent {
-    /// Compares the file with the digests.
-    pub(crate) fn state(&self) -> ChangeState {
-        match digest_of(&self.path) {
-            Ok(Some(digest)) if digest == self.after => ChangeState::Made,
-            Ok(digest) if digest == self.before => ChangeState::NotMade,
+/// Compares the file of a saved change with its digests.
+pub(crate) fn change_state(intent: &FileIntent, directory: &WorkingDirectory) -> ChangeState {
+    match digest_of(&directory.path().join(&intent.path)) {
+            Ok(Some(digest)) if digest == intent.after => ChangeState::Made,
+            Ok(digest) if digest == intent.before => ChangeState::NotMade,
             Ok(_) | Err(_) => ChangeState::Unknown,
-        }
     }
 }
 
@@ -165,19 +150,21 @@ mod tests {
     #[test]
     fn a6_saved_change_tells_after_a_crash_whether_it_was_made() {
         let dir = tempfile::tempdir().unwrap();
+        let directory = WorkingDirectory::new(dir.path()).unwrap();
         for before in [None, Some(b"old".as_slice())] {
-            let path = dir.path().join(format!("{}", before.is_some()));
+            let path = { directory.path() }.join(format!("{}", before.is_some()));
             if let Some(before) = before {
                 std::fs::write(&path, before).unwrap();
             }
             let change = FileChange::new(&path, before, "new", "done");
-            let saved = serde_json::to_string(&change.intent()).unwrap();
+            let saved = serde_json::to_string(&change.intent(&directory)).unwrap();
             let intent: FileIntent = serde_json::from_str(&saved).unwrap();
-            assert_eq!(intent.state(), ChangeState::NotMade);
+            let state = || change_state(&intent, &directory);
+            assert_eq!(state(), ChangeState::NotMade);
             assert_eq!(change.clone().make().unwrap(), "done");
-            assert_eq!(intent.state(), ChangeState::Made);
+            assert_eq!(state(), ChangeState::Made);
             std::fs::write(&path, "a person's text").unwrap();
-            assert_eq!(intent.state(), ChangeState::Unknown);
+            assert_eq!(state(), ChangeState::Unknown);
             let refused = change.make().unwrap_err();
             assert!(
                 refused.contains("was changed by another program"),

@@ -1,0 +1,297 @@
+//! The durable session: a history in a store on disk. What `save` confirmed is there after a crash.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent_duplex::SessionChoice;
+use checkpoint_store::{Options, Writer, reader};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::budget::Budget;
+use crate::compaction::CompactionPlan;
+use crate::error::Error;
+use crate::history::{History, Item, ToolOutcome, ToolResult, UserText};
+use crate::tool::{ChangeState, WorkingDirectory, change_state};
+
+/// The kind of value in the store of a session.
+const SCHEMA: &str = "agent-api session";
+
+/// The state that each save writes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Head {
+    /// What the session has spent.
+    budget: Budget,
+}
+
+/// A part of the history on disk, in order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Entry {
+    /// A message of the caller, with its id.
+    Message { id: String, text: String },
+    /// Any other item.
+    Item(Item),
+    /// A compaction of the history before it.
+    Compaction {
+        plan: CompactionPlan,
+        summary: Option<String>,
+    },
+}
+
+/// An open session. While it lives, no other process can open it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    id: String,
+    history: History,
+    /// The items of the history that are saved, or in `unsaved`.
+    recorded: usize,
+    unsaved: Vec<Entry>,
+    /// The ids of all messages, so that no message counts twice.
+    messages: HashSet<String>,
+    budget: Budget,
+    writer: Arc<Mutex<Writer<Head, Entry>>>,
+}
+
+/// Why a session can't be opened.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    /// There is no session with this id.
+    Absent,
+    /// Another process has opened it.
+    InUse(checkpoint_store::Error),
+    /// It can't be read or written.
+    Failed(String),
+}
+
+/// What a load of the entries makes of them.
+#[derive(Default)]
+struct Loading {
+    history: History,
+    messages: HashSet<String>,
+    error: Option<Error>,
+}
+
+impl Loading {
+    fn apply(&mut self, entry: Entry) -> Result<(), Error> {
+        match entry {
+            Entry::Message { id, text } => {
+                self.messages.insert(id);
+                self.history.push_user(text)
+            }
+            Entry::Item(item) => self.history.append(item),
+            Entry::Compaction { plan, summary } => {
+                self.history = plan.apply(&self.history, summary.as_deref())?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Opens the session in its directory below `root`. `budget` has the limits; what the session has spent is loaded.
+    ///
+    /// Blocks on the disk.
+    pub(crate) fn open(
+        root: &Path,
+        choice: &SessionChoice,
+        budget: &Budget,
+    ) -> Result<Self, NotOpened> {
+        let (id, is_new) = match choice {
+            SessionChoice::Resume(id) => (id.clone(), false),
+            SessionChoice::Fork(from) => (fork(root, from)?, false),
+            _ => (Uuid::new_v4().to_string(), true),
+        };
+        let options = Options {
+            create: is_new,
+            ..options()
+        };
+        let apply = |mut loading: Loading, entry| {
+            if loading.error.is_none() {
+                loading.error = loading.apply(entry).err();
+            }
+            loading
+        };
+        let opened = Writer::open_folded(path(root, &id)?, options, Loading::default(), apply);
+        let (writer, loaded) = opened.map_err(not_opened)?;
+        let Loading {
+            history,
+            messages,
+            error,
+        } = loaded.value;
+        if let Some(error) = error {
+            let what = format!("the saved history is invalid: {error}; start a fresh session");
+            return Err(NotOpened::Failed(what));
+        }
+        let budget = match loaded.head {
+            Some(Head { budget: earlier }) => budget.clone().after(&earlier),
+            None => budget.clone(),
+        };
+        Ok(Self {
+            id,
+            recorded: history.items().len(),
+            history,
+            unsaved: Vec::new(),
+            messages,
+            budget,
+            writer: Arc::new(Mutex::new(writer)),
+        })
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub(crate) fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    /// Answers the calls that a crash left without a result. Returns the ids and names of those whose outcome is unknown.
+    pub(crate) fn recover(
+        &mut self,
+        directory: &WorkingDirectory,
+        only_reads: impl Fn(&str) -> bool,
+    ) -> Vec<String> {
+        let mut unknown = Vec::new();
+        let open: Vec<_> = { self.history.open_calls() }
+            .map(|(call, state)| (call.id.clone(), call.name.clone(), state))
+            .collect();
+        for (id, name, state) in open {
+            let change = self.history.items().iter().rev().find_map(|item| match item {
+                Item::ToolStarted(started) if started.call_id == id => started.change.as_ref(),
+                _ => None,
+            });
+            let result = match (state, change.map(|change| change_state(change, directory))) {
+                (crate::history::CallState::Requested, _) => ToolResult::not_run(id),
+                (_, Some(ChangeState::Made)) => ToolResult {
+                    call_id: id,
+                    outcome: ToolOutcome::Ok,
+                    text: "the change was made; then the agent was restarted".to_owned(),
+                },
+                (_, Some(ChangeState::NotMade)) => ToolResult::not_run(id),
+                _ if only_reads(&name) => ToolResult::not_run(id),
+                _ => {
+                    unknown.push(name);
+                    ToolResult::unknown(id)
+                }
+            };
+            let answered = self.change(|history| history.push_result(result));
+            debug_assert_eq!(answered, Ok(()), "an open call takes a result");
+        }
+        unknown
+    }
+
+    /// Changes the history. The next [`save`](Self::save) saves the new items.
+    pub(crate) fn change(
+        &mut self,
+        change: impl FnOnce(&mut History) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let changed = change(&mut self.history);
+        let new = self.history.items()[self.recorded..].iter();
+        self.unsaved.extend(new.cloned().map(Entry::Item));
+        self.recorded = self.history.items().len();
+        changed
+    }
+
+    /// Appends a message of the caller, unless it is in the history already.
+    pub(crate) fn message(&mut self, id: Uuid, text: String) -> Result<(), Error> {
+        let id = id.to_string();
+        if self.messages.contains(&id) {
+            return Ok(());
+        }
+        let item = Item::User(UserText { text: text.clone() });
+        self.history.append(item)?;
+        self.recorded += 1;
+        self.unsaved.push(Entry::Message {
+            id: id.clone(),
+            text,
+        });
+        self.messages.insert(id);
+        Ok(())
+    }
+
+    /// Replaces the history by its compacted form.
+    pub(crate) fn compact(
+        &mut self,
+        plan: CompactionPlan,
+        summary: Option<String>,
+    ) -> Result<(), Error> {
+        self.history = plan.apply(&self.history, summary.as_deref())?;
+        self.recorded = self.history.items().len();
+        self.unsaved.push(Entry::Compaction { plan, summary });
+        Ok(())
+    }
+
+    /// Saves what is new. It is on disk when this returns.
+    ///
+    /// # Errors
+    ///
+    /// A message for people. The next save tries again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: after a drop the session must be opened again.
+    pub(crate) async fn save(&mut self) -> Result<(), String> {
+        if self.unsaved.is_empty() {
+            return Ok(());
+        }
+        let head = Head {
+            budget: self.budget.clone(),
+        };
+        let entries = std::mem::take(&mut self.unsaved);
+        let writer = Arc::clone(&self.writer);
+        let saved = tokio::task::spawn_blocking(move || {
+            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let saved = writer.append(&head, &entries).map_err(|e| e.to_string());
+            saved.map(drop).map_err(|error| (error, entries))
+        });
+        match saved.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err((error, entries))) => {
+                self.unsaved = entries;
+                Err(format!("the session can't be saved: {error}"))
+            }
+            Err(error) => Err(format!("the session can't be saved: {error}")),
+        }
+    }
+}
+
+fn options() -> Options {
+    Options {
+        schema: SCHEMA.to_owned(),
+        ..Options::default()
+    }
+}
+
+/// Returns the directory of a session. Only an id that this crate made is a name of a directory.
+fn path(root: &Path, id: &str) -> Result<PathBuf, NotOpened> {
+    match Uuid::try_parse(id) {
+        Ok(uuid) if uuid.to_string() == id => Ok(root.join(id)),
+        _ => Err(NotOpened::Absent),
+    }
+}
+
+/// Copies a session, which may be open, and returns the id of the copy.
+fn fork(root: &Path, from: &str) -> Result<String, NotOpened> {
+    let from = path(root, from)?;
+    let last = reader::fold::<Head, Entry, ()>(&from, &options(), (), |(), _| ());
+    let last = last.map_err(not_opened)?.seq;
+    let id = Uuid::new_v4().to_string();
+    checkpoint_store::fork(&from, last, path(root, &id)?, &options()).map_err(not_opened)?;
+    Ok(id)
+}
+
+fn not_opened(error: checkpoint_store::Error) -> NotOpened {
+    if error.is_locked() {
+        NotOpened::InUse(error)
+    } else if error.is_not_found() {
+        NotOpened::Absent
+    } else {
+        NotOpened::Failed(format!("the session can't be opened: {error}"))
+    }
+}

@@ -1,0 +1,202 @@
+//! One tool call: the permission, the saved intent, the effect, and the saved result.
+
+use std::time::Duration;
+
+use agent_duplex::{
+    Decision, EndReason, Event, PermissionRequest, Permissions, ToolOutcome as ReportedOutcome,
+};
+use tokio::time::timeout;
+
+use super::link::Halt;
+use super::turn::{Turn, failed};
+use crate::history::{Arguments, CallProblem, Item, ToolCall, ToolOutcome, ToolResult, ToolStarted};
+use crate::json::JsonObject;
+use crate::repeat_guard::Repetition;
+use crate::text;
+use crate::tool::{Access, Prepared, Tool, ToolContext, ToolOutput};
+
+/// The time that a tool has to end after an interrupt; then it is dropped, which ends its processes too.
+const TOOL_END: Duration = Duration::from_secs(8);
+/// The longest reported result of a tool, in bytes. The model gets all of it.
+const REPORTED: usize = 4_096;
+/// The longest summary of a call, in characters.
+const SUMMARY: usize = 400;
+
+impl Turn<'_> {
+    /// Returns the next call without a result.
+    pub(super) fn next_call(&self) -> Option<ToolCall> {
+        let mut open = self.session.history().open_calls();
+        open.next().map(|(call, _)| call.clone())
+    }
+
+    /// Runs a call, and saves its result.
+    pub(super) async fn run_call(&mut self, call: ToolCall) -> Result<(), Halt> {
+        self.link.thawed().await?;
+        let repetition = self.guard.record(&call);
+        if let Repetition::Stuck(count) = repetition {
+            let detail = format!("the model made the same call {count} times in a row");
+            return Err(Halt::Ended(failed(EndReason::Failed, detail)));
+        }
+        let ran = match self.tools.find(&call) {
+            Ok((tool, arguments)) => {
+                let event = Event::ToolStarted {
+                    id: call.id.clone(),
+                    name: text::one_line(&call.name, SUMMARY),
+                    summary: text::one_line(&tool.summary(arguments), SUMMARY),
+                };
+                self.link.report(event).await;
+                self.permitted(&call, tool, arguments).await
+            }
+            Err(output) => {
+                let event = Event::ToolStarted {
+                    id: call.id.clone(),
+                    name: text::one_line(&call.name, SUMMARY),
+                    summary: text::one_line(call.raw_arguments(), SUMMARY),
+                };
+                self.link.report(event).await;
+                Ok((ReportedOutcome::Failed, output))
+            }
+        };
+        let (outcome, mut output) = match ran {
+            Ok(ran) => ran,
+            Err(halt) => {
+                let event = Event::ToolFinished {
+                    id: call.id,
+                    outcome: ReportedOutcome::Interrupted,
+                    text: String::new(),
+                };
+                self.link.report(event).await;
+                return Err(halt);
+            }
+        };
+        if let Repetition::Warn(count) = repetition {
+            output.text.push_str(&format!(
+                "\n\nThis is the same call for the {count}th time in a row. Do something else, or say why you can't continue."
+            ));
+        }
+        let event = Event::ToolFinished {
+            id: call.id.clone(),
+            outcome,
+            text: text::start(&output.text, REPORTED).to_owned(),
+        };
+        let result = ToolResult {
+            call_id: call.id,
+            outcome: match outcome {
+                ReportedOutcome::Succeeded => ToolOutcome::Ok,
+                _ => ToolOutcome::Error,
+            },
+            text: output.text,
+        };
+        self.change(|history| history.push_result(result))?;
+        self.save().await?;
+        self.link.report(event).await;
+        Ok(())
+    }
+
+    /// Asks for the permission if it is needed, and runs the call.
+    async fn permitted(
+        &mut self,
+        call: &ToolCall,
+        tool: &dyn Tool,
+        arguments: &JsonObject,
+    ) -> Result<(ReportedOutcome, ToolOutput), Halt> {
+        let context = self.context.for_next_call();
+        let permissions = *self.link.permissions.borrow();
+        if let Some(reason) = question(permissions, tool.access(arguments, &context)) {
+            let request = PermissionRequest {
+                id: call.id.clone(),
+                tool: call.name.clone(),
+                summary: text::one_line(&tool.summary(arguments), SUMMARY),
+                reason,
+            };
+            self.link.report(Event::PermissionRequested(request)).await;
+            if let Decision::Deny { message } = self.answer(&call.id).await? {
+                let denied = match message.is_empty() {
+                    true => "the user denied this call".to_owned(),
+                    false => format!("the user denied this call: {message}"),
+                };
+                return Ok((ReportedOutcome::Denied, ToolOutput::failed(denied)));
+            }
+        }
+        let output = self.effect(call, tool, arguments, &context).await?;
+        let outcome = match output.is_error {
+            true => ReportedOutcome::Failed,
+            false => ReportedOutcome::Succeeded,
+        };
+        Ok((outcome, output))
+    }
+
+    /// Saves the intent, and then runs the tool.
+    async fn effect(
+        &mut self,
+        call: &ToolCall,
+        tool: &dyn Tool,
+        arguments: &JsonObject,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, Halt> {
+        let prepared = self.link.during(tool.prepare(arguments, context)).await?;
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(output) => return Ok(output),
+        };
+        let change = match &prepared {
+            Prepared::Change(change) => Some(change.intent(&context.directory)),
+            Prepared::Run => None,
+        };
+        let started = ToolStarted {
+            call_id: call.id.clone(),
+            change,
+        };
+        self.change(|history| history.append(Item::ToolStarted(started)))?;
+        self.save().await?;
+        match prepared {
+            Prepared::Change(change) => {
+                // A change takes milliseconds, so it is not interrupted.
+                let made = tokio::task::spawn_blocking(move || change.make()).await;
+                Ok(match made {
+                    Ok(Ok(done)) => ToolOutput::ok(done),
+                    Ok(Err(why)) => ToolOutput::failed(why),
+                    Err(error) => ToolOutput::failed(format!("the change failed: {error}")),
+                })
+            }
+            Prepared::Run => {
+                let mut running = tool.run(arguments, context);
+                match self.link.during(&mut running).await {
+                    Ok(output) => Ok(output),
+                    Err(halt) => {
+                        context.cancel.cancel();
+                        // Dropping it after that time ends its processes too.
+                        let _ended = timeout(TOOL_END, running).await;
+                        Err(halt)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the reason of a permission request; `None` if nobody needs to be asked.
+fn question(permissions: Permissions, access: Access) -> Option<String> {
+    match (permissions, access) {
+        (Permissions::All, _) | (_, Access::Reads) | (Permissions::Edits, Access::Edits) => None,
+        (_, Access::Edits) => Some(String::new()),
+        (_, Access::Anything { reason }) => Some(reason),
+    }
+}
+
+/// Returns the result of a call that can't run.
+pub(super) fn not_callable(call: &ToolCall, names: &[&str]) -> ToolOutput {
+    match &call.arguments {
+        Arguments::Invalid {
+            problem: CallProblem::NotAnObject(why),
+            ..
+        } => ToolOutput::failed(format!(
+            "the arguments are not a JSON object ({why}); call the tool again"
+        )),
+        _ => ToolOutput::failed(format!(
+            "there is no tool `{}`; the tools are {}",
+            text::one_line(&call.name, SUMMARY),
+            names.join(", ")
+        )),
+    }
+}

@@ -1,0 +1,200 @@
+//! One turn: call the model, run its tools, take new messages, until the model calls no tool.
+//!
+//! Each effect comes after the save of its intent, and each report of a result after the save of that result.
+
+use agent_duplex::{Decision, EndReason, Event, Message, TurnEnd};
+
+use super::link::{Command, Halt, Link};
+use super::session::Session;
+use super::{AgentOptions, Toolbox};
+use crate::dialect::StopReason;
+use crate::history::{AssistantMessage, History, ToolResult};
+use crate::http::ModelClient;
+use crate::repeat_guard::RepeatGuard;
+use crate::tool::ToolContext;
+
+/// A running turn.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    pub(super) options: &'a AgentOptions,
+    pub(super) client: &'a ModelClient,
+    pub(super) tools: &'a Toolbox,
+    pub(super) context: &'a ToolContext,
+    pub(super) session: &'a mut Session,
+    pub(super) link: &'a mut Link,
+    pub(super) guard: RepeatGuard,
+    /// The calls of the model so far.
+    pub(super) calls: u32,
+    /// The answers that were dropped because they exceed a limit.
+    pub(super) dropped_answers: u32,
+}
+
+impl Turn<'_> {
+    /// Runs the turn to its end, and saves it. `Err` means that the connection is closed.
+    pub(super) async fn run(&mut self) -> Result<TurnEnd, ()> {
+        let halt = match self.steps().await {
+            Ok(end) | Err(Halt::Ended(end)) => Halt::Ended(end),
+            Err(halt) => halt,
+        };
+        let is_failure = matches!(&halt, Halt::Ended(_));
+        let answered = self.session.change(|history| {
+            match is_failure {
+                true => answer_not_run(history)?,
+                false => history.answer_interrupted(),
+            }
+            Ok(())
+        });
+        let saved = self.session.save().await;
+        let unsaved = { answered.map_err(|error| error.to_string()) }.and(saved).err();
+        let end = match halt {
+            Halt::Ended(end) => end,
+            Halt::Interrupted => {
+                let queued = Vec::new();
+                self.link.report(Event::InterruptAcknowledged { queued }).await;
+                EndReason::Interrupted.into()
+            }
+            Halt::Closed => return Err(()),
+        };
+        Ok(match unsaved {
+            Some(detail) => failed(EndReason::Failed, detail),
+            None => end,
+        })
+    }
+
+    async fn steps(&mut self) -> Result<TurnEnd, Halt> {
+        loop {
+            let Some((message, stop)) = self.ask_model().await? else {
+                continue;
+            };
+            let has_calls = message.calls().next().is_some();
+            self.keep(message).await?;
+            if !has_calls {
+                return Ok(end(stop));
+            }
+            while let Some(call) = self.next_call() {
+                self.run_call(call).await?;
+            }
+            self.take_messages().await?;
+        }
+    }
+
+    /// Appends a message of the model to the history, and saves it.
+    pub(super) async fn keep(&mut self, message: AssistantMessage) -> Result<(), Halt> {
+        if !message.parts.is_empty() {
+            self.change(|history| history.push_assistant(message))?;
+        }
+        self.save().await
+    }
+
+    /// Takes the messages that wait, into this turn.
+    async fn take_messages(&mut self) -> Result<(), Halt> {
+        self.link.report(Event::AcceptsMessages).await;
+        loop {
+            match self.link.commands.recv().await {
+                Some(Command::Continue) => return Ok(()),
+                Some(Command::Message { message, taken }) => {
+                    let saved = take_message(self.session, message).await;
+                    let failure = saved.as_ref().err().map(ToString::to_string);
+                    // The caller can be gone; the message is saved anyway.
+                    let _gone = taken.send(saved);
+                    if let Some(why) = failure {
+                        return Err(Halt::Ended(failed(EndReason::Failed, why)));
+                    }
+                }
+                Some(Command::Interrupt) => return Err(Halt::Interrupted),
+                Some(Command::Answer { .. }) => {}
+                None => return Err(Halt::Closed),
+            }
+        }
+    }
+
+    /// Waits for the answer to a permission request.
+    pub(super) async fn answer(&mut self, ask: &str) -> Result<Decision, Halt> {
+        let mut permissions = self.link.permissions.clone();
+        permissions.borrow_and_update();
+        loop {
+            tokio::select! {
+                command = self.link.commands.recv() => match command {
+                    Some(Command::Answer { ask: id, decision }) if id == ask => return Ok(decision),
+                    Some(Command::Answer { .. } | Command::Continue) => {}
+                    Some(Command::Message { taken, .. }) => super::link::refuse(taken),
+                    Some(Command::Interrupt) => return Err(Halt::Interrupted),
+                    None => return Err(Halt::Closed),
+                },
+                Ok(()) = permissions.changed() => {
+                    if *permissions.borrow_and_update() == agent_duplex::Permissions::All {
+                        let id = ask.to_owned();
+                        self.link.report(Event::PermissionWithdrawn { id }).await;
+                        return Ok(Decision::Allow);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn change(
+        &mut self,
+        change: impl FnOnce(&mut History) -> Result<(), crate::Error>,
+    ) -> Result<(), Halt> {
+        { self.session.change(change) }
+            .map_err(|error| Halt::Ended(failed(EndReason::ProtocolError, error.to_string())))
+    }
+
+    pub(super) async fn save(&mut self) -> Result<(), Halt> {
+        { self.session.save().await }
+            .map_err(|detail| Halt::Ended(failed(EndReason::Failed, detail)))
+    }
+}
+
+/// Appends a message of the caller to the session, and saves it.
+///
+/// # Errors
+///
+/// The message can't be sent again in this form, or the disk failed.
+pub(super) async fn take_message(
+    session: &mut Session,
+    message: Message,
+) -> Result<(), agent_duplex::Error> {
+    let Message { id, text, .. } = message;
+    { session.message(id, text) }
+        .map_err(|error| agent_duplex::Error::invalid(error.to_string()))?;
+    session.save().await.map_err(|why| agent_duplex::Error::start(why, None))
+}
+
+/// Answers the calls that the end of the turn prevented.
+fn answer_not_run(history: &mut History) -> Result<(), crate::Error> {
+    let open: Vec<_> = { history.open_calls() }
+        .map(|(call, state)| (call.id.clone(), state))
+        .collect();
+    for (id, state) in open {
+        history.push_result(match state {
+            crate::history::CallState::Requested => ToolResult {
+                text: "not run: the turn ended before".to_owned(),
+                ..ToolResult::not_run(id)
+            },
+            crate::history::CallState::Started => ToolResult::unknown(id),
+        })?;
+    }
+    Ok(())
+}
+
+/// Returns the end of a turn after the last answer of the model.
+fn end(stop: StopReason) -> TurnEnd {
+    match stop {
+        StopReason::MaxTokens => EndReason::MaxTokens.into(),
+        StopReason::Refused => EndReason::Refused.into(),
+        StopReason::ContextFull => EndReason::ContextOverflow.into(),
+        StopReason::EndOfTurn | StopReason::ToolCalls => EndReason::Completed.into(),
+        StopReason::Other(name) => failed(
+            EndReason::Failed,
+            format!("the server stopped the model: {name}"),
+        ),
+    }
+}
+
+pub(super) fn failed(reason: EndReason, detail: impl Into<String>) -> TurnEnd {
+    TurnEnd {
+        detail: detail.into(),
+        ..reason.into()
+    }
+}
