@@ -134,7 +134,10 @@ impl Toolbox {
         }
         settings.tools = options.tools.iter().map(|tool| tool.definition()).collect();
         for (at, tool) in settings.tools.iter().enumerate() {
-            if settings.tools[..at].iter().any(|other| other.name == tool.name) {
+            if settings.tools[..at]
+                .iter()
+                .any(|other| other.name == tool.name)
+            {
                 let message = format!("two tools have the name `{}`; rename one", tool.name);
                 return Err(crate::Error::new(crate::ErrorKind::Settings, message));
             }
@@ -160,10 +163,16 @@ impl Toolbox {
     }
 
     /// Returns the tool of a call and its arguments, or the result of a call that can't run.
-    fn find<'a>(&'a self, call: &'a ToolCall) -> Result<(&'a dyn Tool, &'a JsonObject), ToolOutput> {
+    fn find<'a>(
+        &'a self,
+        call: &'a ToolCall,
+    ) -> Result<(&'a dyn Tool, &'a JsonObject), ToolOutput> {
         match (&call.arguments, self.get(&call.name)) {
             (Arguments::Object(arguments), Some(tool)) => Ok((tool, arguments)),
-            _ => Err(tool_call::not_callable(call, &self.names().collect::<Vec<_>>())),
+            _ => Err(tool_call::not_callable(
+                call,
+                &self.names().collect::<Vec<_>>(),
+            )),
         }
     }
 }

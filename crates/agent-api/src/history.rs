@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use item::{
     Arguments, AssistantMessage, AssistantPart, AssistantText, CallProblem, Completeness,
-    FileIntent, Item, Summary, Thinking, ThinkingProof, ToolCall, ToolOutcome, ToolResult, ToolStarted, UserText,
+    FileIntent, Item, Summary, Thinking, ThinkingProof, ToolCall, ToolOutcome, ToolResult,
+    ToolStarted, UserText,
 };
 
 use crate::error::Error;

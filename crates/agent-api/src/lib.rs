@@ -84,10 +84,10 @@ mod usage;
 
 #[cfg(feature = "agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
-pub use agent_duplex::BoxFuture;
+pub use agent::{AgentOptions, ApiAgent};
 #[cfg(feature = "agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
-pub use agent::{AgentOptions, ApiAgent};
+pub use agent_duplex::BoxFuture;
 pub use budget::{Budget, Exceeded, Prices};
 pub use compaction::{CompactionPlan, CompactionSettings};
 pub use decoder::Decoder;
@@ -98,8 +98,8 @@ pub use dialect::{
 pub use error::{Error, ErrorKind, Reset, Retry};
 pub use history::{
     Arguments, AssistantMessage, AssistantPart, AssistantText, CallProblem, CallState,
-    Completeness, FileIntent, History, Item, Summary, Thinking, ThinkingProof, ToolCall, ToolOutcome,
-    ToolResult, ToolStarted, UserText,
+    Completeness, FileIntent, History, Item, Summary, Thinking, ThinkingProof, ToolCall,
+    ToolOutcome, ToolResult, ToolStarted, UserText,
 };
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
@@ -111,8 +111,7 @@ pub use sse::{SseEvent, SseParser};
 #[cfg(feature = "agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
 pub use tool::{
-    Access, FileChange, Prepared, ResolvedPath, Tool, ToolContext, ToolOutput,
-    WorkingDirectory,
+    Access, FileChange, Prepared, ResolvedPath, Tool, ToolContext, ToolOutput, WorkingDirectory,
 };
 pub use usage::Usage;
 

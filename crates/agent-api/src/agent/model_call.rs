@@ -183,7 +183,10 @@ impl Turn<'_> {
         loop {
             tries += 1;
             let body = { dialect.request(&history, &settings) }.map_err(|error| cant(&error))?;
-            let call = self.link.during(whole_answer(self.client, dialect, body)).await?;
+            let call = self
+                .link
+                .during(whole_answer(self.client, dialect, body))
+                .await?;
             match call {
                 Ok(answer) => {
                     self.spend(answer.usage.unwrap_or_default()).await;

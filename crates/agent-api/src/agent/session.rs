@@ -147,6 +147,16 @@ impl Session {
         &self.history
     }
 
+    /// Returns the text of the model if it was the last word, so that there is nothing to answer.
+    pub(crate) fn last_word(&self) -> Option<String> {
+        match self.history.items().last() {
+            Some(Item::Assistant(message)) if self.history.open_calls().next().is_none() => {
+                Some(message.text())
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn budget(&mut self) -> &mut Budget {
         &mut self.budget
     }
@@ -162,10 +172,15 @@ impl Session {
             .map(|(call, state)| (call.id.clone(), call.name.clone(), state))
             .collect();
         for (id, name, state) in open {
-            let change = self.history.items().iter().rev().find_map(|item| match item {
-                Item::ToolStarted(started) if started.call_id == id => started.change.as_ref(),
-                _ => None,
-            });
+            let change = self
+                .history
+                .items()
+                .iter()
+                .rev()
+                .find_map(|item| match item {
+                    Item::ToolStarted(started) if started.call_id == id => started.change.as_ref(),
+                    _ => None,
+                });
             let result = match (state, change.map(|change| change_state(change, directory))) {
                 (crate::history::CallState::Requested, _) => ToolResult::not_run(id),
                 (_, Some(ChangeState::Made)) => ToolResult {
@@ -198,7 +213,7 @@ impl Session {
         changed
     }
 
-    /// Appends a message of the caller, unless it is in the history already.
+    /// Appends a message of the caller, unless it is in the history already: a caller that didn't see its save sends it again.
     pub(crate) fn message(&mut self, id: Uuid, text: String) -> Result<(), Error> {
         let id = id.to_string();
         if self.messages.contains(&id) {

@@ -9,7 +9,9 @@ use tokio::time::timeout;
 
 use super::link::Halt;
 use super::turn::{Turn, failed};
-use crate::history::{Arguments, CallProblem, Item, ToolCall, ToolOutcome, ToolResult, ToolStarted};
+use crate::history::{
+    Arguments, CallProblem, Item, ToolCall, ToolOutcome, ToolResult, ToolStarted,
+};
 use crate::json::JsonObject;
 use crate::repeat_guard::Repetition;
 use crate::text;

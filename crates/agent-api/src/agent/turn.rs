@@ -45,12 +45,16 @@ impl Turn<'_> {
             Ok(())
         });
         let saved = self.session.save().await;
-        let unsaved = { answered.map_err(|error| error.to_string()) }.and(saved).err();
+        let unsaved = { answered.map_err(|error| error.to_string()) }
+            .and(saved)
+            .err();
         let end = match halt {
             Halt::Ended(end) => end,
             Halt::Interrupted => {
                 let queued = Vec::new();
-                self.link.report(Event::InterruptAcknowledged { queued }).await;
+                self.link
+                    .report(Event::InterruptAcknowledged { queued })
+                    .await;
                 EndReason::Interrupted.into()
             }
             Halt::Closed => return Err(()),
@@ -62,6 +66,16 @@ impl Turn<'_> {
     }
 
     async fn steps(&mut self) -> Result<TurnEnd, Halt> {
+        if let Some(text) = self.session.last_word() {
+            // The message was sent again after a crash, and its turn had ended before.
+            self.link
+                .report(Event::Message {
+                    text,
+                    partial: false,
+                })
+                .await;
+            return Ok(EndReason::Completed.into());
+        }
         loop {
             let Some((message, stop)) = self.ask_model().await? else {
                 continue;
@@ -158,7 +172,10 @@ pub(super) async fn take_message(
     let Message { id, text, .. } = message;
     { session.message(id, text) }
         .map_err(|error| agent_duplex::Error::invalid(error.to_string()))?;
-    session.save().await.map_err(|why| agent_duplex::Error::start(why, None))
+    session
+        .save()
+        .await
+        .map_err(|why| agent_duplex::Error::start(why, None))
 }
 
 /// Answers the calls that the end of the turn prevented.

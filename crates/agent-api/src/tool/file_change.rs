@@ -3,9 +3,9 @@
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use ring::digest::{Context, SHA256};
 use super::{WorkingDirectory, plain_file};
 use crate::history::FileIntent;
+use ring::digest::{Context, SHA256};
 
 /// The largest file that can be changed, in bytes.
 const MAX_BYTES: u64 = 32 << 20;
@@ -107,9 +107,9 @@ impl FileChange {
 /// Compares the file of a saved change with its digests.
 pub(crate) fn change_state(intent: &FileIntent, directory: &WorkingDirectory) -> ChangeState {
     match digest_of(&directory.path().join(&intent.path)) {
-            Ok(Some(digest)) if digest == intent.after => ChangeState::Made,
-            Ok(digest) if digest == intent.before => ChangeState::NotMade,
-            Ok(_) | Err(_) => ChangeState::Unknown,
+        Ok(Some(digest)) if digest == intent.after => ChangeState::Made,
+        Ok(digest) if digest == intent.before => ChangeState::NotMade,
+        Ok(_) | Err(_) => ChangeState::Unknown,
     }
 }
 

@@ -1,0 +1,8 @@
+//! The agent against a model server on loopback.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod crashes;
+mod scene;
+mod server;
+mod turns;
