@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod crashes;
+mod failures;
 mod scene;
 mod server;
+mod sessions;
 mod turns;

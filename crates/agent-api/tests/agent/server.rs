@@ -37,7 +37,7 @@ pub(crate) struct Reply {
     pub(crate) texts: Vec<String>,
     /// The names and the arguments of the calls.
     pub(crate) calls: Vec<(String, String)>,
-    /// The tokens of the input.
+    /// The tokens of the input; 0 stands for a quarter of the bytes of the request.
     pub(crate) input_tokens: u64,
     /// After the texts, the stream waits for this.
     pub(crate) hold: Option<CancellationToken>,
@@ -271,7 +271,10 @@ async fn serve(
             received.push(request.clone());
             request
         };
-        let reply = answer(&request);
+        let mut reply = answer(&request);
+        if reply.input_tokens == 0 {
+            reply.input_tokens = request.body.len() as u64 / 4;
+        }
         if let Some((status, headers, body)) = &reply.refusal {
             let length = body.len();
             let response = format!(

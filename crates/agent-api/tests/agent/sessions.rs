@@ -1,0 +1,337 @@
+//! Sessions: resume, fork, the stable prefix of requests, compaction, permissions and settings of a live agent.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use agent_api::Dialect;
+use agent_duplex::{Decision, EndReason, Event, Permissions, SessionChoice, ToolOutcome};
+use serde_json::Value;
+
+use crate::scene::{Count, DIALECTS, Scene, Talk};
+use crate::server::{Reply, Request, Server};
+
+#[tokio::test]
+async fn session_continues_and_its_copy_leaves_it_as_it_is() {
+    for dialect in DIALECTS {
+        let scene = Scene::new();
+        let server = Server::replying(dialect, []).await;
+        let options = || scene.options(&server, []);
+        let mut talk = Talk::started(options(), SessionChoice::Fresh).await;
+        let session = talk.session().await;
+        talk.ask("my name is Ada").await;
+
+        let mut copy = Talk::started(options(), SessionChoice::Fork(session.clone())).await;
+        assert_ne!(copy.session().await, session);
+        copy.ask("I like maps").await;
+        let request = server.requests().pop().unwrap().text();
+        assert!(request.contains("Ada"), "{request}");
+
+        talk.stop().await;
+        let talk = Talk::started(options(), SessionChoice::Resume(session)).await;
+        talk.ask("who am I").await;
+        let request = server.requests().pop().unwrap().text();
+        assert!(
+            request.contains("Ada") && !request.contains("maps"),
+            "{request}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn absent_session_ends_the_first_turn() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    for absent in ["0b2f9b1e-4f3c-4a86-a6d6-0d5c7a9c0001", "../work", "", "a/b"] {
+        let resumed = SessionChoice::Resume(absent.to_owned());
+        let mut talk = Talk::started(scene.options(&server, []), resumed).await;
+        talk.send("go");
+        assert_eq!(
+            talk.end().await.reason,
+            EndReason::SessionNotFound,
+            "{absent}"
+        );
+    }
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn session_in_use_is_refused() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    let mut talk = Talk::started(scene.options(&server, []), SessionChoice::Fresh).await;
+    let session = talk.session().await;
+    let second = agent_api::ApiAgent::new(scene.options(&server, [])).unwrap();
+    let connected = agent_duplex::Driver::connect(&second, SessionChoice::Resume(session)).await;
+    let error = connected.expect_err("the session is in use");
+    assert!(error.is_session_in_use(), "{error}");
+}
+
+/// Returns the conversation in a request, without cache marks and without its end.
+fn conversation(request: &Request, dialect: Dialect) -> Vec<String> {
+    let body = request.json();
+    let items = match dialect {
+        Dialect::Responses => &body["input"],
+        _ => &body["messages"],
+    };
+    fn without_marks(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.remove("cache_control");
+                fields.values_mut().for_each(without_marks);
+            }
+            Value::Array(values) => values.iter_mut().for_each(without_marks),
+            _ => {}
+        }
+    }
+    let mut items = items.clone();
+    without_marks(&mut items);
+    items
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[tokio::test]
+async fn a8_each_request_of_a_turn_begins_with_the_request_before() {
+    const CALLS: usize = 40;
+    for dialect in DIALECTS {
+        let scene = Scene::new();
+        let answer = |request: &Request| match request.number {
+            0..CALLS => Reply::call("count", &format!(r#"{{"n":{}}}"#, request.number)),
+            _ => Reply::text("done"),
+        };
+        let server = Server::start(dialect, answer).await;
+        let mut talk = Talk::new(scene.options(&server, [Arc::new(Count::default()) as _]));
+        talk.send("count");
+        assert_eq!(talk.end().await.reason, EndReason::Completed);
+        let requests = server.requests();
+        assert_eq!(requests.len(), CALLS + 1);
+        for pair in requests.windows(2) {
+            let [before, after] = [&pair[0], &pair[1]].map(|it| conversation(it, dialect));
+            assert!(after.len() > before.len());
+            assert_eq!(before[..], after[..before.len()], "{dialect:?}");
+            let [before, after] = [&pair[0], &pair[1]].map(Request::json);
+            for part in ["system", "tools", "instructions", "model"] {
+                assert_eq!(before[part].to_string(), after[part].to_string(), "{part}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a9_long_conversation_is_compacted_and_goes_on() {
+    for dialect in DIALECTS {
+        let scene = Scene::new();
+        // A request without tools asks for a summary.
+        let answer = |request: &Request| match request.json()["tools"].as_array() {
+            None => Reply::text("the summary of the test"),
+            Some(_) => match request.number % 10 {
+                9 => Reply::text("done"),
+                _ => Reply::call(
+                    "count",
+                    &format!(
+                        r#"{{"n":{},"text":"{}"}}"#,
+                        request.number,
+                        "word ".repeat(400)
+                    ),
+                ),
+            },
+        };
+        let server = Server::start(dialect, answer).await;
+        let mut options = scene.options(&server, [Arc::new(Count::default()) as _]);
+        options.context_window = 6_000;
+        let mut talk = Talk::started(options.clone(), SessionChoice::Fresh).await;
+        let session = talk.session().await;
+        for turn in 0..4 {
+            talk.send(&format!("task <{turn}>"));
+            let end = talk.end().await;
+            assert_eq!(end.reason, EndReason::Completed, "{dialect:?}: {end}");
+        }
+        let compactions = |talk: &Talk| {
+            { talk.seen.iter() }
+                .filter(|event| matches!(event, Event::ContextReset { .. }))
+                .count()
+        };
+        assert!(
+            compactions(&talk) >= 2,
+            "{dialect:?}: {}",
+            compactions(&talk)
+        );
+        let longest = server
+            .requests()
+            .iter()
+            .map(|request| request.body.len())
+            .max();
+        assert!(longest < Some(6_000 * 4 + 4_000), "{longest:?}");
+        // After a restart, the compacted history is the same. A larger window leaves it as it is.
+        let before = server.requests().pop().unwrap();
+        talk.stop().await;
+        options.context_window = 1_000_000;
+        let mut talk = Talk::started(options, SessionChoice::Resume(session)).await;
+        talk.send("last task");
+        talk.end().await;
+        let requests = server.requests();
+        let after = { requests.iter() }.find(|request| request.text().contains("last task"));
+        let after = after.unwrap();
+        let text = after.text();
+        for kept in ["task <0>", "task <3>", "the summary of the test"] {
+            assert!(text.contains(kept), "{dialect:?}, {kept}: {text}");
+        }
+        let [before, after] = [&before, after].map(|it| conversation(it, dialect));
+        assert_eq!(before[..], after[..before.len()], "{dialect:?}");
+    }
+}
+
+#[tokio::test]
+async fn a9_server_with_a_smaller_window_leads_to_a_compaction() {
+    for (dialect, error) in [
+        (
+            Dialect::Messages,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum"}}"#,
+        ),
+        (
+            Dialect::Responses,
+            r#"{"error":{"code":"context_length_exceeded","type":"invalid_request_error","message":"too long"}}"#,
+        ),
+        (
+            Dialect::Chat,
+            r#"{"error":{"code":"context_length_exceeded","type":"invalid_request_error","message":"too long"}}"#,
+        ),
+    ] {
+        let scene = Scene::new();
+        let answer = move |request: &Request| match request.json()["tools"].as_array() {
+            None => Reply::text("a summary"),
+            Some(_) if request.body.len() > 20_000 => Reply::refused(400, "", error),
+            Some(_) if request.text().contains("finish") => Reply::text("finished"),
+            Some(_) => match request.number {
+                0..10 => Reply::call(
+                    "count",
+                    &format!(
+                        r#"{{"n":{},"text":"{}"}}"#,
+                        request.number,
+                        "word ".repeat(400)
+                    ),
+                ),
+                _ => Reply::text("done"),
+            },
+        };
+        let server = Server::start(dialect, answer).await;
+        let mut talk = Talk::new(scene.options(&server, [Arc::new(Count::default()) as _]));
+        talk.send("go");
+        assert_eq!(talk.end().await.reason, EndReason::Completed);
+        talk.send("finish");
+        let end = talk.end().await;
+        assert_eq!(end.reason, EndReason::Completed, "{dialect:?}: {end}");
+        assert!(
+            talk.seen
+                .iter()
+                .any(|event| matches!(event, Event::ContextReset { .. }))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a13_permission_is_asked_and_the_answer_counts() {
+    let scene = Scene::new();
+    let answer = |request: &Request| match request.number % 2 {
+        0 => Reply::call("count", &format!(r#"{{"n":{}}}"#, request.number)),
+        _ => Reply::text("ok"),
+    };
+    let server = Server::start(Dialect::Chat, answer).await;
+    let count = Arc::new(Count::default());
+    let mut options = scene.options(&server, [count.clone() as _]);
+    options.permissions = Permissions::Edits;
+    let mut talk = Talk::new(options);
+    let asked = |event: &Event| match event {
+        Event::PermissionRequested(request) => Some(request.id.clone()),
+        _ => None,
+    };
+    let finished = |event: &Event| match event {
+        Event::ToolFinished { outcome, .. } => Some(*outcome),
+        _ => None,
+    };
+
+    talk.send("denied");
+    let ask = talk.until(asked).await;
+    let message = "not today".to_owned();
+    talk.conversation
+        .answer(&ask, Decision::Deny { message })
+        .await
+        .unwrap();
+    assert_eq!(talk.until(finished).await, ToolOutcome::Denied);
+    talk.end().await;
+    assert_eq!(count.runs.load(Ordering::SeqCst), 0);
+    assert!(
+        server.requests()[1]
+            .text()
+            .contains("the user denied this call: not today")
+    );
+
+    talk.send("allowed");
+    let ask = talk.until(asked).await;
+    talk.conversation
+        .answer(&ask, Decision::Allow)
+        .await
+        .unwrap();
+    assert_eq!(talk.until(finished).await, ToolOutcome::Succeeded);
+    talk.end().await;
+    assert_eq!(count.runs.load(Ordering::SeqCst), 1);
+
+    // A wider mode answers the open request.
+    talk.send("widened");
+    talk.until(asked).await;
+    talk.conversation
+        .set_permissions(Permissions::All)
+        .await
+        .unwrap();
+    assert_eq!(talk.until(finished).await, ToolOutcome::Succeeded);
+    talk.end().await;
+
+    // A narrower one applies to the next call.
+    talk.conversation
+        .set_permissions(Permissions::Ask)
+        .await
+        .unwrap();
+    talk.send("narrowed");
+    talk.until(asked).await;
+    assert_eq!(count.runs.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn changed_model_is_used_from_the_next_call_on() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    let talk = Talk::started(scene.options(&server, []), SessionChoice::Fresh).await;
+    talk.ask("one").await;
+    talk.conversation
+        .set_model(Some("another".into()))
+        .await
+        .unwrap();
+    talk.ask("two").await;
+    talk.conversation.set_model(None).await.unwrap();
+    talk.ask("three").await;
+    let models = server
+        .requests()
+        .iter()
+        .map(|it| it.json()["model"].clone())
+        .collect::<Vec<_>>();
+    assert_eq!(models, ["a-model", "another", "a-model"]);
+}
+
+#[tokio::test]
+async fn frozen_agent_calls_nothing_until_it_continues() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    let mut talk = Talk::started(scene.options(&server, []), SessionChoice::Fresh).await;
+    talk.conversation.freeze(true).await.unwrap();
+    talk.send("go");
+    talk.session().await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(server.requests().is_empty());
+    talk.conversation.freeze(false).await.unwrap();
+    assert_eq!(talk.end().await.reason, EndReason::Completed);
+}
