@@ -16,13 +16,7 @@ const ERROR: &str = r#"{"error":{"type":"some_error","message":"because of the t
 #[tokio::test]
 async fn a11_each_failure_has_its_end_and_one_message() {
     for (status, headers, body, reason, message) in [
-        (
-            401,
-            "",
-            ERROR,
-            EndReason::NotLoggedIn,
-            "check the key",
-        ),
+        (401, "", ERROR, EndReason::NotLoggedIn, "check the key"),
         (404, "", ERROR, EndReason::Failed, "because of the test"),
         (400, "", ERROR, EndReason::Failed, "because of the test"),
         (

@@ -114,6 +114,14 @@ impl ScenarioResult {
         matches!(self, Self::Failed(_))
     }
 
+    /// Returns the result as that of a step: only a step that passed lets its scenario continue.
+    pub(super) fn into_check(self) -> Result<Self, Self> {
+        match self {
+            Self::Passed(_) => Ok(self),
+            _ => Err(self),
+        }
+    }
+
     const fn word(&self) -> &'static str {
         match self {
             Self::Passed(_) => "passed",
@@ -191,6 +199,12 @@ pub trait TestAgent: Send + Sync {
     ///
     /// The reason why it can't be ended.
     fn kill(&self, pid: u32) -> Result<(), String>;
+
+    /// Returns whether the agent has a process of its own; true by default. An agent that runs inside this program can't be killed: instead of a
+    /// crash, its conversation is closed and another one resumes the session.
+    fn has_process(&self) -> bool {
+        true
+    }
 
     /// Returns whether a process of the tool with this name is alive (see [`TestAction::RunToolFor`]); `None` if this can't be observed.
     fn alive(&self, tool: &str) -> Option<bool>;

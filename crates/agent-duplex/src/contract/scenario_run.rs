@@ -294,6 +294,10 @@ impl<'a> ScenarioRun<'a> {
 
     /// Ends the process of the agent like a crash.
     pub(super) async fn kill(&self) -> ScenarioCheck<()> {
+        if !self.test_agent.has_process() {
+            let what = "the agent has no process that can be killed".to_owned();
+            return Err(ScenarioResult::NotApplicable(what));
+        }
         let what = "the process of the agent";
         let pid = self.until(what, Recorded::pid).await?;
         let why = |e| ScenarioResult::NotApplicable(format!("the agent can't be killed: {e}"));

@@ -265,6 +265,9 @@ async fn resume(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     }
     scene.begin().await?;
     scene.say("pear").await?;
+    if declared && !scene.test_agent.has_process() {
+        return resume_elsewhere(scene).await;
+    }
     let ended = |seen: &Recorded| seen.last_connection_ended().then_some(());
     if ended(&scene.record.lock()).is_none() {
         scene.kill().await?;
@@ -290,6 +293,26 @@ async fn resume(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     )?;
     scene.expect_text(turn, "pear")?;
     passed("the next agent knows the earlier message")
+}
+
+/// Resumes a session of an agent without a process in a second conversation.
+async fn resume_elsewhere(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
+    let session = scene.record.lock().session().map(str::to_owned);
+    let Some(session) = session else {
+        return failure("the driver declares resume, but names no session");
+    };
+    drop(scene.stop().await?);
+    let mut next = ScenarioRun::new(scene.test_agent);
+    let played = resumed(&mut next, session).await;
+    conclude(next, played).await.into_check()
+}
+
+async fn resumed(next: &mut ScenarioRun<'_>, session: String) -> ScenarioCheck {
+    next.read();
+    next.start(SessionChoice::Resume(session)).await?;
+    let turn = next.perform(&TestAction::Recall).await?;
+    next.expect_text(turn, "pear")?;
+    passed("another conversation knows the earlier message")
 }
 
 async fn retry(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
@@ -462,10 +485,7 @@ async fn fork(scene: &mut ScenarioRun<'_>) -> ScenarioCheck {
     let cell = conclude(copy, played).await;
     // The original session must not change.
     scene.say("plum").await?;
-    match cell {
-        ScenarioResult::Passed(_) => Ok(cell),
-        _ => Err(cell),
-    }
+    cell.into_check()
 }
 
 async fn copied(copy: &mut ScenarioRun<'_>, session: String) -> ScenarioCheck {
