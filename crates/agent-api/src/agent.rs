@@ -2,6 +2,7 @@
 
 mod connection;
 mod link;
+mod middleware;
 mod model_call;
 mod prompt;
 mod session;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 
 use self::connection::ApiConnection;
 use self::link::{Command, Link};
+pub use self::middleware::{CallPurpose, Middleware, ModelCall, Next};
 use self::session::{NotOpened, Session};
 use self::turn::{Turn, failed, take_message};
 use crate::budget::Budget;
@@ -44,6 +46,8 @@ pub struct AgentOptions {
     pub sessions: PathBuf,
     /// The tools, in the order in which the model sees them. None by default.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// What runs around each call of the model, the outermost first. None by default.
+    pub middleware: Vec<Arc<dyn Middleware>>,
     /// Text that follows the system prompt, such as the rules of a project. Empty by default.
     pub instructions: String,
     /// What a tool may do without a question. By default it may edit files in the working directory.
@@ -78,6 +82,7 @@ impl AgentOptions {
             directory: directory.into(),
             sessions: sessions.into(),
             tools: Vec::new(),
+            middleware: Vec::new(),
             instructions: String::new(),
             permissions: Permissions::default(),
             context_window: 128_000,

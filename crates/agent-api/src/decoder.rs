@@ -86,10 +86,7 @@ impl Decoder {
         match self.state {
             DecoderState::Complete(stop) => Ok(self.reader.finish(stop)),
             DecoderState::Failed(error) => Err(error),
-            DecoderState::Reading => {
-                let message = "the stream ended without its final event; trying again may help";
-                Err(Error::new(ErrorKind::Truncated, message))
-            }
+            DecoderState::Reading => Err(Self::truncated()),
         }
     }
 
@@ -100,6 +97,12 @@ impl Decoder {
     #[must_use]
     pub fn interrupt(self) -> Option<AssistantMessage> {
         self.reader.interrupt()
+    }
+
+    /// Returns the error of a stream that ended without its final event.
+    pub(crate) fn truncated() -> Error {
+        let message = "the stream ended without its final event; trying again may help";
+        Error::new(ErrorKind::Truncated, message)
     }
 
     fn read(&mut self, chunk: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Error> {

@@ -55,6 +55,8 @@ pub enum ErrorKind {
     Tls,
     /// The server was silent for too long.
     Silent,
+    /// The budget of the session is used up, or the call would exceed it.
+    Budget,
     /// A setting is absent or invalid, or the dialect doesn't have it: also the address, the key, the proxy and the certificates of the system.
     Settings,
 }
@@ -116,6 +118,7 @@ impl Error {
             | ErrorKind::Redirect
             | ErrorKind::Tls
             | ErrorKind::History
+            | ErrorKind::Budget
             | ErrorKind::Settings => Retry::Never,
         }
     }

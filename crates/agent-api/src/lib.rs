@@ -84,7 +84,7 @@ mod usage;
 
 #[cfg(feature = "agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
-pub use agent::{AgentOptions, ApiAgent};
+pub use agent::{AgentOptions, ApiAgent, CallPurpose, Middleware, ModelCall, Next};
 #[cfg(feature = "agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
 pub use agent_duplex::BoxFuture;
@@ -108,6 +108,9 @@ pub use json::{JsonObject, NotAnObject};
 pub use repeat_guard::{RepeatGuard, Repetition};
 pub use response::HttpResponse;
 pub use sse::{SseEvent, SseParser};
+#[cfg(feature = "schemars")]
+#[cfg_attr(docsrs, doc(cfg(feature = "schemars")))]
+pub use tool::FunctionTool;
 #[cfg(feature = "agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
 pub use tool::{

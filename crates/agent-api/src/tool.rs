@@ -10,6 +10,8 @@ use crate::text::one_line;
 
 mod context;
 mod file_change;
+#[cfg(feature = "schemars")]
+mod function;
 mod plain_file;
 mod working_directory;
 
@@ -17,6 +19,8 @@ pub(crate) use context::Stops;
 pub use context::ToolContext;
 pub use file_change::FileChange;
 pub(crate) use file_change::{ChangeState, change_state};
+#[cfg(feature = "schemars")]
+pub use function::FunctionTool;
 pub use working_directory::{ResolvedPath, WorkingDirectory};
 
 /// The longest summary of a call, in characters.

@@ -1,18 +1,22 @@
 //! One call of the model: the request, its stream, the tries after a failure, and the compaction of a history that is too long.
 
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use agent_duplex::{EndReason, Event, Observation, Usage as ReportedUsage};
+use agent_duplex::{BoxFuture, EndReason, Event, Observation, Usage as ReportedUsage};
 use tokio::sync::mpsc;
 
+use super::AgentOptions;
 use super::link::Halt;
+use super::middleware::{CallPurpose, Model, ModelCall, Next};
 use super::turn::{Turn, failed};
-use crate::budget::{Budget, Exceeded};
+use crate::budget::Budget;
 use crate::compaction::CompactionSettings;
 use crate::decoder::Decoder;
-use crate::dialect::{Answer, AnswerLimits, Delta, Dialect, RequestSettings, StopReason};
+use crate::dialect::{Answer, Delta, RequestSettings, StopReason};
 use crate::error::{Error, ErrorKind, Reset, Retry};
-use crate::history::{AssistantMessage, History};
+use crate::history::{AssistantMessage, AssistantPart, History};
 use crate::http::ModelClient;
 use crate::usage::Usage;
 
@@ -25,12 +29,103 @@ const MAX_DROPPED: u32 = 3;
 /// The part of the window for the text that asks for a summary, in bytes for each token of the window.
 const SUMMARY_BYTES_PER_TOKEN: u64 = 2;
 
-/// How a stream ended.
-enum Streamed {
-    Answer(Answer),
-    Failed(Error),
-    /// The budget was used up during the answer.
-    Exceeded(Exceeded),
+/// The model at the end of the middleware. It streams one answer for each call.
+struct StreamingModel<'a> {
+    options: &'a AgentOptions,
+    client: &'a ModelClient,
+    budget: Budget,
+    estimate: u64,
+    /// Gets the text while it is written; `None` if it isn't for the caller.
+    observations: Option<mpsc::Sender<Observation>>,
+    progress: Mutex<Progress>,
+}
+
+/// What is known of the streams, also if a stream is dropped in the middle.
+#[derive(Default)]
+struct Progress {
+    /// The answer that is being read.
+    decoder: Option<Decoder>,
+    /// What all earlier streams used.
+    usage: Usage,
+}
+
+impl Progress {
+    /// Ends a stream that has no whole answer.
+    fn end_stream(&mut self) -> Option<Decoder> {
+        let decoder = self.decoder.take()?;
+        self.usage += decoder.usage_so_far();
+        Some(decoder)
+    }
+}
+
+impl StreamingModel<'_> {
+    fn progress<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+        change(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn read(&self, call: &ModelCall<'_>) -> Result<(), Error> {
+        let mut stream = {
+            let dialect = self.options.endpoint.dialect;
+            let body = dialect.request(&call.history, &call.settings)?;
+            self.client.call(body).await?
+        };
+        let mut deltas = Vec::new();
+        loop {
+            let Some(bytes) = stream.next().await? else {
+                return Ok(());
+            };
+            let read = self.progress(|progress| {
+                let Some(decoder) = &mut progress.decoder else {
+                    return Ok(true);
+                };
+                decoder.push(&bytes, &mut deltas)?;
+                let usage = decoder.usage_so_far();
+                { self.budget.check(&usage) }
+                    .map_err(|exceeded| Error::new(ErrorKind::Budget, exceeded.to_string()))?;
+                Ok(decoder.is_complete())
+            });
+            for delta in deltas.drain(..) {
+                let event = match delta {
+                    Delta::Text(text) => Event::TextDelta(text),
+                    Delta::Thinking(text) => Event::ThinkingDelta(text),
+                };
+                if let Some(observations) = &self.observations {
+                    // Without a reader, the task ends at its next command.
+                    let _closed = observations.send(event.into()).await;
+                }
+            }
+            if read? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Model for StreamingModel<'_> {
+    fn answer<'a>(&'a self, call: ModelCall<'a>) -> BoxFuture<'a, Result<Answer, Error>> {
+        Box::pin(async move {
+            { self.budget.check_start(self.estimate) }
+                .map_err(|exceeded| Error::new(ErrorKind::Budget, exceeded.to_string()))?;
+            let tools = call.settings.tools.iter().map(|tool| tool.name.as_str());
+            let (dialect, limits) = (self.options.endpoint.dialect, self.options.answer_limits);
+            let decoder = Decoder::new(dialect, tools, limits);
+            // If a middleware calls the model again, the answer before it is no longer needed.
+            self.progress(|progress| {
+                progress.end_stream();
+                progress.decoder = Some(decoder);
+            });
+            self.read(&call).await?;
+            self.progress(|progress| {
+                // The decoder of half an answer stays: its text was reported.
+                let decoder = progress.decoder.take_if(|decoder| decoder.is_complete());
+                let decoder = decoder.ok_or_else(Decoder::truncated)?;
+                let so_far = decoder.usage_so_far();
+                let answer = decoder.finish()?;
+                progress.usage += answer.usage.unwrap_or(so_far);
+                Ok(answer)
+            })
+        })
+    }
 }
 
 impl Turn<'_> {
@@ -51,13 +146,12 @@ impl Turn<'_> {
         loop {
             tries += 1;
             let settings = self.settings();
-            let error = match self.stream(&settings).await? {
-                Streamed::Answer(answer) => return Ok(Some((answer.message, answer.stop))),
-                Streamed::Exceeded(exceeded) => {
-                    let end = failed(EndReason::BudgetExhausted, exceeded.to_string());
-                    return Err(Halt::Ended(end));
+            let error = match self.call(CallPurpose::Turn, &settings, None).await? {
+                Ok(answer) => {
+                    self.report_message(&answer.message, false).await;
+                    return Ok(Some((answer.message, answer.stop)));
                 }
-                Streamed::Failed(error) => error,
+                Err(error) => error,
             };
             match error.retry() {
                 Retry::AfterCompaction => {
@@ -89,55 +183,51 @@ impl Turn<'_> {
         }
     }
 
-    /// Sends one request, and reads its stream to the end.
-    async fn stream(&mut self, settings: &RequestSettings) -> Result<Streamed, Halt> {
-        let history = self.session.history();
-        let estimate = self.compaction().estimate(history);
-        if let Err(exceeded) = self.session.budget().check_start(estimate) {
-            return Ok(Streamed::Exceeded(exceeded));
-        }
-        let dialect = self.options.endpoint.dialect;
-        let body = match dialect.request(self.session.history(), settings) {
-            Ok(body) => body,
-            Err(error) => return Ok(Streamed::Failed(error)),
-        };
-        let names = self.tools.names();
-        let mut decoder = Decoder::new(dialect, names, self.options.answer_limits);
-        let budget = self.session.budget().clone();
-        let observations = self.link.observations.clone();
-        let reading = read(self.client, body, &mut decoder, &budget, &observations);
-        let read = self.link.during(reading).await;
-        let usage = decoder.usage_so_far();
-        let streamed = match read {
-            Ok(Ok(())) => match decoder.finish() {
-                Ok(answer) => {
-                    self.spend(answer.usage.unwrap_or(usage)).await;
-                    self.report_message(&answer.message, false).await;
-                    return Ok(Streamed::Answer(answer));
-                }
-                Err(error) => Streamed::Failed(error),
+    /// Calls the model through the middleware: for its answer in the turn, or to `other` history.
+    async fn call(
+        &mut self,
+        purpose: CallPurpose,
+        settings: &RequestSettings,
+        other: Option<&History>,
+    ) -> Result<Result<Answer, Error>, Halt> {
+        let history = other.unwrap_or(self.session.history());
+        let model = StreamingModel {
+            options: self.options,
+            client: self.client,
+            budget: self.session.limits().clone(),
+            estimate: self.compaction().estimate(history),
+            observations: match purpose {
+                CallPurpose::Turn => Some(self.link.observations.clone()),
+                CallPurpose::Summary => None,
             },
-            Ok(Err(streamed)) => {
-                // The text so far was reported, so it is reported as incomplete. Another try begins anew.
-                if let Some(message) = decoder.interrupt() {
-                    self.report_message(&message, true).await;
-                    if let Streamed::Exceeded(_) = &streamed {
-                        self.keep(without_calls(message)).await?;
-                    }
-                }
-                streamed
-            }
-            Err(halt) => {
-                self.spend(usage).await;
-                if let Some(message) = decoder.interrupt() {
-                    self.report_message(&message, true).await;
-                    self.keep(message).await?;
-                }
-                return Err(halt);
-            }
+            progress: Mutex::default(),
         };
-        self.spend(usage).await;
-        Ok(streamed)
+        let call = ModelCall {
+            purpose,
+            settings: settings.clone(),
+            history: Cow::Borrowed(history),
+        };
+        let called = Next::new(&self.options.middleware, &model).run(call);
+        let called = self.link.during(called).await;
+        let mut progress = model
+            .progress
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let rest = progress.end_stream().and_then(Decoder::interrupt);
+        self.spend(progress.usage).await;
+        if let (CallPurpose::Turn, Some(message)) = (purpose, rest) {
+            // Its text was reported while it was written.
+            self.report_message(&message, true).await;
+            match &called {
+                Err(_) => self.keep(message).await?,
+                Ok(Err(error)) if error.kind() == ErrorKind::Budget => {
+                    self.keep(without_calls(message)).await?;
+                }
+                // Another try begins anew.
+                Ok(_) => {}
+            }
+        }
+        called
     }
 
     /// Removes old parts of the history.
@@ -178,27 +268,22 @@ impl Turn<'_> {
             system: String::new(),
             ..self.settings()
         };
-        let dialect = self.options.endpoint.dialect;
         let mut tries = 0;
         loop {
             tries += 1;
-            let body = { dialect.request(&history, &settings) }.map_err(|error| cant(&error))?;
-            let call = self
-                .link
-                .during(whole_answer(self.client, dialect, body))
-                .await?;
-            match call {
-                Ok(answer) => {
-                    self.spend(answer.usage.unwrap_or_default()).await;
-                    return Ok(answer.message.text());
+            let error = match self
+                .call(CallPurpose::Summary, &settings, Some(&history))
+                .await?
+            {
+                Ok(answer) => return Ok(answer.message.text()),
+                Err(error) => error,
+            };
+            match error.retry() {
+                Retry::Later(reset) if tries < self.options.max_tries => {
+                    let wait = wait(reset, tries).min(LONGEST_WAIT);
+                    self.retrying(&error, tries, wait).await?;
                 }
-                Err(error) => match error.retry() {
-                    Retry::Later(reset) if tries < self.options.max_tries => {
-                        let wait = wait(reset, tries).min(LONGEST_WAIT);
-                        self.retrying(&error, tries, wait).await?;
-                    }
-                    _ => return Err(cant(&error)),
-                },
+                _ => return Err(cant(&error)),
             }
         }
     }
@@ -273,57 +358,9 @@ impl Turn<'_> {
     }
 }
 
-/// Reads a stream to its end. An error is how the call ended before.
-async fn read(
-    client: &ModelClient,
-    body: Vec<u8>,
-    decoder: &mut Decoder,
-    budget: &Budget,
-    observations: &mpsc::Sender<Observation>,
-) -> Result<(), Streamed> {
-    let mut stream = client.call(body).await.map_err(Streamed::Failed)?;
-    let mut deltas = Vec::new();
-    while !decoder.is_complete() {
-        let Some(bytes) = stream.next().await.map_err(Streamed::Failed)? else {
-            break;
-        };
-        let pushed = decoder.push(&bytes, &mut deltas);
-        for delta in deltas.drain(..) {
-            let event = match delta {
-                Delta::Text(text) => Event::TextDelta(text),
-                Delta::Thinking(text) => Event::ThinkingDelta(text),
-            };
-            // Without a reader, the task ends at its next command.
-            let _closed = observations.send(event.into()).await;
-        }
-        pushed.map_err(Streamed::Failed)?;
-        { budget.check(&decoder.usage_so_far()) }.map_err(Streamed::Exceeded)?;
-    }
-    Ok(())
-}
-
-/// Calls the model without reports.
-async fn whole_answer(
-    client: &ModelClient,
-    dialect: Dialect,
-    body: Vec<u8>,
-) -> Result<Answer, Error> {
-    let mut decoder = Decoder::new(dialect, [], AnswerLimits::default());
-    let mut stream = client.call(body).await?;
-    let mut deltas = Vec::new();
-    while !decoder.is_complete() {
-        let Some(bytes) = stream.next().await? else {
-            break;
-        };
-        decoder.push(&bytes, &mut deltas)?;
-        deltas.clear();
-    }
-    decoder.finish()
-}
-
 /// Returns a message without its tool calls.
 fn without_calls(mut message: AssistantMessage) -> AssistantMessage {
-    let is_call = |part: &_| matches!(part, crate::history::AssistantPart::ToolCall(_));
+    let is_call = |part: &_| matches!(part, AssistantPart::ToolCall(_));
     message.parts.retain(|part| !is_call(part));
     message
 }
@@ -353,6 +390,7 @@ fn reason(kind: ErrorKind) -> EndReason {
         | ErrorKind::Connect
         | ErrorKind::Silent => EndReason::ServiceFailed,
         ErrorKind::TooLong => EndReason::ContextOverflow,
+        ErrorKind::Budget => EndReason::BudgetExhausted,
         _ => EndReason::Failed,
     }
 }

@@ -157,6 +157,11 @@ impl Session {
         }
     }
 
+    /// Returns the limits of the session and what it has spent.
+    pub(crate) fn limits(&self) -> &Budget {
+        &self.budget
+    }
+
     pub(crate) fn budget(&mut self) -> &mut Budget {
         &mut self.budget
     }

@@ -19,6 +19,18 @@ pub struct Answer {
     pub usage: Option<Usage>,
 }
 
+impl Answer {
+    /// Creates an answer that ends the turn, for a middleware that answers without a call of the model.
+    #[must_use]
+    pub fn new(message: AssistantMessage) -> Self {
+        Self {
+            message,
+            stop: StopReason::EndOfTurn,
+            usage: None,
+        }
+    }
+}
+
 /// The reason why a model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

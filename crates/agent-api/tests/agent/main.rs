@@ -4,6 +4,7 @@
 
 mod contract;
 mod crashes;
+mod extensions;
 mod failures;
 mod scene;
 mod server;

@@ -1,0 +1,115 @@
+//! Middleware: code of the caller around each call of the model.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use agent_duplex::BoxFuture;
+
+use crate::dialect::{Answer, RequestSettings};
+use crate::error::Error;
+use crate::history::History;
+
+/// Code around each call of the model.
+///
+/// It can change the call before [`Next::run`] and the answer after it, answer without a call of the model, call the model again, or fail. An agent
+/// runs its middleware in the order of [`AgentOptions::middleware`](crate::AgentOptions::middleware), the outermost first. If the agent tries a call
+/// again, all of it runs again.
+///
+/// The text of an answer was reported to readers while it was written; a changed answer changes what the conversation keeps. A server's cache applies
+/// only as long as the middleware makes each call begin as the call before it.
+///
+/// ```
+/// use agent_api::{Answer, BoxFuture, Error, Middleware, ModelCall, Next};
+///
+/// /// Prints what each call costs.
+/// #[derive(Debug)]
+/// struct Log;
+///
+/// impl Middleware for Log {
+///     fn call<'a>(&'a self, call: ModelCall<'a>, next: Next<'a>) -> BoxFuture<'a, Result<Answer, Error>> {
+///         Box::pin(async move {
+///             let items = call.history.items().len();
+///             let answer = next.run(call).await?;
+///             println!("{items} items: {:?}", answer.usage);
+///             Ok(answer)
+///         })
+///     }
+/// }
+/// ```
+pub trait Middleware: fmt::Debug + Send + Sync {
+    /// Answers a call, usually by [`Next::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::retry`] decides whether the agent tries the call again.
+    ///
+    /// # Cancel safety
+    ///
+    /// An interrupt drops the future.
+    fn call<'a>(
+        &'a self,
+        call: ModelCall<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<Answer, Error>>;
+}
+
+/// One call of the model.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ModelCall<'a> {
+    /// The use of the answer.
+    pub purpose: CallPurpose,
+    /// The settings of the request: model, system prompt, tools.
+    pub settings: RequestSettings,
+    /// The conversation. A change of it applies to this call only.
+    pub history: Cow<'a, History>,
+}
+
+/// The use of a model's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallPurpose {
+    /// It continues the turn.
+    Turn,
+    /// It replaces old parts of the conversation.
+    Summary,
+}
+
+/// The rest of the middleware, and the model at its end.
+#[derive(Clone, Copy)]
+pub struct Next<'a> {
+    rest: &'a [Arc<dyn Middleware>],
+    model: &'a dyn Model,
+}
+
+/// What answers at the end of the middleware.
+pub(crate) trait Model: Send + Sync {
+    fn answer<'a>(&'a self, call: ModelCall<'a>) -> BoxFuture<'a, Result<Answer, Error>>;
+}
+
+impl<'a> Next<'a> {
+    pub(crate) fn new(rest: &'a [Arc<dyn Middleware>], model: &'a dyn Model) -> Self {
+        Self { rest, model }
+    }
+
+    /// Runs the rest of the middleware, and the model at its end.
+    ///
+    /// # Errors
+    ///
+    /// As of the rest of the middleware, and of a call of the model.
+    pub fn run(self, call: ModelCall<'a>) -> BoxFuture<'a, Result<Answer, Error>> {
+        match self.rest.split_first() {
+            Some((first, rest)) => first.call(call, Self { rest, ..self }),
+            None => self.model.answer(call),
+        }
+    }
+}
+
+impl fmt::Debug for Next<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next")
+            .field("rest", &self.rest)
+            .finish_non_exhaustive()
+    }
+}
