@@ -65,6 +65,7 @@
 //   http                  the client of a model server
 #[cfg(feature = "agent")]
 mod agent;
+//   times                 the times in which a command of a tool ends
 mod budget;
 mod compaction;
 mod decoder;
@@ -78,6 +79,8 @@ mod repeat_guard;
 mod response;
 mod sse;
 mod text;
+#[cfg(feature = "agent")]
+mod times;
 #[cfg(feature = "agent")]
 mod tool;
 mod usage;
@@ -114,7 +117,8 @@ pub use tool::FunctionTool;
 #[cfg(feature = "agent")]
 #[cfg_attr(docsrs, doc(cfg(feature = "agent")))]
 pub use tool::{
-    Access, FileChange, Prepared, ResolvedPath, Tool, ToolContext, ToolOutput, WorkingDirectory,
+    Access, Bash, FileChange, Prepared, ResolvedPath, Tool, ToolContext, ToolOutput,
+    WorkingDirectory, coding_tools,
 };
 pub use usage::Usage;
 

@@ -1,6 +1,7 @@
 //! Tools: what a model can call. [`Tool`] is the interface; `tool/` has the tools of this crate.
 
 use std::fmt;
+use std::sync::Arc;
 
 use agent_duplex::BoxFuture;
 
@@ -8,13 +9,25 @@ use crate::dialect::ToolDefinition;
 use crate::json::JsonObject;
 use crate::text::one_line;
 
+mod arguments;
+mod bash;
 mod context;
+mod edit;
 mod file_change;
+mod files;
 #[cfg(feature = "schemars")]
 mod function;
+mod glob;
+mod grep;
+mod output;
 mod plain_file;
+mod read;
+mod walk;
 mod working_directory;
+mod write;
 
+pub use bash::Bash;
+pub(crate) use context::FileStamp;
 pub(crate) use context::Stops;
 pub use context::ToolContext;
 pub use file_change::FileChange;
@@ -158,5 +171,47 @@ impl ToolOutput {
             text: text.into(),
             is_error: true,
         }
+    }
+}
+
+/// Returns the tools for work on code: `bash`, `read`, `write`, `edit`, `grep` and `glob`, always in this order.
+#[must_use]
+pub fn coding_tools(bash: Bash) -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(bash),
+        Arc::new(read::ReadFile),
+        Arc::new(write::WriteFile),
+        Arc::new(edit::EditFile),
+        Arc::new(grep::Grep),
+        Arc::new(glob::Glob),
+    ]
+}
+
+/// Returns one argument as the summary of a call, or all arguments if it is absent.
+fn summary_of(name: &str, arguments: &JsonObject) -> String {
+    match arguments.string(name) {
+        Some(text) => one_line(&text, MAX_SUMMARY),
+        None => one_line(arguments.as_str(), MAX_SUMMARY),
+    }
+}
+
+/// Prepares a change and makes it, for a caller that saves no intent.
+async fn make_prepared(
+    tool: &dyn Tool,
+    arguments: &JsonObject,
+    context: &ToolContext,
+) -> ToolOutput {
+    let change = match tool.prepare(arguments, context).await {
+        Ok(Prepared::Change(change)) => change,
+        Ok(Prepared::Run) => return ToolOutput::failed("the call has no change"),
+        Err(failed) => return failed,
+    };
+    if context.cancel.is_cancelled() {
+        return files::interrupted();
+    }
+    match tokio::task::spawn_blocking(|| change.make()).await {
+        Ok(Ok(done)) => ToolOutput::ok(done),
+        Ok(Err(reason)) => ToolOutput::failed(reason),
+        Err(_panic) => ToolOutput::failed("the tool failed"),
     }
 }

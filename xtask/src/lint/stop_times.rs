@@ -13,7 +13,10 @@ const PAGE: &str = "docs/guide/times.md";
 /// Constants that are not in the tables because they limit no wait of a stop: polling intervals, start times, defaults of a run, and limits of
 /// numbers. They are named by crate, so that a move to another file changes nothing here.
 const OTHER: &[(&str, &[&str])] = &[
-    ("agent-api", &["LONGEST"]),
+    (
+        "agent-api",
+        &["DEFAULT_TIME_LIMIT", "LONGEST", "MAX_TIME_LIMIT"],
+    ),
     (
         "agent-drivers",
         &["FIRST_OUTPUT_TIMEOUT", "LONGEST", "OPEN", "POLL", "VERSION"],

@@ -7,7 +7,7 @@ use agent_duplex::{
     BoxFuture, Connection, Decision, Error, Event, Message, Observation, PendingChange,
     Permissions, ProcessName, QueuedMessages, StopReport, StopStage,
 };
-use agent_subprocess::Stage;
+use agent_subprocess::StopStage as Stage;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -169,9 +169,9 @@ fn stop_report(reports: &[agent_subprocess::StopReport], is_proven: bool) -> Sto
     all.proven = is_proven;
     for report in reports {
         all.stage = all.stage.max(match report.stage {
-            Stage::AlreadyGone => StopStage::AlreadyEnded,
+            Stage::AlreadyEnded => StopStage::AlreadyEnded,
             Stage::Interrupt => StopStage::Interrupt,
-            Stage::CloseStdin => StopStage::CloseInput,
+            Stage::CloseInput => StopStage::CloseInput,
             Stage::Terminate => StopStage::Terminate,
             Stage::Kill => StopStage::Kill,
         });

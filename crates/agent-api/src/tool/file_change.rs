@@ -2,13 +2,16 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{WorkingDirectory, plain_file};
-use crate::history::FileIntent;
 use ring::digest::{Context, SHA256};
 
+use super::context::{FileStamp, SeenFiles};
+use super::{WorkingDirectory, plain_file};
+use crate::history::FileIntent;
+
 /// The largest file that can be changed, in bytes.
-const MAX_BYTES: u64 = 32 << 20;
+pub(super) const MAX_BYTES: u64 = 32 << 20;
 
 /// The change of one file, which was not made yet.
 #[derive(Clone, Debug)]
@@ -19,6 +22,8 @@ pub struct FileChange {
     contents: Vec<u8>,
     /// The result of the call, if the change is made.
     done: String,
+    /// The files that the model knows.
+    seen: Option<Arc<SeenFiles>>,
 }
 
 /// What became of a saved change.
@@ -46,6 +51,15 @@ impl FileChange {
             before: before.map(digest),
             contents: contents.into(),
             done: done.into(),
+            seen: None,
+        }
+    }
+
+    /// Records after the change that the model knows the file.
+    pub(super) fn known_in(self, seen: &Arc<SeenFiles>) -> Self {
+        Self {
+            seen: Some(seen.clone()),
+            ..self
         }
     }
 
@@ -73,11 +87,14 @@ impl FileChange {
                 "{shown} was changed by another program; read it again"
             ));
         }
-        self.replace().map_err(|error| failed("written", &error))?;
+        let stamp = self.replace().map_err(|error| failed("written", &error))?;
+        if let Some(seen) = &self.seen {
+            seen.record(&self.path, stamp);
+        }
         Ok(self.done)
     }
 
-    fn replace(&self) -> io::Result<()> {
+    fn replace(&self) -> io::Result<FileStamp> {
         let parent = self.path.parent().unwrap_or_else(|| Path::new("/"));
         std::fs::create_dir_all(parent)?;
         let permissions = match plain_file::open(&self.path)? {
@@ -96,11 +113,11 @@ impl FileChange {
             file.as_file().set_permissions(permissions)?;
         }
         file.as_file().sync_data()?;
-        match self.before {
+        let file = match self.before {
             Some(_) => file.persist(&self.path)?,
             None => file.persist_noclobber(&self.path)?,
         };
-        Ok(())
+        Ok(FileStamp::of(&file.metadata()?))
     }
 }
 

@@ -12,6 +12,31 @@ pub(super) struct AllowedCalls {
 
 pub(super) const ALLOWED: &[AllowedCalls] = &[
     AllowedCalls {
+        file: "crates/agent-api/src/tool/file_change.rs",
+        calls: &["std::fs::create_dir_all", "tempfile::Builder::new"],
+        reason: "It makes a new file of a random name beside the file that a model changes, and renames it: O_EXCL and a rename follow no link.",
+    },
+    AllowedCalls {
+        file: "crates/agent-api/src/tool/files.rs",
+        calls: &["std::fs::read_dir"],
+        reason: "It reads a limited number of names in the directory of a missing file, and opens none of them.",
+    },
+    AllowedCalls {
+        file: "crates/agent-api/src/tool/plain_file.rs",
+        calls: &["std::fs::OpenOptions::new"],
+        reason: "It is the crate's module for hostile files: it opens no link, and waits for no FIFO.",
+    },
+    AllowedCalls {
+        file: "crates/agent-api/src/tool/walk.rs",
+        calls: &["std::fs::read_dir"],
+        reason: "It lists the directories of a search, and follows no link; plain_file.rs opens the files.",
+    },
+    AllowedCalls {
+        file: "crates/agent-api/src/tool/working_directory.rs",
+        calls: &[".canonicalize()", ".symlink_metadata()"],
+        reason: "It resolves the paths of a model to judge whether they leave the working directory, and opens nothing.",
+    },
+    AllowedCalls {
         file: "crates/agent-drivers/src/acp/driver.rs",
         calls: &["std::fs::canonicalize"],
         reason: "It resolves the working directory of the agent, and opens nothing.",

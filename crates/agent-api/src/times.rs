@@ -1,0 +1,10 @@
+//! The times in which a command of a tool ends. They are in one place, so that they can be compared.
+
+use std::time::Duration;
+
+/// The maximum time for the stop of a command and its processes.
+pub(crate) const TOOL_STOP: Duration = Duration::from_secs(3);
+/// The time that a command and its processes have to end after SIGTERM.
+pub(crate) const TOOL_TERMINATE: Duration = Duration::from_secs(1);
+/// The time for which the output of a command is read after its exit, and after the end of its processes, if another process keeps it open.
+pub(crate) const TOOL_DRAIN: Duration = Duration::from_millis(500);

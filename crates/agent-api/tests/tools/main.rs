@@ -1,0 +1,8 @@
+//! The built-in tools on real files, and with real processes under real guards.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod bash;
+mod files;
+mod scene;
+mod search;
