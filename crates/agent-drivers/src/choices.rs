@@ -1,5 +1,6 @@
 //! The options of one conversation that all drivers share.
 
+use crate::api::ApiServer;
 use crate::dialogue::Timeouts;
 use crate::mcp::McpServers;
 use crate::session_locks::SessionLocks;
@@ -24,6 +25,8 @@ pub struct Choices {
     /// If another agent uses the session, `connect` fails with an error for which [`is_session_in_use`](agent_duplex::Error::is_session_in_use) is
     /// true, and whose source is a [`SessionInUse`](crate::SessionInUse).
     pub session_locks: Option<SessionLocks>,
+    /// The model server of the agent of this project. Other agents ignore it.
+    pub api_server: ApiServer,
     pub(crate) timeouts: Timeouts,
     pub(crate) model: Option<String>,
     pub(crate) args: Vec<OsString>,
@@ -138,6 +141,7 @@ impl fmt::Debug for Choices {
             .field("permissions", &self.permissions)
             .field("mcp_servers", &self.mcp_servers)
             .field("session_locks", &self.session_locks)
+            .field("api_server", &self.api_server)
             .field("timeouts", &self.timeouts)
             .field("model", &self.model)
             .field("args", &self.args.len())

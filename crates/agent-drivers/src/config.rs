@@ -1,6 +1,7 @@
 //! The configuration of an agent. A run saves it, and creates the driver from it.
 
 use crate::acp::{AcpDriver, AcpOptions, AcpPreset};
+use crate::api::{ApiDriver, ApiOptions};
 use crate::choices::{CheckedDriver, Choices};
 use crate::claude::{ClaudeDriver, ClaudeOptions};
 use crate::codex::{CodexDriver, CodexOptions};
@@ -41,6 +42,8 @@ pub enum AgentOptions {
     Claude(Box<ClaudeOptions>),
     /// Codex.
     Codex(Box<CodexOptions>),
+    /// The agent of this project. It has no program.
+    Api(Box<ApiOptions>),
     /// An agent that implements the Agent Client Protocol.
     Acp {
         /// The preset of the agent.
@@ -75,6 +78,7 @@ impl AgentConfig {
             AgentOptions::Command => crate::command::NAME,
             AgentOptions::Claude(_) => crate::claude::NAME,
             AgentOptions::Codex(_) => crate::codex::NAME,
+            AgentOptions::Api(_) => crate::api::NAME,
             AgentOptions::Acp { preset, .. } => preset.name(),
         }
     }
@@ -86,6 +90,8 @@ impl AgentConfig {
             AgentOptions::Command => (false, false),
             AgentOptions::Claude(_) => (true, true),
             AgentOptions::Codex(_) => (false, true),
+            // It reports the cost if the user gave prices.
+            AgentOptions::Api(_) => (true, true),
             AgentOptions::Acp { preset, .. } => preset.usage_reporting(),
         }
     }
@@ -122,6 +128,7 @@ impl AgentConfig {
             },
             AgentOptions::Claude(_) => crate::claude::login::FACTS,
             AgentOptions::Codex(_) => crate::codex::login::FACTS,
+            AgentOptions::Api(_) => crate::api::FACTS,
             AgentOptions::Acp { preset, .. } => crate::acp::login::facts(*preset),
         }
     }
@@ -139,7 +146,8 @@ impl AgentConfig {
             deadline,
         };
         match &self.options {
-            AgentOptions::Command => Probe {
+            // The agent has no program; only its server knows whether the key is right.
+            AgentOptions::Command | AgentOptions::Api(_) => Probe {
                 version: Ok(None),
                 login: Login {
                     state: LoggedIn::Unknown,
@@ -171,6 +179,9 @@ impl AgentConfig {
                     .options((**options).clone())
                     .choices(choices),
             ),
+            AgentOptions::Api(options) => {
+                Box::new(ApiDriver::new((**options).clone(), choices, context))
+            }
             AgentOptions::Acp { preset, options } => Box::new(
                 AcpDriver::of(*preset, program, context)
                     .options((**options).clone())
@@ -203,6 +214,7 @@ impl AgentConfig {
             AgentOptions::Command => Vec::new(),
             AgentOptions::Claude(options) => options.restrictions(),
             AgentOptions::Codex(options) => options.restrictions(),
+            AgentOptions::Api(options) => options.restrictions(),
             AgentOptions::Acp { options, .. } => options.restrictions(),
         }
     }
@@ -214,6 +226,7 @@ impl AgentConfig {
             AgentOptions::Command => PassedThrough::default(),
             AgentOptions::Claude(options) => options.passed_through(),
             AgentOptions::Codex(options) => options.passed_through(),
+            AgentOptions::Api(options) => options.passed_through(),
             AgentOptions::Acp { options, preset: _ } => options.passed_through(),
         }
     }
@@ -241,6 +254,7 @@ impl AgentConfig {
             AgentOptions::Command => {}
             AgentOptions::Claude(options) => options.redact_values(),
             AgentOptions::Codex(options) => options.redact_values(),
+            AgentOptions::Api(options) => options.redact_values(),
             AgentOptions::Acp { options, .. } => options.env.redact(),
         }
     }

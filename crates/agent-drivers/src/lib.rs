@@ -27,10 +27,12 @@ struct ReadmeDoctests;
 // - choices              the options of one conversation that all drivers share
 // - probe                queries the version and login of an agent, without a prompt
 // - command              the smallest driver: one process per turn
+// - api                  the agent of this project, over `agent-api`
 // - claude, codex, acp   one driver each: its options, its protocol (pure), its connection, and its start
 // - recorded             recordings of agents as scripts, for tests
 // - config               the configuration of an agent, as a run saves it
 pub mod acp;
+pub mod api;
 mod choices;
 pub mod claude;
 pub mod codex;

@@ -68,6 +68,7 @@ pub(crate) const APPEND: OptionKey = OptionKey::new(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{ApiOptions, ApiServer};
     use crate::{acp::AcpOptions, claude::ClaudeOptions, codex::CodexOptions};
     use serde::de::DeserializeOwned;
 
@@ -89,5 +90,7 @@ mod tests {
         check::<ClaudeOptions>(ClaudeOptions::KEYS);
         check::<CodexOptions>(CodexOptions::KEYS);
         check::<AcpOptions>(AcpOptions::KEYS);
+        check::<ApiOptions>(ApiOptions::KEYS);
+        check::<ApiServer>(ApiServer::KEYS);
     }
 }

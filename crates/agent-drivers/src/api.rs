@@ -1,0 +1,32 @@
+//! The agent of this project: it calls a model server itself, so no other program has to be installed.
+//!
+//! [`ApiOptions`] is plain data and always there, so that each build reads the settings of a run. The driver needs the feature `api`.
+
+#[cfg(any(test, feature = "api"))]
+mod chosen;
+#[cfg(feature = "api")]
+mod driver;
+mod options;
+mod server;
+#[cfg(not(feature = "api"))]
+mod unbuilt;
+
+#[cfg(feature = "api")]
+pub(crate) use driver::ApiDriver;
+pub use options::{ApiOptions, ApiTool};
+pub use server::{ApiDialect, ApiServer};
+#[cfg(not(feature = "api"))]
+pub(crate) use unbuilt::ApiDriver;
+
+use crate::probe::LoginFacts;
+
+pub(crate) const NAME: &str = "api";
+
+/// The variables with the keys of the known services.
+const KEY_VARIABLES: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
+
+pub(crate) const FACTS: LoginFacts = LoginFacts {
+    tested_version: None,
+    how_to: "set the variable with the key of your model server",
+    variables: &KEY_VARIABLES,
+};

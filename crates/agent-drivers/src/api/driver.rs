@@ -1,0 +1,195 @@
+//! The driver: an agent of `agent-api` with the tools of a coding agent.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use agent_api::{
+    AgentOptions, ApiAgent, Bash, Budget, Dialect, Endpoint, Key, Prices, Reasoning, Tool,
+    coding_tools,
+};
+use agent_duplex::{
+    BoxFuture, Capabilities, Capability, Connection, Driver, Error, InputPolicy, SessionChoice,
+};
+use agent_subprocess::ProcessContext;
+
+use super::{ApiDialect, ApiOptions, ApiTool};
+use crate::choices::{CheckedDriver, Choices};
+
+/// The files with the rules of a project; the first that exists is read.
+const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+/// The longest file of rules, in bytes; the rest is left out.
+const MAX_RULES: u64 = 64 << 10;
+/// The directory of the sessions, beside the private files of the agent.
+const SESSIONS: &str = "sessions";
+
+/// Drives the agent of this project, which runs inside this program.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiDriver {
+    options: ApiOptions,
+    choices: Choices,
+    context: ProcessContext,
+}
+
+impl ApiDriver {
+    pub(crate) fn new(options: ApiOptions, choices: Choices, context: ProcessContext) -> Self {
+        Self {
+            options,
+            choices,
+            context,
+        }
+    }
+
+    /// Makes the agent, without starting anything.
+    fn agent(&self) -> Result<ApiAgent, Error> {
+        let cant = |what: String| Error::start(what, None);
+        let server = &self.choices.api_server;
+        let chosen =
+            server.choose(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))?;
+        let Some(model) = self.choices.model.clone() else {
+            return Err(cant(
+                "no model is named; choose one with --model".to_owned(),
+            ));
+        };
+        let dialect = match chosen.dialect {
+            ApiDialect::Messages => Dialect::Messages,
+            ApiDialect::Responses => Dialect::Responses,
+            ApiDialect::Chat => Dialect::Chat,
+        };
+        let mut endpoint = Endpoint::new(dialect, &chosen.base_url);
+        if let Some(variable) = &chosen.key_variable {
+            let key = std::env::var(variable).map_err(|_| {
+                cant(format!(
+                    "the variable {variable} with the key is not set; set it"
+                ))
+            })?;
+            let key = Key::new(&key).map_err(|error| cant(format!("{variable}: {error}")))?;
+            endpoint.key = Some(key);
+        }
+        let directory = self.context.cwd.clone();
+        let sessions = self.context.scratch.with_file_name(SESSIONS);
+        let mut options = AgentOptions::new(endpoint, model, &directory, sessions);
+        options.permissions = self.choices.permissions;
+        options.tools = self.tools(chosen.key_variable.as_deref());
+        options.instructions = self.instructions();
+        if let Some(system) = &self.options.system_prompt {
+            options.request.system.clone_from(system);
+        }
+        if let Some(tokens) = self.options.max_output_tokens {
+            options.request.max_output_tokens = Some(tokens);
+        }
+        if let Some(effort) = &self.options.effort {
+            options.request.reasoning = Reasoning::Effort(effort.clone());
+        }
+        if let Some(window) = self.options.context_window {
+            options.context_window = window.into();
+        }
+        if let Some(prices) = server.parsed_prices()? {
+            let prices = Prices {
+                input: prices.input,
+                cached_input: prices.cached_input,
+                cache_write: prices.cache_write,
+                output: prices.output,
+            };
+            let budget = Budget::new(None, None, Some(prices));
+            options.budget = budget.map_err(|error| cant(error.to_string()))?;
+        }
+        ApiAgent::new(options).map_err(|error| cant(error.to_string()))
+    }
+
+    fn tools(&self, key_variable: Option<&str>) -> Vec<Arc<dyn Tool>> {
+        let mut context = self.context.clone();
+        let own = self.options.env.0.iter();
+        context
+            .env
+            .extend(own.map(|(name, value)| (name.into(), value.into())));
+        let mut bash = Bash::new(context);
+        if let Some(variable) = key_variable {
+            bash = bash.hide_variable(variable);
+        }
+        let mut tools = coding_tools(bash);
+        if let Some(only) = &self.options.tools {
+            tools.retain(|tool| {
+                let name = tool.definition().name;
+                only.iter().any(|tool| tool.name() == name)
+            });
+        }
+        tools
+    }
+
+    /// Returns the rules of the project, and the caller's own text after them.
+    fn instructions(&self) -> String {
+        let rules = RULES.iter().find_map(|name| {
+            let text = read_rules(&self.context.cwd.join(name))?;
+            Some(format!("The rules of this project, from {name}:\n\n{text}"))
+        });
+        let texts = [rules, self.options.append_system_prompt.clone()];
+        texts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+/// Reads a file of rules. Links are not followed: a project could name any file of the user.
+fn read_rules(path: &std::path::Path) -> Option<String> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_RULES).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+impl ApiTool {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Edit => "edit",
+            Self::Grep => "grep",
+            Self::Glob => "glob",
+        }
+    }
+}
+
+impl CheckedDriver for ApiDriver {
+    fn check(&self) -> Result<(), Error> {
+        if self.choices.args.is_empty() {
+            return self.agent().map(drop);
+        }
+        let hint = "write its settings into the section [api] of rlm.toml";
+        Err(Error::unsupported(super::NAME, "take arguments", hint))
+    }
+}
+
+impl Driver for ApiDriver {
+    fn name(&self) -> &str {
+        super::NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
+            .with(Capability::Resume)
+            .with(Capability::Fork)
+            .with(Capability::Interrupt)
+            .with(Capability::Steer)
+            .with(Capability::Permissions)
+            .with(Capability::Model)
+            .with(Capability::Tools)
+            .with(Capability::Usage)
+    }
+
+    fn input_policy(&self) -> InputPolicy {
+        InputPolicy::Poll
+    }
+
+    fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
+        Box::pin(async move {
+            let agent = self.agent()?;
+            // The connection keeps what it needs of the agent.
+            agent.connect(session).await
+        })
+    }
+}
