@@ -10,6 +10,7 @@
 mod abort;
 mod agent_pipes;
 mod agents;
+mod api;
 mod background;
 mod bombs;
 mod changed_limits;

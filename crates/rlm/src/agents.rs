@@ -9,6 +9,7 @@ use agent_subprocess::{Containment, Marker, ProcessContext};
 use loop_runner::DriverFactory;
 use rlm_store::PhaseSettings;
 
+use crate::config;
 use crate::exit::Failure;
 use crate::hint::{program_command, quoted};
 
@@ -24,6 +25,8 @@ pub(crate) enum AgentKind {
     Opencode,
     /// Any program that speaks the Agent Client Protocol, such as claude-agent-acp
     Acp,
+    /// The agent of rlm itself, for a model server: needs --model
+    Api,
 }
 
 /// An agent that `rlm` looks for if none is named.
@@ -64,7 +67,9 @@ pub(crate) const ADAPTER: &str = "claude-agent-acp";
 
 impl AgentKind {
     /// All names, in the order of the help.
-    pub(crate) const NAMES: &[&str] = &["command", "claude", "codex", "gemini", "opencode", "acp"];
+    pub(crate) const NAMES: &[&str] = &[
+        "command", "claude", "codex", "gemini", "opencode", "acp", "api",
+    ];
 
     /// Returns the kind of a run's agent.
     pub(crate) fn of(agent: &AgentConfig) -> Self {
@@ -72,6 +77,7 @@ impl AgentKind {
             AgentOptions::Command => Self::Command,
             AgentOptions::Claude(_) => Self::Claude,
             AgentOptions::Codex(_) => Self::Codex,
+            AgentOptions::Api(_) => Self::Api,
             AgentOptions::Acp { preset, .. } => match preset {
                 AcpPreset::Gemini => Self::Gemini,
                 AcpPreset::Opencode => Self::Opencode,
@@ -86,6 +92,7 @@ impl AgentKind {
         known.map_or_else(
             || match self {
                 Self::Acp => "acp",
+                Self::Api => "api",
                 _ => "command",
             },
             |known| known.name,
@@ -198,6 +205,9 @@ pub(crate) fn choose(
 
 /// Looks for the agent's program before the run is created, so that a typing mistake costs nothing.
 pub(crate) fn find_program(agent: &AgentConfig, directory: &Path) -> Result<(), Failure> {
+    if let AgentOptions::Api(_) = &agent.options {
+        return Ok(()); // It runs inside this program.
+    }
     let program = program(agent);
     let shown = program.to_string_lossy();
     let refuse = |what: String| Err(Failure::usage(what));
@@ -242,9 +252,11 @@ pub(crate) fn missing(kind: AgentKind, program: &str) -> String {
 /// Returns the factory of all drivers.
 pub(crate) fn factory() -> DriverFactory {
     let locks = session_place().map(|(_, locks)| locks);
+    let api_server = config::api_server();
     Box::new(move |phase: &PhaseSettings, context: ProcessContext| {
         let mut choices = choices(phase);
         choices.session_locks.clone_from(&locks);
+        choices.api_server.clone_from(&api_server);
         Ok(phase.agent.driver(choices, context))
     })
 }
@@ -259,6 +271,9 @@ fn choices(phase: &PhaseSettings) -> Choices {
 
 /// Returns an error if the agent can't start with the options of its section in this file.
 pub(crate) fn check(agent: &AgentConfig, file: &Path) -> Result<(), Failure> {
+    if let AgentOptions::Api(_) = &agent.options {
+        return Ok(()); // Its mistakes are those of its server, which the file doesn't name.
+    }
     let bare = AgentConfig {
         model: None,
         args: Vec::new(),
@@ -273,7 +288,9 @@ pub(crate) fn check(agent: &AgentConfig, file: &Path) -> Result<(), Failure> {
 pub(crate) fn check_phase(phase: &PhaseSettings, file: &Path) -> Result<(), Failure> {
     check(&phase.agent, file)?;
     let refuse = |e: agent_duplex::Error| Failure::usage(e.to_string());
-    phase.agent.check(choices(phase)).map_err(refuse)
+    let mut choices = choices(phase);
+    choices.api_server = config::api_server();
+    phase.agent.check(choices).map_err(refuse)
 }
 
 /// Finds a directory for the locks of agents' sessions. The first choice is a directory that all programs of the user share; the second choice is one

@@ -12,7 +12,7 @@ mod values;
 mod watch;
 
 pub(crate) use agent::agent;
-pub(crate) use file::{FILE_NAME, nearest, read_mcp, trust_safe_directories, variable};
+pub(crate) use file::{FILE_NAME, api_server, nearest, read_mcp, trust_safe_directories, variable};
 pub(crate) use layers::{Layers, Phase, defaults};
 pub(crate) use schema::schema;
 pub(crate) use settings::{
@@ -40,6 +40,8 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 #                                  # setting-sources, settings, hooks (off by default), add-dirs, strict-mcp, env, env-allow
 # codex = { effort = "high", append-system-prompt = "Write tests first." }
 #                                  # also: system-prompt, config, analytics (off by default), env, env-allow
+# api = { context-window = 32768, append-system-prompt = "Write tests first." }   # for agent = "api", the agent of rlm itself
+#                                  # also: max-output-tokens, effort, system-prompt, tools, env; its server: docs/agents/api.md
 # gemini = { env = { GEMINI_CLI_TRUST_WORKSPACE = "true" } }   # also: auth-method, env-allow; opencode has the same
 # acp = { program = ["claude-agent-acp"] }   # for agent = "acp": any agent that speaks the protocol; also: auth-method, env, env-allow
 # mcp-config = ".mcp.json"         # more MCP servers; rlm replaces ${VARIABLE} when the agent starts

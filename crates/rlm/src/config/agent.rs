@@ -22,6 +22,15 @@ pub(crate) fn agent(
         .clone()
         .filter(|_| config.applies_to_agent(kind));
     let given = bin.or_else(|| agents::program_path(of_file, root));
+    if kind == AgentKind::Api {
+        let refuse =
+            "agent api is a part of rlm and has no program; remove --agent-bin or `agent-bin`";
+        let options = config.options(kind).expect("a known agent has options");
+        return match given {
+            Some(_) => Err(Failure::usage(refuse)),
+            None => Ok(AgentConfig::new(options, Vec::new())),
+        };
+    }
     if let Some(options) = config.options(kind) {
         let program = given.unwrap_or_else(|| kind.name().into());
         let mut agent = AgentConfig::new(options, vec![program]);

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agent_drivers::api::ApiServer;
 use agent_drivers::mcp::{McpServers, without_value};
 use loop_state::MAX_PHASES;
 use rlm_store::state_dir;
@@ -263,6 +264,13 @@ pub(crate) fn trust_safe_directories() {
     if let Ok(file) = File::read(&path, FileOwner::User) {
         state_dir::trust(file.tree.config().safe_directories.unwrap_or_default());
     }
+}
+
+/// Returns the model server that the user's own settings name. A file that can't be used was reported at the start, and counts as empty.
+pub(crate) fn api_server() -> ApiServer {
+    let file = of_user().and_then(|path| File::read(&path, FileOwner::User).ok());
+    let server = file.and_then(|file| file.tree.config().api_server);
+    server.unwrap_or_default()
 }
 
 /// Returns the path of the user's own settings; `None` without a home directory.

@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use agent_drivers::mcp::McpServers;
 use agent_drivers::{
-    AgentOptions, acp::AcpOptions, acp::AcpPreset, claude::ClaudeOptions, codex::CodexOptions,
+    AgentOptions, acp::AcpOptions, acp::AcpPreset, api::ApiOptions, api::ApiServer,
+    claude::ClaudeOptions, codex::CodexOptions,
 };
 use agent_duplex::Permissions;
 use clap::builder::TypedValueParser as _;
@@ -343,6 +344,18 @@ settings! {
         keys: CodexOptions::KEYS,
         no_flag: "a section",
     }
+    /// More settings for the agent of rlm itself.
+    api: ApiOptions {
+        of: Phase,
+        keys: ApiOptions::KEYS,
+        no_flag: "a section",
+    }
+    /// The model server of the agent of rlm itself.
+    api_server: ApiServer {
+        of: User,
+        keys: ApiServer::KEYS,
+        no_flag: "a project could send your key elsewhere",
+    }
     /// More settings for Gemini CLI.
     gemini: AcpOptions {
         of: Phase,
@@ -399,6 +412,7 @@ impl Config {
         Some(match kind {
             AgentKind::Claude => AgentOptions::Claude(boxed(&self.claude)),
             AgentKind::Codex => AgentOptions::Codex(boxed(&self.codex)),
+            AgentKind::Api => AgentOptions::Api(boxed(&self.api)),
             AgentKind::Gemini => acp(AcpPreset::Gemini, &self.gemini),
             AgentKind::Opencode => acp(AcpPreset::Opencode, &self.opencode),
             AgentKind::Command | AgentKind::Acp => return None,

@@ -317,6 +317,13 @@ pub(crate) fn permission_text(phase: &PhaseSettings) -> &'static str {
         (AgentOptions::Codex(_), Permissions::Deny) => {
             "may run commands that only read, in its sandbox; everything else is denied"
         }
+        (AgentOptions::Api(_), Permissions::Ask) => "asks you for every command and every edit",
+        (AgentOptions::Api(_), Permissions::Edits) => {
+            "may read and edit files here; everything else is denied"
+        }
+        (AgentOptions::Api(_), Permissions::Deny) => {
+            "may read files here; everything else is denied"
+        }
         (_, Permissions::Ask) => "asks you for everything that its own settings don't allow",
         (_, Permissions::Edits) => {
             "may edit files; everything else that its own settings don't allow is denied"

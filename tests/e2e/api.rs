@@ -1,0 +1,237 @@
+//! The agent of rlm itself, `--agent api`, against the scripted model server.
+
+use std::time::Duration;
+
+use rlm_tests::model::FakeModel;
+use rlm_tests::{Ended, Rlm, Sandbox, wait_for};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{LONG, RLM};
+
+/// The dialects, with the address below which each one is.
+const DIALECTS: [(&str, &str); 3] = [("messages", ""), ("responses", "/v1"), ("chat", "/v1")];
+const KEY: &str = "sk-of-the-test-0123456789";
+
+/// A project with a failing test, and replies that lead to its fix.
+const LIBRARY: &str = "pub fn double(n: u32) -> u32 {\n    n + n + 1\n}\n\n#[test]\nfn doubles() {\n    assert_eq!(double(2), 4);\n}\n";
+
+/// Returns the command that runs the test, with the compiler of this build.
+fn check() -> String {
+    let rustc = std::path::Path::new(env!("CARGO")).with_file_name("rustc");
+    format!(
+        "{} --edition 2024 --test -o t lib.rs && ./t -q && rm t",
+        rustc.display()
+    )
+}
+
+struct Scene {
+    sandbox: Sandbox,
+    model: FakeModel,
+}
+
+impl Scene {
+    /// Makes a sandbox whose user has chosen the scripted server.
+    fn new((dialect, path): (&str, &str)) -> Self {
+        let (sandbox, model) = (Sandbox::new(), FakeModel::start(""));
+        let settings = format!(
+            "[api-server]\ndialect = \"{dialect}\"\nbase-url = \"{}{path}\"\nkey-env = \"MY_KEY\"\n",
+            model.url()
+        );
+        let place = sandbox.home().join(".config/rlm");
+        fs_err::create_dir_all(&place).unwrap();
+        fs_err::write(place.join("config.toml"), settings).unwrap();
+        Self { sandbox, model }
+    }
+
+    fn rlm(&self, arguments: &[&str]) -> Rlm<'_> {
+        { self.sandbox.rlm(RLM) }.env("MY_KEY", KEY).args(arguments)
+    }
+
+    /// Prepares `rlm run --agent api` with everything permitted.
+    fn run(&self, prompt: &str, arguments: &[&str]) -> Rlm<'_> {
+        let run = [
+            "run",
+            "--agent",
+            "api",
+            "--model",
+            "a-model",
+            "--permissions",
+            "all",
+            "--sleep",
+            "0",
+            "--prompt",
+            prompt,
+        ];
+        self.rlm(&[&run, arguments].concat())
+    }
+
+    fn events(ended: &Ended) -> Vec<Value> {
+        let lines = ended.stdout.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+#[test]
+fn a1_task_of_four_calls_ends_with_evidence_over_each_dialect() {
+    let check = check();
+    let prompt = format!(
+        r#"Fix the test. [[tool grep {{"pattern":"fn double"}}]] [[tool read {{"path":"lib.rs"}}]]
+        [[tool edit {{"path":"lib.rs","old":"n + n + 1","new":"n + n"}}]] [[tool bash {{"command":"{check}"}}]]
+        [[text The test passes now.]]"#
+    );
+    let mut seen: Option<(String, Vec<String>)> = None;
+    for dialect in DIALECTS {
+        let scene = Scene::new(dialect);
+        fs_err::write(scene.sandbox.repo().join("lib.rs"), LIBRARY).unwrap();
+        let ended = scene
+            .run(&prompt, &["--until", &check, "-n", "2", "--json"])
+            .run(LONG)
+            .expect_code(0);
+        let events = Scene::events(&ended);
+        let evidence = events
+            .iter()
+            .rev()
+            .find_map(|event| event["evidence"].as_str());
+        assert_eq!(evidence, Some("check"), "{ended}");
+        let tools = events.iter().filter_map(|event| event["tool"].as_str());
+        let tools: Vec<String> = tools.map(str::to_owned).collect();
+        let library = fs_err::read_to_string(scene.sandbox.repo().join("lib.rs")).unwrap();
+        assert!(library.contains("    n + n\n"), "{library}");
+        let requests = scene.model.requests();
+        assert_eq!(requests.len(), 5, "{}: four calls and the end", dialect.0);
+        match &seen {
+            Some(first) => assert_eq!(*first, (library, tools), "{}", dialect.0),
+            None => seen = Some((library, tools)),
+        }
+    }
+}
+
+#[test]
+fn a14_key_is_in_no_file_argument_or_output_of_a_tool() {
+    let scene = Scene::new(DIALECTS[2]);
+    let look = "env; cat /proc/self/environ /proc/self/cmdline /proc/$PPID/cmdline";
+    let prompt = format!(r#"Look. [[tool bash {{"command":"{look}"}}]]"#);
+    let run = scene.run(&prompt, &["--once", "--json"]);
+    let ended = run.env("GITHUB_TOKEN", KEY).run(LONG).expect_code(0);
+    assert!(
+        !ended.stdout.contains(KEY) && !ended.stderr.contains(KEY),
+        "{ended}"
+    );
+    let report = scene.rlm(&["report", "--output", "report.html"]).run(LONG);
+    drop(report);
+    for file in files(&scene.sandbox.repo()) {
+        let bytes = fs_err::read(&file).unwrap();
+        let has_key = bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes());
+        assert!(!has_key, "{}", file.display());
+    }
+    let request = scene.model.requests().pop().unwrap();
+    let shown = format!("{:?}", request.items);
+    assert!(shown.contains("PATH=") && !shown.contains(KEY), "{shown}");
+}
+
+fn files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs_err::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => all.extend(files(&entry.path())),
+            kind if kind.is_file() => all.push(entry.path()),
+            _ => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn a14_project_can_not_choose_the_server() {
+    let scene = Scene::new(DIALECTS[2]);
+    let project = scene.sandbox.repo().join("rlm.toml");
+    fs_err::write(
+        project,
+        "[api-server]\nbase-url = \"http://127.0.0.1:9/v1\"\n",
+    )
+    .unwrap();
+    let ended = scene.run("Go.", &["--once"]).run(LONG).expect_code(2);
+    assert!(
+        ended
+            .stderr
+            .contains("line 1: `api-server` is allowed only in your own file"),
+        "{ended}"
+    );
+    assert!(scene.model.requests().is_empty());
+}
+
+#[test]
+fn a6_model_is_told_of_a_call_that_a_kill_of_the_run_cut_off() {
+    let scene = Scene::new(DIALECTS[2]);
+    let prompt = r#"Go. [[tool bash {"command":"test -e effects && exit; touch effects; sleep 600"}]] [[tool bash {"command":"touch fin"}]] [[text finished]]"#;
+    let arguments = ["--session", "continue", "--until", "test -e fin", "-n", "1"];
+    let effects = scene.sandbox.repo().join("effects");
+    let run = scene.run(prompt, &arguments).spawn();
+    wait_for("the effect", LONG, || effects.exists().then_some(()));
+    run.signal(Signal::KILL);
+    run.wait(LONG).expect_signal(Signal::KILL);
+    // The scripted model can ask for the call again, so the command ends at once then.
+    scene.rlm(&["resume", "-n", "1"]).run(LONG);
+    let request = scene.model.requests().pop().unwrap();
+    let shown = format!("{:?}", request.items);
+    assert!(shown.contains("outcome unknown: the agent"), "{shown}");
+}
+
+#[test]
+fn a4_stop_ends_the_tree_of_a_tool() {
+    let scene = Scene::new(DIALECTS[2]);
+    let prompt = r#"Go. [[tool bash {"command":"setsid sleep 600 & (trap '' TERM; touch ready; sleep 600)"}]]"#;
+    let run = scene.run(prompt, &["--once"]).spawn();
+    let ready = scene.sandbox.repo().join("ready");
+    wait_for("the tool", LONG, || ready.exists().then_some(()));
+    run.signal(Signal::INT);
+    let ended = run.wait(Duration::from_secs(80)).expect_signal(Signal::INT);
+    assert!(ended.stdout.contains("all processes ended"), "{ended}");
+    let left = scene.sandbox.survivors().scan();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a22_missing_model_key_or_server_is_one_line() {
+    let scene = Scene::new(DIALECTS[2]);
+    let config = scene.sandbox.home().join(".config/rlm/config.toml");
+    for (settings, arguments, what) in [
+        (
+            "[api-server]\nbase-url = \"http://127.0.0.1:9/v1\"\n",
+            vec![],
+            "no model is named; choose one with --model",
+        ),
+        (
+            "",
+            vec!["--model", "m"],
+            "no model server is named; set ANTHROPIC_API_KEY or OPENAI_API_KEY",
+        ),
+        (
+            "[api-server]\nbase-url = \"gopher://x\"\n",
+            vec!["--model", "m"],
+            "is no http or https address",
+        ),
+        (
+            "[api-server]\nbase-url = \"http://127.0.0.1:9\"\nkey-env = \"ABSENT\"\n",
+            vec!["--model", "m"],
+            "the variable ABSENT with the key is not set",
+        ),
+        (
+            "[api-server]\nprices = { input = \"3\" }\nbase-url = \"http://127.0.0.1:9\"\n",
+            vec!["--model", "m"],
+            "the prices in [api-server]: `output` is missing",
+        ),
+    ] {
+        fs_err::write(&config, settings).unwrap();
+        let run = ["run", "--agent", "api", "--once", "--prompt", "Go."];
+        let ended = scene.rlm(&run).args(&arguments).run(LONG).expect_code(2);
+        assert!(
+            ended.stderr.contains(what) && ended.stderr.lines().count() == 1,
+            "{what}: {ended}"
+        );
+    }
+}
