@@ -12,7 +12,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue};
-use hyper::{Request, Uri};
+use hyper::http::request::Builder;
+use hyper::http::response::Parts;
+use hyper::{Request, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -25,6 +27,8 @@ use proxy::{ProxyConnector, ProxyError};
 
 /// The most bytes of a response that is no stream; the rest is not read.
 const MAX_ERROR_BODY: usize = 16 << 10;
+/// The most bytes of a list of models.
+const MAX_MODELS_BODY: usize = 4 << 20;
 /// The idle connections to a server that are kept for the next call.
 const MAX_IDLE_CONNECTIONS: usize = 1;
 /// The longest part of a message that comes from outside, in characters.
@@ -63,11 +67,20 @@ impl Endpoint {
     }
 
     /// Returns `base_url` followed by the path of the dialect. For Messages, `base_url` may end with `/v1` or not.
+    fn address(&self) -> Result<Uri, Error> {
+        self.address_of(match self.dialect {
+            Dialect::Messages => "/messages",
+            Dialect::Responses => "/responses",
+            Dialect::Chat => "/chat/completions",
+        })
+    }
+
+    /// Returns `base_url` followed by a path of its API.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Settings`] if the address is no `http` or `https` address, or has a user, a password, a query or a fragment.
-    fn address(&self) -> Result<Uri, Error> {
+    fn address_of(&self, path: &str) -> Result<Uri, Error> {
         let base = self.base_url.trim_end_matches('/');
         let wrong = |why: &str| {
             let shown = crate::text::one_line(&self.base_url, MAX_SHOWN);
@@ -84,13 +97,11 @@ impl Endpoint {
         if base.contains(['?', '#']) {
             return Err(wrong("has a query or a fragment"));
         }
-        let path = match self.dialect {
-            Dialect::Messages if base.ends_with("/v1") => "/messages",
-            Dialect::Messages => "/v1/messages",
-            Dialect::Responses => "/responses",
-            Dialect::Chat => "/chat/completions",
+        let version = match self.dialect {
+            Dialect::Messages if !base.ends_with("/v1") => "/v1",
+            _ => "",
         };
-        let address: Uri = format!("{base}{path}")
+        let address: Uri = format!("{base}{version}{path}")
             .parse()
             .map_err(|_| wrong("is no address"))?;
         match (address.scheme_str(), address.host()) {
@@ -182,22 +193,10 @@ impl ModelClient {
     ///
     /// Dropping the future closes the connection. The server may have received the request.
     pub async fn call(&self, body: Vec<u8>) -> Result<ModelStream, Error> {
-        let mut request = Request::post(self.address.clone())
+        let request = Request::post(self.address.clone())
             .header("content-type", "application/json")
             .header("accept", "text/event-stream");
-        for (name, value) in self.own_headers() {
-            request = request.header(name, value);
-        }
-        let body = Full::new(Bytes::from(body));
-        let request = request
-            .body(body)
-            .expect("the parts of a request are valid");
-        let sent = timeout(self.endpoint.idle_timeout, self.client.request(request));
-        let response = match sent.await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(self.not_sent(&error)),
-            Err(_) => return Err(self.silent("to answer")),
-        };
+        let response = self.send(request, body).await?;
         let status = response.status();
         let content_type = response.headers().get("content-type");
         let is_stream = content_type
@@ -208,32 +207,72 @@ impl ModelClient {
                     .starts_with("text/event-stream")
             });
         let (parts, body) = response.into_parts();
-        let mut stream = ModelStream {
+        let stream = ModelStream {
             body,
             client: self.clone(),
         };
         if status.is_success() && is_stream {
             return Ok(stream);
         }
-        let mut beginning = Vec::new();
-        // If the rest of an error can't be read, its beginning explains it.
-        while let Ok(Some(piece)) = stream.next().await {
-            beginning.extend_from_slice(&piece);
-            if beginning.len() >= MAX_ERROR_BODY {
-                beginning.truncate(MAX_ERROR_BODY);
-                break;
-            }
+        Err(self.refusal(&parts, &stream.beginning(MAX_ERROR_BODY).await))
+    }
+
+    /// Asks the server for the names of its models. This costs nothing, and shows whether the address and the key are right.
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Self::call). [`ErrorKind::Malformed`] if the answer is no list of models.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection.
+    pub async fn models(&self) -> Result<Vec<String>, Error> {
+        let request = Request::get(self.endpoint.address_of("/models")?);
+        let (parts, body) = self.send(request, Vec::new()).await?.into_parts();
+        let stream = ModelStream {
+            body,
+            client: self.clone(),
+        };
+        let body = stream.beginning(MAX_MODELS_BODY).await;
+        if !parts.status.is_success() {
+            return Err(self.refusal(&parts, &body));
         }
+        let list: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
+        let models = list.as_ref().and_then(|list| list["data"].as_array());
+        let models = models.ok_or_else(|| self.refusal(&parts, &body))?;
+        let ids = models.iter().filter_map(|model| model["id"].as_str());
+        Ok(ids.map(|id| crate::text::one_line(id, MAX_SHOWN)).collect())
+    }
+
+    /// Sends a request with the headers of the dialect.
+    async fn send(&self, mut request: Builder, body: Vec<u8>) -> Result<Response<Incoming>, Error> {
+        for (name, value) in self.own_headers() {
+            request = request.header(name, value);
+        }
+        let body = Full::new(Bytes::from(body));
+        let request = request
+            .body(body)
+            .expect("the parts of a request are valid");
+        let sent = timeout(self.endpoint.idle_timeout, self.client.request(request));
+        match sent.await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(self.not_sent(&error)),
+            Err(_) => Err(self.silent("to answer")),
+        }
+    }
+
+    /// Explains a response that isn't what was asked for.
+    fn refusal(&self, parts: &Parts, beginning: &[u8]) -> Error {
         let headers = parts.headers.iter();
         let headers: Vec<(&str, &str)> = headers
             .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
             .collect();
-        Err(Error::from_response(&HttpResponse {
-            status: status.as_u16(),
+        Error::from_response(&HttpResponse {
+            status: parts.status.as_u16(),
             headers: &headers,
-            body: &beginning,
+            body: beginning,
             key: self.endpoint.key.as_ref().map(|key| key.0.as_str()),
-        }))
+        })
     }
 
     /// Returns the headers of the dialect, with the key.
@@ -344,6 +383,21 @@ impl ModelStream {
                 Err(_) => return Err(self.client.silent("between two pieces of the stream")),
             }
         }
+    }
+}
+
+impl ModelStream {
+    /// Reads at most the first `max` bytes. If the rest can't be read, the beginning has to do.
+    async fn beginning(mut self, max: usize) -> Vec<u8> {
+        let mut beginning = Vec::new();
+        while let Ok(Some(piece)) = self.next().await {
+            beginning.extend_from_slice(&piece);
+            if beginning.len() >= max {
+                beginning.truncate(max);
+                break;
+            }
+        }
+        beginning
     }
 }
 

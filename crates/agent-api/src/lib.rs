@@ -1,7 +1,8 @@
-//! The pure core of an agent over raw model APIs: a conversation becomes the body of a request, and the bytes of a stream become an answer.
+//! An agent over raw model APIs: its pure core, and with the feature `agent` its tools, its durable session and its loop.
 //!
-//! Without features, the crate has no I/O, no clock and no threads. Your program sends the request and reads the stream; the crate knows the formats of three APIs
-//! ([`Dialect`]), and keeps the conversation valid in all of them ([`History`]).
+//! Without features, the crate has no I/O, no clock and no threads: a conversation becomes the body of a request, and the bytes of a stream become an answer.
+//! Your program sends the request and reads the stream; the crate knows the formats of three APIs ([`Dialect`]), and keeps the conversation valid in all of them
+//! ([`History`]). With the feature `agent`, `ApiAgent` does all of this as a driver for a conversation of `agent-duplex`; the README shows it.
 //!
 //! ```
 //! use agent_api::{AnswerLimits, Decoder, Dialect, History, RequestSettings, StopReason};
@@ -48,8 +49,8 @@
 //!
 //! # Limits
 //!
-//! The crate is a core: there is no tool and no loop in it; an HTTP client is the feature `http`. It supports text, thinking and function calls; it has no images, no
-//! documents and no tools that run on the server. A message of a model can contain any characters: escape it before you print it.
+//! The crate supports text, thinking and function calls; it has no images, no documents and no tools that run on the server. A message of a model can contain
+//! any characters: escape it before you print it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -63,6 +64,8 @@
 //   compaction            the decision to shorten a history, and the plan
 //   repeat_guard, budget  repeated calls in a turn; tokens and money of a session
 //   http                  the client of a model server
+//   times, tool           the times in which a tool ends; the interface of tools, and the tools
+//   agent                 the session on disk, the loop, the driver
 #[cfg(feature = "agent")]
 mod agent;
 //   times                 the times in which a command of a tool ends

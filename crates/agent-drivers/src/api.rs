@@ -7,6 +7,8 @@ mod chosen;
 #[cfg(feature = "api")]
 mod driver;
 mod options;
+#[cfg(feature = "api")]
+mod probe;
 mod server;
 #[cfg(not(feature = "api"))]
 mod unbuilt;
@@ -18,9 +20,23 @@ pub use server::{ApiDialect, ApiServer};
 #[cfg(not(feature = "api"))]
 pub(crate) use unbuilt::ApiDriver;
 
-use crate::probe::LoginFacts;
+use tokio::time::Instant;
+
+use crate::probe::{LoginFacts, Probe};
 
 pub(crate) const NAME: &str = "api";
+
+/// Asks the model server for its models, until the deadline. This sends no prompt, so it costs nothing.
+#[doc(hidden)] // for `rlm doctor`
+pub async fn probe(server: &ApiServer, deadline: Instant) -> Probe {
+    #[cfg(feature = "api")]
+    return probe::probe(server, deadline).await;
+    #[cfg(not(feature = "api"))]
+    {
+        let (_, _) = (server, deadline);
+        Probe::failed(&unbuilt::unbuilt().to_string())
+    }
+}
 
 /// The variables with the keys of the known services.
 const KEY_VARIABLES: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];

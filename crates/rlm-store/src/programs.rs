@@ -84,13 +84,18 @@ pub(crate) fn of_agent(agent: &AgentConfig, add: &mut impl FnMut(ProgramKind, St
         model: _,
         args,
     } = agent;
-    if program.is_empty() {
+    let passed = agent.passed_through();
+    // An agent inside this program still starts commands, and a variable can change what they are.
+    let has_variables = passed.env.is_some_and(|env| !env.is_empty());
+    if program.is_empty() && !has_variables {
         return;
     }
     // The arguments go only to the agent, and the user typed them: a secret in them is already visible in the list of processes.
     let words = program.iter().chain(args);
-    let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
-    let passed = agent.passed_through();
+    let mut words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
+    if program.is_empty() {
+        words.push(format!("the commands of {}", agent.name()));
+    }
     let settings = || passed.settings.into_iter().flatten();
     let names = settings().map(|(name, _)| name);
     add(ProgramKind::Agent, with(words.join(" "), passed.env, names));

@@ -199,7 +199,7 @@ pub(crate) struct RunArgs {
         display_order = 0,
         help_heading = "Agent",
         hide_possible_values = true,
-        help = agent_names(),
+        help = "claude, codex, gemini, opencode, …",
         long_help = format!(
             "The agent: {} [default: RLM_AGENT, or the command after --, or the only installed agent]",
             agent_names()

@@ -12,7 +12,7 @@ use agent_duplex::{
 };
 use agent_subprocess::ProcessContext;
 
-use super::{ApiDialect, ApiOptions, ApiTool};
+use super::{ApiDialect, ApiOptions, ApiServer, ApiTool};
 use crate::choices::{CheckedDriver, Choices};
 
 /// The files with the rules of a project; the first that exists is read.
@@ -43,33 +43,17 @@ impl ApiDriver {
     fn agent(&self) -> Result<ApiAgent, Error> {
         let cant = |what: String| Error::start(what, None);
         let server = &self.choices.api_server;
-        let chosen =
-            server.choose(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))?;
+        let (endpoint, key_variable) = endpoint(server)?;
         let Some(model) = self.choices.model.clone() else {
             return Err(cant(
                 "no model is named; choose one with --model".to_owned(),
             ));
         };
-        let dialect = match chosen.dialect {
-            ApiDialect::Messages => Dialect::Messages,
-            ApiDialect::Responses => Dialect::Responses,
-            ApiDialect::Chat => Dialect::Chat,
-        };
-        let mut endpoint = Endpoint::new(dialect, &chosen.base_url);
-        if let Some(variable) = &chosen.key_variable {
-            let key = std::env::var(variable).map_err(|_| {
-                cant(format!(
-                    "the variable {variable} with the key is not set; set it"
-                ))
-            })?;
-            let key = Key::new(&key).map_err(|error| cant(format!("{variable}: {error}")))?;
-            endpoint.key = Some(key);
-        }
         let directory = self.context.cwd.clone();
         let sessions = self.context.scratch.with_file_name(SESSIONS);
         let mut options = AgentOptions::new(endpoint, model, &directory, sessions);
         options.permissions = self.choices.permissions;
-        options.tools = self.tools(chosen.key_variable.as_deref());
+        options.tools = self.tools(key_variable.as_deref());
         options.instructions = self.instructions();
         if let Some(system) = &self.options.system_prompt {
             options.request.system.clone_from(system);
@@ -127,6 +111,28 @@ impl ApiDriver {
     }
 }
 
+/// Returns the endpoint of the server with its key, and the variable that holds the key.
+pub(super) fn endpoint(server: &ApiServer) -> Result<(Endpoint, Option<String>), Error> {
+    let cant = |what: String| Error::start(what, None);
+    let chosen = server.choose(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))?;
+    let dialect = match chosen.dialect {
+        ApiDialect::Messages => Dialect::Messages,
+        ApiDialect::Responses => Dialect::Responses,
+        ApiDialect::Chat => Dialect::Chat,
+    };
+    let mut endpoint = Endpoint::new(dialect, &chosen.base_url);
+    if let Some(variable) = &chosen.key_variable {
+        let key = std::env::var(variable).map_err(|_| {
+            cant(format!(
+                "the variable {variable} with the key is not set; set it"
+            ))
+        })?;
+        let key = Key::new(&key).map_err(|error| cant(format!("{variable}: {error}")))?;
+        endpoint.key = Some(key);
+    }
+    Ok((endpoint, chosen.key_variable))
+}
+
 /// Reads a file of rules. Links are not followed: a project could name any file of the user.
 fn read_rules(path: &std::path::Path) -> Option<String> {
     use rustix::fs::{Mode, OFlags};
@@ -156,6 +162,10 @@ impl ApiTool {
 
 impl CheckedDriver for ApiDriver {
     fn check(&self) -> Result<(), Error> {
+        if !self.choices.mcp_servers.is_empty() {
+            let hint = "remove mcp-servers and mcp-config, or use another agent";
+            return Err(Error::unsupported(super::NAME, "use MCP servers yet", hint));
+        }
         if self.choices.args.is_empty() {
             return self.agent().map(drop);
         }

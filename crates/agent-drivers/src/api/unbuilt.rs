@@ -18,7 +18,7 @@ impl ApiDriver {
     }
 }
 
-fn unbuilt() -> Error {
+pub(super) fn unbuilt() -> Error {
     let hint = "install a release, or build rlm with --features api";
     Error::unsupported("api", "run in this build", hint)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use agent_drivers::{AgentConfig, LoggedIn, Login, Probe};
+use agent_drivers::{AgentConfig, AgentOptions, LoggedIn, Login, Probe};
 use agent_subprocess::ProcessContext;
 
 use crate::agents;
@@ -92,7 +92,11 @@ pub(super) fn assess(checked: CheckedAgent, probe: Option<Probe>) -> AgentHealth
             format!("also on PATH, but not used: {others}"),
         );
     }
-    found.program = Some(shown(agents::program(&started).into()));
+    found.program = match &started.options {
+        // The agent is a part of this program.
+        AgentOptions::Api(_) => std::env::current_exe().ok().map(shown),
+        _ => Some(shown(agents::program(&started).into())),
+    };
     let has_version = probe.version.is_ok();
     match probe.version {
         Ok(version) => found.version = version,
@@ -127,7 +131,6 @@ fn note(found: &mut AgentHealth, health: Health, what: impl Into<String>) {
 
 #[cfg(test)]
 mod tests {
-    use agent_drivers::AgentOptions;
 
     use super::*;
 

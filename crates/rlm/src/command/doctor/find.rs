@@ -86,16 +86,13 @@ fn configured(config: &Config) -> Result<Option<AgentKind>, Failure> {
     Ok(config.agent.or(command.map(|_| AgentKind::Command)))
 }
 
-/// Returns all agents with a driver, and the command agent if it is chosen.
+/// Returns all agents that are programs with a driver, and the other ones that are chosen.
 fn all_agents(chosen: &[AgentKind]) -> Vec<AgentKind> {
+    let is_other = |kind: &AgentKind| matches!(kind, AgentKind::Command | AgentKind::Api);
     let kinds = AgentKind::value_variants().iter().copied();
-    let mut driven: Vec<_> = kinds.filter(|kind| *kind != AgentKind::Command).collect();
-    driven.extend(
-        chosen
-            .contains(&AgentKind::Command)
-            .then_some(AgentKind::Command),
-    );
-    driven
+    let (others, mut all): (Vec<_>, Vec<_>) = kinds.partition(is_other);
+    all.extend(others.into_iter().filter(|kind| chosen.contains(kind)));
+    all
 }
 
 /// Finds the program of an agent, and the known facts about the agent.
@@ -160,6 +157,8 @@ fn checked_agent(
         .keys()
         .filter(|name| !given.iter().any(|(it, _)| it == name));
     let unset = unset.cloned().collect();
+    let is_inside = kind == AgentKind::Api;
+    let first = first.or_else(|| is_inside.then(std::env::current_exe)?.ok());
     let program = first.map(|first| {
         let mut started = agent.clone();
         if let Some(program) = started.program.first_mut() {

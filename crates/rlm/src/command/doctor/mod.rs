@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use agent_drivers::Probe;
+use agent_drivers::{AgentOptions, Probe};
 use rlm_store::Project;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agents::AgentKind;
 use crate::args::DoctorArgs;
+use crate::config;
 use crate::exit::{Code, Failure};
 use crate::render::{AgentHealth, Check, Findings, Health, print};
 use agent::CheckedAgent;
@@ -96,7 +97,14 @@ async fn examine_agent(checked: CheckedAgent, begin: Instant) -> AgentHealth {
     let probe = match &checked.program {
         Ok(_) if checked.not_run_reason.is_some() => Some(agent::not_run()),
         Ok((agent, context)) => {
-            let probe = within(begin, agent.probe(context, begin + AGENT_TIMEOUT)).await;
+            let deadline = begin + AGENT_TIMEOUT;
+            let probe = match &agent.options {
+                AgentOptions::Api(_) => {
+                    let server = config::api_server();
+                    within(begin, agent_drivers::api::probe(&server, deadline)).await
+                }
+                _ => within(begin, agent.probe(context, deadline)).await,
+            };
             Some(probe.unwrap_or_else(|why| Probe::failed(&why)))
         }
         Err(_) => None,
