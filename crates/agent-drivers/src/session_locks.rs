@@ -232,22 +232,7 @@ impl SessionLocks {
         self.prepare().map_err(io)?;
         self.prune();
         let path = self.directory.join(file_name(session).map_err(io)?);
-        for _ in 0..TRIES {
-            let mut file = open(&path).map_err(io)?;
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(refused(session, &mut file));
-                }
-                Err(error) => return Err(io(error.into())),
-            }
-            if is_at(&file, &path) {
-                write(&mut file, since).map_err(io)?;
-                return Ok(file);
-            }
-        }
-        let what = "its lock file is replaced again and again";
-        Err(io(io::Error::other(what)))
+        lock_at(&path, session, since, open)
     }
 
     /// Removes lock files that no process holds, if there are many files. It is harmless if a file can't be removed.
@@ -274,6 +259,30 @@ impl SessionLocks {
             }
         }
     }
+}
+
+/// Locks the file at `path` for this session. Another process can remove the file between `open` and the lock; the next try opens a new file.
+fn lock_at(
+    path: &Path,
+    session: &str,
+    since: SystemTime,
+    open: impl Fn(&Path) -> io::Result<File>,
+) -> Result<File, Refusal> {
+    let io = Refusal::Io;
+    for _ in 0..TRIES {
+        let mut file = open(path).map_err(io)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(refused(session, &mut file)),
+            Err(error) => return Err(io(error.into())),
+        }
+        if is_at(&file, path) {
+            write(&mut file, since).map_err(io)?;
+            return Ok(file);
+        }
+    }
+    let what = "its lock file is replaced again and again";
+    Err(io(io::Error::other(what)))
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -436,6 +445,24 @@ mod tests {
             "a held lock file stays"
         );
         drop(kept);
+    }
+
+    #[test]
+    fn p46_lock_of_a_removed_file_does_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("one.lock");
+        let removes = std::cell::Cell::new(2);
+        // As if another process removed the file just after it was opened, twice.
+        let open = |path: &Path| {
+            let file = open(path)?;
+            if removes.get() > 0 {
+                removes.set(removes.get() - 1);
+                std::fs::remove_file(path)?;
+            }
+            Ok(file)
+        };
+        let file = lock_at(&path, "one", SystemTime::now(), open).unwrap();
+        assert!(is_at(&file, &path) && removes.get() == 0);
     }
 
     #[cfg(target_os = "linux")]
