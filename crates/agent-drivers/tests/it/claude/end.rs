@@ -38,6 +38,28 @@ async fn x114a_agent_is_ended_by_the_gentlest_working_stage() {
     assert_eq!(kill.1, [Event::Exited(ExitStatus::Signal(libc::SIGKILL))]);
 }
 
+/// A frozen agent can't answer an interrupt, so a stop would only lose time with it.
+#[tokio::test]
+async fn frozen_agent_is_stopped_without_an_interrupt() {
+    let scene = Scene::new();
+    let script = "trap '' TERM; on_user() { begin; delta end; }
+on_interrupt() { echo interrupt >> order; }
+on_end() { echo end >> order; ok; exit 0; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("go on")).await.unwrap();
+    let begin = until(&mut *connection, |e| matches!(e, Event::TextDelta(_))).await;
+    let Event::Started { pid } = begin[0] else {
+        panic!("{begin:?}")
+    };
+    connection.freeze(true).await.unwrap();
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    crate::scene::wait_for("the agent is frozen", || stat().contains(") T "));
+    connection.stop(Duration::from_secs(4)).await;
+    let order = std::fs::read_to_string(scene.path("order")).unwrap();
+    assert_eq!(order, "end\n");
+    scene.assert_no_process_left();
+}
+
 #[tokio::test]
 async fn p30_x114b_background_tasks_are_awaited_and_may_ask() {
     let scene = Scene::new();

@@ -213,6 +213,21 @@ async fn text_of_a_dying_agent_is_reported_from_both_streams() {
     assert!(error.to_string().contains("Contact your admin"), "{error}");
 }
 
+/// The agent ends after its turn, and nothing has read its last words when the next message is sent.
+#[tokio::test]
+async fn unread_output_of_a_gone_agent_is_reported_with_the_next_message() {
+    let scene = Scene::new();
+    let script = "on_user() { begin; result completed; echo 'Contact your admin.'; exit 1; }";
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("hello")).await.unwrap();
+    assert_eq!(turn(&mut *connection).await.1.reason, EndReason::Completed);
+    crate::scene::wait_for("the agent has ended", || scene.members().is_empty());
+    let error = connection.send(Message::new("more")).await.unwrap_err();
+    assert!(error.to_string().contains("Contact your admin"), "{error}");
+    let rest = rest(&mut *connection).await;
+    assert!(rest.contains(&Event::PlainLine), "{rest:?}");
+}
+
 #[tokio::test]
 async fn l91a_l91b_l91c_p25b_p6b_death_in_a_turn_leaves_no_open_item_and_no_success() {
     for (death, exit) in [
