@@ -161,9 +161,9 @@ pub enum AttemptInput {
     TurnEnded {
         /// How it ended, by the agent's report.
         how: AgentTurnEnd,
-        /// As in [`TurnReport::detail`].
+        /// The text of the agent or its service; a refusal may contain the end of a limit.
         detail: String,
-        /// As in [`TurnReport::why`].
+        /// The failure, as text for a person.
         why: String,
         /// Whether waiting messages get another turn.
         pending: bool,
