@@ -118,7 +118,11 @@ impl<'de> Deserialize<'de> for RunHead {
     /// Returns only a head with consistent parts, so that a reader may look up the settings of the machine's phase.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // This calls the derived function.
-        let head = Self::deserialize(deserializer)?;
+        let mut head = Self::deserialize(deserializer)?;
+        if head.items.is_empty() {
+            // A save leaves out an empty list together with its iteration.
+            head.items = SavedItems::default();
+        }
         match head.check() {
             Ok(()) => Ok(head),
             Err(why) => Err(D::Error::custom(why)),

@@ -24,6 +24,30 @@ fn head() -> RunHead {
     RunHead::new("planted".parse().unwrap(), machine, settings)
 }
 
+#[test]
+fn items_of_an_earlier_iteration_are_gone() {
+    let mut saved = head();
+    let mut machine = saved.machine.clone();
+    machine.iteration = 1;
+    saved.advance(&machine);
+    let set = saved.set_item(&machine, "page".into(), json!(7));
+    set.unwrap();
+    saved.advance(&machine);
+    assert_eq!(saved.items().values()["page"], json!(7));
+    machine.iteration = 2;
+    saved.advance(&machine);
+    assert!(saved.items().is_empty());
+}
+
+#[test]
+fn saved_head_without_items_has_no_iteration_of_them() {
+    let mut saved = serde_json::to_value(head()).unwrap();
+    saved["items"] = json!({"phase": 0, "iteration": 1, "first_attempt": 1, "values": {}});
+    let read: RunHead = serde_json::from_value(saved).unwrap();
+    let again = serde_json::to_value(&read).unwrap();
+    assert_eq!(serde_json::from_value::<RunHead>(again).unwrap(), read);
+}
+
 /// Returns a head with a value in every field, and with each kind of agent and of prompt.
 fn full() -> RunHead {
     let agents = [
