@@ -1,6 +1,8 @@
 //! Exports and imports of runs.
 
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use agent_drivers::AgentConfig;
 use cancellable_sleep::SleepGate;
@@ -13,6 +15,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rlm_store::transfer::{ExportOptions, ExportTarget, ImportOptions, TransferProgress};
 use rlm_store::{PhaseSettings, Project, PromptSource, RunHead, RunId, Settings};
+use tempfile::TempDir;
 
 fn machine_input() -> impl Strategy<Value = MachineInput> {
     let gate = |passed| {
@@ -104,5 +107,90 @@ proptest! {
         prop_assert_eq!(after.unknown, [""; 0]);
         let there = to.run_dir(&run).join("transcripts/1-1.ndjson");
         prop_assert_eq!(fs_err::read(there).unwrap(), transcript);
+    }
+}
+
+/// The reader of an export that takes bytes until its first or second flush fails.
+#[derive(Clone, Default)]
+struct Reader {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    flushes: usize,
+    fails_at_flush: usize,
+}
+
+impl Write for Reader {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.flushes += 1;
+        match self.flushes < self.fails_at_flush {
+            true => Ok(()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+fn state_only() -> ExportOptions {
+    ExportOptions {
+        state_only: true,
+        ..ExportOptions::default()
+    }
+}
+
+/// Saves a run in a project of its own.
+fn one_run() -> (TempDir, Project, RunId) {
+    let dir = tempfile::tempdir().unwrap();
+    let project = Project::find(dir.path()).unwrap();
+    let run: RunId = "r1".parse().unwrap();
+    saved(&project, &run, Vec::new(), b"x");
+    (dir, project, run)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_stays_here_if_the_reader_of_its_export_is_gone() {
+    for fails_at_flush in [1, 2] {
+        let (_dir, project, run) = one_run();
+        let reader = Reader {
+            fails_at_flush,
+            ..Reader::default()
+        };
+        let (gate, meter) = (SleepGate::new(), TransferProgress::default());
+        let to = ExportTarget::Stream(Box::new(reader.clone()));
+        let failed = project.export(&run, to, state_only(), &gate, meter).await;
+        assert!(failed.unwrap_err().to_string().contains("standard output"));
+        let head = project.run(&run).unwrap().head.unwrap();
+        assert_eq!((head.transfer, head.transfers), (None, 0));
+        if fails_at_flush == 1 {
+            // The run is not marked as transferred yet, so the reader must not have a whole archive.
+            let bytes = reader.bytes.lock().unwrap().clone();
+            let new = tempfile::tempdir().unwrap();
+            let there = Project::find(new.path()).unwrap();
+            let how = ImportOptions {
+                run: None,
+                default_run: "other".parse().unwrap(),
+            };
+            let read = Box::new(io::Cursor::new(bytes));
+            let (path, meter) = (Path::new("-"), TransferProgress::default());
+            let imported = there.import(read, path, how, &gate, meter).await;
+            assert!(imported.is_err(), "{imported:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_export_is_the_same_transfer() {
+    let (dir, project, run) = one_run();
+    for (name, repeat) in [("one", false), ("two", true)] {
+        let how = ExportOptions {
+            repeat,
+            ..state_only()
+        };
+        let to = ExportTarget::File(dir.path().join(name));
+        let (gate, meter) = (SleepGate::new(), TransferProgress::default());
+        project.export(&run, to, how, &gate, meter).await.unwrap();
+        assert_eq!(project.run(&run).unwrap().head.unwrap().transfers, 1);
     }
 }
