@@ -283,6 +283,32 @@ mod tests {
     }
 
     #[test]
+    fn owner_of_another_program_is_not_the_same_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut flock = std::process::Command::new("flock");
+        let flock = flock.arg("--no-fork").arg(dir.path());
+        let Ok(mut other) = flock.args(["sleep", "600"]).spawn() else {
+            println!("skipped: flock is not installed");
+            return;
+        };
+        let start = std::time::Instant::now();
+        let found = loop {
+            if let Ok(TreeLock::Taken(found)) = owner(dir.path()) {
+                break Some(found);
+            }
+            if start.elapsed().as_secs() > 20 {
+                break None;
+            }
+            std::thread::yield_now();
+        };
+        other.kill().unwrap();
+        other.wait().unwrap();
+        let found = found.unwrap();
+        assert_eq!(found.process.pid, other.id());
+        assert!(!found.is_same_program);
+    }
+
+    #[test]
     fn run_is_recognised_by_the_path_of_its_lock() {
         let run = |path| LockedRun::at(Path::new(path));
         let r1 = |is_in_place| {

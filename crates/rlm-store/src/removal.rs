@@ -154,8 +154,15 @@ impl Project {
 
 #[cfg(test)]
 mod tests {
+    use agent_drivers::AgentConfig;
+    use loop_state::{
+        Head, Machine, MachineInput, ProcessTreeOutcome, StopCause, StopRequest, StopTiming,
+        TimedInput, TurnOutcome,
+    };
+
     use super::*;
     use crate::journal::Journal;
+    use crate::{PhaseSettings, PromptSource, RunHead, Settings};
 
     #[test]
     fn only_what_the_rules_allow_is_removed() {
@@ -212,6 +219,78 @@ mod tests {
                 assert_eq!(young.keep(&run, true, OLD), None);
             }
         }
+    }
+
+    /// Returns the head of a new run.
+    fn new_head(project: &Project, run: &RunId) -> RunHead {
+        let agent = AgentConfig::command(vec!["agent".into()]);
+        let mut phase = PhaseSettings::new("main", PromptSource::Text("Do it.".into()), agent);
+        phase.limits.max_iterations = Some(1);
+        let settings = Settings::new(project.root(), vec![phase]);
+        let machine = Head::new(settings.rules()).unwrap();
+        RunHead::new(run.clone(), machine, settings)
+    }
+
+    #[test]
+    fn ended_run_is_removed_only_if_nothing_is_left_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::find(dir.path()).unwrap();
+        let id: RunId = "r1".parse().unwrap();
+        let stop = StopRequest {
+            by: StopCause::Person,
+            when: StopTiming::Now,
+        };
+        for (what, kept) in [
+            (
+                MachineInput::StopRequested(stop),
+                Some(KeepReason::Resumable),
+            ),
+            (MachineInput::TurnEnded(TurnOutcome::Completed), None),
+        ] {
+            let mut head = new_head(&project, &id);
+            let mut machine = Machine::from(head.machine.clone());
+            let at = loop_state::Timestamp::from_millis(1);
+            let ended = MachineInput::LeftoversEnded(ProcessTreeOutcome::default());
+            let stopped = MachineInput::TurnEnded(TurnOutcome::Stopped);
+            for what in [MachineInput::Started, what, stopped, ended] {
+                machine.step(TimedInput { at, what });
+            }
+            head.machine = machine.head().clone();
+            assert!(head.machine.end.is_some());
+            let run = RunEntry {
+                id: id.clone(),
+                state: RunState::Ended,
+                head: Ok(head),
+                notes: Vec::new(),
+                loss: None,
+                last_at: at,
+            };
+            let rules = RemovalRules::default();
+            assert_eq!(rules.keep(&run, true, Duration::ZERO), kept);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn run_with_a_live_process_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = Project::find(dir.path()).unwrap();
+        let run: RunId = "r1".parse().unwrap();
+        let (mut journal, _) = Journal::open(&project, &run, true).unwrap();
+        journal.save(&new_head(&project, &run)).await.unwrap();
+        drop(journal);
+        let scope = crate::sweep::scope_of(&project, &run).unwrap();
+        let mut left = std::process::Command::new("sleep")
+            .arg("600")
+            .env(crate::marker_variable(), format!("{scope}.1.1"))
+            .spawn()
+            .unwrap();
+        let refused = project.remove(&run).unwrap_err().to_string();
+        left.kill().unwrap();
+        left.wait().unwrap();
+        assert!(refused.contains(&left.id().to_string()), "{refused}");
+        assert!(project.run_dir(&run).exists());
+        project.remove(&run).unwrap();
     }
 
     #[test]

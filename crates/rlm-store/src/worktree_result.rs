@@ -212,3 +212,63 @@ impl Project {
         Error::git(self.root(), error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn git(place: &Path, arguments: &[&str]) -> String {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        let mut git = Command::new("git");
+        let output = git.args(identity).args(arguments).current_dir(place);
+        let output = output.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn commit(place: &Path, text: &str) {
+        fs_err::write(place.join("file"), text).unwrap();
+        git(place, &["add", "--all"]);
+        git(place, &["commit", "--quiet", "--message", text]);
+    }
+
+    /// Makes a repository with one commit, and a worktree on this branch.
+    fn with_worktree(branch: &str) -> (tempfile::TempDir, Project, Worktree) {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, path) = (dir.path().join("root"), dir.path().join("tree"));
+        fs_err::create_dir(&root).unwrap();
+        git(&root, &["init", "--quiet"]);
+        commit(&root, "first");
+        let add = ["worktree", "add", "--quiet", "-b", branch];
+        git(&root, &[&add[..], &[path.to_str().unwrap()]].concat());
+        let base = git(&root, &["rev-parse", "HEAD"]);
+        let project = Project::find(&root).unwrap();
+        let branch = branch.to_owned();
+        (dir, project, Worktree { path, branch, base })
+    }
+
+    #[test]
+    fn merge_with_conflicts_is_aborted() {
+        let (_dir, project, worktree) = with_worktree("rlm/r1");
+        commit(&worktree.path, "theirs");
+        commit(project.root(), "ours");
+        let merged = project.merge_worktree(&worktree, "rest").unwrap();
+        assert_eq!(merged, Merged::Conflicts(vec!["file".into()]));
+        assert_eq!(project.git().operation_in_progress().unwrap(), None);
+        let text = fs_err::read_to_string(project.root().join("file")).unwrap();
+        assert_eq!(text, "ours");
+    }
+
+    #[test]
+    fn dropped_worktree_keeps_a_branch_of_the_user() {
+        for (branch, stays) in [("rlm/r1", false), ("mine", true)] {
+            let (_dir, project, worktree) = with_worktree(branch);
+            project.drop_worktree(&worktree).unwrap();
+            assert!(!worktree.path.exists());
+            let kept = project.git().commit_of(&format!("refs/heads/{branch}"));
+            assert_eq!(kept.is_some(), stays, "{branch}");
+        }
+    }
+}
