@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::commit::CommitPlan;
 use super::run::{GitCall, Hooks, QUERY_TIMEOUT, TOO_MUCH, run_with};
 use super::{Git, GitError, is_object_name};
 use crate::state_dir;
@@ -45,6 +46,14 @@ pub struct FileChange {
 }
 
 impl Changes {
+    /// Returns the changes between two equal snapshots.
+    fn none() -> Self {
+        Self {
+            files: Vec::new(),
+            patch: Some(String::new()),
+        }
+    }
+
     /// Returns the numbers of added and of removed lines of all files.
     #[must_use]
     pub fn lines(&self) -> (u64, u64) {
@@ -104,13 +113,22 @@ impl Git {
     ) -> Result<(Option<Changes>, String), GitError> {
         let top = self.top().ok_or_else(GitError::not_a_repository)?;
         let folder = run_dir.join(FOLDER);
+        let plan = self.plan_within(QUERY_TIMEOUT)?;
+        let commit = plan.before.clone().filter(|_| plan.is_empty());
+        if let Some(commit) = &commit
+            && before.is_none_or(|before| before == commit)
+        {
+            // The repository has all objects of both, so this saves two directories and a process.
+            remove_snapshots(&folder, None);
+            return Ok((before.map(|_| Changes::none()), commit.clone()));
+        }
         let store = ObjectStore::new(self, top, &folder)?;
-        let after = self.store_tree(&store)?;
+        let after = match commit {
+            Some(commit) => commit,
+            None => self.store_tree(&plan, &store)?,
+        };
         let changes = match before {
-            Some(before) if before == after => Some(Changes {
-                files: Vec::new(),
-                patch: Some(String::new()),
-            }),
+            Some(before) if before == after => Some(Changes::none()),
             Some(before) if is_object_name(before) => match store.changes(before, &after) {
                 Err(e @ GitError::TimedOut(_)) => return Err(e),
                 // The objects of the old snapshot can be gone, for example after a transfer of the run.
@@ -118,16 +136,12 @@ impl Git {
             },
             _ => None,
         };
-        store.keep_newest(&folder);
+        remove_snapshots(&folder, Some(&store.own));
         Ok((changes, after))
     }
 
     /// Stores the working tree as a tree, without the files that no commit of a run includes.
-    fn store_tree(&self, store: &ObjectStore<'_>) -> Result<String, GitError> {
-        let plan = self.plan_within(QUERY_TIMEOUT)?;
-        if let (true, Some(commit)) = (plan.is_empty(), &plan.before) {
-            return Ok(commit.clone());
-        }
+    fn store_tree(&self, plan: &CommitPlan, store: &ObjectStore<'_>) -> Result<String, GitError> {
         let (files, bytes) = plan.size(store.top);
         if files > MAX_FILES || bytes > MAX_BYTES {
             return Err(GitError::Failed(TOO_MUCH.into()));
@@ -217,14 +231,14 @@ impl<'a> ObjectStore<'a> {
         let patch = patch.filter(|patch| patch.len() <= MAX_PATCH);
         Ok(Changes { files, patch })
     }
+}
 
-    /// Removes the earlier snapshots.
-    fn keep_newest(&self, folder: &Path) {
-        for path in state_dir::entries(folder).unwrap_or_default() {
-            if path != self.own {
-                // The next snapshot tries again.
-                let _stays = state_dir::remove_tree(&path);
-            }
+/// Removes all snapshots except `newest`.
+fn remove_snapshots(folder: &Path, newest: Option<&Path>) {
+    for path in state_dir::entries(folder).unwrap_or_default() {
+        if Some(path.as_path()) != newest {
+            // The next snapshot tries again.
+            let _stays = state_dir::remove_tree(&path);
         }
     }
 }
@@ -351,6 +365,30 @@ mod tests {
         repository.write("a", "3\n");
         let (changes, _) = repository.changes_since(Some(&changed));
         assert_eq!(changes, None);
+    }
+
+    #[test]
+    fn unchanged_clean_tree_needs_no_snapshot_directory() {
+        let repository = Repository::new();
+        repository.write("a", "1\n");
+        repository.commit();
+        let snapshots = || {
+            let folder = repository.0.path().join(".rlm/runs/r").join(FOLDER);
+            state_dir::entries_if_any(&folder).unwrap().len()
+        };
+        let (changes, clean) = repository.changes_since(None);
+        assert_eq!((changes, snapshots()), (None, 0));
+        repository.write("a", "2\n");
+        let (changed, _) = repository.lines_since(&clean);
+        assert_eq!(snapshots(), 1);
+        repository.write("a", "1\n");
+        let (again, lines) = repository.lines_since(&changed);
+        assert_eq!((again.as_str(), lines.len()), (clean.as_str(), 1));
+        let (changes, again) = repository.changes_since(Some(&clean));
+        assert_eq!(
+            (changes, again, snapshots()),
+            (Some(Changes::none()), clean, 0)
+        );
     }
 
     #[test]
