@@ -4,95 +4,31 @@ mod connection;
 mod link;
 mod middleware;
 mod model_call;
+mod options;
 mod prompt;
 mod session;
 mod tool_call;
+mod toolbox;
 mod turn;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent_duplex::{
     BoxFuture, Capabilities, Capability, Connection, Driver, EndReason, Error, Event, InputPolicy,
-    Permissions, SessionChoice,
+    SessionChoice,
 };
 use tokio::sync::watch;
 
 use self::connection::ApiConnection;
 use self::link::{Command, Link};
 pub use self::middleware::{CallPurpose, Middleware, ModelCall, Next};
+pub use self::options::AgentOptions;
 use self::session::{NotOpened, Session};
+use self::toolbox::Toolbox;
 use self::turn::{Turn, failed, take_message};
-use crate::budget::Budget;
-use crate::dialect::{AnswerLimits, RequestSettings};
-use crate::history::{Arguments, ToolCall};
-use crate::http::{Endpoint, ModelClient};
-use crate::json::JsonObject;
+use crate::http::ModelClient;
 use crate::repeat_guard::RepeatGuard;
-use crate::tool::{Tool, ToolContext, ToolOutput, WorkingDirectory};
-
-/// The settings of an [`ApiAgent`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct AgentOptions {
-    /// The model server.
-    pub endpoint: Endpoint,
-    /// The settings of each request: the model, the thinking, the longest answer. The agent sets the tools. An empty system prompt stands for the
-    /// agent's own.
-    pub request: RequestSettings,
-    /// The directory in which the agent works.
-    pub directory: PathBuf,
-    /// The directory of all sessions, one directory for each. It is made if it is absent.
-    pub sessions: PathBuf,
-    /// The tools, in the order in which the model sees them. None by default.
-    pub tools: Vec<Arc<dyn Tool>>,
-    /// What runs around each call of the model, the outermost first. None by default.
-    pub middleware: Vec<Arc<dyn Middleware>>,
-    /// Text that follows the system prompt, such as the rules of a project. Empty by default.
-    pub instructions: String,
-    /// What a tool may do without a question. By default it may edit files in the working directory.
-    pub permissions: Permissions,
-    /// The context window of the model in tokens; 128,000 by default. Before it is full, old parts of the conversation are removed.
-    pub context_window: u64,
-    /// The limits of a session; none by default.
-    pub budget: Budget,
-    /// The limits of an answer.
-    pub answer_limits: AnswerLimits,
-    /// The most calls of the model in a turn; 1,000 by default.
-    pub max_calls: u32,
-    /// The most tries of one call of the model; 5 by default.
-    pub max_tries: u32,
-}
-
-impl AgentOptions {
-    /// Creates the settings of an agent without tools.
-    #[must_use]
-    pub fn new(
-        endpoint: Endpoint,
-        model: impl Into<String>,
-        directory: impl Into<PathBuf>,
-        sessions: impl Into<PathBuf>,
-    ) -> Self {
-        Self {
-            endpoint,
-            request: RequestSettings {
-                max_output_tokens: Some(16_000),
-                ..RequestSettings::new(model)
-            },
-            directory: directory.into(),
-            sessions: sessions.into(),
-            tools: Vec::new(),
-            middleware: Vec::new(),
-            instructions: String::new(),
-            permissions: Permissions::default(),
-            context_window: 128_000,
-            budget: Budget::default(),
-            answer_limits: AnswerLimits::default(),
-            max_calls: 1_000,
-            max_tries: 5,
-        }
-    }
-}
+use crate::tool::{Tool, ToolContext, WorkingDirectory};
 
 /// An agent over a raw model API, as a driver for a [`Conversation`](agent_duplex::Conversation).
 ///
@@ -117,68 +53,6 @@ impl ApiAgent {
             tools: Arc::new(Toolbox::new(&options)?),
             options: Arc::new(options),
         })
-    }
-}
-
-/// The tools of an agent, and the parts of a request that don't change.
-#[derive(Debug)]
-struct Toolbox {
-    tools: Vec<Arc<dyn Tool>>,
-    settings: RequestSettings,
-    /// The tokens of the system prompt and the tools, about.
-    overhead: u64,
-}
-
-impl Toolbox {
-    fn new(options: &AgentOptions) -> Result<Self, crate::Error> {
-        let mut settings = options.request.clone();
-        if settings.system.is_empty() {
-            settings.system = prompt::system_prompt(&options.directory, &options.instructions);
-        } else if !options.instructions.is_empty() {
-            settings.system = format!("{}\n\n{}", settings.system, options.instructions);
-        }
-        settings.tools = options.tools.iter().map(|tool| tool.definition()).collect();
-        for (at, tool) in settings.tools.iter().enumerate() {
-            if settings.tools[..at]
-                .iter()
-                .any(|other| other.name == tool.name)
-            {
-                let message = format!("two tools have the name `{}`; rename one", tool.name);
-                return Err(crate::Error::new(crate::ErrorKind::Settings, message));
-            }
-        }
-        let bytes = |tool: &crate::ToolDefinition| {
-            tool.name.len() + tool.description.len() + tool.schema.as_str().len()
-        };
-        let bytes = settings.system.len() + settings.tools.iter().map(bytes).sum::<usize>();
-        Ok(Self {
-            tools: options.tools.clone(),
-            settings,
-            overhead: (bytes as u64).div_ceil(4),
-        })
-    }
-
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.settings.tools.iter().map(|tool| tool.name.as_str())
-    }
-
-    fn get(&self, name: &str) -> Option<&dyn Tool> {
-        let at = self.names().position(|other| other == name)?;
-        Some(self.tools[at].as_ref())
-    }
-
-    /// Returns the tool of a call and its arguments, or the result of a call that can't run.
-    fn find<'a>(
-        &'a self,
-        call: &'a ToolCall,
-    ) -> Result<(&'a dyn Tool, &'a JsonObject), ToolOutput> {
-        match (&call.arguments, self.get(&call.name)) {
-            (Arguments::Object(arguments), Some(tool)) => Ok((tool, arguments)),
-            _ => Err(tool_call::not_callable(
-                call,
-                &self.names().collect::<Vec<_>>(),
-            )),
-        }
     }
 }
 
@@ -304,13 +178,13 @@ impl Running {
 /// Answers each message with the end of its turn: there is no session.
 async fn without_session(mut link: Link) {
     while let Some(command) = link.commands.recv().await {
-        if let Command::Message { message, taken } = command {
-            if taken.send(Ok(())).is_ok() {
-                let inputs = vec![message.id];
-                link.report(Event::TurnStarted { inputs }).await;
-                let end = failed(EndReason::SessionNotFound, "start a fresh session");
-                link.report(Event::TurnCompleted(end)).await;
-            }
+        if let Command::Message { message, taken } = command
+            && taken.send(Ok(())).is_ok()
+        {
+            let inputs = vec![message.id];
+            link.report(Event::TurnStarted { inputs }).await;
+            let end = failed(EndReason::SessionNotFound, "start a fresh session");
+            link.report(Event::TurnCompleted(end)).await;
         }
     }
 }

@@ -50,10 +50,10 @@ impl Decoder {
     /// Fails if the server reports an error, if the stream is malformed, or if it exceeds a limit; [`Error::retry`] says whether another try may help.
     /// The deltas before the error were appended. Each later call returns the same error.
     pub fn push(&mut self, chunk: &[u8], deltas: &mut Vec<Delta>) -> Result<(), Error> {
-        if let DecoderState::Reading = self.state {
-            if let Err(error) = self.read(chunk, deltas) {
-                self.state = DecoderState::Failed(error);
-            }
+        if let DecoderState::Reading = self.state
+            && let Err(error) = self.read(chunk, deltas)
+        {
+            self.state = DecoderState::Failed(error);
         }
         match &self.state {
             DecoderState::Failed(error) => Err(error.clone()),

@@ -8,3 +8,6 @@ pub(crate) const TOOL_STOP: Duration = Duration::from_secs(3);
 pub(crate) const TOOL_TERMINATE: Duration = Duration::from_secs(1);
 /// The time for which the output of a command is read after its exit, and after the end of its processes, if another process keeps it open.
 pub(crate) const TOOL_DRAIN: Duration = Duration::from_millis(500);
+
+/// The time that a tool has to end after an interrupt; then it is dropped, which ends its processes too.
+pub(crate) const TOOL_END: Duration = Duration::from_secs(8);

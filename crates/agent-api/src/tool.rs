@@ -1,13 +1,6 @@
 //! Tools: what a model can call. [`Tool`] is the interface; `tool/` has the tools of this crate.
 
-use std::fmt;
 use std::sync::Arc;
-
-use agent_duplex::BoxFuture;
-
-use crate::dialect::ToolDefinition;
-use crate::json::JsonObject;
-use crate::text::one_line;
 
 mod arguments;
 mod bash;
@@ -19,6 +12,7 @@ mod files;
 mod function;
 mod glob;
 mod grep;
+mod interface;
 mod output;
 mod plain_file;
 mod read;
@@ -34,145 +28,8 @@ pub use file_change::FileChange;
 pub(crate) use file_change::{ChangeState, change_state};
 #[cfg(feature = "schemars")]
 pub use function::FunctionTool;
+pub use interface::{Access, Prepared, Tool, ToolOutput};
 pub use working_directory::{ResolvedPath, WorkingDirectory};
-
-/// The longest summary of a call, in characters.
-const MAX_SUMMARY: usize = 400;
-
-/// A tool that a model can call.
-///
-/// The agent checks nothing about the arguments but that they are an object: a tool answers wrong arguments with [`ToolOutput::failed`], and the model
-/// tries again.
-///
-/// ```
-/// use agent_api::{BoxFuture, JsonObject, Tool, ToolContext, ToolDefinition, ToolOutput};
-///
-/// #[derive(Debug)]
-/// struct Reverse;
-///
-/// impl Tool for Reverse {
-///     fn definition(&self) -> ToolDefinition {
-///         let schema = r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}"#;
-///         ToolDefinition {
-///             name: "reverse".into(),
-///             description: "Reverses a text.".into(),
-///             schema: JsonObject::parse(schema).expect("the schema is an object"),
-///         }
-///     }
-///
-///     fn run<'a>(&'a self, arguments: &'a JsonObject, _: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-///         Box::pin(async {
-///             match arguments.string("text") {
-///                 Some(text) => ToolOutput::ok(text.chars().rev().collect::<String>()),
-///                 None => ToolOutput::failed("`text` is missing"),
-///             }
-///         })
-///     }
-/// }
-/// ```
-pub trait Tool: fmt::Debug + Send + Sync {
-    /// Returns the name, the description and the schema of the arguments. The agent calls it once; a session needs the same definition each time.
-    fn definition(&self) -> ToolDefinition;
-
-    /// Returns what a call needs. This decides whether a person is asked. By default a call can do anything.
-    fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
-        let (_, _) = (arguments, context);
-        Access::Anything {
-            reason: String::new(),
-        }
-    }
-
-    /// Returns the action of a call on one line, for people: the command, the file. By default these are the arguments.
-    fn summary(&self, arguments: &JsonObject) -> String {
-        one_line(arguments.as_str(), MAX_SUMMARY)
-    }
-
-    /// Returns whether a call changes nothing, so that it can be repeated after a crash. By default it is not known.
-    fn only_reads(&self) -> bool {
-        false
-    }
-
-    /// Prepares a call without any effect. A tool that changes one file returns the change. The agent then saves the digests of the old and the new
-    /// contents, makes the change itself, and can tell after a crash whether it was made. By default the agent calls [`run`](Self::run).
-    ///
-    /// # Errors
-    ///
-    /// The result of the call, if it can't run.
-    fn prepare<'a>(
-        &'a self,
-        arguments: &'a JsonObject,
-        context: &'a ToolContext,
-    ) -> BoxFuture<'a, Result<Prepared, ToolOutput>> {
-        let (_, _) = (arguments, context);
-        Box::pin(async { Ok(Prepared::Run) })
-    }
-
-    /// Runs a call.
-    ///
-    /// After [`ToolContext::cancel`], it must end what it started, and return within 8 s.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, everything that it started is ended.
-    fn run<'a>(
-        &'a self,
-        arguments: &'a JsonObject,
-        context: &'a ToolContext,
-    ) -> BoxFuture<'a, ToolOutput>;
-}
-
-/// What a tool call needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It only reads files in the working directory. Nobody is asked.
-    Reads,
-    /// It changes files in the working directory.
-    Edits,
-    /// It can do anything else.
-    Anything {
-        /// The reason, for people: why this call is more than an edit. It can be empty.
-        reason: String,
-    },
-}
-
-/// A call that can run.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Prepared {
-    /// The agent calls [`Tool::run`].
-    Run,
-    /// The agent makes this change. It does not call [`Tool::run`].
-    Change(FileChange),
-}
-
-/// The result of a tool call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolOutput {
-    /// The text for the model.
-    pub text: String,
-    /// Whether the call failed.
-    pub is_error: bool,
-}
-
-impl ToolOutput {
-    /// Creates the result of a call that succeeded.
-    #[must_use]
-    pub fn ok(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            is_error: false,
-        }
-    }
-
-    /// Creates the result of a call that failed. The text says what the model can do next.
-    #[must_use]
-    pub fn failed(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            is_error: true,
-        }
-    }
-}
 
 /// Returns the tools for work on code: `bash`, `read`, `write`, `edit`, `grep` and `glob`, always in this order.
 #[must_use]
@@ -185,33 +42,4 @@ pub fn coding_tools(bash: Bash) -> Vec<Arc<dyn Tool>> {
         Arc::new(grep::Grep),
         Arc::new(glob::Glob),
     ]
-}
-
-/// Returns one argument as the summary of a call, or all arguments if it is absent.
-fn summary_of(name: &str, arguments: &JsonObject) -> String {
-    match arguments.string(name) {
-        Some(text) => one_line(&text, MAX_SUMMARY),
-        None => one_line(arguments.as_str(), MAX_SUMMARY),
-    }
-}
-
-/// Prepares a change and makes it, for a caller that saves no intent.
-async fn make_prepared(
-    tool: &dyn Tool,
-    arguments: &JsonObject,
-    context: &ToolContext,
-) -> ToolOutput {
-    let change = match tool.prepare(arguments, context).await {
-        Ok(Prepared::Change(change)) => change,
-        Ok(Prepared::Run) => return ToolOutput::failed("the call has no change"),
-        Err(failed) => return failed,
-    };
-    if context.cancel.is_cancelled() {
-        return files::interrupted();
-    }
-    match tokio::task::spawn_blocking(|| change.make()).await {
-        Ok(Ok(done)) => ToolOutput::ok(done),
-        Ok(Err(reason)) => ToolOutput::failed(reason),
-        Err(_panic) => ToolOutput::failed("the tool failed"),
-    }
 }

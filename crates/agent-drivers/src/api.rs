@@ -15,6 +15,7 @@ mod unbuilt;
 
 #[cfg(feature = "api")]
 pub(crate) use driver::ApiDriver;
+pub(crate) use options::NAME;
 pub use options::{ApiOptions, ApiTool};
 pub use server::{ApiDialect, ApiServer};
 #[cfg(not(feature = "api"))]
@@ -23,8 +24,6 @@ pub(crate) use unbuilt::ApiDriver;
 use tokio::time::Instant;
 
 use crate::probe::{LoginFacts, Probe};
-
-pub(crate) const NAME: &str = "api";
 
 /// Asks the model server for its models, until the deadline. This sends no prompt, so it costs nothing.
 #[doc(hidden)] // for `rlm doctor`
@@ -38,11 +37,8 @@ pub async fn probe(server: &ApiServer, deadline: Instant) -> Probe {
     }
 }
 
-/// The variables with the keys of the known services.
-const KEY_VARIABLES: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
-
 pub(crate) const FACTS: LoginFacts = LoginFacts {
     tested_version: None,
     how_to: "set the variable with the key of your model server",
-    variables: &KEY_VARIABLES,
+    variables: &server::KEY_VARIABLES,
 };

@@ -4,12 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use agent_drivers::acp::AcpPreset;
+use agent_drivers::api::ApiServer;
 use agent_drivers::{AgentConfig, AgentOptions, Choices, SessionLocks};
 use agent_subprocess::{Containment, Marker, ProcessContext};
 use loop_runner::DriverFactory;
 use rlm_store::PhaseSettings;
 
-use crate::config;
 use crate::exit::Failure;
 use crate::hint::{program_command, quoted};
 
@@ -249,10 +249,9 @@ pub(crate) fn missing(kind: AgentKind, program: &str) -> String {
     }
 }
 
-/// Returns the factory of all drivers.
-pub(crate) fn factory() -> DriverFactory {
+/// Returns the factory of all drivers. `api_server` is the model server of the agent of rlm itself.
+pub(crate) fn factory(api_server: ApiServer) -> DriverFactory {
     let locks = session_place().map(|(_, locks)| locks);
-    let api_server = config::api_server();
     Box::new(move |phase: &PhaseSettings, context: ProcessContext| {
         let mut choices = choices(phase);
         choices.session_locks.clone_from(&locks);
@@ -285,11 +284,15 @@ pub(crate) fn check(agent: &AgentConfig, file: &Path) -> Result<(), Failure> {
 }
 
 /// Returns an error if the agent of a phase can't start. Checks the agent's section in the file first, then all options together.
-pub(crate) fn check_phase(phase: &PhaseSettings, file: &Path) -> Result<(), Failure> {
+pub(crate) fn check_phase(
+    phase: &PhaseSettings,
+    file: &Path,
+    api_server: ApiServer,
+) -> Result<(), Failure> {
     check(&phase.agent, file)?;
     let refuse = |e: agent_duplex::Error| Failure::usage(e.to_string());
     let mut choices = choices(phase);
-    choices.api_server = config::api_server();
+    choices.api_server = api_server;
     phase.agent.check(choices).map_err(refuse)
 }
 

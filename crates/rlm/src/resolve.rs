@@ -177,7 +177,7 @@ fn phase(
     saved_settings::apply_to_phase(&config, &mut phase);
     let project = root.join(config::FILE_NAME);
     let file = tree.file_of(kind.name()).unwrap_or(&project);
-    agents::check_phase(&phase, file)?;
+    agents::check_phase(&phase, file, config::api_server())?;
     Ok(phase)
 }
 

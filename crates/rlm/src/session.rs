@@ -344,7 +344,7 @@ impl Session {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            outcome = runner.run(agents::factory(), messages) => outcome,
+            outcome = runner.run(agents::factory(config::api_server()), messages) => outcome,
             () = stopped => unreachable!("this future never completes"),
             () = stop => unreachable!("this future never completes"),
             () = keep_index_entry(place, &self.gate) => unreachable!("this future never completes"),

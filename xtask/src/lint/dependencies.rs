@@ -5,8 +5,16 @@ use crate::workspace::{Dependency, Package, Workspace};
 
 /// The members that each member can depend on, and the additional ones for its tests.
 const MEMBERS: &[(&str, &[&str], &[&str])] = &[
-    ("agent-api", &["agent-duplex", "agent-subprocess", "checkpoint-store"], &[]),
-    ("agent-drivers", &["agent-api", "agent-duplex", "agent-subprocess"], &[]),
+    (
+        "agent-api",
+        &["agent-duplex", "agent-subprocess", "checkpoint-store"],
+        &[],
+    ),
+    (
+        "agent-drivers",
+        &["agent-api", "agent-duplex", "agent-subprocess"],
+        &[],
+    ),
     ("agent-duplex", &[], &[]),
     ("agent-subprocess", &[], &[]),
     ("cancellable-sleep", &[], &[]),

@@ -15,7 +15,13 @@ const PAGE: &str = "docs/guide/times.md";
 const OTHER: &[(&str, &[&str])] = &[
     (
         "agent-api",
-        &["DEFAULT_TIME_LIMIT", "LONGEST", "MAX_TIME_LIMIT"],
+        &[
+            "DEFAULT_TIME_LIMIT",
+            "FIRST_WAIT",
+            "LONGEST",
+            "LONGEST_WAIT",
+            "MAX_TIME_LIMIT",
+        ],
     ),
     (
         "agent-drivers",

@@ -10,7 +10,7 @@ pub(crate) const COMMANDS: usize = 64;
 /// The observations that wait for the reader; then the agent waits too.
 pub(crate) const OBSERVATIONS: usize = 256;
 
-/// What a caller asks of the agent.
+/// A request of the caller.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Take a message. The answer comes when it is saved.

@@ -83,7 +83,7 @@ pub struct Next<'a> {
     model: &'a dyn Model,
 }
 
-/// What answers at the end of the middleware.
+/// The model at the end of the middleware.
 pub(crate) trait Model: Send + Sync {
     fn answer<'a>(&'a self, call: ModelCall<'a>) -> BoxFuture<'a, Result<Answer, Error>>;
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 use agent_duplex::{BoxFuture, EndReason, Event, Observation, Usage as ReportedUsage};
 use tokio::sync::mpsc;
 
-use super::AgentOptions;
 use super::link::Halt;
 use super::middleware::{CallPurpose, Model, ModelCall, Next};
+use super::options::AgentOptions;
 use super::turn::{Turn, failed};
 use crate::budget::Budget;
 use crate::compaction::CompactionSettings;
@@ -40,12 +40,12 @@ struct StreamingModel<'a> {
     progress: Mutex<Progress>,
 }
 
-/// What is known of the streams, also if a stream is dropped in the middle.
+/// The state of the streams, which stays known if a stream is dropped in the middle.
 #[derive(Default)]
 struct Progress {
     /// The answer that is being read.
     decoder: Option<Decoder>,
-    /// What all earlier streams used.
+    /// The tokens of all earlier streams.
     usage: Usage,
 }
 
@@ -338,7 +338,9 @@ impl Turn<'_> {
             error: error.to_string(),
         };
         self.link.report(event).await;
-        self.link.during(tokio::time::sleep(delay)).await
+        // A command ends this wait.
+        let wait = tokio::time::timeout(delay, std::future::pending::<()>());
+        self.link.during(wait).await.map(drop)
     }
 
     /// Reports the failure of the service, and returns the end of the turn.

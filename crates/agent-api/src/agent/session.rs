@@ -1,4 +1,4 @@
-//! The durable session: a history in a store on disk. What `save` confirmed is there after a crash.
+//! The durable session: a history in a store on disk. It has everything after a crash that `save` confirmed.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const SCHEMA: &str = "agent-api session";
 /// The state that each save writes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Head {
-    /// What the session has spent.
+    /// The limits of the session, and its spending.
     budget: Budget,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum NotOpened {
     Failed(String),
 }
 
-/// What a load of the entries makes of them.
+/// The state that a load makes from the entries.
 #[derive(Default)]
 struct Loading {
     history: History,

@@ -1,7 +1,5 @@
 //! One tool call: the permission, the saved intent, the effect, and the saved result.
 
-use std::time::Duration;
-
 use agent_duplex::{
     Decision, EndReason, Event, PermissionRequest, Permissions, ToolOutcome as ReportedOutcome,
 };
@@ -9,16 +7,13 @@ use tokio::time::timeout;
 
 use super::link::Halt;
 use super::turn::{Turn, failed};
-use crate::history::{
-    Arguments, CallProblem, Item, ToolCall, ToolOutcome, ToolResult, ToolStarted,
-};
+use crate::history::{Item, ToolCall, ToolOutcome, ToolResult, ToolStarted};
 use crate::json::JsonObject;
 use crate::repeat_guard::Repetition;
 use crate::text;
+use crate::times;
 use crate::tool::{Access, Prepared, Tool, ToolContext, ToolOutput};
 
-/// The time that a tool has to end after an interrupt; then it is dropped, which ends its processes too.
-const TOOL_END: Duration = Duration::from_secs(8);
 /// The longest reported result of a tool, in bytes. The model gets all of it.
 const REPORTED: usize = 4_096;
 /// The longest summary of a call, in characters.
@@ -168,7 +163,7 @@ impl Turn<'_> {
                     Err(halt) => {
                         context.cancel.cancel();
                         // Dropping it after that time ends its processes too.
-                        let _ended = timeout(TOOL_END, running).await;
+                        let _ended = timeout(times::TOOL_END, running).await;
                         Err(halt)
                     }
                 }
@@ -183,22 +178,5 @@ fn question(permissions: Permissions, access: Access) -> Option<String> {
         (Permissions::All, _) | (_, Access::Reads) | (Permissions::Edits, Access::Edits) => None,
         (_, Access::Edits) => Some(String::new()),
         (_, Access::Anything { reason }) => Some(reason),
-    }
-}
-
-/// Returns the result of a call that can't run.
-pub(super) fn not_callable(call: &ToolCall, names: &[&str]) -> ToolOutput {
-    match &call.arguments {
-        Arguments::Invalid {
-            problem: CallProblem::NotAnObject(why),
-            ..
-        } => ToolOutput::failed(format!(
-            "the arguments are not a JSON object ({why}); call the tool again"
-        )),
-        _ => ToolOutput::failed(format!(
-            "there is no tool `{}`; the tools are {}",
-            text::one_line(&call.name, SUMMARY),
-            names.join(", ")
-        )),
     }
 }

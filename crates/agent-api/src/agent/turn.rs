@@ -5,8 +5,9 @@
 use agent_duplex::{Decision, EndReason, Event, Message, TurnEnd};
 
 use super::link::{Command, Halt, Link};
+use super::options::AgentOptions;
 use super::session::Session;
-use super::{AgentOptions, Toolbox};
+use super::toolbox::Toolbox;
 use crate::dialect::StopReason;
 use crate::history::{AssistantMessage, History, ToolResult};
 use crate::http::ModelClient;

@@ -187,7 +187,7 @@ impl Tool for Bash {
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
-        super::summary_of("command", arguments)
+        super::interface::summary_of("command", arguments)
     }
 
     fn run<'a>(
@@ -228,7 +228,7 @@ enum End {
     Cancelled,
 }
 
-/// What happened to a command.
+/// The end of a command.
 enum Event {
     End(End),
     Output,

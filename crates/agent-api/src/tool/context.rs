@@ -62,7 +62,7 @@ impl ToolContext {
 #[derive(Debug, Default)]
 pub(crate) struct SeenFiles(Mutex<HashMap<PathBuf, FileStamp>>);
 
-/// What changes when a file changes.
+/// The metadata that a change of the file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     device: u64,

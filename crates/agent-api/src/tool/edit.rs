@@ -80,7 +80,7 @@ impl Tool for EditFile {
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
-        super::summary_of("path", arguments)
+        super::interface::summary_of("path", arguments)
     }
 
     fn prepare<'a>(
@@ -132,7 +132,7 @@ impl Tool for EditFile {
         arguments: &'a JsonObject,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(super::make_prepared(self, arguments, context))
+        Box::pin(super::interface::make_prepared(self, arguments, context))
     }
 }
 

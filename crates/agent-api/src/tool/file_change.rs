@@ -26,7 +26,7 @@ pub struct FileChange {
     seen: Option<Arc<SeenFiles>>,
 }
 
-/// What became of a saved change.
+/// The state of a saved change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeState {
     /// The file has the contents after the change.

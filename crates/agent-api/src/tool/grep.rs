@@ -76,7 +76,7 @@ impl Tool for Grep {
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
-        super::summary_of("pattern", arguments)
+        super::interface::summary_of("pattern", arguments)
     }
 
     fn only_reads(&self) -> bool {

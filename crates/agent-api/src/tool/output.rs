@@ -40,7 +40,7 @@ pub(super) struct Output {
     /// The first part of the text, up to [`SHOWN`].
     head: String,
     head_lines: usize,
-    /// What follows the head.
+    /// The text after the head.
     tail: String,
     /// Whether the tail is only the end of what follows the head.
     is_cut: bool,

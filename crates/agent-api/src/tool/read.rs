@@ -56,7 +56,7 @@ impl Tool for ReadFile {
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
-        super::summary_of("path", arguments)
+        super::interface::summary_of("path", arguments)
     }
 
     fn only_reads(&self) -> bool {

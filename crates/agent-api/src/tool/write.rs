@@ -34,7 +34,7 @@ impl Tool for WriteFile {
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
-        super::summary_of("path", arguments)
+        super::interface::summary_of("path", arguments)
     }
 
     fn prepare<'a>(
@@ -90,6 +90,6 @@ impl Tool for WriteFile {
         arguments: &'a JsonObject,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(super::make_prepared(self, arguments, context))
+        Box::pin(super::interface::make_prepared(self, arguments, context))
     }
 }

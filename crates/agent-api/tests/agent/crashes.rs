@@ -107,9 +107,8 @@ async fn child() {
         .unwrap();
     loop {
         for event in connection.next().await.unwrap().events {
-            match event {
-                Event::TurnCompleted(end) => return println!("ended: {end}"),
-                _ => {}
+            if let Event::TurnCompleted(end) = event {
+                return println!("ended: {end}");
             }
         }
     }

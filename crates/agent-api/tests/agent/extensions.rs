@@ -1,4 +1,4 @@
-//! What a program adds to the agent: middleware, and tools from functions.
+//! Parts that a program adds to the agent: middleware, and tools from functions.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::server::{Reply, Request, Server};
 #[path = "../../examples/agent.rs"]
 mod example;
 
-/// What a middleware does with a call.
+/// The action of a middleware.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Pass,

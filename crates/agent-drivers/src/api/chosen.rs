@@ -2,7 +2,7 @@
 
 use agent_duplex::Error;
 
-use super::{ApiDialect, ApiServer, KEY_VARIABLES};
+use super::server::{ApiDialect, ApiServer, KEY_VARIABLES};
 
 /// A model server, and the variable with its key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use agent_duplex::{
 };
 use agent_subprocess::ProcessContext;
 
-use super::{ApiDialect, ApiOptions, ApiServer, ApiTool};
+use super::options::{ApiOptions, ApiTool, NAME};
+use super::server::{ApiDialect, ApiServer};
 use crate::choices::{CheckedDriver, Choices};
 
 /// The files with the rules of a project; the first that exists is read.
@@ -164,19 +165,19 @@ impl CheckedDriver for ApiDriver {
     fn check(&self) -> Result<(), Error> {
         if !self.choices.mcp_servers.is_empty() {
             let hint = "remove mcp-servers and mcp-config, or use another agent";
-            return Err(Error::unsupported(super::NAME, "use MCP servers yet", hint));
+            return Err(Error::unsupported(NAME, "use MCP servers yet", hint));
         }
         if self.choices.args.is_empty() {
             return self.agent().map(drop);
         }
         let hint = "write its settings into the section [api] of rlm.toml";
-        Err(Error::unsupported(super::NAME, "take arguments", hint))
+        Err(Error::unsupported(NAME, "take arguments", hint))
     }
 }
 
 impl Driver for ApiDriver {
     fn name(&self) -> &str {
-        super::NAME
+        NAME
     }
 
     fn capabilities(&self) -> Capabilities {

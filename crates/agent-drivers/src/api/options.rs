@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::redacted::{PassedThrough, Redacted};
 use crate::section::{APPEND, EFFORT, ENV, OptionKey, OptionKind, SYSTEM};
 
+pub(crate) const NAME: &str = "api";
+
 /// A tool of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

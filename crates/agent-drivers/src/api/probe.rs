@@ -4,7 +4,8 @@ use agent_api::{ErrorKind, ModelClient};
 use tokio::time::{Instant, timeout_at};
 
 use super::driver::endpoint;
-use super::{ApiServer, NAME};
+use super::options::NAME;
+use super::server::ApiServer;
 use crate::probe::{LoggedIn, Login, Probe};
 
 /// The most models that are named.

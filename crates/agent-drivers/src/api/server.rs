@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::section::{OptionKey, OptionKind};
 
+/// The variables with the keys of the known services.
+pub(super) const KEY_VARIABLES: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
+
 /// The API of a model server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

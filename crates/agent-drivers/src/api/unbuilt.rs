@@ -5,7 +5,7 @@ use agent_duplex::{
 };
 use agent_subprocess::ProcessContext;
 
-use super::ApiOptions;
+use super::options::{ApiOptions, NAME};
 use crate::choices::{CheckedDriver, Choices};
 
 /// Stands for the agent in a build without the feature `api`.
@@ -31,7 +31,7 @@ impl CheckedDriver for ApiDriver {
 
 impl Driver for ApiDriver {
     fn name(&self) -> &str {
-        super::NAME
+        NAME
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -148,7 +148,7 @@ fn merge_phase(
     saved_settings::apply_to_phase(&config, phase);
     let place = tree.file_of(AgentKind::of(&phase.agent).name());
     let place = place.map_or_else(|| line.root.join(config::FILE_NAME), Path::to_path_buf);
-    agents::check_phase(phase, &place)?;
+    agents::check_phase(phase, &place, config::api_server())?;
     phase.prompt = prompt_of(line, tree, at, &phase.prompt, refused)?;
     // A refused program doesn't need to exist.
     if refused.is_empty() {

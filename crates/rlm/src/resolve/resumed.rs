@@ -84,7 +84,11 @@ fn resumed_phase(
     );
     saved_settings::apply_to_phase(args, phase);
     if changes {
-        agents::check_phase(phase, &given.root.join(config::FILE_NAME))?;
+        agents::check_phase(
+            phase,
+            &given.root.join(config::FILE_NAME),
+            config::api_server(),
+        )?;
     }
     agents::find_program(&phase.agent, at)?;
     refuse_missing_variables(&phase.mcp_servers, &phase.agent)?;

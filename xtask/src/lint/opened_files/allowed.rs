@@ -47,6 +47,11 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
         reason: "It renames the record of a session in the user's own folder of that agent, outside of the project.",
     },
     AllowedCalls {
+        file: "crates/agent-drivers/src/api/driver.rs",
+        calls: &["rustix::fs::open"],
+        reason: "It reads the rules of the project for the agent. It follows no link, opens only a regular file, and reads 64 KiB at most.",
+    },
+    AllowedCalls {
         file: "crates/agent-drivers/src/codex/commands.rs",
         calls: &["std::fs::read"],
         reason: "It reads /proc.",

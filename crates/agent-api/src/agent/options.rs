@@ -1,0 +1,75 @@
+//! The settings of an agent.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agent_duplex::Permissions;
+
+use super::middleware::Middleware;
+use crate::budget::Budget;
+use crate::dialect::{AnswerLimits, RequestSettings};
+use crate::http::Endpoint;
+use crate::tool::Tool;
+
+/// The settings of an [`ApiAgent`](crate::ApiAgent).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AgentOptions {
+    /// The model server.
+    pub endpoint: Endpoint,
+    /// The settings of each request: the model, the thinking, the longest answer. The agent sets the tools. An empty system prompt stands for the
+    /// agent's own.
+    pub request: RequestSettings,
+    /// The directory in which the agent works.
+    pub directory: PathBuf,
+    /// The directory of all sessions, one directory for each. It is made if it is absent.
+    pub sessions: PathBuf,
+    /// The tools, in the order in which the model sees them. None by default.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Code around each call of the model, the outermost first. None by default.
+    pub middleware: Vec<Arc<dyn Middleware>>,
+    /// Text that follows the system prompt, such as the rules of a project. Empty by default.
+    pub instructions: String,
+    /// The permissions of the tools. By default it may edit files in the working directory.
+    pub permissions: Permissions,
+    /// The context window of the model in tokens; 128,000 by default. Before it is full, old parts of the conversation are removed.
+    pub context_window: u64,
+    /// The limits of a session; none by default.
+    pub budget: Budget,
+    /// The limits of an answer.
+    pub answer_limits: AnswerLimits,
+    /// The most calls of the model in a turn; 1,000 by default.
+    pub max_calls: u32,
+    /// The most tries of one call of the model; 5 by default.
+    pub max_tries: u32,
+}
+
+impl AgentOptions {
+    /// Creates the settings of an agent without tools.
+    #[must_use]
+    pub fn new(
+        endpoint: Endpoint,
+        model: impl Into<String>,
+        directory: impl Into<PathBuf>,
+        sessions: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            endpoint,
+            request: RequestSettings {
+                max_output_tokens: Some(16_000),
+                ..RequestSettings::new(model)
+            },
+            directory: directory.into(),
+            sessions: sessions.into(),
+            tools: Vec::new(),
+            middleware: Vec::new(),
+            instructions: String::new(),
+            permissions: Permissions::default(),
+            context_window: 128_000,
+            budget: Budget::default(),
+            answer_limits: AnswerLimits::default(),
+            max_calls: 1_000,
+            max_tries: 5,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The tools of an agent, by name.
+
+use std::sync::Arc;
+
+use super::options::AgentOptions;
+use super::prompt;
+use crate::dialect::{RequestSettings, ToolDefinition};
+use crate::error::{Error, ErrorKind};
+use crate::history::{Arguments, CallProblem, ToolCall};
+use crate::json::JsonObject;
+use crate::text;
+use crate::tool::{Tool, ToolOutput};
+
+/// The longest name of a tool in a message, in characters.
+const MAX_NAME: usize = 64;
+
+/// The tools of an agent, and the parts of a request that don't change.
+#[derive(Debug)]
+pub(super) struct Toolbox {
+    tools: Vec<Arc<dyn Tool>>,
+    pub(super) settings: RequestSettings,
+    /// The tokens of the system prompt and the tools, about.
+    pub(super) overhead: u64,
+}
+
+impl Toolbox {
+    pub(super) fn new(options: &AgentOptions) -> Result<Self, Error> {
+        let mut settings = options.request.clone();
+        if settings.system.is_empty() {
+            settings.system = prompt::system_prompt(&options.directory, &options.instructions);
+        } else if !options.instructions.is_empty() {
+            settings.system = format!("{}\n\n{}", settings.system, options.instructions);
+        }
+        settings.tools = options.tools.iter().map(|tool| tool.definition()).collect();
+        for (at, tool) in settings.tools.iter().enumerate() {
+            if settings.tools[..at]
+                .iter()
+                .any(|other| other.name == tool.name)
+            {
+                let message = format!("two tools have the name `{}`; rename one", tool.name);
+                return Err(Error::new(ErrorKind::Settings, message));
+            }
+        }
+        let bytes = |tool: &ToolDefinition| {
+            tool.name.len() + tool.description.len() + tool.schema.as_str().len()
+        };
+        let bytes = settings.system.len() + settings.tools.iter().map(bytes).sum::<usize>();
+        Ok(Self {
+            tools: options.tools.clone(),
+            settings,
+            overhead: (bytes as u64).div_ceil(4),
+        })
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.settings.tools.iter().map(|tool| tool.name.as_str())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&dyn Tool> {
+        let at = self.names().position(|other| other == name)?;
+        Some(self.tools[at].as_ref())
+    }
+
+    /// Returns the tool of a call and its arguments, or the result of a call that can't run.
+    pub(super) fn find<'a>(
+        &'a self,
+        call: &'a ToolCall,
+    ) -> Result<(&'a dyn Tool, &'a JsonObject), ToolOutput> {
+        match (&call.arguments, self.get(&call.name)) {
+            (Arguments::Object(arguments), Some(tool)) => Ok((tool, arguments)),
+            _ => Err(not_callable(call, &self.names().collect::<Vec<_>>())),
+        }
+    }
+}
+
+/// Returns the result of a call that can't run.
+fn not_callable(call: &ToolCall, names: &[&str]) -> ToolOutput {
+    match &call.arguments {
+        Arguments::Invalid {
+            problem: CallProblem::NotAnObject(why),
+            ..
+        } => ToolOutput::failed(format!(
+            "the arguments are not a JSON object ({why}); call the tool again"
+        )),
+        _ => ToolOutput::failed(format!(
+            "there is no tool `{}`; the tools are {}",
+            text::one_line(&call.name, MAX_NAME),
+            names.join(", ")
+        )),
+    }
+}
