@@ -210,6 +210,7 @@ fn build(
             "--locked",
             "--release",
             "--bin=rlm",
+            "--features=api",
             "-p",
             package,
         ])

@@ -182,7 +182,7 @@ mod tests {
         let others = [
             "j_31",
             "plain",
-            "a31_b",
+            "b31_b",
             "x86",
             "s3bc_x",
             "s3B_x",

@@ -13,7 +13,12 @@ const HOME: &str = "crates/cancellable-sleep";
 const MAKERS: [&str; 3] = ["new", "default", "with_wall_clock"];
 
 /// The files that may make such a call, each with the call and the reason.
-const SLEEPS: [(&str, &str, &str); 17] = [
+const SLEEPS: [(&str, &str, &str); 18] = [
+    (
+        "agent-api/src/agent/model_call.rs",
+        "timeout of pending",
+        "an interrupt, a stop and the end of the connection end the wait before a further try",
+    ),
     (
         "agent-drivers/src/codex/connection/cleanup.rs",
         "timeout of pending",
