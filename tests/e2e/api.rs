@@ -120,9 +120,9 @@ fn a14_key_is_in_no_file_argument_or_output_of_a_tool() {
         !ended.stdout.contains(KEY) && !ended.stderr.contains(KEY),
         "{ended}"
     );
-    let report = scene.rlm(&["report", "--output", "report.html"]).run(LONG);
-    drop(report);
-    for file in files(&scene.sandbox.repo()) {
+    let report = scene.rlm(&["report", "--output", "report.html"]);
+    drop(report.run(LONG).expect_code(0));
+    for file in files(scene.sandbox.path()) {
         let bytes = fs_err::read(&file).unwrap();
         let has_key = bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes());
         assert!(!has_key, "{}", file.display());
@@ -165,7 +165,7 @@ fn a14_project_can_not_choose_the_server() {
 }
 
 #[test]
-fn a6_model_is_told_of_a_call_that_a_kill_of_the_run_cut_off() {
+fn a6_call_is_reported_as_unknown_after_kill_of_the_run() {
     let scene = Scene::new(DIALECTS[2]);
     let prompt = r#"Go. [[tool bash {"command":"test -e effects && exit; touch effects; sleep 600"}]] [[tool bash {"command":"touch fin"}]] [[text finished]]"#;
     let arguments = ["--session", "continue", "--until", "test -e fin", "-n", "1"];
@@ -193,6 +193,27 @@ fn a4_stop_ends_the_tree_of_a_tool() {
     assert!(ended.stdout.contains("all processes ended"), "{ended}");
     let left = scene.sandbox.survivors().scan();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a10_budget_of_money_needs_prices_and_ends_the_run() {
+    let scene = Scene::new(DIALECTS[2]);
+    let prompt = r#"Go. [[tool bash {"command":"echo 1"}]] [[tool bash {"command":"echo 2"}]] [[tool bash {"command":"echo 3"}]]"#;
+    let budget = ["--max-cost", "0.01", "-n", "3"];
+    let refused = scene.run(prompt, &budget).run(LONG).expect_code(2);
+    let what = "--max-cost can't be enforced: api (a-model) doesn't report its cost";
+    assert!(refused.stderr.contains(what), "{refused}");
+    assert!(scene.model.requests().is_empty());
+
+    let config = scene.sandbox.home().join(".config/rlm/config.toml");
+    let settings = fs_err::read_to_string(&config).unwrap();
+    let prices = "prices = { input = \"10.00\", output = \"10.00\" }\n";
+    fs_err::write(&config, settings + prices).unwrap();
+    let ended = scene.run(prompt, &budget).run(LONG);
+    assert!(ended.stdout.contains("cost"), "{ended}");
+    assert_eq!(ended.code(), Some(4), "{ended}");
+    // A call of this server costs about a cent, so the first or the second one uses the budget up.
+    assert!(scene.model.requests().len() <= 2, "{ended}");
 }
 
 #[test]

@@ -28,12 +28,12 @@ use self::toolbox::Toolbox;
 use self::turn::{Turn, failed, take_message};
 use crate::http::ModelClient;
 use crate::repeat_guard::RepeatGuard;
-use crate::tool::{Tool, ToolContext, WorkingDirectory};
+use crate::tool::{ToolContext, WorkingDirectory};
 
 /// An agent over a raw model API, as a driver for a [`Conversation`](agent_duplex::Conversation).
 ///
-/// It runs inside of this program. It keeps its session on disk: before a tool runs, its intent is saved, and after it ran, its result. So after a
-/// crash no tool runs twice; the model is told that the outcome is unknown.
+/// It runs inside of this program, and keeps its session on disk. It saves the intent of a call before the tool runs, and the result after it. After a
+/// crash, it reports to the model that the outcome of the call is unknown, and never runs the call again.
 #[derive(Debug)]
 pub struct ApiAgent {
     options: Arc<AgentOptions>,
@@ -80,23 +80,32 @@ impl Driver for ApiAgent {
     fn connect(&self, choice: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
             let cant = |what: String| Error::start(what, None);
-            let directory = WorkingDirectory::new(&self.options.directory).map_err(|error| {
-                let path = self.options.directory.display();
-                cant(format!("the agent can't work in {path}: {error}"))
-            })?;
-            let options = Arc::clone(&self.options);
+            let (options, tools) = (Arc::clone(&self.options), Arc::clone(&self.tools));
             let opening = tokio::task::spawn_blocking(move || {
-                Session::open(&options.sessions, &choice, &options.budget)
+                let directory = WorkingDirectory::new(&options.directory).map_err(|error| {
+                    let path = options.directory.display();
+                    NotOpened::Failed(format!("the agent can't work in {path}: {error}"))
+                })?;
+                let opened = Session::open(&options.sessions, &choice, &options.budget);
+                let session = match opened {
+                    Ok(mut session) => {
+                        let unknown = session.recover(&directory, |name| tools.only_reads(name));
+                        Some((session, unknown))
+                    }
+                    Err(NotOpened::Absent) => None,
+                    Err(error) => return Err(error),
+                };
+                Ok((directory, session))
             });
-            let session = match opening.await.map_err(|error| cant(error.to_string()))? {
-                Ok(session) => Some(session),
-                Err(NotOpened::Absent) => None,
-                Err(NotOpened::InUse(error)) => {
+            let opened = opening.await.map_err(|error| cant(error.to_string()))?;
+            let (directory, session) = opened.map_err(|error| match error {
+                NotOpened::InUse(error) => {
                     let what = format!("another program uses the session: {error}");
-                    return Err(Error::session_in_use(what, Some(error.into())));
+                    Error::session_in_use(what, Some(error.into()))
                 }
-                Err(NotOpened::Failed(what)) => return Err(cant(what)),
-            };
+                NotOpened::Failed(what) => cant(what),
+                NotOpened::Absent => cant("there is no such session".to_owned()),
+            })?;
             let frozen = watch::Sender::new(false);
             let context = ToolContext::frozen_by(directory, frozen.subscribe());
             let stops = Arc::clone(&context.stops);
@@ -125,9 +134,9 @@ struct Running {
 }
 
 impl Running {
-    /// Runs turns until the connection is closed. Without a session, the first turn says so.
-    async fn run(self, session: Option<Session>, mut link: Link) {
-        let Some(mut session) = session else {
+    /// Runs turns until the connection is closed. If there is no session, each turn ends with [`EndReason::SessionNotFound`].
+    async fn run(self, session: Option<(Session, Vec<String>)>, mut link: Link) {
+        let Some((mut session, unknown)) = session else {
             return without_session(link).await;
         };
         let id = session.id().to_owned();
@@ -137,10 +146,9 @@ impl Running {
             model: link.model.borrow().clone(),
         };
         link.report(identity).await;
-        let only_reads = |name: &str| self.tools.get(name).is_some_and(Tool::only_reads);
-        for name in session.recover(&self.context.directory, only_reads) {
+        for name in unknown {
             let warning = format!(
-                "the outcome of a call of `{}` is unknown: the agent was restarted during it; it is not run again",
+                "the agent was restarted while `{}` ran; its outcome is unknown, and the agent won't run it again",
                 crate::text::one_line(&name, 64)
             );
             link.report(Event::Warning(warning)).await;

@@ -68,7 +68,6 @@
 //   agent                 the session on disk, the loop, the driver
 #[cfg(feature = "agent")]
 mod agent;
-//   times                 the times in which a command of a tool ends
 mod budget;
 mod compaction;
 mod decoder;

@@ -90,8 +90,7 @@ impl AgentConfig {
             AgentOptions::Command => (false, false),
             AgentOptions::Claude(_) => (true, true),
             AgentOptions::Codex(_) => (false, true),
-            // It reports the cost if the user gave prices.
-            AgentOptions::Api(_) => (true, true),
+            AgentOptions::Api(options) => (options.report_cost, true),
             AgentOptions::Acp { preset, .. } => preset.usage_reporting(),
         }
     }

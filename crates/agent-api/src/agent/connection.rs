@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::link::{COMMANDS, Command, Link, OBSERVATIONS};
 use crate::tool::Stops;
 
-/// The end of a connection.
+/// The side of the caller.
 #[derive(Debug)]
 pub(super) struct ApiConnection {
     /// `None` after a stop.

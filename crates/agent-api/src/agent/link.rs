@@ -37,7 +37,7 @@ pub(crate) enum Halt {
     Ended(TurnEnd),
 }
 
-/// The end of the task.
+/// The side of the task.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) commands: mpsc::Receiver<Command>,
@@ -50,7 +50,7 @@ pub(crate) struct Link {
 impl Link {
     /// Reports an event, and waits until there is room for it.
     pub(crate) async fn report(&self, event: Event) {
-        // Without a reader, the task ends at its next command.
+        // It fails only after the connection was closed; the next command then ends the task.
         let _closed = self.observations.send(event.into()).await;
     }
 

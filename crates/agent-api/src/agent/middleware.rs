@@ -16,8 +16,8 @@ use crate::history::History;
 /// runs its middleware in the order of [`AgentOptions::middleware`](crate::AgentOptions::middleware), the outermost first. If the agent tries a call
 /// again, all of it runs again.
 ///
-/// The text of an answer was reported to readers while it was written; a changed answer changes what the conversation keeps. A server's cache applies
-/// only as long as the middleware makes each call begin as the call before it.
+/// Readers have already seen the text while it was written. If you change an answer, only the saved conversation changes. If you change the start of a
+/// request, the server can't use its cache.
 ///
 /// ```
 /// use agent_api::{Answer, BoxFuture, Error, Middleware, ModelCall, Next};

@@ -24,7 +24,7 @@ use crate::usage::Usage;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait inside a turn. For a longer one the turn ends, and the caller waits.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The answers above a limit in one turn, after which the turn ends.
+/// The turn ends after this many answers that exceed a limit.
 const MAX_DROPPED: u32 = 3;
 /// The part of the window for the text that asks for a summary, in bytes for each token of the window.
 const SUMMARY_BYTES_PER_TOKEN: u64 = 2;
@@ -40,7 +40,7 @@ struct StreamingModel<'a> {
     progress: Mutex<Progress>,
 }
 
-/// The state of the streams, which stays known if a stream is dropped in the middle.
+/// The state of the streams. It remains available if a stream is dropped.
 #[derive(Default)]
 struct Progress {
     /// The answer that is being read.
@@ -79,7 +79,8 @@ impl StreamingModel<'_> {
                     return Ok(true);
                 };
                 decoder.push(&bytes, &mut deltas)?;
-                let usage = decoder.usage_so_far();
+                let mut usage = progress.usage;
+                usage += decoder.usage_so_far();
                 { self.budget.check(&usage) }
                     .map_err(|exceeded| Error::new(ErrorKind::Budget, exceeded.to_string()))?;
                 Ok(decoder.is_complete())
@@ -90,7 +91,7 @@ impl StreamingModel<'_> {
                     Delta::Thinking(text) => Event::ThinkingDelta(text),
                 };
                 if let Some(observations) = &self.observations {
-                    // Without a reader, the task ends at its next command.
+                    // It fails only after the connection was closed; the next command then ends the task.
                     let _closed = observations.send(event.into()).await;
                 }
             }
@@ -145,6 +146,7 @@ impl Turn<'_> {
         let mut tries = 0;
         loop {
             tries += 1;
+            self.link.thawed().await?;
             let settings = self.settings();
             let error = match self.call(CallPurpose::Turn, &settings, None).await? {
                 Ok(answer) => {
@@ -219,7 +221,8 @@ impl Turn<'_> {
             // Its text was reported while it was written.
             self.report_message(&message, true).await;
             match &called {
-                Err(_) => self.keep(message).await?,
+                // If the save fails, the save at the end of the turn says so.
+                Err(_) => drop(self.keep(message).await),
                 Ok(Err(error)) if error.kind() == ErrorKind::Budget => {
                     self.keep(without_calls(message)).await?;
                 }
@@ -271,6 +274,7 @@ impl Turn<'_> {
         let mut tries = 0;
         loop {
             tries += 1;
+            self.link.thawed().await?;
             let error = match self
                 .call(CallPurpose::Summary, &settings, Some(&history))
                 .await?

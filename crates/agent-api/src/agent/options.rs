@@ -17,8 +17,8 @@ use crate::tool::Tool;
 pub struct AgentOptions {
     /// The model server.
     pub endpoint: Endpoint,
-    /// The settings of each request: the model, the thinking, the longest answer. The agent sets the tools. An empty system prompt stands for the
-    /// agent's own.
+    /// The settings of each request: the model, the thinking, the longest answer. The agent sets the tools. If the system prompt is empty, the
+    /// agent uses its own.
     pub request: RequestSettings,
     /// The directory in which the agent works.
     pub directory: PathBuf,

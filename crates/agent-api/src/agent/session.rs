@@ -1,4 +1,4 @@
-//! The durable session: a history in a store on disk. It has everything after a crash that `save` confirmed.
+//! The durable session: a history in a store on disk. After a crash it contains everything that `save` confirmed.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::budget::Budget;
 use crate::compaction::CompactionPlan;
 use crate::error::Error;
-use crate::history::{History, Item, ToolOutcome, ToolResult, UserText};
+use crate::history::{AssistantMessage, History, Item, ToolOutcome, ToolResult, UserText};
 use crate::tool::{ChangeState, WorkingDirectory, change_state};
 
 /// The kind of value in the store of a session.
@@ -51,8 +51,15 @@ pub(crate) struct Session {
     /// The ids of all messages, so that no message counts twice.
     messages: HashSet<String>,
     budget: Budget,
-    writer: Arc<Mutex<Writer<Head, Entry>>>,
+    /// The budget as it is on disk.
+    saved_budget: Budget,
+    /// Why the memory has more than the disk can get. Then only a new opening helps.
+    broken: Option<String>,
+    writer: SessionLock,
 }
+
+/// The writer of a session. While a clone of it lives, no other process can open the session.
+type SessionLock = Arc<Mutex<Writer<Head, Entry>>>;
 
 /// Why a session can't be opened.
 #[derive(Debug)]
@@ -134,7 +141,9 @@ impl Session {
             history,
             unsaved: Vec::new(),
             messages,
+            saved_budget: budget.clone(),
             budget,
+            broken: None,
             writer: Arc::new(Mutex::new(writer)),
         })
     }
@@ -147,14 +156,24 @@ impl Session {
         &self.history
     }
 
-    /// Returns the text of the model if it was the last word, so that there is nothing to answer.
-    pub(crate) fn last_word(&self) -> Option<String> {
+    /// Returns the last message of the model if the history ends with it and no call is open.
+    pub(crate) fn last_word(&self) -> Option<&AssistantMessage> {
         match self.history.items().last() {
             Some(Item::Assistant(message)) if self.history.open_calls().next().is_none() => {
-                Some(message.text())
+                Some(message)
             }
             _ => None,
         }
+    }
+
+    /// Returns what keeps the session locked, also if the session is dropped.
+    pub(crate) fn lock(&self) -> impl Send + 'static {
+        Arc::clone(&self.writer)
+    }
+
+    /// Lets every further save fail: the memory has an item that the caller was told is not recorded.
+    pub(crate) fn give_up(&mut self, why: &str) {
+        self.broken = Some(why.to_owned());
     }
 
     /// Returns the limits of the session and what it has spent.
@@ -257,7 +276,10 @@ impl Session {
     ///
     /// Not cancel safe: after a drop the session must be opened again.
     pub(crate) async fn save(&mut self) -> Result<(), String> {
-        if self.unsaved.is_empty() {
+        if let Some(why) = &self.broken {
+            return Err(why.clone());
+        }
+        if self.unsaved.is_empty() && self.budget == self.saved_budget {
             return Ok(());
         }
         let head = Head {
@@ -271,12 +293,20 @@ impl Session {
             saved.map(drop).map_err(|error| (error, entries))
         });
         match saved.await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => {
+                self.saved_budget = self.budget.clone();
+                Ok(())
+            }
             Ok(Err((error, entries))) => {
                 self.unsaved = entries;
                 Err(format!("the session can't be saved: {error}"))
             }
-            Err(error) => Err(format!("the session can't be saved: {error}")),
+            Err(error) => {
+                // The entries are lost, so a later save would leave a hole.
+                let why = format!("the session can't be saved: {error}");
+                self.give_up(&why);
+                Err(why)
+            }
         }
     }
 }
@@ -288,7 +318,7 @@ fn options() -> Options {
     }
 }
 
-/// Returns the directory of a session. Only an id that this crate made is a name of a directory.
+/// Returns the directory of a session. Accepts only a UUID in its usual form, so that an id can't be another path.
 fn path(root: &Path, id: &str) -> Result<PathBuf, NotOpened> {
     match Uuid::try_parse(id) {
         Ok(uuid) if uuid.to_string() == id => Ok(root.join(id)),

@@ -56,16 +56,21 @@ impl Toolbox {
         self.settings.tools.iter().map(|tool| tool.name.as_str())
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&dyn Tool> {
+    /// Returns whether the tool of this name only reads.
+    pub(super) fn only_reads(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|tool| tool.only_reads())
+    }
+
+    fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let at = self.names().position(|other| other == name)?;
-        Some(self.tools[at].as_ref())
+        Some(&self.tools[at])
     }
 
     /// Returns the tool of a call and its arguments, or the result of a call that can't run.
     pub(super) fn find<'a>(
         &'a self,
         call: &'a ToolCall,
-    ) -> Result<(&'a dyn Tool, &'a JsonObject), ToolOutput> {
+    ) -> Result<(&'a Arc<dyn Tool>, &'a JsonObject), ToolOutput> {
         match (&call.arguments, self.get(&call.name)) {
             (Arguments::Object(arguments), Some(tool)) => Ok((tool, arguments)),
             _ => Err(not_callable(call, &self.names().collect::<Vec<_>>())),

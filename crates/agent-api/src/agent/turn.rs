@@ -2,14 +2,14 @@
 //!
 //! Each effect comes after the save of its intent, and each report of a result after the save of that result.
 
-use agent_duplex::{Decision, EndReason, Event, Message, TurnEnd};
+use agent_duplex::{Decision, EndReason, Event, Message, Permissions, TurnEnd};
 
 use super::link::{Command, Halt, Link};
 use super::options::AgentOptions;
 use super::session::Session;
 use super::toolbox::Toolbox;
 use crate::dialect::StopReason;
-use crate::history::{AssistantMessage, History, ToolResult};
+use crate::history::{AssistantMessage, Completeness, History, ToolResult};
 use crate::http::ModelClient;
 use crate::repeat_guard::RepeatGuard;
 use crate::tool::ToolContext;
@@ -67,15 +67,17 @@ impl Turn<'_> {
     }
 
     async fn steps(&mut self) -> Result<TurnEnd, Halt> {
-        if let Some(text) = self.session.last_word() {
+        if let Some(message) = self.session.last_word() {
             // The message was sent again after a crash, and its turn had ended before.
-            self.link
-                .report(Event::Message {
-                    text,
-                    partial: false,
-                })
-                .await;
-            return Ok(EndReason::Completed.into());
+            let (text, partial) = (
+                message.text(),
+                message.completeness == Completeness::Partial,
+            );
+            self.link.report(Event::Message { text, partial }).await;
+            return Ok(match partial {
+                true => EndReason::Interrupted.into(),
+                false => EndReason::Completed.into(),
+            });
         }
         loop {
             let Some((message, stop)) = self.ask_model().await? else {
@@ -123,11 +125,19 @@ impl Turn<'_> {
         }
     }
 
-    /// Waits for the answer to a permission request.
-    pub(super) async fn answer(&mut self, ask: &str) -> Result<Decision, Halt> {
+    /// Waits for the answer to a permission request. A change of the permissions can answer it too: `is_needed` says whether the question remains.
+    pub(super) async fn answer(
+        &mut self,
+        ask: &str,
+        is_needed: impl Fn(Permissions) -> bool,
+    ) -> Result<Decision, Halt> {
         let mut permissions = self.link.permissions.clone();
-        permissions.borrow_and_update();
         loop {
+            if !is_needed(*permissions.borrow_and_update()) {
+                let id = ask.to_owned();
+                self.link.report(Event::PermissionWithdrawn { id }).await;
+                return Ok(Decision::Allow);
+            }
             tokio::select! {
                 command = self.link.commands.recv() => match command {
                     Some(Command::Answer { ask: id, decision }) if id == ask => return Ok(decision),
@@ -136,13 +146,7 @@ impl Turn<'_> {
                     Some(Command::Interrupt) => return Err(Halt::Interrupted),
                     None => return Err(Halt::Closed),
                 },
-                Ok(()) = permissions.changed() => {
-                    if *permissions.borrow_and_update() == agent_duplex::Permissions::All {
-                        let id = ask.to_owned();
-                        self.link.report(Event::PermissionWithdrawn { id }).await;
-                        return Ok(Decision::Allow);
-                    }
-                }
+                Ok(()) = permissions.changed() => {}
             }
         }
     }
@@ -165,7 +169,7 @@ impl Turn<'_> {
 ///
 /// # Errors
 ///
-/// The message can't be sent again in this form, or the disk failed.
+/// Fails if the history refuses the message, or if the save fails.
 pub(super) async fn take_message(
     session: &mut Session,
     message: Message,
@@ -173,13 +177,14 @@ pub(super) async fn take_message(
     let Message { id, text, .. } = message;
     { session.message(id, text) }
         .map_err(|error| agent_duplex::Error::invalid(error.to_string()))?;
-    session
-        .save()
-        .await
-        .map_err(|why| agent_duplex::Error::start(why, None))
+    session.save().await.map_err(|why| {
+        // The conversation sends the message again, under another id.
+        session.give_up(&why);
+        agent_duplex::Error::start(why, None)
+    })
 }
 
-/// Answers the calls that the end of the turn prevented.
+/// Adds a result to each call that is open at the end of the turn.
 fn answer_not_run(history: &mut History) -> Result<(), crate::Error> {
     let open: Vec<_> = { history.open_calls() }
         .map(|(call, state)| (call.id.clone(), state))
@@ -187,7 +192,7 @@ fn answer_not_run(history: &mut History) -> Result<(), crate::Error> {
     for (id, state) in open {
         history.push_result(match state {
             crate::history::CallState::Requested => ToolResult {
-                text: "not run: the turn ended before".to_owned(),
+                text: "not run: the turn ended before this call started".to_owned(),
                 ..ToolResult::not_run(id)
             },
             crate::history::CallState::Started => ToolResult::unknown(id),

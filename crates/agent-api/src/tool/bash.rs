@@ -214,7 +214,7 @@ impl Tool for Bash {
             }
             let report = pipe.read_while(tree.stop(&self.stop_policy())).await;
             pipe.drain().await;
-            context.stops.record(report.clone());
+            context.stops.record(report.clone(), end == End::Cancelled);
             result(pipe.output, &end, call.limit, &report)
         })
     }
@@ -228,7 +228,7 @@ enum End {
     Cancelled,
 }
 
-/// The end of a command.
+/// An event in the life of a command.
 enum Event {
     End(End),
     Output,
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a4_end_of_each_command_is_recorded_for_the_report_of_a_stop() {
+    async fn a4_end_of_a_cancelled_command_is_recorded_for_the_report_of_a_stop() {
         let dir = tempfile::tempdir().unwrap();
         let mut processes = ProcessContext::new(dir.path(), dir.path());
         processes.containment = agent_subprocess::Containment::Group;
@@ -507,12 +507,20 @@ mod tests {
             bash.run(&arguments, &context).await,
             ToolOutput::ok("done\n")
         );
+        // Nothing of it is left for a later stop.
+        assert!(context.stops.reports().is_empty());
+
+        let arguments = JsonObject::parse(r#"{"command":"touch ready; sleep 600"}"#).unwrap();
+        let cancel = async {
+            while !dir.path().join("ready").exists() {
+                tokio::task::yield_now().await;
+            }
+            context.cancel.cancel();
+        };
+        tokio::join!(bash.run(&arguments, &context), cancel);
         let reports = context.stops.reports();
-        let exits: Vec<_> = reports.iter().map(|report| report.exit).collect();
-        assert!(
-            matches!(exits[..], [Some(exit)] if exit.success()),
-            "{reports:?}"
-        );
+        assert_eq!(reports.len(), 1, "{reports:?}");
+        assert!(!reports[0].ended.is_empty(), "{reports:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The surroundings of a tool call: what the tools of one session share.
+//! The context of a tool call: the state that all tools of a session share.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -16,7 +16,7 @@ const MAX_FILES: usize = 10_000;
 /// The most processes that a report names.
 const MAX_NAMES: usize = 4_096;
 
-/// The surroundings of a tool call.
+/// The context of a tool call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolContext {
@@ -33,7 +33,7 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// Creates the surroundings of a first call. A session makes its own; this is for tests of tools.
+    /// Creates the context of a first call. A session makes its own; this is for tests of tools.
     #[must_use]
     pub fn new(directory: WorkingDirectory) -> Self {
         Self::frozen_by(directory, watch::channel(false).1)
@@ -49,7 +49,7 @@ impl ToolContext {
         }
     }
 
-    /// Returns the same surroundings for the next call, which isn't cancelled.
+    /// Returns the same context for the next call, which isn't cancelled.
     pub(crate) fn for_next_call(&self) -> Self {
         Self {
             cancel: CancellationToken::new(),
@@ -106,12 +106,12 @@ impl SeenFiles {
 pub(crate) struct Stops(Mutex<Vec<agent_subprocess::StopReport>>);
 
 impl Stops {
-    /// Records the end of a process tree.
-    pub(crate) fn record(&self, report: agent_subprocess::StopReport) {
+    /// Records the end of a process tree. If the call ended by itself, only its survivors matter later.
+    pub(crate) fn record(&self, report: agent_subprocess::StopReport, was_cancelled: bool) {
         let mut reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only a tree with survivors matters after its call.
         reports.retain(|report| !report.survivors.is_empty());
-        if reports.len() < MAX_NAMES {
+        let matters = was_cancelled || !report.survivors.is_empty();
+        if matters && reports.len() < MAX_NAMES {
             reports.push(report);
         }
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ring::digest::{Context, SHA256};
+use tokio_util::sync::CancellationToken;
 
 use super::context::{FileStamp, SeenFiles};
 use super::{WorkingDirectory, plain_file};
@@ -79,6 +80,16 @@ impl FileChange {
     ///
     /// A message for the model: the file changed since the call was prepared, or it can't be written. The file is unchanged then.
     pub fn make(self) -> Result<String, String> {
+        self.make_unless(&CancellationToken::new())
+    }
+
+    /// Returns whether the file is in the directory.
+    pub(crate) fn is_inside(&self, directory: &WorkingDirectory) -> bool {
+        self.path.starts_with(directory.path())
+    }
+
+    /// Makes the change, unless it is cancelled before the new file takes the place of the old one.
+    pub(crate) fn make_unless(self, cancel: &CancellationToken) -> Result<String, String> {
         let shown = self.path.display().to_string();
         let failed = |what: &str, error: &io::Error| format!("{shown} can't be {what}: {error}");
         let current = digest_of(&self.path).map_err(|error| failed("read", &error))?;
@@ -87,14 +98,16 @@ impl FileChange {
                 "{shown} was changed by another program; read it again"
             ));
         }
-        let stamp = self.replace().map_err(|error| failed("written", &error))?;
+        let stamp = self
+            .replace(cancel)
+            .map_err(|error| failed("written", &error))?;
         if let Some(seen) = &self.seen {
             seen.record(&self.path, stamp);
         }
         Ok(self.done)
     }
 
-    fn replace(&self) -> io::Result<FileStamp> {
+    fn replace(&self, cancel: &CancellationToken) -> io::Result<FileStamp> {
         let parent = self.path.parent().unwrap_or_else(|| Path::new("/"));
         std::fs::create_dir_all(parent)?;
         let permissions = match plain_file::open(&self.path)? {
@@ -113,6 +126,9 @@ impl FileChange {
             file.as_file().set_permissions(permissions)?;
         }
         file.as_file().sync_data()?;
+        if cancel.is_cancelled() {
+            return Err(io::Error::other("interrupted by the user"));
+        }
         let file = match self.before {
             Some(_) => file.persist(&self.path)?,
             None => file.persist_noclobber(&self.path)?,

@@ -170,6 +170,9 @@ fn rules(directory: &Path, file: &Path) -> Option<Gitignore> {
     builder.build().ok()
 }
 
+/// The longest pattern, in bytes. A very long one would not compile.
+const MAX_PATTERN: usize = 1_000;
+
 /// A pattern for paths, relative to the root of a search.
 #[derive(Debug)]
 pub(super) struct PathPattern {
@@ -190,6 +193,11 @@ impl PathPattern {
         if pattern.is_empty() || pattern.starts_with('/') {
             return Err(ToolOutput::failed(format!(
                 "the pattern `{pattern}` must be relative; give its directory as `path`"
+            )));
+        }
+        if pattern.len() > MAX_PATTERN {
+            return Err(ToolOutput::failed(format!(
+                "the pattern has more than {MAX_PATTERN} bytes; use a shorter one"
             )));
         }
         let glob = GlobBuilder::new(pattern).literal_separator(true).build();

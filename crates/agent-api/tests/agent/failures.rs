@@ -229,3 +229,25 @@ async fn a10_budget_ends_the_turn_before_the_next_call() {
         assert_eq!(server.requests().len(), calls);
     }
 }
+
+#[tokio::test]
+async fn a10_tokens_of_a_broken_stream_are_spent_also_after_a_restart() {
+    let scene = Scene::new();
+    let broken = Reply {
+        is_cut: true,
+        input_tokens: 1_000,
+        ..Reply::default()
+    };
+    let server = Server::start(Dialect::Messages, move |_| broken.clone()).await;
+    let mut options = scene.options(&server, []);
+    options.max_tries = 1;
+    options.budget = Budget::new(Some(1_500), None, None).unwrap();
+    let mut talk = Talk::started(options.clone(), SessionChoice::Fresh).await;
+    let session = talk.session().await;
+    talk.send("go");
+    assert_eq!(talk.end().await.reason, EndReason::ServiceFailed);
+    talk.stop().await;
+    let mut talk = Talk::started(options, SessionChoice::Resume(session)).await;
+    talk.send("go on");
+    assert_eq!(talk.end().await.reason, EndReason::BudgetExhausted);
+}

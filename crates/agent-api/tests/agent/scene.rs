@@ -45,6 +45,7 @@ impl Tool for Count {
 /// A tool that runs until it is cancelled.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
+    pub(crate) started: AtomicUsize,
     pub(crate) cancelled: AtomicUsize,
 }
 
@@ -59,6 +60,7 @@ impl Tool for Wait {
 
     fn run<'a>(&'a self, _: &'a JsonObject, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async {
+            self.started.fetch_add(1, Ordering::SeqCst);
             context.cancel.cancelled().await;
             self.cancelled.fetch_add(1, Ordering::SeqCst);
             ToolOutput::failed("cancelled")

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use agent_api::Dialect;
+use agent_api::{
+    Access, BoxFuture, Dialect, JsonObject, Tool, ToolContext, ToolDefinition, ToolOutput,
+};
 use agent_duplex::{Decision, EndReason, Event, Permissions, SessionChoice, ToolOutcome};
 use serde_json::Value;
 
@@ -297,6 +299,75 @@ async fn a13_permission_is_asked_and_the_answer_counts() {
     talk.send("narrowed");
     talk.until(asked).await;
     assert_eq!(count.runs.load(Ordering::SeqCst), 2);
+}
+
+/// A tool that says of itself that it edits.
+#[derive(Debug, Default)]
+struct EditingCount(Count);
+
+impl Tool for EditingCount {
+    fn definition(&self) -> ToolDefinition {
+        self.0.definition()
+    }
+
+    fn access(&self, _: &JsonObject, _: &ToolContext) -> Access {
+        Access::Edits
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: &'a JsonObject,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, ToolOutput> {
+        self.0.run(arguments, context)
+    }
+}
+
+#[tokio::test]
+async fn a13_wider_permissions_answer_the_questions_that_they_cover() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, [Reply::call("count", "{}")]).await;
+    let count = Arc::new(EditingCount::default());
+    let mut options = scene.options(&server, [count.clone() as _]);
+    options.permissions = Permissions::Ask;
+    let mut talk = Talk::new(options);
+    talk.send("edit");
+    let is_asked = |event: &Event| matches!(event, Event::PermissionRequested(_)).then_some(());
+    talk.until(is_asked).await;
+    talk.conversation
+        .set_permissions(Permissions::Edits)
+        .await
+        .unwrap();
+    assert_eq!(talk.end().await.reason, EndReason::Completed);
+    assert_eq!(count.0.runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn frozen_agent_runs_no_tool_that_was_allowed_meanwhile() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, [Reply::call("count", "{}")]).await;
+    let count = Arc::new(Count::default());
+    let mut options = scene.options(&server, [count.clone() as _]);
+    options.permissions = Permissions::Ask;
+    let mut talk = Talk::new(options);
+    talk.send("count");
+    let asked = |event: &Event| match event {
+        Event::PermissionRequested(request) => Some(request.id.clone()),
+        _ => None,
+    };
+    let ask = talk.until(asked).await;
+    talk.conversation.freeze(true).await.unwrap();
+    talk.conversation
+        .answer(&ask, Decision::Allow)
+        .await
+        .unwrap();
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(count.runs.load(Ordering::SeqCst), 0);
+    talk.conversation.freeze(false).await.unwrap();
+    assert_eq!(talk.end().await.reason, EndReason::Completed);
+    assert_eq!(count.runs.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

@@ -110,8 +110,9 @@ async fn a4_interrupt_ends_a_tool_and_the_next_turn_works() {
         let (wait, count) = (Arc::new(Wait::default()), Arc::new(Count::default()));
         let mut talk = Talk::new(scene.options(&server, [wait.clone() as _, count.clone() as _]));
         talk.send("wait");
-        talk.until(|event| matches!(event, Event::ToolStarted { .. }).then_some(()))
-            .await;
+        while wait.started.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
         talk.conversation
             .interrupt(QueuedMessages::Keep)
             .await

@@ -68,7 +68,12 @@ impl ApiDriver {
         if let Some(window) = self.options.context_window {
             options.context_window = window.into();
         }
-        if let Some(prices) = server.parsed_prices()? {
+        let prices = server.parsed_prices()?;
+        if self.options.report_cost && prices.is_none() {
+            let what = "the cost needs prices; write them into [api-server] of your own settings";
+            return Err(cant(what.to_owned()));
+        }
+        if let Some(prices) = prices {
             let prices = Prices {
                 input: prices.input,
                 cached_input: prices.cached_input,
@@ -88,6 +93,10 @@ impl ApiDriver {
             .env
             .extend(own.map(|(name, value)| (name.into(), value.into())));
         let mut bash = Bash::new(context);
+        // The user named these variables for the tools.
+        for name in self.options.env.0.keys() {
+            bash = bash.keep_variable(name);
+        }
         if let Some(variable) = key_variable {
             bash = bash.hide_variable(variable);
         }

@@ -50,6 +50,9 @@ pub struct ApiOptions {
     /// A text after the agent's own system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub append_system_prompt: Option<String>,
+    /// Whether the agent reports its cost, so that a budget of money works. The server must have prices then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub report_cost: bool,
     /// The only tools of the agent; `None` means all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ApiTool>>,
@@ -67,6 +70,7 @@ impl fmt::Debug for ApiOptions {
             .field("effort", &self.effort)
             .field("system_prompt", &length(&self.system_prompt))
             .field("append_system_prompt", &length(&self.append_system_prompt))
+            .field("report_cost", &self.report_cost)
             .field("tools", &self.tools)
             .field("env", &self.env)
             .finish()
@@ -89,6 +93,11 @@ impl ApiOptions {
         EFFORT,
         SYSTEM,
         APPEND,
+        OptionKey::new(
+            "report-cost",
+            OptionKind::Switch,
+            "Whether the agent reports its cost; true if the user's [api-server] has prices.",
+        ),
         OptionKey::new(
             "tools",
             OptionKind::Texts,
@@ -116,6 +125,7 @@ impl ApiOptions {
             effort: _,
             system_prompt: _,
             append_system_prompt: _,
+            report_cost: _,
             tools: _,
         } = self;
         PassedThrough {

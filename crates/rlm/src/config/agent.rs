@@ -5,6 +5,7 @@ use std::path::Path;
 
 use agent_drivers::{AgentConfig, AgentOptions, acp::AcpPreset};
 
+use super::file::api_server;
 use super::settings::Config;
 use crate::agents::{self, AgentKind};
 use crate::exit::Failure;
@@ -25,7 +26,10 @@ pub(crate) fn agent(
     if kind == AgentKind::Api {
         let refuse =
             "agent api is a part of rlm and has no program; remove --agent-bin or `agent-bin`";
-        let options = config.options(kind).expect("a known agent has options");
+        let mut options = config.options(kind).expect("a known agent has options");
+        if let AgentOptions::Api(options) = &mut options {
+            options.report_cost |= !api_server().prices.is_empty();
+        }
         return match given {
             Some(_) => Err(Failure::usage(refuse)),
             None => Ok(AgentConfig::new(options, Vec::new())),
