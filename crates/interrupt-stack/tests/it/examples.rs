@@ -51,8 +51,12 @@ fn second_press_on_a_menu_saves_and_stops() {
         .detached();
     let presses = interrupts.clone();
     thread::spawn(move || {
-        while presses.cause().is_none() {
+        loop {
             apart();
+            // A press during the shutdown would be a hard exit.
+            if presses.cause().is_some() {
+                break;
+            }
             presses.injector().press(PressSource::Injected);
         }
     });
