@@ -42,6 +42,17 @@ pub struct ApiAgent {
 }
 
 impl ApiAgent {
+    /// The capabilities of each such agent.
+    pub const CAPABILITIES: Capabilities = Capabilities::none()
+        .with(Capability::Resume)
+        .with(Capability::Fork)
+        .with(Capability::Interrupt)
+        .with(Capability::Steer)
+        .with(Capability::Permissions)
+        .with(Capability::Model)
+        .with(Capability::Tools)
+        .with(Capability::Usage);
+
     /// Creates an agent. Nothing is read, written or connected yet.
     ///
     /// # Errors
@@ -62,15 +73,7 @@ impl Driver for ApiAgent {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::none()
-            .with(Capability::Resume)
-            .with(Capability::Fork)
-            .with(Capability::Interrupt)
-            .with(Capability::Steer)
-            .with(Capability::Permissions)
-            .with(Capability::Model)
-            .with(Capability::Tools)
-            .with(Capability::Usage)
+        Self::CAPABILITIES
     }
 
     fn input_policy(&self) -> InputPolicy {

@@ -8,7 +8,7 @@ use agent_api::{
     coding_tools,
 };
 use agent_duplex::{
-    BoxFuture, Capabilities, Capability, Connection, Driver, Error, InputPolicy, SessionChoice,
+    BoxFuture, Capabilities, Connection, Driver, Error, InputPolicy, SessionChoice,
 };
 use agent_subprocess::ProcessContext;
 
@@ -190,15 +190,7 @@ impl Driver for ApiDriver {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::none()
-            .with(Capability::Resume)
-            .with(Capability::Fork)
-            .with(Capability::Interrupt)
-            .with(Capability::Steer)
-            .with(Capability::Permissions)
-            .with(Capability::Model)
-            .with(Capability::Tools)
-            .with(Capability::Usage)
+        ApiAgent::CAPABILITIES
     }
 
     fn input_policy(&self) -> InputPolicy {
