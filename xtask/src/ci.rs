@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use std::{env, fmt, thread};
 
 use crate::command::{self, Show};
-use crate::features::Choice;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{acceptance, docs, features, lint, live, release, snapshots, test};
@@ -22,9 +21,7 @@ const STAGES: [(&str, Stage); 10] = [
     ("docs", docs::run),
     ("doctests", |_| test::doctests(Show::OnFailure)),
     ("snapshots", snapshots::stage),
-    ("features", |workspace| {
-        features::run(workspace, Choice::Usual)
-    }),
+    ("features", features::usual),
     ("package", release::package),
     ("test", test::run_built),
     ("live", live::quick),

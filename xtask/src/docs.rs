@@ -7,6 +7,7 @@ mod names;
 use std::process::Command;
 
 use crate::command::{self, Show};
+use crate::lint;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -17,7 +18,11 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
     cargo
         .args(["doc", "--quiet", "--workspace", "--no-deps", "--keep-going"])
         .args(["--all-features", "--document-private-items"])
-        .env("RUSTDOCFLAGS", "-D warnings");
+        .env("RUSTDOCFLAGS", "-D warnings")
+        // With the examples, cargo selects the same features of the dependencies as for the stage `lint`, which compiled them.
+        .args(["--lib", "--examples"])
+        .args(workspace.programs().flat_map(|program| ["--bin", program]))
+        .envs(lint::clippy_variables());
     match command::finish(&mut cargo, Show::OnFailure).success {
         true => tally.passed += 1,
         false => tally += Tally::failed("docs: warnings"),

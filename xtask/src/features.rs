@@ -1,4 +1,4 @@
-//! Checks each published crate with the feature sets that a user can select. Only these builds find a dependency behind the wrong feature, or code
+//! Checks the published crates with the feature sets that a user can select. Only these builds find a dependency behind the wrong feature, or code
 //! that is dead without another feature.
 
 use std::collections::BTreeSet;
@@ -7,56 +7,59 @@ use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::{Package, Workspace};
 
-/// The feature sets to check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// No features, and the default features, of the crates that have features. `lint` checks all features.
-    Usual,
-    /// Also each feature alone, each pair, and all.
-    Pairs,
+/// Checks the program as `cargo run` builds it, and the libraries without their features. `lint` checks all features.
+///
+/// The libraries share one build: it takes a tenth of the time of a build for each, and can't see that a library lacks a feature of a dependency which
+/// another library selects. [`pairs`] sees that.
+pub(crate) fn usual(workspace: &Workspace) -> Tally {
+    let libraries = workspace
+        .libraries()
+        .filter(|library| !library.features.is_empty());
+    let libraries = libraries.flat_map(|library| ["-p", &library.name]);
+    let libraries: Vec<&str> = libraries.chain(["--no-default-features"]).collect();
+    // Without `-p`, cargo takes the default member of the workspace.
+    let mut tally = checked("the program with its default features", &[]);
+    tally += checked("the libraries without features", &libraries);
+    tally
 }
 
-pub(crate) fn run(workspace: &Workspace, choice: Choice) -> Tally {
+/// Checks each crate in a build of its own: with its default features, without features, with each feature, with each pair, and with all.
+pub(crate) fn pairs(workspace: &Workspace) -> Tally {
     let mut tally = Tally::default();
-    let has_choice = |package: &&Package| choice == Choice::Pairs || !package.features.is_empty();
-    for package in workspace.published().filter(has_choice) {
-        for features in sets(package, choice) {
+    for package in workspace.published() {
+        for features in sets(package) {
             let features: Vec<&str> = features.into_iter().collect();
             let features = features.join(",");
-            // Clippy reports the warnings of this crate alone. Its dependencies are built the same way for all.
-            let crate_only = ["clippy", "--quiet", "-p", &package.name];
-            let with = ["--no-default-features", "--features", &features];
-            let arguments = [&crate_only[..], &with, &["--", "-D", "warnings"]].concat();
-            let success = command::run("cargo", &arguments, Show::OnFailure).success;
             let name = format!("{} with [{features}]", package.name);
-            println!(
-                "features: {name}: {}",
-                if success { "ok" } else { "FAILED" }
-            );
-            match success {
-                true => tally.passed += 1,
-                false => tally += Tally::failed(format!("features: {name}")),
-            }
+            let only = ["-p", &package.name, "--no-default-features"];
+            tally += checked(&name, &[&only[..], &["--features", &features]].concat());
         }
     }
     tally
 }
 
+/// Runs Clippy on the selected packages.
+fn checked(name: &str, selection: &[&str]) -> Tally {
+    let arguments = [&["clippy", "--quiet"], selection, &["--", "-D", "warnings"]].concat();
+    let success = command::run("cargo", &arguments, Show::OnFailure).success;
+    println!(
+        "features: {name}: {}",
+        if success { "ok" } else { "FAILED" }
+    );
+    match success {
+        true => Tally::passed(1),
+        false => Tally::failed(format!("features: {name}")),
+    }
+}
+
 /// Returns the sets to check, each once: if the default features are all features, both give the same set.
-fn sets(package: &Package, choice: Choice) -> BTreeSet<BTreeSet<&str>> {
+fn sets(package: &Package) -> BTreeSet<BTreeSet<&str>> {
     let all: BTreeSet<&str> = package.features.iter().map(String::as_str).collect();
-    let default = package
-        .default_features
-        .iter()
-        .map(String::as_str)
-        .collect();
-    let mut sets = BTreeSet::from([BTreeSet::new(), default]);
-    if choice == Choice::Pairs {
-        sets.insert(all.clone());
-        for one in &all {
-            // A pair of a feature with itself is that feature alone.
-            sets.extend(all.iter().map(|other| BTreeSet::from([*one, *other])));
-        }
+    let default = package.default_features.iter().map(String::as_str);
+    let mut sets = BTreeSet::from([BTreeSet::new(), default.collect(), all.clone()]);
+    for one in &all {
+        // A pair of a feature with itself is that feature alone.
+        sets.extend(all.iter().map(|other| BTreeSet::from([*one, *other])));
     }
     sets
 }
@@ -65,30 +68,19 @@ fn sets(package: &Package, choice: Choice) -> BTreeSet<BTreeSet<&str>> {
 mod tests {
     use super::*;
 
-    fn listed(choice: Choice) -> Vec<String> {
+    #[test]
+    fn no_set_of_features_is_tried_twice() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let package = Package {
             name: "a".into(),
-            folder: "".into(),
-            is_library: true,
-            is_published: true,
             features: names(&["x", "y", "z"]),
             default_features: names(&["y"]),
-            roots: Vec::new(),
-            dependencies: Vec::new(),
+            ..Package::default()
         };
-        let sets = sets(&package, choice);
-        sets.into_iter()
+        let sets: Vec<String> = sets(&package)
+            .into_iter()
             .map(|set| set.into_iter().collect())
-            .collect()
-    }
-
-    #[test]
-    fn no_set_of_features_is_tried_twice() {
-        assert_eq!(listed(Choice::Usual), ["", "y"]);
-        assert_eq!(
-            listed(Choice::Pairs),
-            ["", "x", "xy", "xyz", "xz", "y", "yz", "z"]
-        );
+            .collect();
+        assert_eq!(sets, ["", "x", "xy", "xyz", "xz", "y", "yz", "z"]);
     }
 }

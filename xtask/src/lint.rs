@@ -145,6 +145,21 @@ fn verdict(ended: &Ended) -> LintResult {
     }
 }
 
+/// Returns the variables with which `cargo clippy -- -D warnings` calls cargo: another command with them takes the members of the workspace as
+/// Clippy compiled them. Without Clippy there are none.
+pub(crate) fn clippy_variables() -> Vec<(&'static str, String)> {
+    let sysroot = command::run("rustc", &["--print", "sysroot"], Show::Never);
+    let driver = Path::new(sysroot.stdout.trim()).join("bin/clippy-driver");
+    if !driver.is_file() {
+        return Vec::new();
+    }
+    let arguments = ["-D", "warnings"].map(|argument| format!("{argument}__CLIPPY_HACKERY__"));
+    vec![
+        ("RUSTC_WORKSPACE_WRAPPER", driver.display().to_string()),
+        ("CLIPPY_ARGS", arguments.concat()),
+    ]
+}
+
 /// Compiles for macOS the crates that need no C compiler. A machine that is not a Mac can only check that they compile.
 fn mac() -> LintResult {
     const TARGET: &str = "x86_64-apple-darwin";

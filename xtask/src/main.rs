@@ -41,7 +41,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::command::Show;
-use crate::features::Choice;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -149,7 +148,7 @@ fn main() -> ExitCode {
         Command::Msrv => msrv::run(&workspace),
         Command::Dist(arguments) => dist::run(&workspace, &arguments),
         Command::Release(step) => release::run(&workspace, &step),
-        Command::Features => features::run(&workspace, Choice::Pairs),
+        Command::Features => features::pairs(&workspace),
         Command::Loom(arguments) => loom::run(&workspace, arguments),
         Command::Minimal => minimal::run(&workspace),
         Command::Mutants(arguments) => mutants::run(&workspace, &arguments),

@@ -2,7 +2,6 @@
 
 use clap::builder::PossibleValuesParser;
 
-use crate::features::Choice;
 use crate::night::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
@@ -31,9 +30,7 @@ const LONG: [(&str, ci::Stage); 11] = [
         snapshots::run(workspace, snapshots::Arguments::default())
     }),
     ("minimal", minimal::run),
-    ("features", |workspace| {
-        features::run(workspace, Choice::Pairs)
-    }),
+    ("features", features::pairs),
     ("loom", |workspace| {
         loom::run(workspace, loom::Arguments::default())
     }),

@@ -169,10 +169,7 @@ mod tests {
             folder: root.path().join("crates/a"),
             is_library: true,
             is_published: true,
-            features: Vec::new(),
-            default_features: Vec::new(),
-            roots: Vec::new(),
-            dependencies: Vec::new(),
+            ..Package::default()
         };
         let workspace = Workspace {
             root: root.path().into(),

@@ -15,7 +15,7 @@ pub(crate) struct Workspace {
 }
 
 /// One member.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
@@ -28,6 +28,8 @@ pub(crate) struct Package {
     pub(crate) default_features: Vec<String>,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) roots: Vec<Root>,
+    /// The programs, except one with the name of the library.
+    pub(crate) programs: Vec<String>,
 }
 
 /// The first file of a target.
@@ -71,6 +73,12 @@ impl Workspace {
         self.packages.iter().filter(|package| package.is_library)
     }
 
+    /// Returns the programs of all packages.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
+        let programs = self.packages.iter().flat_map(|package| &package.programs);
+        programs.map(String::as_str)
+    }
+
     pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.is_published)
     }
@@ -92,9 +100,9 @@ impl Package {
                 .filter(move |target| target["kind"][0] == kind)
                 .map(|target| &target["name"])
         };
-        // A library can also have a helper program, such as the guard. A program's own library has the name of the program.
-        let is_library =
-            in_crates && !targets("bin").any(|bin| targets("lib").any(|lib| lib == bin));
+        let all = targets("bin").map(text);
+        let (with_library, programs): (Vec<String>, Vec<String>) =
+            all.partition(|program| targets("lib").any(|library| library == program));
         let all = package["features"].as_object().into_iter().flatten();
         let features = all
             .map(|(name, _)| name.clone())
@@ -107,7 +115,9 @@ impl Package {
         });
         Self {
             roots: roots.collect(),
-            is_library,
+            // A library can also have a helper program, such as the guard. A program's own library has the name of the program.
+            is_library: in_crates && with_library.is_empty(),
+            programs,
             features: features.collect(),
             default_features: array(&package["features"]["default"]).map(text).collect(),
             // `publish = false` is the empty list of registries.
@@ -167,8 +177,11 @@ mod tests {
             });
             Package::read(&package, "/w")
         };
-        assert!(package("agent_subprocess", "agent-guard").is_library);
+        let guard = package("agent_subprocess", "agent-guard");
+        assert!(guard.is_library);
+        assert_eq!(guard.programs, ["agent-guard"]);
         assert!(!package("rlm", "rlm").is_library);
+        assert!(package("rlm", "rlm").programs.is_empty());
         assert!(package("rlm", "rlm").is_published);
     }
 }

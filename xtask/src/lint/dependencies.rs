@@ -263,13 +263,10 @@ mod tests {
         };
         wrong(&[Package {
             name: from.into(),
-            folder: "".into(),
             is_library: true,
             is_published: true,
-            features: Vec::new(),
-            default_features: Vec::new(),
-            roots: Vec::new(),
             dependencies: vec![dependency],
+            ..Package::default()
         }])
     }
 
