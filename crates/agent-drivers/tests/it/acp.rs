@@ -334,6 +334,27 @@ on_other() { case $line in *'"q"'*) chunk "$(printf '%s' "$line" | sed -n 's/.*"
 }
 
 #[tokio::test]
+async fn x124f_turn_that_the_agent_cancels_after_a_denial_is_complete() {
+    let scene = Scene::new();
+    let asks = r#"
+on_prompt() { tool pending; say '{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"t1"},"options":[{"optionId":"yes","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}]}}'; }
+on_other() { case $line in *'"q"'*) say '{"id":'$prompt',"result":{"stopReason":"cancelled"}}' ;; esac; }
+"#;
+    let driver = driver(&scene, asks).permissions(Permissions::Ask);
+    let mut connection = open(&driver, SessionChoice::Fresh).await.unwrap();
+    connection.send(Message::new("go on")).await.unwrap();
+    let asked = |event: &Event| matches!(event, Event::PermissionRequested(_));
+    until(&mut *connection, asked).await;
+    let message = "no".to_owned();
+    let answer = connection.answer("\"q\"", Decision::Deny { message });
+    answer.await.unwrap();
+    let (events, end) = turn(&mut *connection).await;
+    assert_eq!(end.reason, EndReason::Completed, "{events:?}");
+    drop(connection.stop(DEADLINE).await);
+    scene.assert_no_process_left();
+}
+
+#[tokio::test]
 async fn x124f_agent_without_permission_modes_is_reported() {
     let scene = Scene::new();
     let modes = r#"

@@ -164,6 +164,11 @@ on_user() { printf '%s\n' "$line" >> heard; begin; result completed; }"#;
         assert!(sent.is_ok() || sent.is_err_and(|e| e.is_invalid()));
     }
     turn(&mut *connection).await;
+    // Each of these five images fits, but together they have more than 16 MiB.
+    let mut many = Message::new("Compare them.");
+    many.parts = vec![Part::Image(scene.path("image.png")); 5];
+    let error = connection.send(many).await.unwrap_err();
+    assert!(error.is_invalid(), "{error}");
     let mut file = Message::new("Read it.");
     file.parts = vec![Part::File(scene.path("image.png"))];
     let error = connection.send(file).await.unwrap_err();

@@ -126,6 +126,29 @@ async fn l84d_no_message_is_lost_or_taken_twice() {
 }
 
 #[tokio::test]
+async fn p25b_streamed_message_is_reported_once() {
+    let scene = Scene::new();
+    let script = r#"work() {
+      delta "all of it"
+      tell item/completed '"turnId":"'"$n"'","item":{"type":"agentMessage","id":"m","text":"all of it"}'
+      completed completed
+    }"#;
+    let mut connection = connect(&scene, script).await;
+    connection.send(Message::new("go on")).await.unwrap();
+    let (events, _) = turn(&mut *connection).await;
+    let messages = events
+        .into_iter()
+        .filter(|event| matches!(event, Event::Message { .. }));
+    let whole = Event::Message {
+        text: "all of it".to_owned(),
+        partial: false,
+    };
+    assert_eq!(messages.collect::<Vec<_>>(), [whole]);
+    drop(connection.stop(DEADLINE).await);
+    scene.assert_no_process_left();
+}
+
+#[tokio::test]
 async fn image_is_checked_and_its_path_sent() {
     let scene = Scene::new();
     let script = r#"work() { printf '%s\n' "$line" >> heard; completed completed; }"#;
