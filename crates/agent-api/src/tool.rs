@@ -13,6 +13,7 @@ mod function;
 mod glob;
 mod grep;
 mod interface;
+mod no_links;
 mod output;
 mod plain_file;
 mod read;

@@ -99,7 +99,7 @@ impl Turn<'_> {
         tool: &Arc<dyn Tool>,
         arguments: &JsonObject,
     ) -> Result<(ReportedOutcome, ToolOutput), Halt> {
-        let context = self.context.for_next_call();
+        let mut context = self.context.for_next_call();
         let access = {
             // It looks at files, which can block.
             let (tool, arguments, context) = (Arc::clone(tool), arguments.clone(), context.clone());
@@ -109,6 +109,7 @@ impl Turn<'_> {
             };
             self.link.during(asked).await?.unwrap_or_else(unknown)
         };
+        context.judged = Some(access.clone());
         let permissions = *self.link.permissions.borrow();
         if let Some(reason) = question(permissions, &access) {
             let request = PermissionRequest {

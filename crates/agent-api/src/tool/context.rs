@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::WorkingDirectory;
+use super::{Access, WorkingDirectory};
 
 /// The most files whose last read is remembered; then all are forgotten.
 const MAX_FILES: usize = 10_000;
@@ -26,6 +26,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Whether a person has frozen the agent, so its processes must be suspended.
     pub frozen: watch::Receiver<bool>,
+    /// The access that was judged for this call; `None` if it was not judged.
+    pub(crate) judged: Option<Access>,
     /// The files that the model has read.
     pub(crate) files: Arc<SeenFiles>,
     /// The ends of all processes that tools started.
@@ -44,15 +46,17 @@ impl ToolContext {
             directory,
             cancel: CancellationToken::new(),
             frozen,
+            judged: None,
             files: Arc::default(),
             stops: Arc::default(),
         }
     }
 
-    /// Returns the same context for the next call, which isn't cancelled.
+    /// Returns the same context for the next call, which isn't cancelled, and not judged yet.
     pub(crate) fn for_next_call(&self) -> Self {
         Self {
             cancel: CancellationToken::new(),
+            judged: None,
             ..self.clone()
         }
     }

@@ -7,7 +7,7 @@ use similar::TextDiff;
 
 use super::arguments::Arguments;
 use super::file_change::MAX_BYTES as MAX_RESULT;
-use super::files::{self, OpenFile};
+use super::files;
 use super::output::push_note;
 use super::{Access, FileChange, Prepared, Tool, ToolContext, ToolOutput};
 use crate::dialect::ToolDefinition;
@@ -73,10 +73,8 @@ impl Tool for EditFile {
     }
 
     fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
-        match Arguments::new(arguments, EXAMPLE).text("path") {
-            Ok(path) => files::access_to_change(&path, &context.directory),
-            Err(_) => Access::Edits,
-        }
+        let path = Arguments::new(arguments, EXAMPLE).text("path");
+        files::access(path, &context.directory, files::to_change, Access::Edits)
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
@@ -90,25 +88,12 @@ impl Tool for EditFile {
     ) -> BoxFuture<'a, Result<Prepared, ToolOutput>> {
         Box::pin(async {
             let call = parse(arguments)?;
-            let (directory, seen) = (context.directory.clone(), context.files.clone());
-            files::unblocked(context, move |cancel| {
-                let path = { directory.resolve(&call.path) }
-                    .map_err(ToolOutput::failed)?
-                    .path;
-                let shown = directory.shown(&path);
-                let Some(OpenFile { file, stamp, .. }) = files::open(&path, &shown)? else {
-                    return Err(files::absent(&path, &directory));
-                };
-                if seen.stamp(&path).is_some_and(|known| known != stamp) {
-                    return Err(ToolOutput::failed(format!(
-                        "`{shown}` was changed since you read it; read it again"
-                    )));
-                }
-                let Some(before) = files::contents(file, MAX_BYTES, &shown, cancel)? else {
-                    return Err(ToolOutput::failed(format!(
-                        "`{shown}` is larger than {} MB; use `bash` to change it",
-                        MAX_BYTES >> 20
-                    )));
+            let used = context.clone();
+            files::blocking(context, move |cancel| {
+                let target = files::target(&call.path, MAX_BYTES, &used, cancel)?;
+                let (path, shown) = (target.path, target.shown);
+                let Some(before) = target.before else {
+                    return Err(files::absent(&path, &used.directory));
                 };
                 if before.contains(&0) {
                     let reason = format!("`{shown}` is a binary file; `edit` changes text only");
@@ -120,8 +105,8 @@ impl Tool for EditFile {
                     )));
                 };
                 let edited = replace(text, &call, &shown).map_err(ToolOutput::failed)?;
-                let change = FileChange::new(&path, Some(&before), edited.text, edited.result);
-                Ok(Prepared::Change(change.known_in(&seen)))
+                let change = FileChange::new(path, Some(&before), edited.text, edited.result);
+                Ok(Prepared::Change(change.known_in(&used.files)))
             })
             .await
         })

@@ -1,13 +1,24 @@
 //! The change of one file. The digests before and after it tell after a crash whether it was made.
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ring::digest::{Context, SHA256};
+use rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
+#[cfg(target_os = "linux")]
+use rustix::{
+    fs::{RenameFlags, renameat_with},
+    io::Errno,
+};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::context::{FileStamp, SeenFiles};
+use super::no_links::{self, Absent};
 use super::{WorkingDirectory, plain_file};
 use crate::history::FileIntent;
 
@@ -40,6 +51,8 @@ pub(crate) enum ChangeState {
 
 impl FileChange {
     /// Prepares to write `contents` to a file that has the contents `before`; `None` if there is no file. `done` is the result for the model.
+    ///
+    /// `path` must contain no link, as a path of [`WorkingDirectory::resolve`]. The change follows none.
     #[must_use]
     pub fn new(
         path: impl Into<PathBuf>,
@@ -92,14 +105,16 @@ impl FileChange {
     pub(crate) fn make_unless(self, cancel: &CancellationToken) -> Result<String, String> {
         let shown = self.path.display().to_string();
         let failed = |what: &str, error: &io::Error| format!("{shown} can't be {what}: {error}");
-        let current = digest_of(&self.path).map_err(|error| failed("read", &error))?;
+        let opened = no_links::parent(&self.path, Absent::Make);
+        let (parent, name) = opened.map_err(|error| failed("written", &error))?;
+        let current = plain_file::open_in(&parent, name).and_then(digest_of);
+        let current = current.map_err(|error| failed("read", &error))?;
         if current != self.before {
             return Err(format!(
                 "{shown} was changed by another program; read it again"
             ));
         }
-        let stamp = self
-            .replace(cancel)
+        let stamp = { self.replace(parent.as_fd(), name, cancel) }
             .map_err(|error| failed("written", &error))?;
         if let Some(seen) = &self.seen {
             seen.record(&self.path, stamp);
@@ -107,39 +122,89 @@ impl FileChange {
         Ok(self.done)
     }
 
-    fn replace(&self, cancel: &CancellationToken) -> io::Result<FileStamp> {
-        let parent = self.path.parent().unwrap_or_else(|| Path::new("/"));
-        std::fs::create_dir_all(parent)?;
-        let permissions = match plain_file::open(&self.path)? {
-            Some(file) => Some(file.metadata()?.permissions()),
-            None => None,
-        };
-        let mut options = tempfile::Builder::new();
-        options.prefix(".agent-api-");
-        if permissions.is_none() {
-            // As a new file of any other program.
-            options.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    fn replace(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &OsStr,
+        cancel: &CancellationToken,
+    ) -> io::Result<FileStamp> {
+        let old = plain_file::open_in(parent, name)?;
+        let mut new = NewFile::create(parent)?;
+        new.file.write_all(&self.contents)?;
+        if let Some(old) = old {
+            let mode = old.metadata()?.permissions();
+            new.file.set_permissions(mode)?;
         }
-        let mut file = options.tempfile_in(parent)?;
-        file.write_all(&self.contents)?;
-        if let Some(permissions) = permissions {
-            file.as_file().set_permissions(permissions)?;
-        }
-        file.as_file().sync_data()?;
+        new.file.sync_data()?;
         if cancel.is_cancelled() {
             return Err(io::Error::other("interrupted by the user"));
         }
-        let file = match self.before {
-            Some(_) => file.persist(&self.path)?,
-            None => file.persist_noclobber(&self.path)?,
-        };
-        Ok(FileStamp::of(&file.metadata()?))
+        match self.before {
+            Some(_) => new.replace(name),
+            None => new.add(name),
+        }
+    }
+}
+
+/// A new file under a name of its own. Dropping it removes this name.
+struct NewFile<'a> {
+    parent: BorrowedFd<'a>,
+    name: String,
+    file: File,
+}
+
+impl<'a> NewFile<'a> {
+    fn create(parent: BorrowedFd<'a>) -> io::Result<Self> {
+        let name = format!(".agent-api-{}", Uuid::new_v4());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        // As a new file of any other program.
+        let file = openat(parent, &name, flags, Mode::from_raw_mode(0o666))?;
+        Ok(Self {
+            parent,
+            name,
+            file: file.into(),
+        })
+    }
+
+    /// Takes the place of another file.
+    fn replace(self, name: &OsStr) -> io::Result<FileStamp> {
+        renameat(self.parent, &self.name, self.parent, name)?;
+        Ok(FileStamp::of(&self.file.metadata()?))
+    }
+
+    /// Takes a name, unless another file has it.
+    fn add(self, name: &OsStr) -> io::Result<FileStamp> {
+        #[cfg(target_os = "linux")]
+        match renameat_with(
+            self.parent,
+            &self.name,
+            self.parent,
+            name,
+            RenameFlags::NOREPLACE,
+        ) {
+            // The file system can't.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            renamed => {
+                renamed?;
+                return Ok(FileStamp::of(&self.file.metadata()?));
+            }
+        }
+        linkat(self.parent, &self.name, self.parent, name, AtFlags::empty())?;
+        Ok(FileStamp::of(&self.file.metadata()?))
+    }
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        // It fails if the file has its place.
+        let _gone = unlinkat(self.parent, &self.name, AtFlags::empty());
     }
 }
 
 /// Compares the file of a saved change with its digests.
 pub(crate) fn change_state(intent: &FileIntent, directory: &WorkingDirectory) -> ChangeState {
-    match digest_of(&directory.path().join(&intent.path)) {
+    let file = plain_file::open(&directory.path().join(&intent.path));
+    match file.and_then(digest_of) {
         Ok(Some(digest)) if digest == intent.after => ChangeState::Made,
         Ok(digest) if digest == intent.before => ChangeState::NotMade,
         Ok(_) | Err(_) => ChangeState::Unknown,
@@ -147,8 +212,8 @@ pub(crate) fn change_state(intent: &FileIntent, directory: &WorkingDirectory) ->
 }
 
 /// Returns the digest of a file; `None` if there is none.
-fn digest_of(path: &Path) -> io::Result<Option<String>> {
-    let Some(file) = plain_file::open(path)? else {
+fn digest_of(file: Option<File>) -> io::Result<Option<String>> {
+    let Some(file) = file else {
         return Ok(None);
     };
     let mut context = Context::new(&SHA256);
@@ -177,6 +242,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     use super::*;
 

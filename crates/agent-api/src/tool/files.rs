@@ -2,11 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Access, FileStamp, ToolContext, ToolOutput, WorkingDirectory, plain_file};
+use super::{
+    Access, FileStamp, ResolvedPath, ToolContext, ToolOutput, WorkingDirectory, no_links,
+    plain_file,
+};
 
 /// The directories that no search enters. Their files can start programs, or are the state of a run.
 const CLOSED: [&str; 2] = [".git", ".rlm"];
@@ -17,35 +20,64 @@ const MAX_SIMILAR: usize = 3;
 /// How similar a name must be, from 0 to 1.
 const SIMILAR: f32 = 0.6;
 
-/// Returns what a call needs that reads a path.
-pub(super) fn access_to_read(path: &str, directory: &WorkingDirectory) -> Access {
-    match directory.resolve(path) {
-        Ok(resolved) if !resolved.is_inside => Access::Anything {
-            reason: outside(&resolved.path),
-        },
-        // A call with a path that can't be used fails without an effect.
-        Ok(_) | Err(_) => Access::Reads,
+/// Judges a resolved path: what a call needs to use it.
+type Judge = fn(&ResolvedPath, &WorkingDirectory) -> Access;
+
+/// Judges a path that a call reads.
+pub(super) fn to_read(resolved: &ResolvedPath, _: &WorkingDirectory) -> Access {
+    match resolved.is_inside {
+        true => Access::Reads,
+        false => outside(&resolved.path),
     }
 }
 
-/// Returns what a call needs that changes a file.
-pub(super) fn access_to_change(path: &str, directory: &WorkingDirectory) -> Access {
-    match directory.resolve(path) {
-        Ok(resolved) if !resolved.is_inside => Access::Anything {
-            reason: outside(&resolved.path),
-        },
-        Ok(resolved) if is_closed(&resolved.path, directory) => Access::Anything {
+/// Judges a path of a file that a call changes.
+pub(super) fn to_change(resolved: &ResolvedPath, directory: &WorkingDirectory) -> Access {
+    match resolved.is_inside {
+        false => outside(&resolved.path),
+        true if is_closed(&resolved.path, directory) => Access::Anything {
             reason: format!(
                 "`{}` is a file of git or of a run",
                 directory.shown(&resolved.path)
             ),
         },
-        Ok(_) | Err(_) => Access::Edits,
+        true => Access::Edits,
     }
 }
 
-fn outside(path: &Path) -> String {
-    format!("`{}` is outside of the working directory", path.display())
+/// Returns what a call needs that uses a path. A call with a path that can't be used fails without an effect, so it needs the `least`.
+pub(super) fn access(
+    path: Result<String, ToolOutput>,
+    directory: &WorkingDirectory,
+    judge: Judge,
+    least: Access,
+) -> Access {
+    let resolved = path.ok().and_then(|path| directory.resolve(&path).ok());
+    resolved.map_or(least, |resolved| judge(&resolved, directory))
+}
+
+/// Resolves a path again when a call runs. Refuses a path that needs another access than the one that was judged: for example, a directory was replaced
+/// by a link meanwhile.
+pub(super) fn resolve(
+    path: &str,
+    context: &ToolContext,
+    judge: Judge,
+) -> Result<PathBuf, ToolOutput> {
+    let directory = &context.directory;
+    let resolved = directory.resolve(path).map_err(ToolOutput::failed)?;
+    let access = judge(&resolved, directory);
+    match &context.judged {
+        Some(judged) if *judged != access => Err(ToolOutput::failed(format!(
+            "`{path}` leads to another place now than when the call was permitted; call the tool again"
+        ))),
+        _ => Ok(resolved.path),
+    }
+}
+
+fn outside(path: &Path) -> Access {
+    Access::Anything {
+        reason: format!("`{}` is outside of the working directory", path.display()),
+    }
 }
 
 /// Returns whether a path in the working directory leads through a directory that no search enters.
@@ -58,17 +90,7 @@ pub(super) fn is_closed(path: &Path, directory: &WorkingDirectory) -> bool {
 }
 
 /// Runs work that blocks. It ends soon after the call is cancelled or its future is dropped, if it looks at its token.
-pub(super) async fn blocking(
-    context: &ToolContext,
-    work: impl FnOnce(&CancellationToken) -> ToolOutput + Send + 'static,
-) -> ToolOutput {
-    match unblocked(context, move |cancel| Ok(work(cancel))).await {
-        Ok(output) | Err(output) => output,
-    }
-}
-
-/// Does the same as [`blocking`], for work that can have another result.
-pub(super) async fn unblocked<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     context: &ToolContext,
     work: impl FnOnce(&CancellationToken) -> Result<T, ToolOutput> + Send + 'static,
 ) -> Result<T, ToolOutput> {
@@ -126,7 +148,7 @@ pub(super) fn open(path: &Path, shown: &str) -> Result<Option<OpenFile>, ToolOut
             io::ErrorKind::InvalidInput => {
                 format!("`{shown}` is no regular file but a FIFO, a socket or a device")
             }
-            io::ErrorKind::NotADirectory => format!("`{shown}` goes through a file"),
+            io::ErrorKind::NotADirectory => format!("`{shown}` goes through a file or a link"),
             _ => format!("`{shown}` can't be opened: {error}"),
         })
     };
@@ -142,7 +164,7 @@ pub(super) fn open(path: &Path, shown: &str) -> Result<Option<OpenFile>, ToolOut
 }
 
 /// Reads a file up to a size; `None` if it is larger.
-pub(super) fn contents(
+fn contents(
     file: File,
     max: u64,
     shown: &str,
@@ -157,6 +179,55 @@ pub(super) fn contents(
     }
 }
 
+/// A file that a call changes, as it is before the change.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) path: PathBuf,
+    /// The path as the model should see it.
+    pub(super) shown: String,
+    /// The contents, or `None` if there is no file.
+    pub(super) before: Option<Vec<u8>>,
+    /// Whether the model has read or written this file.
+    pub(super) is_known: bool,
+}
+
+/// Opens a file that a call changes, and reads it up to `max` bytes. Refuses a file that changed since the model read it.
+pub(super) fn target(
+    path: &str,
+    max: u64,
+    context: &ToolContext,
+    cancel: &CancellationToken,
+) -> Result<Target, ToolOutput> {
+    let path = resolve(path, context, to_change)?;
+    let shown = context.directory.shown(&path);
+    let Some(OpenFile { file, stamp, .. }) = open(&path, &shown)? else {
+        return Ok(Target {
+            path,
+            shown,
+            before: None,
+            is_known: false,
+        });
+    };
+    let known = context.files.stamp(&path);
+    if known.is_some_and(|known| known != stamp) {
+        return Err(ToolOutput::failed(format!(
+            "`{shown}` was changed since you read it; read it again"
+        )));
+    }
+    let before = contents(file, max, &shown, cancel)?.ok_or_else(|| {
+        ToolOutput::failed(format!(
+            "`{shown}` is larger than {} MB; use `bash` to change it",
+            max >> 20
+        ))
+    })?;
+    Ok(Target {
+        path,
+        shown,
+        before: Some(before),
+        is_known: known.is_some(),
+    })
+}
+
 /// Returns the result of a call whose file can't be read.
 pub(super) fn unreadable(shown: &str, error: &io::Error) -> ToolOutput {
     ToolOutput::failed(format!("`{shown}` can't be read: {error}"))
@@ -166,13 +237,13 @@ pub(super) fn unreadable(shown: &str, error: &io::Error) -> ToolOutput {
 pub(super) fn absent(path: &Path, directory: &WorkingDirectory) -> ToolOutput {
     let shown = directory.shown(path);
     let parent = path.parent().unwrap_or(path);
-    let Ok(entries) = std::fs::read_dir(parent) else {
+    let Ok(entries) = no_links::list(parent) else {
         return ToolOutput::failed(format!(
             "`{shown}` doesn't exist, and neither does its directory"
         ));
     };
-    let mut names: Vec<String> = { entries.take(MAX_NAMES).flatten() }
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+    let mut names: Vec<String> = { entries.iter().take(MAX_NAMES) }
+        .map(|(name, _)| name.to_string_lossy().into_owned())
         .collect();
     names.sort();
     let wanted = path.file_name().unwrap_or_default().to_string_lossy();
@@ -256,7 +327,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 ended.send(()).unwrap();
-                ToolOutput::ok("")
+                Ok(())
             });
             let mut work = Box::pin(work);
             let at_once = tokio::time::timeout(std::time::Duration::ZERO, &mut work).await;
@@ -266,11 +337,39 @@ mod tests {
                 true => drop(work),
                 false => {
                     context.cancel.cancel();
-                    assert!(work.await.is_error);
+                    work.await.unwrap_err();
                 }
             }
             is_ended.recv().unwrap();
         }
+    }
+
+    #[test]
+    fn a12_path_that_leads_out_of_the_directory_after_it_was_judged_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let [work, other] = ["work", "other"].map(|name| dir.path().join(name));
+        for directory in [&work, &other] {
+            std::fs::create_dir_all(directory.join("sub")).unwrap();
+            std::fs::write(directory.join("sub/file"), "").unwrap();
+        }
+        let mut context = ToolContext::new(WorkingDirectory::new(&work).unwrap());
+        let judges: [(Judge, Access); 2] = [(to_read, Access::Reads), (to_change, Access::Edits)];
+        for (judge, least) in &judges {
+            context.judged = Some(least.clone());
+            resolve("sub/file", &context, *judge).unwrap();
+        }
+        std::fs::remove_dir_all(work.join("sub")).unwrap();
+        std::os::unix::fs::symlink(other.join("sub"), work.join("sub")).unwrap();
+        for (judge, least) in judges {
+            context.judged = Some(least);
+            let refused = resolve("sub/file", &context, judge).unwrap_err();
+            assert!(refused.text.contains("leads to another place"));
+        }
+        // Even after it was resolved, a link is not followed.
+        let path = context.directory.path().join("sub/file");
+        let refused = open(&path, "sub/file").unwrap_err();
+        assert_eq!(refused.text, "`sub/file` goes through a file or a link");
+        no_links::list(&context.directory.path().join("sub")).unwrap_err();
     }
 
     #[test]
@@ -279,11 +378,12 @@ mod tests {
         let directory = WorkingDirectory::new(dir.path()).unwrap();
         for path in [".git/hooks/pre-commit", "sub/../.rlm/state", "a/.git"] {
             std::fs::create_dir_all(dir.path().join("sub")).unwrap();
-            let access = access_to_change(path, &directory);
+            let access = access(Ok(path.to_owned()), &directory, to_change, Access::Edits);
             assert!(matches!(access, Access::Anything { .. }), "{path}");
         }
         for path in ["src/a.rs", ".github/x", ".gitignore"] {
-            assert_eq!(access_to_change(path, &directory), Access::Edits, "{path}");
+            let access = access(Ok(path.to_owned()), &directory, to_change, Access::Reads);
+            assert_eq!(access, Access::Edits, "{path}");
         }
     }
 }

@@ -47,10 +47,8 @@ impl Tool for Glob {
     }
 
     fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
-        match parse(arguments) {
-            Ok(call) => files::access_to_read(&call.path, &context.directory),
-            Err(_) => Access::Reads,
-        }
+        let path = parse(arguments).map(|call| call.path);
+        files::access(path, &context.directory, files::to_read, Access::Reads)
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
@@ -71,13 +69,12 @@ impl Tool for Glob {
                 Ok(call) => call,
                 Err(wrong) => return wrong,
             };
-            let directory = context.directory.clone();
-            files::unblocked(context, move |cancel| {
-                let root = { directory.resolve(&call.path) }
-                    .map_err(ToolOutput::failed)?
-                    .path;
+            let used = context.clone();
+            files::blocking(context, move |cancel| {
+                let root = files::resolve(&call.path, &used, files::to_read)?;
+                let directory = &used.directory;
                 let pattern = PathPattern::new(&call.pattern, &root)?;
-                let mut walk = Walk::new(&root, &directory, cancel)?;
+                let mut walk = Walk::new(&root, directory, cancel)?;
                 let (mut output, mut count) = (Output::default(), 0);
                 for found in walk.by_ref().filter(|found| pattern.matches(&found.path)) {
                     count += 1;

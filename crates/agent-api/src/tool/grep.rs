@@ -69,10 +69,8 @@ impl Tool for Grep {
     }
 
     fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
-        match parse(arguments) {
-            Ok(call) => files::access_to_read(&call.path, &context.directory),
-            Err(_) => Access::Reads,
-        }
+        let path = parse(arguments).map(|call| call.path);
+        files::access(path, &context.directory, files::to_read, Access::Reads)
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
@@ -93,20 +91,20 @@ impl Tool for Grep {
                 Ok(call) => call,
                 Err(wrong) => return wrong,
             };
-            let directory = context.directory.clone();
-            files::blocking(context, move |cancel| {
-                search(&call, &directory, cancel).unwrap_or_else(|failed| failed)
-            })
-            .await
+            let used = context.clone();
+            files::blocking(context, move |cancel| search(&call, &used, cancel))
+                .await
+                .unwrap_or_else(|failed| failed)
         })
     }
 }
 
 fn search(
     call: &Call,
-    directory: &WorkingDirectory,
+    context: &ToolContext,
     cancel: &CancellationToken,
 ) -> Result<ToolOutput, ToolOutput> {
+    let directory = &context.directory;
     let matcher = RegexMatcherBuilder::new()
         .case_insensitive(call.ignore_case)
         .size_limit(MAX_PATTERN)
@@ -115,10 +113,7 @@ fn search(
         .map_err(|error| {
             ToolOutput::failed(format!("the pattern is no regular expression: {error}"))
         })?;
-    let root = directory
-        .resolve(&call.path)
-        .map_err(ToolOutput::failed)?
-        .path;
+    let root = files::resolve(&call.path, context, files::to_read)?;
     let glob = call
         .glob
         .as_deref()

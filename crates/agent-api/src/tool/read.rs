@@ -49,10 +49,8 @@ impl Tool for ReadFile {
     }
 
     fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
-        match parse(arguments) {
-            Ok(call) => files::access_to_read(&call.path, &context.directory),
-            Err(_) => Access::Reads,
-        }
+        let path = parse(arguments).map(|call| call.path);
+        files::access(path, &context.directory, files::to_read, Access::Reads)
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
@@ -73,29 +71,22 @@ impl Tool for ReadFile {
                 Ok(call) => call,
                 Err(wrong) => return wrong,
             };
-            let (directory, seen) = (context.directory.clone(), context.files.clone());
+            let used = context.clone();
             files::blocking(context, move |cancel| {
-                let path = match directory.resolve(&call.path) {
-                    Ok(resolved) => resolved.path,
-                    Err(reason) => return ToolOutput::failed(reason),
-                };
-                let shown = directory.shown(&path);
-                let OpenFile { file, stamp, bytes } = match files::open(&path, &shown) {
-                    Ok(Some(file)) => file,
-                    Ok(None) => return files::absent(&path, &directory),
-                    Err(failed) => return failed,
+                let path = files::resolve(&call.path, &used, files::to_read)?;
+                let shown = used.directory.shown(&path);
+                let Some(OpenFile { file, stamp, bytes }) = files::open(&path, &shown)? else {
+                    return Err(files::absent(&path, &used.directory));
                 };
                 let file = CancellableFile { file, cancel };
-                match text(file, &call, &shown, bytes) {
-                    Ok(Ok(text)) => {
-                        seen.record(&path, stamp);
-                        ToolOutput::ok(text)
-                    }
-                    Ok(Err(reason)) => ToolOutput::failed(reason),
-                    Err(error) => files::unreadable(&shown, &error),
-                }
+                let text = text(file, &call, &shown, bytes)
+                    .map_err(|error| files::unreadable(&shown, &error))?
+                    .map_err(ToolOutput::failed)?;
+                used.files.record(&path, stamp);
+                Ok(ToolOutput::ok(text))
             })
             .await
+            .unwrap_or_else(|failed| failed)
         })
     }
 }

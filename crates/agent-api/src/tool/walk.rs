@@ -2,17 +2,17 @@
 //! itself, because a hostile project can put a FIFO or a huge file in its place.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::FileType;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::FileType;
 use tokio_util::sync::CancellationToken;
 
 use super::files::is_closed;
-use super::{ToolOutput, WorkingDirectory, plain_file};
+use super::{ToolOutput, WorkingDirectory, no_links, plain_file};
 
 /// The longest `.gitignore` that is read, in bytes.
 const MAX_RULES: u64 = 1 << 20;
@@ -65,7 +65,9 @@ impl<'a> Walk<'a> {
         let first = OpenDirectory::list(root).map_err(|error| {
             ToolOutput::failed(match error.kind() {
                 io::ErrorKind::NotFound => format!("`{shown}` doesn't exist"),
-                io::ErrorKind::NotADirectory => format!("`{shown}` is no directory"),
+                io::ErrorKind::NotADirectory => {
+                    format!("`{shown}` is no directory, or has a link in its path now")
+                }
                 _ => format!("`{shown}` can't be listed: {error}"),
             })
         })?;
@@ -124,11 +126,7 @@ impl Iterator for Walk<'_> {
 
 impl OpenDirectory {
     fn list(path: &Path) -> io::Result<Self> {
-        let mut entries = Vec::new();
-        for entry in std::fs::read_dir(path)? {
-            let entry = entry?;
-            entries.push((entry.file_name(), entry.file_type()?));
-        }
+        let mut entries = no_links::list(path)?;
         entries.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
         let has_rules = entries.iter().any(|(name, _)| name == ".gitignore");
         Ok(Self {

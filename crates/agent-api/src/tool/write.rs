@@ -27,10 +27,8 @@ impl Tool for WriteFile {
     }
 
     fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
-        match Arguments::new(arguments, EXAMPLE).text("path") {
-            Ok(path) => files::access_to_change(&path, &context.directory),
-            Err(_) => Access::Edits,
-        }
+        let path = Arguments::new(arguments, EXAMPLE).text("path");
+        files::access(path, &context.directory, files::to_change, Access::Edits)
     }
 
     fn summary(&self, arguments: &JsonObject) -> String {
@@ -45,41 +43,23 @@ impl Tool for WriteFile {
         Box::pin(async {
             let mut arguments = Arguments::new(arguments, EXAMPLE);
             let (path, content) = (arguments.text("path")?, arguments.text("content")?);
-            let (directory, seen) = (context.directory.clone(), context.files.clone());
-            files::unblocked(context, move |cancel| {
-                let path = directory.resolve(&path).map_err(ToolOutput::failed)?.path;
-                let shown = directory.shown(&path);
-                let size = format!("{} lines, {} bytes", content.lines().count(), content.len());
-                let change = match files::open(&path, &shown)? {
-                    None => {
-                        FileChange::new(&path, None, content, format!("created `{shown}`: {size}"))
-                    }
-                    Some(open) => {
-                        match seen.stamp(&path) {
-                            Some(stamp) if stamp == open.stamp => {}
-                            Some(_) => {
-                                return Err(ToolOutput::failed(format!(
-                                    "`{shown}` was changed since you read it; read it again"
-                                )));
-                            }
-                            None => {
-                                return Err(ToolOutput::failed(format!(
-                                    "`{shown}` exists; read it first"
-                                )));
-                            }
-                        }
-                        let before = files::contents(open.file, MAX_BYTES, &shown, cancel)?;
-                        let Some(before) = before else {
-                            return Err(ToolOutput::failed(format!(
-                                "`{shown}` is larger than {} MB; use `bash` to replace it",
-                                MAX_BYTES >> 20
-                            )));
-                        };
-                        let done = format!("replaced `{shown}`: {size}");
-                        FileChange::new(&path, Some(&before), content, done)
-                    }
+            let used = context.clone();
+            files::blocking(context, move |cancel| {
+                let target = files::target(&path, MAX_BYTES, &used, cancel)?;
+                let shown = target.shown;
+                if target.before.is_some() && !target.is_known {
+                    return Err(ToolOutput::failed(format!(
+                        "`{shown}` exists; read it first"
+                    )));
+                }
+                let done = match target.before {
+                    None => "created",
+                    Some(_) => "replaced",
                 };
-                Ok(Prepared::Change(change.known_in(&seen)))
+                let (lines, bytes) = (content.lines().count(), content.len());
+                let done = format!("{done} `{shown}`: {lines} lines, {bytes} bytes");
+                let change = FileChange::new(target.path, target.before.as_deref(), content, done);
+                Ok(Prepared::Change(change.known_in(&used.files)))
             })
             .await
         })

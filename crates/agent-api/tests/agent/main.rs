@@ -6,6 +6,7 @@ mod contract;
 mod crashes;
 mod extensions;
 mod failures;
+mod judged_paths;
 mod scene;
 mod server;
 mod sessions;

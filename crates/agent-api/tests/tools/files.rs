@@ -299,6 +299,37 @@ async fn a12_file_that_changes_between_the_plan_and_the_change_is_kept() {
 }
 
 #[tokio::test]
+async fn a12_change_does_not_follow_a_link_that_replaced_a_directory() {
+    let scene = Scene::new();
+    for (tool, arguments) in [
+        (
+            "edit",
+            json!({"path": "sub/deep/a", "old": "one", "new": "two"}),
+        ),
+        ("write", json!({"path": "sub/deep/b", "content": "two"})),
+        ("write", json!({"path": "sub/new/deep/b", "content": "two"})),
+    ] {
+        scene.write("sub/deep/a", "one");
+        let outside = scene.outside("other");
+        std::fs::create_dir_all(outside.join("deep")).unwrap();
+        std::fs::write(outside.join("deep/a"), "one").unwrap();
+        let call = object(arguments);
+        let prepared = scene.tool(tool).prepare(&call, &scene.context).await;
+        let Prepared::Change(change) = prepared.unwrap() else {
+            panic!("no change")
+        };
+        std::fs::remove_dir_all(scene.path("sub")).unwrap();
+        symlink(&outside, scene.path("sub")).unwrap();
+        let refused = change.make().unwrap_err();
+        assert!(refused.contains("can't be written"), "{refused}");
+        let other = std::fs::read_to_string(outside.join("deep/a")).unwrap();
+        assert_eq!(other, "one");
+        assert!(!outside.join("deep/b").exists() && !outside.join("new").exists());
+        std::fs::remove_file(scene.path("sub")).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a12_edit_explains_what_is_no_text() {
     let scene = Scene::new();
     scene.write("binary", b"a\0b");

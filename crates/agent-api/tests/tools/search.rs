@@ -83,6 +83,26 @@ async fn a12_grep_explains_wrong_calls() {
 }
 
 #[tokio::test]
+async fn a12_very_long_pattern_of_files_is_refused() {
+    let scene = Scene::new();
+    scene.write("a.rs", "fn one() {}\n");
+    let longest = "*".repeat(1_000);
+    let long = "{a,b}".repeat(100_000);
+    for (tool, arguments) in [
+        ("glob", json!({"pattern": long})),
+        ("grep", json!({"pattern": "one", "glob": long})),
+    ] {
+        let refused = scene.failed(tool, arguments).await;
+        assert_eq!(
+            refused,
+            "the pattern has more than 1000 bytes; use a shorter one"
+        );
+    }
+    let all = scene.ok("glob", json!({"pattern": longest})).await;
+    assert_eq!(all, "a.rs\n");
+}
+
+#[tokio::test]
 async fn a12_grep_is_capped() {
     let scene = Scene::new();
     scene.write("a", "match\n".repeat(300));
