@@ -164,10 +164,10 @@ fn done() -> PendingChange {
 }
 
 /// Makes one report of the ends of all process trees. `is_proven` is whether all of them have ended.
-fn stop_report(reports: &[agent_subprocess::StopReport], is_proven: bool) -> StopReport {
+fn stop_report(reports: &[(agent_subprocess::StopReport, bool)], is_proven: bool) -> StopReport {
     let mut all = StopReport::without_processes();
     all.proven = is_proven;
-    for report in reports {
+    for (report, is_proven) in reports {
         all.stage = all.stage.max(match report.stage {
             Stage::AlreadyEnded => StopStage::AlreadyEnded,
             Stage::Interrupt => StopStage::Interrupt,
@@ -175,7 +175,7 @@ fn stop_report(reports: &[agent_subprocess::StopReport], is_proven: bool) -> Sto
             Stage::Terminate => StopStage::Terminate,
             Stage::Kill => StopStage::Kill,
         });
-        all.proven &= report.is_proven();
+        all.proven &= is_proven;
         all.ended.extend(report.ended.iter().map(name));
         all.survivors.extend(report.survivors.iter().map(name));
     }

@@ -520,7 +520,7 @@ mod tests {
         tokio::join!(bash.run(&arguments, &context), cancel);
         let reports = context.stops.reports();
         assert_eq!(reports.len(), 1, "{reports:?}");
-        assert!(!reports[0].ended.is_empty(), "{reports:?}");
+        assert!(!reports[0].0.ended.is_empty(), "{reports:?}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use agent_subprocess::{ProcessId, ProcessName, ProcessStat, StopReport};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -107,24 +108,78 @@ impl SeenFiles {
 
 /// The ends of the processes that tools started, for the report of a stop.
 #[derive(Debug, Default)]
-pub(crate) struct Stops(Mutex<Vec<agent_subprocess::StopReport>>);
+pub(crate) struct Stops(Mutex<Vec<RecordedStop>>);
+
+/// The end of one process tree.
+#[derive(Debug)]
+struct RecordedStop {
+    report: StopReport,
+    /// The identities of the survivors; `None` for a process that can't be identified.
+    survivors: Vec<Option<ProcessId>>,
+}
 
 impl Stops {
     /// Records the end of a process tree. If the call ended by itself, only its survivors matter later.
-    pub(crate) fn record(&self, report: agent_subprocess::StopReport, was_cancelled: bool) {
-        let mut reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reports.retain(|report| !report.survivors.is_empty());
+    pub(crate) fn record(&self, report: StopReport, was_cancelled: bool) {
+        let mut stops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.retain(|stop| !stop.report.survivors.is_empty());
         let matters = was_cancelled || !report.survivors.is_empty();
-        if matters && reports.len() < MAX_NAMES {
-            reports.push(report);
+        if matters && stops.len() < MAX_NAMES {
+            let id = |name: &ProcessName| ProcessStat::read(name.pid).map(|stat| stat.process);
+            let survivors = report.survivors.iter().map(id).collect();
+            stops.push(RecordedStop { report, survivors });
         }
     }
 
-    /// Returns the last report, and all reports with survivors.
-    pub(crate) fn reports(&self) -> Vec<agent_subprocess::StopReport> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// Returns the last report, and all reports with survivors. A survivor that has ended since is not named, but the report is no better proof: the
+    /// survivor may have started other processes.
+    ///
+    /// The second value is whether the stop was proven.
+    pub(crate) fn reports(&self) -> Vec<(StopReport, bool)> {
+        let stops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reports = stops.iter().map(|stop| {
+            let mut report = stop.report.clone();
+            let is_proven = report.is_proven();
+            let mut ids = stop.survivors.iter();
+            let is_left = |_: &ProcessName| {
+                let id = ids.next().copied().flatten();
+                id.is_none_or(|id| id.is_alive())
+            };
+            report.survivors.retain(is_left);
+            (report, is_proven)
+        });
+        reports.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use agent_subprocess::{Containment, StopPolicy, TreeCommand};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a4_survivor_that_has_ended_is_not_named_by_a_later_stop() {
+        let mut tree = TreeCommand::new("true")
+            .containment(Containment::Group)
+            .spawn()
+            .await
+            .unwrap();
+        let mut report = tree.stop(&StopPolicy::kill()).await;
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        report.survivors.push(ProcessName {
+            pid: child.id(),
+            name: "cat".to_owned(),
+        });
+        let stops = Stops::default();
+        stops.record(report, false);
+        let survivors = || stops.reports()[0].0.survivors.len();
+        assert_eq!(survivors(), 1);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(survivors(), 0);
+        assert!(!stops.reports()[0].1, "its own processes are unknown");
     }
 }
