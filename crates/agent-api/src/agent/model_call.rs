@@ -222,9 +222,9 @@ impl Turn<'_> {
             self.report_message(&message, true).await;
             match &called {
                 // If the save fails, the save at the end of the turn says so.
-                Err(_) => drop(self.keep(message).await),
+                Err(_) => drop(self.keep(message, None).await),
                 Ok(Err(error)) if error.kind() == ErrorKind::Budget => {
-                    self.keep(without_calls(message)).await?;
+                    self.keep(without_calls(message), None).await?;
                 }
                 // Another try begins anew.
                 Ok(_) => {}

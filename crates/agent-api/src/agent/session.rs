@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::budget::Budget;
 use crate::compaction::CompactionPlan;
+use crate::dialect::StopReason;
 use crate::error::Error;
 use crate::history::{AssistantMessage, History, Item, ToolOutcome, ToolResult, UserText};
 use crate::tool::{ChangeState, WorkingDirectory, change_state};
@@ -23,6 +24,9 @@ const SCHEMA: &str = "agent-api session";
 struct Head {
     /// The limits of the session, and its spending.
     budget: Budget,
+    /// Why the model stopped its last message.
+    #[serde(default)]
+    stop: Option<StopReason>,
 }
 
 /// A part of the history on disk, in order.
@@ -53,6 +57,8 @@ pub(crate) struct Session {
     budget: Budget,
     /// The budget as it is on disk.
     saved_budget: Budget,
+    /// Why the model stopped its last message; `None` if that is unknown, or if the message is not whole.
+    stop: Option<StopReason>,
     /// Why the memory has more than the disk can get. Then only a new opening helps.
     broken: Option<String>,
     writer: SessionLock,
@@ -131,9 +137,12 @@ impl Session {
             let what = format!("the saved history is invalid: {error}; start a fresh session");
             return Err(NotOpened::Failed(what));
         }
-        let budget = match loaded.head {
-            Some(Head { budget: earlier }) => budget.clone().after(&earlier),
-            None => budget.clone(),
+        let (budget, stop) = match loaded.head {
+            Some(Head {
+                budget: earlier,
+                stop,
+            }) => (budget.clone().after(&earlier), stop),
+            None => (budget.clone(), None),
         };
         Ok(Self {
             id,
@@ -143,6 +152,7 @@ impl Session {
             messages,
             saved_budget: budget.clone(),
             budget,
+            stop,
             broken: None,
             writer: Arc::new(Mutex::new(writer)),
         })
@@ -156,14 +166,24 @@ impl Session {
         &self.history
     }
 
-    /// Returns the last message of the model if the history ends with it and no call is open.
-    pub(crate) fn last_word(&self) -> Option<&AssistantMessage> {
+    /// Returns the last message of the model, and why the model stopped it, if the history ends with it and no call is open.
+    pub(crate) fn last_word(&self) -> Option<(&AssistantMessage, Option<&StopReason>)> {
         match self.history.items().last() {
             Some(Item::Assistant(message)) if self.history.open_calls().next().is_none() => {
-                Some(message)
+                Some((message, self.stop.as_ref()))
             }
             _ => None,
         }
+    }
+
+    /// Appends a message of the model; `stop` says why the model stopped, if it did.
+    pub(crate) fn answer(
+        &mut self,
+        message: AssistantMessage,
+        stop: Option<StopReason>,
+    ) -> Result<(), Error> {
+        self.stop = stop;
+        self.change(|history| history.push_assistant(message))
     }
 
     /// Returns what keeps the session locked, also if the session is dropped.
@@ -284,6 +304,7 @@ impl Session {
         }
         let head = Head {
             budget: self.budget.clone(),
+            stop: self.stop.clone(),
         };
         let entries = std::mem::take(&mut self.unsaved);
         let writer = Arc::clone(&self.writer);

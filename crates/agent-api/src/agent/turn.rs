@@ -67,24 +67,24 @@ impl Turn<'_> {
     }
 
     async fn steps(&mut self) -> Result<TurnEnd, Halt> {
-        if let Some(message) = self.session.last_word() {
+        if let Some((message, stop)) = self.session.last_word() {
             // The message was sent again after a crash, and its turn had ended before.
-            let (text, partial) = (
-                message.text(),
-                message.completeness == Completeness::Partial,
-            );
+            let partial = message.completeness == Completeness::Partial;
+            let ended = match (partial, stop) {
+                (true, _) => EndReason::Interrupted.into(),
+                (false, Some(stop)) => end(stop.clone()),
+                (false, None) => EndReason::Completed.into(),
+            };
+            let text = message.text();
             self.link.report(Event::Message { text, partial }).await;
-            return Ok(match partial {
-                true => EndReason::Interrupted.into(),
-                false => EndReason::Completed.into(),
-            });
+            return Ok(ended);
         }
         loop {
             let Some((message, stop)) = self.ask_model().await? else {
                 continue;
             };
             let has_calls = message.calls().next().is_some();
-            self.keep(message).await?;
+            self.keep(message, Some(stop.clone())).await?;
             if !has_calls {
                 return Ok(end(stop));
             }
@@ -96,9 +96,13 @@ impl Turn<'_> {
     }
 
     /// Appends a message of the model to the history, and saves it.
-    pub(super) async fn keep(&mut self, message: AssistantMessage) -> Result<(), Halt> {
+    pub(super) async fn keep(
+        &mut self,
+        message: AssistantMessage,
+        stop: Option<StopReason>,
+    ) -> Result<(), Halt> {
         if !message.parts.is_empty() {
-            self.change(|history| history.push_assistant(message))?;
+            { self.session.answer(message, stop) }.map_err(|error| invalid(&error))?;
         }
         self.save().await
     }
@@ -155,8 +159,7 @@ impl Turn<'_> {
         &mut self,
         change: impl FnOnce(&mut History) -> Result<(), crate::Error>,
     ) -> Result<(), Halt> {
-        { self.session.change(change) }
-            .map_err(|error| Halt::Ended(failed(EndReason::ProtocolError, error.to_string())))
+        { self.session.change(change) }.map_err(|error| invalid(&error))
     }
 
     pub(super) async fn save(&mut self) -> Result<(), Halt> {
@@ -213,6 +216,11 @@ fn end(stop: StopReason) -> TurnEnd {
             format!("the server stopped the model: {name}"),
         ),
     }
+}
+
+/// Returns the end of a turn whose history would be invalid.
+fn invalid(error: &crate::Error) -> Halt {
+    Halt::Ended(failed(EndReason::ProtocolError, error.to_string()))
 }
 
 pub(super) fn failed(reason: EndReason, detail: impl Into<String>) -> TurnEnd {

@@ -1,5 +1,6 @@
 //! The whole answer of a model call, and the reading of events that all dialects share.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -32,7 +33,8 @@ impl Answer {
 }
 
 /// The reason why a model stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
     /// The model finished its answer.

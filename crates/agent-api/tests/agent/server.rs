@@ -37,6 +37,8 @@ pub(crate) struct Reply {
     pub(crate) texts: Vec<String>,
     /// The names and the arguments of the calls.
     pub(crate) calls: Vec<(String, String)>,
+    /// Why the model stopped, in the words of the chat API; by default because it is done, or calls tools.
+    pub(crate) finish: Option<&'static str>,
     /// The tokens of the input; 0 stands for a quarter of the bytes of the request.
     pub(crate) input_tokens: u64,
     /// After the texts, the stream waits for this.
@@ -100,11 +102,10 @@ impl Reply {
             let function = json!({"name": name, "arguments": arguments});
             chunk(json!({"tool_calls": [{"index": at, "id": id(number, at), "type": "function", "function": function}]}), None)
         });
-        let finish = if self.calls.is_empty() {
-            "stop"
-        } else {
-            "tool_calls"
-        };
+        let finish = self.finish.unwrap_or(match self.calls.is_empty() {
+            true => "stop",
+            false => "tool_calls",
+        });
         let usage = json!({"choices": [], "usage": {"prompt_tokens": self.input_tokens, "completion_tokens": 1}});
         let rest = calls.chain([chunk(json!({}), Some(finish)), usage, "[DONE]".into()]);
         [texts.collect(), rest.collect()]

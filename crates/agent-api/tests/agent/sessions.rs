@@ -4,10 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use agent_api::{
-    Access, BoxFuture, Dialect, JsonObject, Tool, ToolContext, ToolDefinition, ToolOutput,
+    Access, AgentOptions, ApiAgent, BoxFuture, Dialect, JsonObject, Tool, ToolContext,
+    ToolDefinition, ToolOutput,
 };
-use agent_duplex::{Decision, EndReason, Event, Permissions, SessionChoice, ToolOutcome};
+use agent_duplex::{
+    Decision, Driver as _, EndReason, Event, Message, Permissions, SessionChoice, ToolOutcome,
+    TurnEnd,
+};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::scene::{Count, DIALECTS, Scene, Talk};
 use crate::server::{Reply, Request, Server};
@@ -54,6 +59,47 @@ async fn absent_session_ends_the_first_turn() {
         );
     }
     assert!(server.requests().is_empty());
+}
+
+/// Sends the message of a turn, and returns the end of the turn and the session.
+async fn sent(options: AgentOptions, choice: SessionChoice) -> (TurnEnd, String) {
+    let agent = ApiAgent::new(options).unwrap();
+    let mut connection = agent.connect(choice).await.unwrap();
+    let message = Message::new("go").with_id(Uuid::from_u128(1));
+    connection.send(message).await.unwrap();
+    let mut session = String::new();
+    loop {
+        for event in connection.next().await.unwrap().events {
+            match event {
+                Event::Session { id } => session = id,
+                Event::TurnCompleted(end) => return (end, session),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a6_message_that_is_sent_again_gets_the_same_end() {
+    for (finish, reason) in [
+        ("stop", EndReason::Completed),
+        ("length", EndReason::MaxTokens),
+        ("content_filter", EndReason::Refused),
+    ] {
+        let scene = Scene::new();
+        let answer = Reply {
+            finish: Some(finish),
+            ..Reply::text("an answer")
+        };
+        let server = Server::replying(Dialect::Chat, [answer]).await;
+        let (end, session) = sent(scene.options(&server, []), SessionChoice::Fresh).await;
+        assert_eq!(end.reason, reason);
+        // As after a crash of the conversation, which did not see the end.
+        let resumed = SessionChoice::Resume(session);
+        let (end, _) = sent(scene.options(&server, []), resumed).await;
+        assert_eq!(end.reason, reason, "{finish}");
+        assert_eq!(server.requests().len(), 1, "the model is not called again");
+    }
 }
 
 #[tokio::test]
