@@ -13,7 +13,8 @@ use crate::{
 const FULL: (&str, &str) = ("RLM_TEST_EFFORT", "nightly");
 
 /// The tests with two numbers in `tests/acceptance.md`: the item, and its tests.
-pub(crate) const NUMBERS: [(&str, Tests); 6] = [
+pub(crate) const NUMBERS: [(&str, Tests); 7] = [
+    ("a20", Tests::new("agent-api", "agent", "endurance::a20")),
     ("h9", Tests::new("rlm-tests", "e2e", "hostile_files::h")),
     ("x103", Tests::new("interrupt-stack", "it", "x103::")),
     ("c60", Tests::new("checkpoint-store", "it", "kill::c60")),

@@ -4,6 +4,8 @@
 
 mod contract;
 mod crashes;
+mod effort;
+mod endurance;
 mod extensions;
 mod failures;
 mod judged_paths;

@@ -1,5 +1,6 @@
 //! A model server on loopback. A function of the test answers each request.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
@@ -182,11 +183,36 @@ fn id(number: usize, at: usize) -> String {
 
 type Answer = dyn Fn(&Request) -> Reply + Send + Sync;
 
+/// The most requests that a server keeps; the earlier ones are dropped.
+const KEPT: usize = 200;
+
+/// The requests that arrived.
+#[derive(Default)]
+struct Received {
+    count: usize,
+    last: VecDeque<Request>,
+}
+
+impl Received {
+    fn add(&mut self, body: Vec<u8>) -> Request {
+        let request = Request {
+            number: self.count,
+            body,
+        };
+        self.count += 1;
+        self.last.push_back(request.clone());
+        if self.last.len() > KEPT {
+            self.last.pop_front();
+        }
+        request
+    }
+}
+
 /// A running server. Dropping it ends all connections.
 pub(crate) struct Server {
     pub(crate) dialect: Dialect,
     pub(crate) url: String,
-    requests: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Received>>,
     /// `None` if the server runs in another process.
     task: Option<JoinHandle<()>>,
 }
@@ -206,7 +232,7 @@ impl Server {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let requests = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::new(Mutex::new(Received::default()));
         let answer: Arc<Answer> = Arc::new(answer);
         let (received, dialect_of_stream) = (Arc::clone(&requests), dialect);
         let task = tokio::spawn(async move {
@@ -250,28 +276,22 @@ impl Server {
         .await
     }
 
+    /// Returns the last requests.
     pub(crate) fn requests(&self) -> Vec<Request> {
-        self.requests.lock().unwrap().clone()
+        let received = self.requests.lock().unwrap();
+        received.last.iter().cloned().collect()
     }
 }
 
 async fn serve(
     mut stream: TcpStream,
     dialect: Dialect,
-    received: &Mutex<Vec<Request>>,
+    received: &Mutex<Received>,
     answer: &Answer,
 ) -> std::io::Result<()> {
     loop {
         let body = read_body(&mut stream).await?;
-        let request = {
-            let mut received = received.lock().unwrap();
-            let request = Request {
-                number: received.len(),
-                body,
-            };
-            received.push(request.clone());
-            request
-        };
+        let request = received.lock().unwrap().add(body);
         let mut reply = answer(&request);
         if reply.input_tokens == 0 {
             reply.input_tokens = request.body.len() as u64 / 4;
