@@ -37,6 +37,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
     (
         "rlm-bench",
         &[
+            "agent-api",
             "agent-drivers",
             "agent-duplex",
             "agent-subprocess",
@@ -142,7 +143,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "xtask",
         ],
     ),
-    ("hyper", &["agent-api"]),
+    ("hyper", &["agent-api", "rlm-bench"]),
     (
         "rustix",
         &[
