@@ -12,7 +12,7 @@ use crate::harness::{
     join, paired_ratio,
 };
 use crate::keep::{APPEND, JSON_GZIP, Keeper, LANGGRAPH, OURS, OVERWRITE, Ours, ROWS, WHOLE, Way};
-use crate::programs::expect_success;
+use crate::programs::{expect_success, written};
 use crate::transcript::{DELTA, Delta, Transcript};
 
 pub(crate) const BENCH: Bench = Bench {
@@ -280,13 +280,6 @@ fn gzip(file: &Path) -> Result<f64> {
         .output()?;
     expect_success(&ended)?;
     Ok(ended.stdout.len() as f64)
-}
-
-/// Returns the bytes that a process has passed to `write` so far, if the system counts them.
-fn written(process: u32) -> Option<f64> {
-    let text = fs_err::read_to_string(format!("/proc/{process}/io")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("wchar: "))?;
-    line.parse().ok()
 }
 
 fn disk_use(dir: &Path) -> Result<f64> {

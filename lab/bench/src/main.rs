@@ -15,6 +15,7 @@ mod b11;
 mod b12;
 mod b13;
 mod b14;
+mod b15;
 mod b2;
 mod b3;
 mod b4;
@@ -42,7 +43,7 @@ use crate::harness::{Bench, MEASURED, Machine, Outcome, Plan, Result, Scale};
 static ALLOCATOR: sys::CountingAllocator = sys::CountingAllocator;
 
 /// The benches that run if the command line names none.
-const BENCHES: [&Bench; 15] = [
+const BENCHES: [&Bench; 16] = [
     &b1::BENCH,
     &b2::BENCH,
     &b3::BENCH,
@@ -58,6 +59,7 @@ const BENCHES: [&Bench; 15] = [
     &b12::BENCH,
     &b13::BENCH,
     &b14::BENCH,
+    &b15::BENCH,
 ];
 /// The benches that take so long that they run only by name.
 const BY_NAME: [&Bench; 3] = [&b14::FIRST, &b14::SUITE, &b14::BUILD];
@@ -72,7 +74,7 @@ fn all() -> impl Iterator<Item = &'static Bench> {
     about = "Compare our crates with peers and with the lowest possible cost"
 )]
 struct Arguments {
-    /// Benches to run [default: b1 to b14]
+    /// Benches to run [default: b1 to b15]
     #[arg(value_name = "NAME", value_parser = known, ignore_case = true)]
     names: Vec<String>,
     /// Also write the figures as JSON

@@ -83,6 +83,13 @@ pub(crate) fn peak_kib(pid: u32) -> Option<f64> {
     status_of(pid, "VmHWM:")
 }
 
+/// Returns the bytes that a process has passed to `write` so far, if the system counts them.
+pub(crate) fn written(process: u32) -> Option<f64> {
+    let text = fs_err::read_to_string(format!("/proc/{process}/io")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("wchar: "))?;
+    line.parse().ok()
+}
+
 fn status_of(pid: u32, key: &str) -> Option<f64> {
     let status = fs_err::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(key))?;
