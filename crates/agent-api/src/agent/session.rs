@@ -366,3 +366,37 @@ fn not_opened(error: checkpoint_store::Error) -> NotOpened {
         NotOpened::Failed(format!("the session can't be opened: {error}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a6_save_after_a_lost_save_fails_and_leaves_no_hole() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = || {
+            tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap()
+        };
+        let open = |choice| Session::open(dir.path(), &choice, &Budget::default()).unwrap();
+        let mut session = open(SessionChoice::Fresh);
+        let resumed = SessionChoice::Resume(session.id().to_owned());
+        session.message(Uuid::from_u128(1), "saved".into()).unwrap();
+        runtime().block_on(session.save()).unwrap();
+
+        session.message(Uuid::from_u128(2), "lost".into()).unwrap();
+        // A runtime that has ended drops the save.
+        let ended = runtime().handle().clone();
+        let why = ended.block_on(session.save()).unwrap_err();
+        assert!(why.starts_with("the session can't be saved: "), "{why}");
+        session.message(Uuid::from_u128(3), "later".into()).unwrap();
+        assert_eq!(runtime().block_on(session.save()), Err(why));
+
+        drop(session);
+        let saved = Item::User(UserText {
+            text: "saved".to_owned(),
+        });
+        assert_eq!(open(resumed).history().items(), [saved]);
+    }
+}

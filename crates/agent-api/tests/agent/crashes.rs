@@ -123,11 +123,18 @@ fn session(sessions: &Path) -> Option<String> {
 }
 
 fn start(scene: &Scene, server: &Server) -> Child {
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new(program);
+    start_as(&mut command, scene, server, &scene.sessions())
+}
+
+/// Starts the process by a command that ends with its program.
+fn start_as(command: &mut Command, scene: &Scene, server: &Server, sessions: &Path) -> Child {
     let dialect = DIALECTS
         .iter()
         .position(|dialect| *dialect == server.dialect)
         .unwrap();
-    Command::new(std::env::current_exe().unwrap())
+    command
         .args([
             "--exact",
             "crashes::child",
@@ -136,7 +143,7 @@ fn start(scene: &Scene, server: &Server) -> Child {
             "--test-threads=1",
         ])
         .env("TEST_WORK", scene.work())
-        .env("TEST_SESSIONS", scene.sessions())
+        .env("TEST_SESSIONS", sessions)
         .env("TEST_URL", &server.url)
         .env("TEST_DIALECT", dialect.to_string())
         .stdout(Stdio::piped())
@@ -202,10 +209,16 @@ async fn killed(
     }
     let text = output(start(&scene, &server)).await;
     assert!(text.contains("ended: the turn was completed"), "{text}");
+    check_effects(&scene, &server)
+}
+
+/// Compares the effects with the outcomes that the last request reports. Returns the number of effects whose outcome is unknown.
+fn check_effects(scene: &Scene, server: &Server) -> usize {
     let effects = std::fs::read_to_string(scene.work().join("effects")).unwrap_or_default();
     let happened = |effect: usize| {
-        let line = format!(r#"{{"effect":{effect}}}"#);
-        effects.lines().filter(|other| *other == line).count()
+        let start = format!(r#"{{"effect":{effect}"#);
+        let lines = effects.lines().filter(|line| line.starts_with(&start));
+        lines.count()
     };
     let mut told = Vec::new();
     outcomes(&server.requests().pop().unwrap().json(), &mut told);
@@ -271,6 +284,61 @@ async fn a6_no_effect_runs_twice_after_kill_at_each_save() {
         unknown += killed(Dialect::Chat, due, 1).await;
     }
     assert!(unknown > 0, "no kill came between an intent and its result");
+}
+
+/// The process on a disk of this size, which disappears with it. The disk then grows, and the process runs again.
+fn start_on_small_disk(kilobytes: u32, scene: &Scene, server: &Server) -> std::io::Result<Child> {
+    let disk = scene.work().with_file_name("disk");
+    std::fs::create_dir(&disk)?;
+    let script = format!(
+        r#"mount -t tmpfs -o size={kilobytes}k full "$0" || {{ echo "no mount"; exit 0; }}
+        "$@"; mount -o remount,size=4m "$0" && "$@""#
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .arg(&disk)
+        .arg(std::env::current_exe()?);
+    match Command::new("unshare").arg("--version").output() {
+        Ok(_) => Ok(start_as(
+            &mut command,
+            scene,
+            server,
+            &disk.join("sessions"),
+        )),
+        Err(error) => Err(error),
+    }
+}
+
+#[tokio::test]
+async fn a6_no_effect_runs_without_its_intent_on_a_full_disk() {
+    let mut failed = 0;
+    for kilobytes in (8..=40).step_by(4) {
+        let scene = Scene::new();
+        let server = Server::start(Dialect::Chat, |request| {
+            match results(request, Dialect::Chat) {
+                EFFECTS.. => Reply::text("all done"),
+                done => {
+                    // Random text, which no compression makes short.
+                    let text: String = (0..60).map(|_| Uuid::new_v4().to_string()).collect();
+                    let arguments = format!(r#"{{"effect":{done},"text":"{text}"}}"#);
+                    Reply::call("append", &arguments)
+                }
+            }
+        })
+        .await;
+        let Ok(child) = start_on_small_disk(kilobytes, &scene, &server) else {
+            return println!("skipped: unshare is not installed");
+        };
+        let text = output(child).await;
+        if text.is_empty() || text.contains("no mount") {
+            return println!("skipped: no disk can be mounted here");
+        }
+        assert!(text.contains("ended: the turn was completed"), "{text}");
+        failed += usize::from(text.contains("the session can't be saved"));
+        check_effects(&scene, &server);
+    }
+    assert!(failed > 0, "each disk was large enough");
 }
 
 #[tokio::test]

@@ -1,12 +1,16 @@
 //! Whole turns: text, tools, interrupts, messages during a turn.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use agent_api::{
+    BoxFuture, FileChange, JsonObject, Prepared, Tool, ToolContext, ToolDefinition, ToolOutput,
+};
 use agent_duplex::{EndReason, Event, QueuedMessages, SessionChoice, ToolOutcome};
 use tokio_util::sync::CancellationToken;
 
-use crate::scene::{Count, DIALECTS, Scene, Talk, Wait};
+use crate::scene::{Count, DIALECTS, Scene, Talk, Wait, definition};
 use crate::server::{Reply, Request, Server};
 
 #[tokio::test]
@@ -98,6 +102,68 @@ async fn a3_interrupt_keeps_the_text_and_ends_the_deltas() {
         assert_eq!(talk.ask("go on").await.text, "done");
         let request = server.requests().pop().unwrap().text();
         assert_eq!(request.matches("half a sentence").count(), 1, "{request}");
+    }
+}
+
+/// A tool that writes a large file.
+#[derive(Debug)]
+struct WriteLarge(PathBuf);
+
+const LARGE: usize = 24 << 20;
+
+impl Tool for WriteLarge {
+    fn definition(&self) -> ToolDefinition {
+        definition("write_large")
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        _: &'a JsonObject,
+        _: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<Prepared, ToolOutput>> {
+        let change = FileChange::new(&self.0, None, vec![b'x'; LARGE], "the file is written");
+        Box::pin(async { Ok(Prepared::Change(change)) })
+    }
+
+    fn run<'a>(&'a self, _: &'a JsonObject, _: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        unreachable!("the agent makes the change itself")
+    }
+}
+
+#[tokio::test]
+async fn a4_interrupt_during_a_change_leaves_the_whole_file_or_none() {
+    for dialect in DIALECTS {
+        let scene = Scene::new();
+        let server = Server::replying(dialect, [Reply::call("write_large", "{}")]).await;
+        let file = scene.work().canonicalize().unwrap().join("file");
+        let tool = Arc::new(WriteLarge(file.clone()));
+        let mut talk = Talk::new(scene.options(&server, [tool as _]));
+        talk.send("write");
+        // The change has begun, under another name.
+        while std::fs::read_dir(scene.work()).unwrap().count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        talk.conversation
+            .interrupt(QueuedMessages::Keep)
+            .await
+            .unwrap();
+        assert_eq!(talk.end().await.reason, EndReason::Interrupted);
+        let written = file.metadata().map(|it| it.len() as usize).ok();
+        talk.ask("go on").await;
+        let request = server.requests().pop().unwrap().text();
+        let (told, other) = match written {
+            None => ("interrupted by the user", "the file is written"),
+            Some(_) => ("the file is written", "interrupted by the user"),
+        };
+        assert!(request.contains(told), "{written:?}: {request}");
+        assert!(!request.contains(other), "{written:?}: {request}");
+        assert!(written.is_none_or(|written| written == LARGE));
+        let files = std::fs::read_dir(scene.work()).unwrap().count();
+        assert_eq!(
+            files,
+            usize::from(written.is_some()),
+            "no other file is left"
+        );
     }
 }
 
