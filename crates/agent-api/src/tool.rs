@@ -7,6 +7,7 @@ mod bash;
 mod context;
 mod edit;
 mod file_change;
+mod file_tool;
 mod files;
 #[cfg(feature = "schemars")]
 mod function;
@@ -27,6 +28,7 @@ pub(crate) use context::Stops;
 pub use context::ToolContext;
 pub use file_change::FileChange;
 pub(crate) use file_change::{ChangeState, change_state};
+use file_tool::{Changing, Reading};
 #[cfg(feature = "schemars")]
 pub use function::FunctionTool;
 pub use interface::{Access, Prepared, Tool, ToolOutput};
@@ -37,10 +39,10 @@ pub use working_directory::{ResolvedPath, WorkingDirectory};
 pub fn coding_tools(bash: Bash) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(bash),
-        Arc::new(read::ReadFile),
-        Arc::new(write::WriteFile),
-        Arc::new(edit::EditFile),
-        Arc::new(grep::Grep),
-        Arc::new(glob::Glob),
+        Arc::new(Reading(read::ReadFile)),
+        Arc::new(Changing(write::WriteFile)),
+        Arc::new(Changing(edit::EditFile)),
+        Arc::new(Reading(grep::Grep)),
+        Arc::new(Reading(glob::Glob)),
     ]
 }

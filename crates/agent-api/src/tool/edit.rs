@@ -2,20 +2,18 @@
 
 use std::fmt::Write as _;
 
-use agent_duplex::BoxFuture;
 use similar::TextDiff;
 
 use super::arguments::Arguments;
 use super::file_change::MAX_BYTES as MAX_RESULT;
-use super::files;
+use super::file_tool::{Changer, FileTool};
+use super::files::{self, Target};
 use super::output::push_note;
-use super::{Access, FileChange, Prepared, Tool, ToolContext, ToolOutput};
-use crate::dialect::ToolDefinition;
+use super::{FileChange, ToolOutput, WorkingDirectory};
 use crate::json::JsonObject;
 use crate::text::{one_line, start};
 
 const EXAMPLE: &str = r#"{"path":"src/main.rs","old":"let a = 1;","new":"let a = 2;"}"#;
-const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The file, relative to the working directory"},"old":{"type":"string","description":"The exact text to replace, without line numbers; it must be unique in the file"},"new":{"type":"string","description":"The text in its place"},"replace_all":{"type":"boolean","description":"Replaces each occurrence"}},"required":["path","old","new"]}"#;
 /// The largest file that can be edited, in bytes.
 const MAX_BYTES: u64 = 10 << 20;
 /// The most occurrences whose lines an answer names.
@@ -34,90 +32,74 @@ const MAX_LINE: usize = 400;
 pub(super) struct EditFile;
 
 #[derive(Debug)]
-struct Call {
+pub(super) struct Call {
     path: String,
     old: String,
     new: String,
     replace_all: bool,
 }
 
-fn parse(arguments: &JsonObject) -> Result<Call, ToolOutput> {
-    let mut arguments = Arguments::new(arguments, EXAMPLE);
-    let call = Call {
-        path: arguments.text("path")?,
-        old: arguments.text("old")?,
-        new: arguments.text("new")?,
-        replace_all: arguments.flag("replace_all")?,
-    };
-    if call.old.is_empty() {
-        return Err(ToolOutput::failed(
-            "`old` is empty; give the exact text to replace, or use `write` for a new file",
-        ));
+impl FileTool for EditFile {
+    const NAME: &'static str = "edit";
+    const DESCRIPTION: &'static str = "Replaces one exact text in a file. `old` must be in the file once, with its white space; give more lines around it to make it unique, or set `replace_all`.";
+    const SCHEMA: &'static str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The file, relative to the working directory"},"old":{"type":"string","description":"The exact text to replace, without line numbers; it must be unique in the file"},"new":{"type":"string","description":"The text in its place"},"replace_all":{"type":"boolean","description":"Replaces each occurrence"}},"required":["path","old","new"]}"#;
+    const SUMMARY: &'static str = "path";
+
+    type Call = Call;
+
+    fn parse(arguments: &JsonObject) -> Result<Call, ToolOutput> {
+        let mut arguments = Arguments::new(arguments, EXAMPLE);
+        let call = Call {
+            path: arguments.text("path")?,
+            old: arguments.text("old")?,
+            new: arguments.text("new")?,
+            replace_all: arguments.flag("replace_all")?,
+        };
+        if call.old.is_empty() {
+            return Err(ToolOutput::failed(
+                "`old` is empty; give the exact text to replace, or use `write` for a new file",
+            ));
+        }
+        if call.old == call.new {
+            return Err(ToolOutput::failed(
+                "`old` and `new` are the same, so nothing would change",
+            ));
+        }
+        Ok(call)
     }
-    if call.old == call.new {
-        return Err(ToolOutput::failed(
-            "`old` and `new` are the same, so nothing would change",
-        ));
+
+    fn path(call: &Call) -> &str {
+        &call.path
     }
-    Ok(call)
 }
 
-impl Tool for EditFile {
-    fn definition(&self) -> ToolDefinition {
-        ToolDefinition {
-            name: "edit".to_owned(),
-            description: "Replaces one exact text in a file. `old` must be in the file once, with its white space; give more lines around it to make it unique, or set `replace_all`."
-                .to_owned(),
-            schema: JsonObject::parse(SCHEMA).expect("the schema is an object"),
+impl Changer for EditFile {
+    const MAX_BYTES: u64 = MAX_BYTES;
+
+    fn change(
+        call: Call,
+        target: Target,
+        directory: &WorkingDirectory,
+    ) -> Result<FileChange, ToolOutput> {
+        let (path, shown) = (target.path, target.shown);
+        let Some(before) = target.before else {
+            return Err(files::absent(&path, directory));
+        };
+        if before.contains(&0) {
+            let reason = format!("`{shown}` is a binary file; `edit` changes text only");
+            return Err(ToolOutput::failed(reason));
         }
-    }
-
-    fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
-        let path = Arguments::new(arguments, EXAMPLE).text("path");
-        files::access(path, &context.directory, files::to_change, Access::Edits)
-    }
-
-    fn summary(&self, arguments: &JsonObject) -> String {
-        super::interface::summary_of("path", arguments)
-    }
-
-    fn prepare<'a>(
-        &'a self,
-        arguments: &'a JsonObject,
-        context: &'a ToolContext,
-    ) -> BoxFuture<'a, Result<Prepared, ToolOutput>> {
-        Box::pin(async {
-            let call = parse(arguments)?;
-            let used = context.clone();
-            files::blocking(context, move |cancel| {
-                let target = files::target(&call.path, MAX_BYTES, &used, cancel)?;
-                let (path, shown) = (target.path, target.shown);
-                let Some(before) = target.before else {
-                    return Err(files::absent(&path, &used.directory));
-                };
-                if before.contains(&0) {
-                    let reason = format!("`{shown}` is a binary file; `edit` changes text only");
-                    return Err(ToolOutput::failed(reason));
-                }
-                let Ok(text) = std::str::from_utf8(&before) else {
-                    return Err(ToolOutput::failed(format!(
-                        "`{shown}` is not UTF-8; use `bash` to change it"
-                    )));
-                };
-                let edited = replace(text, &call, &shown).map_err(ToolOutput::failed)?;
-                let change = FileChange::new(path, Some(&before), edited.text, edited.result);
-                Ok(Prepared::Change(change.known_in(&used.files)))
-            })
-            .await
-        })
-    }
-
-    fn run<'a>(
-        &'a self,
-        arguments: &'a JsonObject,
-        context: &'a ToolContext,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(super::interface::make_prepared(self, arguments, context))
+        let Ok(text) = std::str::from_utf8(&before) else {
+            let reason = format!("`{shown}` is not UTF-8; use `bash` to change it");
+            return Err(ToolOutput::failed(reason));
+        };
+        let edited = replace(text, &call, &shown).map_err(ToolOutput::failed)?;
+        Ok(FileChange::new(
+            path,
+            Some(&before),
+            edited.text,
+            edited.result,
+        ))
     }
 }
 
@@ -372,7 +354,7 @@ mod tests {
     #[test]
     fn a12_wrong_calls_are_refused() {
         let refused = |arguments: &str| {
-            parse(&JsonObject::parse(arguments).unwrap())
+            EditFile::parse(&JsonObject::parse(arguments).unwrap())
                 .unwrap_err()
                 .text
         };

@@ -21,7 +21,7 @@ const MAX_SIMILAR: usize = 3;
 const SIMILAR: f32 = 0.6;
 
 /// Judges a resolved path: what a call needs to use it.
-type Judge = fn(&ResolvedPath, &WorkingDirectory) -> Access;
+pub(super) type Judge = fn(&ResolvedPath, &WorkingDirectory) -> Access;
 
 /// Judges a path that a call reads.
 pub(super) fn to_read(resolved: &ResolvedPath, _: &WorkingDirectory) -> Access {
@@ -43,17 +43,6 @@ pub(super) fn to_change(resolved: &ResolvedPath, directory: &WorkingDirectory) -
         },
         true => Access::Edits,
     }
-}
-
-/// Returns what a call needs that uses a path. A call with a path that can't be used fails without an effect, so it needs the `least`.
-pub(super) fn access(
-    path: Result<String, ToolOutput>,
-    directory: &WorkingDirectory,
-    judge: Judge,
-    least: Access,
-) -> Access {
-    let resolved = path.ok().and_then(|path| directory.resolve(&path).ok());
-    resolved.map_or(least, |resolved| judge(&resolved, directory))
 }
 
 /// Resolves a path again when a call runs. Refuses a path that needs another access than the one that was judged: for example, a directory was replaced
@@ -378,11 +367,11 @@ mod tests {
         let directory = WorkingDirectory::new(dir.path()).unwrap();
         for path in [".git/hooks/pre-commit", "sub/../.rlm/state", "a/.git"] {
             std::fs::create_dir_all(dir.path().join("sub")).unwrap();
-            let access = access(Ok(path.to_owned()), &directory, to_change, Access::Edits);
+            let access = to_change(&directory.resolve(path).unwrap(), &directory);
             assert!(matches!(access, Access::Anything { .. }), "{path}");
         }
         for path in ["src/a.rs", ".github/x", ".gitignore"] {
-            let access = access(Ok(path.to_owned()), &directory, to_change, Access::Reads);
+            let access = to_change(&directory.resolve(path).unwrap(), &directory);
             assert_eq!(access, Access::Edits, "{path}");
         }
     }

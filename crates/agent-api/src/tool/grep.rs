@@ -2,21 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use agent_duplex::BoxFuture;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::Arguments;
+use super::file_tool::{FileTool, Reader};
 use super::files::{self, CancellableFile, OpenFile};
 use super::output::{Output, push_note};
 use super::walk::{PathPattern, Walk};
-use super::{Access, Tool, ToolContext, ToolOutput, WorkingDirectory};
-use crate::dialect::ToolDefinition;
+use super::{ToolContext, ToolOutput, WorkingDirectory};
 use crate::json::JsonObject;
 
 const EXAMPLE: &str = r#"{"pattern":"fn \\w+_test","path":"src","glob":"*.rs"}"#;
-const SCHEMA: &str = r#"{"type":"object","properties":{"pattern":{"type":"string","description":"A regular expression, as in ripgrep"},"path":{"type":"string","description":"A directory or a file; by default the working directory"},"glob":{"type":"string","description":"Searches only files whose path matches, such as *.rs or src/**/*.ts"},"ignore_case":{"type":"boolean"},"limit":{"type":"integer","description":"The most matching lines; 200 by default"}},"required":["pattern"]}"#;
 /// The most matching lines by default.
 const LIMIT: u64 = 200;
 /// The most matching lines.
@@ -35,7 +33,7 @@ const HINT: &str = "give a narrower `pattern`, `path` or `glob`";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grep;
 
-struct Call {
+pub(super) struct Call {
     pattern: String,
     path: String,
     glob: Option<String>,
@@ -43,109 +41,83 @@ struct Call {
     limit: usize,
 }
 
-fn parse(arguments: &JsonObject) -> Result<Call, ToolOutput> {
-    let mut arguments = Arguments::new(arguments, EXAMPLE);
-    let path = arguments.optional_text("path")?;
-    let limit = arguments.number("limit")?.unwrap_or(LIMIT);
-    Ok(Call {
-        pattern: arguments.text("pattern")?,
-        path: path
-            .filter(|path| !path.is_empty())
-            .unwrap_or(".".to_owned()),
-        glob: arguments.optional_text("glob")?.filter(|it| !it.is_empty()),
-        ignore_case: arguments.flag("ignore_case")?,
-        limit: limit.clamp(1, MAX_LIMIT) as usize,
-    })
-}
+impl FileTool for Grep {
+    const NAME: &'static str = "grep";
+    const DESCRIPTION: &'static str = "Searches the lines of files for a regular expression. It includes hidden files, and leaves out files that .gitignore names and binary files.";
+    const SCHEMA: &'static str = r#"{"type":"object","properties":{"pattern":{"type":"string","description":"A regular expression, as in ripgrep"},"path":{"type":"string","description":"A directory or a file; by default the working directory"},"glob":{"type":"string","description":"Searches only files whose path matches, such as *.rs or src/**/*.ts"},"ignore_case":{"type":"boolean"},"limit":{"type":"integer","description":"The most matching lines; 200 by default"}},"required":["pattern"]}"#;
+    const SUMMARY: &'static str = "pattern";
 
-impl Tool for Grep {
-    fn definition(&self) -> ToolDefinition {
-        ToolDefinition {
-            name: "grep".to_owned(),
-            description: "Searches the lines of files for a regular expression. It includes hidden files, and leaves out files that .gitignore names and binary files."
-                .to_owned(),
-            schema: JsonObject::parse(SCHEMA).expect("the schema is an object"),
-        }
-    }
+    type Call = Call;
 
-    fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
-        let path = parse(arguments).map(|call| call.path);
-        files::access(path, &context.directory, files::to_read, Access::Reads)
-    }
-
-    fn summary(&self, arguments: &JsonObject) -> String {
-        super::interface::summary_of("pattern", arguments)
-    }
-
-    fn only_reads(&self) -> bool {
-        true
-    }
-
-    fn run<'a>(
-        &'a self,
-        arguments: &'a JsonObject,
-        context: &'a ToolContext,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async {
-            let call = match parse(arguments) {
-                Ok(call) => call,
-                Err(wrong) => return wrong,
-            };
-            let used = context.clone();
-            files::blocking(context, move |cancel| search(&call, &used, cancel))
-                .await
-                .unwrap_or_else(|failed| failed)
+    fn parse(arguments: &JsonObject) -> Result<Call, ToolOutput> {
+        let mut arguments = Arguments::new(arguments, EXAMPLE);
+        let path = arguments.optional_text("path")?;
+        let limit = arguments.number("limit")?.unwrap_or(LIMIT);
+        Ok(Call {
+            pattern: arguments.text("pattern")?,
+            path: path
+                .filter(|path| !path.is_empty())
+                .unwrap_or(".".to_owned()),
+            glob: arguments.optional_text("glob")?.filter(|it| !it.is_empty()),
+            ignore_case: arguments.flag("ignore_case")?,
+            limit: limit.clamp(1, MAX_LIMIT) as usize,
         })
     }
+
+    fn path(call: &Call) -> &str {
+        &call.path
+    }
 }
 
-fn search(
-    call: &Call,
-    context: &ToolContext,
-    cancel: &CancellationToken,
-) -> Result<ToolOutput, ToolOutput> {
-    let directory = &context.directory;
-    let matcher = RegexMatcherBuilder::new()
-        .case_insensitive(call.ignore_case)
-        .size_limit(MAX_PATTERN)
-        .line_terminator(Some(b'\n'))
-        .build(&call.pattern)
-        .map_err(|error| {
-            ToolOutput::failed(format!("the pattern is no regular expression: {error}"))
-        })?;
-    let root = files::resolve(&call.path, context, files::to_read)?;
-    let glob = call
-        .glob
-        .as_deref()
-        .map(|glob| PathPattern::new(glob, &root));
-    let glob = glob.transpose()?;
-    let mut matches = Matches::new(matcher, directory, cancel, call.limit);
-    match root.is_dir() {
-        // A file that is named is searched whatever the rules say.
-        false => {
-            let shown = directory.shown(&root);
-            if files::open(&root, &shown)?.is_none() {
-                return Err(files::absent(&root, directory));
-            }
-            matches.search(&root);
-        }
-        true => {
-            let mut walk = Walk::new(&root, directory, cancel)?;
-            for found in walk.by_ref() {
-                let is_wanted = glob.as_ref().is_none_or(|glob| glob.matches(&found.path));
-                if found.kind.is_file() && is_wanted {
-                    matches.search(&found.path);
+impl Reader for Grep {
+    fn read(
+        call: &Call,
+        root: &Path,
+        context: &ToolContext,
+        cancel: &CancellationToken,
+    ) -> Result<ToolOutput, ToolOutput> {
+        let directory = &context.directory;
+        let matcher = RegexMatcherBuilder::new()
+            .case_insensitive(call.ignore_case)
+            .size_limit(MAX_PATTERN)
+            .line_terminator(Some(b'\n'))
+            .build(&call.pattern)
+            .map_err(|error| {
+                ToolOutput::failed(format!("the pattern is no regular expression: {error}"))
+            })?;
+        let glob = call
+            .glob
+            .as_deref()
+            .map(|glob| PathPattern::new(glob, root));
+        let glob = glob.transpose()?;
+        let mut matches = Matches::new(matcher, directory, cancel, call.limit);
+        match root.is_dir() {
+            // A file that is named is searched whatever the rules say.
+            false => {
+                let shown = directory.shown(root);
+                if files::open(root, &shown)?.is_none() {
+                    return Err(files::absent(root, directory));
                 }
-                if matches.is_full() {
-                    break;
-                }
+                matches.search(root);
             }
-            matches.unlisted = walk.unreadable();
+            true => {
+                let mut walk = Walk::new(root, directory, cancel)?;
+                for found in walk.by_ref() {
+                    let is_wanted = glob.as_ref().is_none_or(|glob| glob.matches(&found.path));
+                    if found.kind.is_file() && is_wanted {
+                        matches.search(&found.path);
+                    }
+                    if matches.is_full() {
+                        break;
+                    }
+                }
+                matches.unlisted = walk.unreadable();
+            }
         }
-    }
-    match cancel.is_cancelled() {
-        true => Err(files::interrupted()),
-        false => Ok(matches.finish()),
+        match cancel.is_cancelled() {
+            true => Err(files::interrupted()),
+            false => Ok(matches.finish()),
+        }
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _};
+use std::path::Path;
 
-use agent_duplex::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use super::arguments::Arguments;
+use super::file_tool::{FileTool, Reader};
 use super::files::{self, CancellableFile, OpenFile};
 use super::output::{SHOWN, push_note};
-use super::{Access, Tool, ToolContext, ToolOutput};
-use crate::dialect::ToolDefinition;
+use super::{ToolContext, ToolOutput};
 use crate::json::JsonObject;
 
 const EXAMPLE: &str = r#"{"path":"src/main.rs","offset":1,"limit":200}"#;
-const SCHEMA: &str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The file, relative to the working directory"},"offset":{"type":"integer","description":"The first line, from 1"},"limit":{"type":"integer","description":"The most lines"}},"required":["path"]}"#;
 /// The number of bytes at the start of a file that decide whether it is binary.
 const SAMPLE: u64 = 8 << 10;
 /// The most characters of a line that are shown.
@@ -23,71 +23,51 @@ const MAX_LINE: usize = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadFile;
 
-struct Call {
+pub(super) struct Call {
     path: String,
     offset: u64,
     limit: u64,
 }
 
-fn parse(arguments: &JsonObject) -> Result<Call, ToolOutput> {
-    let mut arguments = Arguments::new(arguments, EXAMPLE);
-    Ok(Call {
-        path: arguments.text("path")?,
-        offset: arguments.number("offset")?.unwrap_or(1).max(1),
-        limit: arguments.number("limit")?.unwrap_or(u64::MAX).max(1),
-    })
+impl FileTool for ReadFile {
+    const NAME: &'static str = "read";
+    const DESCRIPTION: &'static str = "Reads a text file. Each line has its number and a tab in front. A long file is cut: continue with `offset`.";
+    const SCHEMA: &'static str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The file, relative to the working directory"},"offset":{"type":"integer","description":"The first line, from 1"},"limit":{"type":"integer","description":"The most lines"}},"required":["path"]}"#;
+    const SUMMARY: &'static str = "path";
+
+    type Call = Call;
+
+    fn parse(arguments: &JsonObject) -> Result<Call, ToolOutput> {
+        let mut arguments = Arguments::new(arguments, EXAMPLE);
+        Ok(Call {
+            path: arguments.text("path")?,
+            offset: arguments.number("offset")?.unwrap_or(1).max(1),
+            limit: arguments.number("limit")?.unwrap_or(u64::MAX).max(1),
+        })
+    }
+
+    fn path(call: &Call) -> &str {
+        &call.path
+    }
 }
 
-impl Tool for ReadFile {
-    fn definition(&self) -> ToolDefinition {
-        ToolDefinition {
-            name: "read".to_owned(),
-            description: "Reads a text file. Each line has its number and a tab in front. A long file is cut: continue with `offset`."
-                .to_owned(),
-            schema: JsonObject::parse(SCHEMA).expect("the schema is an object"),
-        }
-    }
-
-    fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
-        let path = parse(arguments).map(|call| call.path);
-        files::access(path, &context.directory, files::to_read, Access::Reads)
-    }
-
-    fn summary(&self, arguments: &JsonObject) -> String {
-        super::interface::summary_of("path", arguments)
-    }
-
-    fn only_reads(&self) -> bool {
-        true
-    }
-
-    fn run<'a>(
-        &'a self,
-        arguments: &'a JsonObject,
-        context: &'a ToolContext,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async {
-            let call = match parse(arguments) {
-                Ok(call) => call,
-                Err(wrong) => return wrong,
-            };
-            let used = context.clone();
-            files::blocking(context, move |cancel| {
-                let path = files::resolve(&call.path, &used, files::to_read)?;
-                let shown = used.directory.shown(&path);
-                let Some(OpenFile { file, stamp, bytes }) = files::open(&path, &shown)? else {
-                    return Err(files::absent(&path, &used.directory));
-                };
-                let file = CancellableFile { file, cancel };
-                let text = text(file, &call, &shown, bytes)
-                    .map_err(|error| files::unreadable(&shown, &error))?
-                    .map_err(ToolOutput::failed)?;
-                used.files.record(&path, stamp);
-                Ok(ToolOutput::ok(text))
-            })
-            .await
-            .unwrap_or_else(|failed| failed)
-        })
+impl Reader for ReadFile {
+    fn read(
+        call: &Call,
+        path: &Path,
+        context: &ToolContext,
+        cancel: &CancellationToken,
+    ) -> Result<ToolOutput, ToolOutput> {
+        let shown = context.directory.shown(path);
+        let Some(OpenFile { file, stamp, bytes }) = files::open(path, &shown)? else {
+            return Err(files::absent(path, &context.directory));
+        };
+        let file = CancellableFile { file, cancel };
+        let text = text(file, call, &shown, bytes)
+            .map_err(|error| files::unreadable(&shown, &error))?
+            .map_err(ToolOutput::failed)?;
+        context.files.record(path, stamp);
+        Ok(ToolOutput::ok(text))
     }
 }
 
