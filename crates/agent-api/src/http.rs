@@ -31,6 +31,10 @@ const MAX_ERROR_BODY: usize = 16 << 10;
 const MAX_MODELS_BODY: usize = 4 << 20;
 /// The idle connections to a server that are kept for the next call.
 const MAX_IDLE_CONNECTIONS: usize = 1;
+/// The time for the end of a stream after its final event; then its connection is closed.
+const STREAM_END: Duration = Duration::from_secs(1);
+/// The most pieces of a stream after its final event.
+const MAX_PIECES_AFTER_END: usize = 100;
 /// The longest part of a message that comes from outside, in characters.
 const MAX_SHOWN: usize = 200;
 /// The version of the Messages API.
@@ -344,7 +348,7 @@ impl ModelClient {
     }
 }
 
-/// The stream of an answer. Dropping it closes its connection.
+/// The stream of an answer. Dropping it closes its connection; [`finish`](Self::finish) keeps it.
 #[derive(Debug)]
 pub struct ModelStream {
     body: Incoming,
@@ -387,6 +391,27 @@ impl ModelStream {
 }
 
 impl ModelStream {
+    /// Keeps the connection for the next call, after the final event of the answer. A server ends the stream a moment after this event.
+    ///
+    /// A task waits for the end, for a second at most. Then it closes the connection.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn finish(self) {
+        let mut body = self.body;
+        tokio::spawn(async move {
+            let end = async {
+                for _ in 0..MAX_PIECES_AFTER_END {
+                    if !matches!(body.frame().await, Some(Ok(_))) {
+                        return;
+                    }
+                }
+            };
+            let _late = timeout(STREAM_END, end).await;
+        });
+    }
+
     /// Reads at most the first `max` bytes. If the rest can't be read, the beginning has to do.
     async fn beginning(mut self, max: usize) -> Vec<u8> {
         let mut beginning = Vec::new();

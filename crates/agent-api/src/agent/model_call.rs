@@ -96,6 +96,7 @@ impl StreamingModel<'_> {
                 }
             }
             if read? {
+                stream.finish();
                 return Ok(());
             }
         }

@@ -100,6 +100,39 @@ async fn stream_arrives_piece_by_piece_and_the_request_has_the_key() {
 }
 
 #[tokio::test]
+async fn finished_stream_gives_its_connection_to_the_next_call() {
+    let server = Server::start().await;
+    let client = server.client(Dialect::Chat);
+    let (called, mut stream) = tokio::join!(client.call(b"{}".to_vec()), async {
+        let (mut stream, _) = server.request().await;
+        stream.write_all(STREAM.as_bytes()).await.unwrap();
+        stream
+    });
+    let mut answer = called.unwrap();
+    stream.write_all(b"4\r\nlast\r\n").await.unwrap();
+    assert_eq!(answer.next().await.unwrap().unwrap(), "last");
+    answer.finish();
+    // The end of the stream comes after its last event.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let serve = async {
+        let mut request = Vec::new();
+        while !request.ends_with(b"{}") {
+            let read = stream.read_buf(&mut request).await.unwrap();
+            assert!(read > 0, "the connection is closed");
+        }
+        stream.write_all(STREAM.as_bytes()).await.unwrap();
+    };
+    let (called, ()) = tokio::join!(client.call(b"{}".to_vec()), serve);
+    drop(called.unwrap());
+}
+
+#[tokio::test]
 async fn dropped_stream_closes_its_connection() {
     let server = Server::start().await;
     let client = server.client(Dialect::Chat);
