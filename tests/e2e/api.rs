@@ -132,6 +132,61 @@ fn a14_key_is_in_no_file_argument_or_output_of_a_tool() {
     assert!(shown.contains("PATH=") && !shown.contains(KEY), "{shown}");
 }
 
+#[test]
+fn a14_no_process_shows_the_key_in_proc() {
+    let scene = Scene::new(DIALECTS[2]);
+    let id = std::process::id();
+    let key = format!("sk-{id}-of-a-process");
+    // Counts the processes that show the key, and those that show another variable. The patterns match neither themselves nor the prompt.
+    let count = |start: &str, files: &str| {
+        format!("$(grep -las '{start}-{id}-o[f]-a-process' {files} | wc -l)")
+    };
+    let look = format!(
+        "echo key:{}: plain:{}:",
+        count("sk", "/proc/[0-9]*/environ /proc/[0-9]*/cmdline"),
+        count("plain", "/proc/[0-9]*/environ")
+    );
+    let prompt = format!(r#"Look. [[tool bash {{"command":"{look}"}}]]"#);
+    let check = "eval \"$LOOK\" > counts; env > variables; true";
+    let run = scene.run(&prompt, &["--until", check, "-n", "1"]);
+    let run = run.env("MY_KEY", &key).env("LOOK", &look);
+    let run = run.env("PLAIN", format!("plain-{id}-of-a-process"));
+    drop(run.run(LONG).expect_code(0));
+    let [counts, variables] = ["counts", "variables"]
+        .map(|name| fs_err::read_to_string(scene.sandbox.repo().join(name)).unwrap());
+    let request = scene.model.requests().pop().unwrap();
+    let told = format!("{:?}", request.items);
+    for (name, text) in [("tool", told), ("check", counts)] {
+        assert!(text.contains("key:0:"), "the {name} sees it: {text}");
+        assert!(!text.contains("plain:0:"), "the {name} can look: {text}");
+    }
+    assert!(!variables.contains(&key), "{variables}");
+}
+
+#[test]
+fn a14_variable_that_the_user_names_for_the_tools_is_kept_although_it_looks_secret() {
+    let scene = Scene::new(DIALECTS[2]);
+    fs_err::write(
+        scene.sandbox.repo().join("rlm.toml"),
+        "[api]\nenv = { MY_TOKEN = \"for-the-tools\", MY_KEY = \"not-for-them\" }\n",
+    )
+    .unwrap();
+    let look = "echo token:$MY_TOKEN: other:$OTHER_TOKEN: key:$MY_KEY:";
+    let prompt = format!(r#"Look. [[tool bash {{"command":"{look}"}}]]"#);
+    let run = scene.run(&prompt, &["--once"]);
+    drop(
+        run.env("OTHER_TOKEN", "of-the-user")
+            .run(LONG)
+            .expect_code(0),
+    );
+    let request = scene.model.requests().pop().unwrap();
+    let told = format!("{:?}", request.items);
+    assert!(
+        told.contains("token:for-the-tools: other:: key::"),
+        "{told}"
+    );
+}
+
 fn files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut all = Vec::new();
     for entry in fs_err::read_dir(directory).unwrap() {

@@ -6,6 +6,8 @@
 mod chosen;
 #[cfg(feature = "api")]
 mod driver;
+#[cfg(feature = "api")]
+mod key;
 mod options;
 #[cfg(feature = "api")]
 mod probe;

@@ -4,14 +4,14 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use agent_api::{
-    AgentOptions, ApiAgent, Bash, Budget, Dialect, Endpoint, Key, Prices, Reasoning, Tool,
-    coding_tools,
+    AgentOptions, ApiAgent, Bash, Budget, Dialect, Endpoint, Prices, Reasoning, Tool, coding_tools,
 };
 use agent_duplex::{
     BoxFuture, Capabilities, Connection, Driver, Error, InputPolicy, SessionChoice,
 };
 use agent_subprocess::ProcessContext;
 
+use super::key;
 use super::options::{ApiOptions, ApiTool, NAME};
 use super::server::{ApiDialect, ApiServer};
 use crate::choices::{CheckedDriver, Choices};
@@ -123,8 +123,7 @@ impl ApiDriver {
 
 /// Returns the endpoint of the server with its key, and the variable that holds the key.
 pub(super) fn endpoint(server: &ApiServer) -> Result<(Endpoint, Option<String>), Error> {
-    let cant = |what: String| Error::start(what, None);
-    let chosen = server.choose(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))?;
+    let chosen = server.choose(key::is_set)?;
     let dialect = match chosen.dialect {
         ApiDialect::Messages => Dialect::Messages,
         ApiDialect::Responses => Dialect::Responses,
@@ -132,13 +131,7 @@ pub(super) fn endpoint(server: &ApiServer) -> Result<(Endpoint, Option<String>),
     };
     let mut endpoint = Endpoint::new(dialect, &chosen.base_url);
     if let Some(variable) = &chosen.key_variable {
-        let key = std::env::var(variable).map_err(|_| {
-            cant(format!(
-                "the variable {variable} with the key is not set; set it"
-            ))
-        })?;
-        let key = Key::new(&key).map_err(|error| cant(format!("{variable}: {error}")))?;
-        endpoint.key = Some(key);
+        endpoint.key = Some(key::take(variable)?);
     }
     Ok((endpoint, chosen.key_variable))
 }
