@@ -13,23 +13,28 @@ pub(super) struct AllowedCalls {
 pub(super) const ALLOWED: &[AllowedCalls] = &[
     AllowedCalls {
         file: "crates/agent-api/src/tool/file_change.rs",
-        calls: &["std::fs::create_dir_all", "tempfile::Builder::new"],
-        reason: "It makes a new file of a random name beside the file that a model changes, and renames it: O_EXCL and a rename follow no link.",
+        calls: &[
+            "rustix::fs::linkat",
+            "rustix::fs::openat",
+            "rustix::fs::renameat",
+            "rustix::fs::renameat_with",
+            "rustix::fs::unlinkat",
+        ],
+        reason: "It makes a new file of a random name beside the file that a model changes, and renames it, below a directory that no_links.rs opened: O_EXCL and a rename follow no link.",
     },
     AllowedCalls {
-        file: "crates/agent-api/src/tool/files.rs",
-        calls: &["std::fs::read_dir"],
-        reason: "It reads a limited number of names in the directory of a missing file, and opens none of them.",
+        file: "crates/agent-api/src/tool/no_links.rs",
+        calls: &[
+            "rustix::fs::mkdirat",
+            "rustix::fs::openat",
+            "rustix::fs::statat",
+        ],
+        reason: "It is the crate's module for hostile directories: it follows no link in any part of a path.",
     },
     AllowedCalls {
         file: "crates/agent-api/src/tool/plain_file.rs",
-        calls: &["std::fs::OpenOptions::new"],
+        calls: &["rustix::fs::openat"],
         reason: "It is the crate's module for hostile files: it opens no link, and waits for no FIFO.",
-    },
-    AllowedCalls {
-        file: "crates/agent-api/src/tool/walk.rs",
-        calls: &["std::fs::read_dir"],
-        reason: "It lists the directories of a search, and follows no link; plain_file.rs opens the files.",
     },
     AllowedCalls {
         file: "crates/agent-api/src/tool/working_directory.rs",
@@ -50,6 +55,15 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
         file: "crates/agent-drivers/src/api/driver.rs",
         calls: &["rustix::fs::open"],
         reason: "It reads the rules of the project for the agent. It follows no link, opens only a regular file, and reads 64 KiB at most.",
+    },
+    AllowedCalls {
+        file: "crates/agent-drivers/src/api/key.rs",
+        calls: &[
+            "std::fs::OpenOptions::new",
+            "std::fs::read",
+            "std::fs::read_to_string",
+        ],
+        reason: "It reads and writes /proc/self.",
     },
     AllowedCalls {
         file: "crates/agent-drivers/src/codex/commands.rs",
