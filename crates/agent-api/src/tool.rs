@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+mod access;
 mod arguments;
 mod bash;
 mod context;
@@ -22,6 +23,7 @@ mod walk;
 mod working_directory;
 mod write;
 
+pub use access::Access;
 pub use bash::Bash;
 pub(crate) use context::FileStamp;
 pub(crate) use context::Stops;
@@ -31,7 +33,7 @@ pub(crate) use file_change::{ChangeState, change_state};
 use file_tool::{Changing, Reading};
 #[cfg(feature = "schemars")]
 pub use function::FunctionTool;
-pub use interface::{Access, Prepared, Tool, ToolOutput};
+pub use interface::{Prepared, Tool, ToolOutput};
 pub use working_directory::{ResolvedPath, WorkingDirectory};
 
 /// Returns the tools for work on code: `bash`, `read`, `write`, `edit`, `grep` and `glob`, always in this order.

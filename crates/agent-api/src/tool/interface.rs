@@ -4,6 +4,7 @@ use std::fmt;
 
 use agent_duplex::BoxFuture;
 
+use super::access::Access;
 use super::context::ToolContext;
 use super::file_change::FileChange;
 use crate::dialect::ToolDefinition;
@@ -93,20 +94,6 @@ pub trait Tool: fmt::Debug + Send + Sync {
         arguments: &'a JsonObject,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, ToolOutput>;
-}
-
-/// The access that a tool call needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It only reads files in the working directory. No person is asked.
-    Reads,
-    /// It changes files in the working directory.
-    Edits,
-    /// It can do anything else.
-    Anything {
-        /// The reason, for people: why this call is more than an edit. It can be empty.
-        reason: String,
-    },
 }
 
 /// A call that can run.

@@ -1,0 +1,15 @@
+//! The access of a tool call, which decides whether a person is asked. It is a module of its own, because a call's context contains it too.
+
+/// The access that a tool call needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It only reads files in the working directory. No person is asked.
+    Reads,
+    /// It changes files in the working directory.
+    Edits,
+    /// It can do anything else.
+    Anything {
+        /// The reason, for people: why this call is more than an edit. It can be empty.
+        reason: String,
+    },
+}
