@@ -13,3 +13,15 @@ pub enum Access {
         reason: String,
     },
 }
+
+impl Access {
+    /// Returns whether a call with this access may use a path that needs the `other` access. An access to anything, without a reason, names no path: it
+    /// is the access of a tool of the caller, which can use one of ours.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Reads) => true,
+            (Self::Anything { reason }, _) if reason.is_empty() => true,
+            _ => self == other,
+        }
+    }
+}

@@ -45,8 +45,8 @@ pub(super) fn to_change(resolved: &ResolvedPath, directory: &WorkingDirectory) -
     }
 }
 
-/// Resolves a path again when a call runs. Refuses a path that needs another access than the one that was judged: for example, a directory was replaced
-/// by a link meanwhile.
+/// Resolves a path again when a call runs. Refuses a path that the judged access does not cover: for example, a directory was replaced by a link
+/// meanwhile.
 pub(super) fn resolve(
     path: &str,
     context: &ToolContext,
@@ -56,7 +56,7 @@ pub(super) fn resolve(
     let resolved = directory.resolve(path).map_err(ToolOutput::failed)?;
     let access = judge(&resolved, directory);
     match &context.judged {
-        Some(judged) if *judged != access => Err(ToolOutput::failed(format!(
+        Some(judged) if !judged.covers(&access) => Err(ToolOutput::failed(format!(
             "`{path}` leads to another place now than when the call was permitted; call the tool again"
         ))),
         _ => Ok(resolved.path),
@@ -354,6 +354,11 @@ mod tests {
             let refused = resolve("sub/file", &context, judge).unwrap_err();
             assert!(refused.text.contains("leads to another place"));
         }
+        // A tool of the caller can do anything, and so can a tool that it uses.
+        context.judged = Some(Access::Anything {
+            reason: String::new(),
+        });
+        resolve("sub/file", &context, to_change).unwrap();
         // Even after it was resolved, a link is not followed.
         let path = context.directory.path().join("sub/file");
         let refused = open(&path, "sub/file").unwrap_err();
