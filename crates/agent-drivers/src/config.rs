@@ -394,18 +394,4 @@ mod tests {
         let unknown = r#"{"options":{"codex":{"sandbox":"none"}},"program":["codex"]}"#;
         serde_json::from_str::<AgentConfig>(unknown).unwrap_err();
     }
-
-    #[test]
-    fn agents_are_equal_by_preset_or_program() {
-        let agent = |preset, program: &str| {
-            let options = Box::default();
-            let options = AgentOptions::Acp { preset, options };
-            AgentConfig::new(options, vec![program.into()])
-        };
-        let (one, two) = (agent(AcpPreset::Other, "a"), agent(AcpPreset::Other, "b"));
-        assert!(one.is_same(&one) && !one.is_same(&two));
-        let (old, new) = (agent(AcpPreset::Gemini, "a"), agent(AcpPreset::Gemini, "b"));
-        assert!(old.is_same(&new) && !old.is_same(&one));
-        assert!(!agent(AcpPreset::Claude, "a").is_same(&one));
-    }
 }

@@ -2,8 +2,8 @@
 
 use crate::reading::{made, next, turn, until};
 use crate::scene::{DEADLINE, Scene};
-use agent_drivers::SessionLocks;
-use agent_drivers::acp::AcpDriver;
+use agent_drivers::acp::{AcpDriver, AcpPreset};
+use agent_drivers::{AgentConfig, AgentOptions, SessionLocks};
 use agent_duplex::{
     Connection, Conversation, ConversationOptions, Decision, Driver as _, EndReason, Error, Event,
     ExitStatus, Input, Message, Permissions, QueuedMessages, SessionChoice, StopStage, ToolOutcome,
@@ -491,4 +491,18 @@ on_prompt() {{ printf '%s\n' "$line" >> heard; chunk answer; ok '{{"stopReason":
         conversation.stop(DEADLINE).await;
         scene.assert_no_process_left();
     }
+}
+
+#[test]
+fn agents_are_equal_by_preset_or_program() {
+    let agent = |preset, program: &str| {
+        let options = Box::default();
+        let options = AgentOptions::Acp { preset, options };
+        AgentConfig::new(options, vec![program.into()])
+    };
+    let (one, two) = (agent(AcpPreset::Other, "a"), agent(AcpPreset::Other, "b"));
+    assert!(one.is_same(&one) && !one.is_same(&two));
+    let (old, new) = (agent(AcpPreset::Gemini, "a"), agent(AcpPreset::Gemini, "b"));
+    assert!(old.is_same(&new) && !old.is_same(&one));
+    assert!(!agent(AcpPreset::Claude, "a").is_same(&one));
 }
