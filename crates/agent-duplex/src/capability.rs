@@ -28,10 +28,13 @@ pub enum Capability {
     Images,
     /// An input can have [files](crate::Part::File).
     Files,
+    /// The session is on disk before each effect. After a crash, a later process continues it without repeating an effect, and the caller can choose
+    /// its [id](crate::SessionChoice::ResumeOrCreate).
+    DurableSession,
 }
 
 impl Capability {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Interrupt,
         Self::Steer,
         Self::Resume,
@@ -43,6 +46,7 @@ impl Capability {
         Self::Model,
         Self::Images,
         Self::Files,
+        Self::DurableSession,
     ];
 
     const fn bit(self) -> u16 {
@@ -64,6 +68,7 @@ impl fmt::Display for Capability {
             Self::Model => "model",
             Self::Images => "images",
             Self::Files => "files",
+            Self::DurableSession => "durable session",
         })
     }
 }

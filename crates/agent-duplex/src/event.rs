@@ -81,6 +81,11 @@ pub enum Event {
         /// The id by which a later process can continue the session.
         id: String,
     },
+    /// The session is on disk up to this position. Comes before the end of each turn, if the agent can make a copy of a session that ends there.
+    SessionSaved {
+        /// The position, which only grows.
+        position: u64,
+    },
     /// The agent reported its model, its version, or other facts that are useful to show once.
     Identified {
         /// The agent's program and version.

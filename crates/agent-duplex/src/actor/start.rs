@@ -305,7 +305,9 @@ impl Actor {
 /// Returns a warning that states whether the agent after an interrupted one has the context of the session.
 fn context(session: &SessionChoice) -> String {
     let next = match session {
-        SessionChoice::Resume(id) => format!("resumes session {id}: the context is kept"),
+        SessionChoice::Resume(id) | SessionChoice::ResumeOrCreate(id) => {
+            format!("resumes session {id}: the context is kept")
+        }
         SessionChoice::Fork(id) => format!("forks session {id}: the context is kept"),
         SessionChoice::Fresh => "starts a new session: the context is lost".to_owned(),
     };
