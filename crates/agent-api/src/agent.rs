@@ -51,7 +51,8 @@ impl ApiAgent {
         .with(Capability::Permissions)
         .with(Capability::Model)
         .with(Capability::Tools)
-        .with(Capability::Usage);
+        .with(Capability::Usage)
+        .with(Capability::DurableSession);
 
     /// Creates an agent. Nothing is read, written or connected yet.
     ///
@@ -93,9 +94,9 @@ impl Driver for ApiAgent {
                 let session = match opened {
                     Ok(mut session) => {
                         let unknown = session.recover(&directory, |name| tools.only_reads(name));
-                        Some((session, unknown))
+                        Ok((session, unknown))
                     }
-                    Err(NotOpened::Absent) => None,
+                    Err(NotOpened::Lost(why)) => Err(why),
                     Err(error) => return Err(error),
                 };
                 Ok((directory, session))
@@ -106,8 +107,7 @@ impl Driver for ApiAgent {
                     let what = format!("another program uses the session: {error}");
                     Error::session_in_use(what, Some(error.into()))
                 }
-                NotOpened::Failed(what) => cant(what),
-                NotOpened::Absent => cant("there is no such session".to_owned()),
+                NotOpened::Failed(what) | NotOpened::Lost(what) => cant(what),
             })?;
             let frozen = watch::Sender::new(false);
             let context = ToolContext::frozen_by(directory, frozen.subscribe());
@@ -137,10 +137,11 @@ struct Running {
 }
 
 impl Running {
-    /// Runs turns until the connection is closed. If there is no session, each turn ends with [`EndReason::SessionNotFound`].
-    async fn run(self, session: Option<(Session, Vec<String>)>, mut link: Link) {
-        let Some((mut session, unknown)) = session else {
-            return without_session(link).await;
+    /// Runs turns until the connection is closed. If the session is lost, each turn ends with [`EndReason::SessionNotFound`].
+    async fn run(self, session: Result<(Session, Vec<String>), String>, mut link: Link) {
+        let (mut session, unknown) = match session {
+            Ok(opened) => opened,
+            Err(why) => return without_session(link, why).await,
         };
         let id = session.id().to_owned();
         link.report(Event::Session { id }).await;
@@ -181,13 +182,17 @@ impl Running {
             let Ok(end) = turn.run().await else {
                 return;
             };
+            let position = session.position();
+            link.report(Event::SessionSaved { position }).await;
             link.report(Event::TurnCompleted(end)).await;
         }
     }
 }
 
-/// Answers each message with the end of its turn: there is no session.
-async fn without_session(mut link: Link) {
+/// Answers each message with the end of its turn: the session is lost.
+async fn without_session(mut link: Link, why: String) {
+    let warning = format!("the session can't continue: {why}");
+    link.report(Event::Warning(warning)).await;
     while let Some(command) = link.commands.recv().await {
         if let Command::Message { message, taken } = command
             && taken.send(Ok(())).is_ok()

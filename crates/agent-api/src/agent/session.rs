@@ -19,6 +19,9 @@ use crate::tool::{ChangeState, WorkingDirectory, change_state};
 /// The kind of value in the store of a session.
 const SCHEMA: &str = "agent-api session";
 
+/// The longest id of a session, in bytes.
+const MAX_ID: usize = 64;
+
 /// The state that each save writes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Head {
@@ -70,8 +73,8 @@ type SessionLock = Arc<Mutex<Writer<Head, Entry>>>;
 /// Why a session can't be opened.
 #[derive(Debug)]
 pub(crate) enum NotOpened {
-    /// There is no session with this id.
-    Absent,
+    /// There is no session with this id, or only a damaged one. The text is the reason.
+    Lost(String),
     /// Another process has opened it.
     InUse(checkpoint_store::Error),
     /// It can't be read or written.
@@ -111,13 +114,14 @@ impl Session {
         choice: &SessionChoice,
         budget: &Budget,
     ) -> Result<Self, NotOpened> {
-        let (id, is_new) = match choice {
+        let (id, create) = match choice {
             SessionChoice::Resume(id) => (id.clone(), false),
+            SessionChoice::ResumeOrCreate(id) => (id.clone(), true),
             SessionChoice::Fork(from) => (fork(root, from)?, false),
             _ => (Uuid::new_v4().to_string(), true),
         };
         let options = Options {
-            create: is_new,
+            create,
             ..options()
         };
         let apply = |mut loading: Loading, entry| {
@@ -134,8 +138,7 @@ impl Session {
             error,
         } = loaded.value;
         if let Some(error) = error {
-            let what = format!("the saved history is invalid: {error}; start a fresh session");
-            return Err(NotOpened::Failed(what));
+            return Err(NotOpened::Lost(format!("its history is invalid: {error}")));
         }
         let (budget, stop) = match loaded.head {
             Some(Head {
@@ -184,6 +187,12 @@ impl Session {
     ) -> Result<(), Error> {
         self.stop = stop;
         self.change(|history| history.push_assistant(message))
+    }
+
+    /// Returns the number of the last save. [`fork`](checkpoint_store::fork) can copy the session as of it.
+    pub(crate) fn position(&self) -> u64 {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.seq().get()
     }
 
     /// Returns what keeps the session locked, also if the session is dropped.
@@ -339,11 +348,12 @@ fn options() -> Options {
     }
 }
 
-/// Returns the directory of a session. Accepts only a UUID in its usual form, so that an id can't be another path.
+/// Returns the directory of a session. Accepts only a plain name, so that an id can't be another path.
 fn path(root: &Path, id: &str) -> Result<PathBuf, NotOpened> {
-    match Uuid::try_parse(id) {
-        Ok(uuid) if uuid.to_string() == id => Ok(root.join(id)),
-        _ => Err(NotOpened::Absent),
+    let is_plain = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'-';
+    match (1..=MAX_ID).contains(&id.len()) && id.bytes().all(is_plain) {
+        true => Ok(root.join(id)),
+        false => Err(absent()),
     }
 }
 
@@ -357,11 +367,17 @@ fn fork(root: &Path, from: &str) -> Result<String, NotOpened> {
     Ok(id)
 }
 
+fn absent() -> NotOpened {
+    NotOpened::Lost("there is no such session".to_owned())
+}
+
 fn not_opened(error: checkpoint_store::Error) -> NotOpened {
     if error.is_locked() {
         NotOpened::InUse(error)
     } else if error.is_not_found() {
-        NotOpened::Absent
+        absent()
+    } else if error.is_corrupt() {
+        NotOpened::Lost(error.to_string())
     } else {
         NotOpened::Failed(format!("the session can't be opened: {error}"))
     }

@@ -103,6 +103,91 @@ async fn a6_message_that_is_sent_again_gets_the_same_end() {
 }
 
 #[tokio::test]
+async fn session_with_a_chosen_id_is_created_once() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    let chosen = || SessionChoice::ResumeOrCreate("3-17".to_owned());
+    for text in ["my name is Ada", "who am I"] {
+        let mut talk = Talk::started(scene.options(&server, []), chosen()).await;
+        assert_eq!(talk.session().await, "3-17");
+        talk.ask(text).await;
+        talk.stop().await;
+    }
+    let request = server.requests().pop().unwrap().text();
+    assert!(request.contains("Ada"), "{request}");
+    let wrong = SessionChoice::ResumeOrCreate("../work".to_owned());
+    let mut talk = Talk::started(scene.options(&server, []), wrong).await;
+    talk.send("go");
+    assert_eq!(talk.end().await.reason, EndReason::SessionNotFound);
+}
+
+#[tokio::test]
+async fn damaged_session_ends_the_turn_like_an_absent_one() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    let chosen = || SessionChoice::ResumeOrCreate("1-1".to_owned());
+    let talk = Talk::started(scene.options(&server, []), chosen()).await;
+    talk.ask("go").await;
+    talk.stop().await;
+    for entry in std::fs::read_dir(scene.sessions().join("1-1")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|kind| kind == "ckj") {
+            std::fs::write(path, [7; 4096]).unwrap();
+        }
+    }
+    let mut talk = Talk::started(scene.options(&server, []), chosen()).await;
+    talk.send("go on");
+    assert_eq!(talk.end().await.reason, EndReason::SessionNotFound);
+    let warned = |event: &Event| matches!(event, Event::Warning(why) if why.starts_with("the session can't continue: "));
+    assert!(talk.seen.iter().any(warned), "{:?}", talk.seen);
+}
+
+#[tokio::test]
+async fn a23_copy_ends_at_the_position_of_a_turn() {
+    for dialect in DIALECTS {
+        let scene = Scene::new();
+        let server = Server::replying(dialect, []).await;
+        let options = || scene.options(&server, []);
+        let mut talk = Talk::started(options(), SessionChoice::Fresh).await;
+        let session = talk.session().await;
+        let saved = |event: &Event| match event {
+            Event::SessionSaved { position } => Some(*position),
+            _ => None,
+        };
+        talk.send("my name is Ada");
+        let position = talk.until(saved).await;
+        let first = server.requests().pop().unwrap();
+        talk.send("I like maps");
+        assert!(talk.until(saved).await > position);
+
+        let kind = checkpoint_store::Options {
+            schema: "agent-api session".to_owned(),
+            ..Default::default()
+        };
+        let sessions = scene.sessions();
+        checkpoint_store::fork(
+            sessions.join(session),
+            checkpoint_store::Seq::new(position),
+            sessions.join("copy"),
+            &kind,
+        )
+        .unwrap();
+        let copy = Talk::started(options(), SessionChoice::Resume("copy".to_owned())).await;
+        copy.ask("who am I").await;
+        let request = server.requests().pop().unwrap();
+        let (before, after) = [&first, &request]
+            .map(|it| conversation(it, dialect))
+            .into();
+        assert!(after.starts_with(&before), "{after:?}");
+        let text = request.text();
+        assert!(
+            !text.contains("maps") && text.contains("who am I"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn session_in_use_is_refused() {
     let scene = Scene::new();
     let server = Server::replying(Dialect::Chat, []).await;
