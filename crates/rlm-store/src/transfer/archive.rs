@@ -77,7 +77,7 @@ pub(super) fn entry(name: String, path: &Path, cancel: &Cancel) -> Result<Archiv
     };
     let progress = TransferProgress::default();
     let mut from = CheckedReader::new(
-        state_dir::open_bounded(path, MAX_BYTES).map_err(fail)?,
+        state_dir::open_bounded(path, manifest::max_bytes(&name)).map_err(fail)?,
         cancel,
         &progress,
     );

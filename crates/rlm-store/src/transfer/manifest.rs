@@ -134,7 +134,7 @@ impl Manifest {
 }
 
 /// Returns the largest size of a file with this name, in bytes.
-fn max_bytes(name: &str) -> u64 {
+pub(super) fn max_bytes(name: &str) -> u64 {
     match name.rsplit_once('/') {
         Some(("store/blobs", _)) => MAX_PROMPT,
         Some(("store", _)) => MAX_STORE,

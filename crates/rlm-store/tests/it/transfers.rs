@@ -194,3 +194,15 @@ async fn repeated_export_is_the_same_transfer() {
         assert_eq!(project.run(&run).unwrap().head.unwrap().transfers, 1);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_of_more_than_16_mib_is_transferred() {
+    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [from, to] = [&old, &new].map(|dir| Project::find(dir.path()).unwrap());
+    let run: RunId = "r1".parse().unwrap();
+    let transcript = vec![b'x'; 17 << 20];
+    saved(&from, &run, Vec::new(), &transcript);
+    transfer_run(&from, &run, &to, &old.path().join("archive")).await;
+    let there = to.run_dir(&run).join("transcripts/1-1.ndjson");
+    assert_eq!(fs_err::metadata(there).unwrap().len(), 17 << 20);
+}
