@@ -95,6 +95,13 @@ impl AgentConfig {
         }
     }
 
+    /// Returns whether the agent continues its session after a crash without a repeated effect, as
+    /// [`Capability::DurableSession`](agent_duplex::Capability::DurableSession). Builds without the agent know it too.
+    #[must_use]
+    pub fn has_durable_sessions(&self) -> bool {
+        matches!(self.options, AgentOptions::Api(_))
+    }
+
     /// Makes the driver, which holds only configuration and starts nothing.
     #[must_use]
     pub fn driver(&self, choices: Choices, context: ProcessContext) -> Box<dyn Driver> {

@@ -110,6 +110,7 @@ mod tests {
             result: None,
             previous_agent: None,
             session: None,
+            new_session: None,
             has_prompt: false,
         }
     }

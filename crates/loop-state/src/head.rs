@@ -50,6 +50,9 @@ pub struct Head {
     pub steers: Vec<Steer>,
     /// The id of the agent's session, if known.
     pub session: Option<String>,
+    /// The position in the session after its last turn, if the agent reports it. A fork copies the session up to there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_position: Option<u64>,
     /// The steers in the prompt of the current attempt, until the agent answers. An agent that doesn't answer may have read none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prompt_steers: Vec<u32>,
@@ -152,6 +155,7 @@ impl Head {
             feedback: None,
             steers: Vec::new(),
             session: None,
+            session_position: None,
             prompt_steers: Vec::new(),
             has_prompt: false,
             continues_session: false,
@@ -341,9 +345,7 @@ impl Head {
             attempt,
             reported: false,
         });
-        self.session = None;
-        self.has_prompt = false;
-        self.continues_session = false;
+        self.leave_session();
     }
 
     /// Returns the previous agent, until the current agent has finished a turn whose prompt named the previous one.
@@ -355,15 +357,18 @@ impl Head {
     /// Creates the head of a fork that continues from the current state; its first input is [`MachineInput::Resumed`](crate::MachineInput::Resumed).
     ///
     /// The fork keeps the history, the counters and the usage, so that it doesn't get a fresh budget. It doesn't keep streaks, nor requests to stop,
-    /// pause or redo, nor the session, which may contain later work. A turn that began after the iteration of the fork is dropped, but its attempt
-    /// number is never used again.
+    /// pause or redo. A turn that began after the iteration of the fork is dropped, but its attempt number is never used again.
+    ///
+    /// The fork keeps the session only if the caller has copied it, up to [`session_position`](Self::session_position): otherwise it may contain later
+    /// work.
     #[must_use]
-    pub fn fork(mut self, mut parent: Lineage) -> Self {
+    pub fn fork(mut self, mut parent: Lineage, session: ForkedSession) -> Self {
         parent.run = last_text_bytes(parent.run);
         let is_begun = !self.step.is_resting() && self.step != IterationStep::Ready;
         if is_begun && self.iteration > parent.iteration {
             self.step = IterationStep::Ready;
             self.unfinished = None;
+            self.has_prompt = false;
             self.unmark_prompt_steers();
         }
         self.parent = Some(parent);
@@ -380,17 +385,43 @@ impl Head {
         }
         self.is_stopping_step = false;
         self.end = None;
-        self.without_session()
+        match session {
+            ForkedSession::Copied { position } => self.session_position = position,
+            ForkedSession::None => self.leave_session(),
+        }
+        self
     }
 
     /// Creates the head of the same run in a place where the session of its agent is unknown: the next attempt gets a fresh session.
     #[must_use]
     pub fn without_session(mut self) -> Self {
-        self.session = None;
-        self.has_prompt = false;
-        self.continues_session = false;
+        self.leave_session();
         self
     }
+
+    fn leave_session(&mut self) {
+        self.drop_session();
+        self.has_prompt = false;
+        self.continues_session = false;
+    }
+
+    /// Forgets the session; the next attempt gets a fresh one.
+    pub(crate) fn drop_session(&mut self) {
+        self.session = None;
+        self.session_position = None;
+    }
+}
+
+/// The session of a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkedSession {
+    /// The fork has a copy of the session under the same id.
+    Copied {
+        /// The position in the copy, as [`Head::session_position`].
+        position: Option<u64>,
+    },
+    /// The next attempt gets a fresh session.
+    None,
 }
 
 /// A change to another agent.

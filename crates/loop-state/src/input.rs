@@ -67,6 +67,11 @@ pub enum MachineInput {
     },
     /// The agent's session has this id. An id of more than [`MAX_TEXT`](crate::MAX_TEXT) bytes is not stored, so its session can't continue.
     SessionKnown(String),
+    /// The agent's session is on disk up to this position. A turn ends next.
+    SessionSaved {
+        /// The position, as [`Head::session_position`](crate::Head::session_position).
+        position: u64,
+    },
     /// The agent reported this result, in its own words. The last one of a phase is for the next phase.
     ResultReported(String),
     /// The agent answers, so it has the prompt. If the driver can't parse the agent's output, this input only means that the prompt was delivered.

@@ -152,7 +152,8 @@ pub use counters::{Counts, Retries, SpentBudget, Streaks, UsageTotal};
 pub use deadline::StopDeadline;
 pub use effect::{Effect, PromptContext, Reminder, RunUpdate, Warning};
 pub use head::{
-    CheckOutcome, Feedback, Handover, Head, LastCheck, LastIteration, Lineage, ResumePoint, RunEnd,
+    CheckOutcome, Feedback, ForkedSession, Handover, Head, LastCheck, LastIteration, Lineage,
+    ResumePoint, RunEnd,
 };
 #[doc(hidden)] // only `loop-runner` needs it
 pub use inbox::{Attendance, Inbox};

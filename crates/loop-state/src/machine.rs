@@ -315,8 +315,10 @@ impl Machine {
         head.reopen_phase();
         if iteration == 1 {
             // The session and the message belong to the previous phase, which may have had another agent.
-            head.session = None;
             head.last_message = None;
+        }
+        if iteration == 1 || head.phase_rules().session == SessionPolicy::Fresh {
+            head.drop_session();
         }
         head.iteration = iteration;
         head.attempt = 0;
@@ -342,10 +344,17 @@ impl Machine {
         head.redo = None;
         head.promised = false;
         head.made_no_progress = false;
-        let continues =
-            head.phase_rules().session == SessionPolicy::Continue && !head.fresh_session;
-        head.fresh_session = false;
-        head.session = head.session.take().filter(|_| continues);
+        if std::mem::take(&mut head.fresh_session) || !head.phase_rules().continues_attempts() {
+            head.drop_session();
+        }
+        let new_session = match &head.session {
+            _ if !head.phase_rules().durable_session => None,
+            // No pair of iteration and attempt occurs twice in a run.
+            None => Some(format!("{}-{}", head.iteration, head.attempt)),
+            // The process may have died before the agent created the session.
+            Some(_) if !head.has_prompt && head.session_position.is_none() => head.session.take(),
+            Some(_) => None,
+        };
         head.continues_session = head.session.is_some();
         head.unmark_prompt_steers();
         if !head.continues_session {
@@ -368,8 +377,10 @@ impl Machine {
             result: head.previous_phase_result().map(ToOwned::to_owned),
             previous_agent: head.predecessor().map(ToOwned::to_owned),
             session: head.session.clone(),
+            new_session: new_session.clone(),
             has_prompt: head.has_prompt,
         };
+        head.session = head.session.take().or(new_session);
         head.prompt_steers = brief.steers.iter().map(|steer| steer.id).collect();
         for steer in &mut head.steers {
             steer.state = SteerState::Seen;

@@ -87,6 +87,10 @@ pub struct PhaseRules {
     pub has_promise: bool,
     /// Which session of the agent an iteration gets.
     pub session: SessionPolicy,
+    /// Whether the session of the agent continues after a crash without a repeated effect. Then a further attempt of the same iteration continues it,
+    /// and the machine chooses its id.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub durable_session: bool,
     /// The limits of the phase.
     pub limits: PhaseLimits,
     /// Whether the agent reports its cost. Without that, a cost limit is impossible.
@@ -95,12 +99,20 @@ pub struct PhaseRules {
     pub reports_tokens: bool,
 }
 
+impl PhaseRules {
+    /// Returns whether a further attempt of an iteration continues the session of the attempt before it.
+    pub(crate) fn continues_attempts(&self) -> bool {
+        self.durable_session || self.session == SessionPolicy::Continue
+    }
+}
+
 /// Which session of the agent an iteration gets. The first iteration of a phase always gets a fresh one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SessionPolicy {
-    /// A fresh session: the agent knows only the prompt and the files.
+    /// A fresh session: the agent knows only the prompt and the files. A further attempt of an iteration gets a fresh one too, unless the session is
+    /// [durable](PhaseRules::durable_session).
     #[default]
     Fresh,
     /// The session of the previous iteration. After an unfinished attempt the session continues, and the prompt is not sent again.

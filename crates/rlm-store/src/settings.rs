@@ -301,6 +301,7 @@ impl Settings {
             has_check: phase.check.is_some(),
             has_promise: phase.promise.is_some(),
             session: phase.session,
+            durable_session: phase.agent.has_durable_sessions(),
             limits: phase.limits.clone(),
             reports_cost: phase.agent.usage_reporting().0,
             reports_tokens: phase.agent.usage_reporting().1,

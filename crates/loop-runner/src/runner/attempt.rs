@@ -155,6 +155,10 @@ impl Runner {
             }
             Event::Identified { .. } => self.reported.identified = Some(event.clone()),
             Event::Session { id } => return vec![MachineInput::SessionKnown(id.clone())],
+            Event::SessionSaved { position } => {
+                let position = *position;
+                return vec![MachineInput::SessionSaved { position }];
+            }
             Event::UsageReported(used) => {
                 return vec![MachineInput::UsageReported(UsageTotal {
                     input_tokens: used.input_tokens,

@@ -263,8 +263,11 @@ impl Runner {
         let text = prompt::build_prompt(brief, self.phase(), before, own, changed.as_deref());
         let transcript = self.begin_transcript(brief, &text);
         self.prune_transcripts(brief.iteration, brief.attempt).await;
-        let session = brief.session.clone();
-        let session = session.map_or(SessionChoice::Fresh, SessionChoice::Resume);
+        let session = match (&brief.session, &brief.new_session) {
+            (Some(id), _) => SessionChoice::Resume(id.clone()),
+            (None, Some(id)) => SessionChoice::ResumeOrCreate(id.clone()),
+            (None, None) => SessionChoice::Fresh,
+        };
         let (conversation, primary) =
             Conversation::with_primary(driver, ConversationOptions::default().with_manual_start());
         if let Err(e) = conversation.send(Input::new(text)) {

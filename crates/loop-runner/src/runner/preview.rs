@@ -76,6 +76,7 @@ impl Runner {
                 result: None,
                 previous_agent: None,
                 session: None,
+                new_session: None,
                 has_prompt: false,
             };
             built.push(prompt::build_prompt(&brief, phase, None, &text, None));

@@ -8,8 +8,8 @@ use crate::text::{last_error_bytes, last_text_bytes};
 use crate::{
     AfterLeftovers, CheckOutcome, CheckResult, Effect, Evidence, Feedback, IterationFailure,
     IterationStep, LastCheck, LastIteration, LoopCommand, MAX_ERRORS, ProcessTreeOutcome,
-    RedoScope, RunUpdate, SessionPolicy, SteerState, StopReason, StopRequest, StopTiming, Streak,
-    Timestamp, TurnOutcome, UnfinishedAttempt, UnfinishedCause, Warning,
+    RedoScope, RunUpdate, SteerState, StopReason, StopRequest, StopTiming, Streak, Timestamp,
+    TurnOutcome, UnfinishedAttempt, UnfinishedCause, Warning,
 };
 
 impl Machine {
@@ -180,7 +180,7 @@ impl Machine {
         head.failure = None;
         head.step = IterationStep::Ready;
         // A session that continues has the steers that it read.
-        let remembers = head.phase_rules().session == SessionPolicy::Continue
+        let remembers = head.phase_rules().continues_attempts()
             && head.session.is_some()
             && head.has_prompt
             && !head.fresh_session;

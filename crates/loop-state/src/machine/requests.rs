@@ -4,8 +4,7 @@ use super::{Effects, Machine, after_save};
 use crate::text::{MAX_STEER_BYTES, MAX_STEERS, MAX_TEXT, last_text_bytes};
 use crate::{
     AfterLeftovers, Effect, IterationStep, MachineInput, PauseAfter, RedoScope, Request,
-    ReviewDecision, RunUpdate, SessionPolicy, Steer, SteerState, StopReason, Timestamp,
-    UnfinishedCause, Warning,
+    ReviewDecision, RunUpdate, Steer, SteerState, StopReason, Timestamp, UnfinishedCause, Warning,
 };
 
 impl Machine {
@@ -98,6 +97,11 @@ impl Machine {
                 effects.unwrap_or_default()
             }
             MachineInput::SessionKnown(id) => self.session_known(id),
+            MachineInput::SessionSaved { position } => {
+                // The end of the turn follows, and is saved.
+                self.head.session_position = Some(position);
+                Effects::new()
+            }
             MachineInput::PromptReceived
                 if (!self.head.has_prompt || !self.head.prompt_steers.is_empty())
                     && matches!(step, IterationStep::Turn { .. }) =>
@@ -105,9 +109,9 @@ impl Machine {
                 self.head.has_prompt = true;
                 self.head.prompt_steers.clear();
                 // Only a session that continues needs this after a crash.
-                match self.head.phase_rules().session {
-                    SessionPolicy::Continue => vec![Effect::Save],
-                    SessionPolicy::Fresh => Effects::new(),
+                match self.head.phase_rules().continues_attempts() {
+                    true => vec![Effect::Save],
+                    false => Effects::new(),
                 }
             }
             MachineInput::ResultReported(text) if !text.trim().is_empty() => {
@@ -143,6 +147,7 @@ impl Machine {
         match self.head.session == id {
             true => Effects::new(),
             false => {
+                self.head.drop_session();
                 self.head.session = id;
                 vec![Effect::Save]
             }
@@ -382,7 +387,7 @@ impl Machine {
 
     /// Starts the attempt again in a fresh session, because the old one is lost.
     pub(super) fn session_lost(&mut self, at: Timestamp) -> Effects {
-        self.head.session = None;
+        self.head.drop_session();
         after_save(RunUpdate::SessionLost, self.begin_attempt(at))
     }
 }

@@ -152,7 +152,7 @@ impl Machine {
         head.attempt = 0;
         head.unfinished = None;
         // The session contains iterations that are discarded.
-        head.session = None;
+        head.drop_session();
         head.has_prompt = false;
         head.feedback = None;
         head.promised = false;

@@ -1,8 +1,8 @@
 //! Forks: runs that continue from the state of another run.
 
 use loop_state::{
-    AfterLeftovers, Effect, Head, IterationStep, Lineage, MachineInput, RedoScope, Request,
-    ResumeOptions, TurnOutcome,
+    AfterLeftovers, Effect, ForkedSession, Head, IterationStep, Lineage, MachineInput, RedoScope,
+    Request, ResumeOptions, TurnOutcome,
 };
 
 use crate::pipeline::{next_phase, pipeline, plan};
@@ -23,7 +23,11 @@ fn x111a_x111e_fork_continues_from_its_parent_with_its_usage() {
         iteration: 1,
         seq: 7,
     };
-    let fork: Head = trace.machine.head().clone().fork(parent.clone());
+    let fork: Head = trace
+        .machine
+        .head()
+        .clone()
+        .fork(parent.clone(), ForkedSession::None);
     assert_eq!(fork.usage.cost_microusd, 5);
     assert_eq!(fork.counts, trace.machine.head().counts);
     let trace = Trace::resumed(fork, ResumeOptions::default());
@@ -49,7 +53,7 @@ fn x111a_turn_started_by_the_forked_save_is_not_in_the_fork() {
         iteration: 1,
         seq: 7,
     };
-    let fork = head.fork(parent);
+    let fork = head.fork(parent, ForkedSession::None);
     assert_eq!(crate::resume_point(&fork), (2, false));
     let mut trace = Trace::resumed(fork, ResumeOptions::default());
     let head = trace.machine.head();
@@ -76,7 +80,11 @@ fn x111a_redo_request_of_the_parent_is_not_in_the_fork() {
     trace.then(MachineInput::Requested(Request::Redo {
         what: RedoScope::Phase,
     }));
-    let fork = trace.machine.head().clone().fork(lineage());
+    let fork = trace
+        .machine
+        .head()
+        .clone()
+        .fork(lineage(), ForkedSession::None);
     let trace = Trace::resumed(fork, ResumeOptions::default());
     assert_eq!(trace.machine.head().iteration, 2);
     // The redo had ended the check, and the leftovers of the attempt were being ended.
@@ -92,7 +100,11 @@ fn x111a_redo_request_of_the_parent_is_not_in_the_fork() {
         trace.machine.head().step,
         IterationStep::EndingLeftovers { then }
     );
-    let fork = trace.machine.head().clone().fork(lineage());
+    let fork = trace
+        .machine
+        .head()
+        .clone()
+        .fork(lineage(), ForkedSession::None);
     let mut trace = Trace::resumed(fork, ResumeOptions::default());
     assert!(trace.text.ends_with("    RunCheck\n"), "{}", trace.text);
     let effects = trace.then(MachineInput::CheckEnded(failed("red")));

@@ -135,7 +135,10 @@ proptest! {
         let effects = machine.step(TimedInput { at: last, what: after("before") });
         let head = machine.head();
         prop_assume!(effects.iter().any(|e| !matches!(e, Effect::Emit(_))) && head.end.is_none());
-        prop_assert_eq!(&head.session, &None);
+        if let Some(id) = &head.session {
+            // The next attempt has chosen an id of its own.
+            prop_assert_eq!(id, &format!("{}-{}", head.iteration, head.attempt));
+        }
         prop_assert_eq!(head.handover.is_some(), begun);
         if let Some(Effect::StartAttempt(brief)) = effects.last() {
             prop_assert_eq!((&brief.session, brief.has_prompt), (&None, false));

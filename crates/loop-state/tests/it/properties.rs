@@ -28,8 +28,8 @@ pub(crate) fn any_rules() -> impl Strategy<Value = Rules> {
             idle_timeout: idle.map(Duration::from_millis),
             ..PhaseLimits::default()
         });
-    let phase = (limits, any::<[bool; 3]>(), 0u32..3).prop_map(
-        |(limits, [until, promise, keep], gates)| PhaseRules {
+    let phase = (limits, any::<[bool; 4]>(), 0u32..3).prop_map(
+        |(limits, [until, promise, keep, durable], gates)| PhaseRules {
             name: "p".into(),
             required_checks: gates,
             has_check: until || limits.max_iterations.is_none(),
@@ -39,6 +39,7 @@ pub(crate) fn any_rules() -> impl Strategy<Value = Rules> {
             } else {
                 SessionPolicy::Fresh
             },
+            durable_session: durable,
             limits,
             reports_cost: true,
             reports_tokens: true,
@@ -190,6 +191,7 @@ fn any_input() -> impl Strategy<Value = MachineInput> {
         1 => (0u32..4, any_state()).prop_map(|(id, state)| MachineInput::SteerAdvanced { id, state }),
         1 => any_user_request(),
         1 => any_text().prop_map(MachineInput::SessionKnown),
+        1 => any::<u64>().prop_map(|position| MachineInput::SessionSaved { position }),
         1 => Just(MachineInput::NoProgress),
         1 => Just(MachineInput::Thawed(Duration::from_millis(30))),
     ]

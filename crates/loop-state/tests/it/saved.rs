@@ -15,6 +15,7 @@ fn rules() -> Rules {
         has_check: true,
         has_promise: true,
         session,
+        durable_session: true,
         limits,
         reports_cost: true,
         reports_tokens: true,
@@ -95,6 +96,7 @@ fn full() -> Head {
         },
     ];
     h.session = Some("5c0ffee5".into());
+    h.session_position = Some(12);
     h.has_prompt = true;
     h.parent = Some(Lineage {
         run: "r-1".into(),

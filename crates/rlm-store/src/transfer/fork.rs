@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cancellable_sleep::SleepGate;
 use checkpoint_store::Writer;
-use loop_state::{Lineage, StopReason, TimedInput};
+use loop_state::{ForkedSession, Lineage, StopReason, TimedInput};
 use uuid::Uuid;
 
 use super::progress::{Cancel, StagingDirectory, run_cancellable};
@@ -136,7 +136,7 @@ fn fork(
             iteration: row.iteration,
             seq: save.get(),
         };
-        head.machine = head.machine.fork(lineage);
+        head.machine = head.machine.fork(lineage, ForkedSession::None);
         relocate(&mut head, project.root(), &worktree)?;
         head.origin = Some(Box::new(Origin {
             events: loaded.events.len() as u64,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use cancellable_sleep::SleepGate;
 use checkpoint_store::{Writer, reader};
-use loop_state::{Lineage, TimedInput};
+use loop_state::{ForkedSession, Lineage, TimedInput};
 use uuid::Uuid;
 
 use super::archive;
@@ -164,7 +164,7 @@ fn import(
                 iteration: head.machine.iteration,
                 seq: loaded.seq.get(),
             };
-            head.machine = head.machine.fork(lineage);
+            head.machine = head.machine.fork(lineage, ForkedSession::None);
             head.origin = Some(Box::new(Origin {
                 events: loaded.events.len() as u64,
                 head: head.machine.clone(),

@@ -1,0 +1,132 @@
+//! Agents whose sessions continue after a crash without a repeated effect: the session belongs to the iteration.
+
+use loop_state::{
+    Effect, ForkedSession, Head, IterationStep, Lineage, MachineInput, RedoScope, Request,
+    ResumeOptions, SessionPolicy, StopTiming, TurnOutcome,
+};
+
+use crate::person::{started, steer};
+use crate::rules;
+use crate::traces::{Trace, failed, stop};
+
+fn durable(session: SessionPolicy) -> Trace {
+    Trace::new(rules(|rules| {
+        rules.phases[0].durable_session = true;
+        rules.phases[0].session = session;
+    }))
+}
+
+/// Returns the session to continue, and the id for a new one.
+fn sessions(effects: &[Effect]) -> (Option<&str>, Option<&str>) {
+    let brief = started(effects);
+    (brief.session.as_deref(), brief.new_session.as_deref())
+}
+
+#[test]
+fn a6_session_of_an_iteration_continues_after_a_crash() {
+    let mut trace = durable(SessionPolicy::Fresh);
+    // The id is in the save before the start.
+    assert_eq!(trace.machine.head().session.as_deref(), Some("1-1"));
+    trace.then(MachineInput::SessionKnown("1-1".into()));
+    trace.then(MachineInput::PromptReceived);
+    trace.crash_and_resume();
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert_eq!(sessions(&effects), (Some("1-1"), None));
+    assert!(started(&effects).has_prompt);
+    // The next iteration gets a new one.
+    let effects = trace.iteration(failed("red"));
+    assert_eq!(sessions(&effects), (None, Some("2-1")));
+    assert_eq!(trace.machine.head().session.as_deref(), Some("2-1"));
+}
+
+#[test]
+fn a6_session_that_may_not_exist_yet_is_created_under_its_id() {
+    let mut trace = durable(SessionPolicy::Fresh);
+    trace.crash_and_resume();
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert_eq!(sessions(&effects), (None, Some("1-1")));
+    assert!(!started(&effects).has_prompt);
+}
+
+#[test]
+fn further_attempts_of_an_iteration_continue_its_session() {
+    let transient = || MachineInput::TurnEnded(TurnOutcome::Transient("529".into()));
+    let mut trace = durable(SessionPolicy::Fresh);
+    trace.then(MachineInput::PromptReceived);
+    trace.then(transient());
+    assert!(matches!(
+        trace.machine.head().step,
+        IterationStep::Waiting { .. }
+    ));
+    let effects = trace.then(MachineInput::Requested(Request::Skip));
+    assert_eq!(sessions(&effects), (Some("1-1"), None));
+
+    trace.then(stop(StopTiming::Now));
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
+    let mut trace = Trace::resumed(trace.machine.head().clone(), ResumeOptions::default());
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert_eq!(sessions(&effects), (Some("1-1"), None));
+}
+
+#[test]
+fn requested_and_lost_sessions_begin_again_under_another_id() {
+    let mut trace = durable(SessionPolicy::Fresh);
+    trace.then(MachineInput::PromptReceived);
+    trace.then(MachineInput::Requested(Request::Redo {
+        what: RedoScope::Iteration,
+    }));
+    let effects = trace.then(MachineInput::TurnEnded(TurnOutcome::Stopped));
+    assert_eq!(sessions(&effects), (None, Some("1-2")));
+    trace.then(MachineInput::PromptReceived);
+    trace.crash_and_resume();
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert_eq!(sessions(&effects), (Some("1-2"), None));
+    let effects = trace.then(MachineInput::TurnEnded(TurnOutcome::SessionLost));
+    assert_eq!(sessions(&effects), (None, Some("1-4")));
+}
+
+#[test]
+fn steer_that_the_session_has_is_not_repeated_after_a_crash() {
+    let mut trace = durable(SessionPolicy::Fresh);
+    trace.then(MachineInput::PromptReceived);
+    trace.then(steer("mind the docs", false));
+    trace.then(MachineInput::SteerAdvanced {
+        id: 1,
+        state: loop_state::SteerState::Seen,
+    });
+    trace.crash_and_resume();
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert!(started(&effects).steers.is_empty());
+}
+
+fn forked(head: &Head, session: ForkedSession) -> Trace {
+    let parent = Lineage {
+        run: "first".into(),
+        iteration: 1,
+        seq: 7,
+    };
+    Trace::resumed(head.clone().fork(parent, session), ResumeOptions::default())
+}
+
+#[test]
+fn a23_fork_continues_the_copied_session_and_no_other() {
+    let mut trace = durable(SessionPolicy::Continue);
+    trace.then(MachineInput::PromptReceived);
+    trace.then(MachineInput::SessionSaved { position: 9 });
+    trace.iteration(failed("red"));
+    // The next turn of the other run has begun, in the same session.
+    trace.then(MachineInput::PromptReceived);
+    let head = trace.machine.head();
+    assert_eq!(head.session_position, Some(9), "of the finished turn");
+    let copied = ForkedSession::Copied { position: Some(1) };
+    let fork = forked(head, copied);
+    let fork = fork.machine.head();
+    assert_eq!(fork.session.as_deref(), Some("1-1"));
+    assert_eq!(fork.session_position, Some(1));
+    assert!(fork.continues_session && !fork.has_prompt);
+
+    let fork = forked(head, ForkedSession::None);
+    let fork = fork.machine.head();
+    assert_eq!(fork.session.as_deref(), Some("2-2"), "a new session");
+    assert!(!fork.continues_session && fork.session_position.is_none());
+}
