@@ -27,6 +27,10 @@ use tokio::time::Instant;
 
 use crate::probe::{LoginFacts, Probe};
 
+/// The name of the directory with the sessions, beside the [scratch directory](agent_subprocess::ProcessContext::scratch). Each session in it is a
+/// directory.
+pub const SESSIONS: &str = "sessions";
+
 /// Asks the model server for its models, until the deadline. This sends no prompt, so it costs nothing.
 #[doc(hidden)] // for `rlm doctor`
 pub async fn probe(server: &ApiServer, deadline: Instant) -> Probe {

@@ -10,6 +10,7 @@ mod manifest;
 mod path_map;
 mod place_files;
 mod progress;
+mod sessions;
 
 pub use export::{ExportOptions, ExportTarget, Exported};
 pub use fork::{ForkPoint, Forked};

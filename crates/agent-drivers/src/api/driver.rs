@@ -12,6 +12,7 @@ use agent_duplex::{
 use agent_subprocess::ProcessContext;
 
 use super::key;
+use super::SESSIONS;
 use super::options::{ApiOptions, ApiTool, NAME};
 use super::server::{ApiDialect, ApiServer};
 use crate::choices::{CheckedDriver, Choices};
@@ -20,8 +21,6 @@ use crate::choices::{CheckedDriver, Choices};
 const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// The longest file of rules, in bytes; the rest is left out.
 const MAX_RULES: u64 = 64 << 10;
-/// The directory of the sessions, beside the private files of the agent.
-const SESSIONS: &str = "sessions";
 
 /// Drives the agent of this project, which runs inside this program.
 #[derive(Clone, Debug)]

@@ -152,7 +152,9 @@ pub(super) fn read(
         if shown == manifest::BUNDLE {
             good!(begin_bundle(&mut from, &mut beginning));
         }
-        let copied = copy(&beginning, &mut from, &path);
+        let copied = make_folders(into, &path)
+            .map_err(Failed::Write)
+            .and_then(|()| copy(&beginning, &mut from, &path));
         cancel.check()?;
         match copied {
             Ok(()) => {}
@@ -221,11 +223,21 @@ fn has_pack(beginning: &[u8]) -> bool {
     beginning.windows(PACK.len()).any(|it| it == PACK)
 }
 
+/// Makes the directories between `into` and a file below it.
+fn make_folders(into: &Path, path: &Path) -> io::Result<()> {
+    let folders = path
+        .ancestors()
+        .skip(1)
+        .take_while(|folder| *folder != into);
+    let mut folders: Vec<&Path> = folders.collect();
+    folders.reverse();
+    folders
+        .into_iter()
+        .try_for_each(state_dir::make_private_directory)
+}
+
 /// Writes a private file durably: its beginning, which was already read, and the rest.
 fn copy(beginning: &[u8], from: &mut impl Read, path: &Path) -> Result<(), Failed> {
-    if let Some(folder) = path.parent() {
-        state_dir::make_private_directory(folder).map_err(Failed::Write)?;
-    }
     let mut file = state_dir::create_new(path).map_err(Failed::Write)?;
     file.write_all(beginning).map_err(Failed::Write)?;
     let mut piece = vec![0; PIECE];

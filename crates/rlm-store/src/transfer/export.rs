@@ -7,6 +7,7 @@
 //! mark, the run is marked here, a person can remove the mark, and the archive has a temporary name. With standard output in place of a file, the end
 //! of the archive is written only after the mark: without its end nobody can import the archive.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -23,6 +24,7 @@ use super::manifest::{self, ArchiveEntry, BUNDLE, FORMAT, GitTip, Manifest};
 use super::progress::{
     Cancel, StagingDirectory, TransferProgress, lock_left, refuse_damaged, run_cancellable,
 };
+use super::sessions;
 use crate::git::own_files::unfinished_archive;
 use crate::runs::options;
 use crate::{
@@ -217,7 +219,7 @@ fn export(
         root: project.root().display().to_string(),
         tree: project.tree().display().to_string(),
         git,
-        files: files(&dir, &bundle, cancel)?,
+        files: files(&dir, &bundle, cancel, &mut notes)?,
     };
     let find = |entry: &ArchiveEntry| match entry.name.as_str() {
         BUNDLE => bundle.clone(),
@@ -349,13 +351,23 @@ fn prepare_git_bundle(
 }
 
 /// Lists the files of a run in its directory.
-fn files(dir: &Path, bundle: &Path, cancel: &Cancel) -> Result<Vec<ArchiveEntry>, Error> {
+fn files(
+    dir: &Path,
+    bundle: &Path,
+    cancel: &Cancel,
+    notes: &mut Vec<String>,
+) -> Result<Vec<ArchiveEntry>, Error> {
     let mut all = Vec::new();
-    for (folder, prefix) in [
-        ("", "store/"),
-        ("blobs", "store/blobs/"),
-        (transcript::FOLDER, "transcripts/"),
-    ] {
+    let sessions = sessions::ids(dir);
+    let sessions = sessions.map_err(|e| Error::io("can't read", &dir.join(sessions::FOLDER), e))?;
+    let sessions = { sessions.iter() }.map(|id| format!("{}/{id}", sessions::FOLDER));
+    let folders = [
+        (String::new(), "store/".to_owned()),
+        ("blobs".to_owned(), "store/blobs/".to_owned()),
+        (transcript::FOLDER.to_owned(), "transcripts/".to_owned()),
+    ];
+    let folders = folders.into_iter();
+    for (folder, prefix) in folders.chain(sessions.map(|path| (path.clone(), path + "/"))) {
         let folder = dir.join(folder);
         let fail = |e| Error::io("can't read", &folder, e);
         let entries = state_dir::entries_if_any(&folder).map_err(fail)?;
@@ -373,6 +385,20 @@ fn files(dir: &Path, bundle: &Path, cancel: &Cancel) -> Result<Vec<ArchiveEntry>
         all.push((BUNDLE.into(), bundle.to_owned()));
     }
     all.sort();
+    let mut too_large = BTreeSet::new();
+    for (name, path) in &all {
+        let Some(id) = manifest::session_of(name) else {
+            continue;
+        };
+        let metadata = state_dir::metadata(path).map_err(|e| Error::io("can't read", path, e))?;
+        if metadata.len() > sessions::MAX_BYTES && too_large.insert(id.to_owned()) {
+            notes.push(format!(
+                "the export leaves out session {id}: it has a file of more than {} bytes",
+                sessions::MAX_BYTES
+            ));
+        }
+    }
+    all.retain(|(name, _)| !manifest::session_of(name).is_some_and(|id| too_large.contains(id)));
     let entries = all
         .into_iter()
         .map(|(name, path)| archive::entry(name, &path, cancel));

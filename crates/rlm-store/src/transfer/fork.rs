@@ -4,10 +4,11 @@ use std::path::Path;
 
 use cancellable_sleep::SleepGate;
 use checkpoint_store::Writer;
-use loop_state::{ForkedSession, Lineage, StopReason, TimedInput};
+use loop_state::{Lineage, StopReason, TimedInput};
 use uuid::Uuid;
 
 use super::progress::{Cancel, StagingDirectory, run_cancellable};
+use super::sessions;
 use crate::git::Hooks;
 use crate::git::worktree::Worktree;
 use crate::run_head::Origin;
@@ -40,6 +41,8 @@ pub struct Forked {
     pub worktree: Worktree,
     /// The stop reason of the other run, if it ended with that iteration.
     pub ended: Option<StopReason>,
+    /// Notes for the user.
+    pub notes: Vec<String>,
 }
 
 impl Project {
@@ -112,13 +115,8 @@ fn fork(
     let save = row.last;
     let incoming = StagingDirectory::new(project)?;
     let store = |e| Error::store(parent, "forked", e);
-    checkpoint_store::fork(
-        project.run_dir(parent),
-        save,
-        incoming.path(),
-        &options(true),
-    )
-    .map_err(store)?;
+    let parent_dir = project.run_dir(parent);
+    checkpoint_store::fork(&parent_dir, save, incoming.path(), &options(true)).map_err(store)?;
     let (mut writer, loaded) =
         Writer::<RunHead, TimedInput>::open(incoming.path(), options(false)).map_err(store)?;
     let mut head = loaded
@@ -136,7 +134,8 @@ fn fork(
             iteration: row.iteration,
             seq: save.get(),
         };
-        head.machine = head.machine.fork(lineage, ForkedSession::None);
+        let (session, unkept) = sessions::copy_or_note(&parent_dir, &head, incoming.path());
+        head.machine = head.machine.fork(lineage, session);
         relocate(&mut head, project.root(), &worktree)?;
         head.origin = Some(Box::new(Origin {
             events: loaded.events.len() as u64,
@@ -159,6 +158,7 @@ fn fork(
             commit,
             worktree: worktree.clone(),
             ended,
+            notes: unkept.into_iter().collect(),
         })
     })();
     made.inspect_err(|_| project.remove_worktree(&worktree.path, Some(&worktree.branch)))

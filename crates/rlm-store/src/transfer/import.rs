@@ -19,6 +19,7 @@ use super::place_files::{FilesLocation, PlacedFiles, place_files};
 use super::progress::{
     Cancel, StagingDirectory, TransferProgress, refuse_damaged, run_cancellable,
 };
+use super::sessions;
 use crate::run_head::Origin;
 use crate::runs::options;
 use crate::{Error, Hint, Project, RunHead, RunId, state_dir};
@@ -157,6 +158,13 @@ fn import(
     let store = |e| Error::store(&run, "imported", e);
     let (mut writer, loaded) =
         Writer::<RunHead, TimedInput>::open(incoming.path(), options(false)).map_err(store)?;
+    let has_session = sessions::has_session(incoming.path(), &head.machine);
+    let has_session = has_session.unwrap_or_else(|why| {
+        notes.push(format!(
+            "the session of the agent is damaged ({why}): the next attempt begins a new one"
+        ));
+        false
+    });
     match manifest.copy {
         true => {
             let lineage = Lineage {
@@ -164,7 +172,13 @@ fn import(
                 iteration: head.machine.iteration,
                 seq: loaded.seq.get(),
             };
-            head.machine = head.machine.fork(lineage, ForkedSession::None);
+            let session = match has_session {
+                true => ForkedSession::Copied {
+                    position: head.machine.session_position,
+                },
+                false => ForkedSession::None,
+            };
+            head.machine = head.machine.fork(lineage, session);
             head.origin = Some(Box::new(Origin {
                 events: loaded.events.len() as u64,
                 head: head.machine.clone(),
@@ -174,7 +188,9 @@ fn import(
             head.transfers = 0;
         }
         false => {
-            head.machine = head.machine.without_session();
+            if !has_session {
+                head.machine = head.machine.without_session();
+            }
             head.transfers = manifest.transfers;
         }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::sessions;
 use crate::RunId;
 use crate::git::is_object_name;
 pub(super) use crate::git::own_files::MANIFEST as NAME;
@@ -138,6 +139,7 @@ pub(super) fn max_bytes(name: &str) -> u64 {
     match name.rsplit_once('/') {
         Some(("store/blobs", _)) => MAX_PROMPT,
         Some(("store", _)) => MAX_STORE,
+        _ if session_of(name).is_some() => sessions::MAX_BYTES,
         _ => MAX_TOTAL,
     }
 }
@@ -152,10 +154,16 @@ pub(super) fn path_in_run(name: &str) -> Option<PathBuf> {
         "store" => is_of_store(file),
         "store/blobs" => checkpoint_store::check_name(file).is_ok(),
         "transcripts" => is_transcript(file) || file == "removed.json",
-        _ => false,
+        _ => session_of(name).is_some_and(sessions::is_session) && is_of_store(file),
     };
     let folder = folder.strip_prefix("store").unwrap_or(folder);
     is_good.then(|| Path::new(folder.trim_start_matches('/')).join(file))
+}
+
+/// Returns the session to which an archive's file of this name belongs.
+pub(super) fn session_of(name: &str) -> Option<&str> {
+    let (folder, _) = name.rsplit_once('/')?;
+    folder.strip_prefix(sessions::FOLDER)?.strip_prefix('/')
 }
 
 /// Returns whether a file with this name in the directory of a run is part of its store.
@@ -228,6 +236,7 @@ mod tests {
                 entry("store/progress-00000001-0000000000000000.ckj"),
                 entry("store/blobs/prompt-1"),
                 entry("transcripts/1-1.ndjson.zst"),
+                entry("sessions/1-1/progress-00000001-0000000000000000.ckj"),
                 entry(BUNDLE),
             ],
         }
@@ -255,6 +264,20 @@ mod tests {
     fn x112e_a_manifest_that_no_export_writes_is_refused() {
         let text = serde_json::to_vec(&manifest()).unwrap();
         assert_eq!(Manifest::parse(&text).unwrap(), manifest());
+        for name in [
+            "sessions/progress-00000001-0000000000000000.ckj",
+            "sessions//progress-00000001-0000000000000000.ckj",
+            "sessions/../progress-00000001-0000000000000000.ckj",
+            "sessions/1/1/progress-00000001-0000000000000000.ckj",
+            "sessions/1-1/LOCK",
+            "sessions/1-1/blobs",
+            "sessionsprogress-00000001-0000000000000000.ckj",
+        ] {
+            let refused = refused(|it| it.files[0].name = name.into());
+            assert!(refused.contains("invalid file name"), "{name}: {refused}");
+        }
+        let large = |it: &mut Manifest| it.files[3].bytes = sessions::MAX_BYTES + 1;
+        assert!(refused(large).contains("the limit is"));
         for (why, refused) in [
             ("has format 2", refused(|it| it.format = 2)),
             (
@@ -292,11 +315,11 @@ mod tests {
     proptest! {
         /// Each valid name of an archive's file is a path in the directory of the run, at the place of such a file.
         #[test]
-        fn x112e_no_name_leads_out_of_the_run(name in "(store/|store/blobs/|transcripts/|/|\\./)?(\\PC|[./\\\\]){0,40}") {
+        fn x112e_no_name_leads_out_of_the_run(name in "(store/|store/blobs/|transcripts/|sessions/|sessions/1-1/|/|\\./)?(\\PC|[./\\\\]){0,40}") {
             if let Some(place) = path_in_run(&name) {
                 let parts: Vec<_> = place.components().collect();
                 prop_assert!(parts.iter().all(|part| matches!(part, Component::Normal(_))), "{place:?}");
-                prop_assert!(parts.len() <= 2);
+                prop_assert!(parts.len() <= 3);
                 prop_assert!(!place.ends_with("LOCK"));
             }
         }

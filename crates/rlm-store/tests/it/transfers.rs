@@ -195,6 +195,53 @@ async fn repeated_export_is_the_same_transfer() {
     }
 }
 
+/// Saves a run whose agent keeps its session in the directory of the run. Returns a file of the session.
+fn run_with_session(project: &Project, run: &RunId) -> std::path::PathBuf {
+    let inputs = vec![
+        MachineInput::SessionKnown("1-1".into()),
+        MachineInput::PromptReceived,
+        MachineInput::SessionSaved { position: 1 },
+    ];
+    saved(project, run, inputs, b"x");
+    let session = project.run_dir(run).join("sessions/1-1");
+    let (mut writer, _) = Writer::<u32, String>::open(&session, Options::default()).unwrap();
+    writer.append(&1, &["a message".to_owned()]).unwrap();
+    drop(writer);
+    let mut files = fs_err::read_dir(session).unwrap();
+    let journal = files.find(|file| {
+        let path = file.as_ref().unwrap().path();
+        path.extension().is_some_and(|kind| kind == "ckj")
+    });
+    journal.unwrap().unwrap().path()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a23_archive_has_the_sessions() {
+    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [from, to] = [&old, &new].map(|dir| Project::find(dir.path()).unwrap());
+    let run: RunId = "r1".parse().unwrap();
+    let journal = run_with_session(&from, &run);
+    transfer_run(&from, &run, &to, &old.path().join("archive")).await;
+    let head = to.run(&run).unwrap().head.unwrap().machine;
+    assert_eq!(head.session.as_deref(), Some("1-1"));
+    assert!(head.has_prompt);
+    let there = to.run_dir(&run).join("sessions/1-1");
+    let there = there.join(journal.file_name().unwrap());
+    assert_eq!(fs_err::read(there).unwrap(), fs_err::read(journal).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a23_run_with_a_damaged_session_is_imported_without_it() {
+    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [from, to] = [&old, &new].map(|dir| Project::find(dir.path()).unwrap());
+    let run: RunId = "r1".parse().unwrap();
+    let journal = run_with_session(&from, &run);
+    fs_err::write(journal, [7; 4096]).unwrap();
+    transfer_run(&from, &run, &to, &old.path().join("archive")).await;
+    let head = to.run(&run).unwrap().head.unwrap().machine;
+    assert_eq!((head.session, head.has_prompt), (None, false));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn file_of_more_than_16_mib_is_transferred() {
     let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

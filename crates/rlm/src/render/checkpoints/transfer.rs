@@ -176,6 +176,7 @@ pub(crate) struct Fork {
     git_commit: String,
     worktree: Worktree,
     directory: String,
+    notes: Vec<String>,
     next: String,
 }
 
@@ -196,6 +197,7 @@ impl Fork {
             git_commit: forked.commit.clone(),
             worktree: forked.worktree.clone(),
             directory: head.settings.directory.display().to_string(),
+            notes: forked.notes.clone(),
             next: more.unwrap_or_else(|| format!("{} resume {}", program_command(), head.run)),
         }
     }
@@ -219,6 +221,9 @@ impl fmt::Display for Fork {
             plain(&tree),
             plain(&self.worktree.branch)
         )?;
+        for note in &self.notes {
+            writeln!(f, "  note    {}", plain(note))?;
+        }
         write!(f, "  next: {}", plain(&self.next))
     }
 }
