@@ -10,14 +10,15 @@ use serde_json::Value;
 use crate::{LONG, RLM};
 
 /// The dialects, with the address below which each one is.
-const DIALECTS: [(&str, &str); 3] = [("messages", ""), ("responses", "/v1"), ("chat", "/v1")];
-const KEY: &str = "sk-of-the-test-0123456789";
+pub(crate) const DIALECTS: [(&str, &str); 3] =
+    [("messages", ""), ("responses", "/v1"), ("chat", "/v1")];
+pub(crate) const KEY: &str = "sk-of-the-test-0123456789";
 
 /// A project with a failing test, and replies that lead to its fix.
-const LIBRARY: &str = "pub fn double(n: u32) -> u32 {\n    n + n + 1\n}\n\n#[test]\nfn doubles() {\n    assert_eq!(double(2), 4);\n}\n";
+pub(crate) const LIBRARY: &str = "pub fn double(n: u32) -> u32 {\n    n + n + 1\n}\n\n#[test]\nfn doubles() {\n    assert_eq!(double(2), 4);\n}\n";
 
 /// Returns the command that runs the test, with the compiler of this build.
-fn check() -> String {
+pub(crate) fn check() -> String {
     let rustc = std::path::Path::new(env!("CARGO")).with_file_name("rustc");
     format!(
         "{} --edition 2024 --test -o t lib.rs && ./t -q && rm t",
@@ -25,15 +26,20 @@ fn check() -> String {
     )
 }
 
-struct Scene {
-    sandbox: Sandbox,
-    model: FakeModel,
+pub(crate) struct Scene {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) model: FakeModel,
 }
 
 impl Scene {
     /// Makes a sandbox whose user has chosen the scripted server.
-    fn new((dialect, path): (&str, &str)) -> Self {
-        let (sandbox, model) = (Sandbox::new(), FakeModel::start(""));
+    pub(crate) fn new(dialect: (&str, &str)) -> Self {
+        Self::with(dialect, FakeModel::start(""))
+    }
+
+    /// As [`new`](Self::new), with this server.
+    pub(crate) fn with((dialect, path): (&str, &str), model: FakeModel) -> Self {
+        let sandbox = Sandbox::new();
         let settings = format!(
             "[api-server]\ndialect = \"{dialect}\"\nbase-url = \"{}{path}\"\nkey-env = \"MY_KEY\"\n",
             model.url()
@@ -44,12 +50,12 @@ impl Scene {
         Self { sandbox, model }
     }
 
-    fn rlm(&self, arguments: &[&str]) -> Rlm<'_> {
+    pub(crate) fn rlm(&self, arguments: &[&str]) -> Rlm<'_> {
         { self.sandbox.rlm(RLM) }.env("MY_KEY", KEY).args(arguments)
     }
 
     /// Prepares `rlm run --agent api` with everything permitted.
-    fn run(&self, prompt: &str, arguments: &[&str]) -> Rlm<'_> {
+    pub(crate) fn run(&self, prompt: &str, arguments: &[&str]) -> Rlm<'_> {
         let run = [
             "run",
             "--agent",
@@ -66,7 +72,7 @@ impl Scene {
         self.rlm(&[&run, arguments].concat())
     }
 
-    fn events(ended: &Ended) -> Vec<Value> {
+    pub(crate) fn events(ended: &Ended) -> Vec<Value> {
         let lines = ended.stdout.lines();
         lines
             .map(|line| serde_json::from_str(line).unwrap())
@@ -217,23 +223,6 @@ fn a14_project_can_not_choose_the_server() {
         "{ended}"
     );
     assert!(scene.model.requests().is_empty());
-}
-
-#[test]
-fn a6_call_is_reported_as_unknown_after_kill_of_the_run() {
-    let scene = Scene::new(DIALECTS[2]);
-    let prompt = r#"Go. [[tool bash {"command":"test -e effects && exit; touch effects; sleep 600"}]] [[tool bash {"command":"touch fin"}]] [[text finished]]"#;
-    let arguments = ["--session", "continue", "--until", "test -e fin", "-n", "1"];
-    let effects = scene.sandbox.repo().join("effects");
-    let run = scene.run(prompt, &arguments).spawn();
-    wait_for("the effect", LONG, || effects.exists().then_some(()));
-    run.signal(Signal::KILL);
-    run.wait(LONG).expect_signal(Signal::KILL);
-    // The scripted model can ask for the call again, so the command ends at once then.
-    scene.rlm(&["resume", "-n", "1"]).run(LONG);
-    let request = scene.model.requests().pop().unwrap();
-    let shown = format!("{:?}", request.items);
-    assert!(shown.contains("outcome unknown: the agent"), "{shown}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod abort;
 mod agent_pipes;
 mod agents;
 mod api;
+mod api_sessions;
 mod background;
 mod bombs;
 mod changed_limits;

@@ -11,6 +11,7 @@
 //! | `[[big BYTES]]` | a text of that size |
 //! | `[[steered]]` | the user's text that arrived while the model worked on this turn |
 //! | `[[recall]]` | the first message of the conversation |
+//! | `[[continue MS]]` | for all messages: after MS milliseconds, the next reply of the last script in the conversation; a call that was not run is made again |
 //! | `[[sh CMD]]` | a call of the client's shell tool |
 //! | `[[tool NAME {JSON}]]` | a call of the named tool |
 //! | `[[slow MS SEC]]` | one token every MS milliseconds for SEC seconds |

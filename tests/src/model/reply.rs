@@ -101,7 +101,9 @@ pub(super) fn pieces(step: &Step, asked: &PromptRequest) -> Box<dyn Iterator<Ite
             time,
         } => Box::new(tokens(*count).chain([Piece::Pause(*time)])),
         Step::Drop { tokens: count, .. } => Box::new(tokens(*count).chain([Piece::BreakOff])),
-        Step::Shell(_) | Step::Tool { .. } | Step::Status { .. } => Box::new(std::iter::empty()),
+        Step::Shell(_) | Step::Tool { .. } | Step::Status { .. } | Step::Continue(_) => {
+            Box::new(std::iter::empty())
+        }
     }
 }
 

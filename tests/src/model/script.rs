@@ -13,6 +13,8 @@ pub(super) enum Step {
     Steered,
     /// The first message of the conversation.
     Recall,
+    /// After this time, the next reply of the last script in the conversation. A call that was not run is made again.
+    Continue(Duration),
     Shell(String),
     Tool {
         name: String,
@@ -55,6 +57,7 @@ impl Step {
             Self::Big(_) => "big",
             Self::Steered => "steered",
             Self::Recall => "recall",
+            Self::Continue(_) => "continue",
             Self::Shell(_) => "sh",
             Self::Tool { .. } => "tool",
             Self::Slow { .. } => "slow",
@@ -94,6 +97,7 @@ fn step(body: &str) -> Option<Step> {
         "big" => Step::Big(words.next()?.parse().ok()?),
         "steered" => Step::Steered,
         "recall" => Step::Recall,
+        "continue" => Step::Continue(Duration::from_millis(words.next()?.parse().ok()?)),
         "sh" => Step::Shell(rest.into()),
         "tool" => {
             let (name, input) = rest.split_once(' ').unwrap_or((rest, "{}"));

@@ -269,6 +269,9 @@ impl Shared {
         size: usize,
     ) -> io::Result<Outcome> {
         let (number, step) = self.note(asked);
+        if let [Step::Continue(pause)] = self.default[..] {
+            connection.pause(pause)?;
+        }
         let sent = ReplyStream {
             connection,
             dialect,
@@ -317,10 +320,30 @@ impl Shared {
     }
 }
 
+/// Returns the next reply of the last script in the conversation, without the failures in it.
+fn continued(asked: &PromptRequest) -> Step {
+    let done = || Step::Text("All done.".into());
+    let is_script =
+        |item: &Item| item.role == "user" && item.kind == "text" && item.text.contains("[[");
+    let Some(at) = asked.items.iter().rposition(is_script) else {
+        return done();
+    };
+    let pairs = asked.items[at..].windows(2);
+    let replies = pairs.filter(|pair| pair[0].role != "assistant" && pair[1].role == "assistant");
+    let not_run = |item: &&Item| item.kind == "tool_result" && item.text.starts_with("not run: ");
+    let made = replies.count() - asked.items[at..].iter().filter(not_run).count();
+    let script = script::parse(&asked.items[at].text).into_iter();
+    let mut script = script.filter(|step| step.times().is_none());
+    script.nth(made).unwrap_or_else(done)
+}
+
 impl State {
     fn due(&mut self, asked: &PromptRequest, default: &[Step]) -> Step {
         if asked.tools.is_empty() {
             return Step::Text("ok".into());
+        }
+        if let [Step::Continue(_)] = default {
+            return continued(asked);
         }
         let own = script::parse(&asked.last_user);
         let script = if own.is_empty() { default } else { &own };

@@ -1,0 +1,336 @@
+//! The sessions of the agent of rlm itself: they continue after a crash, in a fork, and on another machine.
+
+use std::path::PathBuf;
+
+use rlm_tests::model::{FakeModel, Request};
+use rlm_tests::{Ended, Running, wait_for};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::LONG;
+use crate::api::{DIALECTS, KEY, LIBRARY, Scene, check};
+
+/// A step of the task, in the middle of which `rlm` is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Tool(&'static str),
+    /// The model writes its answer to the request of this number.
+    Stream(usize),
+    Check,
+}
+
+/// A project whose test fails, and a model that fixes it in four calls.
+struct Task {
+    scene: Scene,
+}
+
+impl Task {
+    fn new(dialect: (&str, &str)) -> Self {
+        let scene = Scene::with(dialect, FakeModel::start("[[continue 200]]"));
+        fs_err::write(scene.sandbox.repo().join("lib.rs"), LIBRARY).unwrap();
+        Self { scene }
+    }
+
+    /// Returns a file outside of the project.
+    fn file(&self, name: &str) -> PathBuf {
+        self.scene.sandbox.path().join(name)
+    }
+
+    fn make(&self, name: &str) {
+        fs_err::write(self.file(name), "").unwrap();
+    }
+
+    fn wait_for(&self, name: &str) {
+        let file = self.file(name);
+        wait_for(name, LONG, || file.exists().then_some(()));
+    }
+
+    fn run(&self) -> Running {
+        let file = |name: &str| self.file(name).display().to_string();
+        // Its effect is a line. It ends at once after the crash.
+        let bash = format!(
+            "echo ran >> {}; test -e {} || sleep 600",
+            file("effects"),
+            file("allow")
+        );
+        let prompt = format!(
+            r#"Fix it. [[tool grep {{"pattern":"fn double"}}]] [[tool read {{"path":"lib.rs"}}]]
+            [[tool edit {{"path":"lib.rs","old":"n + n + 1","new":"n + n"}}]] [[tool bash {{"command":"{bash}"}}]] [[slow 20 2]]"#
+        );
+        // It passes only in the resumed run, so that an unfinished iteration isn't complete before its agent continues.
+        let until = format!(
+            "touch {}; while test -e {}; do :; done; test -e {} && {}",
+            file("checking"),
+            file("hold"),
+            file("allow"),
+            check()
+        );
+        let arguments = ["--until", &until, "-n", "3", "--json"];
+        self.scene.run(&prompt, &arguments).spawn()
+    }
+
+    fn requests(&self) -> Vec<Request> {
+        self.scene.model.requests()
+    }
+
+    fn effects(&self) -> usize {
+        let effects = fs_err::read_to_string(self.file("effects"));
+        effects.unwrap_or_default().lines().count()
+    }
+
+    /// Kills the run in the middle of a step.
+    fn kill_in(&self, step: Step) {
+        match step {
+            Step::Check => self.make("hold"),
+            // The command ends at once, so that the next steps come.
+            Step::Stream(_) => self.make("allow"),
+            Step::Tool(_) => {}
+        }
+        let mut run = self.run();
+        match step {
+            Step::Tool("bash") => self.wait_for("effects"),
+            Step::Tool(name) => {
+                let started = format!("\"tool\":\"{name}\"");
+                run.until(name, LONG, |run| {
+                    run.stdout().contains(&started).then_some(())
+                });
+            }
+            Step::Stream(number) => {
+                let begun = |_: &Running| (self.requests().len() == number).then_some(());
+                run.until("stream", LONG, begun);
+            }
+            Step::Check => {
+                self.make("allow");
+                self.wait_for("checking");
+            }
+        }
+        run.signal(Signal::KILL);
+        run.wait(LONG).expect_signal(Signal::KILL);
+    }
+
+    /// Resumes the run to its end. Its check passes as soon as the agent has continued.
+    fn resume(&self) -> Ended {
+        let before = self.requests().len();
+        let mut run = self.scene.rlm(&["resume", "--json"]).spawn();
+        let continued = |_: &Running| (self.requests().len() > before).then_some(());
+        run.until("request", LONG, continued);
+        self.make("allow");
+        run.wait(LONG).expect_code(0)
+    }
+}
+
+fn evidence(ended: &Ended) -> String {
+    let events = Scene::events(ended);
+    let evidence = events
+        .iter()
+        .rev()
+        .find_map(|event| event["evidence"].as_str());
+    evidence.unwrap_or_default().to_owned()
+}
+
+/// Returns the number of the last iteration.
+fn iteration(ended: &Ended) -> Option<u64> {
+    let events = Scene::events(ended);
+    events
+        .iter()
+        .rev()
+        .find_map(|event| event["iteration"].as_u64())
+}
+
+#[test]
+fn a6_killed_run_continues_its_session_in_the_same_iteration() {
+    let steps = [
+        Step::Tool("grep"),
+        Step::Tool("read"),
+        Step::Tool("edit"),
+        Step::Tool("bash"),
+        Step::Stream(5),
+    ];
+    for (number, step) in steps.into_iter().enumerate() {
+        let task = Task::new(DIALECTS[number % 3]);
+        task.kill_in(step);
+        fs_err::remove_file(task.file("allow")).unwrap_or_default();
+        let before = task.requests();
+        let ended = task.resume();
+        assert_eq!(evidence(&ended), "check", "{step:?}: {ended}");
+        assert_eq!(iteration(&ended), Some(1), "{step:?}: {ended}");
+        assert_eq!(task.effects(), 1, "{step:?}: {ended}");
+        let requests = task.requests();
+        let (last, next) = (before.last().unwrap(), &requests[before.len()]);
+        assert!(
+            next.items.starts_with(&last.items) && next.items.len() > last.items.len(),
+            "{step:?}: {last:?} and then {next:?}"
+        );
+        let shown = format!("{:?}", requests.last().unwrap().items);
+        let is_unknown = step == Step::Tool("bash");
+        assert_eq!(
+            shown.contains("outcome unknown: the agent"),
+            is_unknown,
+            "{shown}"
+        );
+        let says = ended
+            .stdout
+            .contains("its outcome is unknown, and the agent won't run it again");
+        assert_eq!(says, is_unknown, "{ended}");
+        assert!(shown.contains("Continue where you left off."), "{shown}");
+        let library = fs_err::read_to_string(task.scene.sandbox.repo().join("lib.rs")).unwrap();
+        assert!(library.contains("    n + n\n"), "{library}");
+    }
+}
+
+#[test]
+fn a6_killed_check_runs_again_without_the_agent() {
+    let task = Task::new(DIALECTS[0]);
+    task.kill_in(Step::Check);
+    fs_err::remove_file(task.file("hold")).unwrap();
+    let before = task.requests().len();
+    let ended = task
+        .scene
+        .rlm(&["resume", "--json"])
+        .run(LONG)
+        .expect_code(0);
+    assert_eq!(evidence(&ended), "check", "{ended}");
+    assert_eq!(
+        task.requests().len(),
+        before,
+        "no further call of the model"
+    );
+    assert_eq!(task.effects(), 1);
+}
+
+/// The commits of a run need an identity.
+fn with_identity(scene: &Scene) {
+    scene.sandbox.git(&["config", "user.name", "A. Tester"]);
+    scene
+        .sandbox
+        .git(&["config", "user.email", "tester@localhost"]);
+}
+
+/// Runs iterations in one session. Each one asks for the tool once.
+fn continuing(scene: &Scene, run: &str, iterations: &str) {
+    let prompt = format!(r#"Next. [[tool bash {{"command":"echo {run} >> work"}}]]"#);
+    let arguments = [
+        "--session",
+        "continue",
+        "--commit",
+        "--run-id",
+        run,
+        "-n",
+        iterations,
+    ];
+    drop(scene.run(&prompt, &arguments).run(LONG).expect_code(0));
+}
+
+/// Resumes a run for one more iteration, and returns the first request.
+fn next_request(scene: &Scene, run: &str, feedback: &str, all: &str) -> Request {
+    let before = scene.model.requests().len();
+    let resume = scene.rlm(&["resume", run, "-n", all, "--feedback", feedback]);
+    drop(resume.run(LONG).expect_code(0));
+    scene.model.requests()[before].clone()
+}
+
+#[test]
+fn a23_fork_continues_a_copy_of_the_conversation_of_its_iteration() {
+    let scene = Scene::new(DIALECTS[0]);
+    with_identity(&scene);
+    continuing(&scene, "r1", "3");
+    let requests = scene.model.requests();
+    assert_eq!(requests.len(), 6, "two calls for each iteration");
+    let fork = [
+        "checkpoints",
+        "fork",
+        "r1",
+        "--at",
+        "2",
+        "--run-id",
+        "other",
+        "--json",
+    ];
+    let forked = scene.rlm(&fork).run(LONG).expect_code(0);
+    let forked: Value = serde_json::from_str(&forked.stdout).unwrap();
+    assert_eq!(forked["notes"], Value::Array(Vec::new()));
+
+    let request = next_request(&scene, "other", "turn left", "3");
+    // The third iteration began with the conversation of the first two, and so does the fork.
+    let (second, third) = (&requests[3].items, &requests[4].items);
+    assert!(request.items.starts_with(second), "{request:?}");
+    let answered = third.len() - second.len();
+    assert_eq!(
+        request.items[..second.len() + answered - 1],
+        third[..third.len() - 1]
+    );
+    // Neither run sees the messages of the other one.
+    let request = next_request(&scene, "r1", "turn right", "4");
+    let shown = format!("{:?}", request.items);
+    assert!(
+        shown.contains("turn right") && !shown.contains("turn left"),
+        "{shown}"
+    );
+    assert!(request.items.starts_with(&requests[5].items), "{shown}");
+    let request = next_request(&scene, "other", "and left again", "4");
+    let shown = format!("{:?}", request.items);
+    assert!(
+        shown.contains("turn left") && !shown.contains("turn right"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a23_fork_without_the_session_of_its_time_says_so() {
+    let scene = Scene::new(DIALECTS[2]);
+    with_identity(&scene);
+    continuing(&scene, "r1", "1");
+    fs_err::remove_dir_all(scene.sandbox.repo().join(".rlm/runs/r1/sessions")).unwrap();
+    let fork = [
+        "checkpoints",
+        "fork",
+        "r1",
+        "--at",
+        "1",
+        "--run-id",
+        "other",
+    ];
+    let forked = scene.rlm(&fork).run(LONG).expect_code(0);
+    let note = "the session of the agent can't be copied (its state of that time does not exist any more): the fork begins a new one";
+    assert!(forked.stdout.contains(note), "{forked}");
+    let request = next_request(&scene, "other", "go on", "2");
+    assert_eq!(request.turn, 1, "{request:?}");
+}
+
+#[test]
+fn a23_export_and_import_carry_the_sessions_and_no_key() {
+    let scene = Scene::new(DIALECTS[1]);
+    with_identity(&scene);
+    continuing(&scene, "r1", "2");
+    let last = scene.model.requests().pop().unwrap();
+    let archive = scene.sandbox.path().join("run.tar.zst");
+    let export = [
+        "checkpoints",
+        "export",
+        "r1",
+        "--output",
+        archive.to_str().unwrap(),
+    ];
+    drop(scene.rlm(&export).run(LONG).expect_code(0));
+    let bytes = zstd::decode_all(&*fs_err::read(&archive).unwrap()).unwrap();
+    let has = |text: &str| {
+        bytes
+            .windows(text.len())
+            .any(|part| part == text.as_bytes())
+    };
+    assert!(has("sessions/1-1/") && !has(KEY));
+
+    let there = scene.sandbox.path().join("there");
+    fs_err::create_dir(&there).unwrap();
+    let import = ["checkpoints", "import", archive.to_str().unwrap()];
+    drop(scene.rlm(&import).dir(&there).run(LONG).expect_code(0));
+    let before = scene.model.requests().len();
+    let resume = scene.rlm(&["resume", "r1", "-n", "3"]).dir(&there);
+    drop(resume.run(LONG).expect_code(0));
+    let request = scene.model.requests()[before].clone();
+    assert!(request.items.starts_with(&last.items), "{request:?}");
+    assert_eq!(
+        fs_err::read_to_string(there.join("work")).unwrap(),
+        "r1\nr1\nr1\n"
+    );
+}
