@@ -198,6 +198,35 @@ fn a6_killed_check_runs_again_without_the_agent() {
     assert_eq!(task.effects(), 1);
 }
 
+/// The tool kills `rlm` as early as a tool can, so that the run has possibly saved no answer of its agent.
+#[test]
+fn a6_tool_that_kills_the_run_does_not_run_again() {
+    for dialect in DIALECTS {
+        let task = Task::new(dialect);
+        let (effects, allow) = (task.file("effects"), task.file("allow"));
+        // The parent of the shell is its guard.
+        let rlm = "$(cut -d' ' -f4 /proc/$PPID/stat)";
+        let command = format!("echo ran >> {}; kill -9 {rlm}", effects.display());
+        let prompt = format!(r#"Go. [[tool bash {{"command":"{command}"}}]] [[slow 20 1]]"#);
+        let until = format!("test -e {}", allow.display());
+        let run = task
+            .scene
+            .run(&prompt, &["--until", &until, "-n", "2", "--json"]);
+        drop(run.run(LONG).expect_signal(Signal::KILL));
+        let ended = task.resume();
+        assert_eq!(iteration(&ended), Some(1), "{ended}");
+        assert_eq!(task.effects(), 1, "{ended}");
+        let request = task.requests().pop().unwrap();
+        let shown = format!("{:?}", request.items);
+        assert!(shown.contains("outcome unknown: the agent"), "{shown}");
+        assert_eq!(
+            shown.matches("[[tool bash").count(),
+            1,
+            "the prompt is there once"
+        );
+    }
+}
+
 /// The commits of a run need an identity.
 fn with_identity(scene: &Scene) {
     scene.sandbox.git(&["config", "user.name", "A. Tester"]);

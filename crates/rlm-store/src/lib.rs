@@ -17,6 +17,7 @@
 //! | `runs/RUN/*.ckj`, `*.ckpt`, `epoch-*`, `LOCK` | the store; damaged files are set aside in its `quarantine/` |
 //! | `runs/RUN/blobs/` | the last text of each prompt, without a checksum |
 //! | `runs/RUN/transcripts/ITERATION-ATTEMPT.ndjson` | one [`Record`] per line, `.zst` once it is old: [`transcripts`], [`Records`] |
+//! | `runs/RUN/sessions/SESSION/` | the sessions of the agent of `rlm` itself, each one a store: [`sessions`] |
 //! | `runs/RUN/control.sock` | exists while a process works on the run; `loop-runner` creates it |
 //! | `runs/RUN/scratch/`, `survivors` | private files of the current agent, and the report of a guard after the death of the run's process |
 //! | `runs/RUN/snapshots/` | git objects of the working tree at the end of the last iteration: [`git::snapshot`] |
@@ -44,6 +45,7 @@
 //   transcript, data_loss                   the record of the agent, and the data loss after damage
 //   saved_items                             what a program saved in the current iteration
 //   run_head, runs                          the saved head of a run, and the runs of a project
+//   sessions                                the sessions that an agent keeps in the directory of its run
 //   phase_facts, journal                    the facts of a finished phase, for people; the saves
 //   checkpoints, timeline                   the list of saves, and all events
 //   worktrees, disk_usage                   the worktrees of runs, and the disk usage
@@ -72,6 +74,7 @@ mod run_head;
 mod run_id;
 pub mod runs;
 mod saved_items;
+pub mod sessions;
 mod settings;
 pub mod state_dir;
 pub mod sweep;

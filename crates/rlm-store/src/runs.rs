@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use checkpoint_store::verify::{FileCondition, NextAction, verify};
 use checkpoint_store::{Loaded, Options, reader};
 use loop_state::{TimedInput, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,21 @@ pub(crate) fn options(create: bool) -> Options {
         schema_version: SCHEMA_VERSION,
         create,
         ..Options::default()
+    }
+}
+
+/// Returns an error if a store can't be transferred: it must have no damage at all.
+pub(crate) fn refuse_damaged(dir: &Path) -> Result<(), String> {
+    let found = verify(dir).map_err(|e| e.to_string())?;
+    let is_whole = |condition: &FileCondition| {
+        matches!(condition, FileCondition::Valid | FileCondition::Torn { .. })
+    };
+    if let Some(file) = found.files.iter().find(|file| !is_whole(&file.condition)) {
+        return Err(format!("{}: {}", file.name, file.condition));
+    }
+    match found.next {
+        NextAction::Resume { .. } => Ok(()),
+        other => Err(other.to_string()),
     }
 }
 

@@ -10,7 +10,6 @@ mod manifest;
 mod path_map;
 mod place_files;
 mod progress;
-mod sessions;
 
 pub use export::{ExportOptions, ExportTarget, Exported};
 pub use fork::{ForkPoint, Forked};

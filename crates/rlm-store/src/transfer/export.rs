@@ -21,12 +21,10 @@ use uuid::Uuid;
 
 use super::archive;
 use super::manifest::{self, ArchiveEntry, BUNDLE, FORMAT, GitTip, Manifest};
-use super::progress::{
-    Cancel, StagingDirectory, TransferProgress, lock_left, refuse_damaged, run_cancellable,
-};
-use super::sessions;
+use super::progress::{Cancel, StagingDirectory, TransferProgress, lock_left, run_cancellable};
 use crate::git::own_files::unfinished_archive;
-use crate::runs::options;
+use crate::runs::{options, refuse_damaged};
+use crate::sessions;
 use crate::{
     Error, Hint, Project, RunHead, RunId, RunState, Transfer, WorkingTreeLock, runs, state_dir,
     sweep, timestamp, transcript,

@@ -8,11 +8,11 @@ use loop_state::{Lineage, StopReason, TimedInput};
 use uuid::Uuid;
 
 use super::progress::{Cancel, StagingDirectory, run_cancellable};
-use super::sessions;
 use crate::git::Hooks;
 use crate::git::worktree::Worktree;
 use crate::run_head::Origin;
 use crate::runs::options;
+use crate::sessions;
 use crate::{
     AttemptOutcome, AttemptRecord, Error, Hint, Project, RunHead, RunId, StateSelector, runs,
 };

@@ -16,12 +16,10 @@ use super::archive;
 use super::manifest::{BUNDLE, Manifest};
 use super::path_map::{self, PathMap};
 use super::place_files::{FilesLocation, PlacedFiles, place_files};
-use super::progress::{
-    Cancel, StagingDirectory, TransferProgress, refuse_damaged, run_cancellable,
-};
-use super::sessions;
+use super::progress::{Cancel, StagingDirectory, TransferProgress, run_cancellable};
 use crate::run_head::Origin;
-use crate::runs::options;
+use crate::runs::{options, refuse_damaged};
+use crate::sessions;
 use crate::{Error, Hint, Project, RunHead, RunId, state_dir};
 
 /// The name of an imported run.

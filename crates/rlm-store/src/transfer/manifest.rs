@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use loop_state::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::sessions;
 use crate::RunId;
 use crate::git::is_object_name;
 pub(super) use crate::git::own_files::MANIFEST as NAME;
 use crate::run_head::is_random_name;
+use crate::sessions;
 use crate::settings::MAX_PROMPT;
 
 /// The archive format that this version writes and reads.

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cancellable_sleep::SleepGate;
 use checkpoint_store::Writer;
-use checkpoint_store::verify::{FileCondition, NextAction, verify};
 use loop_state::TimedInput;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -49,21 +48,6 @@ impl Cancel {
             true => Err(Error::stopped()),
             false => Ok(()),
         }
-    }
-}
-
-/// Returns an error if a store can't be transferred: it must have no damage at all.
-pub(super) fn refuse_damaged(dir: &Path) -> Result<(), String> {
-    let found = verify(dir).map_err(|e| e.to_string())?;
-    let is_whole = |condition: &FileCondition| {
-        matches!(condition, FileCondition::Valid | FileCondition::Torn { .. })
-    };
-    if let Some(file) = found.files.iter().find(|file| !is_whole(&file.condition)) {
-        return Err(format!("{}: {}", file.name, file.condition));
-    }
-    match found.next {
-        NextAction::Resume { .. } => Ok(()),
-        other => Err(other.to_string()),
     }
 }
 

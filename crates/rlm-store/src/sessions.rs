@@ -1,4 +1,4 @@
-//! The sessions that an agent keeps in the directory of its run: an archive has all of them, and a fork gets a copy of the current one.
+//! The sessions that an agent keeps in the directory of its run. An archive has all of them, and a fork gets a copy of the current one.
 //!
 //! Only an agent that runs inside of `rlm` keeps its sessions there. Each session is a store of its own, and the head has the position in it.
 
@@ -10,24 +10,24 @@ use checkpoint_store::{Options, Seq, reader};
 use loop_state::{ForkedSession, Head};
 use serde::de::IgnoredAny;
 
-use super::progress::refuse_damaged;
+use crate::runs::refuse_damaged;
 use crate::{RunHead, state_dir};
 
 /// The directory of the sessions in the directory of a run.
-pub(super) const FOLDER: &str = api::SESSIONS;
+pub(crate) const FOLDER: &str = api::SESSIONS;
 /// The largest size of a session's file in an archive, in bytes.
-pub(super) const MAX_BYTES: u64 = 256 << 20;
+pub(crate) const MAX_BYTES: u64 = 256 << 20;
 /// The longest id of a session, in bytes.
 const MAX_ID: usize = 64;
 
 /// Returns whether a directory of this name can be a session.
-pub(super) fn is_session(id: &str) -> bool {
+pub(crate) fn is_session(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'-';
     (1..=MAX_ID).contains(&id.len()) && id.bytes().all(is_plain)
 }
 
 /// Lists the sessions in the directory of a run.
-pub(super) fn ids(run_dir: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn ids(run_dir: &Path) -> io::Result<Vec<String>> {
     let entries = state_dir::entries_if_any(&run_dir.join(FOLDER))?;
     let names = { entries.iter() }.filter_map(|path| path.file_name()?.to_str());
     let ids = names.filter(|id| is_session(id) && state_dir::is_dir(&path(run_dir, id)));
@@ -35,7 +35,7 @@ pub(super) fn ids(run_dir: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Does the same as [`copy`]; if the session can't be copied, returns a note for the user.
-pub(super) fn copy_or_note(
+pub(crate) fn copy_or_note(
     run_dir: &Path,
     head: &RunHead,
     fork_dir: &Path,
@@ -54,7 +54,7 @@ pub(super) fn copy_or_note(
 /// Copies the session of a run into the directory of its fork, up to the end of the last turn that this head knows.
 ///
 /// Returns [`ForkedSession::None`] if the agent keeps its session elsewhere, or no turn of the session has ended.
-pub(super) fn copy(run_dir: &Path, head: &Head, fork_dir: &Path) -> Result<ForkedSession, String> {
+pub(crate) fn copy(run_dir: &Path, head: &Head, fork_dir: &Path) -> Result<ForkedSession, String> {
     let id = head.session.as_deref().filter(|id| is_session(id));
     let (Some(id), Some(position)) = (id, head.session_position) else {
         return Ok(ForkedSession::None);
@@ -86,8 +86,16 @@ pub(super) fn copy(run_dir: &Path, head: &Head, fork_dir: &Path) -> Result<Forke
     }
 }
 
+/// Returns the position up to which a session of a run is on disk; `None` if it can't be read, or does not exist.
+#[must_use]
+pub fn position(run_dir: &Path, id: &str) -> Option<u64> {
+    let session = is_session(id).then(|| path(run_dir, id))?;
+    let loaded = reader::load::<IgnoredAny, IgnoredAny>(session).ok()?;
+    Some(loaded.seq.get())
+}
+
 /// Returns whether the directory of an imported run has the session of its head; an error if that session is damaged.
-pub(super) fn has_session(run_dir: &Path, head: &Head) -> Result<bool, String> {
+pub(crate) fn has_session(run_dir: &Path, head: &Head) -> Result<bool, String> {
     let id = head.session.as_deref().filter(|id| is_session(id));
     match id.map(|id| path(run_dir, id)) {
         Some(session) if state_dir::is_dir(&session) => refuse_damaged(&session).map(|()| true),
@@ -136,11 +144,14 @@ mod tests {
         let (mut open, _) = log(&path(run.path(), "1-1"));
         let saves = ["a", "b", "c"].map(|text| open.append(&0, &[text.to_owned()]).unwrap());
         let head = head("1-1", Some(saves[1].get()));
+        assert_eq!(position(run.path(), "1-1"), Some(saves[2].get()));
         let copied = copy(run.path(), &head, fork.path()).unwrap();
         let (mut copy, events) = log(&path(fork.path(), "1-1"));
         assert_eq!(events, ["a", "b"]);
-        let position = Some(copy.seq().get());
-        assert_eq!(copied, ForkedSession::Copied { position });
+        let expected = ForkedSession::Copied {
+            position: Some(copy.seq().get()),
+        };
+        assert_eq!(copied, expected);
         // Neither has what the other one adds.
         open.append(&0, &["d".to_owned()]).unwrap();
         copy.append(&0, &["e".to_owned()]).unwrap();
@@ -181,6 +192,7 @@ mod tests {
         ] {
             let why = copy(run.path(), &head, fork.path()).unwrap_err();
             assert!(why.contains(expected), "{why}");
+            assert_eq!(position(fork.path(), "1-1"), None);
             assert!(!path(fork.path(), head.session.as_ref().unwrap()).exists());
         }
     }
