@@ -2,7 +2,7 @@
 //!
 //! They show what a scripted agent can't: that the loop works with the agents that users run. The CLIs are installed from the npm registry into
 //! `target/agents` at pinned versions. They start with a clean environment, their own home and, if `unshare` allows it, a network with only loopback.
-//! Without npm or a registry the checks are skipped, by name and with the reason.
+//! Without npm or a registry the checks are skipped, by name and with the reason. The agent of `rlm` itself needs no program, so its checks always run.
 //!
 //! Words on the command line select the checks whose names contain one of them, or whose agent's program is one of them; `--quick` selects one check
 //! per agent. Each line on stdout that begins with `ok: `, `failed: ` or `skipped: ` is a verdict; the others are remarks.
@@ -12,6 +12,7 @@
 )]
 
 mod acp;
+mod api;
 mod checks;
 mod codex;
 mod command_line;
@@ -47,12 +48,13 @@ const AT_ONCE: usize = 2;
 
 /// The check of each agent that runs with [`QUICK`]. Together they cover a stop, a steer, a crash and a failure of the service. OpenCode takes ten
 /// seconds to start, so its check starts it once.
-const QUICK_CHECKS: [&str; 5] = [
+const QUICK_CHECKS: [&str; 6] = [
     "kill -9, then a resume that knows the conversation",
     "codex: an interrupt in its tool, with a child in its own session",
     "gemini: an interrupt in its tool, then a message",
     "opencode: 429 once",
     "claude-agent-acp: an interrupt in its tool, then a message",
+    "api: kill -9 of rlm in its tool, then a resume",
 ];
 
 /// Returns the checked agent CLIs by their programs, with the version of each.
@@ -189,6 +191,7 @@ fn all() -> Vec<(&'static str, &'static str, Check)> {
         .chain(codex::CHECKS)
         .chain(handover::CHECKS)
         .chain(acp::CHECKS)
+        .chain(api::CHECKS)
         .chain(doctor::CHECKS)
         .collect()
 }
@@ -221,6 +224,7 @@ mod tests {
         let mut agents: Vec<&str> = quick.map(|(agent, ..)| *agent).collect();
         agents.sort_unstable();
         let mut known: Vec<&str> = versions().into_iter().map(|(agent, _)| agent).collect();
+        known.push(real::API);
         known.sort_unstable();
         assert_eq!(agents, known);
     }

@@ -1,15 +1,15 @@
 //! Checks of the CLIs that speak the Agent Client Protocol.
 
-mod runs;
-mod services;
-mod sessions;
-mod stops;
+pub(super) mod runs;
+pub(super) mod services;
+pub(super) mod sessions;
+pub(super) mod stops;
 
 use super::real::RealAgent;
 use super::scene::{Check, LiveScene};
 
 /// The reply of the scripted model to a prompt without a script.
-const DEFAULT: &str = "[[text It goes on.]]";
+pub(super) const DEFAULT: &str = "[[text It goes on.]]";
 
 /// Defines one check for each of the agents, by the agent's program and by name.
 macro_rules! of_each {

@@ -17,8 +17,10 @@ use super::scene::{Check, Elapsed, LiveScene, claude_saved};
 use crate::poll_until;
 
 /// The checks by the program of the agent, and by name.
-pub(super) const CHECKS: [(&str, &str, Check); 5] =
-    of_every_agent!("the driver contract: ", "", column);
+pub(super) const CHECKS: [(&str, &str, Check); 6] = of_every_agent!(
+    "the driver contract: ", "", column,
+    Claude "claude", Codex "codex", Gemini "gemini", Opencode "opencode", ClaudeAcp "claude-agent-acp", Api "api"
+);
 
 /// The limit of a turn of a slow CLI on a loaded machine, including the pauses of its retries.
 const TURN_LIMIT: Duration = Duration::from_secs(60);
@@ -107,7 +109,7 @@ impl TestAgent for Live<'_> {
             Scenario::PermissionRequest => Permissions::Ask,
             _ => Permissions::All,
         };
-        real.driver(self.scene.agent, context, permissions)
+        real.driver(self.scene.agent, context, permissions, &self.scene.model)
     }
 
     fn prompt_for(&self, deed: &TestAction) -> Result<String, String> {
@@ -148,6 +150,10 @@ impl TestAgent for Live<'_> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or("no such number")?;
         kill_process(pid, Signal::KILL).map_err(|error| error.to_string())
+    }
+
+    fn has_process(&self) -> bool {
+        self.scene.real.processes() > 0
     }
 
     fn alive(&self, tool: &str) -> Option<bool> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fs_err as fs;
 
+use super::real::API;
 use crate::wait::poll_until;
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
@@ -88,7 +89,13 @@ pub(super) fn present(program: &str) -> Result<PathBuf, String> {
 }
 
 /// Returns the directory of the agent's program, and installs it there if `install` is set. The error is the reason why it is missing.
+///
+/// The agent of `rlm` itself is always there.
 pub(super) fn agent(program: &str, install: bool) -> Result<PathBuf, String> {
+    if program == API {
+        let this = std::env::current_exe().map_err(|error| error.to_string())?;
+        return Ok(this.with_file_name(""));
+    }
     let package = { PACKAGES.iter() }.find(|package| package.program == program);
     let package = package.ok_or_else(|| format!("unknown package of {program}"))?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use agent_drivers::acp::AcpDriver;
+use agent_drivers::api::{ApiDialect, ApiServer};
 use agent_drivers::claude::ClaudeDriver;
 use agent_drivers::codex::CodexDriver;
+use agent_drivers::{AgentConfig, AgentOptions, Choices};
 use agent_duplex::{Driver, Permissions};
 use agent_subprocess::ProcessContext;
 use fs_err as fs;
@@ -12,6 +14,9 @@ use serde_json::json;
 
 use crate::Sandbox;
 use crate::model::FakeModel;
+
+/// The word that selects the checks of the agent of `rlm` itself, which needs no other program.
+pub(super) const API: &str = "api";
 
 /// An agent CLI with its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub(super) enum RealAgent {
     Gemini,
     Opencode,
     ClaudeAcp,
+    /// The agent of `rlm` itself.
+    Api,
 }
 
 /// Defines a check for each agent: the agent's program, a name with that program in it, and a function that gets the agent.
@@ -49,7 +56,13 @@ impl RealAgent {
             Self::Gemini => "gemini",
             Self::Opencode => "opencode",
             Self::ClaudeAcp => "claude-agent-acp",
+            Self::Api => API,
         }
+    }
+
+    /// Returns the number of its processes that a run over one connection reports.
+    pub(super) fn processes(self) -> usize {
+        usize::from(self != Self::Api)
     }
 
     /// Returns the arguments that select it for a run of `rlm`.
@@ -60,6 +73,7 @@ impl RealAgent {
             Self::Gemini => &["--agent", "gemini"],
             Self::Opencode => &["--agent", "opencode"],
             Self::ClaudeAcp => &["--agent", "acp", "--agent-bin", "claude-agent-acp"],
+            Self::Api => &["--agent", "api", "--model", "scripted-1"],
         }
     }
 
@@ -77,7 +91,7 @@ impl RealAgent {
                 ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
                 ("IS_SANDBOX", "1".into()), // otherwise it refuses to skip permissions as root
             ]),
-            Self::Codex => all.push(("SCRIPTED_KEY", "test-key".into())),
+            Self::Codex | Self::Api => all.push(("SCRIPTED_KEY", "test-key".into())),
             Self::Gemini => all.extend([
                 ("GOOGLE_GEMINI_BASE_URL", model.url()),
                 ("GEMINI_API_KEY", "test-key".into()),
@@ -119,6 +133,15 @@ impl RealAgent {
             let chosen = "model = \"gpt-fake\"\nmodel_provider = \"scripted\"\n";
             fs::write(folder.join("config.toml"), format!("{chosen}{provider}")).unwrap();
         }
+        if self == Self::Api {
+            let folder = sandbox.home().join(".config/rlm");
+            fs::create_dir_all(&folder).unwrap();
+            let server = format!(
+                "[api-server]\ndialect = \"messages\"\nbase-url = \"{}\"\nkey-env = \"SCRIPTED_KEY\"\n",
+                model.url()
+            );
+            fs::write(folder.join("config.toml"), server).unwrap();
+        }
         if self == Self::Gemini {
             let folder = sandbox.home().join(".gemini");
             fs::create_dir_all(&folder).unwrap();
@@ -133,6 +156,7 @@ impl RealAgent {
         agent: &Path,
         context: ProcessContext,
         may: Permissions,
+        model: &FakeModel,
     ) -> Box<dyn Driver> {
         let program = vec![agent.join(self.program()).into()];
         let acp = |driver: AcpDriver| Box::new(driver.permissions(may));
@@ -142,6 +166,19 @@ impl RealAgent {
             Self::Gemini => acp(AcpDriver::gemini(program, context)),
             Self::Opencode => acp(AcpDriver::opencode(program, context)),
             Self::ClaudeAcp => acp(AcpDriver::claude(program, context)),
+            Self::Api => {
+                let mut choices = Choices::default();
+                choices.permissions = may;
+                choices.api_server = ApiServer {
+                    dialect: Some(ApiDialect::Messages),
+                    base_url: Some(model.url()),
+                    ..ApiServer::default()
+                };
+                let options = AgentOptions::Api(Box::default());
+                let mut config = AgentConfig::new(options, Vec::new());
+                config.model = Some("scripted-1".into());
+                config.driver(choices, context)
+            }
         }
     }
 
@@ -150,7 +187,9 @@ impl RealAgent {
         match self {
             // Codex waits for the reported time.
             Self::Codex => Ok("[[status 429 - 1000]]"),
-            Self::Claude | Self::ClaudeAcp | Self::Gemini => Ok("[[status 429 600 1000]]"),
+            Self::Claude | Self::ClaudeAcp | Self::Gemini | Self::Api => {
+                Ok("[[status 429 600 1000]]")
+            }
             Self::Opencode => Err("it waits for the reported time and retries endlessly"),
         }
     }

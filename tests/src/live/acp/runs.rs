@@ -13,7 +13,7 @@ use crate::poll_until;
 const ALL: [&str; 3] = ["--once", "--permissions", "all"];
 const STEP: &str = "Do it. [[sh echo $RLM_ITERATION >> progress.txt]] [[text It is done.]]";
 
-pub(super) fn iterations(scene: &LiveScene) -> String {
+pub(in crate::live) fn iterations(scene: &LiveScene) -> String {
     let until = [
         "--permissions",
         "all",
@@ -31,7 +31,7 @@ pub(super) fn iterations(scene: &LiveScene) -> String {
     )
 }
 
-pub(super) fn continued(scene: &LiveScene) -> String {
+pub(in crate::live) fn continued(scene: &LiveScene) -> String {
     let arguments = ["--permissions", "all", "--session", "continue", "-n", "3"];
     let ended = scene.run(STEP, &arguments).run(ACP_RUN).expect_code(0);
     assert_eq!(turns(scene), [1, 1, 2, 2, 3, 3], "{ended}");
@@ -39,7 +39,7 @@ pub(super) fn continued(scene: &LiveScene) -> String {
     format!("three turns in one session, by {processes} processes")
 }
 
-pub(super) fn interrupted(scene: &LiveScene) -> String {
+pub(in crate::live) fn interrupted(scene: &LiveScene) -> String {
     let (running, terminal) = scene.watched("Write slowly. [[slow 50 60]]", &ALL);
     terminal.sees("tok5", ACP_RUN);
     let pressed = Instant::now();
@@ -57,11 +57,12 @@ pub(super) fn interrupted(scene: &LiveScene) -> String {
     let keeps = scene.real != RealAgent::Gemini;
     assert_eq!(kept, [keeps; 2], "{requests:#?}");
     let shown = terminal.scrolled();
-    assert_eq!(shown.matches("agent runs (pid").count(), 1, "{shown}");
+    let processes = shown.matches("agent runs (pid").count();
+    assert_eq!(processes, scene.real.processes(), "{shown}");
     format!("after {waits}, in one process; prompt and partial text are kept: {kept:?}")
 }
 
-pub(super) fn interrupted_in_a_tool(scene: &LiveScene) -> String {
+pub(in crate::live) fn interrupted_in_a_tool(scene: &LiveScene) -> String {
     let tool = "trap '' INT; touch begun; sleep 601 & sleep 601; wait";
     let prompt = format!("Work. [[sh {tool}]] [[text never]]");
     let (running, terminal) = scene.watched(&prompt, &ALL);
@@ -77,11 +78,12 @@ pub(super) fn interrupted_in_a_tool(scene: &LiveScene) -> String {
     assert_eq!(requests.len(), 2, "{requests:#?}");
     expect(&requests[1], &["Work.", "touch begun", "Now briefly."]);
     let shown = terminal.scrolled();
-    assert_eq!(shown.matches("agent runs (pid").count(), 1, "{shown}");
+    let processes = shown.matches("agent runs (pid").count();
+    assert_eq!(processes, scene.real.processes(), "{shown}");
     format!("the tool ended after {gone}, the run waited after {waits}, in one process")
 }
 
-pub(super) fn at_once(scene: &LiveScene) -> String {
+pub(in crate::live) fn at_once(scene: &LiveScene) -> String {
     let (running, terminal) = scene.watched("Write slowly. [[slow 50 60]]", &ALL);
     terminal.sees("tok5", ACP_RUN);
     let said = Instant::now();
@@ -97,7 +99,7 @@ pub(super) fn at_once(scene: &LiveScene) -> String {
     format!("it was answered after {took}")
 }
 
-pub(super) fn word(scene: &LiveScene) -> String {
+pub(in crate::live) fn word(scene: &LiveScene) -> String {
     let prompt =
         "Make it. [[sh touch begun; while ! test -e go; do sleep 0.05; done]] [[text Made.]]";
     let arguments = ["--permissions", "all", "-n", "2"];
@@ -119,10 +121,11 @@ pub(super) fn word(scene: &LiveScene) -> String {
     format!("not in the running turn but in the next one, which is turn {turn} of its session")
 }
 
-pub(super) fn permissions(scene: &LiveScene) -> String {
+pub(in crate::live) fn permissions(scene: &LiveScene) -> String {
     let (tool, path) = match scene.real {
         RealAgent::Gemini => ("write_file", "file_path"),
         RealAgent::Opencode => ("write", "filePath"),
+        RealAgent::Api => ("write", "path"),
         _ => ("Write", "file_path"),
     };
     let done = |permissions: &str| {
@@ -147,7 +150,7 @@ pub(super) fn permissions(scene: &LiveScene) -> String {
     "all: a file and a command; edits: a file; deny: neither, with a report".into()
 }
 
-pub(super) fn asked(scene: &LiveScene) -> String {
+pub(in crate::live) fn asked(scene: &LiveScene) -> String {
     let prompt = "Do it. [[sh touch permitted]] [[text ok]]";
     let (running, terminal) = scene.watched(prompt, &["--once", "--permissions", "ask"]);
     terminal.sees("allow?", ACP_RUN);

@@ -12,7 +12,7 @@ use crate::live::scene::{Elapsed, LiveScene, expect};
 
 const FAILS: [&str; 3] = ["--once", "--max-failures", "1"];
 
-pub(super) fn limited_once(scene: &LiveScene) -> String {
+pub(in crate::live) fn limited_once(scene: &LiveScene) -> String {
     let begun = Instant::now();
     let prompt = "Try. [[status 429 1 1]] [[text It went well.]]";
     let ended = scene.run(prompt, &FAILS).run(ACP_RUN).expect_code(0);
@@ -21,7 +21,7 @@ pub(super) fn limited_once(scene: &LiveScene) -> String {
     format!("it retries without a report; {}", Elapsed::since(begun))
 }
 
-pub(super) fn limited(scene: &LiveScene) -> String {
+pub(in crate::live) fn limited(scene: &LiveScene) -> String {
     let prompt = "Try. [[status 429 600 1000]] [[text never]]";
     // OpenCode waits for the reported time without a report.
     let says = match scene.real {
@@ -45,7 +45,7 @@ pub(super) fn limited(scene: &LiveScene) -> String {
     format!("after {took} and {count} requests {line:?}")
 }
 
-pub(super) fn refused(scene: &LiveScene) -> String {
+pub(in crate::live) fn refused(scene: &LiveScene) -> String {
     let prompt = "Try. [[status 401 - 1000]] [[text never]]";
     failed(
         scene,
@@ -55,7 +55,7 @@ pub(super) fn refused(scene: &LiveScene) -> String {
     )
 }
 
-pub(super) fn not_logged_in(scene: &LiveScene) -> String {
+pub(in crate::live) fn not_logged_in(scene: &LiveScene) -> String {
     let run = scene.run("Try. [[text never]]", &FAILS);
     match scene.real {
         RealAgent::Gemini => {
@@ -90,7 +90,7 @@ fn failed(scene: &LiveScene, run: Rlm<'_>) -> String {
     )
 }
 
-pub(super) fn mcp(scene: &LiveScene) -> String {
+pub(in crate::live) fn mcp(scene: &LiveScene) -> String {
     let tool = match scene.real {
         RealAgent::Gemini => "mcp_tracker_recall",
         RealAgent::Opencode => "tracker_recall",

@@ -28,7 +28,7 @@ fn cut(scene: &LiveScene) -> (usize, Elapsed) {
     (before, Elapsed::since(killed))
 }
 
-pub(super) fn killed(scene: &LiveScene) -> String {
+pub(in crate::live) fn killed(scene: &LiveScene) -> String {
     let (before, gone) = cut(scene);
     let ended = scene.rlm(&["resume"]).run(ACP_RUN).expect_code(0);
     assert!(ended.stdout.contains("It goes on."), "{ended}");
@@ -43,14 +43,20 @@ pub(super) fn killed(scene: &LiveScene) -> String {
     )
 }
 
-pub(super) fn lost(scene: &LiveScene) -> String {
+pub(in crate::live) fn lost(scene: &LiveScene) -> String {
     cut(scene);
+    let home = |store: &str| scene.sandbox.home().join(store);
     let store = match scene.real {
-        RealAgent::Gemini => ".gemini/tmp",
-        RealAgent::Opencode => ".local/share/opencode",
-        _ => ".claude/projects",
+        RealAgent::Gemini => home(".gemini/tmp"),
+        RealAgent::Opencode => home(".local/share/opencode"),
+        RealAgent::Api => {
+            let runs = fs::read_dir(scene.file(".rlm/runs")).unwrap();
+            let run = { runs.map(|run| run.unwrap().path()) }.find(|path| path.is_dir());
+            run.expect("there is one run").join("sessions")
+        }
+        _ => home(".claude/projects"),
     };
-    fs::remove_dir_all(scene.sandbox.home().join(store)).unwrap();
+    fs::remove_dir_all(store).unwrap();
     let ended = scene.rlm(&["resume"]).run(ACP_RUN).expect_code(0);
     let says = "the session no longer exists; a fresh session gets the prompt";
     assert!(ended.stdout.contains(says), "{ended}");
@@ -61,7 +67,7 @@ pub(super) fn lost(scene: &LiveScene) -> String {
     "rlm reports it, and a fresh session got the prompt".into()
 }
 
-pub(super) fn handed_over(scene: &LiveScene) -> String {
+pub(in crate::live) fn handed_over(scene: &LiveScene) -> String {
     let other = match scene.real {
         RealAgent::ClaudeAcp => RealAgent::Gemini,
         _ => RealAgent::ClaudeAcp,

@@ -13,7 +13,7 @@ use crate::{Running, wait_for};
 const STUBBORN: &str = "trap '' INT TERM; touch begun; sleep 601 & sleep 601; wait";
 const FAILS: [&str; 4] = ["--permissions", "all", "--max-failures", "1"];
 
-pub(super) fn stopped(scene: &LiveScene) -> String {
+pub(in crate::live) fn stopped(scene: &LiveScene) -> String {
     // By default Gemini restarts itself, below a process that ignores signals. The driver prevents that.
     if scene.real == RealAgent::Gemini {
         scene.settings("[gemini]\nenv = { GEMINI_CLI_NO_RELAUNCH = \"\" }\n");
@@ -46,7 +46,7 @@ fn pid(running: &Running) -> Pid {
     pid.and_then(Pid::from_raw).expect("the pid is a number")
 }
 
-pub(super) fn agent_killed(scene: &LiveScene) -> String {
+pub(in crate::live) fn agent_killed(scene: &LiveScene) -> String {
     let prompt = format!("Work. [[sh {STUBBORN}]] [[text never]]");
     let running = scene.run(&prompt, &FAILS).args(["--once"]).spawn();
     scene.wait_for_file("begun");
@@ -61,7 +61,7 @@ pub(super) fn agent_killed(scene: &LiveScene) -> String {
     format!("its tool ended after {gone}; {:?}: {line:?}", ended.code())
 }
 
-pub(super) fn agent_ended(scene: &LiveScene) -> String {
+pub(in crate::live) fn agent_ended(scene: &LiveScene) -> String {
     let running = scene
         .run("Write. [[slow 50 60]]", &FAILS)
         .args(["--once"])
@@ -78,7 +78,7 @@ pub(super) fn agent_ended(scene: &LiveScene) -> String {
     format!("{:?}: {line:?}", ended.code())
 }
 
-pub(super) fn leftover(scene: &LiveScene) -> String {
+pub(in crate::live) fn leftover(scene: &LiveScene) -> String {
     let prompt = "Work. [[sh setsid sleep 602 >/dev/null 2>&1 & touch begun]] [[text It is done.]]";
     let ended = scene
         .run(prompt, &["--once", "--permissions", "all"])
