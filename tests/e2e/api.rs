@@ -300,3 +300,26 @@ fn a22_missing_model_key_or_server_is_one_line() {
         );
     }
 }
+
+#[test]
+fn a18_agent_passes_the_checks_of_the_other_agents() {
+    let checks: Vec<_> = rlm_tests::live::checks_of_own_agent().collect();
+    assert!(checks.len() >= 10);
+    let programs = std::path::Path::new(RLM).with_file_name("");
+    let waiting = std::sync::Mutex::new(checks.into_iter());
+    let work = || {
+        loop {
+            let next = waiting.lock().unwrap().next();
+            let Some((name, check)) = next else {
+                return;
+            };
+            let found = check(RLM.as_ref(), &programs);
+            assert!(!found.is_empty(), "{name}");
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(work);
+        }
+    });
+}

@@ -33,7 +33,7 @@ mod story;
 mod work;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -61,6 +61,11 @@ const QUICK_CHECKS: [&str; 6] = [
 #[must_use]
 pub fn versions() -> Vec<(&'static str, &'static str)> {
     install::versions()
+}
+
+/// Returns the checks of the agent of `rlm` itself, by name. A check gets the path of `rlm` and a directory of programs, panics, or returns its findings.
+pub fn checks_of_own_agent() -> impl Iterator<Item = (&'static str, fn(&Path, &Path) -> String)> {
+    { api::CHECKS.into_iter() }.map(|(_, name, check)| (name, check))
 }
 
 /// Runs the live checks: the whole `main`.

@@ -14,8 +14,16 @@ use agent_duplex::{Driver as _, EndReason, Event, Message, SessionChoice};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::effort::Effort;
 use crate::scene::{DEADLINE, DIALECTS, Scene, definition, options};
 use crate::server::{Reply, Request, Server};
+
+const A6_KILLS: Effort = Effort {
+    ci: 48,
+    nightly: 1_000,
+};
+/// The kills of one session.
+const KILLS_OF_SESSION: usize = 4;
 
 /// The effects of the task.
 const EFFECTS: usize = 4;
@@ -257,16 +265,20 @@ fn outcomes(value: &Value, told: &mut Vec<String>) {
 
 #[tokio::test]
 async fn a6_no_effect_runs_twice_after_kill_at_any_time() {
-    let mut time = Duration::from_millis(20);
-    for round in 0..12 {
-        time += Duration::from_millis(3);
-        let due = time;
-        killed(
-            DIALECTS[round % 3],
-            move |_, began| began.elapsed() > due,
-            4,
-        )
-        .await;
+    for round in 0..A6_KILLS.number() as usize / KILLS_OF_SESSION {
+        // The process begins its turn after about 20 ms, and ends after less than 80 ms.
+        let mut time = Duration::ZERO;
+        let due = move |_: &Scene, began: Instant| {
+            if time.is_zero() {
+                time = Duration::from_micros(15_000 + Uuid::new_v4().as_u64_pair().1 % 65_000);
+            }
+            let is_due = began.elapsed() > time;
+            if is_due {
+                time = Duration::ZERO;
+            }
+            is_due
+        };
+        killed(DIALECTS[round % 3], due, KILLS_OF_SESSION).await;
     }
 }
 

@@ -1,6 +1,6 @@
-//! The number of repetitions of a test: few in `cargo xtask ci`, many in `cargo xtask nightly`, which sets the variable.
+//! The amount of work of a test: a part of it in `cargo xtask ci`, all of it in `cargo xtask nightly`, which sets the variable.
 
-/// Two numbers that the acceptance list states as `N (nightly: M)`.
+/// Two numbers, which the acceptance list states as `N (nightly: M)`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) ci: u32,
@@ -13,7 +13,7 @@ impl Effort {
         match std::env::var("RLM_TEST_EFFORT").as_deref() {
             Err(_) | Ok("ci") => self.ci,
             Ok("nightly") => self.nightly,
-            Ok(other) => panic!("RLM_TEST_EFFORT={other}: ci or nightly"),
+            Ok(other) => panic!("RLM_TEST_EFFORT is {other}, but must be ci or nightly"),
         }
     }
 }
