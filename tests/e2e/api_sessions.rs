@@ -185,6 +185,19 @@ fn a6_killed_run_continues_its_session_in_the_same_iteration() {
 }
 
 #[test]
+fn a6_resume_names_the_session_that_continues() {
+    let task = Task::new(DIALECTS[2]);
+    task.kill_in(Step::Tool("bash"));
+    let ended = task
+        .scene
+        .rlm(&["resume", "--dry-run"])
+        .run(LONG)
+        .expect_code(0);
+    let resumes = "at iteration 1, unfinished in attempt 1, in session 1-1";
+    assert!(ended.stdout.contains(resumes), "{ended}");
+}
+
+#[test]
 fn a6_killed_check_runs_again_without_the_agent() {
     let task = Task::new(DIALECTS[0]);
     task.kill_in(Step::Check);

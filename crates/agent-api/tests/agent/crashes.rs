@@ -285,17 +285,23 @@ async fn a6_no_effect_runs_twice_after_kill_at_any_time() {
 #[tokio::test]
 async fn a6_no_effect_runs_twice_after_kill_at_each_save() {
     let mut unknown = 0;
-    for save in 1..=12 {
-        let (mut last, mut saves) = (0, 0);
-        let due = move |scene: &Scene, _| {
-            let now = last_save(scene);
-            saves += usize::from(now != last);
-            last = now;
-            saves >= save
-        };
-        unknown += killed(Dialect::Chat, due, 1).await;
+    // On a loaded machine, a kill can come long after its save.
+    for _ in 0..10 {
+        for save in 1..=12 {
+            let (mut last, mut saves) = (0, 0);
+            let due = move |scene: &Scene, _| {
+                let now = last_save(scene);
+                saves += usize::from(now != last);
+                last = now;
+                saves >= save
+            };
+            unknown += killed(Dialect::Chat, due, 1).await;
+        }
+        if unknown > 0 {
+            return;
+        }
     }
-    assert!(unknown > 0, "no kill came between an intent and its result");
+    panic!("no kill came between an intent and its result");
 }
 
 /// The process on a disk of this size, which disappears with it. The disk then grows, and the process runs again.

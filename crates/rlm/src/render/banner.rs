@@ -133,8 +133,10 @@ pub(crate) fn lines(
                 }
             };
             let session = head.machine.session.as_ref();
-            let goes_on = current_phase(head).session == SessionPolicy::Continue;
-            let session = session.filter(|_| goes_on && before.is_none());
+            let phase = current_phase(head);
+            let continues = phase.session == SessionPolicy::Continue
+                || (*cut && phase.agent.has_durable_sessions());
+            let session = session.filter(|_| continues && before.is_none());
             let session = session.map_or_else(String::new, |id| format!(", in session {id}"));
             lines.push(format!(
                 "resuming run {}{} at iteration {at}, {why}{session}",

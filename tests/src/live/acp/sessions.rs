@@ -15,8 +15,14 @@ fn cut(scene: &LiveScene) -> (usize, Elapsed) {
     let tool = "touch begun; test -e cut || sleep 604";
     let prompt = format!("Remember blue. [[sh {tool}]] [[text It is done.]]");
     let arguments = ["--once", "--permissions", "all", "--session", "continue"];
-    let running = scene.run(&prompt, &arguments).spawn();
+    let mut running = scene.run(&prompt, &arguments).spawn();
     scene.wait_for_file("begun");
+    if scene.real == RealAgent::Api {
+        // rlm reports the call after the save that its agent answered, and the agent can be faster.
+        running.until("the report of the tool", ACP_RUN, |running| {
+            running.stdout().contains("bash: touch begun").then_some(())
+        });
+    }
     let before = scene.alive().len();
     running.signal(Signal::KILL);
     let killed = Instant::now();
