@@ -303,23 +303,32 @@ impl Runner {
 
     /// Returns the context of an attempt with the knowledge of its agent: before a crash, the agent may have saved the prompt in its session, although
     /// the run saved no answer. Then the prompt must not be sent again, because its work would be repeated.
-    async fn with_saved_prompt(&self, brief: &PromptContext) -> PromptContext {
+    ///
+    /// The future does not borrow the runner, which other threads can't share.
+    fn with_saved_prompt(
+        &self,
+        brief: &PromptContext,
+    ) -> impl Future<Output = PromptContext> + use<> {
         let mut brief = brief.clone();
         let id = brief.session.clone().or(brief.new_session.clone());
         let is_again = brief.unfinished.is_some() && !brief.has_prompt;
-        let Some(id) = id.filter(|_| is_again && self.phase().agent.has_durable_sessions()) else {
-            return brief;
-        };
+        let id = id.filter(|_| is_again && self.phase().agent.has_durable_sessions());
         let run_dir = self.work_tree.project().run_dir(&self.saved.run);
-        let session = id.clone();
-        let position = tokio::task::spawn_blocking(move || sessions::position(&run_dir, &session));
-        // After a panic, the prompt is sent again.
-        let position = position.await.unwrap_or_default();
-        if position > Some(self.machine.head().session_position.unwrap_or_default()) {
-            (brief.session, brief.new_session) = (Some(id), None);
-            brief.has_prompt = true;
+        let before = self.machine.head().session_position.unwrap_or_default();
+        async move {
+            let Some(id) = id else {
+                return brief;
+            };
+            let session = id.clone();
+            let position =
+                tokio::task::spawn_blocking(move || sessions::position(&run_dir, &session));
+            // After a panic, the prompt is sent again.
+            if position.await.unwrap_or_default() > Some(before) {
+                (brief.session, brief.new_session) = (Some(id), None);
+                brief.has_prompt = true;
+            }
+            brief
         }
-        brief
     }
 
     /// Creates the attempt's transcript, with the prompt as its first record. If that fails, the attempt runs without one.
