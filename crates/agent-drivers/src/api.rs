@@ -18,7 +18,7 @@ mod unbuilt;
 #[cfg(feature = "api")]
 pub(crate) use driver::ApiDriver;
 pub(crate) use options::NAME;
-pub use options::{ApiOptions, ApiTool};
+pub use options::{ApiOptions, ApiTool, SESSIONS};
 pub use server::{ApiDialect, ApiServer};
 #[cfg(not(feature = "api"))]
 pub(crate) use unbuilt::ApiDriver;
@@ -26,10 +26,6 @@ pub(crate) use unbuilt::ApiDriver;
 use tokio::time::Instant;
 
 use crate::probe::{LoginFacts, Probe};
-
-/// The name of the directory with the sessions, beside the [scratch directory](agent_subprocess::ProcessContext::scratch). Each session in it is a
-/// directory.
-pub const SESSIONS: &str = "sessions";
 
 /// Asks the model server for its models, until the deadline. This sends no prompt, so it costs nothing.
 #[doc(hidden)] // for `rlm doctor`

@@ -12,8 +12,7 @@ use agent_duplex::{
 use agent_subprocess::ProcessContext;
 
 use super::key;
-use super::SESSIONS;
-use super::options::{ApiOptions, ApiTool, NAME};
+use super::options::{ApiOptions, ApiTool, NAME, SESSIONS};
 use super::server::{ApiDialect, ApiServer};
 use crate::choices::{CheckedDriver, Choices};
 

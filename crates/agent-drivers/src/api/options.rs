@@ -9,6 +9,9 @@ use crate::redacted::{PassedThrough, Redacted};
 use crate::section::{APPEND, EFFORT, ENV, OptionKey, OptionKind, SYSTEM};
 
 pub(crate) const NAME: &str = "api";
+/// The name of the directory with the sessions, beside the [scratch directory](agent_subprocess::ProcessContext::scratch). Each session in it is a
+/// directory.
+pub const SESSIONS: &str = "sessions";
 
 /// A tool of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -357,7 +357,7 @@ fn files(
 ) -> Result<Vec<ArchiveEntry>, Error> {
     let mut all = Vec::new();
     let sessions = sessions::ids(dir);
-    let sessions = sessions.map_err(|e| Error::io("can't read", &dir.join(sessions::FOLDER), e))?;
+    let sessions = sessions.map_err(|e| Error::io("can't read", dir.join(sessions::FOLDER), e))?;
     let sessions = { sessions.iter() }.map(|id| format!("{}/{id}", sessions::FOLDER));
     let folders = [
         (String::new(), "store/".to_owned()),
