@@ -203,6 +203,16 @@ fn x112e_invalid_archive_is_refused_in_one_line_and_leaves_nothing() {
             "invalid file name",
         ),
         (
+            "a session outside",
+            pack(&named("sessions/../epoch-00000001"), plain),
+            "invalid file name",
+        ),
+        (
+            "another file in a session",
+            pack(&named("sessions/1-1/run.sh"), plain),
+            "invalid file name",
+        ),
+        (
             "a symbolic link",
             of_kind(tar::EntryType::Symlink),
             "another entry",
