@@ -84,7 +84,7 @@
 //! - *Attempts.* The details of an attempt are not saved: an agent's process dies with its host, and the [`Machine`] then starts a new attempt.
 //!   Requests can only move [`StopDeadline`] earlier.
 //! - *Durable sessions.* If the rules say that the agent's session continues after a crash without a repeated effect, a further attempt of an iteration
-//!   continues it, whatever ended the attempt before it. The machine chooses the id and saves it before the start, so that no crash loses the session.
+//!   continues it, unless a person requested a redo. The machine chooses the id and saves it before the start, so that no crash loses the session.
 //! - *Another agent.* A resume can name the previous agent ([`ResumeOptions::previous_agent`]). The new agent gets a new session and all steers
 //!   again. Prompts name the previous agent until the new agent has finished a turn with such a prompt.
 //! - *Live rules.* [`Request::Set`] changes a rule. Work that the new rule forbids ends at once or does not begin.
