@@ -1,20 +1,20 @@
 //! The tool `bash`: a command under a guard, with a time limit, and without secrets in its environment. All of its processes end with the call.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::{
-    Error, Exit, OutputMode, ProcessContext, ProcessTree, RawOutput, StopPolicy, StopReport,
-    TreeCommand,
+    Error, Exit, OutputMode, ProcessContext, ProcessTree, RawOutput, StopReport, TreeCommand,
 };
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::arguments::Arguments;
+use super::limit_clock::LimitClock;
 use super::output::{Output, push_note};
+use super::process::{HiddenVariables, stop_policy};
 use super::{Access, Tool, ToolContext, ToolOutput, files};
 use crate::dialect::ToolDefinition;
 use crate::json::JsonObject;
@@ -30,19 +30,6 @@ const MAX_TIME_LIMIT: Duration = Duration::from_secs(3_600);
 const SHELLS: [&str; 2] = ["bash", "sh"];
 /// Starts the command with both outputs in one pipe, so that they stay in their order.
 const BOTH_OUTPUTS: &str = r#"exec "$0" -c "$1" 2>&1"#;
-/// The words that make the name of a variable look secret.
-const SECRET_WORDS: [&str; 10] = [
-    "KEY",
-    "KEYS",
-    "APIKEY",
-    "TOKEN",
-    "SECRET",
-    "SECRETS",
-    "PASSWORD",
-    "PASSWD",
-    "CREDENTIAL",
-    "CREDENTIALS",
-];
 /// The most processes that a note names.
 const MAX_NAMED: usize = 8;
 const HINT: &str = "use `head`, `tail` or `grep`, or send the output to a file and read that";
@@ -54,8 +41,7 @@ const HINT: &str = "use `head`, `tail` or `grep`, or send the output to a file a
 #[derive(Clone, Debug)]
 pub struct Bash {
     context: ProcessContext,
-    hidden: BTreeSet<OsString>,
-    kept: BTreeSet<OsString>,
+    hidden: HiddenVariables,
 }
 
 impl Bash {
@@ -64,28 +50,22 @@ impl Bash {
     pub fn new(context: ProcessContext) -> Self {
         Self {
             context,
-            hidden: BTreeSet::new(),
-            kept: BTreeSet::new(),
+            hidden: HiddenVariables::default(),
         }
     }
 
     /// Removes a variable from the environment of commands, whatever its name looks like. It wins over [`keep_variable`](Self::keep_variable).
     #[must_use]
     pub fn hide_variable(mut self, name: impl Into<OsString>) -> Self {
-        self.hidden.insert(name.into());
+        self.hidden.hide(name.into());
         self
     }
 
     /// Keeps a variable in the environment of commands although its name looks secret.
     #[must_use]
     pub fn keep_variable(mut self, name: impl Into<OsString>) -> Self {
-        self.kept.insert(name.into());
+        self.hidden.keep(name.into());
         self
-    }
-
-    fn is_hidden(&self, name: &OsString) -> bool {
-        let looks_secret = || looks_secret(&name.to_string_lossy());
-        self.hidden.contains(name) || (!self.kept.contains(name) && looks_secret())
     }
 
     fn command(
@@ -94,18 +74,13 @@ impl Bash {
         command: &str,
         context: &ToolContext,
     ) -> std::io::Result<TreeCommand> {
-        let mut tree = TreeCommand::new(shell)
+        let tree = TreeCommand::new(shell)
             .args(["-c", BOTH_OUTPUTS, shell, command])
             .stdout(OutputMode::Bytes)
             .stderr(OutputMode::Null)
             .context(&self.context)?
             .current_dir(context.directory.path());
-        let own = self.context.env.iter().map(|(name, _)| name.clone());
-        let inherited = std::env::vars_os().map(|(name, _)| name);
-        for name in own.chain(inherited).filter(|name| self.is_hidden(name)) {
-            tree = tree.env_remove(name);
-        }
-        Ok(tree)
+        Ok(self.hidden.removed_from(tree, &self.context))
     }
 
     async fn start(&self, command: &str, context: &ToolContext) -> Result<ProcessTree, ToolOutput> {
@@ -123,14 +98,6 @@ impl Bash {
         }
         Err(not_started(&failed))
     }
-
-    fn stop_policy(&self) -> StopPolicy {
-        StopPolicy {
-            terminate: times::TOOL_TERMINATE,
-            ..StopPolicy::kill()
-        }
-        .within(times::TOOL_STOP.min(self.context.stop.budget))
-    }
 }
 
 fn not_started(reason: &str) -> ToolOutput {
@@ -144,12 +111,6 @@ fn explain(error: &Error) -> ToolOutput {
         ),
         false => not_started(&error.to_string()),
     }
-}
-
-/// Returns whether the name of a variable looks as if its value is secret.
-fn looks_secret(name: &str) -> bool {
-    name.split('_')
-        .any(|word| SECRET_WORDS.iter().any(|it| word.eq_ignore_ascii_case(it)))
 }
 
 struct Call {
@@ -212,7 +173,9 @@ impl Tool for Bash {
             if matches!(end, End::Exited(_)) {
                 pipe.drain().await;
             }
-            let report = pipe.read_while(tree.stop(&self.stop_policy())).await;
+            let report = pipe
+                .read_while(tree.stop(&stop_policy(&self.context)))
+                .await;
             pipe.drain().await;
             context.stops.record(report.clone(), end == End::Cancelled);
             result(pipe.output, &end, call.limit, &report)
@@ -287,42 +250,6 @@ fn freeze(tree: &mut ProcessTree, clock: &mut LimitClock, is_frozen: bool) {
         false => tree.resume(),
     };
     clock.pause(is_frozen);
-}
-
-/// The clock of a time limit, which can be paused.
-#[derive(Debug)]
-struct LimitClock {
-    left: Duration,
-    /// The time since which the clock runs; `None` while it is paused.
-    since: Option<Instant>,
-}
-
-impl LimitClock {
-    fn new(limit: Duration) -> Self {
-        Self {
-            left: limit,
-            since: Some(Instant::now()),
-        }
-    }
-
-    fn is_paused(&self) -> bool {
-        self.since.is_none()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.since.map(|since| since + self.left)
-    }
-
-    fn pause(&mut self, is_paused: bool) {
-        match self.since {
-            Some(since) if is_paused => {
-                self.left = self.left.saturating_sub(since.elapsed());
-                self.since = None;
-            }
-            None if !is_paused => self.since = Some(Instant::now()),
-            _ => {}
-        }
-    }
 }
 
 /// The output of a command, while it arrives.
@@ -436,63 +363,6 @@ fn names(processes: &[agent_subprocess::ProcessName]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a14_names_of_variables_that_look_secret() {
-        for name in [
-            "OPENAI_API_KEY",
-            "key",
-            "Github_Token",
-            "AWS_SECRET_ACCESS_KEY",
-            "APIKEY",
-            "DB_PASSWORD",
-            "MYSQL_PASSWD",
-            "GOOGLE_APPLICATION_CREDENTIALS",
-            "_SECRETS_",
-            "TOKEN_2",
-        ] {
-            assert!(looks_secret(name), "{name}");
-        }
-        for name in [
-            "PATH",
-            "HOME",
-            "KEYBOARD",
-            "TOKENIZERS_PARALLELISM",
-            "SSH_AUTH_SOCK",
-            "MONKEY",
-            "",
-        ] {
-            assert!(!looks_secret(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a14_hidden_variable_stays_hidden_if_it_is_also_kept() {
-        let bash = Bash::new(ProcessContext::new("/", "/"))
-            .hide_variable("PLAIN")
-            .hide_variable("BOTH_KEY")
-            .keep_variable("BOTH_KEY")
-            .keep_variable("SORT_KEY");
-        let is_hidden = |name: &str| bash.is_hidden(&name.into());
-        assert!(is_hidden("PLAIN") && is_hidden("BOTH_KEY") && is_hidden("OTHER_KEY"));
-        assert!(!is_hidden("SORT_KEY") && !is_hidden("PATH"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a12_time_does_not_count_while_the_clock_is_paused() {
-        let mut clock = LimitClock::new(Duration::from_secs(10));
-        tokio::time::advance(Duration::from_secs(4)).await;
-        clock.pause(true);
-        clock.pause(true);
-        assert_eq!(clock.deadline(), None);
-        tokio::time::advance(Duration::from_secs(100)).await;
-        clock.pause(false);
-        clock.pause(false);
-        assert_eq!(
-            clock.deadline(),
-            Some(Instant::now() + Duration::from_secs(6))
-        );
-    }
 
     #[tokio::test]
     async fn a4_end_of_a_cancelled_command_is_recorded_for_the_report_of_a_stop() {
