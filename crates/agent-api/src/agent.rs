@@ -6,6 +6,8 @@ mod middleware;
 mod model_call;
 mod options;
 mod prompt;
+#[cfg(feature = "mcp")]
+mod servers;
 mod session;
 mod tool_call;
 mod toolbox;
@@ -28,6 +30,8 @@ use self::toolbox::Toolbox;
 use self::turn::{Turn, failed, take_message};
 use crate::http::ModelClient;
 use crate::repeat_guard::RepeatGuard;
+#[cfg(feature = "mcp")]
+use crate::tool::RunningServers;
 use crate::tool::{ToolContext, WorkingDirectory};
 
 /// An agent over a raw model API, as a driver for a [`Conversation`](agent_duplex::Conversation).
@@ -43,7 +47,12 @@ pub struct ApiAgent {
 
 impl ApiAgent {
     /// The capabilities of each such agent.
-    pub const CAPABILITIES: Capabilities = Capabilities::none()
+    pub const CAPABILITIES: Capabilities = match cfg!(feature = "mcp") {
+        true => Self::WITHOUT_SERVERS.with(Capability::Mcp),
+        false => Self::WITHOUT_SERVERS,
+    };
+
+    const WITHOUT_SERVERS: Capabilities = Capabilities::none()
         .with(Capability::Resume)
         .with(Capability::Fork)
         .with(Capability::Interrupt)
@@ -58,8 +67,11 @@ impl ApiAgent {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Settings`](crate::ErrorKind::Settings) if the endpoint is invalid, or if two tools have the same name.
+    /// [`ErrorKind::Settings`](crate::ErrorKind::Settings) if the endpoint is invalid, if two tools or two MCP servers have the same name, or if an MCP
+    /// server has an invalid name.
     pub fn new(options: AgentOptions) -> Result<Self, crate::Error> {
+        #[cfg(feature = "mcp")]
+        crate::tool::McpServer::check(&options.mcp_servers)?;
         Ok(Self {
             client: ModelClient::new(options.endpoint.clone())?,
             tools: Arc::new(Toolbox::new(&options)?),
@@ -115,7 +127,9 @@ impl Driver for ApiAgent {
             let agent = Running {
                 options: Arc::clone(&self.options),
                 client: self.client.clone(),
-                tools: Arc::clone(&self.tools),
+                tools: Toolbox::clone(&self.tools),
+                #[cfg(feature = "mcp")]
+                servers: None,
                 context,
             };
             let model = self.options.request.model.clone();
@@ -132,17 +146,28 @@ impl Driver for ApiAgent {
 struct Running {
     options: Arc<AgentOptions>,
     client: ModelClient,
-    tools: Arc<Toolbox>,
+    tools: Toolbox,
+    /// `None` before the first turn.
+    #[cfg(feature = "mcp")]
+    servers: Option<RunningServers>,
     context: ToolContext,
 }
 
 impl Running {
     /// Runs turns until the connection is closed. If the session is lost, each turn ends with [`EndReason::SessionNotFound`].
-    async fn run(self, session: Result<(Session, Vec<String>), String>, mut link: Link) {
-        let (mut session, unknown) = match session {
+    async fn run(mut self, session: Result<(Session, Vec<String>), String>, link: Link) {
+        let (session, unknown) = match session {
             Ok(opened) => opened,
             Err(why) => return without_session(link, why).await,
         };
+        self.turns(session, unknown, link).await;
+        #[cfg(feature = "mcp")]
+        if let Some(servers) = self.servers {
+            servers.stop().await;
+        }
+    }
+
+    async fn turns(&mut self, mut session: Session, unknown: Vec<String>, mut link: Link) {
         let id = session.id().to_owned();
         link.report(Event::Session { id }).await;
         let identity = Event::Identified {
@@ -168,10 +193,19 @@ impl Running {
                 continue;
             }
             link.report(Event::TurnStarted { inputs: vec![id] }).await;
+            #[cfg(feature = "mcp")]
+            let started = match session.last_word() {
+                None => self.start_servers(&mut link).await,
+                Some(_) => Ok(()), // The turn needs no tool.
+            };
+            #[cfg(not(feature = "mcp"))]
+            let started = Ok(());
             let mut turn = Turn {
                 options: &self.options,
                 client: &self.client,
                 tools: &self.tools,
+                #[cfg(feature = "mcp")]
+                servers: &mut self.servers,
                 context: &self.context,
                 session: &mut session,
                 link: &mut link,
@@ -179,7 +213,7 @@ impl Running {
                 calls: 0,
                 dropped_answers: 0,
             };
-            let Ok(end) = turn.run().await else {
+            let Ok(end) = turn.run(started).await else {
                 return;
             };
             let position = session.position();

@@ -16,6 +16,8 @@ mod glob;
 mod grep;
 mod interface;
 mod limit_clock;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod no_links;
 mod output;
 mod plain_file;
@@ -36,6 +38,10 @@ use file_tool::{Changing, Reading};
 #[cfg(feature = "schemars")]
 pub use function::FunctionTool;
 pub use interface::{Prepared, Tool, ToolOutput};
+#[cfg(feature = "mcp")]
+pub use mcp::McpServer;
+#[cfg(feature = "mcp")]
+pub(crate) use mcp::{ListedTools, RunningServers};
 pub use working_directory::{ResolvedPath, WorkingDirectory};
 
 /// Returns the tools for work on code: `bash`, `read`, `write`, `edit`, `grep` and `glob`, always in this order.

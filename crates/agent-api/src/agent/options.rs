@@ -9,6 +9,8 @@ use super::middleware::Middleware;
 use crate::budget::Budget;
 use crate::dialect::{AnswerLimits, RequestSettings};
 use crate::http::Endpoint;
+#[cfg(feature = "mcp")]
+use crate::tool::McpServer;
 use crate::tool::Tool;
 
 /// The settings of an [`ApiAgent`](crate::ApiAgent).
@@ -26,6 +28,10 @@ pub struct AgentOptions {
     pub sessions: PathBuf,
     /// The tools, in the order in which the model sees them. None by default.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// The MCP servers, whose tools follow the others in this order. None by default.
+    #[cfg(feature = "mcp")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "mcp")))]
+    pub mcp_servers: Vec<McpServer>,
     /// Code around each call of the model, the outermost first. None by default.
     pub middleware: Vec<Arc<dyn Middleware>>,
     /// Text that follows the system prompt, such as the rules of a project. Empty by default.
@@ -62,6 +68,8 @@ impl AgentOptions {
             directory: directory.into(),
             sessions: sessions.into(),
             tools: Vec::new(),
+            #[cfg(feature = "mcp")]
+            mcp_servers: Vec::new(),
             middleware: Vec::new(),
             instructions: String::new(),
             permissions: Permissions::default(),

@@ -15,7 +15,7 @@ use crate::tool::{Tool, ToolOutput};
 const MAX_NAME: usize = 64;
 
 /// The tools of an agent, and the parts of a request that don't change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Toolbox {
     tools: Vec<Arc<dyn Tool>>,
     pub(super) settings: RequestSettings,
@@ -41,15 +41,32 @@ impl Toolbox {
                 return Err(Error::new(ErrorKind::Settings, message));
             }
         }
-        let bytes = |tool: &ToolDefinition| {
-            tool.name.len() + tool.description.len() + tool.schema.as_str().len()
-        };
-        let bytes = settings.system.len() + settings.tools.iter().map(bytes).sum::<usize>();
+        let overhead = overhead(&settings);
         Ok(Self {
             tools: options.tools.clone(),
             settings,
-            overhead: (bytes as u64).div_ceil(4),
+            overhead,
         })
+    }
+
+    /// Adds tools after the others. Returns a text about each tool whose name another one has; it is left out.
+    #[cfg(feature = "mcp")]
+    pub(super) fn add(&mut self, tools: Vec<Arc<dyn Tool>>) -> Vec<String> {
+        let mut left_out = Vec::new();
+        for tool in tools {
+            let definition = tool.definition();
+            if self.get(&definition.name).is_some() {
+                left_out.push(format!(
+                    "a second tool with the name `{}` is left out; rename its MCP server",
+                    definition.name
+                ));
+                continue;
+            }
+            self.settings.tools.push(definition);
+            self.tools.push(tool);
+        }
+        self.overhead = overhead(&self.settings);
+        left_out
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -76,6 +93,15 @@ impl Toolbox {
             _ => Err(not_callable(call, &self.names().collect::<Vec<_>>())),
         }
     }
+}
+
+/// Returns the tokens of the system prompt and the tools, about.
+fn overhead(settings: &RequestSettings) -> u64 {
+    let bytes = |tool: &ToolDefinition| {
+        tool.name.len() + tool.description.len() + tool.schema.as_str().len()
+    };
+    let bytes = settings.system.len() + settings.tools.iter().map(bytes).sum::<usize>();
+    (bytes as u64).div_ceil(4)
 }
 
 /// Returns the result of a call that can't run.

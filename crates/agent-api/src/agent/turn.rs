@@ -12,6 +12,8 @@ use crate::dialect::StopReason;
 use crate::history::{AssistantMessage, Completeness, History, ToolResult};
 use crate::http::ModelClient;
 use crate::repeat_guard::RepeatGuard;
+#[cfg(feature = "mcp")]
+use crate::tool::RunningServers;
 use crate::tool::ToolContext;
 
 /// A running turn.
@@ -20,6 +22,8 @@ pub(super) struct Turn<'a> {
     pub(super) options: &'a AgentOptions,
     pub(super) client: &'a ModelClient,
     pub(super) tools: &'a Toolbox,
+    #[cfg(feature = "mcp")]
+    pub(super) servers: &'a mut Option<RunningServers>,
     pub(super) context: &'a ToolContext,
     pub(super) session: &'a mut Session,
     pub(super) link: &'a mut Link,
@@ -31,9 +35,13 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Runs the turn to its end, and saves it. `Err` means that the connection is closed.
-    pub(super) async fn run(&mut self) -> Result<TurnEnd, ()> {
-        let halt = match self.steps().await {
+    /// Runs the turn to its end, and saves it. If `started` is an error, nothing runs. `Err` means that the connection is closed.
+    pub(super) async fn run(&mut self, started: Result<(), Halt>) -> Result<TurnEnd, ()> {
+        let ran = match started {
+            Ok(()) => self.steps().await,
+            Err(halt) => Err(halt),
+        };
+        let halt = match ran {
             Ok(end) | Err(Halt::Ended(end)) => Halt::Ended(end),
             Err(halt) => halt,
         };
@@ -80,6 +88,8 @@ impl Turn<'_> {
             return Ok(ended);
         }
         loop {
+            #[cfg(feature = "mcp")]
+            self.report_ended_servers().await;
             let Some((message, stop)) = self.ask_model().await? else {
                 continue;
             };

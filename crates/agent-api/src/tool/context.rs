@@ -118,6 +118,14 @@ struct RecordedStop {
     survivors: Vec<Option<ProcessId>>,
 }
 
+impl RecordedStop {
+    fn new(report: StopReport) -> Self {
+        let id = |name: &ProcessName| ProcessStat::read(name.pid).map(|stat| stat.process);
+        let survivors = report.survivors.iter().map(id).collect();
+        Self { report, survivors }
+    }
+}
+
 impl Stops {
     /// Records the end of a process tree. If the call ended by itself, only its survivors matter later.
     pub(crate) fn record(&self, report: StopReport, was_cancelled: bool) {
@@ -125,13 +133,20 @@ impl Stops {
         stops.retain(|stop| !stop.report.survivors.is_empty());
         let matters = was_cancelled || !report.survivors.is_empty();
         if matters && stops.len() < MAX_NAMES {
-            let id = |name: &ProcessName| ProcessStat::read(name.pid).map(|stat| stat.process);
-            let survivors = report.survivors.iter().map(id).collect();
-            stops.push(RecordedStop { report, survivors });
+            stops.push(RecordedStop::new(report));
         }
     }
 
-    /// Returns the last report, and all reports with survivors. A survivor that has ended since is not named, but the report is no better proof: the
+    /// Records the end of a process tree that ends with the connection, besides the other reports.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn record_also(&self, report: StopReport) {
+        let mut stops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if stops.len() < MAX_NAMES {
+            stops.push(RecordedStop::new(report));
+        }
+    }
+
+    /// Returns the reports of the last call and of the end of the connection, and all reports with survivors. A survivor that has ended since is not named, but the report is no better proof: the
     /// survivor may have started other processes.
     ///
     /// The second value is whether the stop was proven.

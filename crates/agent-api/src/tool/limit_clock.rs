@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "mcp")]
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// The clock of a time limit, which can be paused.
@@ -36,6 +38,38 @@ impl LimitClock {
             }
             None if !is_paused => self.since = Some(Instant::now()),
             _ => {}
+        }
+    }
+}
+
+/// Waits for a result, for `limit` at most. While a person has frozen the agent, the time does not count. `None` means that the time is over.
+#[cfg(feature = "mcp")]
+pub(super) async fn within_limit<T>(
+    limit: Duration,
+    mut frozen: watch::Receiver<bool>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    let mut clock = LimitClock::new(limit);
+    let mut is_watched = true;
+    loop {
+        clock.pause(*frozen.borrow_and_update());
+        let event = async {
+            tokio::select! {
+                biased;
+                done = &mut work => Some(done),
+                changed = frozen.changed(), if is_watched => {
+                    is_watched = changed.is_ok();
+                    None
+                }
+            }
+        };
+        let event = match clock.deadline() {
+            None => event.await,
+            Some(deadline) => tokio::time::timeout_at(deadline, event).await.ok()?,
+        };
+        if event.is_some() {
+            return event;
         }
     }
 }

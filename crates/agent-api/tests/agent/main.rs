@@ -9,6 +9,8 @@ mod endurance;
 mod extensions;
 mod failures;
 mod judged_paths;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod scene;
 mod server;
 mod sessions;
