@@ -2,9 +2,11 @@
 
 use std::io::Read as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent_api::{
-    AgentOptions, ApiAgent, Bash, Budget, Dialect, Endpoint, Prices, Reasoning, Tool, coding_tools,
+    AgentOptions, ApiAgent, Bash, Budget, Dialect, Endpoint, McpServer, Prices, Reasoning, Tool,
+    coding_tools,
 };
 use agent_duplex::{
     BoxFuture, Capabilities, Connection, Driver, Error, InputPolicy, SessionChoice,
@@ -15,6 +17,8 @@ use super::key;
 use super::options::{ApiOptions, ApiTool, NAME, SESSIONS};
 use super::server::{ApiDialect, ApiServer};
 use crate::choices::{CheckedDriver, Choices};
+use crate::environment::Environment;
+use crate::mcp::McpServer as Described;
 
 /// The files with the rules of a project; the first that exists is read.
 const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -53,6 +57,7 @@ impl ApiDriver {
         let mut options = AgentOptions::new(endpoint, model, &directory, sessions);
         options.permissions = self.choices.permissions;
         options.tools = self.tools(key_variable.as_deref());
+        options.mcp_servers = self.mcp_servers(key_variable.as_deref())?;
         options.instructions = self.instructions();
         if let Some(system) = &self.options.system_prompt {
             options.request.system.clone_from(system);
@@ -106,6 +111,33 @@ impl ApiDriver {
             });
         }
         tools
+    }
+
+    /// Returns the MCP servers with the values of their variables. Variables of the options are for `bash` only, unless a server names them.
+    fn mcp_servers(&self, key_variable: Option<&str>) -> Result<Vec<McpServer>, Error> {
+        let environment = Environment::new(&self.options.env.0, None);
+        let variable = |name: &str| environment.variable(name, &self.context);
+        let servers = { self.choices.mcp_servers.expanded(variable) }
+            .map_err(|error| Error::start(error.to_string(), None))?;
+        let mut started = Vec::new();
+        for (name, described) in servers.iter() {
+            let Described::Stdio { command, args, env } = described else {
+                let hint = "use a server that is a program, or another agent";
+                let what = format!("use the MCP server `{name}`, which has a URL");
+                return Err(Error::unsupported(NAME, what, hint));
+            };
+            let mut server = McpServer::new(name, command, self.context.clone());
+            server = args.iter().fold(server, McpServer::arg);
+            server = { env.iter() }.fold(server, |server, (name, value)| server.env(name, value));
+            if let Some(variable) = key_variable {
+                server = server.hide_variable(variable);
+            }
+            if let Some(seconds) = self.options.mcp_timeout {
+                server = server.time_limit(Duration::from_secs(seconds.into()));
+            }
+            started.push(server);
+        }
+        Ok(started)
     }
 
     /// Returns the rules of the project, and the caller's own text after them.
@@ -163,10 +195,6 @@ impl ApiTool {
 
 impl CheckedDriver for ApiDriver {
     fn check(&self) -> Result<(), Error> {
-        if !self.choices.mcp_servers.is_empty() {
-            let hint = "remove mcp-servers and mcp-config, or use another agent";
-            return Err(Error::unsupported(NAME, "use MCP servers yet", hint));
-        }
         if self.choices.args.is_empty() {
             return self.agent().map(drop);
         }
@@ -194,5 +222,38 @@ impl Driver for ApiDriver {
             // The connection keeps what it needs of the agent.
             agent.connect(session).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mcp::McpServers;
+
+    use super::*;
+
+    #[test]
+    fn a15_server_with_a_url_is_refused_before_a_start() {
+        let checked = |described: Described| {
+            let mut choices = Choices::default();
+            choices.api_server.base_url = Some("http://127.0.0.1:9".to_owned());
+            choices.model = Some("a-model".to_owned());
+            choices.mcp_servers = McpServers::default();
+            choices.mcp_servers.insert("docs", described).unwrap();
+            let context = ProcessContext::new("", "");
+            let checked = ApiDriver::new(ApiOptions::default(), choices, context).check();
+            checked.map_err(|error| error.to_string())
+        };
+        assert_eq!(checked(Described::stdio("docs-mcp")), Ok(()));
+        for described in [Described::http("http://x"), Described::sse("http://x")] {
+            let error = checked(described).unwrap_err();
+            assert!(
+                error.contains("use the MCP server `docs`, which has a URL"),
+                "{error}"
+            );
+            assert!(error.contains("use a server that is a program"), "{error}");
+        }
+        let unset = Described::stdio("docs-mcp").env("A", "${NO_SUCH_VARIABLE}");
+        let error = checked(unset).unwrap_err();
+        assert!(error.contains("NO_SUCH_VARIABLE"), "{error}");
     }
 }

@@ -59,6 +59,9 @@ pub struct ApiOptions {
     /// The only tools of the agent; `None` means all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ApiTool>>,
+    /// The time limit of each request to an MCP server, in seconds; 60 without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_timeout: Option<u32>,
     /// Variables of the tools' environment. Besides these, tools inherit all variables whose names don't look secret.
     #[serde(skip_serializing_if = "Redacted::is_empty")]
     pub env: Redacted<BTreeMap<String, String>>,
@@ -75,6 +78,7 @@ impl fmt::Debug for ApiOptions {
             .field("append_system_prompt", &length(&self.append_system_prompt))
             .field("report_cost", &self.report_cost)
             .field("tools", &self.tools)
+            .field("mcp_timeout", &self.mcp_timeout)
             .field("env", &self.env)
             .finish()
     }
@@ -106,6 +110,11 @@ impl ApiOptions {
             OptionKind::Texts,
             "The only tools of the agent: bash, read, write, edit, grep, glob.",
         ),
+        OptionKey::new(
+            "mcp-timeout",
+            OptionKind::Count(1),
+            "The seconds for the start of an MCP server, and for each call of its tools.",
+        ),
         ENV,
     ];
 
@@ -130,6 +139,7 @@ impl ApiOptions {
             append_system_prompt: _,
             report_cost: _,
             tools: _,
+            mcp_timeout: _,
         } = self;
         PassedThrough {
             env: Some(&env.0),
