@@ -21,6 +21,7 @@ const OTHER: &[(&str, &[&str])] = &[
             "LONGEST",
             "LONGEST_WAIT",
             "MAX_TIME_LIMIT",
+            "REQUEST_LIMIT",
             "STREAM_END",
         ],
     ),

@@ -14,6 +14,9 @@ use crate::tool::{Tool, ToolOutput};
 /// The longest name of a tool in a message, in characters.
 const MAX_NAME: usize = 64;
 
+/// The longest list of the names of all tools in a message, in characters.
+const MAX_NAMES: usize = 4_096;
+
 /// The tools of an agent, and the parts of a request that don't change.
 #[derive(Clone, Debug)]
 pub(super) struct Toolbox {
@@ -116,7 +119,7 @@ fn not_callable(call: &ToolCall, names: &[&str]) -> ToolOutput {
         _ => ToolOutput::failed(format!(
             "there is no tool `{}`; the tools are {}",
             text::one_line(&call.name, MAX_NAME),
-            names.join(", ")
+            text::one_line(&names.join(", "), MAX_NAMES)
         )),
     }
 }

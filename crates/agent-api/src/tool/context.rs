@@ -137,7 +137,7 @@ impl Stops {
         }
     }
 
-    /// Records the end of a process tree that ends with the connection, besides the other reports.
+    /// Records the end of a process tree that belongs to no call, besides the other reports.
     #[cfg(feature = "mcp")]
     pub(crate) fn record_also(&self, report: StopReport) {
         let mut stops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,8 +146,8 @@ impl Stops {
         }
     }
 
-    /// Returns the reports of the last call and of the end of the connection, and all reports with survivors. A survivor that has ended since is not named, but the report is no better proof: the
-    /// survivor may have started other processes.
+    /// Returns the report of the last call, those that belong to no call, and all reports with survivors. A survivor that has ended since is not
+    /// named, but the report is no better proof: the survivor may have started other processes.
     ///
     /// The second value is whether the stop was proven.
     pub(crate) fn reports(&self) -> Vec<(StopReport, bool)> {

@@ -142,7 +142,7 @@ impl fmt::Debug for McpServer {
 #[derive(Debug, Default)]
 pub(crate) struct RunningServers {
     servers: Vec<Arc<Server>>,
-    /// One task for each server, which owns its process tree.
+    /// The tasks, each of which owns the process tree of a server.
     supervisors: JoinSet<()>,
     stop: CancellationToken,
     starting: Vec<Starting>,

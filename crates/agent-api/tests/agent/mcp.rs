@@ -51,9 +51,10 @@ impl Programs {
     }
 
     fn server_in(&self, mode: &str, context: ProcessContext) -> McpServer {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/mcp.sh");
         McpServer::new(mode, "bash", context)
-            .arg(script)
+            .arg("-c")
+            .arg(include_str!("mcp.sh"))
+            .arg("mcp.sh")
             .arg(mode)
             .arg(self.log(mode))
     }
@@ -369,7 +370,8 @@ async fn a15_frozen_server_is_suspended_and_its_time_does_not_count() {
     };
     wait_for("the suspension", is_suspended).await;
     // Twice its time.
-    let waited = tokio::time::timeout(4 * SHORT, talk.end()).await;
+    let finished = |event: &Event| matches!(event, Event::ToolFinished { .. }).then_some(());
+    let waited = tokio::time::timeout(4 * SHORT, talk.until(finished)).await;
     assert!(waited.is_err(), "the time of the call does not count");
     assert!(is_suspended());
     talk.conversation.freeze(false).await.unwrap();

@@ -54,13 +54,8 @@ impl McpTool {
             Err(error) => return ToolOutput::failed(format!("wrong arguments: {error}")),
         };
         let call = CallToolRequestParams::new(self.tool.name.clone()).with_arguments(arguments);
-        let answer = tokio::select! {
-            biased;
-            end = self.server.ended() => return self.gone(end),
-            answer = self.peer.call_tool_once(call) => answer,
-        };
         let server = &self.server.name;
-        match answer {
+        match self.peer.call_tool_once(call).await {
             Ok(CallToolResponse::Complete(result)) => output(result),
             Ok(_) => ToolOutput::failed(
                 "the tool asks for input or continues in the background; this agent supports neither, so use another tool",
@@ -184,7 +179,9 @@ mod tests {
         let mut processes = ProcessContext::new(dir.path(), dir.path());
         processes.containment = Containment::Group;
         let server = McpServer::new("one", "bash", processes)
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/mcp.sh"))
+            .arg("-c")
+            .arg(include_str!("../../../tests/agent/mcp.sh"))
+            .arg("mcp.sh")
             .arg("one")
             .arg(dir.path().join("log"))
             .time_limit(10 * DEADLINE);

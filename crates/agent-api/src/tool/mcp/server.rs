@@ -191,6 +191,7 @@ async fn offer_tools(
     let opening = async {
         tokio::select! {
             opened = open(transport) => opened,
+            // A process outside of the tree can hold the pipes open.
             _ = server.ended() => Err("has ended".to_owned()),
         }
     };
@@ -293,9 +294,8 @@ async fn own(
         None => End::Stopped,
         Some(cause) => End::Failed(server.describe(&cause, &tree.stderr_tail())),
     };
-    match end {
-        End::Stopped => context.stops.record_also(report),
-        End::Failed(_) => context.stops.record(report, false),
+    if end == End::Stopped || !report.survivors.is_empty() {
+        context.stops.record_also(report);
     }
     server.end.send_replace(Some(end));
 }
