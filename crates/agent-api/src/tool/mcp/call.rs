@@ -10,7 +10,7 @@ use rmcp::model::{
 use rmcp::{Peer, RoleClient, ServiceError};
 
 use super::definition::NamedTool;
-use super::server::{End, Server};
+use super::state::{End, Server};
 use crate::dialect::ToolDefinition;
 use crate::json::JsonObject;
 use crate::text::one_line;
@@ -153,10 +153,10 @@ fn output(result: CallToolResult) -> ToolOutput {
     }
 }
 
-fn left_out(what: &str, base64: &str) -> String {
-    let what = one_line(what, MAX_TEXT);
+fn left_out(name: &str, base64: &str) -> String {
+    let name = one_line(name, MAX_TEXT);
     format!(
-        "[{what} of about {} bytes is left out]",
+        "[{name} of about {} bytes is left out]",
         base64.len() / 4 * 3
     )
 }

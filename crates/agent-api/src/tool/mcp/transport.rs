@@ -10,7 +10,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::AsyncReadExt as _;
 
-use super::server::{Fault, Server};
+use super::state::{Fault, Server};
 
 /// The longest line: one message.
 const MAX_LINE: usize = 8 << 20;
