@@ -323,3 +323,43 @@ fn a18_agent_passes_the_checks_of_the_other_agents() {
         }
     });
 }
+
+#[test]
+fn a15_tool_of_an_mcp_server_is_called_and_its_processes_end_with_the_run() {
+    let scene = Scene::new(DIALECTS[0]);
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../crates/agent-api/tests/agent/mcp.sh"
+    );
+    let server = |mode: &str| {
+        let log = scene.sandbox.repo().join(mode);
+        format!(
+            "[mcp-servers.{mode}]\ncommand = \"bash\"\nargs = [{script:?}, \"{mode}\", {log:?}]\n"
+        )
+    };
+    let given = "env = { GIVEN_TOKEN = \"${MY_TOKEN}\" }\n";
+    let settings = format!(
+        "{}{given}{}[api]\nmcp-timeout = 20\n",
+        server("family"),
+        server("dies")
+    );
+    fs_err::write(scene.sandbox.repo().join("rlm.toml"), settings).unwrap();
+    let prompt = "Greet. [[tool mcp__family__greet {}]] [[tool bash {\"command\":\"env\"}]] [[text greeted]]";
+    let run = scene.run(prompt, &["--once", "--json"]);
+    let ended = run.env("MY_TOKEN", "tok-given").run(LONG).expect_code(0);
+    let events = Scene::events(&ended);
+    let called = { events.iter() }.any(|event| event["tool"] == "mcp__family__greet");
+    assert!(called, "{ended}");
+    let dead = "the MCP server `dies` has ended (exit status 3); its standard error ends with: reading its settings / no such database";
+    assert!(ended.stdout.contains(dead), "{ended}");
+    let requests = scene.model.requests();
+    let shown = format!("{:?}", requests.last().unwrap().items);
+    assert!(shown.contains("hello from family"), "{shown}");
+    let env = fs_err::read_to_string(scene.sandbox.repo().join("family.env")).unwrap();
+    assert!(env.contains("GIVEN_TOKEN=tok-given"), "{env}");
+    // Neither the key of the model server nor a variable for another server is inherited.
+    assert!(!env.contains(KEY) && !env.contains("MY_TOKEN"), "{env}");
+    assert!(!shown.contains("tok-given"), "{shown}");
+    let left = scene.sandbox.survivors().scan();
+    assert!(left.is_empty(), "{left:?}");
+}
