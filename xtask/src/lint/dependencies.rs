@@ -144,6 +144,7 @@ const OTHERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("hyper", &["agent-api", "rlm-bench"]),
+    ("rmcp", &["agent-api"]),
     (
         "rustix",
         &[
