@@ -136,5 +136,5 @@ pub use report::StopReport;
 pub use stop::{StopPolicy, StopStage};
 pub use tree_handle::Containment;
 pub use writer::Stdin;
-#[doc(hidden)] // only `agent-drivers` writes lines with it
+#[doc(hidden)] // only `agent-drivers` and `agent-api` write lines with it
 pub use writer::{LineWriter, WriteError};

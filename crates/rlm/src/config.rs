@@ -41,7 +41,8 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # codex = { effort = "high", append-system-prompt = "Write tests first." }
 #                                  # also: system-prompt, config, analytics (off by default), env, env-allow
 # api = { context-window = 32768, append-system-prompt = "Write tests first." }   # for agent = "api", the agent of rlm itself
-#                                  # also: max-output-tokens, effort, system-prompt, tools, report-cost, env; its server: docs/agents/api.md
+#                                  # also: max-output-tokens, effort, system-prompt, tools, report-cost, mcp-timeout, env;
+#                                  # its server: docs/agents/api.md
 # gemini = { env = { GEMINI_CLI_TRUST_WORKSPACE = "true" } }   # also: auth-method, env-allow; opencode has the same
 # acp = { program = ["claude-agent-acp"] }   # for agent = "acp": any agent that speaks the protocol; also: auth-method, env, env-allow
 # mcp-config = ".mcp.json"         # more MCP servers; rlm replaces ${VARIABLE} when the agent starts
