@@ -156,10 +156,12 @@ async fn a15_tools_of_servers_follow_the_others_and_are_called() {
             "count",
             "mcp__one__greet",
             "mcp__one__hang",
+            "mcp__one__flood",
             "mcp__one__die",
             "mcp__one__ask_human_",
             "mcp__two__greet",
             "mcp__two__hang",
+            "mcp__two__flood",
             "mcp__two__die",
             "mcp__two__ask_human_",
         ];
@@ -189,6 +191,12 @@ async fn a15_tools_of_servers_follow_the_others_and_are_called() {
             );
         }
         assert_eq!(programs.received("one", r#"{"name":"you"}"#), 1);
+        // The server asked two questions in its call.
+        wait_for("the answers", || {
+            programs.received("one", r#""id":"p","result":{}"#) == 1
+                && programs.received("one", r#""id":[7],"error":{"code":-32601"#) == 1
+        })
+        .await;
         assert!(talk.stop().await.proven);
     }
 }
@@ -199,8 +207,8 @@ async fn a15_server_that_does_not_start_is_reported_and_the_turn_goes_on() {
     let replies = [Reply::call("mcp__good__greet", "{}")];
     let server = Server::replying(Dialect::Chat, replies).await;
     let mut options = programs.scene.options(&server, []);
-    let bad = ["dies", "refuses", "wrong", "garbage", "huge"];
-    let hanging = ["silent", "no-list"];
+    let bad = ["dies", "refuses", "wrong", "garbage", "huge", "pings"];
+    let hanging = ["silent", "no-list", "notes"];
     options.mcp_servers = { bad.iter() }
         .map(|mode| programs.server(mode))
         .chain(hanging.map(|mode| programs.server(mode).time_limit(SHORT)))
@@ -228,11 +236,13 @@ async fn a15_server_that_does_not_start_is_reported_and_the_turn_goes_on() {
         &["`garbage` wrote 1000 lines in a row", "this is no message"],
     );
     assert_warned(&talk, &["`huge` sent a line of more than 8 MiB"]);
+    assert_warned(&talk, &["`pings` does not read its input"]);
+    assert_warned(&talk, &["`notes` did not answer the start within 1 s"]);
     assert_warned(&talk, &["`silent` did not answer the start within 1 s"]);
     assert_warned(&talk, &["`no-list` did not answer the start within 1 s"]);
     assert_warned(&talk, &["`absent` can't be started", "/no/such/program"]);
     let requests = server.requests();
-    assert_eq!(tools(&requests[0]).len(), 8, "{:?}", tools(&requests[0]));
+    assert_eq!(tools(&requests[0]).len(), 10, "{:?}", tools(&requests[0]));
     assert!(requests[1].text().contains("hello from good"));
     // The others have ended already.
     let left = programs.left();
@@ -242,7 +252,7 @@ async fn a15_server_that_does_not_start_is_reported_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a15_server_that_dies_or_hangs_in_a_call_is_reported_and_the_turn_goes_on() {
+async fn a15_server_that_dies_hangs_or_floods_in_a_call_is_reported_and_the_turn_goes_on() {
     for dialect in DIALECTS {
         let programs = Programs::new();
         let replies = [
@@ -250,12 +260,14 @@ async fn a15_server_that_dies_or_hangs_in_a_call_is_reported_and_the_turn_goes_o
             Reply::call("mcp__one__greet", "{}"),
             Reply::call("mcp__two__hang", "{}"),
             Reply::call("mcp__two__greet", "{}"),
+            Reply::call("mcp__three__flood", "{}"),
         ];
         let server = Server::replying(dialect, replies).await;
         let mut options = programs.scene.options(&server, []);
         options.mcp_servers = vec![
             programs.server("one"),
             programs.server("two").time_limit(3 * SHORT),
+            programs.server("three"),
         ];
         let mut talk = Talk::new(options);
         talk.send("go");
@@ -269,6 +281,9 @@ async fn a15_server_that_dies_or_hangs_in_a_call_is_reported_and_the_turn_goes_o
         let late = "`two` did not answer the call within 3 s";
         assert!(result(3).contains(late), "{}", result(3));
         assert!(result(4).contains("hello from two"), "{}", result(4));
+        let flood = "`three` does not read its input";
+        assert!(result(5).contains(flood), "{}", result(5));
+        assert_warned(&talk, &[flood]);
         let outcomes: Vec<_> = { talk.seen.iter() }
             .filter_map(|event| match event {
                 Event::ToolFinished { outcome, .. } => Some(*outcome),
@@ -276,7 +291,7 @@ async fn a15_server_that_dies_or_hangs_in_a_call_is_reported_and_the_turn_goes_o
             })
             .collect();
         let (failed, ok) = (ToolOutcome::Failed, ToolOutcome::Succeeded);
-        assert_eq!(outcomes, [failed, failed, failed, ok]);
+        assert_eq!(outcomes, [failed, failed, failed, ok, failed]);
         assert!(talk.stop().await.proven);
     }
 }

@@ -8,9 +8,14 @@ result() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 text() { result "{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
 tool() { printf '{"name":"%s","description":"A tool.","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}' "$1"; }
 
+ping='{"jsonrpc":"2.0","id":"p","method":"ping"}'
+note='{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
+
 env > "$log.env"
 case $mode in
     dies) echo 'reading its settings' >&2; echo 'no such database' >&2; exit 3 ;;
+    pings) exec yes "$ping" ;;
+    notes) exec yes "$note" ;;
     silent) exec sleep 600 ;;
     garbage) while echo 'this is no message'; do :; done ;;
     huge) head -c 20000000 /dev/zero | tr '\0' x; exec sleep 600 ;;
@@ -31,13 +36,14 @@ while IFS= read -r line; do
         *'"method":"tools/list"'*)
             case $mode in
                 no-list) ;;
-                *) result "{\"tools\":[$(tool greet),$(tool hang)],\"nextCursor\":\"next\"}" ;;
+                *) result "{\"tools\":[$(tool greet),$(tool hang),$(tool flood)],\"nextCursor\":\"next\"}" ;;
             esac ;;
         *'"method":"tools/call"'*'"name":"greet"'*)
             printf '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
-            printf '{"jsonrpc":"2.0","id":"p","method":"ping"}\n'
+            printf '%s\n{"jsonrpc":"2.0","id":[7],"method":"roots/list"}\n' "$ping"
             text "hello from $mode" ;;
         *'"method":"tools/call"'*'"name":"die"'*) echo 'out of memory' >&2; exit 4 ;;
+        *'"method":"tools/call"'*'"name":"flood"'*) exec yes "$ping" ;;
         *'"method":"tools/call"'*'"name":"hang"'*) touch "$log.hangs" ;;
         *'"method":"tools/call"'*) text 'a human answers' ;;
     esac

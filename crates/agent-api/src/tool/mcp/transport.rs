@@ -1,5 +1,6 @@
 //! The transport of a server: a message of the protocol on each line of its standard input and output, with limits.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -8,6 +9,8 @@ use bytes::BytesMut;
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::io::AsyncReadExt as _;
 
 use super::state::{Fault, Server};
@@ -65,42 +68,91 @@ impl LineTransport {
         }
     }
 
-    /// Returns the next message. Cancel safe.
-    async fn message(&mut self) -> Result<RxJsonRpcMessage<RoleClient>, Fault> {
+    /// Returns the next response of the server. Cancel safe.
+    ///
+    /// It answers requests of the server itself: a client that offers nothing gets no other than `ping`. It drops notifications. A client task for each
+    /// of them would not be bounded.
+    async fn response(&mut self) -> Result<RxJsonRpcMessage<RoleClient>, Fault> {
         loop {
             let line = self.line().await?;
+            // Many lines can be in one read.
+            tokio::task::consume_budget().await;
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            if let Ok(message) = serde_json::from_slice(&line) {
-                self.server.record_invalid(None);
-                self.invalid = 0;
-                return Ok(message);
+            match serde_json::from_slice::<Envelope<'_>>(&line) {
+                Ok(Envelope {
+                    id,
+                    method: Some(method),
+                }) => {
+                    if let Some(id) = id {
+                        self.answer(id, &method)?;
+                    }
+                }
+                Ok(Envelope { method: None, .. }) => {
+                    if let Ok(response) = serde_json::from_slice(&line) {
+                        self.valid();
+                        return Ok(response);
+                    }
+                    self.invalid(&line)?;
+                    continue;
+                }
+                Err(_) => {
+                    self.invalid(&line)?;
+                    continue;
+                }
             }
-            self.server.record_invalid(Some(&line));
-            self.invalid += 1;
-            if self.invalid == MAX_INVALID {
-                let what = format!("wrote {MAX_INVALID} lines in a row that are no messages");
-                return Err(Fault::Other(what));
-            }
+            self.valid();
         }
     }
 
-    fn write(&self, message: &TxJsonRpcMessage<RoleClient>) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
-        line.push(b'\n');
-        self.input.push(line).map(drop).map_err(|error| {
-            let (fault, kind) = match error {
-                WriteError::Closed => (Fault::ClosedInput, io::ErrorKind::BrokenPipe),
-                WriteError::PipeFull => (
-                    Fault::Other("does not read its input".to_owned()),
-                    io::ErrorKind::StorageFull,
-                ),
-            };
-            self.server.fail(fault);
-            kind.into()
-        })
+    /// Answers a request of the server.
+    fn answer(&self, id: &RawValue, method: &str) -> Result<(), Fault> {
+        let answer = match method {
+            "ping" => r#""result":{}"#,
+            _ => r#""error":{"code":-32601,"message":"the client does not support this method"}"#,
+        };
+        self.push(format!(r#"{{"jsonrpc":"2.0","id":{id},{answer}}}"#).into_bytes())
     }
+
+    fn valid(&mut self) {
+        if self.invalid > 0 {
+            self.server.record_invalid(None);
+            self.invalid = 0;
+        }
+    }
+
+    fn invalid(&mut self, line: &[u8]) -> Result<(), Fault> {
+        self.server.record_invalid(Some(line));
+        self.invalid += 1;
+        match self.invalid < MAX_INVALID {
+            true => Ok(()),
+            false => Err(Fault::Other(format!(
+                "wrote {MAX_INVALID} lines in a row that are no messages"
+            ))),
+        }
+    }
+
+    /// Queues a line for the server.
+    fn push(&self, mut line: Vec<u8>) -> Result<(), Fault> {
+        line.push(b'\n');
+        self.input
+            .push(line)
+            .map(drop)
+            .map_err(|error| match error {
+                WriteError::Closed => Fault::ClosedInput,
+                WriteError::PipeFull => Fault::Other("does not read its input".to_owned()),
+            })
+    }
+}
+
+/// The parts of a message that tell a response from the others.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
 }
 
 impl Transport<RoleClient> for LineTransport {
@@ -110,11 +162,18 @@ impl Transport<RoleClient> for LineTransport {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        std::future::ready(self.write(&message))
+        let sent = serde_json::to_vec(&message).map_err(io::Error::from);
+        let sent = sent.and_then(|line| {
+            self.push(line).map_err(|fault| {
+                self.server.fail(fault);
+                io::ErrorKind::BrokenPipe.into()
+            })
+        });
+        std::future::ready(sent)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        { self.message().await }
+        { self.response().await }
             .map_err(|fault| self.server.fail(fault))
             .ok()
     }
