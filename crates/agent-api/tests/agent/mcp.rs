@@ -194,7 +194,7 @@ async fn a15_tools_of_servers_follow_the_others_and_are_called() {
         // The server asked two questions in its call.
         wait_for("the answers", || {
             programs.received("one", r#""id":"p","result":{}"#) == 1
-                && programs.received("one", r#""id":[7],"error":{"code":-32601"#) == 1
+                && programs.received("one", r#""id":"q","error":{"code":-32601"#) == 1
         })
         .await;
         assert!(talk.stop().await.proven);

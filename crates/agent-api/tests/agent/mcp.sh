@@ -40,7 +40,7 @@ while IFS= read -r line; do
             esac ;;
         *'"method":"tools/call"'*'"name":"greet"'*)
             printf '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
-            printf '%s\n{"jsonrpc":"2.0","id":[7],"method":"roots/list"}\n' "$ping"
+            printf '%s\n{"jsonrpc":"2.0","id":"q","method":"roots/list"}\n' "$ping"
             text "hello from $mode" ;;
         *'"method":"tools/call"'*'"name":"die"'*) echo 'out of memory' >&2; exit 4 ;;
         *'"method":"tools/call"'*'"name":"flood"'*) exec yes "$ping" ;;
