@@ -26,11 +26,16 @@ fn every_bench_prints_tables_and_writes_json() {
     for bench in benches {
         let id = bench["id"].as_str().unwrap();
         assert!(printed.contains(&format!("\n== {id} ")), "{printed}");
+        let notes = bench["notes"].as_array().unwrap();
+        let saw_one_press = notes
+            .iter()
+            .any(|note| note.as_str().unwrap().ends_with("presses as one"));
         let mut measured = 0;
         for series in bench["series"].as_array().unwrap() {
             for contender in series["contenders"].as_array().unwrap() {
-                // The fastest way to stop does not end all processes of some process trees.
-                let may_be_lost = contender["role"] == "floor" && contender["lost"] != 0;
+                // The fastest way to stop does not end all processes of some process trees, and a process of a busy machine may see two presses as one.
+                let may_be_lost = contender["role"] == "floor" || saw_one_press;
+                let may_be_lost = may_be_lost && contender["lost"] != 0;
                 let is_measured = contender["role"] != "peer" && !may_be_lost;
                 if is_measured {
                     assert_ne!(contender["samples"], serde_json::Value::Null, "{bench:#}");
