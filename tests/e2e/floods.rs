@@ -5,7 +5,7 @@ use std::time::Duration;
 use rlm_tests::{Effort, Running, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::idle::memory;
+use crate::idle::peak_memory;
 use crate::menu;
 use crate::scene::{PROMPT, Scene, says, stop};
 use crate::{LONG, RLM};
@@ -25,7 +25,7 @@ fn peak_until_done(scene: &Scene, mut running: Running, deadline: Duration) -> u
     running.until("the end of the flood", deadline, |_| {
         scene.file("through").exists().then_some(())
     });
-    let peak = memory(running.pid(), "VmHWM");
+    let peak = peak_memory(running.pid());
     fs_err::write(scene.file("go"), "").unwrap();
     running.wait(LONG).expect_code(0);
     peak
@@ -77,7 +77,7 @@ fn x115d_x115e_flood_behind_open_menu_is_bounded_and_counted() {
         before,
         "the output does not disturb the menu"
     );
-    let peak = memory(running.pid(), "VmHWM");
+    let peak = peak_memory(running.pid());
     terminal.send("\r");
     terminal.sees_no(menu::MENU, LONG);
     fs_err::write(scene.file("go"), "").unwrap();
@@ -150,7 +150,7 @@ fn x115d_x115e_blocked_terminal_needs_constant_memory() {
             .next(),
         Some(RLM)
     );
-    let peak = memory(pid, "VmHWM");
+    let peak = peak_memory(pid);
     fs_err::write(scene.file("go"), "").unwrap();
     // Neither the end of the run nor a stop waits for the reader.
     wait_for("the end of the run", LONG, || {

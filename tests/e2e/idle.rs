@@ -49,6 +49,11 @@ pub(crate) fn memory(pid: i32, field: &str) -> u64 {
         .unwrap()
 }
 
+/// Returns the most memory that a process has used, in KiB, without the pages of its program: an unoptimised build has many.
+pub(crate) fn peak_memory(pid: i32) -> u64 {
+    memory(pid, "VmHWM") - memory(pid, "RssFile")
+}
+
 /// Observes an idle process for two seconds.
 fn expect_idle(pid: i32) {
     // Its last activity may need a moment to end.

@@ -6,7 +6,7 @@ use rlm_tests::story::Story;
 use rlm_tests::{Terminal, poll_until, wait_for};
 use rustix::process::Signal;
 
-use crate::idle::{memory, ticks};
+use crate::idle::{peak_memory, ticks};
 use crate::scene::{PROMPT, Scene, events, stop};
 use crate::{FAKE_AGENT, LONG};
 
@@ -136,7 +136,7 @@ fn x115d_x115e_blocked_terminal_delays_nothing() {
     wait_for("the end of the flood", 5 * LONG, || {
         scene.file("through").exists().then_some(())
     });
-    let peak = memory(running.pid(), "VmHWM");
+    let peak = peak_memory(running.pid());
     fs_err::write(scene.file("go"), "").unwrap();
     // The run continues on disk while its terminal is blocked.
     wait_for("the end of the run", LONG, || {
