@@ -23,6 +23,8 @@ const MAX_DESCRIPTION: usize = 8 << 10;
 const MAX_NAME: usize = 64;
 /// The digits at the end of a changed name.
 const DIGITS: usize = 8;
+/// The keys that a model API refuses at the root of a schema.
+const REFUSED_AT_ROOT: [&str; 5] = ["anyOf", "oneOf", "allOf", "not", "enum"];
 /// The longest name of a tool in a message, in characters.
 const MAX_SHOWN: usize = 64;
 
@@ -69,7 +71,7 @@ pub(super) fn of_tools(server: &str, listed: Listed) -> (Vec<NamedTool>, Vec<Str
         let shown = one_line(&tool.name, MAX_SHOWN);
         let Some(schema) = schema_of(&tool) else {
             problems.push(format!(
-                "the tool `{shown}` of the MCP server `{server}` is left out: the schema of its arguments is no object"
+                "the tool `{shown}` of the MCP server `{server}` is left out: the model APIs don't accept the schema of its arguments"
             ));
             continue;
         };
@@ -124,15 +126,21 @@ fn name_of(server: &str, tool: &str) -> String {
     changed
 }
 
-/// Returns the schema of the arguments, with the type and the properties that some model APIs need.
+/// Returns the schema of the arguments, with the type and the properties that some model APIs need. One schema that an API doesn't accept would fail
+/// every request.
 fn schema_of(tool: &Tool) -> Option<JsonObject> {
     let mut schema = tool.input_schema.as_ref().clone();
     let kind = schema.entry("type").or_insert_with(|| "object".into());
-    if kind != "object" {
+    if kind != "object" || REFUSED_AT_ROOT.iter().any(|key| schema.contains_key(*key)) {
         return None;
     }
     let properties = schema.entry("properties");
-    properties.or_insert_with(|| Value::Object(Map::new()));
+    if !properties
+        .or_insert_with(|| Value::Object(Map::new()))
+        .is_object()
+    {
+        return None;
+    }
     JsonObject::parse(&Value::Object(schema).to_string()).ok()
 }
 
@@ -187,6 +195,11 @@ mod tests {
             tool("text", &json!({"type": "string"})),
             tool("bare", &json!({"type": "object"})),
             tool(
+                "either",
+                &json!({"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+            ),
+            tool("null", &json!({"properties": null})),
+            tool(
                 "full",
                 &json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}),
             ),
@@ -198,8 +211,11 @@ mod tests {
         let full = r#"{"properties":{"a":{"type":"string"}},"required":["a"],"type":"object"}"#;
         let bare = r#"{"properties":{},"type":"object"}"#;
         assert_eq!(schemas, [("bare", bare), ("full", full)]);
-        assert_eq!(problems.len(), 2, "{problems:?}");
-        assert!(problems[0].contains("`text` of the MCP server `docs` is left out"));
+        assert_eq!(problems.len(), 4, "{problems:?}");
+        for (at, name) in [(0, "text"), (2, "either"), (3, "null")] {
+            let why = format!("the tool `{name}` of the MCP server `docs` is left out");
+            assert!(problems[at].starts_with(&why), "{problems:?}");
+        }
         assert!(problems[1].contains("lists the tool `bare` twice"));
     }
 

@@ -74,9 +74,9 @@ impl LineTransport {
     /// of them would not be bounded.
     async fn response(&mut self) -> Result<RxJsonRpcMessage<RoleClient>, Fault> {
         loop {
-            let line = self.line().await?;
-            // Many lines can be in one read.
+            // Many lines can be in one read. After a line is taken, nothing may wait: a dropped future would lose it.
             tokio::task::consume_budget().await;
+            let line = self.line().await?;
             if line.trim_ascii().is_empty() {
                 continue;
             }
