@@ -53,9 +53,10 @@ pub(super) const CHECKS: [(&str, &str, Check); 13] = [
 ];
 
 const ALL: [&str; 3] = ["--once", "--permissions", "all"];
-/// A tool that ignores SIGINT and SIGTERM, with one child in its own session and one in another.
+/// A tool that ignores SIGINT and SIGTERM, with one child in its own session and one in another. Codex ends the first one; the file shows that the
+/// other one has left the session.
 const STUBBORN: &str =
-    "trap '' INT TERM; setsid sleep 611 & sleep 611 & touch begun; sleep 611; wait";
+    "trap '' INT TERM; sleep 611 & setsid sh -c 'touch begun; exec sleep 611' & sleep 611; wait";
 
 fn scene<'a>(rlm: &'a Path, agent: &'a Path) -> LiveScene<'a> {
     LiveScene::of(RealAgent::Codex, rlm, agent, "")
