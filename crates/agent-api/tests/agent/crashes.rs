@@ -85,7 +85,7 @@ async fn server(dialect: Dialect) -> Server {
 ///
 /// Prints `ended: …` after its turn, or `in use`.
 #[tokio::test]
-#[ignore = "the tests a6_* and a7_* run it with --ignored, as a process that they kill"]
+#[ignore = "a child process: `start_as` in crashes.rs runs this binary with `crashes::child --exact --ignored`"]
 async fn child() {
     let variable = |name: &str| std::env::var(name).unwrap();
     let (work, sessions) = (variable("TEST_WORK"), variable("TEST_SESSIONS"));

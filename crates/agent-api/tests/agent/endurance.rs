@@ -60,7 +60,7 @@ fn call(number: usize, bytes: usize) -> Reply {
 
 /// The process that a test measures: it sends the same message again and again, each time in a new session.
 #[tokio::test]
-#[ignore = "the tests a20_* run it with --ignored, as a process that they measure"]
+#[ignore = "a child process: `samples` in endurance.rs runs this binary with `endurance::child --exact --ignored`"]
 async fn child() {
     let variable = |name: &str| std::env::var(name).unwrap();
     let (work, sessions) = (variable("TEST_WORK"), variable("TEST_SESSIONS"));

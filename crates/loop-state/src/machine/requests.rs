@@ -100,6 +100,11 @@ impl Machine {
             MachineInput::SessionSaved { position } => {
                 // The end of the turn follows, and is saved.
                 self.head.session_position = Some(position);
+                if matches!(step, IterationStep::Turn { .. }) {
+                    // A turn that ends before the first answer has the prompt in its session too.
+                    self.head.has_prompt = true;
+                    self.head.prompt_steers.clear();
+                }
                 Effects::new()
             }
             MachineInput::PromptReceived

@@ -69,6 +69,18 @@ fn further_attempts_of_an_iteration_continue_its_session() {
 }
 
 #[test]
+fn prompt_of_a_turn_without_an_answer_is_not_repeated() {
+    let mut trace = durable(SessionPolicy::Fresh);
+    trace.then(MachineInput::SessionSaved { position: 1 });
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Transient(
+        "529".into(),
+    )));
+    let effects = trace.then(MachineInput::Requested(Request::Skip));
+    assert_eq!(sessions(&effects), (Some("1-1"), None));
+    assert!(started(&effects).has_prompt);
+}
+
+#[test]
 fn requested_and_lost_sessions_begin_again_under_another_id() {
     let mut trace = durable(SessionPolicy::Fresh);
     trace.then(MachineInput::PromptReceived);
