@@ -169,6 +169,30 @@ fn a14_no_process_shows_the_key_in_proc() {
     assert!(!variables.contains(&key), "{variables}");
 }
 
+/// A resume checks an unfinished iteration before its agent starts.
+#[test]
+fn a14_first_check_of_a_resume_has_no_key() {
+    let scene = Scene::new(DIALECTS[2]);
+    // The parent of the shell is its guard.
+    let command = "touch killed; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)";
+    let prompt = format!(r#"Go. [[tool bash {{"command":"{command}"}}]] [[text never]]"#);
+    let check = "env > variables; test -e killed";
+    let run = scene.run(&prompt, &["--until", check, "-n", "2"]);
+    drop(run.run(LONG).expect_signal(Signal::KILL));
+    drop(
+        scene
+            .rlm(&["resume", "--no-input"])
+            .run(LONG)
+            .expect_code(0),
+    );
+    let variables = fs_err::read_to_string(scene.sandbox.repo().join("variables")).unwrap();
+    assert!(
+        variables.contains("PATH=") && !variables.contains(KEY),
+        "{variables}"
+    );
+    assert_eq!(scene.model.requests().len(), 1, "the check came first");
+}
+
 #[test]
 fn a14_variable_that_the_user_names_for_the_tools_is_kept_although_it_looks_secret() {
     let scene = Scene::new(DIALECTS[2]);

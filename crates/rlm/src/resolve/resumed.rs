@@ -83,7 +83,8 @@ fn resumed_phase(
         given.agent_command.clone(),
     );
     saved_settings::apply_to_phase(args, phase);
-    if changes {
+    // The check takes the key of the own agent out of the environment, which the programs that start before the agent would inherit.
+    if changes || AgentKind::of(&phase.agent) == AgentKind::Api {
         agents::check_phase(
             phase,
             &given.root.join(config::FILE_NAME),
