@@ -47,15 +47,38 @@ impl Sandbox {
             folder,
             survivors: Survivors::new(),
         };
-        for part in ["repo", "home/.config", "tmp", "run"] {
+        for part in ["home/.config", "tmp", "run"] {
             fs::create_dir_all(this.path().join(part)).unwrap();
         }
-        fs::write(this.repo().join("README.md"), "A repository for a test.\n").unwrap();
-        // The templates are sample hooks: many small files, which no test reads.
-        this.git(&["init", "-q", "-b", "main", "--template="]);
-        this.git(&["add", "."]);
-        this.git(&["commit", "-q", "-m", "start"]);
+        let template = Path::new(concat!(env!("OUT_DIR"), "/repo"));
+        if !template.exists() {
+            this.make_repository();
+            this.keep_as(template);
+        } else {
+            copy_tree(template, &this.repo());
+            // The index has the times of the template's files.
+            this.git(&["update-index", "--refresh"]);
+        }
         this
+    }
+
+    /// Creates the repository with its commit.
+    fn make_repository(&self) {
+        fs::create_dir(self.repo()).unwrap();
+        fs::write(self.repo().join("README.md"), "A repository for a test.\n").unwrap();
+        // git's own templates are sample hooks: many small files, which no test reads.
+        self.git(&["init", "-q", "-b", "main", "--template="]);
+        self.git(&["add", "."]);
+        self.git(&["commit", "-q", "-m", "start"]);
+    }
+
+    /// Keeps the repository as the template of the other tests, unless another test was first.
+    fn keep_as(&self, template: &Path) {
+        let beside = template.with_extension(std::process::id().to_string());
+        copy_tree(&self.repo(), &beside);
+        if fs::rename(&beside, template).is_err() {
+            fs::remove_dir_all(&beside).unwrap();
+        }
     }
 
     /// Returns the directory that contains all others.
@@ -192,6 +215,19 @@ fn links_to_others(folder: &Path, links: &Path) -> String {
         }
     }
     links.display().to_string()
+}
+
+/// Copies a directory with all files in it.
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let copy = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy_tree(&path, &copy),
+            false => drop(fs::copy(&path, &copy).unwrap()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,18 @@
 //! The git status, history and commits of a working tree, read and written by the `git` command.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use own_files::is_status_line_of_own_file;
+use places::Places;
 use processes::{GitProcesses, Rollback};
 use run::QUERY_TIMEOUT;
 
 pub(crate) mod bundle;
 pub mod commit;
 pub mod own_files;
+mod places;
 pub mod processes;
 mod run;
 pub mod snapshot;
@@ -33,6 +35,8 @@ pub(crate) const ALL_FILES: [&str; 3] =
 #[derive(Clone, Debug)]
 pub struct Git {
     top: Option<PathBuf>,
+    /// Set when git was asked for them.
+    places: Arc<OnceLock<Places>>,
     /// The repository that exists but belongs to another user, so that git refuses to use it.
     foreign: Option<PathBuf>,
     /// Set when git did not respond in time; later calls don't wait for it.
@@ -46,26 +50,22 @@ impl Git {
     /// Finds the repository that contains `directory`.
     pub(crate) fn find(directory: &Path) -> Self {
         let processes = GitProcesses::of_process();
-        let top = match may_be_in_repository(directory) {
-            true => run(
-                directory,
-                &["rev-parse", "--show-toplevel"],
-                QUERY_TIMEOUT,
-                processes.as_ref(),
-            ),
+        let found = match may_be_in_repository(directory) {
+            true => Places::find(directory, QUERY_TIMEOUT, processes.as_ref()),
             false => Err(GitError::not_a_repository()),
         };
-        let foreign = match &top {
+        let foreign = match &found {
             Err(GitError::Failed(why)) if why.contains("dubious ownership") => {
                 let place = why.split('\'').nth(1).map(PathBuf::from);
                 Some(place.unwrap_or_else(|| directory.to_owned()))
             }
             _ => None,
         };
-        let is_unresponsive = matches!(top, Err(GitError::TimedOut(_)));
-        let top = top.ok().map(PathBuf::from);
+        let is_unresponsive = matches!(found, Err(GitError::TimedOut(_)));
+        let found = found.ok().filter(|found| found.top.is_absolute());
         Self {
-            top: top.filter(|top| top.is_absolute()),
+            top: found.as_ref().map(|found| found.top.clone()),
+            places: Arc::new(found.map_or_else(OnceLock::new, OnceLock::from)),
             foreign,
             is_unresponsive: Arc::new(AtomicBool::new(is_unresponsive)),
             status_cache: status::StatusCache::default(),
@@ -90,6 +90,7 @@ impl Git {
     pub(crate) fn in_tree(&self, top: &Path) -> Self {
         Self {
             top: Some(top.to_owned()),
+            places: Arc::default(),
             foreign: None,
             is_unresponsive: Arc::default(),
             status_cache: status::StatusCache::default(),
@@ -113,6 +114,16 @@ impl Git {
     /// Returns the top of the working tree.
     pub fn top(&self) -> Option<&Path> {
         self.top.as_deref()
+    }
+
+    /// Returns where the parts of the repository are. Blocks.
+    fn places(&self) -> Result<&Places, GitError> {
+        if let Some(known) = self.places.get() {
+            return Ok(known);
+        }
+        let top = self.top().ok_or_else(GitError::not_a_repository)?;
+        let found = Places::find(top, COMMAND_TIMEOUT, self.processes.as_ref())?;
+        Ok(self.places.get_or_init(|| found))
     }
 
     /// Returns the commit that the working tree is based on.

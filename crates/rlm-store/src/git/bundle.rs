@@ -153,15 +153,13 @@ impl Git {
     /// of the index itself: git reads a file again if it changed at that time or later, because the stored times can't show such a change. A
     /// repository without an index has no files in it, and there is no copy. Blocks.
     pub(super) fn copy_index(&self, to: &Path) -> Result<(), String> {
-        let place = self.output(&["rev-parse", "--git-path", "index"]);
-        let place = place.map_err(|e| e.to_string())?;
-        let top = self.top().unwrap_or(Path::new(""));
+        let index = &self.places().map_err(|e| e.to_string())?.index;
         let copy = |mut from: File| {
             let mut copy = state_dir::create_new(to)?;
             io::copy(&mut from, &mut copy)?;
             copy.set_modified(from.metadata()?.modified()?)
         };
-        match state_dir::open(&top.join(place)) {
+        match state_dir::open(index) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             from => from.and_then(copy),
         }

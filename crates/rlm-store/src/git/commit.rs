@@ -1,7 +1,7 @@
 //! The commits of a run: whether the run can commit, the files in a commit, and its message.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{Access, access};
@@ -105,8 +105,8 @@ impl Git {
                 );
             }
         }
-        let place = self.git_dir().map_err(|e| e.to_string())?;
-        if access(&place, Access::WRITE_OK).is_err() {
+        let place = &self.places().map_err(|e| e.to_string())?.git_dir;
+        if access(place, Access::WRITE_OK).is_err() {
             return Err(format!("can't commit: can't write `{}`", place.display()));
         }
         Ok(())
@@ -161,15 +161,9 @@ impl Git {
         Ok(plan)
     }
 
-    /// Returns git's directory for this working tree.
-    fn git_dir(&self) -> Result<PathBuf, GitError> {
-        self.output(&["rev-parse", "--absolute-git-dir"])
-            .map(PathBuf::from)
-    }
-
     /// Returns the unfinished operation of a person or an agent in this working tree: adding all files would mark its conflicts as resolved.
     pub(crate) fn operation_in_progress(&self) -> Result<Option<&'static str>, GitError> {
-        let place = self.git_dir()?;
+        let place = &self.places()?.git_dir;
         let found = UNFINISHED_OPERATIONS
             .iter()
             .find(|(file, _)| place.join(file).exists());

@@ -2,7 +2,7 @@
 //!
 //! An agent may change the configuration and the attributes of its repository at any time, so no check before a command can tell which programs git
 //! will start. Every git therefore runs under a guard, which ends git's leftovers and proves that nothing is left. As an exception, a command that
-//! [`is_read_only`] runs without a guard first. The kernel kills such a git if it starts a program; then the command runs again, under a guard.
+//! [`is_killable`] runs without a guard first. The kernel kills such a git if it starts a program; then the command runs again, under a guard.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -146,10 +146,10 @@ const READ_ONLY_VARIABLES: [(&str, &str); 2] =
 
 /// The largest number of bytes of git's error messages.
 const MAX_STDERR: usize = 16 << 10;
-/// The commands that only read, so that a kill at any time leaves no partial change.
+/// The commands after which a kill at any time leaves no partial change: they read, or write an object as a whole.
 ///
 /// `status` writes nothing, because `GIT_OPTIONAL_LOCKS` is off. But it runs the filters of files that may have changed.
-const READS: [&str; 11] = [
+const KILLABLE: [&str; 12] = [
     "check-ignore",
     "diff-tree",
     "log",
@@ -161,10 +161,11 @@ const READS: [&str; 11] = [
     "show",
     "status",
     "var",
+    "write-tree",
 ];
 
-/// Returns whether git writes nothing for these arguments.
-fn is_read_only<S: AsRef<OsStr>>(words: &[S]) -> bool {
+/// Returns whether git can be killed at any time with these arguments.
+fn is_killable<S: AsRef<OsStr>>(words: &[S]) -> bool {
     let mut words = words.iter().filter_map(|word| word.as_ref().to_str());
     let mut command = words.next();
     while command == Some("-c") {
@@ -174,7 +175,7 @@ fn is_read_only<S: AsRef<OsStr>>(words: &[S]) -> bool {
         Some("worktree") => words.next() == Some("list"),
         // With a second name, git writes a ref and runs a hook.
         Some("symbolic-ref") => words.filter(|word| !word.starts_with('-')).count() == 1,
-        Some(command) => READS.contains(&command),
+        Some(command) => KILLABLE.contains(&command),
         None => false,
     }
 }
@@ -206,7 +207,7 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(
     // under a guard at once.
     static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
     let mut alone = None;
-    if is_read_only(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
+    if is_killable(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
         alone = run_alone(call, processes)?;
         if alone.is_none() {
             NEEDS_A_GUARD.store(true, Ordering::Relaxed);
@@ -479,7 +480,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn h7_only_read_only_commands_can_be_killed_at_any_time() {
+    fn h7_only_commands_without_partial_changes_can_be_killed_at_any_time() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         for line in [
             "rev-parse --show-toplevel",
@@ -487,8 +488,9 @@ mod tests {
             "worktree list --porcelain",
             "symbolic-ref --quiet HEAD",
             "status --porcelain",
+            "-c core.sharedRepository=0600 write-tree",
         ] {
-            assert!(is_read_only(&words(line)), "{line}");
+            assert!(is_killable(&words(line)), "{line}");
         }
         for line in [
             "add --all",
@@ -501,7 +503,7 @@ mod tests {
             "-c",
             "",
         ] {
-            assert!(!is_read_only(&words(line)), "{line}");
+            assert!(!is_killable(&words(line)), "{line}");
         }
     }
 }

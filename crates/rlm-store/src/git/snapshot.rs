@@ -177,9 +177,8 @@ impl<'a> ObjectStore<'a> {
         let objects = own.join("objects");
         state_dir::make_private_directory(&own).map_err(GitError::NotRun)?;
         state_dir::make_private_directory(&objects).map_err(GitError::NotRun)?;
-        let of_repository = top.join(git.output(&["rev-parse", "--git-path", "objects"])?);
         let before = earlier.iter().map(|path| path.join("objects"));
-        let all = before.chain([of_repository]);
+        let all = before.chain([git.places()?.objects.clone()]);
         let all: Vec<String> = all.map(|path| path.display().to_string()).collect();
         Ok(Self {
             git,
@@ -225,9 +224,15 @@ impl<'a> ObjectStore<'a> {
             ];
             self.git(&[&same[..], form, &[before, after, "--"]].concat())
         };
-        let files = diff(&["--numstat", "-z"])?;
+        // With `-z`, an empty entry separates the numbers from the patch.
+        let (files, patch) = match diff(&["--numstat", "--patch", "-z"]) {
+            Ok(both) => match both.split_once("\0\0") {
+                Some((files, patch)) => (files.to_owned(), Some(patch.to_owned())),
+                None => (both, Some(String::new())),
+            },
+            Err(_too_much) => (diff(&["--numstat", "-z"])?, None),
+        };
         let files = files.split('\0').filter_map(FileChange::parse).collect();
-        let patch = diff(&["--patch"]).ok();
         let patch = patch.filter(|patch| patch.len() <= MAX_PATCH);
         Ok(Changes { files, patch })
     }
