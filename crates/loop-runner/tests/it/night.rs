@@ -37,7 +37,7 @@ use watch::{Crash, Watching, look};
 use world::{Shared, World, lock};
 
 /// The default number of nights.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 20;
 /// The most processes of a run in a night.
 const LIVES: u32 = 80;
 /// The time limit for the end of a run after a stop.
