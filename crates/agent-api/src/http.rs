@@ -18,6 +18,7 @@ use hyper::{Request, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::time::timeout;
 
 use crate::dialect::Dialect;
@@ -151,6 +152,13 @@ impl fmt::Debug for Key {
     }
 }
 
+/// Returns the settings for a server without TLS: no certificate is trusted.
+fn without_certificates() -> ClientConfig {
+    ClientConfig::builder()
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth()
+}
+
 /// A client of one model server. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct ModelClient {
@@ -168,13 +176,18 @@ impl ModelClient {
     pub fn new(endpoint: Endpoint) -> Result<Self, Error> {
         let address = endpoint.address()?;
         let connector = ProxyConnector::from_environment(endpoint.connect_timeout);
-        let tls = HttpsConnectorBuilder::new()
-            .try_with_platform_verifier()
-            .map_err(|e| {
+        let tls = HttpsConnectorBuilder::new();
+        let connector = match address.scheme_str() {
+            // Reading the certificates takes time, and some systems have none.
+            Some("http") => tls.with_tls_config(without_certificates()),
+            _ => tls.try_with_platform_verifier().map_err(|e| {
                 let message = format!("the certificates of the system can't be used: {e}");
                 Error::new(ErrorKind::Settings, message)
-            })?;
-        let connector = tls.https_or_http().enable_http1().wrap_connector(connector);
+            })?,
+        }
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(connector);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
