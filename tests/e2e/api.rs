@@ -194,6 +194,26 @@ fn a14_first_check_of_a_resume_has_no_key() {
 }
 
 #[test]
+fn a14_agent_of_another_phase_inherits_the_key_and_its_check_does_not() {
+    let scene = Scene::new(DIALECTS[2]);
+    let print = |file: &str| format!("echo \"key:$MY_KEY:\" > {file}");
+    let phases = format!(
+        "[[phase]]\nname = 'own'\nprompt = 'Go.'\nagent = 'api'\nmodel = 'a-model'\nmax-iterations = 1\n\
+         [[phase]]\nname = 'other'\nprompt = 'Go.'\ncommand = ['sh', '-c', '{}']\nmax-iterations = 1\nuntil = '{}; test -e other'\n",
+        print("other"),
+        print("check")
+    );
+    fs_err::write(scene.sandbox.repo().join("rlm.toml"), phases).unwrap();
+    let run = scene.rlm(&["run", "--sleep", "0"]);
+    drop(run.run(LONG).expect_code(0));
+    for (file, key) in [("other", KEY), ("check", "")] {
+        let printed = fs_err::read_to_string(scene.sandbox.repo().join(file)).unwrap();
+        assert_eq!(printed, format!("key:{key}:\n"), "{file}");
+    }
+    assert_eq!(scene.model.requests().len(), 1);
+}
+
+#[test]
 fn a14_variable_that_the_user_names_for_the_tools_is_kept_although_it_looks_secret() {
     let scene = Scene::new(DIALECTS[2]);
     fs_err::write(

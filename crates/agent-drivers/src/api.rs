@@ -39,6 +39,17 @@ pub async fn probe(server: &ApiServer, deadline: Instant) -> Probe {
     }
 }
 
+/// Takes the key of the model server, and erases it from the environment of this process, if the server has a key. [`probe`] does this too. Call it
+/// before other programs are started at the same time: a program that starts during the erasure may get no key.
+#[doc(hidden)] // for `rlm doctor`
+pub fn take_key(server: &ApiServer) {
+    #[cfg(feature = "api")]
+    // The probe reports the error.
+    drop(driver::endpoint(server));
+    #[cfg(not(feature = "api"))]
+    let _ = server;
+}
+
 pub(crate) const FACTS: LoginFacts = LoginFacts {
     tested_version: None,
     how_to: "set the variable with the key of your model server",

@@ -14,6 +14,7 @@ use crate::choices::CheckedDriver;
 use crate::convert::{
     exit_status, freeze, names, no_descriptor, nothing_to_stop, observation, start, stop_report,
 };
+use crate::host_variables;
 use agent_duplex::{BoxFuture, Capabilities, Connection, Driver, EndReason, Error, Event};
 use agent_duplex::{Message, Observation, ProcessName, QueuedMessages, SessionChoice};
 use agent_duplex::{StopReport, TurnEnd};
@@ -129,7 +130,7 @@ impl Turn {
         } else {
             StdinMode::Bytes(text.into())
         };
-        let command = TreeCommand::new(program)
+        let command = host_variables::restored(TreeCommand::new(program))
             .args(words)
             .stdin(stdin)
             .max_line(MAX_LINE)

@@ -1,6 +1,7 @@
 //! The environment of an agent: the inherited variables of the host, and the configured ones.
 
 use crate::convert::no_descriptor;
+use crate::host_variables;
 use agent_duplex::Error;
 use agent_subprocess::{ProcessContext, StdinMode, TreeCommand};
 use std::collections::BTreeMap;
@@ -103,7 +104,7 @@ impl Environment {
 
     fn inherit(&self, command: TreeCommand, more: &[&str]) -> TreeCommand {
         let Some(allowed) = &self.allowed else {
-            return command;
+            return host_variables::restored(command);
         };
         let patterns = || {
             let needed = REQUIRED_ENV.iter().chain(more).copied();
@@ -115,7 +116,8 @@ impl Environment {
                 None => name == pattern,
             })
         };
-        let inherited = std::env::vars_os().filter(|(name, _)| allows(&name.to_string_lossy()));
+        let inherited = host_variables::all().into_iter();
+        let inherited = inherited.filter(|(name, _)| allows(&name.to_string_lossy()));
         inherited.fold(command.env_clear(), |command, (name, value)| {
             command.env(name, value)
         })
@@ -123,14 +125,16 @@ impl Environment {
 
     /// Looks up a variable for an MCP server. The variable need not be in the list of allowed variables, because the user named it explicitly.
     pub(crate) fn variable(&self, name: &str, context: &ProcessContext) -> Option<String> {
-        let named = |list: &[(OsString, OsString)]| {
-            let mut newest_first = list.iter().rev();
-            let found = newest_first.find(|(known, _)| known == OsStr::new(name));
-            found.map(|(_, value)| value.clone())
-        };
-        let value = named(&self.set).or_else(|| named(&context.env));
-        let value = value.or_else(|| std::env::var_os(name))?;
+        let configured = self.configured(name, context);
+        let value = configured.or_else(|| host_variables::value(name))?;
         value.into_string().ok()
+    }
+
+    /// Looks up a variable that the agent doesn't inherit: a configured one, or one of the context.
+    pub(crate) fn configured(&self, name: &str, context: &ProcessContext) -> Option<OsString> {
+        let mut newest_first = { self.set.iter().rev() }.chain(context.env.iter().rev());
+        let found = newest_first.find(|(known, _)| known == OsStr::new(name));
+        found.map(|(_, value)| value.clone())
     }
 }
 

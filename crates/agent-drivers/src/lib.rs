@@ -20,6 +20,7 @@ struct ReadmeDoctests;
 // - section              the keys of an agent's section in a configuration file
 // - times                the times in which a driver ends a turn or its agent
 // - convert              translations from types of `agent-subprocess` to types of `agent-duplex`
+// - host_variables       the variables of this process, also those that were erased
 // - environment          the environment of an agent: inherited and configured variables
 // - mcp, session_locks   the agent's MCP servers; one writer per session
 // - parts                the images and files of a message, checked and read
@@ -41,6 +42,7 @@ mod config;
 mod convert;
 mod dialogue;
 mod environment;
+mod host_variables;
 pub mod mcp;
 mod parts;
 mod probe;

@@ -1,5 +1,6 @@
 //! The driver: an agent of `agent-api` with the tools of a coding agent.
 
+use std::cell::Cell;
 use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use agent_duplex::{
 };
 use agent_subprocess::ProcessContext;
 
-use super::key;
+use super::key::{self, TakenKey};
 use super::options::{ApiOptions, ApiTool, NAME, SESSIONS};
 use super::server::{ApiDialect, ApiServer};
 use crate::choices::{CheckedDriver, Choices};
@@ -46,7 +47,8 @@ impl ApiDriver {
     fn agent(&self) -> Result<ApiAgent, Error> {
         let cant = |what: String| Error::start(what, None);
         let server = &self.choices.api_server;
-        let (endpoint, key_variable) = endpoint(server)?;
+        let (endpoint, key) = endpoint(server)?;
+        let key_variable = key.map(|key| key.variable);
         let Some(model) = self.choices.model.clone() else {
             return Err(cant(
                 "no model is named; choose one with --model".to_owned(),
@@ -115,10 +117,23 @@ impl ApiDriver {
 
     /// Returns the MCP servers with the values of their variables. Variables of the options are for `bash` only, unless a server names them.
     fn mcp_servers(&self, key_variable: Option<&str>) -> Result<Vec<McpServer>, Error> {
+        let cant = |what: String| Error::start(what, None);
         let environment = Environment::new(&self.options.env.0, None);
-        let variable = |name: &str| environment.variable(name, &self.context);
-        let servers = { self.choices.mcp_servers.expanded(variable) }
-            .map_err(|error| Error::start(error.to_string(), None))?;
+        let own = |name: &str| environment.configured(name, &self.context);
+        let names_key = Cell::new(false);
+        let variable = |name: &str| {
+            let is_key = Some(name) == key_variable && own(name).is_none();
+            names_key.set(names_key.get() || is_key);
+            environment.variable(name, &self.context)
+        };
+        let servers = self.choices.mcp_servers.expanded(variable);
+        let servers = servers.map_err(|error| cant(error.to_string()))?;
+        if let (true, Some(key)) = (names_key.get(), key_variable) {
+            // A project can describe a server, and its program would get the key.
+            return Err(cant(format!(
+                "an MCP server names ${{{key}}}, the variable with the key of the model server; give the server's key in another variable"
+            )));
+        }
         let mut started = Vec::new();
         for (name, described) in servers.iter() {
             let Described::Stdio { command, args, env } = described else {
@@ -151,8 +166,8 @@ impl ApiDriver {
     }
 }
 
-/// Returns the endpoint of the server with its key, and the variable that holds the key.
-pub(super) fn endpoint(server: &ApiServer) -> Result<(Endpoint, Option<String>), Error> {
+/// Returns the endpoint of the server with its key, and where the key is from.
+pub(super) fn endpoint(server: &ApiServer) -> Result<(Endpoint, Option<TakenKey>), Error> {
     let chosen = server.choose(key::is_set)?;
     let dialect = match chosen.dialect {
         ApiDialect::Messages => Dialect::Messages,
@@ -160,10 +175,9 @@ pub(super) fn endpoint(server: &ApiServer) -> Result<(Endpoint, Option<String>),
         ApiDialect::Chat => Dialect::Chat,
     };
     let mut endpoint = Endpoint::new(dialect, &chosen.base_url);
-    if let Some(variable) = &chosen.key_variable {
-        endpoint.key = Some(key::take(variable)?);
-    }
-    Ok((endpoint, chosen.key_variable))
+    let key = chosen.key_variable.as_deref().map(key::take).transpose()?;
+    endpoint.key = key.as_ref().map(|taken| taken.key.clone());
+    Ok((endpoint, key))
 }
 
 /// Reads a file of rules. Links are not followed: a project could name any file of the user.

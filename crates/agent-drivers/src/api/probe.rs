@@ -14,15 +14,18 @@ const NAMED: usize = 5;
 /// Asks the server for its models, until the deadline. This costs nothing.
 pub(super) async fn probe(server: &ApiServer, deadline: Instant) -> Probe {
     let asked = async {
-        let (endpoint, _) = endpoint(server).map_err(|error| (LoggedIn::No, error.to_string()))?;
+        let (endpoint, key) =
+            endpoint(server).map_err(|error| (LoggedIn::No, error.to_string()))?;
+        let is_visible = key.is_some_and(|key| !key.is_erased);
         let models = match ModelClient::new(endpoint) {
             Ok(client) => client.models().await,
             Err(error) => Err(error),
         };
-        models.map_err(|error| match error.kind() {
+        let models = models.map_err(|error| match error.kind() {
             ErrorKind::Auth => (LoggedIn::No, error.to_string()),
             _ => (LoggedIn::Unknown, error.to_string()),
-        })
+        })?;
+        Ok((models, is_visible))
     };
     let late = |_| {
         Err((
@@ -31,13 +34,16 @@ pub(super) async fn probe(server: &ApiServer, deadline: Instant) -> Probe {
         ))
     };
     match timeout_at(deadline, asked).await.unwrap_or_else(late) {
-        Ok(models) => {
+        Ok((models, is_visible)) => {
             let more = match models.len().saturating_sub(NAMED) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
             let named = models.iter().take(NAMED).cloned().collect::<Vec<_>>();
-            let detail = format!("models: {}{more}", named.join(", "));
+            let mut detail = format!("models: {}{more}", named.join(", "));
+            if is_visible {
+                detail.push_str("; the key can't be erased from the environment, so checks and hooks inherit it");
+            }
             Probe {
                 version: Ok(None),
                 login: Login {

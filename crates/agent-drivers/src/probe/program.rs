@@ -10,6 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::Failure;
+use crate::host_variables;
 
 /// The maximum number of bytes of standard output that [`Program::run`] returns.
 const MAX_OUTPUT: usize = 64 << 10;
@@ -44,7 +45,8 @@ impl Program<'_> {
 
     fn command(self, arguments: &[&str]) -> std::io::Result<TreeCommand> {
         let mut argv = self.argv.iter();
-        let command = TreeCommand::new(argv.next().cloned().unwrap_or_default())
+        let command = TreeCommand::new(argv.next().cloned().unwrap_or_default());
+        let command = host_variables::restored(command)
             .args(argv)
             .args(arguments)
             .max_line(MAX_LINE)

@@ -8,6 +8,8 @@
 )]
 
 mod acp;
+#[cfg(feature = "api")]
+mod api;
 mod claude;
 mod codex;
 mod command;

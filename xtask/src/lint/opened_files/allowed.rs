@@ -57,7 +57,7 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
         reason: "It reads the rules of the project for the agent. It follows no link, opens only a regular file, and reads 64 KiB at most.",
     },
     AllowedCalls {
-        file: "crates/agent-drivers/src/api/key.rs",
+        file: "crates/agent-drivers/src/host_variables.rs",
         calls: &[
             "std::fs::OpenOptions::new",
             "std::fs::read",
