@@ -127,6 +127,6 @@ pub use tool::{
 };
 pub use usage::Usage;
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "agent"))]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
