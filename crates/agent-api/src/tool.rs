@@ -41,7 +41,7 @@ pub use interface::{Prepared, Tool, ToolOutput};
 #[cfg(feature = "mcp")]
 pub use mcp::McpServer;
 #[cfg(feature = "mcp")]
-pub(crate) use mcp::{ListedTools, RunningServers};
+pub(crate) use mcp::{ListedTools, RunningServers, ServerTool, ToolBudget};
 pub use working_directory::{ResolvedPath, WorkingDirectory};
 
 /// Returns the tools for work on code: `bash`, `read`, `write`, `edit`, `grep` and `glob`, always in this order.

@@ -5,7 +5,7 @@ use agent_duplex::Event;
 use super::Running;
 use super::link::{Halt, Link};
 use super::turn::Turn;
-use crate::tool::{ListedTools, RunningServers};
+use crate::tool::{ListedTools, RunningServers, ToolBudget};
 
 impl Running {
     /// Starts the servers, and adds their tools, before the first turn. An interrupt ends the start, and the next turn tries again.
@@ -15,7 +15,9 @@ impl Running {
         }
         link.thawed().await?;
         let mut running = RunningServers::start(&self.options.mcp_servers, &self.context);
-        let listed = link.during(running.listed()).await;
+        let window = self.options.context_window;
+        let budget = ToolBudget::beside(&self.tools.settings, window);
+        let listed = link.during(running.listed(budget)).await;
         let ListedTools {
             tools,
             mut problems,

@@ -9,6 +9,8 @@ use crate::error::{Error, ErrorKind};
 use crate::history::{Arguments, CallProblem, ToolCall};
 use crate::json::JsonObject;
 use crate::text;
+#[cfg(feature = "mcp")]
+use crate::tool::ServerTool;
 use crate::tool::{Tool, ToolOutput};
 
 /// The longest name of a tool in a message, in characters.
@@ -21,6 +23,9 @@ const MAX_NAMES: usize = 4_096;
 #[derive(Clone, Debug)]
 pub(super) struct Toolbox {
     tools: Vec<Arc<dyn Tool>>,
+    /// The MCP servers of the last tools.
+    #[cfg(feature = "mcp")]
+    servers: Vec<String>,
     pub(super) settings: RequestSettings,
     /// The tokens of the system prompt and the tools, about.
     pub(super) overhead: u64,
@@ -47,16 +52,18 @@ impl Toolbox {
         let overhead = overhead(&settings);
         Ok(Self {
             tools: options.tools.clone(),
+            #[cfg(feature = "mcp")]
+            servers: Vec::new(),
             settings,
             overhead,
         })
     }
 
-    /// Adds tools after the others. Returns a text about each tool whose name another one has; it is left out.
+    /// Adds tools of MCP servers after the others. Returns a text about each tool whose name another one has; it is left out.
     #[cfg(feature = "mcp")]
-    pub(super) fn add(&mut self, tools: Vec<Arc<dyn Tool>>) -> Vec<String> {
+    pub(super) fn add(&mut self, tools: Vec<ServerTool>) -> Vec<String> {
         let mut left_out = Vec::new();
-        for tool in tools {
+        for ServerTool { tool, server } in tools {
             let definition = tool.definition();
             if self.get(&definition.name).is_some() {
                 left_out.push(format!(
@@ -67,6 +74,7 @@ impl Toolbox {
             }
             self.settings.tools.push(definition);
             self.tools.push(tool);
+            self.servers.push(server);
         }
         self.overhead = overhead(&self.settings);
         left_out
@@ -100,10 +108,8 @@ impl Toolbox {
 
 /// Returns the tokens of the system prompt and the tools, about.
 fn overhead(settings: &RequestSettings) -> u64 {
-    let bytes = |tool: &ToolDefinition| {
-        tool.name.len() + tool.description.len() + tool.schema.as_str().len()
-    };
-    let bytes = settings.system.len() + settings.tools.iter().map(bytes).sum::<usize>();
+    let tools: usize = settings.tools.iter().map(ToolDefinition::bytes).sum();
+    let bytes = settings.system.len() + tools;
     (bytes as u64).div_ceil(4)
 }
 

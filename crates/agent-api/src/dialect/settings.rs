@@ -46,6 +46,14 @@ pub struct ToolDefinition {
     pub schema: JsonObject,
 }
 
+#[cfg(feature = "agent")]
+impl ToolDefinition {
+    /// Returns the bytes of all texts of the tool.
+    pub(crate) fn bytes(&self) -> usize {
+        self.name.len() + self.description.len() + self.schema.as_str().len()
+    }
+}
+
 /// The amount of thinking before an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,5 +1,6 @@
 //! MCP servers: programs whose tools the model can call. Each one runs under a guard, from the first turn to the end of the connection.
 
+mod budget;
 mod call;
 mod definition;
 mod options;
@@ -13,6 +14,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::budget::ToolBudget;
+use self::call::McpTool;
 pub use self::options::McpServer;
 use self::state::{End, Server};
 use super::{Tool, ToolContext};
@@ -30,10 +33,17 @@ pub(crate) struct RunningServers {
 /// A server that starts: its name, and where its tools arrive.
 type Starting = (String, oneshot::Receiver<Result<server::Started, String>>);
 
-/// The tools of all servers, in the order of the servers.
+/// A tool, and the name of its server.
+#[derive(Debug)]
+pub(crate) struct ServerTool {
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) server: String,
+}
+
+/// The tools of all servers, in the order of the servers, and then by name.
 #[derive(Debug, Default)]
 pub(crate) struct ListedTools {
-    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) tools: Vec<ServerTool>,
     /// Why a server or a tool can't be used, for people.
     pub(crate) problems: Vec<String>,
 }
@@ -52,15 +62,23 @@ impl RunningServers {
         running
     }
 
-    /// Waits until each server has listed its tools or has failed.
-    pub(crate) async fn listed(&mut self) -> ListedTools {
+    /// Waits until each server has listed its tools or has failed. A tool that doesn't fit into the budget is left out.
+    pub(crate) async fn listed(&mut self, mut budget: ToolBudget) -> ListedTools {
         let mut all = ListedTools::default();
         for (name, listed) in std::mem::take(&mut self.starting) {
             match listed.await {
                 Ok(Ok(started)) => {
+                    let offered = started.listed.within(&mut budget);
+                    all.problems.extend(offered.problems);
+                    all.tools.extend(offered.tools.into_iter().map(|tool| {
+                        let peer = started.peer.clone();
+                        let tool = McpTool::new(tool, &started.server, peer, started.limit);
+                        ServerTool {
+                            tool: Arc::new(tool),
+                            server: name.clone(),
+                        }
+                    }));
                     self.servers.push(started.server);
-                    all.tools.extend(started.tools);
-                    all.problems.extend(started.problems);
                 }
                 Ok(Err(why)) => {
                     let problem = format!("{why}; the session continues without its tools");

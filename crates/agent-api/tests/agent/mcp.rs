@@ -154,16 +154,16 @@ async fn a15_tools_of_servers_follow_the_others_and_are_called() {
         let names = tools(&requests[0]);
         let expected = [
             "count",
+            "mcp__one__ask_human_",
+            "mcp__one__die",
+            "mcp__one__flood",
             "mcp__one__greet",
             "mcp__one__hang",
-            "mcp__one__flood",
-            "mcp__one__die",
-            "mcp__one__ask_human_",
+            "mcp__two__ask_human_",
+            "mcp__two__die",
+            "mcp__two__flood",
             "mcp__two__greet",
             "mcp__two__hang",
-            "mcp__two__flood",
-            "mcp__two__die",
-            "mcp__two__ask_human_",
         ];
         assert_eq!(names.len(), expected.len(), "{names:?}");
         for (name, start) in names.iter().zip(expected) {
@@ -498,4 +498,45 @@ async fn a15_names_of_servers_are_checked_before_a_start() {
         assert_eq!(error.kind(), ErrorKind::Settings);
         assert!(error.to_string().contains(why), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a15_tools_of_all_servers_fit_into_one_request() {
+    let programs = Programs::new();
+    let server = Server::replying(Dialect::Responses, []).await;
+    let count = Arc::new(Count::default());
+    let mut options = programs.scene.options(&server, [count as _]);
+    options.mcp_servers = ["many1", "many2", "one"]
+        .map(|mode| programs.server(mode))
+        .into();
+    let mut talk = Talk::new(options);
+    talk.send("go");
+    assert_eq!(talk.end().await.reason, EndReason::Completed);
+    let names = tools(&server.requests()[0]);
+    assert_eq!(names.len(), 128, "OpenAI takes no more");
+    assert_eq!(names[1], "mcp__many1__t100");
+    assert_eq!(names[127], "mcp__many2__t126");
+    assert_eq!(programs.received("many1", "tools/list"), 1);
+    let why = "`many2` lists 100 tools, and only 27 of them fit: all tools of the agent together may be 128";
+    assert_warned(&talk, &[why]);
+    assert_warned(&talk, &["`one` lists 5 tools, and only 0 of them fit"]);
+    assert!(talk.stop().await.proven);
+}
+
+#[tokio::test]
+async fn a15_tools_leave_room_for_the_conversation() {
+    let programs = Programs::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    let mut options = programs.scene.options(&server, []);
+    options.context_window = 20_000;
+    options.mcp_servers = vec![programs.server("wide")];
+    let mut talk = Talk::new(options);
+    talk.send("go");
+    let end = talk.end().await;
+    assert_eq!(end.reason, EndReason::Completed, "{end}");
+    let sent = tools(&server.requests()[0]).len();
+    assert!((20..40).contains(&sent), "{sent} tools with 1 KB each");
+    let why = format!("`wide` lists 100 tools, and only {sent} of them fit");
+    assert_warned(&talk, &[&why, "half of the context window"]);
+    assert!(talk.stop().await.proven);
 }

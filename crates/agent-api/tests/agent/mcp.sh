@@ -6,7 +6,8 @@ log=$2
 
 result() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 text() { result "{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
-tool() { printf '{"name":"%s","description":"A tool.","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}' "$1"; }
+description='A tool.'
+tool() { printf '{"name":"%s","description":"'"$description"'","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}' "$1"; }
 
 ping='{"jsonrpc":"2.0","id":"p","method":"ping"}'
 note='{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
@@ -19,6 +20,7 @@ case $mode in
     silent) exec sleep 600 ;;
     garbage) while echo 'this is no message'; do :; done ;;
     huge) head -c 20000000 /dev/zero | tr '\0' x; exec sleep 600 ;;
+    wide) description=$(printf 'x%.0s' {1..1000}) ;;
     family) setsid sleep 600 & trap '' TERM ;;
 esac
 while IFS= read -r line; do
@@ -36,6 +38,10 @@ while IFS= read -r line; do
         *'"method":"tools/list"'*)
             case $mode in
                 no-list) ;;
+                many* | wide)
+                    tools=$(tool t199)
+                    for n in {198..100}; do tools+=,$(tool "t$n"); done
+                    result "{\"tools\":[$tools]}" ;;
                 *) result "{\"tools\":[$(tool greet),$(tool hang),$(tool flood)],\"nextCursor\":\"next\"}" ;;
             esac ;;
         *'"method":"tools/call"'*'"name":"greet"'*)

@@ -166,7 +166,7 @@ mod tests {
     use agent_subprocess::{Containment, ProcessContext};
     use serde_json::json;
 
-    use super::super::{ListedTools, McpServer, RunningServers};
+    use super::super::{ListedTools, McpServer, RunningServers, ToolBudget};
     use super::*;
     use crate::tool::WorkingDirectory;
 
@@ -187,8 +187,10 @@ mod tests {
             .time_limit(10 * DEADLINE);
         let context = ToolContext::new(WorkingDirectory::new(dir.path()).unwrap());
         let mut running = RunningServers::start(&[server], &context);
-        let ListedTools { tools, problems } = running.listed().await;
-        let hang = { tools.iter() }.find(|tool| tool.definition().name == "mcp__one__hang");
+        let ListedTools { tools, problems } = running.listed(ToolBudget::WHOLE.clone()).await;
+        let hang = { tools.iter() }
+            .map(|tool| &tool.tool)
+            .find(|tool| tool.definition().name == "mcp__one__hang");
         let hang = hang.unwrap_or_else(|| panic!("{problems:?}"));
         let arguments = JsonObject::empty();
         let cancel = async {

@@ -1,39 +1,53 @@
-//! The tools that a server lists, as the model sees them: names that each model API accepts, and schemas that are objects.
+//! The tools that a server lists, as the model sees them: names that each model API accepts, schemas that are objects, and always the same order.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 
 use ring::digest::{SHA256, digest};
 use rmcp::model::{PaginatedRequestParams, Tool};
 use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value};
 
+use super::budget::ToolBudget;
 use crate::dialect::ToolDefinition;
 use crate::json::JsonObject;
 use crate::text::{one_line, start};
 
-/// The most tools of one server.
-const MAX_TOOLS: usize = 128;
 /// The most pages of the list of tools.
 const MAX_PAGES: usize = 64;
-/// The most bytes of the names, descriptions and schemas of one server.
-const MAX_BYTES: usize = 256 << 10;
 /// The longest description of a tool, in bytes.
 const MAX_DESCRIPTION: usize = 8 << 10;
 /// The longest name of a tool in a request: the limit of the model APIs.
 const MAX_NAME: usize = 64;
+/// The longest name of a tool as its server knows it, in bytes.
+const MAX_OWN_NAME: usize = 1 << 10;
 /// The digits at the end of a changed name.
 const DIGITS: usize = 8;
 /// The keys that a model API refuses at the root of a schema.
 const REFUSED_AT_ROOT: [&str; 5] = ["anyOf", "oneOf", "allOf", "not", "enum"];
 /// The longest name of a tool in a message, in characters.
 const MAX_SHOWN: usize = 64;
+/// The most tools of a server that messages name because they can't be used.
+const MAX_PROBLEMS: u64 = 8;
 
-/// The tools of a server as it lists them.
+/// The tools of a server that the model can get, by name: the first ones that fit into [`ToolBudget::WHOLE`]. So neither the order of a server's list
+/// nor its length matters.
 #[derive(Debug)]
 pub(super) struct Listed {
-    tools: Vec<Tool>,
-    /// Whether there are more.
-    is_cut: bool,
+    server: String,
+    /// By the name in a request.
+    tools: BTreeMap<String, NamedTool>,
+    /// The bytes of these tools.
+    bytes: usize,
+    /// The first name that did not fit. No tool after it is used.
+    cut_at: Option<String>,
+    /// The tools of the server so far that the model could get.
+    count: u64,
+    /// Whether the server has more pages.
+    has_more: bool,
+    /// Why tools are left out, for people.
+    problems: Vec<String>,
+    /// The tools that are left out.
+    left_out: u64,
 }
 
 /// A tool, and the name that its server knows.
@@ -43,69 +57,140 @@ pub(super) struct NamedTool {
     pub(super) name: String,
 }
 
+/// The tools of a server that the model gets, in the order of their names.
+#[derive(Debug)]
+pub(super) struct Offered {
+    pub(super) tools: Vec<NamedTool>,
+    /// Why some are left out, for people.
+    pub(super) problems: Vec<String>,
+}
+
 /// Asks a server for its tools, page by page.
-pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listed, ServiceError> {
-    let mut tools = Vec::new();
+pub(super) async fn list(server: &str, peer: &Peer<RoleClient>) -> Result<Listed, ServiceError> {
+    let mut listed = Listed::new(server);
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
         let page = peer.list_tools(Some(page)).await?;
-        tools.extend(page.tools);
+        page.tools.into_iter().for_each(|tool| listed.push(tool));
         cursor = page.next_cursor;
-        if cursor.is_none() || tools.len() > MAX_TOOLS {
+        if cursor.is_none() {
             break;
         }
     }
-    let is_cut = cursor.is_some() || tools.len() > MAX_TOOLS;
-    tools.truncate(MAX_TOOLS);
-    Ok(Listed { tools, is_cut })
+    listed.has_more = cursor.is_some();
+    Ok(listed)
 }
 
-/// Returns the definitions of the tools in their order, and why some are left out.
-pub(super) fn of_tools(server: &str, listed: Listed) -> (Vec<NamedTool>, Vec<String>) {
-    let (mut named, mut problems) = (Vec::new(), Vec::new());
-    let mut names = HashSet::new();
-    let mut bytes = 0;
-    let mut is_cut = listed.is_cut;
-    for tool in listed.tools {
-        let shown = one_line(&tool.name, MAX_SHOWN);
-        let Some(schema) = schema_of(&tool) else {
-            problems.push(format!(
-                "the tool `{shown}` of the MCP server `{server}` is left out: the model APIs don't accept the schema of its arguments"
-            ));
-            continue;
+impl Listed {
+    fn new(server: &str) -> Self {
+        Self {
+            server: server.to_owned(),
+            tools: BTreeMap::new(),
+            bytes: 0,
+            cut_at: None,
+            count: 0,
+            has_more: false,
+            problems: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    /// Adds a tool. Of the tools in memory, the last ones by name are dropped if they don't fit.
+    fn push(&mut self, tool: Tool) {
+        let named = match named(&self.server, tool) {
+            Ok(named) => named,
+            Err(why) => return self.leave_out(&why),
         };
-        let name = name_of(server, &tool.name);
-        if !names.insert(name.clone()) {
-            problems.push(format!(
+        let name = named.definition.name.clone();
+        if self.tools.contains_key(&name) {
+            let shown = one_line(&named.name, MAX_SHOWN);
+            let server = &self.server;
+            return self.leave_out(&format!(
                 "the MCP server `{server}` lists the tool `{shown}` twice; the first one is used"
             ));
-            continue;
         }
-        let description = tool.description.as_deref().unwrap_or_default();
-        let description = start(description, MAX_DESCRIPTION).to_owned();
-        bytes += name.len() + description.len() + schema.as_str().len();
-        if bytes > MAX_BYTES {
-            is_cut = true;
-            break;
+        self.count += 1;
+        if self.cut_at.as_ref().is_some_and(|cut| name >= *cut) {
+            return;
         }
-        named.push(NamedTool {
-            definition: ToolDefinition {
-                name,
-                description,
-                schema,
-            },
-            name: tool.name.into_owned(),
-        });
+        self.bytes += named.definition.bytes();
+        self.tools.insert(name, named);
+        let whole = ToolBudget::WHOLE;
+        while self.tools.len() > whole.tools || self.bytes > whole.bytes {
+            let Some((name, last)) = self.tools.pop_last() else {
+                return;
+            };
+            self.bytes -= last.definition.bytes();
+            self.cut_at = Some(name);
+        }
     }
-    if is_cut {
-        problems.push(format!(
-            "the MCP server `{server}` lists more than {MAX_TOOLS} tools or {} KiB; only its first {} tools are used",
-            MAX_BYTES >> 10,
-            named.len()
-        ));
+
+    fn leave_out(&mut self, why: &str) {
+        self.left_out += 1;
+        if self.left_out <= MAX_PROBLEMS {
+            self.problems.push(why.to_owned());
+        }
     }
-    (named, problems)
+
+    /// Takes from the budget what the tools need, and leaves out those that don't fit.
+    pub(super) fn within(self, budget: &mut ToolBudget) -> Offered {
+        let mut problems = self.problems;
+        if let Some(more @ 1..) = self.left_out.checked_sub(MAX_PROBLEMS) {
+            problems.push(format!(
+                "{more} more tools of the MCP server `{}` are left out in the same way",
+                self.server
+            ));
+        }
+        let mut tools = Vec::new();
+        for tool in self.tools.into_values() {
+            if !budget.take(&tool.definition) {
+                break;
+            }
+            tools.push(tool);
+        }
+        if self.has_more || self.count > tools.len() as u64 {
+            let (server, used, whole) = (self.server, tools.len(), ToolBudget::WHOLE);
+            let least = if self.has_more { "more than " } else { "" };
+            problems.push(format!(
+                "the MCP server `{server}` lists {least}{} tools, and only {used} of them fit: all tools of the agent together may be {}, with {} KiB of \
+                 descriptions, and take half of the context window; remove MCP servers, or let this one list fewer tools",
+                self.count,
+                whole.tools,
+                whole.bytes >> 10
+            ));
+        }
+        Offered { tools, problems }
+    }
+}
+
+/// Returns the definition of a tool, or why the model can't get it.
+fn named(server: &str, tool: Tool) -> Result<NamedTool, String> {
+    let left_out = |why: &str| {
+        let shown = one_line(&tool.name, MAX_SHOWN);
+        Err(format!(
+            "the tool `{shown}` of the MCP server `{server}` is left out: {why}"
+        ))
+    };
+    if tool.name.len() > MAX_OWN_NAME {
+        return left_out("its name is too long");
+    }
+    let Some(schema) = schema_of(&tool) else {
+        return left_out("the model APIs don't accept the schema of its arguments");
+    };
+    let description = tool.description.as_deref().unwrap_or_default();
+    let definition = ToolDefinition {
+        name: name_of(server, &tool.name),
+        description: start(description, MAX_DESCRIPTION).to_owned(),
+        schema,
+    };
+    if definition.bytes() > ToolBudget::WHOLE.bytes {
+        return left_out("the schema of its arguments is too long");
+    }
+    Ok(NamedTool {
+        definition,
+        name: tool.name.into_owned(),
+    })
 }
 
 /// Returns the name of a tool for the model. If the model APIs don't accept it, it is changed, and ends with digits of a digest, so that two tools
@@ -160,11 +245,18 @@ mod tests {
         )
     }
 
-    fn listed(tools: Vec<Tool>) -> Listed {
-        Listed {
-            tools,
-            is_cut: false,
-        }
+    fn listed(tools: impl IntoIterator<Item = Tool>) -> Listed {
+        let mut listed = Listed::new("docs");
+        tools.into_iter().for_each(|tool| listed.push(tool));
+        listed
+    }
+
+    fn offered(tools: impl IntoIterator<Item = Tool>) -> Offered {
+        listed(tools).within(&mut ToolBudget::WHOLE.clone())
+    }
+
+    fn names(offered: &Offered) -> Vec<&str> {
+        { offered.tools.iter() }.map(|tool| &*tool.name).collect()
     }
 
     #[test]
@@ -204,7 +296,10 @@ mod tests {
                 &json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}),
             ),
         ];
-        let (named, problems) = of_tools("docs", listed(tools));
+        let Offered {
+            tools: named,
+            problems,
+        } = offered(tools);
         let schemas: Vec<_> = { named.iter() }
             .map(|tool| (tool.name.as_str(), tool.definition.schema.as_str()))
             .collect();
@@ -220,28 +315,94 @@ mod tests {
     }
 
     #[test]
-    fn a15_tools_of_a_server_are_bounded() {
-        let many = (0..200).map(|n| tool(&n.to_string(), &json!({})));
-        let cut = Listed {
-            tools: many.take(MAX_TOOLS).collect(),
-            is_cut: true,
-        };
-        let (named, problems) = of_tools("docs", cut);
-        assert_eq!(
-            (named.len(), problems.len()),
-            (MAX_TOOLS, 1),
-            "{problems:?}"
-        );
+    fn a15_tools_are_in_the_order_of_their_names() {
+        let tools = ["b", "c", "a"].map(|name| tool(name, &json!({})));
+        let mut reversed = tools.clone();
+        reversed.reverse();
+        assert_eq!(names(&offered(tools)), ["a", "b", "c"]);
+        assert_eq!(names(&offered(reversed)), ["a", "b", "c"]);
+    }
 
-        let huge = json!({"type": "object", "description": "x".repeat(100 << 10)});
-        let tools = (0..5).map(|n| tool(&n.to_string(), &huge)).collect();
-        let (named, problems) = of_tools("docs", listed(tools));
-        assert_eq!((named.len(), problems.len()), (2, 1), "{problems:?}");
+    #[test]
+    fn a15_tools_of_a_server_are_bounded_in_any_order_of_its_list() {
+        let many: Vec<_> = (100..300)
+            .map(|n| tool(&n.to_string(), &json!({})))
+            .collect();
+        let expected: Vec<_> = (100..228).map(|n| n.to_string()).collect();
+        let mut shuffled = many.clone();
+        shuffled.reverse();
+        shuffled.rotate_left(70);
+        for many in [many, shuffled] {
+            let offered = offered(many);
+            assert_eq!(names(&offered), expected);
+            let why = "the MCP server `docs` lists 200 tools, and only 128 of them fit: all tools of the agent together may be 128, with 256 KiB";
+            assert_eq!(offered.problems.len(), 1, "{offered:?}");
+            assert!(offered.problems[0].starts_with(why), "{offered:?}");
+        }
+
+        // `d` and `e` would fit again after `c`, but then the order of the list would matter.
+        let sizes = [
+            ("a", 100),
+            ("b", 100),
+            ("c", 100),
+            ("d", 10),
+            ("e", 1),
+            ("f", 300),
+        ];
+        let tools = sizes.map(|(name, size)| {
+            tool(
+                name,
+                &json!({"type": "object", "description": "x".repeat(size << 10)}),
+            )
+        });
+        for first in 0..tools.len() {
+            let mut tools = tools.clone();
+            tools.rotate_left(first);
+            for _ in 0..2 {
+                tools.reverse();
+                let listed = listed(tools.clone());
+                assert!(listed.bytes <= ToolBudget::WHOLE.bytes);
+                let offered = listed.within(&mut ToolBudget::WHOLE.clone());
+                assert_eq!(names(&offered), ["a", "b"]);
+                assert_eq!(offered.problems.len(), 2, "{offered:?}");
+                assert!(offered.problems[0].contains("`f`"), "{offered:?}");
+                assert!(offered.problems[1].contains("lists 5 tools, and only 2"));
+            }
+        }
 
         let mut chatty = tool("chatty", &json!({}));
         chatty.description = Some("é".repeat(10_000).into());
-        let (named, problems) = of_tools("docs", listed(vec![chatty]));
-        assert_eq!(named[0].definition.description.len(), MAX_DESCRIPTION);
-        assert!(problems.is_empty(), "{problems:?}");
+        let offered = offered([chatty]);
+        assert_eq!(
+            offered.tools[0].definition.description.len(),
+            MAX_DESCRIPTION
+        );
+        assert!(offered.problems.is_empty(), "{offered:?}");
+    }
+
+    #[test]
+    fn a15_servers_share_one_budget_with_the_other_tools() {
+        let mut budget = ToolBudget {
+            tools: 5,
+            bytes: 1 << 10,
+        };
+        let three = || ["a", "b", "c"].map(|name| tool(name, &json!({})));
+        let first = listed(three()).within(&mut budget);
+        let second = listed(three()).within(&mut budget);
+        assert_eq!((first.tools.len(), second.tools.len()), (3, 2));
+        assert!(first.problems.is_empty(), "{first:?}");
+        let why = "the MCP server `docs` lists 3 tools, and only 2 of them fit";
+        assert!(second.problems[0].starts_with(why), "{second:?}");
+    }
+
+    #[test]
+    fn a15_messages_about_tools_that_can_not_be_used_are_bounded() {
+        let long = "x".repeat(MAX_OWN_NAME + 1);
+        let bad = (0..100).map(|n| tool(&format!("{long}{n}"), &json!({})));
+        let offered = offered(bad);
+        assert_eq!(offered.tools.len(), 0);
+        assert_eq!(offered.problems.len() as u64, MAX_PROBLEMS + 1);
+        assert!(offered.problems.iter().all(|problem| problem.len() < 300));
+        assert!(offered.problems[8].starts_with("92 more tools of the MCP server `docs`"));
     }
 }

@@ -1,32 +1,34 @@
 //! One server from its start to its end: its process tree, and its handshake.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent_subprocess::ProcessTree;
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
 use rmcp::service::{ClientInitializeError, RunningService};
-use rmcp::{RoleClient, ServiceError, serve_client};
+use rmcp::{Peer, RoleClient, ServiceError, serve_client};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::call::McpTool;
 use super::definition::{self, Listed};
 use super::options::McpServer;
 use super::state::{Cause, End, Fault, MAX_TEXT, Server};
 use super::transport::LineTransport;
 use crate::text::one_line;
 use crate::times;
+use crate::tool::ToolContext;
 use crate::tool::limit_clock::within_limit;
 use crate::tool::process::stop_policy;
-use crate::tool::{Tool, ToolContext};
 
 /// A server that offers its tools.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) server: Arc<Server>,
-    pub(super) tools: Vec<Arc<dyn Tool>>,
-    pub(super) problems: Vec<String>,
+    pub(super) listed: Listed,
+    pub(super) peer: Peer<RoleClient>,
+    /// The time limit of a call.
+    pub(super) limit: Duration,
 }
 
 /// Runs a server until it ends, or until `stop` is cancelled. Its tools, or the reason why it has none, go to `ready`.
@@ -71,7 +73,7 @@ async fn offer_tools(
 ) {
     let opening = async {
         tokio::select! {
-            opened = open(transport) => opened,
+            opened = open(&server.name, transport) => opened,
             // A process outside of the tree can hold the pipes open.
             _ = server.ended() => Err("has ended".to_owned()),
         }
@@ -91,15 +93,11 @@ async fn offer_tools(
             return;
         }
     };
-    let (definitions, problems) = definition::of_tools(&server.name, listed);
-    let tools = definitions.into_iter().map(|tool| {
-        let peer = client.peer().clone();
-        Arc::new(McpTool::new(tool, server, peer, options.time_limit)) as Arc<dyn Tool>
-    });
     let started = Started {
         server: Arc::clone(server),
-        tools: tools.collect(),
-        problems,
+        listed,
+        peer: client.peer().clone(),
+        limit: options.time_limit,
     };
     let _gone = ready.send(Ok(started));
     server.ended().await;
@@ -109,7 +107,7 @@ async fn offer_tools(
 type Client = RunningService<RoleClient, ClientConfig>;
 
 /// Makes the handshake, and asks for the tools. An error is the end of a sentence about the server.
-async fn open(transport: LineTransport) -> Result<(Client, Listed), String> {
+async fn open(server: &str, transport: LineTransport) -> Result<(Client, Listed), String> {
     let us = Implementation::new("agent-api", env!("CARGO_PKG_VERSION"));
     let config = ClientConfig::new(ClientCapabilities::default(), us)
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
@@ -121,7 +119,7 @@ async fn open(transport: LineTransport) -> Result<(Client, Listed), String> {
         ClientInitializeError::ConnectionClosed(_) => "closed the connection".to_owned(),
         _ => "did not answer the start as the protocol defines".to_owned(),
     })?;
-    let listed = definition::list(client.peer())
+    let listed = definition::list(server, client.peer())
         .await
         .map_err(|error| match error {
             ServiceError::McpError(error) => {
