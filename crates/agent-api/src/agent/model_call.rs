@@ -181,7 +181,11 @@ impl Turn<'_> {
                     self.save().await?;
                     return Ok(None);
                 }
-                Retry::Later(_) | Retry::Never => return Err(self.give_up(&error).await),
+                Retry::Later(_) | Retry::Never => {
+                    #[cfg(feature = "mcp")]
+                    let error = self.tools.explained(error);
+                    return Err(self.give_up(&error).await);
+                }
             }
         }
     }

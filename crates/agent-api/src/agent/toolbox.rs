@@ -80,6 +80,25 @@ impl Toolbox {
         left_out
     }
 
+    /// Adds the server to an error of the model API about one of its tools.
+    #[cfg(feature = "mcp")]
+    pub(super) fn explained(&self, error: Error) -> Error {
+        let own = self.tools.len() - self.servers.len();
+        let names: Vec<_> = self.names().skip(own).collect();
+        let tool = match error.kind() {
+            ErrorKind::BadRequest => named_tool(&error.to_string(), own, &names),
+            _ => None,
+        };
+        let Some(tool) = tool else {
+            return error;
+        };
+        let (name, server) = (names[tool], &self.servers[tool]);
+        let message = format!(
+            "{error}; `{name}` is a tool of the MCP server `{server}`, so remove that server if its tools can't be corrected"
+        );
+        Error::new(error.kind(), message)
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.settings.tools.iter().map(|tool| tool.name.as_str())
     }
@@ -106,6 +125,22 @@ impl Toolbox {
     }
 }
 
+/// Returns the index of the tool that a text of a model API names: by its name, or by its position in the request, as in `tools.3.input_schema` and
+/// `tools[3].function`. `before` tools come before these.
+#[cfg(feature = "mcp")]
+fn named_tool(text: &str, before: usize, names: &[&str]) -> Option<usize> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let mut words = text.split(|c| !is_part(c));
+    let by_name = |name: &&str| words.clone().any(|word| word == *name);
+    if let Some(index) = names.iter().position(by_name) {
+        return Some(index);
+    }
+    words.find(|word| *word == "tools")?;
+    let position: usize = words.next()?.parse().ok()?;
+    let index = position.checked_sub(before)?;
+    (index < names.len()).then_some(index)
+}
+
 /// Returns the tokens of the system prompt and the tools, about.
 fn overhead(settings: &RequestSettings) -> u64 {
     let tools: usize = settings.tools.iter().map(ToolDefinition::bytes).sum();
@@ -127,5 +162,38 @@ fn not_callable(call: &ToolCall, names: &[&str]) -> ToolOutput {
             text::one_line(&call.name, MAX_NAME),
             text::one_line(&names.join(", "), MAX_NAMES)
         )),
+    }
+}
+
+#[cfg(all(test, feature = "mcp"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a15_refused_tool_is_found_by_its_name_or_its_position() {
+        let names = ["mcp__a__x", "mcp__a__x_1", "mcp__b__tools"];
+        let found = |text: &str| named_tool(text, 6, &names);
+        for (text, expected) in [
+            (
+                "tools.8.custom.input_schema: JSON schema is invalid",
+                Some(2),
+            ),
+            ("Invalid 'tools[6].function.name': too long", Some(0)),
+            (
+                "Invalid schema for function 'mcp__a__x_1': bad type",
+                Some(1),
+            ),
+            (
+                "Invalid schema for function 'mcp__a__x': see tools[8]",
+                Some(0),
+            ),
+            ("tools.9.name: no such tool", None),
+            ("tools.5.name: a tool of the agent itself", None),
+            ("tools: Input should be a valid list", None),
+            ("this model has no tools", None),
+            ("max_tokens: 3 is too small", None),
+        ] {
+            assert_eq!(found(text), expected, "{text}");
+        }
     }
 }

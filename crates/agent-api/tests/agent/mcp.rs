@@ -540,3 +540,37 @@ async fn a15_tools_leave_room_for_the_conversation() {
     assert_warned(&talk, &[&why, "half of the context window"]);
     assert!(talk.stop().await.proven);
 }
+
+#[tokio::test]
+async fn a15_refusal_of_a_tool_names_its_server() {
+    for (dialect, error) in [
+        (
+            Dialect::Messages,
+            "tools.3.custom.input_schema: JSON schema is invalid",
+        ),
+        (
+            Dialect::Responses,
+            "Invalid schema for function 'mcp__one__flood'",
+        ),
+        (Dialect::Chat, "Invalid 'tools[3].function.parameters'"),
+    ] {
+        let programs = Programs::new();
+        let body = format!(
+            r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"{error}"}}}}"#
+        );
+        let server = Server::replying(dialect, [Reply::refused(400, "", &body)]).await;
+        let count = Arc::new(Count::default());
+        let mut options = programs.scene.options(&server, [count as _]);
+        options.mcp_servers = vec![programs.server("one")];
+        let mut talk = Talk::new(options);
+        talk.send("go");
+        let end = talk.end().await;
+        assert_eq!(end.reason, EndReason::Failed, "{end}");
+        let why = "`mcp__one__flood` is a tool of the MCP server `one`";
+        assert!(
+            end.detail.contains(error) && end.detail.contains(why),
+            "{end}"
+        );
+        assert!(talk.stop().await.proven);
+    }
+}
