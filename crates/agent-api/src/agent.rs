@@ -67,8 +67,8 @@ impl ApiAgent {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Settings`](crate::ErrorKind::Settings) if the endpoint is invalid, if two tools or two MCP servers have the same name, or if an MCP
-    /// server has an invalid name.
+    /// [`ErrorKind::Settings`](crate::ErrorKind::Settings) if the endpoint is invalid, if two tools or two MCP servers have the same name, if an MCP
+    /// server has an invalid name, or if the system prompt and the tools leave no room for a conversation.
     pub fn new(options: AgentOptions) -> Result<Self, crate::Error> {
         #[cfg(feature = "mcp")]
         crate::tool::McpServer::check(&options.mcp_servers)?;

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::link::Halt;
 use super::middleware::{CallPurpose, Model, ModelCall, Next};
 use super::options::AgentOptions;
+use super::toolbox::no_room;
 use super::turn::{Turn, failed};
 use crate::budget::Budget;
 use crate::compaction::CompactionSettings;
@@ -241,6 +242,9 @@ impl Turn<'_> {
     /// Removes old parts of the history.
     async fn compact(&mut self, settings: CompactionSettings) -> Result<(), Halt> {
         let too_long = |detail: &str| Halt::Ended(failed(EndReason::ContextOverflow, detail));
+        if settings.overhead >= settings.limit() {
+            return Err(too_long(&no_room(&settings)));
+        }
         let history = self.session.history();
         let plan = { settings.plan(history) }.map_err(|error| too_long(&error.to_string()))?;
         let plan = plan.ok_or_else(|| {

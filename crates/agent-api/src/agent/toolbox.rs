@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::options::AgentOptions;
 use super::prompt;
+use crate::compaction::CompactionSettings;
 use crate::dialect::{RequestSettings, ToolDefinition};
 use crate::error::{Error, ErrorKind};
 use crate::history::{Arguments, CallProblem, ToolCall};
@@ -50,6 +51,13 @@ impl Toolbox {
             }
         }
         let overhead = overhead(&settings);
+        let compaction = CompactionSettings {
+            overhead,
+            ..CompactionSettings::for_window(options.context_window)
+        };
+        if overhead >= compaction.limit() {
+            return Err(Error::new(ErrorKind::Settings, no_room(&compaction)));
+        }
         Ok(Self {
             tools: options.tools.clone(),
             #[cfg(feature = "mcp")]
@@ -139,6 +147,15 @@ fn named_tool(text: &str, before: usize, names: &[&str]) -> Option<usize> {
     let position: usize = words.next()?.parse().ok()?;
     let index = position.checked_sub(before)?;
     (index < names.len()).then_some(index)
+}
+
+/// Says that no conversation fits beside the system prompt and the tools.
+pub(super) fn no_room(settings: &CompactionSettings) -> String {
+    format!(
+        "the system prompt and the tools alone take about {} of the {} tokens of the context window; shorten the instructions, use fewer tools, or set the \
+         context window of the model if it is larger",
+        settings.overhead, settings.window
+    )
 }
 
 /// Returns the tokens of the system prompt and the tools, about.

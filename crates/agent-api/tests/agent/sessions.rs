@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use agent_api::{
-    Access, AgentOptions, ApiAgent, BoxFuture, Dialect, JsonObject, Tool, ToolContext,
+    Access, AgentOptions, ApiAgent, BoxFuture, Dialect, ErrorKind, JsonObject, Tool, ToolContext,
     ToolDefinition, ToolOutput,
 };
 use agent_duplex::{
@@ -315,6 +315,21 @@ async fn a9_long_conversation_is_compacted_and_goes_on() {
         let [before, after] = [&before, after].map(|it| conversation(it, dialect));
         assert_eq!(before[..], after[..before.len()], "{dialect:?}");
     }
+}
+
+#[tokio::test]
+async fn a9_instructions_that_fill_the_window_are_refused_before_a_start() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    let mut options = scene.options(&server, []);
+    options.context_window = 8_000;
+    options.instructions = "A rule. ".repeat(3_000);
+    let refused = ApiAgent::new(options.clone()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Settings);
+    let why = "the system prompt and the tools alone take about 6";
+    assert!(refused.to_string().starts_with(why), "{refused}");
+    options.context_window = 9_000;
+    assert_eq!(Talk::new(options).ask("go").await.text, "done");
 }
 
 #[tokio::test]
