@@ -207,7 +207,15 @@ async fn a15_server_that_does_not_start_is_reported_and_the_turn_goes_on() {
     let replies = [Reply::call("mcp__good__greet", "{}")];
     let server = Server::replying(Dialect::Chat, replies).await;
     let mut options = programs.scene.options(&server, []);
-    let bad = ["dies", "refuses", "wrong", "garbage", "huge", "pings"];
+    let bad = [
+        "dies",
+        "refuses",
+        "wrong",
+        "garbage",
+        "strangers",
+        "huge",
+        "pings",
+    ];
     let hanging = ["silent", "no-list", "notes"];
     options.mcp_servers = { bad.iter() }
         .map(|mode| programs.server(mode))
@@ -234,6 +242,10 @@ async fn a15_server_that_does_not_start_is_reported_and_the_turn_goes_on() {
     assert_warned(
         &talk,
         &["`garbage` wrote 1000 lines in a row", "this is no message"],
+    );
+    assert_warned(
+        &talk,
+        &["`strangers` wrote 1000 lines in a row", r#""id":99"#],
     );
     assert_warned(&talk, &["`huge` sent a line of more than 8 MiB"]);
     assert_warned(&talk, &["`pings` does not read its input"]);

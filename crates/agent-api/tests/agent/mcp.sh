@@ -20,6 +20,7 @@ case $mode in
     silent) exec sleep 600 ;;
     garbage) while echo 'this is no message'; do :; done ;;
     huge) head -c 20000000 /dev/zero | tr '\0' x; exec sleep 600 ;;
+    strangers) exec yes '{"jsonrpc":"2.0","id":99,"result":{}}' ;;
     wide) description=$(printf 'x%.0s' {1..1000}) ;;
     family) setsid sleep 600 & trap '' TERM ;;
 esac

@@ -18,8 +18,8 @@ pub(super) struct Server {
     pub(super) name: String,
     /// Why the server must be ended.
     fault: watch::Sender<Option<Fault>>,
-    /// The last line of standard output that is no message.
-    invalid: Mutex<Option<String>>,
+    /// The last line of standard output that is no message, or that answers no request.
+    unexpected: Mutex<Option<String>>,
     end: watch::Sender<Option<End>>,
 }
 
@@ -55,7 +55,7 @@ impl Server {
         Self {
             name: name.to_owned(),
             fault: watch::Sender::new(None),
-            invalid: Mutex::new(None),
+            unexpected: Mutex::new(None),
             end: watch::Sender::new(None),
         }
     }
@@ -71,10 +71,13 @@ impl Server {
         });
     }
 
-    /// Records the last line that is no message; `None` after a message.
-    pub(super) fn record_invalid(&self, line: Option<&[u8]>) {
+    /// Records the last line that is no message, or that answers no request; `None` after an expected message.
+    pub(super) fn record_unexpected(&self, line: Option<&[u8]>) {
         let line = line.map(|line| one_line(&String::from_utf8_lossy(line), MAX_TEXT));
-        *self.invalid.lock().unwrap_or_else(PoisonError::into_inner) = line;
+        *self
+            .unexpected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = line;
     }
 
     /// Records the end of the process tree.
@@ -113,9 +116,9 @@ impl Server {
             Cause::Fault(Fault::Other(what)) => what.clone(),
         };
         let mut text = format!("the MCP server `{}` {what}", self.name);
-        if let Some(line) = &*self.invalid.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(line) = &*{ self.unexpected.lock() }.unwrap_or_else(PoisonError::into_inner) {
             text.push_str(&format!(
-                "; its last line of output is no message of the protocol: {line}"
+                "; its last line of output is not part of the protocol: {line}"
             ));
         }
         let mut lines: Vec<&str> = { stderr.lines().rev() }

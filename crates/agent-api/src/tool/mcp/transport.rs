@@ -1,12 +1,14 @@
 //! The transport of a server: a message of the protocol on each line of its standard input and output, with limits.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
 use agent_subprocess::{LineWriter, ProcessTree, RawOutput, WriteError};
 use bytes::BytesMut;
 use rmcp::RoleClient;
+use rmcp::model::JsonRpcMessage;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
@@ -19,8 +21,8 @@ use super::state::{Fault, Server};
 const MAX_LINE: usize = 8 << 20;
 /// The bytes to read at once.
 const READ: usize = 16 << 10;
-/// The most lines in a row that are no messages. Some servers log to their standard output.
-const MAX_INVALID: u32 = 1_000;
+/// The most lines in a row that are no messages, or that answer no request. Some servers log to their standard output.
+const MAX_UNEXPECTED: u32 = 1_000;
 
 pub(super) struct LineTransport {
     input: LineWriter,
@@ -30,8 +32,10 @@ pub(super) struct LineTransport {
     /// The bytes at the start of the buffer without a line feed.
     scanned: usize,
     server: Arc<Server>,
-    /// The lines since the last message.
-    invalid: u32,
+    /// The ids of the requests without a response. A request that was cancelled is one of them, because its response can be on its way.
+    pending: HashSet<String>,
+    /// The unexpected lines since the last message.
+    unexpected: u32,
 }
 
 impl LineTransport {
@@ -43,7 +47,8 @@ impl LineTransport {
             buffer: BytesMut::new(),
             scanned: 0,
             server: Arc::clone(server),
-            invalid: 0,
+            pending: HashSet::new(),
+            unexpected: 0,
         }
     }
 
@@ -90,20 +95,31 @@ impl LineTransport {
                     }
                 }
                 Ok(Envelope { method: None, .. }) => {
-                    if let Ok(response) = serde_json::from_slice(&line) {
-                        self.valid();
+                    if let Some(response) = self.expected(&line) {
+                        self.expected_line();
                         return Ok(response);
                     }
-                    self.invalid(&line)?;
+                    self.unexpected_line(&line)?;
                     continue;
                 }
                 Err(_) => {
-                    self.invalid(&line)?;
+                    self.unexpected_line(&line)?;
                     continue;
                 }
             }
-            self.valid();
+            self.expected_line();
         }
+    }
+
+    /// Returns the response to one of the requests.
+    fn expected(&mut self, line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let response: RxJsonRpcMessage<RoleClient> = serde_json::from_slice(line).ok()?;
+        let id = match &response {
+            JsonRpcMessage::Response(response) => response.id.to_string(),
+            JsonRpcMessage::Error(error) => error.id.as_ref()?.to_string(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => return None,
+        };
+        self.pending.remove(&id).then_some(response)
     }
 
     /// Answers a request of the server.
@@ -115,20 +131,20 @@ impl LineTransport {
         self.push(format!(r#"{{"jsonrpc":"2.0","id":{id},{answer}}}"#).into_bytes())
     }
 
-    fn valid(&mut self) {
-        if self.invalid > 0 {
-            self.server.record_invalid(None);
-            self.invalid = 0;
+    fn expected_line(&mut self) {
+        if self.unexpected > 0 {
+            self.server.record_unexpected(None);
+            self.unexpected = 0;
         }
     }
 
-    fn invalid(&mut self, line: &[u8]) -> Result<(), Fault> {
-        self.server.record_invalid(Some(line));
-        self.invalid += 1;
-        match self.invalid < MAX_INVALID {
+    fn unexpected_line(&mut self, line: &[u8]) -> Result<(), Fault> {
+        self.server.record_unexpected(Some(line));
+        self.unexpected += 1;
+        match self.unexpected < MAX_UNEXPECTED {
             true => Ok(()),
             false => Err(Fault::Other(format!(
-                "wrote {MAX_INVALID} lines in a row that are no messages"
+                "wrote {MAX_UNEXPECTED} lines in a row that are neither messages nor responses to a request"
             ))),
         }
     }
@@ -162,6 +178,9 @@ impl Transport<RoleClient> for LineTransport {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        if let JsonRpcMessage::Request(request) = &message {
+            self.pending.insert(request.id.to_string());
+        }
         let sent = serde_json::to_vec(&message).map_err(io::Error::from);
         let sent = sent.and_then(|line| {
             self.push(line).map_err(|fault| {
