@@ -202,3 +202,47 @@ impl Transport<RoleClient> for LineTransport {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use agent_subprocess::{Containment, OutputMode, StdinMode, StopPolicy, TreeCommand};
+
+    use super::*;
+
+    /// The client drops the future whenever it has something to send.
+    #[tokio::test]
+    async fn a15_no_response_is_lost_when_the_client_stops_waiting() {
+        const RESPONSES: usize = 2_000;
+        // Two notifications come before each response, so the wait can also end between them.
+        let note = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
+        let response = r#"{"jsonrpc":"2.0","id":%s,"result":{}}"#;
+        let print = format!(
+            r"for n in {{1..{RESPONSES}}}; do printf '{note}\n{note}\n{response}\n' $n; done; exec cat"
+        );
+        let tree = TreeCommand::new("bash")
+            .args(["-c", &print])
+            .stdin(StdinMode::Piped)
+            .stdout(OutputMode::Bytes)
+            .containment(Containment::Group);
+        let mut tree = tree.spawn().await.unwrap();
+        let mut transport = LineTransport::new(&mut tree, &Arc::new(Server::new("one")));
+        let ids = (1..=RESPONSES).map(|id| id.to_string());
+        transport.pending.extend(ids);
+        let receive_all = async {
+            let mut received = 0;
+            while received < RESPONSES {
+                tokio::select! {
+                    biased;
+                    response = transport.receive() => received += usize::from(response.is_some()),
+                    () = std::future::ready(()) => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let received = tokio::time::timeout(Duration::from_secs(60), receive_all).await;
+        let missing = transport.pending.len();
+        drop(tree.stop(&StopPolicy::kill()).await);
+        assert!(received.is_ok(), "{missing} responses are missing");
+    }
+}
