@@ -151,7 +151,8 @@ impl Connection for ApiConnection {
             if !has_ended {
                 self.task.0.abort();
             }
-            let report = stop_report(&self.stops.reports(), has_ended);
+            let is_proven = has_ended && !self.stops.is_unproven();
+            let report = stop_report(&self.stops.reports(), is_proven);
             self.report = Some(report.clone());
             report
         })
@@ -163,7 +164,7 @@ fn done() -> PendingChange {
     Box::pin(async { Ok(()) })
 }
 
-/// Makes one report of the ends of all process trees. `is_proven` is whether all of them have ended.
+/// Makes one report of the ends of all process trees. `is_proven` is whether they name all processes.
 fn stop_report(reports: &[(agent_subprocess::StopReport, bool)], is_proven: bool) -> StopReport {
     let mut all = StopReport::without_processes();
     all.proven = is_proven;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_subprocess::{ProcessId, ProcessName, ProcessStat, StopReport};
@@ -108,7 +109,11 @@ impl SeenFiles {
 
 /// The ends of the processes that tools started, for the report of a stop.
 #[derive(Debug, Default)]
-pub(crate) struct Stops(Mutex<Vec<RecordedStop>>);
+pub(crate) struct Stops {
+    recorded: Mutex<Vec<RecordedStop>>,
+    /// Whether a process may run that no report names.
+    is_unproven: AtomicBool,
+}
 
 /// The end of one process tree.
 #[derive(Debug)]
@@ -129,7 +134,7 @@ impl RecordedStop {
 impl Stops {
     /// Records the end of a process tree. If the call ended by itself, only its survivors matter later.
     pub(crate) fn record(&self, report: StopReport, was_cancelled: bool) {
-        let mut stops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stops = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         stops.retain(|stop| !stop.report.survivors.is_empty());
         let matters = was_cancelled || !report.survivors.is_empty();
         if matters && stops.len() < MAX_NAMES {
@@ -137,10 +142,21 @@ impl Stops {
         }
     }
 
+    /// Records that a process may run that no report names: its start did not return.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn record_unproven(&self) {
+        self.is_unproven.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a process may run that no report names.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.is_unproven.load(Ordering::Relaxed)
+    }
+
     /// Records the end of a process tree that belongs to no call, besides the other reports.
     #[cfg(feature = "mcp")]
     pub(crate) fn record_also(&self, report: StopReport) {
-        let mut stops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stops = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         if stops.len() < MAX_NAMES {
             stops.push(RecordedStop::new(report));
         }
@@ -151,7 +167,7 @@ impl Stops {
     ///
     /// The second value is whether the stop was proven.
     pub(crate) fn reports(&self) -> Vec<(StopReport, bool)> {
-        let stops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stops = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let reports = stops.iter().map(|stop| {
             let mut report = stop.report.clone();
             let is_proven = report.is_proven();

@@ -42,15 +42,14 @@ impl LimitClock {
     }
 }
 
-/// Waits for a result, for `limit` at most. While a person has frozen the agent, the time does not count. `None` means that the time is over.
+/// Waits for a result, until the clock ends. While a person has frozen the agent, the time does not count. `None` means that the time is over.
 #[cfg(feature = "mcp")]
 pub(super) async fn within_limit<T>(
-    limit: Duration,
+    clock: &mut LimitClock,
     mut frozen: watch::Receiver<bool>,
     work: impl Future<Output = T>,
 ) -> Option<T> {
     let mut work = std::pin::pin!(work);
-    let mut clock = LimitClock::new(limit);
     let mut is_watched = true;
     loop {
         clock.pause(*frozen.borrow_and_update());

@@ -586,3 +586,65 @@ async fn a15_refusal_of_a_tool_names_its_server() {
         assert!(talk.stop().await.proven);
     }
 }
+
+#[test]
+fn a15_start_that_hangs_ends_at_once_and_at_its_time_limit() {
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "mcp::hanging_start", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(output.contains("ok. 1 passed"), "{child:?}");
+}
+
+/// A guard that answers nothing is like a program whose disk hangs.
+#[tokio::test]
+#[ignore = "a process with a guard of its own: `a15_start_that_hangs_…` runs it"]
+async fn hanging_start() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let programs = Programs::new();
+    let [pid, script] = ["pid", "guard"].map(|name| programs.scene.work().join(name));
+    let text = format!(
+        "#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}\nexec sleep 600\n",
+        pid.display()
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    guard::guard_program(script);
+    let server = Server::replying(Dialect::Chat, []).await;
+    // The turn ends while the start hangs, so the guard still runs.
+    let hangs = || {
+        let pid = std::fs::read_to_string(&pid).unwrap_or_default();
+        let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim()));
+        line.is_ok_and(|line| line == b"sleep\x00600\x00")
+            .then_some(pid)
+    };
+    let end_guard = || {
+        let guard = hangs().expect("the start still hangs");
+        let mut kill = std::process::Command::new("kill");
+        assert!(kill.args(["-9", guard.trim()]).status().unwrap().success());
+        std::fs::remove_file(&pid).unwrap();
+    };
+
+    let mut options = programs.scene.options(&server, []);
+    let never = Duration::from_secs(86_400);
+    options.mcp_servers = vec![programs.server("one").time_limit(never)];
+    let mut talk = Talk::new(options.clone());
+    talk.send("go");
+    wait_for("the start", || hangs().is_some()).await;
+    let interrupt = talk.conversation.interrupt(QueuedMessages::Keep);
+    interrupt.await.unwrap();
+    assert_eq!(talk.end().await.reason, EndReason::Interrupted);
+    end_guard();
+    let report = talk.stop().await;
+    assert!(!report.proven, "a server may have started: {report:?}");
+
+    options.mcp_servers = vec![programs.server("one").time_limit(SHORT)];
+    let mut talk = Talk::new(options);
+    talk.send("go");
+    assert_eq!(talk.end().await.reason, EndReason::Completed);
+    assert_warned(&talk, &["`one` did not start within 1 s"]);
+    end_guard();
+    drop(talk.stop().await);
+}

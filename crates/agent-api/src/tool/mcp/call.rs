@@ -14,7 +14,7 @@ use super::state::{End, Server};
 use crate::dialect::ToolDefinition;
 use crate::json::JsonObject;
 use crate::text::one_line;
-use crate::tool::limit_clock::within_limit;
+use crate::tool::limit_clock::{LimitClock, within_limit};
 use crate::tool::output::Output;
 use crate::tool::{Access, Tool, ToolContext, ToolOutput, files};
 
@@ -96,7 +96,8 @@ impl Tool for McpTool {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async {
-            let called = within_limit(self.limit, context.frozen.clone(), self.call(arguments));
+            let mut clock = LimitClock::new(self.limit);
+            let called = within_limit(&mut clock, context.frozen.clone(), self.call(arguments));
             let called = tokio::select! {
                 biased;
                 () = context.cancel.cancelled() => return files::interrupted(),

@@ -18,7 +18,7 @@ use super::transport::LineTransport;
 use crate::text::one_line;
 use crate::times;
 use crate::tool::ToolContext;
-use crate::tool::limit_clock::within_limit;
+use crate::tool::limit_clock::{LimitClock, within_limit};
 use crate::tool::process::stop_policy;
 
 /// A server that offers its tools.
@@ -41,33 +41,65 @@ pub(super) async fn run(
     ready: oneshot::Sender<Result<Started, String>>,
 ) {
     let server = Arc::new(Server::new(&options.name));
-    let spawned = match options.command(&context) {
-        Ok(command) => command.spawn().await.map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    let mut tree = match spawned {
+    let mut clock = LimitClock::new(options.time_limit);
+    let mut tree = match spawn(&options, &context, &mut clock, &stop).await {
         Ok(tree) => tree,
-        Err(error) => {
-            let why = format!(
-                "the MCP server `{}` can't be started: {error}",
-                options.name
-            );
+        Err(why) => {
             // The receiver is gone if the start was interrupted.
             let _gone = ready.send(Err(why));
             return;
         }
     };
     let transport = LineTransport::new(&mut tree, &server);
-    let offering = offer_tools(&options, &context, transport, &server, ready);
+    let offering = offer_tools(&options, &context, (transport, clock), &server, ready);
     let owning = own(tree, &options, &context, &server, stop);
     tokio::join!(owning, offering);
+}
+
+/// Starts the program. Returns an error, as a sentence without its end, if it doesn't start before the time limit or an interrupt: its disk can hang.
+async fn spawn(
+    options: &McpServer,
+    context: &ToolContext,
+    clock: &mut LimitClock,
+    stop: &CancellationToken,
+) -> Result<ProcessTree, String> {
+    let mut spawning = std::pin::pin!(async {
+        match options.command(context) {
+            Ok(command) => command.spawn().await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    });
+    let spawned = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        spawned = within_limit(clock, context.frozen.clone(), &mut spawning) => spawned,
+    };
+    let name = &options.name;
+    if let Some(spawned) = spawned {
+        return spawned
+            .map_err(|error| format!("the MCP server `{name}` can't be started: {error}"));
+    }
+    match timeout(times::TOOL_TERMINATE, spawning).await {
+        Ok(Ok(mut tree)) => {
+            let report = tree.stop(&stop_policy(&options.processes)).await;
+            context.stops.record_also(report);
+        }
+        Ok(Err(_not_started)) => {}
+        // Its guard kills it when the start returns.
+        Err(_elapsed) => context.stops.record_unproven(),
+    }
+    let seconds = options.time_limit.as_secs_f32();
+    Err(match stop.is_cancelled() {
+        true => format!("the MCP server `{name}` was stopped"),
+        false => format!("the MCP server `{name}` did not start within {seconds} s"),
+    })
 }
 
 /// Makes the handshake, offers the tools, and keeps the client until the server has ended.
 async fn offer_tools(
     options: &McpServer,
     context: &ToolContext,
-    transport: LineTransport,
+    (transport, mut clock): (LineTransport, LimitClock),
     server: &Arc<Server>,
     ready: oneshot::Sender<Result<Started, String>>,
 ) {
@@ -78,7 +110,7 @@ async fn offer_tools(
             _ = server.ended() => Err("has ended".to_owned()),
         }
     };
-    let opened = within_limit(options.time_limit, context.frozen.clone(), opening).await;
+    let opened = within_limit(&mut clock, context.frozen.clone(), opening).await;
     let seconds = options.time_limit.as_secs_f32();
     let late = || Err(format!("did not answer the start within {seconds} s"));
     let (client, listed) = match opened.unwrap_or_else(late) {
