@@ -170,9 +170,13 @@ impl History {
         calls.filter_map(|call| Some((call, *self.open.get(&call.id)?)))
     }
 
-    /// Answers each open call with "interrupted by the user", so that the next text of the user can follow.
+    /// Answers each open call with "interrupted by the user", so that the next text of the user can follow. The result of a call with a saved intent says
+    /// that it may have had its effect.
     pub fn answer_interrupted(&mut self) {
-        self.answer_open(|id, _| ToolResult::interrupted(id));
+        self.answer_open(|id, state| match state {
+            CallState::Started => ToolResult::interrupted_in_run(id),
+            CallState::Requested => ToolResult::interrupted(id),
+        });
     }
 
     /// Answers each open call after a crash: a call with a saved intent has an unknown outcome, and any other call was not run.

@@ -232,13 +232,23 @@ impl ToolCall {
 }
 
 impl ToolResult {
-    /// Creates the result of a call that the user interrupted, or that could not begin because of the interrupt.
+    /// Creates the result of a call that could not begin because the user interrupted the turn.
     #[must_use]
     pub fn interrupted(call_id: impl Into<String>) -> Self {
         Self {
             call_id: call_id.into(),
             outcome: ToolOutcome::Interrupted,
             text: "interrupted by the user".to_owned(),
+        }
+    }
+
+    /// Creates the result of a call that the user interrupted after its intent was saved.
+    #[must_use]
+    pub fn interrupted_in_run(call_id: impl Into<String>) -> Self {
+        Self {
+            text: "interrupted by the user while the tool ran. The call may have had its effect, or a part of it. Check that before you run it again."
+                .to_owned(),
+            ..Self::interrupted(call_id)
         }
     }
 
