@@ -144,9 +144,6 @@ impl ApiDriver {
             let mut server = McpServer::new(name, command, self.context.clone());
             server = args.iter().fold(server, McpServer::arg);
             server = { env.iter() }.fold(server, |server, (name, value)| server.env(name, value));
-            if let Some(variable) = key_variable {
-                server = server.hide_variable(variable);
-            }
             if let Some(seconds) = self.options.mcp_timeout {
                 server = server.time_limit(Duration::from_secs(seconds.into()));
             }

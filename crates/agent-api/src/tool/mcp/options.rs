@@ -1,6 +1,6 @@
 //! The description of a server: its program, its environment, its time limit.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::time::Duration;
 
@@ -8,18 +8,39 @@ use agent_subprocess::{OutputMode, ProcessContext, StdinMode, TreeCommand};
 
 use crate::error::{Error, ErrorKind};
 use crate::tool::ToolContext;
-use crate::tool::process::HiddenVariables;
 
 /// The longest name of a server. A tool needs some characters too.
 const MAX_NAME: usize = 64;
+/// The variables that a server inherits: those that the official clients of the protocol pass on, the language, and the places of files. A name that
+/// ends with `*` stands for all names that begin with the part before the `*`.
+const INHERITED: [&str; 15] = [
+    "HOME",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "USER",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "TMPDIR",
+    "XDG_*",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+];
 /// The time limit of a request by default.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
 /// An MCP server: a program whose tools the model can call, over its standard input and output.
 ///
 /// The agent starts it in the first turn of a connection, and asks it once for its tools. They come after the other tools, with names such as
-/// `mcp__SERVER__TOOL`. The server gets the environment of this program, without variables whose name looks secret (see [`Bash`](crate::Bash)), and
-/// the variables that [`env`](Self::env) sets. Its process tree ends with the connection.
+/// `mcp__SERVER__TOOL`. Its process tree ends with the connection.
+///
+/// The server inherits only variables that each program needs and that hold no secrets: `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER`,
+/// `LANG`, `LANGUAGE`, `LC_*`, `XDG_*`, `SSL_CERT_FILE`, `SSL_CERT_DIR` and `NODE_EXTRA_CA_CERTS`. It also gets the variables of its context, and those
+/// that [`env`](Self::env) sets.
 ///
 /// `Debug` shows neither arguments nor values, because they can be secret.
 #[derive(Clone)]
@@ -29,7 +50,6 @@ pub struct McpServer {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     pub(super) processes: ProcessContext,
-    hidden: HiddenVariables,
     pub(super) time_limit: Duration,
 }
 
@@ -48,7 +68,6 @@ impl McpServer {
             args: Vec::new(),
             env: Vec::new(),
             processes: context,
-            hidden: HiddenVariables::default(),
             time_limit: REQUEST_LIMIT,
         }
     }
@@ -60,17 +79,10 @@ impl McpServer {
         self
     }
 
-    /// Sets a variable of the environment, also one whose name looks secret.
+    /// Sets a variable of the environment.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
-        self
-    }
-
-    /// Removes an inherited variable from the environment, whatever its name looks like. [`env`](Self::env) can set it again.
-    #[must_use]
-    pub fn hide_variable(mut self, name: impl Into<OsString>) -> Self {
-        self.hidden.hide(name.into());
         self
     }
 
@@ -102,17 +114,29 @@ impl McpServer {
     }
 
     pub(super) fn command(&self, context: &ToolContext) -> std::io::Result<TreeCommand> {
-        let command = TreeCommand::new(&self.program)
+        let inherited = std::env::vars_os().filter(|(name, _)| is_inherited(name));
+        let command = TreeCommand::new(&self.program).env_clear();
+        let command = inherited
+            .fold(command, |command, (name, value)| command.env(name, value))
             .args(&self.args)
             .stdin(StdinMode::Piped)
             .stdout(OutputMode::Bytes)
             .stderr(OutputMode::Lines)
             .context(&self.processes)?
             .current_dir(context.directory.path());
-        let command = self.hidden.removed_from(command, &self.processes);
         let set = self.env.iter();
         Ok(set.fold(command, |command, (name, value)| command.env(name, value)))
     }
+}
+
+fn is_inherited(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    INHERITED
+        .iter()
+        .any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start.as_bytes()),
+            None => name == pattern.as_bytes(),
+        })
 }
 
 impl fmt::Debug for McpServer {
@@ -125,5 +149,32 @@ impl fmt::Debug for McpServer {
             .field("env", &names)
             .field("time_limit", &self.time_limit)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a15_server_inherits_only_variables_that_hold_no_secrets() {
+        for name in ["PATH", "HOME", "LANG", "LC_ALL", "XDG_CACHE_HOME", "TMPDIR"] {
+            assert!(is_inherited(name.as_ref()), "{name}");
+        }
+        for name in [
+            "OPENAI_API_KEY",
+            "PGPASSWORD",
+            "GITHUB_PAT",
+            "DATABASE_URL",
+            "HTTPS_PROXY",
+            "SSH_AUTH_SOCK",
+            "AWS_PROFILE",
+            "PATHS",
+            "MY_PATH",
+            "path",
+            "",
+        ] {
+            assert!(!is_inherited(name.as_ref()), "{name}");
+        }
     }
 }
