@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The maximum time for the stop of a command or a server, and its processes.
 pub(crate) const TOOL_STOP: Duration = Duration::from_secs(3);
-/// The time that a command or a server, and its processes, have to end after SIGTERM. Also the time that the start of a server has to return after an
+/// The time that a command or a server, and its processes, have to end after SIGTERM. Also the time that a start of either has to return after an
 /// interrupt.
 pub(crate) const TOOL_TERMINATE: Duration = Duration::from_secs(1);
 /// The time for which the output of a command is read after its exit, and after the end of its processes, if another process keeps it open. Also the

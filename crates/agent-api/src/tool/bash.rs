@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::arguments::Arguments;
-use super::limit_clock::LimitClock;
+use super::limit_clock::{LimitClock, within_limit};
 use super::output::{Output, push_note};
-use super::process::{HiddenVariables, stop_policy};
+use super::process::{HiddenVariables, start_unless, stop_policy};
 use super::{Access, Tool, ToolContext, ToolOutput, files};
 use crate::dialect::ToolDefinition;
 use crate::json::JsonObject;
@@ -164,18 +164,31 @@ impl Tool for Bash {
             if context.cancel.is_cancelled() {
                 return files::interrupted();
             }
-            let mut tree = match self.start(&call.command, context).await {
-                Ok(tree) => tree,
-                Err(failed) => return failed,
+            let mut clock = LimitClock::new(call.limit);
+            let over = within_limit(
+                &mut clock,
+                context.frozen.clone(),
+                context.cancel.cancelled(),
+            );
+            let starting = self.start(&call.command, context);
+            let policy = stop_policy(&self.context);
+            let mut tree = match start_unless(over, starting, &policy, &context.stops).await {
+                Ok(Ok(tree)) => tree,
+                Ok(Err(failed)) => return failed,
+                Err(Some(())) => return files::interrupted(),
+                Err(None) => {
+                    let seconds = call.limit.as_secs();
+                    return ToolOutput::failed(format!(
+                        "the command did not start within {seconds} s"
+                    ));
+                }
             };
             let mut pipe = Pipe::new(tree.take_stdout());
-            let end = supervise(&mut tree, &mut pipe, call.limit, context).await;
+            let end = supervise(&mut tree, &mut pipe, clock, context).await;
             if matches!(end, End::Exited(_)) {
                 pipe.drain().await;
             }
-            let report = pipe
-                .read_while(tree.stop(&stop_policy(&self.context)))
-                .await;
+            let report = pipe.read_while(tree.stop(&policy)).await;
             pipe.drain().await;
             context.stops.record(report.clone(), end == End::Cancelled);
             result(pipe.output, &end, call.limit, &report)
@@ -203,12 +216,13 @@ enum Event {
 async fn supervise(
     tree: &mut ProcessTree,
     pipe: &mut Pipe,
-    limit: Duration,
+    mut clock: LimitClock,
     context: &ToolContext,
 ) -> End {
     let mut frozen = context.frozen.clone();
     let mut is_watched = true;
-    let mut clock = LimitClock::new(limit);
+    // The command runs now, also if a person froze the agent while it started.
+    clock.pause(false);
     freeze(tree, &mut clock, *frozen.borrow_and_update());
     loop {
         let event = async {

@@ -143,7 +143,6 @@ impl Stops {
     }
 
     /// Records that a process may run that no report names: its start did not return.
-    #[cfg(feature = "mcp")]
     pub(crate) fn record_unproven(&self) {
         self.is_unproven.store(true, Ordering::Relaxed);
     }
@@ -154,7 +153,6 @@ impl Stops {
     }
 
     /// Records the end of a process tree that belongs to no call, besides the other reports.
-    #[cfg(feature = "mcp")]
     pub(crate) fn record_also(&self, report: StopReport) {
         let mut stops = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         if stops.len() < MAX_NAMES {

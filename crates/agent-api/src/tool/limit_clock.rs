@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "mcp")]
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -43,7 +42,6 @@ impl LimitClock {
 }
 
 /// Waits for a result, until the clock ends. While a person has frozen the agent, the time does not count. `None` means that the time is over.
-#[cfg(feature = "mcp")]
 pub(super) async fn within_limit<T>(
     clock: &mut LimitClock,
     mut frozen: watch::Receiver<bool>,

@@ -1,10 +1,12 @@
-//! The rules that all processes of tools share: an environment without secrets, and the stages of a stop.
+//! The rules that all processes of tools share: an environment without secrets, a start that can be interrupted, and the stages of a stop.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-use agent_subprocess::{ProcessContext, StopPolicy, TreeCommand};
+use agent_subprocess::{ProcessContext, ProcessTree, StopPolicy, TreeCommand};
+use tokio::time::timeout;
 
+use super::context::Stops;
 use crate::times;
 
 /// The words that make the name of a variable look secret.
@@ -65,6 +67,28 @@ pub(super) fn stop_policy(context: &ProcessContext) -> StopPolicy {
         ..StopPolicy::kill()
     }
     .within(times::TOOL_STOP.min(context.stop.budget))
+}
+
+/// Starts a process, unless `over` comes first: the disk of a program can hang. `Err` is what `over` returned. The process doesn't run then, or its guard
+/// kills it as soon as its start returns.
+pub(super) async fn start_unless<T, E>(
+    over: impl Future<Output = T>,
+    spawning: impl Future<Output = Result<ProcessTree, E>>,
+    policy: &StopPolicy,
+    stops: &Stops,
+) -> Result<Result<ProcessTree, E>, T> {
+    let mut spawning = std::pin::pin!(spawning);
+    let over = tokio::select! {
+        biased;
+        over = over => over,
+        spawned = &mut spawning => return Ok(spawned),
+    };
+    match timeout(times::TOOL_TERMINATE, spawning).await {
+        Ok(Ok(mut tree)) => stops.record_also(tree.stop(policy).await),
+        Ok(Err(_not_started)) => {}
+        Err(_elapsed) => stops.record_unproven(),
+    }
+    Err(over)
 }
 
 /// Returns whether the name of a variable looks as if its value is secret.

@@ -1,8 +1,10 @@
 //! `bash`: real commands, and the end of all their processes.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use agent_subprocess::guard;
 use serde_json::json;
 
 use crate::scene::{DEADLINE, Scene, peak_memory, runs_in_own_process, wait_for};
@@ -240,5 +242,56 @@ fn a14_secrets_are_not_in_the_environment_of_a_command() {
         for kept in ["SORT_KEY=kept-1", "KEYBOARD=kept-2", "OWN=kept-3", "PATH="] {
             assert!(text.contains(kept), "{kept}: {text}");
         }
+    });
+}
+
+/// A guard that answers nothing is like a program whose disk hangs.
+#[test]
+fn a4_start_that_hangs_ends_at_once_and_at_its_time_limit() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let test = "bash::a4_start_that_hangs_ends_at_once_and_at_its_time_limit";
+    if runs_in_own_process(test, &[]) {
+        return;
+    }
+    let scene = Scene::new();
+    let [pid, script] = ["pid", "guard"].map(|name| scene.path(name));
+    let text = format!(
+        "#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}\nexec sleep 600\n",
+        pid.display()
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    guard::guard_program(script);
+    // The call ends while the start hangs, so the guard still runs.
+    let hangs = || {
+        let pid = std::fs::read_to_string(&pid).unwrap_or_default();
+        let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim()));
+        line.is_ok_and(|line| line == b"sleep\x00600\x00")
+            .then_some(pid)
+    };
+    let end_guard = || {
+        let guard = hangs().expect("the start still hangs");
+        let mut kill = Command::new("kill");
+        assert!(kill.args(["-9", guard.trim()]).status().unwrap().success());
+        std::fs::remove_file(&pid).unwrap();
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let command = json!({"command": "true", "timeout_seconds": 1});
+        let late = scene.failed("bash", command).await;
+        assert_eq!(late, "the command did not start within 1 s");
+        end_guard();
+        let cancel = async {
+            wait_for("the start", || hangs().is_some()).await;
+            scene.context.cancel.cancel();
+        };
+        let call = scene.failed("bash", json!({"command": "true"}));
+        let (interrupted, ()) = tokio::join!(call, cancel);
+        assert_eq!(interrupted, "the call was interrupted");
+        end_guard();
     });
 }

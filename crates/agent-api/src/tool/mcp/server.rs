@@ -19,7 +19,7 @@ use crate::text::one_line;
 use crate::times;
 use crate::tool::ToolContext;
 use crate::tool::limit_clock::{LimitClock, within_limit};
-use crate::tool::process::stop_policy;
+use crate::tool::process::{start_unless, stop_policy};
 
 /// A server that offers its tools.
 #[derive(Debug)]
@@ -63,36 +63,24 @@ async fn spawn(
     clock: &mut LimitClock,
     stop: &CancellationToken,
 ) -> Result<ProcessTree, String> {
-    let mut spawning = std::pin::pin!(async {
+    let spawning = async {
         match options.command(context) {
             Ok(command) => command.spawn().await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         }
-    });
-    let spawned = tokio::select! {
-        biased;
-        () = stop.cancelled() => None,
-        spawned = within_limit(clock, context.frozen.clone(), &mut spawning) => spawned,
     };
-    let name = &options.name;
-    if let Some(spawned) = spawned {
-        return spawned
-            .map_err(|error| format!("the MCP server `{name}` can't be started: {error}"));
-    }
-    match timeout(times::TOOL_TERMINATE, spawning).await {
-        Ok(Ok(mut tree)) => {
-            let report = tree.stop(&stop_policy(&options.processes)).await;
-            context.stops.record_also(report);
+    let over = within_limit(clock, context.frozen.clone(), stop.cancelled());
+    let policy = stop_policy(&options.processes);
+    let (name, seconds) = (&options.name, options.time_limit.as_secs_f32());
+    match start_unless(over, spawning, &policy, &context.stops).await {
+        Ok(spawned) => {
+            spawned.map_err(|error| format!("the MCP server `{name}` can't be started: {error}"))
         }
-        Ok(Err(_not_started)) => {}
-        // Its guard kills it when the start returns.
-        Err(_elapsed) => context.stops.record_unproven(),
+        Err(Some(())) => Err(format!("the MCP server `{name}` was stopped")),
+        Err(None) => Err(format!(
+            "the MCP server `{name}` did not start within {seconds} s"
+        )),
     }
-    let seconds = options.time_limit.as_secs_f32();
-    Err(match stop.is_cancelled() {
-        true => format!("the MCP server `{name}` was stopped"),
-        false => format!("the MCP server `{name}` did not start within {seconds} s"),
-    })
 }
 
 /// Makes the handshake, offers the tools, and keeps the client until the server has ended.
