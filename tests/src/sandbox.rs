@@ -74,11 +74,11 @@ impl Sandbox {
 
     /// Keeps the repository as the template of the other tests, unless another test was first.
     fn keep_as(&self, template: &Path) {
-        let beside = template.with_extension(std::process::id().to_string());
-        copy_tree(&self.repo(), &beside);
-        if fs::rename(&beside, template).is_err() {
-            fs::remove_dir_all(&beside).unwrap();
-        }
+        let beside = tempfile::tempdir_in(env!("OUT_DIR")).unwrap();
+        let copy = beside.path().join("repo");
+        copy_tree(&self.repo(), &copy);
+        // The template of another test is as good.
+        let _exists = fs::rename(&copy, template);
     }
 
     /// Returns the directory that contains all others.

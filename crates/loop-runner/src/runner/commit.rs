@@ -15,6 +15,7 @@ use rlm_store::git::Git;
 use rlm_store::git::commit::{CommitMessage, entry_path, subject};
 use rlm_store::transcript::Transcript;
 use rlm_store::{Committed, Project, RunHead, Settings, Uncommitted};
+use tokio::time::Instant;
 
 use crate::Error;
 use crate::run_event::RunEvent;
@@ -96,6 +97,12 @@ impl Runner {
     /// Takes the snapshot before the first iteration. Without it, the first iteration can't report its changes.
     pub(super) async fn take_first_snapshot(&mut self) {
         if self.saved.snapshot.is_some() || self.work_tree.project().git().top().is_none() {
+            return;
+        }
+        if let Some(since) = self.recently_unchanged(Instant::now())
+            && let Some(commit) = self.work_tree.project().git().clean_commit_since(since)
+        {
+            self.saved.snapshot = Some(commit);
             return;
         }
         let comparison = self.comparison();

@@ -56,7 +56,6 @@ impl Runner {
             }
             Effect::StopBy(deadline) => self.stop_by(deadline),
             Effect::StartAttempt(brief) => {
-                self.processes.unchanged_since = None;
                 self.processes.message = None;
                 let input = self.start_attempt(&brief).await?;
                 return Ok(input.into_iter().collect());
@@ -177,8 +176,7 @@ impl Runner {
                 && self.processes.commands.is_none()
                 && self.processes.cleanup.is_none();
             let now = Instant::now();
-            let is_fresh = |at| now.duration_since(at) < STATUS_MAX_AGE;
-            if is_idle && !must_wait && self.processes.unchanged_since.is_some_and(is_fresh) {
+            if is_idle && !must_wait && self.recently_unchanged(now).is_some() {
                 let status = git.last_status();
                 (self.saved.git_commit, self.saved.git_changed) = (status.commit, status.changed);
                 return;
@@ -193,6 +191,12 @@ impl Runner {
                 () = self.requests.stop_requested() => {}
             }
         }
+    }
+
+    /// Returns since when nothing of the run has worked in the working tree, if a git status from then is still valid.
+    pub(super) fn recently_unchanged(&self, now: Instant) -> Option<Instant> {
+        let since = self.processes.unchanged_since;
+        since.filter(|since| now.duration_since(*since) < STATUS_MAX_AGE)
     }
 
     /// Returns the uncommitted files; `None` if git fails, or a stop is requested first.
@@ -253,6 +257,7 @@ impl Runner {
             false => None,
         };
         self.take_first_snapshot().await;
+        self.processes.unchanged_since = None;
         if self.requests.is_stop_requested() || self.options.gate.is_shutdown() {
             self.processes.withheld = true;
             return Ok(None);

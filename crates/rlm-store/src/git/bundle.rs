@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::commit::{names, of_files, pathspec_without};
 use super::processes::{GitProcesses, Rollback};
+use super::run::INDEX;
 use super::{COMMAND_TIMEOUT, Git, GitCall, GitError, Hooks, run, run_with};
 use crate::state_dir;
 
@@ -119,7 +120,7 @@ impl Git {
             .ok_or_else(GitError::not_a_repository)
             .map_err(text)?;
         self.copy_index(index)?;
-        let environment = [("GIT_INDEX_FILE", index.as_os_str())];
+        let environment = [(INDEX, index.as_os_str())];
         let processes = self.processes.as_ref();
         let git = |words: &[&str]| {
             let call = GitCall {

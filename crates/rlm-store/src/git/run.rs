@@ -144,12 +144,15 @@ const READ_ONLY: [&str; 2] = ["-c", "log.showSignature=false"];
 const READ_ONLY_VARIABLES: [(&str, &str); 2] =
     [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
 
+/// The variable that gives a command an index of its own, which the repository and its other commands don't use.
+pub(super) const INDEX: &str = "GIT_INDEX_FILE";
+
 /// The largest number of bytes of git's error messages.
 const MAX_STDERR: usize = 16 << 10;
-/// The commands after which a kill at any time leaves no partial change: they read, or write an object as a whole.
+/// The commands that only read, so that a kill at any time leaves no partial change.
 ///
 /// `status` writes nothing, because `GIT_OPTIONAL_LOCKS` is off. But it runs the filters of files that may have changed.
-const KILLABLE: [&str; 12] = [
+const READS: [&str; 11] = [
     "check-ignore",
     "diff-tree",
     "log",
@@ -161,12 +164,14 @@ const KILLABLE: [&str; 12] = [
     "show",
     "status",
     "var",
-    "write-tree",
 ];
 
-/// Returns whether git can be killed at any time with these arguments.
-fn is_killable<S: AsRef<OsStr>>(words: &[S]) -> bool {
-    let mut words = words.iter().filter_map(|word| word.as_ref().to_str());
+/// Returns whether git can be killed at any time.
+fn is_killable<S: AsRef<OsStr>>(call: &GitCall<'_, S>) -> bool {
+    let mut words = call
+        .arguments
+        .iter()
+        .filter_map(|word| word.as_ref().to_str());
     let mut command = words.next();
     while command == Some("-c") {
         command = words.nth(1);
@@ -175,7 +180,9 @@ fn is_killable<S: AsRef<OsStr>>(words: &[S]) -> bool {
         Some("worktree") => words.next() == Some("list"),
         // With a second name, git writes a ref and runs a hook.
         Some("symbolic-ref") => words.filter(|word| !word.starts_with('-')).count() == 1,
-        Some(command) => KILLABLE.contains(&command),
+        // It locks the index, and starts no program.
+        Some("write-tree") => call.environment.iter().any(|(name, _)| *name == INDEX),
+        Some(command) => READS.contains(&command),
         None => false,
     }
 }
@@ -207,7 +214,7 @@ pub(crate) fn run_with<S: AsRef<OsStr>>(
     // under a guard at once.
     static NEEDS_A_GUARD: AtomicBool = AtomicBool::new(false);
     let mut alone = None;
-    if is_killable(call.arguments) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
+    if is_killable(call) && !NEEDS_A_GUARD.load(Ordering::Relaxed) {
         alone = run_alone(call, processes)?;
         if alone.is_none() {
             NEEDS_A_GUARD.store(true, Ordering::Relaxed);
@@ -481,16 +488,24 @@ mod tests {
 
     #[test]
     fn h7_only_commands_without_partial_changes_can_be_killed_at_any_time() {
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let is_killable = |line: &str, environment: &[(&str, &OsStr)]| {
+            let arguments: Vec<&str> = line.split(' ').collect();
+            is_killable(&GitCall {
+                directory: Path::new("."),
+                arguments: &arguments,
+                environment,
+                hooks: Hooks::Off,
+                timeout: Duration::ZERO,
+            })
+        };
         for line in [
             "rev-parse --show-toplevel",
             "-c fetch.fsckObjects=true ls-tree HEAD",
             "worktree list --porcelain",
             "symbolic-ref --quiet HEAD",
             "status --porcelain",
-            "-c core.sharedRepository=0600 write-tree",
         ] {
-            assert!(is_killable(&words(line)), "{line}");
+            assert!(is_killable(line, &[]), "{line}");
         }
         for line in [
             "add --all",
@@ -499,11 +514,18 @@ mod tests {
             "worktree remove there",
             "symbolic-ref HEAD refs/heads/main",
             "update-ref refs/heads/main 0123",
+            "write-tree",
             "an-alias",
             "-c",
             "",
         ] {
-            assert!(!is_killable(&words(line)), "{line}");
+            assert!(!is_killable(line, &[]), "{line}");
         }
+        let own_index = [(INDEX, OsStr::new("elsewhere"))];
+        assert!(is_killable(
+            "-c core.sharedRepository=0600 write-tree",
+            &own_index
+        ));
+        assert!(!is_killable("add --all", &own_index));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::commit::CommitPlan;
-use super::run::{GitCall, Hooks, QUERY_TIMEOUT, TOO_MUCH, run_with};
+use super::run::{GitCall, Hooks, INDEX, QUERY_TIMEOUT, TOO_MUCH, run_with};
 use super::{Git, GitError, is_object_name};
 use crate::state_dir;
 
@@ -192,7 +192,7 @@ impl<'a> ObjectStore<'a> {
 
     fn git<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, GitError> {
         let environment = [
-            ("GIT_INDEX_FILE", self.index.as_os_str()),
+            (INDEX, self.index.as_os_str()),
             ("GIT_OBJECT_DIRECTORY", self.objects.as_os_str()),
             (
                 "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -230,7 +230,8 @@ impl<'a> ObjectStore<'a> {
                 Some((files, patch)) => (files.to_owned(), Some(patch.to_owned())),
                 None => (both, Some(String::new())),
             },
-            Err(_too_much) => (diff(&["--numstat", "-z"])?, None),
+            // Most likely, the patch is too long.
+            Err(_) => (diff(&["--numstat", "-z"])?, None),
         };
         let files = files.split('\0').filter_map(FileChange::parse).collect();
         let patch = patch.filter(|patch| patch.len() <= MAX_PATCH);

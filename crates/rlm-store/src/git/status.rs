@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::own_files::is_status_line_of_own_file;
 use super::run::{GitError, QUERY_TIMEOUT, run};
@@ -26,7 +27,7 @@ pub struct GitStatus {
 /// The newest status, and whether git is running for another one.
 #[derive(Clone, Debug)]
 pub(super) struct StatusCache {
-    latest: Arc<watch::Sender<GitStatus>>,
+    latest: Arc<watch::Sender<Found>>,
     is_running: Arc<AtomicBool>,
     /// Set when the first status has begun.
     has_begun: Arc<AtomicBool>,
@@ -34,10 +35,17 @@ pub(super) struct StatusCache {
     is_slow: Arc<AtomicBool>,
 }
 
+/// A status, and when git began to find it.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    status: GitStatus,
+    begun: Option<Instant>,
+}
+
 impl Default for StatusCache {
     fn default() -> Self {
         Self {
-            latest: Arc::new(watch::channel(GitStatus::default()).0),
+            latest: Arc::new(watch::channel(Found::default()).0),
             is_running: Arc::default(),
             has_begun: Arc::default(),
             is_slow: Arc::default(),
@@ -48,7 +56,14 @@ impl Default for StatusCache {
 impl Git {
     /// Returns the newest status.
     pub fn last_status(&self) -> GitStatus {
-        self.status_cache.latest.borrow().clone()
+        self.status_cache.latest.borrow().status.clone()
+    }
+
+    /// Returns the commit of the working tree if a status that began at `time` or later found no file that differs from it.
+    pub fn clean_commit_since(&self, time: Instant) -> Option<String> {
+        let Found { status, begun } = self.status_cache.latest.borrow().clone();
+        let is_clean = status.changed == Some(0) && begun.is_some_and(|begun| begun >= time);
+        status.commit.filter(|_| is_clean)
     }
 
     /// Requests a new status, and returns the newest available one. Without `must_wait`, that may be an older one.
@@ -62,6 +77,7 @@ impl Git {
             let (cache, silent) = (cache.clone(), Arc::clone(&self.is_unresponsive));
             let processes = self.processes.clone();
             drop(tokio::task::spawn_blocking(move || {
+                let begun = Some(Instant::now());
                 let mut status = None;
                 if !cache.is_slow.load(Ordering::Relaxed) {
                     match run(&top, STATUS, STATUS_TIMEOUT, processes.as_ref()) {
@@ -75,7 +91,7 @@ impl Git {
                     changed: None,
                 });
                 cache.is_running.store(false, Ordering::Release);
-                cache.latest.send_replace(status);
+                cache.latest.send_replace(Found { status, begun });
             }));
         }
         let is_first = !cache.has_begun.swap(true, Ordering::Relaxed);
@@ -86,7 +102,7 @@ impl Git {
         };
         // A late status is available for the next save.
         let _late = tokio::time::timeout(limit, newest.changed()).await;
-        newest.borrow().clone()
+        newest.borrow().status.clone()
     }
 }
 
@@ -127,5 +143,28 @@ mod tests {
         );
         let seen = GitStatus::read(Path::new("/"), "# branch.oid (initial)\n# branch.head main");
         assert_eq!((seen.commit, seen.changed), (None, Some(0)));
+    }
+    #[tokio::test]
+    async fn clean_commit_is_known_only_from_a_status_that_began_later() {
+        let place = tempfile::tempdir().unwrap();
+        let git = |arguments: &[&str]| {
+            let name = ["-c", "user.name=a", "-c", "user.email=a@localhost"];
+            let mut git = std::process::Command::new("git");
+            let git = git.current_dir(place.path()).args(name).args(arguments);
+            assert!(git.status().unwrap().success());
+        };
+        git(&["init", "-q"]);
+        git(&["commit", "-q", "--allow-empty", "-m", "a"]);
+        let found = Git::find(place.path());
+        let begun = Instant::now();
+        assert_eq!(found.clean_commit_since(begun), None);
+        let status = found.status(true).await;
+        assert_eq!(found.clean_commit_since(begun), status.commit);
+        assert!(status.commit.is_some());
+        assert_eq!(found.clean_commit_since(Instant::now()), None);
+
+        fs_err::write(place.path().join("new"), "").unwrap();
+        found.status(true).await;
+        assert_eq!(found.clean_commit_since(begun), None);
     }
 }
