@@ -137,7 +137,7 @@ pub struct PromptContext {
     pub previous_agent: Option<String>,
     /// The session to continue; `None` starts a fresh one.
     pub session: Option<String>,
-    /// The id that the fresh session gets. If an earlier attempt of this iteration created it already, that session continues.
+    /// The id that the fresh session gets. No session of the run has it.
     pub new_session: Option<String>,
     /// Whether the session to continue already has the prompt of this iteration, which then must not be sent again.
     pub has_prompt: bool,

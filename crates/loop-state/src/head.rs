@@ -50,7 +50,8 @@ pub struct Head {
     pub steers: Vec<Steer>,
     /// The id of the agent's session, if known.
     pub session: Option<String>,
-    /// The position in the session after its last turn, if the agent reports it. A fork copies the session up to there.
+    /// The position in the session after its last turn, if the agent keeps the session on disk. A fork copies the session up to there. During an
+    /// attempt it is the position before the attempt: a session that is longer has the prompt of the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_position: Option<u64>,
     /// The steers in the prompt of the current attempt, until the agent answers. An agent that doesn't answer may have read none of them.
@@ -58,6 +59,9 @@ pub struct Head {
     pub prompt_steers: Vec<u32>,
     /// Whether the agent's session already contains the prompt of this iteration.
     pub has_prompt: bool,
+    /// Whether the agent's session already contains the feedback.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_feedback: bool,
     /// Whether the current attempt continues an earlier session.
     pub continues_session: bool,
     /// Whether the next attempt always gets a fresh session.
@@ -158,6 +162,7 @@ impl Head {
             session_position: None,
             prompt_steers: Vec::new(),
             has_prompt: false,
+            has_feedback: false,
             continues_session: false,
             fresh_session: false,
             handover: None,
@@ -369,6 +374,7 @@ impl Head {
             self.step = IterationStep::Ready;
             self.unfinished = None;
             self.has_prompt = false;
+            self.has_feedback = false;
             self.unmark_prompt_steers();
         }
         self.parent = Some(parent);
@@ -402,7 +408,34 @@ impl Head {
     fn leave_session(&mut self) {
         self.drop_session();
         self.has_prompt = false;
+        self.has_feedback = false;
         self.continues_session = false;
+    }
+
+    /// Records that the session has the message of the current attempt: the prompt, the feedback and the steers.
+    pub(crate) fn prompt_received(&mut self) {
+        self.has_prompt = true;
+        self.has_feedback = true;
+        let received = std::mem::take(&mut self.prompt_steers);
+        let is_received = |steer: &&mut Steer| received.contains(&steer.id);
+        for steer in self.steers.iter_mut().filter(is_received) {
+            steer.state = SteerState::Seen;
+        }
+    }
+
+    /// Records the position up to which the session is on disk. If an attempt has begun that is not over, a longer session has the message of the
+    /// attempt: the agent saves a message before it does anything else.
+    pub(crate) fn session_saved(&mut self, position: u64) {
+        let before = self.session_position.unwrap_or(0);
+        let is_begun = self.unfinished.is_some()
+            || matches!(
+                self.step,
+                IterationStep::Turn { .. } | IterationStep::Interrupted { .. }
+            );
+        if is_begun && position > before {
+            self.prompt_received();
+        }
+        self.session_position = Some(position.max(before));
     }
 
     /// Forgets the session; the next attempt gets a fresh one.

@@ -67,7 +67,8 @@ pub enum MachineInput {
     },
     /// The agent's session has this id. An id of more than [`MAX_TEXT`](crate::MAX_TEXT) bytes is not stored, so its session can't continue.
     SessionKnown(String),
-    /// The agent's session is on disk up to this position. A turn ends next.
+    /// The agent's session is on disk up to this position. The turn ends next. A caller that didn't get the position from the agent reads it from the
+    /// session.
     SessionSaved {
         /// The position, as [`Head::session_position`](crate::Head::session_position).
         position: u64,
@@ -183,6 +184,9 @@ pub struct ResumeOptions {
     /// The previous agent, if the run has another agent from now on. The session belongs to the previous agent and doesn't continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_agent: Option<String>,
+    /// The position up to which the session of the run is on disk now, if the agent keeps it there; 0 for a session that exists and can't be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_position: Option<u64>,
     /// A message of the person who resumes: a steer for the next prompt, or the revision of a phase that waits for a review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,

@@ -347,19 +347,20 @@ impl Machine {
         if std::mem::take(&mut head.fresh_session) || !head.phase_rules().continues_attempts() {
             head.drop_session();
         }
-        let new_session = match &head.session {
-            _ if !head.phase_rules().durable_session => None,
-            // No pair of iteration and attempt occurs twice in a run.
-            None => Some(format!("{}-{}", head.iteration, head.attempt)),
-            // The process may have died before the agent created the session.
-            Some(_) if !head.has_prompt && head.session_position.is_none() => head.session.take(),
-            Some(_) => None,
-        };
+        let is_durable = head.phase_rules().durable_session;
+        if is_durable && !head.has_prompt && head.session_position.is_none() {
+            // The agent never created this session, or created it without a message.
+            head.drop_session();
+        }
+        // No pair of iteration and attempt occurs twice in a run, so no session has this id.
+        let new_session = (is_durable && head.session.is_none())
+            .then(|| format!("{}-{}", head.iteration, head.attempt));
         head.continues_session = head.session.is_some();
         head.unmark_prompt_steers();
         if !head.continues_session {
             // The new session has neither the prompt nor the steers of the previous one.
             head.has_prompt = false;
+            head.has_feedback = false;
             for steer in &mut head.steers {
                 steer.state = SteerState::Recorded;
             }
@@ -372,7 +373,7 @@ impl Machine {
             iteration: head.iteration,
             attempt: head.attempt,
             unfinished: head.unfinished,
-            feedback: head.feedback.clone(),
+            feedback: head.feedback.clone().filter(|_| !head.has_feedback),
             steers: head.unseen_steers().cloned().collect(),
             result: head.previous_phase_result().map(ToOwned::to_owned),
             previous_agent: head.predecessor().map(ToOwned::to_owned),

@@ -86,12 +86,15 @@ pub(crate) fn copy(run_dir: &Path, head: &Head, fork_dir: &Path) -> Result<Forke
     }
 }
 
-/// Returns the position up to which a session of a run is on disk; `None` if it can't be read, or does not exist.
+/// Returns the position up to which a session of a run is on disk: 0 if it can't be read, and `None` if it does not exist.
 #[must_use]
 pub fn position(run_dir: &Path, id: &str) -> Option<u64> {
     let session = is_session(id).then(|| path(run_dir, id))?;
-    let loaded = reader::load::<IgnoredAny, IgnoredAny>(session).ok()?;
-    Some(loaded.seq.get())
+    match reader::load::<IgnoredAny, IgnoredAny>(session) {
+        Ok(loaded) => Some(loaded.seq.get()),
+        Err(error) if error.is_not_found() => None,
+        Err(_) => Some(0),
+    }
 }
 
 /// Returns whether the directory of an imported run has the session of its head; an error if that session is damaged.

@@ -17,7 +17,7 @@ use rlm_store::deadline::Deadline;
 use rlm_store::processes::without_survivors;
 use rlm_store::sweep::{REPORT, scope_in, scratch};
 use rlm_store::transcript::Transcript;
-use rlm_store::{PhaseSettings, marker_variable, sessions, state_dir, variable};
+use rlm_store::{PhaseSettings, marker_variable, state_dir, variable};
 use tokio::time::Instant;
 
 use crate::run_event::RunEvent;
@@ -244,7 +244,6 @@ impl Runner {
             Ok(driver) => driver,
             Err(e) => return not_started(e.to_string()),
         };
-        let brief = &self.with_saved_prompt(brief).await;
         // Look at the working tree before the agent starts, so that the first changes of the agent count as its work.
         let can = driver.capabilities();
         let parses_output = can.has(Capability::Tools);
@@ -304,36 +303,6 @@ impl Runner {
             self.emit(RunEvent::InPrompt(steer.id));
         }
         Ok(None)
-    }
-
-    /// Returns the context of an attempt with the knowledge of its agent: before a crash, the agent may have saved the prompt in its session, although
-    /// the run saved no answer. Then the prompt must not be sent again, because its work would be repeated.
-    ///
-    /// The future does not borrow the runner, which other threads can't share.
-    fn with_saved_prompt(
-        &self,
-        brief: &PromptContext,
-    ) -> impl Future<Output = PromptContext> + use<> {
-        let mut brief = brief.clone();
-        let id = brief.session.clone().or(brief.new_session.clone());
-        let is_again = brief.unfinished.is_some() && !brief.has_prompt;
-        let id = id.filter(|_| is_again && self.phase().agent.has_durable_sessions());
-        let run_dir = self.work_tree.project().run_dir(&self.saved.run);
-        let before = self.machine.head().session_position.unwrap_or_default();
-        async move {
-            let Some(id) = id else {
-                return brief;
-            };
-            let session = id.clone();
-            let position =
-                tokio::task::spawn_blocking(move || sessions::position(&run_dir, &session));
-            // After a panic, the prompt is sent again.
-            if position.await.unwrap_or_default() > Some(before) {
-                (brief.session, brief.new_session) = (Some(id), None);
-                brief.has_prompt = true;
-            }
-            brief
-        }
     }
 
     /// Creates the attempt's transcript, with the prompt as its first record. If that fails, the attempt runs without one.

@@ -54,7 +54,11 @@ impl Machine {
                 return self.turn_stopped(at);
             }
             TurnOutcome::Interrupted => Some("the turn was interrupted".into()),
-            TurnOutcome::SessionLost => Some("the session does not exist any more".into()),
+            TurnOutcome::SessionLost => {
+                // The next attempt must not ask for it again.
+                self.head.drop_session();
+                Some("the session does not exist any more".into())
+            }
             TurnOutcome::Stopped => Some("the turn was stopped from outside".into()),
             TurnOutcome::Failed(why)
             | TurnOutcome::Transient(why)
@@ -303,6 +307,7 @@ impl Machine {
         };
         let text = last_text_bytes(text);
         self.head.feedback = Some(Feedback { source, text });
+        self.head.has_feedback = false;
         if recheck {
             return self.begin_attempt(at);
         }

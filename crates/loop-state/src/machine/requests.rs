@@ -99,20 +99,15 @@ impl Machine {
             MachineInput::SessionKnown(id) => self.session_known(id),
             MachineInput::SessionSaved { position } => {
                 // The end of the turn follows, and is saved.
-                self.head.session_position = Some(position);
-                if matches!(step, IterationStep::Turn { .. }) {
-                    // A turn that ends before the first answer has the prompt in its session too.
-                    self.head.has_prompt = true;
-                    self.head.prompt_steers.clear();
-                }
+                // A turn that ends before the first answer has the prompt in its session too.
+                self.head.session_saved(position);
                 Effects::new()
             }
             MachineInput::PromptReceived
                 if (!self.head.has_prompt || !self.head.prompt_steers.is_empty())
                     && matches!(step, IterationStep::Turn { .. }) =>
             {
-                self.head.has_prompt = true;
-                self.head.prompt_steers.clear();
+                self.head.prompt_received();
                 // Only a session that continues needs this after a crash.
                 match self.head.phase_rules().continues_attempts() {
                     true => vec![Effect::Save],

@@ -36,6 +36,9 @@ impl Machine {
         head.end = None;
         head.is_stopping_step = false;
         head.pausing = false;
+        if let Some(position) = resume.session_position {
+            head.session_saved(position);
+        }
         if let Some(from) = resume.previous_agent {
             head.hand_over(from);
         }

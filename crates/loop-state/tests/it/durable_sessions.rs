@@ -2,7 +2,7 @@
 
 use loop_state::{
     Effect, ForkedSession, Head, IterationStep, Lineage, MachineInput, RedoScope, Request,
-    ResumeOptions, SessionPolicy, StopTiming, TurnOutcome,
+    ResumeOptions, RunUpdate, SessionPolicy, StopTiming, TurnOutcome,
 };
 
 use crate::person::{started, steer};
@@ -39,13 +39,99 @@ fn a6_session_of_an_iteration_continues_after_a_crash() {
     assert_eq!(trace.machine.head().session.as_deref(), Some("2-1"));
 }
 
+/// Resumes the run after a crash; its session is on disk up to this position.
+fn resume_at(trace: &mut Trace, position: u64) {
+    let resumed = ResumeOptions {
+        session_position: Some(position),
+        ..ResumeOptions::default()
+    };
+    *trace = Trace::resumed(trace.machine.head().clone(), resumed);
+}
+
 #[test]
-fn a6_session_that_may_not_exist_yet_is_created_under_its_id() {
-    let mut trace = durable(SessionPolicy::Fresh);
+fn a6_session_without_a_message_is_not_used_again() {
+    let mut trace = durable(SessionPolicy::Continue);
     trace.crash_and_resume();
     let effects = trace.then(MachineInput::CheckEnded(failed("red")));
-    assert_eq!(sessions(&effects), (None, Some("1-1")));
+    assert_eq!(sessions(&effects), (None, Some("1-2")));
     assert!(!started(&effects).has_prompt);
+    // The failed start of an agent creates none either.
+    trace.then(MachineInput::TurnEnded(TurnOutcome::SessionInUse(
+        "in use".into(),
+    )));
+    let mut trace = Trace::resumed(trace.machine.head().clone(), ResumeOptions::default());
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert_eq!(sessions(&effects), (None, Some("1-3")));
+}
+
+#[test]
+fn a6_message_that_the_session_has_is_not_sent_again() {
+    let mut trace = durable(SessionPolicy::Continue);
+    trace.then(steer("mind the docs", false));
+    trace.then(MachineInput::PromptReceived);
+    trace.then(MachineInput::SessionSaved { position: 5 });
+    let effects = trace.iteration(failed("red"));
+    let brief = started(&effects);
+    assert_eq!((brief.steers.len(), brief.has_prompt), (1, false));
+    assert_eq!(brief.feedback.as_ref().unwrap().text, "red");
+
+    let mut killed = durable(SessionPolicy::Continue);
+    killed.machine = trace.machine.clone();
+    resume_at(&mut killed, 6);
+    killed.then(steer("and the tests", false));
+    assert!(killed.machine.head().has_feedback);
+    let effects = killed.then(MachineInput::CheckEnded(failed("still red")));
+    let brief = started(&effects);
+    assert!(brief.has_prompt, "{brief:?}");
+    let steers: Vec<_> = brief.steers.iter().map(|steer| &*steer.text).collect();
+    assert_eq!(steers, ["and the tests"]);
+    // The check has run again, and this output is new.
+    assert_eq!(brief.feedback.as_ref().unwrap().text, "still red");
+
+    // The session ends where it ended before the attempt.
+    resume_at(&mut trace, 5);
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    let brief = started(&effects);
+    assert_eq!(sessions(&effects), (Some("1-1"), None));
+    assert_eq!((brief.steers.len(), brief.has_prompt), (1, false));
+}
+
+#[test]
+fn output_that_the_session_has_is_not_sent_again() {
+    let mut trace = durable(SessionPolicy::Continue);
+    trace.iteration(failed("red"));
+    trace.then(MachineInput::SessionSaved { position: 7 });
+    let transient = TurnOutcome::Transient("529".into());
+    trace.then(MachineInput::TurnEnded(transient.clone()));
+    let effects = trace.then(MachineInput::Requested(Request::Skip));
+    assert_eq!(started(&effects).feedback, None);
+    // A fresh session doesn't have it.
+    trace.then(MachineInput::Requested(Request::FreshSession));
+    trace.then(MachineInput::TurnEnded(transient));
+    let effects = trace.then(MachineInput::Requested(Request::Skip));
+    assert_eq!(sessions(&effects), (None, Some("2-3")));
+    assert_eq!(started(&effects).feedback.as_ref().unwrap().text, "red");
+}
+
+#[test]
+fn unreadable_session_is_lost_and_a_fresh_one_begins() {
+    let mut trace = durable(SessionPolicy::Fresh);
+    resume_at(&mut trace, 0);
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    // Its agent finds out that it is lost.
+    assert_eq!(sessions(&effects), (Some("1-1"), None));
+    let effects = trace.then(MachineInput::TurnEnded(TurnOutcome::SessionLost));
+    assert!(effects.contains(&Effect::Emit(RunUpdate::SessionLost)));
+    assert_eq!(sessions(&effects), (None, Some("1-3")));
+}
+
+#[test]
+fn no_attempt_asks_again_for_a_lost_session() {
+    let mut trace = durable(SessionPolicy::Continue);
+    trace.then(MachineInput::TurnEnded(TurnOutcome::SessionLost));
+    trace.then(MachineInput::CheckEnded(failed("red")));
+    let effects = trace.then(MachineInput::LeftoversEnded(Default::default()));
+    assert_eq!(sessions(&effects), (None, Some("2-1")));
 }
 
 #[test]

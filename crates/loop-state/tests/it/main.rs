@@ -7,6 +7,7 @@ mod attempt;
 mod attempt_explore;
 mod changes;
 mod deadline;
+mod durable_crashes;
 mod durable_sessions;
 mod examples;
 mod explore;

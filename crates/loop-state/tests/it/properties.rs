@@ -169,11 +169,11 @@ fn any_timer() -> impl Strategy<Value = Timer> {
 fn any_input() -> impl Strategy<Value = MachineInput> {
     prop_oneof![
         1 => Just(MachineInput::Started),
-        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>(), any_agent(), any_agent())
-            .prop_map(|(from_iteration, rules, highest_used_attempt, attended, previous_agent, feedback)| {
+        2 => (proptest::option::of(0u32..6), proptest::option::of(any_rules()), any_number(), any::<bool>(), any_agent(), any_agent(), proptest::option::of(0u64..9))
+            .prop_map(|(from_iteration, rules, highest_used_attempt, attended, previous_agent, feedback, session_position)| {
                 // A caller that knows of unsaved attempts also knows their iterations.
                 let last_begun_iteration = highest_used_attempt;
-                MachineInput::Resumed(ResumeOptions { rules, from_iteration, highest_used_attempt, last_begun_iteration, attended, previous_agent, feedback })
+                MachineInput::Resumed(ResumeOptions { rules, from_iteration, highest_used_attempt, last_begun_iteration, attended, previous_agent, feedback, session_position })
             }),
         2 => any_use().prop_map(MachineInput::UsageReported),
         2 => any_review_decision().prop_map(|it| MachineInput::Requested(Request::Review(it))),

@@ -98,6 +98,7 @@ fn full() -> Head {
     h.session = Some("5c0ffee5".into());
     h.session_position = Some(12);
     h.has_prompt = true;
+    h.has_feedback = true;
     h.parent = Some(Lineage {
         run: "r-1".into(),
         iteration: 4,

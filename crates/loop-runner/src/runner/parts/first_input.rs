@@ -7,7 +7,7 @@ use loop_state::{Head, MachineInput, ResumeOptions, RuleChange};
 use rlm_store::journal::Journal;
 use rlm_store::{
     MAX_PROMPT, PhaseSettings, Project, PromptSource, RunHead, RunId, Settings, data_loss,
-    transcript,
+    sessions, transcript,
 };
 use uuid::Uuid;
 
@@ -47,6 +47,7 @@ pub(crate) fn first(
             .max(),
         last_begun_iteration: data_loss::last_transcript_beyond(&run_dir, &saved.machine),
         previous_agent: predecessor,
+        session_position: session_position(&run_dir, saved),
         attended,
         feedback: None,
     });
@@ -54,6 +55,14 @@ pub(crate) fn first(
         saved.machine = Head::new(saved.settings.rules()).map_err(rlm_store::Error::rules)?;
     }
     Ok(first)
+}
+
+/// Returns the position up to which the session of the run is on disk, if the agent of the current phase keeps it there.
+fn session_position(run_dir: &Path, saved: &RunHead) -> Option<u64> {
+    let phase = saved.settings.phases.get(saved.machine.phase as usize)?;
+    let id = saved.machine.session.as_ref()?;
+    let is_kept = phase.agent.has_durable_sessions();
+    is_kept.then(|| sessions::position(run_dir, id))?
 }
 
 /// Adds a person's message to the first input of a resumed run.
