@@ -29,7 +29,7 @@ pub enum Capability {
     /// An input can have [files](crate::Part::File).
     Files,
     /// The session is on disk before each effect. After a crash, a later process continues it without repeating an effect, and the caller can choose
-    /// its [id](crate::SessionChoice::ResumeOrCreate).
+    /// its [id](crate::SessionChoice::Create).
     DurableSession,
 }
 

@@ -23,9 +23,9 @@ pub enum SessionChoice {
     Resume(String),
     /// A new session that starts as a copy of the session with this id, which doesn't change. Needs [`Capability::Fork`].
     Fork(String),
-    /// The session with this id, which the caller chose; a new one if there is none yet. Needs [`Capability::DurableSession`]; another agent starts a
-    /// new session.
-    ResumeOrCreate(String),
+    /// A new session with this id, which the caller chose. The start fails if a session has this id already. Needs [`Capability::DurableSession`];
+    /// another agent starts a new session with an id of its own.
+    Create(String),
 }
 
 /// The treatment of an input that arrives while a turn runs.

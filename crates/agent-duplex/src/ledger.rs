@@ -174,7 +174,10 @@ impl Ledger {
         self.background_tasks = 0;
         self.accepts_messages = false;
         self.exit = None;
-        if *self.session() == SessionChoice::Fresh {
+        if matches!(
+            self.session(),
+            SessionChoice::Fresh | SessionChoice::Create(_)
+        ) {
             self.last = None;
         }
     }

@@ -114,14 +114,14 @@ impl Session {
         choice: &SessionChoice,
         budget: &Budget,
     ) -> Result<Self, NotOpened> {
-        let (id, create) = match choice {
+        let (id, is_new) = match choice {
             SessionChoice::Resume(id) => (id.clone(), false),
-            SessionChoice::ResumeOrCreate(id) => (id.clone(), true),
+            SessionChoice::Create(id) => (id.clone(), true),
             SessionChoice::Fork(from) => (fork(root, from)?, false),
             _ => (Uuid::new_v4().to_string(), true),
         };
         let options = Options {
-            create,
+            create: is_new,
             ..options()
         };
         let apply = |mut loading: Loading, entry| {
@@ -130,8 +130,18 @@ impl Session {
             }
             loading
         };
-        let opened = Writer::open_folded(path(root, &id)?, options, Loading::default(), apply);
-        let (writer, loaded) = opened.map_err(not_opened)?;
+        let opened = path(root, &id).and_then(|directory| {
+            let opened = Writer::open_folded(directory, options, Loading::default(), apply);
+            opened.map_err(not_opened)
+        });
+        let (writer, loaded) = opened.map_err(|error| match error {
+            NotOpened::Lost(why) if is_new => cant_create(&id, &why),
+            error => error,
+        })?;
+        if is_new && loaded.report.used.is_some() {
+            // Somebody else wrote it, so its messages are not of this conversation.
+            return Err(cant_create(&id, "it exists already"));
+        }
         let Loading {
             history,
             messages,
@@ -353,7 +363,7 @@ fn path(root: &Path, id: &str) -> Result<PathBuf, NotOpened> {
     let is_plain = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase() || byte == b'-';
     match (1..=MAX_ID).contains(&id.len()) && id.bytes().all(is_plain) {
         true => Ok(root.join(id)),
-        false => Err(absent()),
+        false => Err(NotOpened::Lost("its id is invalid".to_owned())),
     }
 }
 
@@ -367,15 +377,17 @@ fn fork(root: &Path, from: &str) -> Result<String, NotOpened> {
     Ok(id)
 }
 
-fn absent() -> NotOpened {
-    NotOpened::Lost("there is no such session".to_owned())
+fn cant_create(id: &str, why: &str) -> NotOpened {
+    NotOpened::Failed(format!(
+        "session {id} can't be created: {why}; start the agent again with another id"
+    ))
 }
 
 fn not_opened(error: checkpoint_store::Error) -> NotOpened {
     if error.is_locked() {
         NotOpened::InUse(error)
     } else if error.is_not_found() {
-        absent()
+        NotOpened::Lost("there is no such session".to_owned())
     } else if error.is_corrupt() {
         NotOpened::Lost(error.to_string())
     } else {

@@ -106,27 +106,56 @@ async fn a6_message_that_is_sent_again_gets_the_same_end() {
 async fn session_with_a_chosen_id_is_created_once() {
     let scene = Scene::new();
     let server = Server::replying(Dialect::Chat, []).await;
-    let chosen = || SessionChoice::ResumeOrCreate("3-17".to_owned());
-    for text in ["my name is Ada", "who am I"] {
-        let mut talk = Talk::started(scene.options(&server, []), chosen()).await;
-        assert_eq!(talk.session().await, "3-17");
-        talk.ask(text).await;
-        talk.stop().await;
+    let id = || "3-17".to_owned();
+    let created = SessionChoice::Create(id());
+    let mut talk = Talk::started(scene.options(&server, []), created.clone()).await;
+    assert_eq!(talk.session().await, "3-17");
+    talk.ask("my name is Ada").await;
+    talk.stop().await;
+    // Another conversation must not continue it by chance.
+    let agent = ApiAgent::new(scene.options(&server, [])).unwrap();
+    for (choice, why) in [
+        (created, "session 3-17 can't be created: it exists already"),
+        (
+            SessionChoice::Create("../work".to_owned()),
+            "session ../work can't be created: its id is invalid",
+        ),
+    ] {
+        let error = agent.connect(choice).await.unwrap_err();
+        assert!(error.is_start_failure(), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
     }
+    let talk = Talk::started(scene.options(&server, []), SessionChoice::Resume(id())).await;
+    talk.ask("who am I").await;
     let request = server.requests().pop().unwrap().text();
     assert!(request.contains("Ada"), "{request}");
-    let wrong = SessionChoice::ResumeOrCreate("../work".to_owned());
-    let mut talk = Talk::started(scene.options(&server, []), wrong).await;
-    talk.send("go");
-    assert_eq!(talk.end().await.reason, EndReason::SessionNotFound);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn new_session_does_not_follow_a_link() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::create_dir(scene.sessions()).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), scene.sessions().join("1-1")).unwrap();
+    let agent = ApiAgent::new(scene.options(&server, [])).unwrap();
+    let created = agent.connect(SessionChoice::Create("1-1".to_owned())).await;
+    assert!(created.unwrap_err().is_start_failure());
+    assert!(
+        std::fs::read_dir(elsewhere.path())
+            .unwrap()
+            .next()
+            .is_none()
+    );
 }
 
 #[tokio::test]
 async fn damaged_session_ends_the_turn_like_an_absent_one() {
     let scene = Scene::new();
     let server = Server::replying(Dialect::Chat, []).await;
-    let chosen = || SessionChoice::ResumeOrCreate("1-1".to_owned());
-    let talk = Talk::started(scene.options(&server, []), chosen()).await;
+    let created = SessionChoice::Create("1-1".to_owned());
+    let talk = Talk::started(scene.options(&server, []), created).await;
     talk.ask("go").await;
     talk.stop().await;
     for entry in std::fs::read_dir(scene.sessions().join("1-1")).unwrap() {
@@ -135,7 +164,8 @@ async fn damaged_session_ends_the_turn_like_an_absent_one() {
             std::fs::write(path, [7; 4096]).unwrap();
         }
     }
-    let mut talk = Talk::started(scene.options(&server, []), chosen()).await;
+    let resumed = SessionChoice::Resume("1-1".to_owned());
+    let mut talk = Talk::started(scene.options(&server, []), resumed).await;
     talk.send("go on");
     assert_eq!(talk.end().await.reason, EndReason::SessionNotFound);
     let warned = |event: &Event| matches!(event, Event::Warning(why) if why.starts_with("the session can't continue: "));

@@ -116,7 +116,7 @@ impl PersistenceClient {
             }
         }
         let session = match self.shared.lock().ledger.session() {
-            SessionChoice::Resume(id) | SessionChoice::ResumeOrCreate(id) => Some(id.clone()),
+            SessionChoice::Resume(id) | SessionChoice::Create(id) => Some(id.clone()),
             _ => None,
         };
         if self.session != session {

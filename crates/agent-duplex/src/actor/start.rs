@@ -305,11 +305,11 @@ impl Actor {
 /// Returns a warning that states whether the agent after an interrupted one has the context of the session.
 fn context(session: &SessionChoice) -> String {
     let next = match session {
-        SessionChoice::Resume(id) | SessionChoice::ResumeOrCreate(id) => {
-            format!("resumes session {id}: the context is kept")
-        }
+        SessionChoice::Resume(id) => format!("resumes session {id}: the context is kept"),
         SessionChoice::Fork(id) => format!("forks session {id}: the context is kept"),
-        SessionChoice::Fresh => "starts a new session: the context is lost".to_owned(),
+        SessionChoice::Fresh | SessionChoice::Create(_) => {
+            "starts a new session: the context is lost".to_owned()
+        }
     };
     format!("the interrupt ended the agent; the next one {next}")
 }

@@ -40,6 +40,10 @@ impl Sessions {
             Event::Session { id } if self.named.as_ref() != Some(id) => {
                 self.answered = false;
                 self.named = Some(id.clone());
+                // An agent creates such a session only once, and names it when it exists.
+                if self.next == SessionChoice::Create(id.clone()) {
+                    self.next = SessionChoice::Resume(id.clone());
+                }
             }
             Event::TextDelta(_)
             | Event::ThinkingDelta(_)
@@ -56,5 +60,25 @@ impl Sessions {
         {
             self.next = SessionChoice::Resume(id.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_with_a_chosen_id_is_created_only_once() {
+        let created = || SessionChoice::Create("1-1".to_owned());
+        let named = |id: &str| Event::Session { id: id.to_owned() };
+        let mut sessions = Sessions::new(true, None);
+        sessions.set_session(created());
+        // An agent that did not open it may try again.
+        assert_eq!(sessions.next(), &created());
+        // Before an answer, a session with another id is not worth continuing.
+        sessions.observe(&named("2"));
+        assert_eq!(sessions.next(), &created());
+        sessions.observe(&named("1-1"));
+        assert_eq!(sessions.next(), &SessionChoice::Resume("1-1".to_owned()));
     }
 }

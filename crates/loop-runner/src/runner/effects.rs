@@ -270,7 +270,7 @@ impl Runner {
         self.prune_transcripts(brief.iteration, brief.attempt).await;
         let session = match (&brief.session, &brief.new_session) {
             (Some(id), _) => SessionChoice::Resume(id.clone()),
-            (None, Some(id)) => SessionChoice::ResumeOrCreate(id.clone()),
+            (None, Some(id)) => SessionChoice::Create(id.clone()),
             (None, None) => SessionChoice::Fresh,
         };
         let (conversation, primary) =
