@@ -157,6 +157,7 @@ impl Runner {
             Event::Session { id } => return vec![MachineInput::SessionKnown(id.clone())],
             Event::SessionSaved { position } => {
                 let position = *position;
+                self.reported.session_saved = true;
                 return vec![MachineInput::SessionSaved { position }];
             }
             Event::UsageReported(used) => {

@@ -78,6 +78,8 @@ pub(super) struct Reported {
     pub(super) phase: Option<u32>,
     /// The last agent's own description of itself.
     pub(super) identified: Option<Event>,
+    /// Whether the agent reported the position of its session in the current turn.
+    pub(super) session_saved: bool,
     /// Whether the start of the run in this process was reported.
     pub(super) begun: bool,
 }

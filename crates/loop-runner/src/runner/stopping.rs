@@ -5,11 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use agent_duplex::{EndReason, StopReport, TurnEnd};
 use loop_state::{
-    AgentState, AttemptInput, MachineInput, ProcessTreeOutcome, TimedInput, Timestamp, TurnOutcome,
+    AgentState, AttemptInput, MachineInput, ProcessTreeOutcome, StopTiming, TimedInput, Timestamp,
+    TurnOutcome,
 };
-use rlm_store::Leftovers;
 use rlm_store::processes::without_survivors;
 use rlm_store::transcript::Transcript;
+use rlm_store::{Leftovers, sessions};
 use tokio::sync::watch;
 
 use crate::run_event::RunEvent;
@@ -52,6 +53,48 @@ impl Runner {
         self.step_attempt(AttemptInput::Stop {
             skip_interrupt: at_once,
         })
+    }
+
+    /// Adds the position of the agent's session before the end of a turn. An agent that is stopped can't report it, and the machine needs it before the
+    /// next attempt begins.
+    pub(super) async fn with_session_position(
+        &mut self,
+        mut inputs: Vec<MachineInput>,
+    ) -> Vec<MachineInput> {
+        let is_end = |input: &MachineInput| matches!(input, MachineInput::TurnEnded(_));
+        let Some(end) = inputs.iter().position(is_end) else {
+            return inputs;
+        };
+        let is_reported = std::mem::take(&mut self.reported.session_saved);
+        // Such an agent has not opened a session.
+        let is_unopened = matches!(
+            &inputs[end],
+            MachineInput::TurnEnded(
+                TurnOutcome::NotStarted(_)
+                    | TurnOutcome::SessionInUse(_)
+                    | TurnOutcome::SessionLost
+            )
+        );
+        let head = self.machine.head();
+        let stopping = head.stopping.map(|request| request.when);
+        let is_stopping = stopping == Some(StopTiming::Now);
+        // A resume reads the position itself, so that a stop doesn't take longer.
+        if is_reported || is_unopened || is_stopping || !self.phase().agent.has_durable_sessions() {
+            return inputs;
+        }
+        let Some(id) = head.session.clone() else {
+            return inputs;
+        };
+        let run_dir = self.work_tree.project().run_dir(&self.saved.run);
+        let position = tokio::task::spawn_blocking(move || sessions::position(&run_dir, &id));
+        let position = tokio::select! {
+            biased;
+            position = position => position.ok().flatten(),
+            () = self.requests.stop_requested() => None,
+        };
+        let saved = position.map(|position| MachineInput::SessionSaved { position });
+        inputs.splice(end..end, saved);
+        inputs
     }
 
     /// Handles the end of the attempt's process tree.

@@ -11,5 +11,6 @@ mod examples;
 mod items;
 mod night;
 mod phases;
+mod saved_sessions;
 mod shutdown;
 mod transfer;
