@@ -1,9 +1,9 @@
 //! The sessions of the agent of rlm itself: they continue after a crash, in a fork, and on another machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rlm_tests::model::{FakeModel, Request};
-use rlm_tests::{Ended, Running, wait_for};
+use rlm_tests::{Ended, Rlm, Running, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -184,6 +184,59 @@ fn a6_killed_run_continues_its_session_in_the_same_iteration() {
     }
 }
 
+/// Kills a run whose model never answers, as soon as the server has the next request.
+fn kill_before_the_answer(scene: &Scene, rlm: Rlm<'_>) -> Ended {
+    let before = scene.model.requests().len();
+    let mut run = rlm.spawn();
+    let requested = |_: &Running| (scene.model.requests().len() > before).then_some(());
+    run.until("request", LONG, requested);
+    run.signal(Signal::KILL);
+    run.wait(LONG).expect_signal(Signal::KILL)
+}
+
+#[test]
+fn a6_message_of_a_person_in_an_unanswered_prompt_is_not_repeated() {
+    let scene = Scene::with(DIALECTS[0], FakeModel::start("[[hang 600]]"));
+    drop(kill_before_the_answer(
+        &scene,
+        scene.run("Fix it.", &["-n", "3", "--max-failures", "9"]),
+    ));
+    for feedback in ["mind the docs", "and the tests"] {
+        let resume = ["resume", "--feedback", feedback];
+        drop(kill_before_the_answer(&scene, scene.rlm(&resume)));
+    }
+    drop(kill_before_the_answer(&scene, scene.rlm(&["resume"])));
+    let requests = scene.model.requests();
+    let (first, last) = (&requests[0].items, &requests[3].items);
+    assert!(last.starts_with(first), "{first:?} and then {last:?}");
+    let shown = format!("{last:?}");
+    for text in ["Fix it.", "mind the docs", "and the tests"] {
+        assert_eq!(shown.matches(text).count(), 1, "{text}: {shown}");
+    }
+}
+
+#[test]
+fn damaged_session_of_an_unanswered_prompt_is_replaced_and_reported() {
+    let scene = Scene::with(DIALECTS[1], FakeModel::start("[[hang 600]]"));
+    let run = scene.run("Fix it.", &["-n", "3", "--run-id", "r1"]);
+    drop(kill_before_the_answer(&scene, run));
+    let session = scene.sandbox.repo().join(".rlm/runs/r1/sessions/1-1");
+    for entry in fs_err::read_dir(session).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|kind| kind == "ckj") {
+            fs_err::write(path, [7; 4096]).unwrap();
+        }
+    }
+    let killed = kill_before_the_answer(&scene, scene.rlm(&["resume", "--json"]));
+    let events = Scene::events(&killed);
+    let of_kind = |kind: &str| events.iter().filter(|it| it["event"] == kind).count();
+    assert_eq!(of_kind("session_lost"), 1, "{killed}");
+    assert_eq!(iteration(&killed), Some(1), "{killed}");
+    let request = scene.model.requests().pop().unwrap();
+    let shown = format!("{:?}", request.items);
+    assert!(request.turn == 1 && shown.contains("Fix it."), "{shown}");
+}
+
 #[test]
 fn a6_resume_names_the_session_that_continues() {
     let task = Task::new(DIALECTS[2]);
@@ -338,8 +391,39 @@ fn a23_fork_without_the_session_of_its_time_says_so() {
     assert_eq!(request.turn, 1, "{request:?}");
 }
 
+/// Copies the files of a directory into a new one.
+fn copy_files(from: &Path, to: &Path) {
+    fs_err::create_dir(to).unwrap();
+    fs_err::set_permissions(to, fs_err::metadata(from).unwrap().permissions()).unwrap();
+    for entry in fs_err::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs_err::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
 #[test]
-fn a23_export_and_import_carry_the_sessions_and_no_key() {
+fn new_session_does_not_continue_a_planted_one() {
+    let scene = Scene::new(DIALECTS[0]);
+    let prompt = r#"Next. [[tool bash {"command":"echo planted"}]]"#;
+    let run = ["-n", "1", "--run-id", "r1"];
+    drop(scene.run(prompt, &run).run(LONG).expect_code(0));
+    let sessions = scene.sandbox.repo().join(".rlm/runs/r1/sessions");
+    copy_files(&sessions.join("1-1"), &sessions.join("2-1"));
+    let before = scene.model.requests().len();
+    let resumed = || scene.rlm(&["resume", "r1", "-n", "2"]).run(LONG);
+    let refused = resumed();
+    assert_ne!(refused.code(), Some(0), "{refused}");
+    let why = "session 2-1 can't be created: it exists already";
+    assert!(refused.stdout.contains(why), "{refused}");
+    // The next attempt has another id.
+    resumed().expect_code(0);
+    let request = scene.model.requests()[before].clone();
+    assert_eq!(request.turn, 1, "{request:?}");
+    assert!(sessions.join("2-2").exists());
+}
+
+#[test]
+fn a23_export_and_import_carry_the_session_and_no_key() {
     let scene = Scene::new(DIALECTS[1]);
     with_identity(&scene);
     continuing(&scene, "r1", "2");

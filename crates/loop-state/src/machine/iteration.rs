@@ -20,6 +20,10 @@ impl Machine {
             outcome,
             TurnOutcome::NotStarted(_) | TurnOutcome::SessionInUse(_)
         );
+        if !started && !self.head.continues_session {
+            // The agent did not create this session, so a session with its id is not of this run.
+            self.head.drop_session();
+        }
         let is_first = self.head.counts.attempts == self.head.taken_attempts + 1;
         let failure = match outcome {
             // If the first attempt of a process can't start, the settings are wrong. A later failure may be temporary, such as one during an update

@@ -30,6 +30,8 @@ enum Move {
     Save,
     /// The agent answers; before that, it saves its work.
     Answer,
+    /// The agent doesn't start. If that ends the run, a new process resumes it.
+    NotStarted,
     /// The turn completes, and the agent reports its position.
     Complete,
     /// The time limit ends the turn, and the report of the position is lost: the runner reads the position from the session.
@@ -46,9 +48,10 @@ enum Move {
     Redo,
 }
 
-const MOVES: [Move; 9] = [
+const MOVES: [Move; 10] = [
     Move::Save,
     Move::Answer,
+    Move::NotStarted,
     Move::Complete,
     Move::TimeOut,
     Move::Transient,
@@ -198,7 +201,7 @@ impl World {
         let is_turn = matches!(self.machine.head().step, IterationStep::Turn { .. });
         let has_message = self.attempt.as_ref().is_some_and(|(_, is_saved)| *is_saved);
         let is_possible = match what {
-            Move::Save => is_turn && !has_message,
+            Move::Save | Move::NotStarted => is_turn && !has_message,
             Move::Answer | Move::Complete => is_turn && has_message,
             Move::TimeOut | Move::Transient | Move::Stop | Move::Redo => is_turn,
             Move::Steer => is_turn && self.machine.head().counts.steers < 2,
@@ -215,6 +218,13 @@ impl World {
             Move::Answer => {
                 self.work();
                 self.give(MachineInput::PromptReceived)
+            }
+            Move::NotStarted => {
+                self.end_turn(TurnOutcome::NotStarted("no memory".to_owned()))?;
+                match self.machine.head().end.is_some() {
+                    true => self.resume(),
+                    false => Ok(()),
+                }
             }
             Move::Complete => {
                 self.work();

@@ -55,13 +55,26 @@ fn a6_session_without_a_message_is_not_used_again() {
     let effects = trace.then(MachineInput::CheckEnded(failed("red")));
     assert_eq!(sessions(&effects), (None, Some("1-2")));
     assert!(!started(&effects).has_prompt);
-    // The failed start of an agent creates none either.
-    trace.then(MachineInput::TurnEnded(TurnOutcome::SessionInUse(
-        "in use".into(),
-    )));
-    let mut trace = Trace::resumed(trace.machine.head().clone(), ResumeOptions::default());
-    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
-    assert_eq!(sessions(&effects), (None, Some("1-3")));
+}
+
+#[test]
+fn session_that_an_agent_could_not_create_is_not_continued() {
+    for outcome in [TurnOutcome::NotStarted, TurnOutcome::SessionInUse] {
+        let mut trace = durable(SessionPolicy::Continue);
+        trace.then(MachineInput::TurnEnded(outcome("it exists".into())));
+        assert_eq!(trace.machine.head().session, None);
+        let resumed = ResumeOptions::default();
+        let trace = Trace::resumed(trace.machine.head().clone(), resumed);
+        assert_eq!(trace.machine.head().session.as_deref(), Some("1-2"));
+
+        // A session that continues is still the session of the run.
+        let mut trace = durable(SessionPolicy::Continue);
+        trace.then(MachineInput::PromptReceived);
+        trace.crash_and_resume();
+        trace.then(MachineInput::CheckEnded(failed("red")));
+        trace.then(MachineInput::TurnEnded(outcome("no memory".into())));
+        assert_eq!(trace.machine.head().session.as_deref(), Some("1-1"));
+    }
 }
 
 #[test]
