@@ -145,6 +145,19 @@ fn x112e_invalid_archive_is_refused_in_one_line_and_leaves_nothing() {
         it["files"].as_array_mut().unwrap().insert(0, entry);
     });
     twice.insert(1, files[1].clone());
+    // The ids of sessions are predictable, and the next iteration of the run is the third one.
+    let with_sessions = |ids: &[&str]| {
+        let mut planted = files.clone();
+        for id in ids {
+            let name = format!("sessions/{id}/epoch-00000001");
+            planted = announcing(&planted, |it| {
+                let entry = json!({"name": name, "bytes": 0, "crc32c": 0});
+                it["files"].as_array_mut().unwrap().insert(0, entry);
+            });
+            planted.insert(1, (name, Vec::new()));
+        }
+        pack(&planted, plain)
+    };
     let of_kind = |kind: tar::EntryType| {
         pack(&files, |name, header| {
             if name.contains("progress-") {
@@ -211,6 +224,16 @@ fn x112e_invalid_archive_is_refused_in_one_line_and_leaves_nothing() {
             "another file in a session",
             pack(&named("sessions/1-1/run.sh"), plain),
             "invalid file name",
+        ),
+        (
+            "a session of a later iteration",
+            with_sessions(&["3-1"]),
+            "the archive has the session `3-1`, which its state doesn't name",
+        ),
+        (
+            "two sessions",
+            with_sessions(&["3-1", "4-1"]),
+            "the manifest has files of 2 sessions",
         ),
         (
             "a symbolic link",

@@ -1,8 +1,7 @@
-//! The sessions that an agent keeps in the directory of its run. An archive has all of them, and a fork gets a copy of the current one.
+//! The sessions that an agent keeps in the directory of its run. An archive has the current one, and a fork gets a copy of it.
 //!
 //! Only an agent that runs inside of `rlm` keeps its sessions there. Each session is a store of its own, and the head has the position in it.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use agent_drivers::api;
@@ -26,12 +25,10 @@ pub(crate) fn is_session(id: &str) -> bool {
     (1..=MAX_ID).contains(&id.len()) && id.bytes().all(is_plain)
 }
 
-/// Lists the sessions in the directory of a run.
-pub(crate) fn ids(run_dir: &Path) -> io::Result<Vec<String>> {
-    let entries = state_dir::entries_if_any(&run_dir.join(FOLDER))?;
-    let names = { entries.iter() }.filter_map(|path| path.file_name()?.to_str());
-    let ids = names.filter(|id| is_session(id) && state_dir::is_dir(&path(run_dir, id)));
-    Ok(ids.map(str::to_owned).collect())
+/// Returns the session of the head, if it is in the directory of the run.
+pub(crate) fn current<'a>(run_dir: &Path, head: &'a Head) -> Option<&'a str> {
+    let id = head.session.as_deref().filter(|id| is_session(id))?;
+    state_dir::is_dir(&path(run_dir, id)).then_some(id)
 }
 
 /// Does the same as [`copy`]; if the session can't be copied, returns a note for the user.
@@ -99,10 +96,9 @@ pub fn position(run_dir: &Path, id: &str) -> Option<u64> {
 
 /// Returns whether the directory of an imported run has the session of its head; an error if that session is damaged.
 pub(crate) fn has_session(run_dir: &Path, head: &Head) -> Result<bool, String> {
-    let id = head.session.as_deref().filter(|id| is_session(id));
-    match id.map(|id| path(run_dir, id)) {
-        Some(session) if state_dir::is_dir(&session) => refuse_damaged(&session).map(|()| true),
-        _ => Ok(false),
+    match current(run_dir, head) {
+        Some(id) => refuse_damaged(&path(run_dir, id)).map(|()| true),
+        None => Ok(false),
     }
 }
 

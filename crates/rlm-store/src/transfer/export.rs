@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use cancellable_sleep::SleepGate;
 use checkpoint_store::Writer;
-use loop_state::TimedInput;
+use loop_state::{Head, TimedInput};
 use uuid::Uuid;
 
 use super::archive;
@@ -217,7 +217,7 @@ fn export(
         root: project.root().display().to_string(),
         tree: project.tree().display().to_string(),
         git,
-        files: files(&dir, &bundle, cancel, &mut notes)?,
+        files: files(&dir, &head.machine, &bundle, cancel, &mut notes)?,
     };
     let find = |entry: &ArchiveEntry| match entry.name.as_str() {
         BUNDLE => bundle.clone(),
@@ -351,21 +351,21 @@ fn prepare_git_bundle(
 /// Lists the files of a run in its directory.
 fn files(
     dir: &Path,
+    head: &Head,
     bundle: &Path,
     cancel: &Cancel,
     notes: &mut Vec<String>,
 ) -> Result<Vec<ArchiveEntry>, Error> {
     let mut all = Vec::new();
-    let sessions = sessions::ids(dir);
-    let sessions = sessions.map_err(|e| Error::io("can't read", dir.join(sessions::FOLDER), e))?;
-    let sessions = { sessions.iter() }.map(|id| format!("{}/{id}", sessions::FOLDER));
+    // An earlier session never continues.
+    let session = sessions::current(dir, head).map(|id| format!("{}/{id}", sessions::FOLDER));
     let folders = [
         (String::new(), "store/".to_owned()),
         ("blobs".to_owned(), "store/blobs/".to_owned()),
         (transcript::FOLDER.to_owned(), "transcripts/".to_owned()),
     ];
     let folders = folders.into_iter();
-    for (folder, prefix) in folders.chain(sessions.map(|path| (path.clone(), path + "/"))) {
+    for (folder, prefix) in folders.chain(session.map(|path| (path.clone(), path + "/"))) {
         let folder = dir.join(folder);
         let fail = |e| Error::io("can't read", &folder, e);
         let entries = state_dir::entries_if_any(&folder).map_err(fail)?;

@@ -158,6 +158,8 @@ fn import(
         Writer::<RunHead, TimedInput>::open(incoming.path(), options(false)).map_err(store)?;
     let has_session = sessions::has_session(incoming.path(), &head.machine);
     let has_session = has_session.unwrap_or_else(|why| {
+        // If this fails, no head names the rest.
+        let _stays = state_dir::remove_tree(&incoming.path().join(sessions::FOLDER));
         notes.push(format!(
             "the session of the agent is damaged ({why}): the next attempt begins a new one"
         ));
@@ -226,6 +228,13 @@ fn read_store(dir: &Path, manifest: &Manifest) -> Result<RunHead, String> {
     let head = loaded.head.ok_or_else(|| bad(&"its store is empty"))?;
     if head.run != manifest.run {
         return Err(bad(&format_args!("its state is of run `{}`", head.run)));
+    }
+    // The ids of sessions are predictable, so another session could become the one of a later iteration.
+    let named = head.machine.session.as_deref();
+    if let Some(other) = { manifest.sessions() }.find(|id| Some(*id) != named) {
+        return Err(bad(&format_args!(
+            "the archive has the session `{other}`, which its state doesn't name"
+        )));
     }
     Ok(head)
 }

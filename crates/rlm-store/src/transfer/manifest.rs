@@ -108,6 +108,13 @@ impl Manifest {
                 "the manifest has {total} bytes, and the limit is {MAX_TOTAL}: export with --state-only, and clone the repository"
             ));
         }
+        let sessions: BTreeSet<_> = self.sessions().collect();
+        if sessions.len() > 1 {
+            return Err(format!(
+                "the manifest has files of {} sessions, and a run has one; export the run again with this version",
+                sessions.len()
+            ));
+        }
         let Some(git) = &self.git else {
             return match names.iter().any(|name| *name == BUNDLE) {
                 true => Err("the manifest has a git bundle without a commit".into()),
@@ -127,6 +134,11 @@ impl Manifest {
     /// Returns the total size of the files.
     pub(super) fn total(&self) -> u64 {
         self.files.iter().map(|entry| entry.bytes).sum()
+    }
+
+    /// Returns the session of each file that belongs to one.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = &str> {
+        { self.files.iter() }.filter_map(|entry| session_of(&entry.name))
     }
 
     pub(super) fn has_bundle(&self) -> bool {
@@ -276,6 +288,9 @@ mod tests {
             let refused = refused(|it| it.files[0].name = name.into());
             assert!(refused.contains("invalid file name"), "{name}: {refused}");
         }
+        let planted = "sessions/2-1/progress-00000001-0000000000000000.ckj";
+        let two = refused(|it| it.files[0].name = planted.into());
+        assert!(two.contains("files of 2 sessions"), "{two}");
         let large = |it: &mut Manifest| it.files[3].bytes = sessions::MAX_BYTES + 1;
         assert!(refused(large).contains("the limit is"));
         for (why, refused) in [

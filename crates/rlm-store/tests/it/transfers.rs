@@ -216,14 +216,18 @@ fn run_with_session(project: &Project, run: &RunId) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a23_archive_has_the_sessions() {
+async fn a23_archive_has_the_session_of_the_run_and_no_other() {
     let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let [from, to] = [&old, &new].map(|dir| Project::find(dir.path()).unwrap());
     let run: RunId = "r1".parse().unwrap();
     let journal = run_with_session(&from, &run);
+    let other = from.run_dir(&run).join("sessions/2-1");
+    drop(Writer::<u32, String>::open(&other, Options::default()).unwrap());
     transfer_run(&from, &run, &to, &old.path().join("archive")).await;
     let head = to.run(&run).unwrap().head.unwrap().machine;
     assert_eq!(head.session.as_deref(), Some("1-1"));
+    let sessions = fs_err::read_dir(to.run_dir(&run).join("sessions")).unwrap();
+    assert_eq!(sessions.count(), 1);
     assert!(head.has_prompt);
     let there = to.run_dir(&run).join("sessions/1-1");
     let there = there.join(journal.file_name().unwrap());
@@ -240,6 +244,7 @@ async fn a23_run_with_a_damaged_session_is_imported_without_it() {
     transfer_run(&from, &run, &to, &old.path().join("archive")).await;
     let head = to.run(&run).unwrap().head.unwrap().machine;
     assert_eq!((head.session, head.has_prompt), (None, false));
+    assert!(!to.run_dir(&run).join("sessions").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
