@@ -14,8 +14,8 @@ use crate::api::{DIALECTS, KEY, LIBRARY, Scene, check};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Tool(&'static str),
-    /// The model writes its answer to the request of this number.
-    Stream(usize),
+    /// The model writes its answer to the next request.
+    Stream,
     Check,
 }
 
@@ -65,7 +65,15 @@ impl Task {
             file("allow"),
             check()
         );
-        let arguments = ["--until", &until, "-n", "3", "--json"];
+        let arguments = [
+            "--until",
+            &until,
+            "-n",
+            "3",
+            "--max-failures",
+            "9",
+            "--json",
+        ];
         self.scene.run(&prompt, &arguments).spawn()
     }
 
@@ -78,15 +86,9 @@ impl Task {
         effects.unwrap_or_default().lines().count()
     }
 
-    /// Kills the run in the middle of a step.
-    fn kill_in(&self, step: Step) {
-        match step {
-            Step::Check => self.make("hold"),
-            // The command ends at once, so that the next steps come.
-            Step::Stream(_) => self.make("allow"),
-            Step::Tool(_) => {}
-        }
-        let mut run = self.run();
+    /// Kills a process of the run in the middle of a step.
+    fn kill_in(&self, step: Step, mut run: Running) -> Ended {
+        let before = self.requests().len();
         match step {
             Step::Tool("bash") => self.wait_for("effects"),
             Step::Tool(name) => {
@@ -95,17 +97,18 @@ impl Task {
                     run.stdout().contains(&started).then_some(())
                 });
             }
-            Step::Stream(number) => {
-                let begun = |_: &Running| (self.requests().len() == number).then_some(());
+            Step::Stream => {
+                let begun = |_: &Running| (self.requests().len() > before).then_some(());
                 run.until("stream", LONG, begun);
             }
             Step::Check => {
+                self.make("hold");
                 self.make("allow");
                 self.wait_for("checking");
             }
         }
         run.signal(Signal::KILL);
-        run.wait(LONG).expect_signal(Signal::KILL);
+        run.wait(LONG).expect_signal(Signal::KILL)
     }
 
     /// Resumes the run to its end. Its check passes as soon as the agent has continued.
@@ -140,48 +143,51 @@ fn iteration(ended: &Ended) -> Option<u64> {
 #[test]
 fn a6_killed_run_continues_its_session_in_the_same_iteration() {
     let steps = [
-        Step::Stream(1),
+        Step::Stream,
         Step::Tool("grep"),
         Step::Tool("read"),
         Step::Tool("edit"),
         Step::Tool("bash"),
-        Step::Stream(5),
+        Step::Stream,
     ];
-    for (number, step) in steps.into_iter().enumerate() {
-        let task = Task::new(DIALECTS[number % 3]);
-        task.kill_in(step);
-        fs_err::remove_file(task.file("allow")).unwrap_or_default();
+    for dialect in DIALECTS {
+        let task = Task::new(dialect);
+        drop(task.kill_in(steps[0], task.run()));
+        for pair in steps.windows(2) {
+            let before = task.requests();
+            let resumed = task.scene.rlm(&["resume", "--json"]).spawn();
+            let killed = task.kill_in(pair[1], resumed);
+            expect_continued(pair[1], &before, &task.requests());
+            // Only `bash` can have had an effect that nobody knows.
+            let unknown = "its outcome is unknown, and the agent won't run it again";
+            let is_unknown = pair[0] == Step::Tool("bash");
+            assert_eq!(killed.stdout.contains(unknown), is_unknown, "{killed}");
+        }
         let before = task.requests();
         let ended = task.resume();
-        assert_eq!(evidence(&ended), "check", "{step:?}: {ended}");
-        assert_eq!(iteration(&ended), Some(1), "{step:?}: {ended}");
-        assert_eq!(task.effects(), 1, "{step:?}: {ended}");
         let requests = task.requests();
-        let (last, next) = (before.last().unwrap(), &requests[before.len()]);
-        assert!(
-            next.items.starts_with(&last.items) && next.items.len() > last.items.len(),
-            "{step:?}: {last:?} and then {next:?}"
-        );
+        expect_continued(Step::Stream, &before, &requests);
+        assert_eq!(evidence(&ended), "check", "{dialect:?}: {ended}");
+        assert_eq!(iteration(&ended), Some(1), "{dialect:?}: {ended}");
+        assert_eq!(task.effects(), 1, "{dialect:?}: {ended}");
         let shown = format!("{:?}", requests.last().unwrap().items);
-        let is_unknown = step == Step::Tool("bash");
-        assert_eq!(
-            shown.contains("outcome unknown: the agent"),
-            is_unknown,
-            "{shown}"
-        );
-        let says = ended
-            .stdout
-            .contains("its outcome is unknown, and the agent won't run it again");
-        assert_eq!(says, is_unknown, "{ended}");
-        assert!(shown.contains("Continue where you left off."), "{shown}");
-        assert_eq!(
-            shown.matches("Fix it.").count(),
-            1,
-            "the prompt is there once: {shown}"
-        );
+        let unknown = "outcome unknown: the agent";
+        assert_eq!(shown.matches(unknown).count(), 1, "{dialect:?}: {shown}");
+        assert_eq!(shown.matches("Fix it.").count(), 1, "{dialect:?}: {shown}");
         let library = fs_err::read_to_string(task.scene.sandbox.repo().join("lib.rs")).unwrap();
         assert!(library.contains("    n + n\n"), "{library}");
     }
+}
+
+/// Checks that the first request of a process continues the last one before it, without the prompt.
+fn expect_continued(step: Step, before: &[Request], after: &[Request]) {
+    let (last, next) = (before.last().unwrap(), &after[before.len()]);
+    let added = next.items.strip_prefix(&*last.items);
+    let shown = format!("{:?}", added.unwrap_or_default());
+    assert!(
+        shown.contains("Continue where you left off.") && !shown.contains("Fix it."),
+        "{step:?}: {last:?} and then {next:?}"
+    );
 }
 
 /// Kills a run whose model never answers, as soon as the server has the next request.
@@ -240,7 +246,7 @@ fn damaged_session_of_an_unanswered_prompt_is_replaced_and_reported() {
 #[test]
 fn a6_resume_names_the_session_that_continues() {
     let task = Task::new(DIALECTS[2]);
-    task.kill_in(Step::Tool("bash"));
+    drop(task.kill_in(Step::Tool("bash"), task.run()));
     let ended = task
         .scene
         .rlm(&["resume", "--dry-run"])
@@ -253,7 +259,7 @@ fn a6_resume_names_the_session_that_continues() {
 #[test]
 fn a6_killed_check_runs_again_without_the_agent() {
     let task = Task::new(DIALECTS[0]);
-    task.kill_in(Step::Check);
+    drop(task.kill_in(Step::Check, task.run()));
     fs_err::remove_file(task.file("hold")).unwrap();
     let before = task.requests().len();
     let ended = task
