@@ -223,6 +223,8 @@ pub struct Message {
     pub text: String,
     /// The parts that follow the text. A conversation passes only parts whose [capability](Capability) the driver or its agent declares.
     pub parts: Vec<Part>,
+    /// The callers' own [ids](Input::id) of the inputs.
+    pub input_ids: Vec<String>,
 }
 
 impl Message {
@@ -233,7 +235,15 @@ impl Message {
             id: Uuid::new_v4(),
             text: text.into(),
             parts: Vec::new(),
+            input_ids: Vec::new(),
         }
+    }
+
+    /// Returns this message with the ids of its inputs.
+    #[must_use]
+    pub fn with_input_ids(mut self, ids: Vec<String>) -> Self {
+        self.input_ids = ids;
+        self
     }
 
     /// Returns this message with another id.

@@ -340,8 +340,15 @@ impl Ledger {
         let parts = inputs.iter().flat_map(|i| i.input.parts.iter().cloned());
         let parts = parts.collect();
         let receipts = inputs.iter().map(|input| input.receipt).collect();
+        let input_ids = inputs.iter().map(|input| input.input.id.clone()).collect();
         self.in_delivery = Some((id, inputs));
-        Some((Message { id, text, parts }, receipts))
+        let message = Message {
+            id,
+            text,
+            parts,
+            input_ids,
+        };
+        Some((message, receipts))
     }
 
     /// Records that the agent continues its turn.

@@ -417,8 +417,13 @@ impl Head {
         self.has_prompt = true;
         self.has_feedback = true;
         let received = std::mem::take(&mut self.prompt_steers);
-        let is_received = |steer: &&mut Steer| received.contains(&steer.id);
-        for steer in self.steers.iter_mut().filter(is_received) {
+        self.steers_seen(&received);
+    }
+
+    /// Records that the session has these steers.
+    pub(crate) fn steers_seen(&mut self, seen: &[u32]) {
+        let is_seen = |steer: &&mut Steer| seen.contains(&steer.id);
+        for steer in self.steers.iter_mut().filter(is_seen) {
             steer.state = SteerState::Seen;
         }
     }

@@ -187,6 +187,9 @@ pub struct ResumeOptions {
     /// The position up to which the session of the run is on disk now, if the agent keeps it there; 0 for a session that exists and can't be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_position: Option<u64>,
+    /// The steers of the run that this session has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub session_steers: Vec<u32>,
     /// A message of the person who resumes: a steer for the next prompt, or the revision of a phase that waits for a review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,

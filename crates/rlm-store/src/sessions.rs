@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use agent_drivers::api;
 use checkpoint_store::{Options, Seq, reader};
 use loop_state::{ForkedSession, Head};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::runs::refuse_damaged;
@@ -83,15 +84,46 @@ pub(crate) fn copy(run_dir: &Path, head: &Head, fork_dir: &Path) -> Result<Forke
     }
 }
 
-/// Returns the position up to which a session of a run is on disk: 0 if it can't be read, and `None` if it does not exist.
+/// The parts of a session on disk that the loop needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedSession {
+    /// The position up to which the session is on disk; 0 if it can't be read.
+    pub position: u64,
+    /// The ids of the inputs of all its messages, in order.
+    pub inputs: Vec<String>,
+}
+
+/// A record of a session, as the agent writes it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SavedRecord {
+    Message { message: SavedMessage },
+    Other(IgnoredAny),
+}
+
+#[derive(Deserialize)]
+struct SavedMessage {
+    #[serde(default)]
+    inputs: Vec<String>,
+}
+
+/// Reads a session of a run; returns `None` if it does not exist.
 #[must_use]
-pub fn position(run_dir: &Path, id: &str) -> Option<u64> {
+pub fn read(run_dir: &Path, id: &str) -> Option<SavedSession> {
     let session = is_session(id).then(|| path(run_dir, id))?;
-    match reader::load::<IgnoredAny, IgnoredAny>(session) {
-        Ok(loaded) => Some(loaded.seq.get()),
-        Err(error) if error.is_not_found() => None,
-        Err(_) => Some(0),
-    }
+    let loaded = match reader::load::<IgnoredAny, SavedRecord>(session) {
+        Ok(loaded) => loaded,
+        Err(error) if error.is_not_found() => return None,
+        Err(_) => return Some(SavedSession::default()),
+    };
+    let inputs = loaded.events.into_iter().flat_map(|record| match record {
+        SavedRecord::Message { message } => message.inputs,
+        SavedRecord::Other(_) => Vec::new(),
+    });
+    Some(SavedSession {
+        position: loaded.seq.get(),
+        inputs: inputs.collect(),
+    })
 }
 
 /// Returns whether the directory of an imported run has the session of its head; an error if that session is damaged.
@@ -143,7 +175,8 @@ mod tests {
         let (mut open, _) = log(&path(run.path(), "1-1"));
         let saves = ["a", "b", "c"].map(|text| open.append(&0, &[text.to_owned()]).unwrap());
         let head = head("1-1", Some(saves[1].get()));
-        assert_eq!(position(run.path(), "1-1"), Some(saves[2].get()));
+        let position = |dir: &Path| read(dir, "1-1").map(|session| session.position);
+        assert_eq!(position(run.path()), Some(saves[2].get()));
         let copied = copy(run.path(), &head, fork.path()).unwrap();
         let (mut copy, events) = log(&path(fork.path(), "1-1"));
         assert_eq!(events, ["a", "b"]);
@@ -191,7 +224,7 @@ mod tests {
         ] {
             let why = copy(run.path(), &head, fork.path()).unwrap_err();
             assert!(why.contains(expected), "{why}");
-            assert_eq!(position(fork.path(), "1-1"), None);
+            assert_eq!(read(fork.path(), "1-1"), None);
             assert!(!path(fork.path(), head.session.as_ref().unwrap()).exists());
         }
     }

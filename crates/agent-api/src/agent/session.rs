@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent_duplex::SessionChoice;
+use agent_duplex::{Message, SessionChoice};
 use checkpoint_store::{Options, Writer, reader};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -36,8 +36,13 @@ struct Head {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Entry {
-    /// A message of the caller, with its id.
-    Message { id: String, text: String },
+    /// A message of the caller, with its id and those of its inputs. The caller reads them after a crash.
+    Message {
+        id: String,
+        text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        inputs: Vec<String>,
+    },
     /// Any other item.
     Item(Item),
     /// A compaction of the history before it.
@@ -92,7 +97,7 @@ struct Loading {
 impl Loading {
     fn apply(&mut self, entry: Entry) -> Result<(), Error> {
         match entry {
-            Entry::Message { id, text } => {
+            Entry::Message { id, text, .. } => {
                 self.messages.insert(id);
                 self.history.push_user(text)
             }
@@ -277,8 +282,8 @@ impl Session {
     }
 
     /// Appends a message of the caller, unless it is in the history already: a caller that didn't see its save sends it again.
-    pub(crate) fn message(&mut self, id: Uuid, text: String) -> Result<(), Error> {
-        let id = id.to_string();
+    pub(crate) fn message(&mut self, message: Message) -> Result<(), Error> {
+        let (id, text) = (message.id.to_string(), message.text);
         if self.messages.contains(&id) {
             return Ok(());
         }
@@ -288,6 +293,7 @@ impl Session {
         self.unsaved.push(Entry::Message {
             id: id.clone(),
             text,
+            inputs: message.input_ids,
         });
         self.messages.insert(id);
         Ok(())
@@ -410,15 +416,15 @@ mod tests {
         let open = |choice| Session::open(dir.path(), &choice, &Budget::default()).unwrap();
         let mut session = open(SessionChoice::Fresh);
         let resumed = SessionChoice::Resume(session.id().to_owned());
-        session.message(Uuid::from_u128(1), "saved".into()).unwrap();
+        session.message(Message::new("saved")).unwrap();
         runtime().block_on(session.save()).unwrap();
 
-        session.message(Uuid::from_u128(2), "lost".into()).unwrap();
+        session.message(Message::new("lost")).unwrap();
         // A runtime that has ended drops the save.
         let ended = runtime().handle().clone();
         let why = ended.block_on(session.save()).unwrap_err();
         assert!(why.starts_with("the session can't be saved: "), "{why}");
-        session.message(Uuid::from_u128(3), "later".into()).unwrap();
+        session.message(Message::new("later")).unwrap();
         assert_eq!(runtime().block_on(session.save()), Err(why));
 
         drop(session);

@@ -187,8 +187,7 @@ pub(super) async fn take_message(
     session: &mut Session,
     message: Message,
 ) -> Result<(), agent_duplex::Error> {
-    let Message { id, text, .. } = message;
-    { session.message(id, text) }
+    { session.message(message) }
         .map_err(|error| agent_duplex::Error::invalid(error.to_string()))?;
     session.save().await.map_err(|why| {
         // The conversation sends the message again, under another id.

@@ -131,6 +131,24 @@ async fn session_with_a_chosen_id_is_created_once() {
     assert!(request.contains("Ada"), "{request}");
 }
 
+/// After a crash, the caller finds out which of its inputs the session has.
+#[tokio::test]
+async fn a6_session_has_the_ids_of_the_inputs_on_disk() {
+    let scene = Scene::new();
+    let server = Server::replying(Dialect::Chat, []).await;
+    let created = SessionChoice::Create("1-1".to_owned());
+    let talk = Talk::started(scene.options(&server, []), created).await;
+    let input = agent_duplex::Input::new("mind the docs").with_id("steer-7");
+    talk.conversation.ask(input).await.unwrap();
+    talk.stop().await;
+    let session = scene.sessions().join("1-1");
+    let loaded = checkpoint_store::reader::load::<Value, Value>(session).unwrap();
+    assert_eq!(
+        loaded.events[0]["message"]["inputs"],
+        Value::from(vec!["steer-7"])
+    );
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn new_session_does_not_follow_a_link() {

@@ -73,7 +73,7 @@ impl Runner {
             let is_over = effects.contains(&Effect::EndRun);
             for effect in effects {
                 let at_once = self.perform(effect).await?;
-                let at_once = self.with_session_position(at_once).await;
+                let at_once = self.with_saved_session(at_once).await;
                 inbox.follow(at_once, Vec::new);
             }
             self.refresh_view();
@@ -158,7 +158,7 @@ impl Runner {
                 self.time_passed()
             }
         };
-        let inputs = self.with_session_position(inputs).await;
+        let inputs = self.with_saved_session(inputs).await;
         inbox.follow(inputs, || self.reloaded());
         Ok(())
     }

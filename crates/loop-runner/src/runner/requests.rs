@@ -171,7 +171,7 @@ impl Runner {
             return Err("the attempt has ended".into());
         };
         let text = steer.text.clone();
-        let input = Input::new(prompt::format_steer(&text)).with_id(format!("steer-{id}"));
+        let input = Input::new(prompt::format_steer(&text)).with_id(first_input::steer_input(id));
         let receipt = attempt.conversation.send(input);
         let receipt = receipt.map_err(|e| e.to_string())?;
         attempt.receipts.insert(receipt.id, id);

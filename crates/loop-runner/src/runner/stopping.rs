@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use agent_duplex::{EndReason, StopReport, TurnEnd};
 use loop_state::{
-    AgentState, AttemptInput, MachineInput, ProcessTreeOutcome, StopTiming, TimedInput, Timestamp,
-    TurnOutcome,
+    AgentState, AttemptInput, MachineInput, ProcessTreeOutcome, SteerState, StopTiming, TimedInput,
+    Timestamp, TurnOutcome,
 };
 use rlm_store::processes::without_survivors;
 use rlm_store::transcript::Transcript;
@@ -17,6 +17,7 @@ use crate::run_event::RunEvent;
 use crate::runner::Runner;
 use crate::runner::parts::attempt::AttemptHandles;
 use crate::runner::parts::cleanup::{AttemptCleanup, CleanupOutcome};
+use crate::runner::parts::first_input;
 use crate::{Awaited, Error, StopProgress, View};
 
 impl Runner {
@@ -55,9 +56,9 @@ impl Runner {
         })
     }
 
-    /// Adds the position of the agent's session before the end of a turn. An agent that is stopped can't report it, and the machine needs it before the
-    /// next attempt begins.
-    pub(super) async fn with_session_position(
+    /// Adds the position of the agent's session, and the steers in it, before the end of a turn. An agent that is stopped can't report them, and the
+    /// machine needs them before the next attempt begins.
+    pub(super) async fn with_saved_session(
         &mut self,
         mut inputs: Vec<MachineInput>,
     ) -> Vec<MachineInput> {
@@ -86,14 +87,21 @@ impl Runner {
             return inputs;
         };
         let run_dir = self.work_tree.project().run_dir(&self.saved.run);
-        let position = tokio::task::spawn_blocking(move || sessions::position(&run_dir, &id));
-        let position = tokio::select! {
+        let session = tokio::task::spawn_blocking(move || sessions::read(&run_dir, &id));
+        let session = tokio::select! {
             biased;
-            position = position => position.ok().flatten(),
+            session = session => session.ok().flatten(),
             () = self.requests.stop_requested() => None,
         };
-        let saved = position.map(|position| MachineInput::SessionSaved { position });
-        inputs.splice(end..end, saved);
+        let Some(session) = session else {
+            return inputs;
+        };
+        let steers = first_input::steers_in(&session, self.machine.head()).into_iter();
+        let state = SteerState::Seen;
+        let seen = steers.map(|id| MachineInput::SteerAdvanced { id, state });
+        let position = session.position;
+        let saved = [MachineInput::SessionSaved { position }].into_iter();
+        inputs.splice(end..end, saved.chain(seen));
         inputs
     }
 

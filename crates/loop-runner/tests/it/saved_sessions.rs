@@ -1,32 +1,78 @@
-//! Sessions in the directory of the run: the run reads their position if the agent doesn't report it.
+//! Sessions in the directory of the run: the run reads what the agent didn't report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent_drivers::{AgentConfig, AgentOptions};
-use agent_duplex::scripted::{Script, ScriptedDriver};
+use agent_duplex::scripted::{Latch, Script, ScriptedDriver};
 use agent_duplex::{Capabilities, EndReason, SessionChoice};
 use cancellable_sleep::SleepGate;
 use checkpoint_store::{Options, Writer};
-use loop_runner::{Runner, RunnerOptions};
-use loop_state::SessionPolicy;
-use rlm_store::{PhaseSettings, Project, Settings, WorkingTreeLock};
-use serde_json::json;
+use loop_runner::{DriverFactory, Runner, RunnerOptions};
+use loop_state::{Request, SessionPolicy};
+use rlm_store::{PhaseSettings, Project, RunHead, Settings, WorkingTreeLock};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// Saves a message in a session of the run, as the agent does, and returns the position after it.
-fn save(session: &Path, text: &str) -> u64 {
-    let opened = Writer::<u32, String>::open(session, Options::default());
+/// Saves a message in a session, as the agent does, and returns the position after it.
+fn save(session: &Path, inputs: &[&str]) -> u64 {
+    let opened = Writer::<u32, Value>::open(session, Options::default());
     let mut writer = opened.unwrap().0;
-    writer.append(&0, &[text.to_owned()]).unwrap().get()
+    let message = json!({"message": {"id": "m", "text": "Next.", "inputs": inputs}});
+    writer.append(&0, &[message]).unwrap().get()
 }
 
-/// Executes two iterations in one session. The agent saves its session and never reports the position.
-#[tokio::test]
-async fn position_that_the_agent_does_not_report_is_read_from_its_session() {
-    let dir = tempfile::tempdir().unwrap();
-    let project = Project::find(dir.path()).unwrap();
-    let run = "r1".parse().unwrap();
+struct Scene {
+    project: Project,
+    _dir: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self {
+            project: Project::find(dir.path()).unwrap(),
+            _dir: dir,
+        }
+    }
+
+    fn session(&self) -> PathBuf {
+        let run_dir = self.project.run_dir(&"r1".parse().unwrap());
+        run_dir.join("sessions/1-1")
+    }
+
+    fn head(&self) -> RunHead {
+        self.project
+            .run(&"r1".parse().unwrap())
+            .unwrap()
+            .head
+            .unwrap()
+    }
+
+    /// Creates the run with two iterations in one session, or opens it.
+    async fn runner(&self, is_new: bool) -> Runner {
+        let run = "r1".parse().unwrap();
+        let work_tree = WorkingTreeLock::take(&self.project, &run, &SleepGate::new()).await;
+        let options = RunnerOptions::new(SleepGate::new());
+        let (runner, _events) = match is_new {
+            true => Runner::create(work_tree.unwrap(), settings(), options).await,
+            false => Runner::open(work_tree.unwrap(), options).await,
+        }
+        .unwrap();
+        runner
+    }
+
+    /// Returns a factory of this driver, whose agent saves a message in each attempt.
+    fn factory(&self, driver: &ScriptedDriver) -> DriverFactory {
+        let (driver, session) = (driver.clone(), self.session());
+        Box::new(move |_: &PhaseSettings, _| {
+            save(&session, &[]);
+            Ok(Box::new(driver.clone()) as Box<dyn agent_duplex::Driver>)
+        })
+    }
+}
+
+fn settings() -> Settings {
     let agent = AgentConfig::new(AgentOptions::Api(Default::default()), Vec::new());
     let prompt = serde_json::from_value(json!({"Text": "Next."})).unwrap();
     let mut phase = PhaseSettings::new("main", prompt, agent);
@@ -34,30 +80,75 @@ async fn position_that_the_agent_does_not_report_is_read_from_its_session() {
     phase.session = SessionPolicy::Continue;
     let mut settings = Settings::new("/", vec![phase]);
     settings.limits.sleep = Duration::ZERO;
+    settings
+}
 
-    let script = Script::new().session("1-1").message().begin();
-    let script = script.report_message("done").end(EndReason::Completed);
-    let driver = ScriptedDriver::new(Capabilities::none()).with_repeating_script(script);
-    let session = project.run_dir(&run).join("sessions/1-1");
-    let (agents, saved) = (driver.clone(), session.clone());
-    let factory = Box::new(move |_: &PhaseSettings, _| {
-        save(&saved, "Next.");
-        Ok(Box::new(agents.clone()) as Box<dyn agent_duplex::Driver>)
-    });
-    let work_tree = WorkingTreeLock::take(&project, &run, &SleepGate::new()).await;
-    let options = RunnerOptions::new(SleepGate::new());
-    let made = Runner::create(work_tree.unwrap(), settings, options).await;
-    let (runner, _news) = made.unwrap();
+fn script() -> Script {
+    Script::new()
+        .session("1-1")
+        .message()
+        .begin()
+        .report_message("done")
+}
+
+#[tokio::test]
+async fn position_that_the_agent_does_not_report_is_read_from_its_session() {
+    let scene = Scene::new();
+    let driver = ScriptedDriver::new(Capabilities::none());
+    let driver = driver.with_repeating_script(script().end(EndReason::Completed));
+    let runner = scene.runner(true).await;
     let (_control, requests) = mpsc::channel(1);
-    runner.run(factory, requests).await.unwrap();
+    let ran = runner.run(scene.factory(&driver), requests).await;
+    ran.unwrap();
 
     let id = || "1-1".to_owned();
     let expected = [SessionChoice::Create(id()), SessionChoice::Resume(id())];
     assert_eq!(driver.sessions(), expected);
-    let head = project.run(&run).unwrap().head.unwrap().machine;
-    let after = save(&session, "later");
-    assert_eq!(
-        head.session_position.map(|position| position + 1),
-        Some(after)
+    let position = scene.head().machine.session_position;
+    let after = save(&scene.session(), &[]);
+    assert_eq!(position.map(|position| position + 1), Some(after));
+}
+
+/// The process dies after the agent has saved the steers, and before it reported them.
+#[tokio::test]
+async fn a6_steer_that_only_the_session_knows_is_not_sent_again() {
+    let scene = Scene::new();
+    let driver = ScriptedDriver::new(Capabilities::none())
+        .with_script(script().wait_for_latch(&Latch::new()))
+        .with_repeating_script(script().end(EndReason::Completed));
+    let runner = scene.runner(true).await;
+    let (control, requests) = mpsc::channel(8);
+    let running = tokio::spawn(runner.run(scene.factory(&driver), requests));
+    for text in ["mind the docs", "and the tests"] {
+        let (text, now) = (text.to_owned(), false);
+        control
+            .send(Request::Steer { text, now }.into())
+            .await
+            .unwrap();
+    }
+    let is_saved = || {
+        let head = scene.project.run(&"r1".parse().unwrap()).ok()?.head.ok()?;
+        (head.machine.has_prompt && head.machine.steers.len() == 2).then_some(())
+    };
+    let mut ticks = tokio::time::interval(Duration::from_millis(20));
+    let saved = async {
+        while is_saved().is_none() {
+            ticks.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), saved)
+        .await
+        .unwrap();
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    save(&scene.session(), &["steer-1"]);
+
+    let runner = scene.runner(false).await;
+    let (_control, requests) = mpsc::channel(1);
+    runner.run(scene.factory(&driver), requests).await.unwrap();
+    let resumed = &driver.messages()[1];
+    assert!(
+        !resumed.contains("mind the docs") && resumed.contains("and the tests"),
+        "{resumed}"
     );
 }

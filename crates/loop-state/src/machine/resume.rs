@@ -38,6 +38,7 @@ impl Machine {
         head.pausing = false;
         if let Some(position) = resume.session_position {
             head.session_saved(position);
+            head.steers_seen(&resume.session_steers);
         }
         if let Some(from) = resume.previous_agent {
             head.hand_over(from);

@@ -23,7 +23,7 @@ enum Record {
     Work,
 }
 
-/// What can happen in the real program.
+/// An event of the real program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
     /// The agent saves the message of its attempt.

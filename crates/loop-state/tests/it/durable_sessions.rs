@@ -110,6 +110,27 @@ fn a6_message_that_the_session_has_is_not_sent_again() {
 }
 
 #[test]
+fn a6_steer_that_the_session_has_without_a_confirmation_is_not_repeated() {
+    let mut trace = durable(SessionPolicy::Fresh);
+    trace.then(MachineInput::PromptReceived);
+    trace.then(steer("mind the docs", false));
+    trace.then(steer("and the tests", false));
+    let resumed = ResumeOptions {
+        session_position: Some(4),
+        session_steers: vec![1],
+        ..ResumeOptions::default()
+    };
+    let mut trace = Trace::resumed(trace.machine.head().clone(), resumed);
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    let steers = &started(&effects).steers;
+    let ids: Vec<_> = steers.iter().map(|steer| steer.id).collect();
+    assert_eq!(ids, [2]);
+    // A fresh session has neither.
+    trace.then(MachineInput::TurnEnded(TurnOutcome::SessionLost));
+    assert_eq!(trace.machine.head().prompt_steers, [1, 2]);
+}
+
+#[test]
 fn output_that_the_session_has_is_not_sent_again() {
     let mut trace = durable(SessionPolicy::Continue);
     trace.iteration(failed("red"));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use loop_state::{Head, MachineInput, ResumeOptions, RuleChange};
 use rlm_store::journal::Journal;
+use rlm_store::sessions::SavedSession;
 use rlm_store::{
     MAX_PROMPT, PhaseSettings, Project, PromptSource, RunHead, RunId, Settings, data_loss,
     sessions, transcript,
@@ -38,6 +39,7 @@ pub(crate) fn first(
         saved.settings = settings;
     }
     let run_dir = project.run_dir(&saved.run);
+    let session = saved_session(&run_dir, saved);
     let first = saved.machine.first_input(ResumeOptions {
         rules,
         from_iteration: from,
@@ -47,7 +49,8 @@ pub(crate) fn first(
             .max(),
         last_begun_iteration: data_loss::last_transcript_beyond(&run_dir, &saved.machine),
         previous_agent: predecessor,
-        session_position: session_position(&run_dir, saved),
+        session_position: session.as_ref().map(|session| session.position),
+        session_steers: session.map_or_else(Vec::new, |it| steers_in(&it, &saved.machine)),
         attended,
         feedback: None,
     });
@@ -57,12 +60,25 @@ pub(crate) fn first(
     Ok(first)
 }
 
-/// Returns the position up to which the session of the run is on disk, if the agent of the current phase keeps it there.
-fn session_position(run_dir: &Path, saved: &RunHead) -> Option<u64> {
+/// Reads the session of the run, if the agent of the current phase keeps it in the directory of the run.
+fn saved_session(run_dir: &Path, saved: &RunHead) -> Option<SavedSession> {
     let phase = saved.settings.phases.get(saved.machine.phase as usize)?;
     let id = saved.machine.session.as_ref()?;
     let is_kept = phase.agent.has_durable_sessions();
-    is_kept.then(|| sessions::position(run_dir, id))?
+    is_kept.then(|| sessions::read(run_dir, id))?
+}
+
+/// Returns the id of the input with a steer.
+pub(crate) fn steer_input(id: u32) -> String {
+    format!("steer-{id}")
+}
+
+/// Returns the steers that a session has, and that count as unread.
+pub(crate) fn steers_in(session: &SavedSession, head: &Head) -> Vec<u32> {
+    let unseen = head.unseen_steers().map(|steer| steer.id);
+    unseen
+        .filter(|id| session.inputs.contains(&steer_input(*id)))
+        .collect()
 }
 
 /// Adds a person's message to the first input of a resumed run.
