@@ -58,11 +58,7 @@ impl Machine {
                 return self.turn_stopped(at);
             }
             TurnOutcome::Interrupted => Some("the turn was interrupted".into()),
-            TurnOutcome::SessionLost => {
-                // The next attempt must not ask for it again.
-                self.head.drop_session();
-                Some("the session does not exist any more".into())
-            }
+            TurnOutcome::SessionLost => Some("the session does not exist any more".into()),
             TurnOutcome::Stopped => Some("the turn was stopped from outside".into()),
             TurnOutcome::Failed(why)
             | TurnOutcome::Transient(why)
