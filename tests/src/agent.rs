@@ -60,6 +60,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -187,6 +188,27 @@ impl FakeAgent {
             "--script".into(),
             script.into(),
         ]
+    }
+
+    /// Writes the program `path`, which runs the shell lines `before` and then becomes the agent. The agent ignores the arguments of the program.
+    ///
+    /// # Panics
+    ///
+    /// If the program can't be written.
+    pub fn install(&self, sandbox: &Sandbox, path: &Path, before: &str) {
+        let words = self.argv().into_iter().map(|word| {
+            let word = word.to_string_lossy().replace('\'', r"'\''");
+            format!(" '{word}'")
+        });
+        let words = words.collect::<String>();
+        let text = format!("#!/bin/sh\n{before}exec{words}\n");
+        // Another process writes the file, because a program that is open for writing in a fork of this process can't be executed.
+        let write = r#"mkdir -p "${0%/*}" && cat >"$0" && chmod +x "$0""#;
+        let written = sandbox.rlm("/bin/sh").args(["-c", write]).args([path]);
+        written
+            .input(text)
+            .run(Duration::from_secs(10))
+            .expect_code(0);
     }
 
     /// Prepares a start of the agent itself, without `rlm`.

@@ -39,13 +39,10 @@ impl Process {
         self.state == 'Z'
     }
 
-    /// Kills it, if it is still the same process.
-    pub(crate) fn kill(&self) {
+    /// Kills it, if it is still the same process. Returns whether the signal was sent; otherwise the process has ended.
+    pub fn kill(&self) -> bool {
         let same = stat(self.pid).is_some_and(|now| now.started == self.started);
-        if same && let Some(pid) = Pid::from_raw(self.pid) {
-            // An error means that the process has exited, which is fine.
-            let _gone = kill_process(pid, Signal::KILL);
-        }
+        same && Pid::from_raw(self.pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
     }
 }
 

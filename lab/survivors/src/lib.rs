@@ -31,7 +31,7 @@ mod score;
 mod stop_method;
 mod table;
 
-pub use plan::{Plan, StopMoment};
+pub use plan::{Plan, StopMoment, quoted};
 pub use run::{Role, RunResult, Survivor};
 pub use score::{Row, Run, Score, TimeSpread};
 pub use stop_method::StopMethod;

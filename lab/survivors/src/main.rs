@@ -10,12 +10,12 @@ mod progress;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use rlm_survivors::{Plan, Run, Score, StopMethod, StopMoment};
+use rlm_survivors::{Plan, Score, StopMethod, StopMoment};
 
 use crate::progress::Progress;
 
@@ -82,10 +82,11 @@ fn main() -> ExitCode {
         plan.runs,
         plan.time_limit.as_secs()
     );
-    let score = Score::of(
-        &plan.ways,
-        all_runs(&plan, usize::from(arguments.jobs), &given_up),
-    );
+    let progress = Progress::of(plan.all().len());
+    let jobs = usize::from(arguments.jobs);
+    let runs = plan.run_all(jobs, &given_up, |done| progress.show(done));
+    drop(progress);
+    let score = Score::of(&plan.ways, runs);
     let coloured = std::io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     println!("{}", score.table(coloured));
@@ -167,25 +168,4 @@ fn beside(name: &str) -> Result<PathBuf, String> {
             path.display()
         )),
     }
-}
-
-fn all_runs(plan: &Plan, jobs: usize, given_up: &AtomicBool) -> Vec<Run> {
-    let all = plan.all();
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let progress = Progress::of(all.len());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.min(all.len()) {
-            scope.spawn(|| {
-                while !given_up.load(Ordering::Relaxed)
-                    && let Some((way, number)) = all.get(next.fetch_add(1, Ordering::Relaxed))
-                    && let Some(run) = plan.run(*way, *number, given_up)
-                {
-                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.push(run);
-                    progress.show(&done);
-                }
-            });
-        }
-    });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

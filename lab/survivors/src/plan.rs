@@ -128,7 +128,8 @@ impl Plan {
 }
 
 /// Quotes a path as one word of a shell. Without special characters it is unchanged, so that it also works inside quotes.
-fn quoted(path: &Path) -> String {
+#[must_use]
+pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |character: char| character.is_ascii_alphanumeric() || "/._-+".contains(character);
     if text.chars().all(plain) {

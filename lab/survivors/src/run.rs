@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rlm_tests::agent::{ChildKind, FakeAgent};
@@ -135,6 +137,35 @@ pub enum RunResult {
 }
 
 impl Plan {
+    /// Makes all runs, at most `jobs` at the same time, and calls `progress` after each. If `given_up` becomes true, the other runs don't begin.
+    ///
+    /// # Panics
+    /// When [`Plan::run`] does.
+    pub fn run_all(
+        &self,
+        jobs: usize,
+        given_up: &AtomicBool,
+        progress: impl Fn(&[Run]) + Sync,
+    ) -> Vec<Run> {
+        let all = self.all();
+        let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        thread::scope(|scope| {
+            for _ in 0..jobs.min(all.len()) {
+                scope.spawn(|| {
+                    while !given_up.load(Ordering::Relaxed)
+                        && let Some((way, number)) = all.get(next.fetch_add(1, Ordering::Relaxed))
+                        && let Some(run) = self.run(*way, *number, given_up)
+                    {
+                        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                        done.push(run);
+                        progress(&done);
+                    }
+                });
+            }
+        });
+        done.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Starts the tool, stops it in one way, and returns the survivors. Blocks at most for the sum of the plan's time limits.
     ///
     /// Returns `None` if `given_up` became true; all processes are then killed at once.
@@ -171,20 +202,7 @@ impl RunSandbox {
         let extra = AddedFiles::new(way, &sandbox);
         let agent = sandbox.fake_agent(&plan.agent, &plan.script());
         let program = sandbox.path().join("bin").join(&plan.agent_name);
-        // The program ignores the arguments that the tool passes to an agent. Another process writes the file, because a program that is open for
-        // writing in a fork of this process can't be executed.
-        let words = agent.argv().into_iter().map(|word| {
-            let word = word.to_string_lossy().replace('\'', r"'\''");
-            format!(" '{word}'")
-        });
-        let words = words.collect::<String>();
-        let text = format!("#!/bin/sh\n{}exec{words}\n", extra.before_agent());
-        let write = r#"mkdir -p "${0%/*}" && cat >"$0" && chmod +x "$0""#;
-        let written = sandbox.rlm("/bin/sh").args(["-c", write]).args([&program]);
-        written
-            .input(text)
-            .run(Duration::from_secs(10))
-            .expect_code(0);
+        agent.install(&sandbox, &program, &extra.before_agent());
         Self {
             extra,
             agent,
