@@ -16,7 +16,7 @@ macro_rules! schemas {
 }
 
 /// All schemas, by the names of their files.
-pub const SCHEMAS: [(&str, &str); 16] = schemas![
+pub const SCHEMAS: [(&str, &str); 17] = schemas![
     "checkpoints-export",
     "checkpoints-import",
     "checkpoints-fork",
@@ -27,6 +27,7 @@ pub const SCHEMAS: [(&str, &str); 16] = schemas![
     "config",
     "control",
     "doctor",
+    "lab",
     "logs",
     "ps",
     "report",

@@ -72,6 +72,11 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
         &["checkpoint-store"],
     ),
     (
+        "rlm-score",
+        &["rlm-loop", "rlm-survivors", "rlm-tests"],
+        &[],
+    ),
+    (
         "rlm-store",
         &[
             "agent-drivers",
@@ -124,6 +129,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "rlm-bench",
             "rlm-crash",
             "rlm-loop",
+            "rlm-score",
             "rlm-survivors",
             "rlm-tests",
             "xtask",
@@ -136,6 +142,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "loop-runner",
             "rlm-bench",
             "rlm-loop",
+            "rlm-score",
             "rlm-store",
             "rlm-survivors",
             "rlm-terminal",
@@ -156,6 +163,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "loop-runner",
             "rlm-bench",
             "rlm-loop",
+            "rlm-score",
             "rlm-store",
             "rlm-survivors",
             "rlm-terminal",
@@ -164,7 +172,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ),
     (
         "signal-hook",
-        &["interrupt-stack", "rlm-survivors", "rlm-tests"],
+        &["interrupt-stack", "rlm-score", "rlm-survivors", "rlm-tests"],
     ),
     ("signal-hook-tokio", &["rlm-loop", "rlm-terminal"]),
     ("tokio", TOKIO),

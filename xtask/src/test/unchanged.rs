@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 const PASSED: &str = "target/nextest/passed.json";
 
 /// The packages whose tests read files of other packages, or start their programs. Their tests always run.
-const READ_OTHER_PACKAGES: [&str; 5] = [
+const READ_OTHER_PACKAGES: [&str; 6] = [
     "rlm-bench",
     "rlm-loop",
+    "rlm-score",
     "rlm-survivors",
     "rlm-tests",
     "xtask",

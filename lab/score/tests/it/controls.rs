@@ -1,0 +1,90 @@
+//! A tool that keeps every promise is green in all cells. The same tool, made to break one promise, is red in the cell of this promise and in no other.
+
+use rlm_score::{Score, ScoreName, Tool, Verdict};
+
+use crate::{cells, scored};
+
+/// The loop runner of the controls.
+const LOOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/loop.sh");
+
+/// Returns the loop runner with a fault.
+fn tool(fault: &str) -> Tool {
+    let start = format!(
+        "FAULT={fault} exec bash {LOOP} start {{agent}} {{prompt}} {{check}} {{iterations}}"
+    );
+    Tool {
+        message: Some(format!("exec bash {LOOP} message {{message}}")),
+        ..Tool::of_command("loop", &start).unwrap()
+    }
+}
+
+#[track_caller]
+fn expect_red(score: ScoreName, faults: &[(&str, &str)]) {
+    let honest = scored(&tool(""), score);
+    let all: Vec<&str> = honest.cells.iter().map(|it| it.cell.as_str()).collect();
+    assert_eq!(cells(&honest, Verdict::Kept), all, "{:#?}", honest.cells);
+    let with_fault: Vec<&str> = faults.iter().map(|(_, cell)| *cell).collect();
+    assert_eq!(with_fault, all, "each cell has its control");
+    for (fault, cell) in faults {
+        let score = scored(&tool(fault), score);
+        expect_only(&score, fault, cell);
+    }
+}
+
+#[track_caller]
+fn expect_only(score: &Score, fault: &str, cell: &str) {
+    let broken = cells(score, Verdict::Broken);
+    assert_eq!(broken, [cell], "{fault}: {:#?}", score.cells);
+    let kept = cells(score, Verdict::Kept);
+    assert_eq!(
+        kept.len() + 1,
+        score.cells.len(),
+        "{fault}: {:#?}",
+        score.cells
+    );
+}
+
+#[test]
+#[ignore = "takes seconds of processor time: cargo xtask nightly --only lab"]
+fn each_false_report_is_red_in_its_cell_of_done_and_in_no_other() {
+    expect_red(
+        ScoreName::Done,
+        &[
+            ("tool-output", "promise in tool output"),
+            ("prompt", "promise in the prompt"),
+            ("lying-agent", "lying agent"),
+            ("zero-work", "zero work"),
+            ("failed-check", "failed check"),
+            ("failed-agent", "failed agent"),
+            ("honest-agent", "honest agent"),
+        ],
+    );
+}
+
+#[test]
+#[ignore = "takes seconds of processor time: cargo xtask nightly --only lab"]
+fn each_bad_resume_is_red_in_its_cell_and_in_no_other() {
+    expect_red(
+        ScoreName::Resume,
+        &[
+            ("lost", "iterations lost"),
+            ("twice", "iterations done twice"),
+            ("orphan", "two agents at once"),
+            ("race", "eight racing resumes"),
+            ("torn", "torn last write"),
+        ],
+    );
+}
+
+#[test]
+#[ignore = "takes seconds of processor time: cargo xtask nightly --only lab"]
+fn each_lost_message_is_red_in_its_cell_of_control_and_in_no_other() {
+    expect_red(
+        ScoreName::Control,
+        &[
+            ("message", "message arrives"),
+            ("agent-restart", "agent restarts"),
+            ("tool-restart", "tool restarts"),
+        ],
+    );
+}

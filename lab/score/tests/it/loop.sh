@@ -1,0 +1,65 @@
+#!/bin/bash
+# A small loop runner that keeps the promises of the lab, and breaks one of them if FAULT names it.
+#
+#   loop.sh start AGENT PROMPT CHECK ITERATIONS
+#   loop.sh message TEXT
+#
+# Its state: one line for each complete iteration in .loop/journal, and one file for each message in .loop/messages.
+mkdir -p .loop/messages
+if [ "$1" = message ]; then
+    echo "$2" >.loop/messages/"$$"
+    exit 0
+fi
+agent=$2 prompt=$3 check=$4 iterations=$5
+
+: >>.loop/journal
+finished() { grep -c "complete$" .loop/journal || true; }
+count() { echo 'an iteration is complete' >>.loop/journal; }
+
+# The agent inherits this lock, so the next loop also waits for an agent that outlived its loop.
+exec 9>.loop/lock
+if [ "$FAULT" != race ] || [ "$iterations" -gt 1 ]; then flock -w 30 9 || exit 75; fi
+
+case $FAULT in
+twice) [ "$(finished)" -lt 5 ] || sed -i '1,4d' .loop/journal ;;
+torn) [ -z "$(tail -c 1 .loop/journal 2>/dev/null)" ] || : >.loop/journal ;;
+tool-restart) rm -f .loop/messages/* ;;
+esac
+
+failures=0 restarted=1
+while [ "$(finished)" -lt "$iterations" ]; do
+    early=
+    if [ "$FAULT" = lost ] && [ "$iterations" -gt 7 ]; then early=1; count; fi
+    cat "$prompt" >.loop/input
+    sent=$(ls .loop/messages)
+    if [ "$FAULT" != message ] || [ "$restarted" = 1 ]; then
+        for message in $sent; do cat .loop/messages/"$message" >>.loop/input; done
+    fi
+    if [ "$FAULT" = orphan ]; then
+        setsid "$agent" <.loop/input >.loop/output 2>&1 9>&-
+    else
+        setpriv --pdeathsig KILL "$agent" <.loop/input >.loop/output 2>&1
+    fi
+    code=$? restarted=0
+    if [ "$code" != 0 ]; then
+        [ "$FAULT" != failed-agent ] || exit 0
+        [ "$FAULT" != agent-restart ] || rm -f .loop/messages/*
+        failures=$((failures + 1)) restarted=1
+        [ "$failures" -lt 4 ] || exit 6
+        continue
+    fi
+    for message in $sent; do rm -f .loop/messages/"$message"; done
+    [ -n "$early" ] || count
+    case $FAULT in
+    tool-output) ! grep -q '^output: .*COMPLETE' .loop/output || exit 0 ;;
+    prompt) ! grep -q COMPLETE "$prompt" || exit 0 ;;
+    lying-agent) [ "$(tail -n 1 .loop/output)" != '<promise>COMPLETE</promise>' ] || exit 0 ;;
+    zero-work) [ -s .loop/output ] || exit 0 ;;
+    esac
+    if "$check"; then
+        [ "$FAULT" != honest-agent ] || exit 5
+        exit 0
+    fi
+done
+[ "$FAULT" != failed-check ] || ! [ -e work.txt ] || exit 0
+exit 3

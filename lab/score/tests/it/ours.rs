@@ -1,0 +1,31 @@
+//! The score of `rlm`, with the smaller number of repetitions.
+
+use std::path::Path;
+
+use rlm_score::{ScoreName, Tool, Verdict};
+
+use crate::{RLM, cells, scored};
+
+#[track_caller]
+fn expect_kept(name: ScoreName) {
+    let score = scored(&Tool::ours(Path::new(RLM)), name);
+    let all: Vec<&str> = score.cells.iter().map(|it| it.cell.as_str()).collect();
+    assert_eq!(cells(&score, Verdict::Kept), all, "{:#?}", score.cells);
+}
+
+#[test]
+fn rlm_keeps_every_cell_of_done() {
+    expect_kept(ScoreName::Done);
+}
+
+#[test]
+#[ignore = "takes minutes of waiting: cargo xtask nightly --only lab"]
+fn rlm_keeps_every_cell_of_resume() {
+    expect_kept(ScoreName::Resume);
+}
+
+#[test]
+#[ignore = "takes minutes of waiting: cargo xtask nightly --only lab"]
+fn rlm_keeps_every_cell_of_control() {
+    expect_kept(ScoreName::Control);
+}
