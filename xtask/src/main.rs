@@ -15,6 +15,7 @@ mod dist;
 mod docs;
 mod features;
 mod fuzz;
+mod lab;
 mod lint;
 mod live;
 mod loom;
@@ -89,6 +90,8 @@ enum Command {
     Nightly(nightly::Arguments),
     /// Stop rlm or any other loop runner in eight ways, and count the survivors
     Survivors(survivors::Arguments),
+    /// Score rlm or any other loop runner by five promises: stop, resume, done, night and control
+    Lab(lab::Arguments),
     /// Run the fuzz targets of the store's readers
     Fuzz(fuzz::Arguments),
     /// Check the published crates with the oldest supported compiler
@@ -144,6 +147,7 @@ fn main() -> ExitCode {
         Command::Night(arguments) => night::run(&arguments),
         Command::Nightly(arguments) => nightly::run(&workspace, &arguments, strict),
         Command::Survivors(arguments) => survivors::run(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Command::Msrv => msrv::run(&workspace),
         Command::Dist(arguments) => dist::run(&workspace, &arguments),

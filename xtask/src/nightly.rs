@@ -6,7 +6,8 @@ use crate::night::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    ci, crash_test, features, fuzz, lint, live, loom, minimal, mutants, night, snapshots, survivors,
+    ci, crash_test, features, fuzz, lab, lint, live, loom, minimal, mutants, night, snapshots,
+    survivors,
 };
 
 /// The variable that makes a test run the full numbers of `tests/acceptance.md`, not the smaller ones of `ci`.
@@ -25,7 +26,7 @@ pub(crate) const NUMBERS: [(&str, Tests); 8] = [
 ];
 
 /// The stages after the full numbers.
-const LONG: [(&str, ci::Stage); 11] = [
+const LONG: [(&str, ci::Stage); 12] = [
     ("deny", lint::dependencies_judged),
     // `ci` checks the public names only if the tool is installed.
     ("snapshots", |workspace| {
@@ -43,6 +44,7 @@ const LONG: [(&str, ci::Stage); 11] = [
     ("fuzz", fuzz::hour),
     ("live", |_| live::run(&live::Arguments::default())),
     ("survivors", |_| survivors::hundred()),
+    ("lab", |_| lab::nightly()),
 ];
 
 #[derive(Debug, clap::Args)]

@@ -16,7 +16,7 @@
 //! # Modules in reading order
 //!
 //! `tool` (the verbs of a tool), `cell` (the results), `random`, `scene` (a sandbox with a job, an agent and the tool), `stop`, `resume`, `done`,
-//! `control` (the scores), `table` (the output).
+//! `night`, `control` (the scores), `table` (the output).
 //!
 //! # Platform
 //!
@@ -25,6 +25,7 @@
 mod cell;
 mod control;
 mod done;
+mod night;
 mod random;
 mod resume;
 mod scene;
@@ -47,15 +48,17 @@ enum Part {
     Kills,
     Race,
     Torn,
+    Night(night::Event),
     Control(control::Event),
 }
 
 impl Part {
     fn of(score: ScoreName) -> Vec<Self> {
         match score {
-            ScoreName::Stop | ScoreName::Night => Vec::new(),
+            ScoreName::Stop => Vec::new(),
             ScoreName::Resume => vec![Self::Kills, Self::Race, Self::Torn],
             ScoreName::Done => done::Fault::ALL.map(Self::Done).into(),
+            ScoreName::Night => night::Event::ALL.map(Self::Night).into(),
             ScoreName::Control => control::Event::ALL.map(Self::Control).into(),
         }
     }
@@ -66,6 +69,7 @@ impl Part {
             Self::Kills => resume::killed(lab),
             Self::Race => vec![resume::race(lab)],
             Self::Torn => vec![resume::torn(lab)],
+            Self::Night(event) => vec![night::cell(lab, event)],
             Self::Control(event) => vec![control::cell(lab, event)],
         }
     }

@@ -20,7 +20,9 @@ const COMMAND: Duration = Duration::from_secs(15);
 /// The time limit for the end of a killed process.
 const GONE: Duration = Duration::from_secs(10);
 /// Runs its argument as a command; a tool with endless output ends at 256 MiB, before the disk is full.
-const BOUNDED: &str = r#"ulimit -f 262144; exec bash -c "$0""#;
+const BOUNDED: &str = r#"ulimit -c 0 -f 262144; exec bash -c "$0""#;
+/// Runs its argument as a command without its output; each file has at most 1.5 GiB.
+const SILENT: &str = r#"ulimit -c 0 -f 1572864; exec bash -c "$0" >/dev/null 2>&1"#;
 /// The number of processes after which a scene ends.
 const CROWD: usize = 300;
 /// The number of polls between two counts of the processes, because a count is expensive.
@@ -59,7 +61,7 @@ pub struct Lab<'a> {
 pub(crate) struct Job {
     /// The agent's script; `{lab}` is the folder of the receipts and `{repo}` the repository.
     pub(crate) script: String,
-    /// Shell lines that the agent's program runs before the script.
+    /// Shell lines that the agent's program runs before the script, with the same places.
     pub(crate) before: String,
     /// The text of the prompt file.
     pub(crate) prompt: String,
@@ -131,11 +133,11 @@ impl<'a> Scene<'a> {
         let folder = sandbox.path().join("lab");
         fs::create_dir_all(&folder).expect("a directory can be made");
         let place = folder.display().to_string();
-        let script = { job.script.replace("{lab}", &place) }
-            .replace("{repo}", &sandbox.repo().display().to_string());
-        let agent = sandbox.fake_agent(lab.agent, &script);
+        let repo = sandbox.repo().display().to_string();
+        let with_places = |text: &str| text.replace("{lab}", &place).replace("{repo}", &repo);
+        let agent = sandbox.fake_agent(lab.agent, &with_places(&job.script));
         let program = sandbox.path().join("bin/agent");
-        let before = receipts(&place) + &job.before;
+        let before = receipts(&place) + &with_places(&job.before);
         agent.install(&sandbox, &program, &before);
         let this = Self {
             lab,
@@ -293,6 +295,38 @@ impl<'a> Scene<'a> {
         self.run(&self.lab.tool.start)
     }
 
+    /// Starts the tool without a reader of its output.
+    pub(crate) fn start_silently(&self) -> Running {
+        self.spawn(SILENT, &self.command(&self.lab.tool.start))
+    }
+
+    /// Returns whether a shell can have its own mounts, which end with it.
+    pub(crate) fn has_mounts(&self) -> bool {
+        let mount = ["-m", "mount", "-t", "tmpfs", "none", "/mnt"];
+        let mounted = self.sandbox.rlm("unshare").args(mount).spawn();
+        self.end(mounted, COMMAND)
+            .is_some_and(|it| it.code() == Some(0))
+    }
+
+    /// Starts the tool in a repository on a small disk of its own. After some seconds the file `ballast` is removed. A tool that fails is then started
+    /// again.
+    pub(crate) fn start_on_small_disk(&self, size: &str, seconds: u32) -> Running {
+        let tool = self.lab.tool;
+        let (start, again) = (self.command(&tool.start), self.command(tool.again()));
+        let disk = self.sandbox.path().join("disk");
+        fs::create_dir_all(&disk).expect("a directory can be made");
+        let script = format!(
+            "ulimit -c 0 -f 262144; set -e; mount -t tmpfs -o size={size} none {disk}; cp -a . {disk}; mount --bind {disk} .; cd \"$PWD\"\n\
+             (sleep {seconds}; rm -f ballast) & set +e\n\
+             bash -c \"$0\" && exit 0\n\
+             wait; exec bash -c \"$1\"",
+            disk = disk.display()
+        );
+        let words = ["-m", "bash", "-c", &script, &start, &again];
+        let tool = self.sandbox.rlm("unshare").args(words);
+        tool.own_session().spawn()
+    }
+
     /// Starts the tool again after a kill.
     pub(crate) fn restart(&self) -> Running {
         self.run(self.lab.tool.again())
@@ -402,6 +436,18 @@ impl<'a> Scene<'a> {
                 ended.is_some_and(|it| it.code() == Some(0))
             }
         }
+    }
+
+    /// Returns the names and pids of the processes that are still alive after a short time.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        poll_until(Duration::from_secs(3), || {
+            left = self.sandbox.survivors().scan();
+            left.is_empty().then_some(())
+        });
+        left.iter()
+            .map(|it| format!("{} {}", it.pid, it.name))
+            .collect()
     }
 
     /// Sends a message to the agent.

@@ -55,3 +55,63 @@ fn cell(row: &Row) -> Cell {
     }
     Cell::not_shown(name, "the agent did not begin to work in some stops")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rlm_survivors::{Run, RunResult, Survivor};
+
+    use super::*;
+    use crate::Verdict;
+
+    fn of(results: Vec<RunResult>) -> (Verdict, u32, String) {
+        let runs = results
+            .into_iter()
+            .enumerate()
+            .map(|(number, verdict)| Run {
+                way: StopMethod::Term,
+                number,
+                verdict,
+            });
+        let row = Row {
+            way: StopMethod::Term,
+            runs: runs.collect(),
+        };
+        let cell = cell(&row);
+        (cell.verdict, cell.landed, cell.why)
+    }
+
+    fn ended(left: Vec<Survivor>) -> RunResult {
+        RunResult::Ended {
+            status: "0".into(),
+            tool_gone: Duration::ZERO,
+            all_gone: left.is_empty().then_some(Duration::ZERO),
+            left,
+        }
+    }
+
+    #[test]
+    fn row_of_stops_becomes_a_cell() {
+        let daemon = Survivor {
+            role: Role::Daemon,
+            pid: 7,
+            name: "x".into(),
+            zombie: false,
+        };
+        let why = || String::from("no agent");
+        let (never, skipped) = (
+            RunResult::NeverReady { why: why() },
+            RunResult::Skipped { why: why() },
+        );
+        let clean = || ended(Vec::new());
+        assert_eq!(of(vec![clean(), clean()]).0, Verdict::Kept);
+        let broken = of(vec![clean(), ended(vec![daemon])]);
+        assert_eq!(broken, (Verdict::Broken, 2, "alive: daemon".into()));
+        let ignored = of(vec![RunResult::Ignored { left: Vec::new() }]);
+        assert_eq!(ignored.0, Verdict::Broken);
+        assert_eq!(of(vec![skipped]).0, Verdict::Skipped);
+        assert_eq!(of(vec![never.clone()]).0, Verdict::NotShown);
+        assert_eq!(of(vec![clean(), never]).0, Verdict::NotShown);
+    }
+}

@@ -88,3 +88,24 @@ fn each_lost_message_is_red_in_its_cell_of_control_and_in_no_other() {
         ],
     );
 }
+
+#[test]
+#[ignore = "takes seconds of processor time: cargo xtask nightly --only lab"]
+fn each_lost_night_is_red_in_its_cell_and_in_no_other() {
+    expect_red(
+        ScoreName::Night,
+        &[
+            ("rate-limit", "429 with a reset"),
+            ("overload", "529"),
+            ("dropped", "dropped stream"),
+            ("hang", "hang"),
+            ("long-line", "line of 1 MB"),
+            ("flood", "1 GB of output"),
+            ("agent-crash", "agent crash"),
+            ("tool-crash", "tool crash"),
+            ("reboot", "reboot"),
+            ("full-disk", "full disk"),
+            ("lying-agent", "lying agent"),
+        ],
+    );
+}

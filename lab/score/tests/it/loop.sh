@@ -12,6 +12,7 @@ if [ "$1" = message ]; then
 fi
 agent=$2 prompt=$3 check=$4 iterations=$5
 
+known=$(ls .loop/journal 2>/dev/null)
 : >>.loop/journal
 finished() { grep -c "complete$" .loop/journal || true; }
 count() { echo 'an iteration is complete' >>.loop/journal; }
@@ -22,9 +23,20 @@ if [ "$FAULT" != race ] || [ "$iterations" -gt 1 ]; then flock -w 30 9 || exit 7
 
 case $FAULT in
 twice) [ "$(finished)" -lt 5 ] || sed -i '1,4d' .loop/journal ;;
+tool-crash) [ ! -e "$XDG_RUNTIME_DIR"/loop.pid ] || exit 1 ;;
+reboot) [ ! -e .loop/session ] || [ -e "$TMPDIR"/session ] || exit 1 ;;
+full-disk) [ -z "$known" ] || [ -e .loop/session ] || exit 1 ;;
 torn) [ -z "$(tail -c 1 .loop/journal 2>/dev/null)" ] || : >.loop/journal ;;
 tool-restart) rm -f .loop/messages/* ;;
 esac
+
+: >"$XDG_RUNTIME_DIR"/loop.pid
+: >"$TMPDIR"/session
+: >.loop/session
+
+# An agent without an end has four seconds, and ends with its loop.
+limit="setpriv --pdeathsig KILL timeout --foreground -s KILL 4"
+[ "$FAULT" != hang ] || limit=
 
 failures=0 restarted=1
 while [ "$(finished)" -lt "$iterations" ]; do
@@ -38,19 +50,30 @@ while [ "$(finished)" -lt "$iterations" ]; do
     if [ "$FAULT" = orphan ]; then
         setsid "$agent" <.loop/input >.loop/output 2>&1 9>&-
     else
-        setpriv --pdeathsig KILL "$agent" <.loop/input >.loop/output 2>&1
+        $limit setpriv --pdeathsig KILL "$agent" <.loop/input >.loop/output 2>&1
     fi
     code=$? restarted=0
     if [ "$code" != 0 ]; then
-        [ "$FAULT" != failed-agent ] || exit 0
+        case $FAULT in
+        failed-agent) exit 0 ;;
+        rate-limit) ! grep -q 'usage limit' .loop/output || exit 1 ;;
+        overload) ! grep -q 'Error: 529' .loop/output || exit 1 ;;
+        dropped) [ -z "$(tail -c 1 .loop/output)" ] || exit 1 ;;
+        agent-crash) [ "$code" != 139 ] || exit 1 ;;
+        full-disk) [ "$code" != 99 ] || { rm -f .loop/session; exit 1; } ;;
+        esac
         [ "$FAULT" != agent-restart ] || rm -f .loop/messages/*
         failures=$((failures + 1)) restarted=1
-        [ "$failures" -lt 4 ] || exit 6
+        [ "$failures" -lt 8 ] || exit 6
+        sleep 1
         continue
     fi
     for message in $sent; do rm -f .loop/messages/"$message"; done
     [ -n "$early" ] || count
+    size=$(stat -c %s .loop/output)
     case $FAULT in
+    long-line) [ "$size" -lt 1000000 ] || [ "$size" -gt 9000000 ] || exit 1 ;;
+    flood) [ "$size" -lt 9000000 ] || exit 1 ;;
     tool-output) ! grep -q '^output: .*COMPLETE' .loop/output || exit 0 ;;
     prompt) ! grep -q COMPLETE "$prompt" || exit 0 ;;
     lying-agent) [ "$(tail -n 1 .loop/output)" != '<promise>COMPLETE</promise>' ] || exit 0 ;;
