@@ -13,6 +13,9 @@ pub(crate) struct Arguments {
     /// Loop runner: a bash command with {agent}, and with {prompt}, {check} and {iterations} if it takes them [default: rlm]
     #[arg(long, value_name = "CMD")]
     tool: Option<String>,
+    /// Name of the agent's program, for a tool that finds its agent on the PATH
+    #[arg(long, value_name = "NAME")]
+    agent_name: Option<String>,
     /// TOML file with the verbs of the loop runner: start, kill, restart, finish, message
     #[arg(long, value_name = "FILE", conflicts_with = "tool", value_parser = crate::bench::absolute)]
     verbs: Option<PathBuf>,
@@ -38,6 +41,7 @@ impl Arguments {
     fn words(&self) -> Vec<OsString> {
         let texts = [
             ("--tool", &self.tool),
+            ("--agent-name", &self.agent_name),
             ("--jobs", &self.jobs),
             ("--seed", &self.seed),
         ];
@@ -107,6 +111,7 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let arguments = Arguments {
             tool: text("x {agent}"),
+            agent_name: text("some"),
             verbs: Some("/verbs.toml".into()),
             only: vec!["done".into(), "stop".into()],
             quick: true,
@@ -117,6 +122,8 @@ mod tests {
         let expected = [
             "--tool",
             "x {agent}",
+            "--agent-name",
+            "some",
             "--jobs",
             "2",
             "--seed",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::scene::{Job, PROMISE, Scene, step, tail};
+use crate::scene::{Job, Scene, step, tail};
 use crate::{Cell, Lab};
 
 /// The time limit of one scene. A loop without an end never reports finished work.
@@ -59,16 +59,16 @@ impl Fault {
         let part = step("@1", 20);
         match self {
             Self::PromiseInToolOutput => format!(
-                "print reading notes.md\nprint output: When the work is done, print:\nprint output: {PROMISE}\n{landed}print I have read the notes and still have to do the work.\n"
+                "print reading notes.md\nprint output: When the work is done, print:\nprint {{promise}}\n{landed}print I have read the notes and still have to do the work.\n"
             ),
             Self::PromiseInPrompt => format!("echo\n{landed}print I have not begun yet.\n"),
             Self::LyingAgent => {
-                format!("print The work is done.\nprint {PROMISE}\n{landed}")
+                format!("print The work is done.\nprint {{promise}}\n{landed}")
             }
             Self::ZeroWork => landed.to_owned(),
             Self::FailedCheck => format!("print I made the first step.\n{part}{landed}"),
             Self::FailedAgent => format!("{part}warn error: no second step\n{landed}exit 1\n"),
-            Self::HonestAgent => format!("{}@2.. print {PROMISE}\n{landed}", step("", 20)),
+            Self::HonestAgent => format!("{}@2.. print {{promise}}\n{landed}", step("", 20)),
         }
     }
 
@@ -76,7 +76,7 @@ impl Fault {
         let job = Job::two_steps(self.script(), ITERATIONS);
         match self {
             Self::PromiseInPrompt => Job {
-                prompt: format!("Do the work. When it is done, print {PROMISE}\nBegin.\n"),
+                prompt: "Do the work. When it is done, print:\n{promise}\nBegin.\n".into(),
                 ..job
             },
             _ => job,
@@ -131,8 +131,10 @@ fn landed(scene: &Scene<'_>, fault: Fault, reports_done: bool) -> Result<(), Str
     if starts.is_empty() {
         return Err("the agent did not start".into());
     }
+    let promise = scene.lab().tool.promise();
+    let got_promise = starts.iter().any(|it| scene.received(it).contains(promise));
     match fault {
-        Fault::PromiseInPrompt if !starts.iter().any(|it| scene.received(it).contains(PROMISE)) => {
+        Fault::PromiseInPrompt if !got_promise => {
             Err("the agent did not receive the prompt file's text".into())
         }
         // A tool that reports finished work without a check has ignored the check, too.

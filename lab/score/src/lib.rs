@@ -46,6 +46,7 @@ pub use tool::Tool;
 enum Part {
     Done(done::Fault),
     Kills,
+    Overlap,
     Race,
     Torn,
     Night(night::Event),
@@ -56,7 +57,7 @@ impl Part {
     fn of(score: ScoreName) -> Vec<Self> {
         match score {
             ScoreName::Stop => Vec::new(),
-            ScoreName::Resume => vec![Self::Kills, Self::Race, Self::Torn],
+            ScoreName::Resume => vec![Self::Kills, Self::Overlap, Self::Race, Self::Torn],
             ScoreName::Done => done::Fault::ALL.map(Self::Done).into(),
             ScoreName::Night => night::Event::ALL.map(Self::Night).into(),
             ScoreName::Control => control::Event::ALL.map(Self::Control).into(),
@@ -67,6 +68,7 @@ impl Part {
         match self {
             Self::Done(fault) => vec![done::cell(lab, fault)],
             Self::Kills => resume::killed(lab),
+            Self::Overlap => vec![resume::overlap(lab)],
             Self::Race => vec![resume::race(lab)],
             Self::Torn => vec![resume::torn(lab)],
             Self::Night(event) => vec![night::cell(lab, event)],

@@ -31,6 +31,9 @@ struct Arguments {
     /// The loop runner: a command for bash with {agent}, and with {prompt}, {check} and {iterations} if it takes them [default: rlm]
     #[arg(long, value_name = "CMD")]
     tool: Option<String>,
+    /// Name of the agent's program, for a tool that finds its agent on the PATH
+    #[arg(long, value_name = "NAME", requires = "tool")]
+    agent_name: Option<String>,
     /// A TOML file with the verbs of the loop runner: start, kill, restart, finish, message
     #[arg(long, value_name = "FILE", conflicts_with = "tool")]
     verbs: Option<PathBuf>,
@@ -116,7 +119,8 @@ fn tool(arguments: &Arguments) -> Result<Tool, String> {
     match (&arguments.tool, &arguments.verbs) {
         (Some(command), _) => {
             let name = command.split_whitespace().next().unwrap_or_default();
-            Tool::of_command(name, command).map_err(|why| format!("--tool: {why}"))
+            let agent = arguments.agent_name.as_deref();
+            Tool::of_command(name, command, agent).map_err(|why| format!("--tool: {why}"))
         }
         (None, Some(path)) => {
             let text = fs_err::read_to_string(path).map_err(|error| error.to_string())?;

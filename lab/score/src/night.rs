@@ -5,7 +5,7 @@ use std::time::Duration;
 use fs_err as fs;
 use rlm_tests::{Ended, Running};
 
-use crate::scene::{Effort, Job, PROMISE, Scene, Waited, step, tail};
+use crate::scene::{Effort, Job, Scene, Waited, step, tail};
 use crate::{Cell, Lab};
 
 /// The time limit of one event, with the rest of the work.
@@ -86,7 +86,7 @@ impl Event {
             Self::Flood => (format!("@1 flood {size}\n{landed}"), ""),
             Self::AgentCrash => (format!("{landed}@1 die SEGV\n"), "@2.."),
             Self::ToolCrash | Self::Reboot => ("@1 hang\n".into(), "@2.."),
-            Self::LyingAgent => (format!("@1 print {PROMISE}\n{landed}"), "@2.."),
+            Self::LyingAgent => (format!("@1 print {{promise}}\n{landed}"), "@2.."),
         };
         first + &step(steps, 100)
     }
@@ -94,7 +94,7 @@ impl Event {
     /// Returns the shell lines before the agent. An agent whose work is done says so and ends.
     fn before(self) -> String {
         let done = format!(
-            "if [ \"$(cat {{lab}}/steps 2>/dev/null | wc -l)\" -ge {STEPS} ]; then echo '{PROMISE}'; exit 0; fi\n"
+            "if [ \"$(cat {{lab}}/steps 2>/dev/null | wc -l)\" -ge {STEPS} ]; then echo '{{promise}}'; exit 0; fi\n"
         );
         let outage = |text: &str| {
             format!(

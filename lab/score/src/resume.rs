@@ -14,6 +14,8 @@ use crate::{Cell, Lab};
 const LIMIT: Duration = Duration::from_secs(45);
 /// The duration of an iteration of the agent, in milliseconds.
 const WORK: u64 = 100;
+/// The duration of an iteration during which the tool is killed and started again, in milliseconds.
+const LONG_WORK: u64 = 10_000;
 /// The latest moment of a kill, after the second step since the start.
 const LATEST: u64 = 300;
 /// The steps that the tool must make between two kills. A tool that begins again from zero then repeats more than one iteration for each kill.
@@ -30,13 +32,10 @@ const TORN_FILES: usize = 3;
 const TORN_BYTES: u64 = 9;
 
 /// The cells of one history with kills at random moments.
-pub(crate) const KILLS: [&str; 3] = [
-    "iterations lost",
-    "iterations done twice",
-    "two agents at once",
-];
-pub(crate) const RACE: &str = "eight racing resumes";
-pub(crate) const TORN: &str = "torn last write";
+const KILLS: [&str; 2] = ["iterations lost", "iterations done twice"];
+const AT_ONCE: &str = "two agents at once";
+const RACE: &str = "eight racing resumes";
+const TORN: &str = "torn last write";
 
 const NO_COUNT: &str = "the command has no {iterations}";
 
@@ -52,8 +51,6 @@ fn kills(lab: Lab<'_>) -> u32 {
 #[derive(Debug, Default)]
 struct History {
     kills: u32,
-    /// The kills that hit the tool while an agent was alive.
-    in_flight: u32,
     steps: u32,
     /// The reason why the history has no regular end.
     end: Option<String>,
@@ -66,9 +63,8 @@ pub(crate) fn killed(lab: Lab<'_>) -> Vec<Cell> {
     let iterations = (BETWEEN + 2) * kills + 2;
     let scene = Scene::new(lab, &Job::endless(step("", WORK), iterations));
     let history = history(&scene, kills);
-    let overlaps = scene.overlaps();
     let why = history.end.clone().unwrap_or_default();
-    let [lost_name, twice_name, overlap_name] = KILLS;
+    let [lost_name, twice_name] = KILLS;
     if history.kills == 0 {
         return { KILLS.iter() }
             .map(|name| Cell::not_shown(name, format!("no kill hit the tool; {why}")))
@@ -93,20 +89,9 @@ pub(crate) fn killed(lab: Lab<'_>) -> Vec<Cell> {
             .figure("steps", history.steps)
             .figure("kills", history.kills)
     };
-    let at_once = match history.in_flight {
-        0 => Cell::not_shown(overlap_name, "no kill hit the tool while its agent worked"),
-        landed => {
-            let why = match overlaps {
-                0 => String::new(),
-                _ => format!("{overlaps} agents began while another one was alive"),
-            };
-            Cell::judged(overlap_name, landed, overlaps == 0, why).figure("overlaps", overlaps)
-        }
-    };
     vec![
         counted(lost_name, lost, 0).figure("lost", lost),
         counted(twice_name, twice, history.kills).figure("twice", twice),
-        at_once,
     ]
 }
 
@@ -131,21 +116,18 @@ fn history(scene: &Scene<'_>, kills: u32) -> History {
         }
         let is_alive = || (!scene.agents_alive().is_empty()).then_some(());
         // Half of the kills hit any moment. The others wait for the next agent, which a tool may start seldom.
-        let in_flight = match number % 2 {
-            0 => scene.wait(&mut tool, LIMIT, is_alive) == Waited::Found(()),
-            _ => is_alive().is_some(),
-        };
-        match scene.kill(tool) {
-            Ok(()) => {
-                history.kills += 1;
-                history.in_flight += u32::from(in_flight);
-            }
-            Err(why) => history.end = Some(why),
+        if number % 2 == 0 {
+            let _any = scene.wait(&mut tool, LIMIT, is_alive);
         }
+        if let Err(why) = scene.kill(tool) {
+            // The rest of this history is unknown, so it shows nothing.
+            return History {
+                end: Some(why),
+                ..History::default()
+            };
+        }
+        history.kills += 1;
         tool = scene.restart();
-        if history.end.is_some() {
-            break;
-        }
     }
     if history.end.is_none() {
         history.end = finish(scene, tool);
@@ -170,6 +152,35 @@ fn finish(scene: &Scene<'_>, mut tool: Running) -> Option<String> {
             Some(format!("the restart made no step{}", tail(&ended)))
         }
         Some(_) => None,
+    }
+}
+
+/// Kills the tool while its agent works for a long time, and starts the tool again. The next agent must work alone.
+pub(crate) fn overlap(lab: Lab<'_>) -> Cell {
+    let script = format!("@1 delay {LONG_WORK}\n{}", step("@2..", WORK));
+    let scene = Scene::new(lab, &Job::endless(script, 2));
+    let mut tool = scene.start();
+    let is_alive = || (!scene.agents_alive().is_empty()).then_some(());
+    if scene.wait(&mut tool, LIMIT, is_alive) != Waited::Found(()) {
+        return Cell::not_shown(AT_ONCE, "the agent did not start");
+    }
+    if let Err(why) = scene.kill(tool) {
+        return Cell::not_shown(AT_ONCE, why);
+    }
+    let mut tool = scene.restart();
+    // The record of a start comes after the receipt of an overlap.
+    let second = || (scene.start_count() >= 2).then_some(());
+    if scene.wait(&mut tool, LIMIT, second) != Waited::Found(()) {
+        return Cell::not_shown(AT_ONCE, "the restart started no agent");
+    }
+    match scene.overlaps() {
+        0 => Cell::judged(AT_ONCE, 1, true, ""),
+        _ => Cell::judged(
+            AT_ONCE,
+            1,
+            false,
+            "the next agent began while the first one was alive",
+        ),
     }
 }
 
@@ -231,10 +242,21 @@ pub(crate) fn torn(lab: Lab<'_>) -> Cell {
     if !lab.tool.takes_iterations() {
         return Cell::skipped(TORN, NO_COUNT);
     }
+    // Without a torn write, the same history shows whether the tool continues at all.
+    match history_with_kill(lab, |_, _| Ok(None)) {
+        Torn::Continued => {}
+        Torn::NotShown(why) => return Cell::not_shown(TORN, why),
+        Torn::Broken(_) | Torn::NoFile => {
+            return Cell::skipped(
+                TORN,
+                "the tool doesn't continue after a kill, even without a torn write",
+            );
+        }
+    }
     let (mut landed, mut bad, mut other) = (0, Vec::new(), None);
     let mut torn = Vec::new();
     for _ in 0..TORN_FILES {
-        match torn_file(lab, &mut torn) {
+        match history_with_kill(lab, |scene, begun| tear(scene, begun, &mut torn)) {
             Torn::Continued => landed += 1,
             Torn::Broken(why) => {
                 landed += 1;
@@ -260,8 +282,11 @@ enum Torn {
     NotShown(String),
 }
 
-/// Plays a history, and tears the file that was written last and is not in the list yet.
-fn torn_file(lab: Lab<'_>, torn: &mut Vec<String>) -> Torn {
+/// Plays a history with a kill, and with `damage` before the restart. `damage` returns the damaged file.
+fn history_with_kill(
+    lab: Lab<'_>,
+    damage: impl FnOnce(&Scene<'_>, SystemTime) -> Result<Option<String>, Torn>,
+) -> Torn {
     let scene = Scene::new(lab, &Job::endless(step("", WORK), TORN_ITERATIONS));
     let begun = SystemTime::now();
     let mut tool = scene.start();
@@ -275,43 +300,39 @@ fn torn_file(lab: Lab<'_>, torn: &mut Vec<String>) -> Torn {
         return Torn::NotShown(why);
     }
     scene.kill_all(); // a survivor would write into the torn file
-    let mut files = state_files(&scene, begun);
-    files.sort_by_key(|(_, written)| std::cmp::Reverse(*written));
-    let name = |file: &Path| kind(file.strip_prefix(scene.sandbox.path()).unwrap_or(file));
-    let mut others = { files.iter() }.filter(|(file, _)| !torn.contains(&name(file)));
-    let Some((file, _)) = others.next() else {
-        return Torn::NoFile;
+    let name = match damage(&scene, begun) {
+        Ok(name) => name.unwrap_or_default(),
+        Err(torn) => return torn,
     };
-    let name = name(file);
-    torn.push(name.clone());
-    if let Err(error) = shorten(file) {
-        return Torn::NotShown(format!("{name}: {error}"));
-    }
-    let ended = scene.end(scene.restart(), LIMIT);
-    let Some(ended) = ended else {
+    let Some(ended) = scene.end(scene.restart(), LIMIT) else {
         return Torn::Broken(format!("{name}: no end within {} s", LIMIT.as_secs()));
     };
     // The iteration in flight and the iteration of the torn write may be repeated.
     let steps = scene.steps();
-    match steps {
-        _ if (TORN_ITERATIONS..=TORN_ITERATIONS + 2).contains(&steps) => Torn::Continued,
-        _ => Torn::Broken(format!(
+    match (TORN_ITERATIONS..=TORN_ITERATIONS + 2).contains(&steps) {
+        true => Torn::Continued,
+        false => Torn::Broken(format!(
             "{name}: {steps} instead of {TORN_ITERATIONS} iterations{}",
             tail(&ended)
         )),
     }
 }
 
-/// Returns the path without the names that differ from history to history, such as the id of a run.
-fn kind(path: &Path) -> String {
-    let parts = path.iter().map(|part| {
-        let part = part.to_string_lossy();
-        match part.contains(|character: char| character.is_ascii_digit()) {
-            true => "*".into(),
-            false => part.into_owned(),
-        }
-    });
-    parts.collect::<Vec<_>>().join("/")
+/// Shortens the file that was written last and is not in the list yet.
+fn tear(
+    scene: &Scene<'_>,
+    begun: SystemTime,
+    torn: &mut Vec<String>,
+) -> Result<Option<String>, Torn> {
+    let mut files = state_files(scene, begun);
+    files.sort_by_key(|(_, written)| std::cmp::Reverse(*written));
+    let name = |file: &Path| kind(file.strip_prefix(scene.sandbox.path()).unwrap_or(file));
+    let mut others = { files.iter() }.filter(|(file, _)| !torn.contains(&name(file)));
+    let (file, _) = others.next().ok_or(Torn::NoFile)?;
+    let name = name(file);
+    torn.push(name.clone());
+    shorten(file).map_err(|error| Torn::NotShown(format!("{name}: {error}")))?;
+    Ok(Some(name))
 }
 
 /// Cuts the last bytes of a file off.
@@ -325,6 +346,18 @@ fn shorten(path: &Path) -> std::io::Result<()> {
         true => Ok(()),
         false => Err(std::io::Error::other("the file was not shortened")),
     }
+}
+
+/// Returns the path without the names that differ from history to history, such as the id of a run.
+fn kind(path: &Path) -> String {
+    let parts = path.iter().map(|part| {
+        let part = part.to_string_lossy();
+        match part.contains(|character: char| character.is_ascii_digit()) {
+            true => "*".into(),
+            false => part.into_owned(),
+        }
+    });
+    parts.collect::<Vec<_>>().join("/")
 }
 
 /// Returns the files that the tool wrote, with the times of their last writes. Skips empty files, git's files, and the files of the lab.

@@ -13,8 +13,6 @@ use rustix::process::Signal;
 use crate::Tool;
 use crate::tool::{Places, filled};
 
-/// The promise of a finished job, as most loop runners know it.
-pub(crate) const PROMISE: &str = "<promise>COMPLETE</promise>";
 /// The time limit of the commands that the lab itself needs.
 const COMMAND: Duration = Duration::from_secs(15);
 /// The time limit for the end of a killed process.
@@ -59,11 +57,11 @@ pub struct Lab<'a> {
 /// The work of a scene.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    /// The agent's script; `{lab}` is the folder of the receipts and `{repo}` the repository.
+    /// The agent's script; `{lab}` is the folder of the receipts, `{repo}` the repository, and `{promise}` the line that reports finished work.
     pub(crate) script: String,
     /// Shell lines that the agent's program runs before the script, with the same places.
     pub(crate) before: String,
-    /// The text of the prompt file.
+    /// The text of the prompt file, with the same places.
     pub(crate) prompt: String,
     /// The number of iterations that the tool is asked for.
     pub(crate) iterations: u32,
@@ -134,9 +132,12 @@ impl<'a> Scene<'a> {
         fs::create_dir_all(&folder).expect("a directory can be made");
         let place = folder.display().to_string();
         let repo = sandbox.repo().display().to_string();
-        let with_places = |text: &str| text.replace("{lab}", &place).replace("{repo}", &repo);
+        let with_places = |text: &str| {
+            { text.replace("{lab}", &place).replace("{repo}", &repo) }
+                .replace("{promise}", lab.tool.promise())
+        };
         let agent = sandbox.fake_agent(lab.agent, &with_places(&job.script));
-        let program = sandbox.path().join("bin/agent");
+        let program = sandbox.path().join("bin").join(lab.tool.agent_name());
         let before = receipts(&place) + &with_places(&job.before);
         agent.install(&sandbox, &program, &before);
         let this = Self {
@@ -148,7 +149,7 @@ impl<'a> Scene<'a> {
             sandbox,
         };
         this.install_check(&place, job.steps);
-        fs::write(this.prompt(), &job.prompt).expect("a file can be written");
+        fs::write(this.prompt(), with_places(&job.prompt)).expect("a file can be written");
         this.sandbox.git(&["add", "PROMPT.md"]);
         this.sandbox.git(&["commit", "-q", "-m", "prompt"]);
         this

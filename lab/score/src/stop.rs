@@ -18,7 +18,10 @@ pub(crate) fn cells(
     let command = { lab.tool.start.replace("{prompt}", "README.md") }
         .replace("{check}", "false")
         .replace("{iterations}", "100");
-    let plan = Plan::new(command, lab.agent.into());
+    let plan = Plan {
+        agent_name: lab.tool.agent_name().into(),
+        ..Plan::new(command, lab.agent.into())
+    };
     let plan = match lab.effort {
         Effort::Quick => plan.quick(),
         Effort::Full => Plan { runs: FULL, ..plan },

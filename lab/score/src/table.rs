@@ -84,7 +84,7 @@ mod tests {
             score: ScoreName::Done,
             cells,
         };
-        let tool = Tool::of_command("x", "x {agent}").expect("it is valid");
+        let tool = Tool::of_command("x", "x {agent}", None).expect("it is valid");
         Report::new(tool, circumstances, vec![score])
     }
 

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The verbs of `rlm`.
 const OURS: &str = include_str!("../tools/rlm.toml");
+/// The promise of a finished job, as most loop runners know it.
+const PROMISE: &str = "<promise>COMPLETE</promise>";
 /// The longest file of verbs.
 const LONGEST_FILE: usize = 64 << 10;
 
@@ -30,6 +32,12 @@ pub struct Tool {
     /// Exits with 0 if the tool reports that the work is done. Without this verb, exit code 0 of the tool is this report.
     #[serde(default)]
     pub finish: Option<String>,
+    /// The name under which the tool finds the agent on the `PATH`; `agent` if it is absent.
+    #[serde(default)]
+    pub agent: Option<String>,
+    /// The line with which an agent reports that the work is done; `<promise>COMPLETE</promise>` if it is absent.
+    #[serde(default)]
+    pub promise: Option<String>,
     /// Sends `{message}` to the agent. Without this verb the lab appends the message to the prompt file, as users of such tools do.
     #[serde(default)]
     pub message: Option<String>,
@@ -45,17 +53,19 @@ pub(crate) struct Places<'a> {
 }
 
 impl Tool {
-    /// Returns the tool with only this command.
+    /// Returns the tool with only this command. `agent` is the name under which it finds the agent on the `PATH`.
     ///
     /// # Errors
-    /// If the command has no place for the agent.
-    pub fn of_command(name: &str, start: &str) -> Result<Self, String> {
+    /// If the command has no place for the agent, and the agent has no name.
+    pub fn of_command(name: &str, start: &str, agent: Option<&str>) -> Result<Self, String> {
         Self {
             name: name.into(),
             start: start.into(),
             kill: None,
             restart: None,
             finish: None,
+            agent: agent.map(str::to_owned),
+            promise: None,
             message: None,
         }
         .checked()
@@ -93,10 +103,14 @@ impl Tool {
     }
 
     fn checked(self) -> Result<Self, String> {
-        if !self.start.contains("{agent}") {
-            return Err(
-                "the start command needs {agent} in place of the agent's program".to_owned(),
-            );
+        match &self.agent {
+            None if !self.start.contains("{agent}") => {
+                return Err("the start command needs {agent} in place of the agent's program, or the name under which the tool finds its agent".to_owned());
+            }
+            Some(agent) if Path::new(agent).file_name() != Some(agent.as_ref()) => {
+                return Err("the agent must be a name, not a path".to_owned());
+            }
+            _ => {}
         }
         if let Some(message) = &self.message
             && !message.contains("{message}")
@@ -114,6 +128,16 @@ impl Tool {
     /// Returns whether the tool has a place for a number of iterations.
     pub(crate) fn takes_iterations(&self) -> bool {
         self.start.contains("{iterations}")
+    }
+
+    /// Returns the line with which an agent reports that the work is done.
+    pub(crate) fn promise(&self) -> &str {
+        self.promise.as_deref().unwrap_or(PROMISE)
+    }
+
+    /// Returns the name of the agent's program.
+    pub(crate) fn agent_name(&self) -> &str {
+        self.agent.as_deref().unwrap_or("agent")
     }
 
     /// Returns the command that continues the loop after a kill.
@@ -146,6 +170,7 @@ mod tests {
         for (text, word) in [
             ("name = 'x'\nstart = 'x'", "{agent}"),
             ("name = 'x'", "start"),
+            ("name = 'x'\nstart = 'x'\nagent = 'a/b'", "not a path"),
             ("name = 'x'\nstart = '{agent}'\nstop = 'y'", "stop"),
             ("name = 'x'\nstart = '{agent}'\nmessage = 'y'", "{message}"),
         ] {
@@ -160,6 +185,9 @@ mod tests {
             include_str!("../tools/rlm.toml"),
             include_str!("../tools/bare.toml"),
             include_str!("../tools/counted.toml"),
+            include_str!("../tools/rlm-promise.toml"),
+            include_str!("../tools/ralphify.toml"),
+            include_str!("../tools/ralph-py.toml"),
         ] {
             Tool::parse(text).expect(text);
         }

@@ -14,7 +14,7 @@ fn tool(fault: &str) -> Tool {
     );
     Tool {
         message: Some(format!("exec bash {LOOP} message {{message}}")),
-        ..Tool::of_command("loop", &start).unwrap()
+        ..Tool::of_command("loop", &start, None).unwrap()
     }
 }
 
@@ -108,4 +108,30 @@ fn each_lost_night_is_red_in_its_cell_and_in_no_other() {
             ("lying-agent", "lying agent"),
         ],
     );
+}
+
+#[test]
+fn finish_verb_decides_about_reported_work() {
+    let start = "for i in $(seq {iterations}); do cat {prompt} | {agent}; done";
+    let with = |finish: &str| Tool {
+        finish: Some(finish.into()),
+        ..Tool::of_command("loop", start, None).unwrap()
+    };
+    let never = scored(&with("false"), ScoreName::Done);
+    assert_eq!(cells(&never, Verdict::Broken), ["honest agent"]);
+    let always = scored(&with("true"), ScoreName::Done);
+    assert_eq!(cells(&always, Verdict::Kept), ["honest agent"]);
+}
+
+#[test]
+#[ignore = "takes seconds of processor time: cargo xtask nightly --only lab"]
+fn kill_verb_replaces_the_signal_of_the_lab() {
+    let with = |kill: &str| Tool {
+        kill: Some(kill.into()),
+        ..tool("")
+    };
+    let kills = scored(&with("kill -9 {pid}"), ScoreName::Resume);
+    assert_eq!(cells(&kills, Verdict::Kept).len(), kills.cells.len());
+    let fails = scored(&with("false"), ScoreName::Resume);
+    assert_eq!(cells(&fails, Verdict::NotShown).len(), fails.cells.len());
 }

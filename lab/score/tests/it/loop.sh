@@ -74,7 +74,7 @@ while [ "$(finished)" -lt "$iterations" ]; do
     case $FAULT in
     long-line) [ "$size" -lt 1000000 ] || [ "$size" -gt 9000000 ] || exit 1 ;;
     flood) [ "$size" -lt 9000000 ] || exit 1 ;;
-    tool-output) ! grep -q '^output: .*COMPLETE' .loop/output || exit 0 ;;
+    tool-output) ! grep -A 1 '^output:' .loop/output | grep -q COMPLETE || exit 0 ;;
     prompt) ! grep -q COMPLETE "$prompt" || exit 0 ;;
     lying-agent) [ "$(tail -n 1 .loop/output)" != '<promise>COMPLETE</promise>' ] || exit 0 ;;
     zero-work) [ -s .loop/output ] || exit 0 ;;
