@@ -1,11 +1,15 @@
 //! Builds and runs the lab, a program of `rlm-score`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command;
+use fs_err as fs;
+use serde_json::Value;
+
 use crate::tally::Tally;
+use crate::workspace::{Workspace, array};
+use crate::{command, tables};
 
 /// The loop runner, and the faults to play.
 #[derive(Debug, Default, clap::Args)]
@@ -34,6 +38,9 @@ pub(crate) struct Arguments {
     /// Also write the report as JSON
     #[arg(long, value_name = "FILE", value_parser = crate::bench::absolute)]
     json: Option<PathBuf>,
+    /// Play nothing, and write the reports of `--json` in this folder into docs/proof.md; the columns are in the order of the file names
+    #[arg(long, value_name = "FOLDER", exclusive = true, value_parser = crate::bench::absolute)]
+    proof: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -80,11 +87,78 @@ pub(crate) fn nightly() -> Tally {
         true => Tally::of_libtest(&ended.output).unwrap_or_default(),
         false => Tally::failed("lab: a control or a score of rlm failed"),
     };
-    tally += run(&Arguments::default());
+    tally += play(&Arguments::default());
     tally
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Tally {
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
+    let Some(folder) = &arguments.proof else {
+        return play(arguments);
+    };
+    let written = reports(folder).and_then(|reports| {
+        let table = table(&reports, &tables::when());
+        tables::replace(&workspace.root, "lab", &table)
+    });
+    match written {
+        Ok(()) => Tally::passed(1),
+        Err(why) => Tally::failed(format!("lab: {why}")),
+    }
+}
+
+/// Reads the reports of a folder, in the order of their names.
+fn reports(folder: &Path) -> Result<Vec<Value>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let is_json = |path: &PathBuf| path.extension().is_some_and(|it| it == "json");
+    let mut paths: Vec<PathBuf> = paths.filter(is_json).collect();
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    match paths.as_slice() {
+        [] => Err(format!("no report in {}", folder.display())),
+        paths => paths.iter().map(read).collect(),
+    }
+}
+
+/// Returns the table, with a column for each report and a row for each cell.
+fn table(reports: &[Value], when: &str) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let names = reports.iter().map(|it| text(&it["tool"]["name"]));
+    let names: Vec<String> = names.collect();
+    let mut table = format!(
+        "Each row is one fault ([the lab](../lab/score/README.md), {when}). A dash means that the tool or the machine doesn't allow the fault, and a question mark that no receipt shows that the fault landed.\n\n\
+         | | fault | {} |\n|---|---|{}\n",
+        names.join(" | "),
+        "---|".repeat(reports.len())
+    );
+    for score in array(&reports[0]["scores"]) {
+        for cell in array(&score["cells"]) {
+            let (score, cell) = (text(&score["score"]), text(&cell["cell"]));
+            let verdicts = reports.iter().map(|it| verdict(it, &score, &cell));
+            let verdicts = verdicts.collect::<Vec<_>>().join(" | ");
+            table += &format!("| {score} | {cell} | {verdicts} |\n");
+        }
+    }
+    table
+}
+
+/// Returns the words for a verdict in the table.
+fn verdict(report: &Value, score: &str, cell: &str) -> &'static str {
+    let mut scores = array(&report["scores"]).filter(|it| it["score"] == *score);
+    let cells = scores.next().map(|it| array(&it["cells"]));
+    let mut cells = cells.into_iter().flatten();
+    let found = cells.find(|it| it["cell"] == *cell);
+    match found.and_then(|it| it["verdict"].as_str()) {
+        Some("kept") => "kept",
+        Some("broken") => "**broken**",
+        Some("skipped") => "–",
+        _ => "?",
+    }
+}
+
+fn play(arguments: &Arguments) -> Tally {
     let is_ours = arguments.tool.is_none() && arguments.verbs.is_none();
     if is_ours && !command::build("rlm-loop", &["--bin", "rlm"]) {
         return Tally::failed("lab: rlm doesn't compile");
@@ -105,6 +179,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn every_option_is_passed_on() {
@@ -118,6 +193,7 @@ mod tests {
             jobs: text("2"),
             seed: text("7"),
             json: Some("/report.json".into()),
+            proof: None,
         };
         let expected = [
             "--tool",
@@ -139,5 +215,18 @@ mod tests {
             "--quick",
         ];
         assert_eq!(arguments.words(), expected);
+    }
+
+    #[test]
+    fn reports_become_the_columns_of_the_table() {
+        let report = |name: &str, verdict: &str| {
+            let cells = json!([{"cell": "lying agent", "verdict": verdict}]);
+            json!({"tool": {"name": name}, "scores": [{"score": "done", "cells": cells}]})
+        };
+        let none = json!({"tool": {"name": "c"}, "scores": []});
+        let reports = [report("a", "kept"), report("b", "broken"), none];
+        let table = table(&reports, "today");
+        let expected = "| | fault | a | b | c |\n|---|---|---|---|---|\n| done | lying agent | kept | **broken** | ? |\n";
+        assert!(table.ends_with(expected), "{table}");
     }
 }

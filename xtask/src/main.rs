@@ -147,7 +147,7 @@ fn main() -> ExitCode {
         Command::Night(arguments) => night::run(&arguments),
         Command::Nightly(arguments) => nightly::run(&workspace, &arguments, strict),
         Command::Survivors(arguments) => survivors::run(&arguments),
-        Command::Lab(arguments) => lab::run(&arguments),
+        Command::Lab(arguments) => lab::run(&workspace, &arguments),
         Command::Fuzz(arguments) => fuzz::run(&workspace, &arguments),
         Command::Msrv => msrv::run(&workspace),
         Command::Dist(arguments) => dist::run(&workspace, &arguments),

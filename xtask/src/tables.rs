@@ -183,8 +183,17 @@ fn counted(folder: &Path, package: &str, program: &str, name: &str, words: &[&st
     command::run("cargo", &words, Show::AsItComes).success
 }
 
+/// Replaces one table of the page.
+pub(crate) fn replace(root: &Path, name: &str, table: &str) -> Result<(), String> {
+    let page = root.join(PAGE);
+    let text = fs::read_to_string(&page).map_err(|error| error.to_string())?;
+    let text = between(&text, name, table)
+        .ok_or_else(|| format!("{PAGE} has no markers for the table {name}"))?;
+    fs::write(page, text).map_err(|error| error.to_string())
+}
+
 /// Returns the day and the machine, without which the figures mean little.
-fn when() -> String {
+pub(crate) fn when() -> String {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let machine = command::run("uname", &["-sm"], Show::Never).output;
     format!("{}, {}, {cores} cores", date::today(), machine.trim())

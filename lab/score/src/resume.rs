@@ -104,7 +104,7 @@ fn history(scene: &Scene<'_>, kills: u32) -> History {
         match scene.wait(&mut tool, LIMIT, || (scene.steps() >= goal).then_some(())) {
             Waited::Found(()) => {}
             Waited::Ended => break,
-            Waited::Late | Waited::Crowded => {
+            Waited::Late | Waited::Outgrown => {
                 history.end = Some("the loop made no further step".into());
                 scene.kill_all();
                 break;

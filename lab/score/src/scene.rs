@@ -23,7 +23,9 @@ const BOUNDED: &str = r#"ulimit -c 0 -f 262144; exec bash -c "$0""#;
 const SILENT: &str = r#"ulimit -c 0 -f 1572864; exec bash -c "$0" >/dev/null 2>&1"#;
 /// The number of processes after which a scene ends.
 const CROWD: usize = 300;
-/// The number of polls between two counts of the processes, because a count is expensive.
+/// The bytes, and the number of files, after which a scene ends.
+const LARGEST: (u64, usize) = (4 << 30, 50_000);
+/// The number of polls between two counts of the processes and the bytes, because a count is expensive.
 const BETWEEN_COUNTS: u32 = 10;
 /// The number of shown output lines.
 const TAIL: usize = 2;
@@ -111,8 +113,8 @@ pub(crate) enum Waited<T> {
     Ended,
     /// The time limit has passed, or the measurement was given up.
     Late,
-    /// The tool started too many processes.
-    Crowded,
+    /// The tool started too many processes, or wrote too much.
+    Outgrown,
 }
 
 /// A sandbox with a job; dropping it kills all of its processes.
@@ -373,13 +375,12 @@ impl<'a> Scene<'a> {
                 return Some(Waited::Found(value));
             }
             polls += 1;
-            let crowded = || self.sandbox.survivors().scan().len() > CROWD;
             if ended {
                 Some(Waited::Ended)
             } else if self.lab.given_up.load(Ordering::Relaxed) {
                 Some(Waited::Late)
-            } else if polls.is_multiple_of(BETWEEN_COUNTS) && crowded() {
-                Some(Waited::Crowded)
+            } else if polls.is_multiple_of(BETWEEN_COUNTS) && self.is_outgrown() {
+                Some(Waited::Outgrown)
             } else {
                 None
             }
@@ -387,7 +388,31 @@ impl<'a> Scene<'a> {
         found.unwrap_or(Waited::Late)
     }
 
-    /// Waits until the tool ends. Returns `None`, and kills everything, if the tool is still running at the time limit.
+    /// Returns whether the scene has too many processes, bytes or files.
+    fn is_outgrown(&self) -> bool {
+        if self.sandbox.survivors().scan().len() > CROWD {
+            return true;
+        }
+        let (mut bytes, mut files) = (0, 0);
+        let mut folders = vec![self.sandbox.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let Ok(about) = entry.metadata() else {
+                    continue;
+                };
+                if about.is_dir() {
+                    folders.push(entry.path());
+                }
+                (bytes, files) = (bytes + about.len(), files + 1);
+                if bytes > LARGEST.0 || files > LARGEST.1 {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Waits until the tool ends. Returns `None`, and kills everything, if the tool is still running at the time limit or outgrows its bounds.
     pub(crate) fn end(&self, mut tool: Running, limit: Duration) -> Option<Ended> {
         match self.wait(&mut tool, limit, || None::<()>) {
             Waited::Ended => Some(tool.wait(Duration::ZERO)),

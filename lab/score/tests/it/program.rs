@@ -91,3 +91,15 @@ fn interrupted_measurement_leaves_no_process() {
     );
     assert_eq!(sandbox.survivors().scan(), []);
 }
+
+#[test]
+#[ignore = "takes seconds of processor time: cargo xtask nightly --only lab"]
+fn tool_with_too_many_processes_ends_and_leaves_none() {
+    let sandbox = Sandbox::new();
+    let bomb = "for i in $(seq 400); do sleep 300 & done; wait; {agent}";
+    let words = ["--only", "done", "--jobs", "1", "--tool", bomb];
+    let lab = sandbox.rlm(LAB).args(words).spawn();
+    let ended = lab.wait(LONG).expect_code(1);
+    assert!(ended.stdout.contains("6 not shown"), "{ended}");
+    assert_eq!(sandbox.survivors().scan(), []);
+}
