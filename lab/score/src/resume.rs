@@ -246,12 +246,10 @@ pub(crate) fn torn(lab: Lab<'_>) -> Cell {
     match history_with_kill(lab, |_, _| Ok(None)) {
         Torn::Continued => {}
         Torn::NotShown(why) => return Cell::not_shown(TORN, why),
-        Torn::Broken(_) | Torn::NoFile => {
-            return Cell::skipped(
-                TORN,
-                "the tool doesn't continue after a kill, even without a torn write",
-            );
+        Torn::Broken(why) => {
+            return Cell::skipped(TORN, format!("also without a torn write{why}"));
         }
+        Torn::NoFile => return Cell::skipped(TORN, "the tool keeps no file"),
     }
     let (mut landed, mut bad, mut other) = (0, Vec::new(), None);
     let mut torn = Vec::new();

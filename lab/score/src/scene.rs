@@ -280,17 +280,18 @@ impl<'a> Scene<'a> {
         )
     }
 
-    fn spawn(&self, script: &str, command: &str) -> Running {
+    /// Returns the search path of the tool, on which the agent comes first.
+    fn search_path(&self) -> String {
         let path = self.sandbox.environment();
         let path = path.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("/usr/bin:/bin", |(_, path)| path);
-        let first = self.program.with_file_name("");
-        let tool = self
-            .sandbox
-            .rlm("bash")
-            .args(["-c", script, command])
-            .env("PATH", format!("{}:{path}", first.display()));
-        tool.own_session().spawn()
+        format!("{}:{path}", self.program.with_file_name("").display())
+    }
+
+    fn spawn(&self, script: &str, command: &str) -> Running {
+        let tool = self.sandbox.rlm("bash");
+        let tool = tool.args(["-c", script, command]);
+        tool.env("PATH", self.search_path()).own_session().spawn()
     }
 
     /// Starts the tool.
@@ -327,7 +328,7 @@ impl<'a> Scene<'a> {
         );
         let words = ["-m", "bash", "-c", &script, &start, &again];
         let tool = self.sandbox.rlm("unshare").args(words);
-        tool.own_session().spawn()
+        tool.env("PATH", self.search_path()).own_session().spawn()
     }
 
     /// Starts the tool again after a kill.

@@ -188,6 +188,7 @@ mod tests {
             include_str!("../tools/rlm-promise.toml"),
             include_str!("../tools/ralphify.toml"),
             include_str!("../tools/ralph-py.toml"),
+            include_str!("../tools/ralphy.toml"),
         ] {
             Tool::parse(text).expect(text);
         }
