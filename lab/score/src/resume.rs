@@ -267,7 +267,13 @@ pub(crate) fn torn(lab: Lab<'_>) -> Cell {
     match (landed, other) {
         (0, Some(why)) => Cell::not_shown(TORN, why),
         (0, None) => Cell::skipped(TORN, "the tool keeps no file"),
-        (landed, _) => Cell::judged(TORN, landed, bad.is_empty(), bad.join("; ")),
+        (landed, _) => {
+            let why = match bad.as_slice() {
+                [] => format!("torn: {}", torn.join(", ")),
+                bad => bad.join("; "),
+            };
+            Cell::judged(TORN, landed, bad.is_empty(), why)
+        }
     }
 }
 
