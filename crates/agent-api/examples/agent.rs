@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent_api::{
-    AgentOptions, Answer, ApiAgent, BoxFuture, Dialect, Endpoint, Error, FunctionTool,
+    AgentOptions, ApiAgent, BoxFuture, Dialect, Endpoint, Error, FunctionTool, ModelResponse,
 };
 use agent_api::{History, Item, Middleware, ModelCall, Next};
 use agent_duplex::{Conversation, ConversationOptions};
@@ -29,7 +29,7 @@ impl Middleware for TokensByTool {
         &'a self,
         call: ModelCall<'a>,
         next: Next<'a>,
-    ) -> BoxFuture<'a, Result<Answer, Error>> {
+    ) -> BoxFuture<'a, Result<ModelResponse, Error>> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = count(&call.history);
         next.run(call)
     }

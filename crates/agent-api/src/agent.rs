@@ -194,7 +194,7 @@ impl Running {
             }
             link.report(Event::TurnStarted { inputs: vec![id] }).await;
             #[cfg(feature = "mcp")]
-            let started = match session.last_word() {
+            let started = match session.final_message() {
                 None => self.start_servers(&mut link).await,
                 Some(_) => Ok(()), // The turn needs no tool.
             };
@@ -211,7 +211,7 @@ impl Running {
                 link: &mut link,
                 guard: RepeatGuard::new(),
                 calls: 0,
-                dropped_answers: 0,
+                discarded_responses: 0,
             };
             let Ok(end) = turn.run(started).await else {
                 return;
@@ -223,7 +223,7 @@ impl Running {
     }
 }
 
-/// Answers each message with the end of its turn: the session is lost.
+/// Ends the turn of each message at once: the session is lost.
 async fn without_session(mut link: Link, why: String) {
     let warning = format!("the session can't continue: {why}");
     link.report(Event::Warning(warning)).await;

@@ -15,7 +15,7 @@ use crate::history::{
 pub struct CompactionSettings {
     /// The context window of the model.
     pub window: u64,
-    /// The part of the window that stays free for the next answer.
+    /// The part of the window that stays free for the next response.
     pub reserve: u64,
     /// The part at the end of the history that stays as it is.
     pub keep_recent: u64,
@@ -174,7 +174,7 @@ impl CompactionPlan {
         self.tokens_before
     }
 
-    /// Returns the estimate after the compaction, in tokens. It can be larger than the limit: then the user's texts alone are too long.
+    /// Returns the estimate after the compaction, in tokens. It can be larger than the limit: then the user's messages alone are too long.
     #[must_use]
     pub const fn tokens_after(&self) -> u64 {
         self.tokens_after

@@ -1,6 +1,6 @@
-//! From the bytes of a stream to deltas and one whole answer.
+//! From the bytes of a stream to deltas and one whole response.
 
-use crate::dialect::{Answer, AnswerLimits, Delta, Dialect, EventReader, StopReason};
+use crate::dialect::{Delta, Dialect, EventReader, ModelResponse, ResponseLimits, StopReason};
 use crate::error::{Error, ErrorKind};
 use crate::history::AssistantMessage;
 use crate::sse::{SseEvent, SseParser};
@@ -27,12 +27,12 @@ enum DecoderState {
 }
 
 impl Decoder {
-    /// Creates the decoder for the answer to one request. A call of a tool that is not in `tools` is marked as invalid.
+    /// Creates the decoder for the response to one request. A call of a tool that is not in `tools` is marked as invalid.
     #[must_use]
     pub fn new<'a>(
         dialect: Dialect,
         tools: impl IntoIterator<Item = &'a str>,
-        limits: AnswerLimits,
+        limits: ResponseLimits,
     ) -> Self {
         let tools = tools.into_iter().map(str::to_owned).collect();
         Self {
@@ -77,12 +77,12 @@ impl Decoder {
         usage
     }
 
-    /// Returns the whole answer, at the end of the stream.
+    /// Returns the whole response, at the end of the stream.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Truncated`] if the final event has not arrived; or the error of [`push`](Self::push).
-    pub fn finish(self) -> Result<Answer, Error> {
+    pub fn finish(self) -> Result<ModelResponse, Error> {
         match self.state {
             DecoderState::Complete(stop) => Ok(self.reader.finish(stop)),
             DecoderState::Failed(error) => Err(error),
@@ -90,10 +90,10 @@ impl Decoder {
         }
     }
 
-    /// Returns the part of the answer that may be kept after an interrupt, as a partial message; `None` if nothing may be kept.
+    /// Returns the part of the response that may be kept after an interrupt, as a partial message; `None` if nothing may be kept.
     ///
     /// It contains the text so far and the calls that are complete. Half a call and thinking without its proof are dropped. Append it to the history, then
-    /// [answer](crate::History::answer_interrupted) its calls.
+    /// [close](crate::History::close_calls_after_interrupt) its calls.
     #[must_use]
     pub fn interrupt(self) -> Option<AssistantMessage> {
         self.reader.interrupt()

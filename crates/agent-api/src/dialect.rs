@@ -1,11 +1,11 @@
 //! The three dialects of model services. Each has a pair of modules: one writes requests, the other reads streams.
 
-mod answer;
 mod chat;
 mod chat_stream;
 mod draft;
 mod messages;
 mod messages_stream;
+mod model_response;
 mod responses;
 mod responses_stream;
 mod settings;
@@ -13,10 +13,10 @@ mod turns;
 
 use serde::{Deserialize, Serialize};
 
-pub use answer::{Answer, StopReason};
-pub use draft::{AnswerLimits, Delta};
+pub use draft::{Delta, ResponseLimits};
+pub use model_response::{ModelResponse, StopReason};
 pub use settings::{
-    CacheMarks, ChatLimit, ChatThinking, Reasoning, RequestSettings, ToolDefinition,
+    CacheBreakpoints, ChatLimit, ChatThinking, Reasoning, RequestSettings, ToolDefinition,
 };
 
 use crate::error::Error;
@@ -40,7 +40,7 @@ pub enum Dialect {
 impl Dialect {
     /// Returns the body of the request that continues a history.
     ///
-    /// The body depends on nothing else, and the conversation is its last field. So the body without cache marks and closing brackets is a prefix of
+    /// The body depends on nothing else, and the conversation is its last field. So the body without cache breakpoints and closing brackets is a prefix of
     /// the body after more items, unless a compaction came between. If the arguments of a call are no JSON object, the body has
     /// them as a string under `invalid_arguments`, because servers parse the arguments of earlier calls.
     ///
@@ -72,7 +72,7 @@ enum StreamOf {
 }
 
 impl EventReader {
-    pub(crate) fn new(dialect: Dialect, tools: Vec<String>, limits: AnswerLimits) -> Self {
+    pub(crate) fn new(dialect: Dialect, tools: Vec<String>, limits: ResponseLimits) -> Self {
         let stream = match dialect {
             Dialect::Messages => StreamOf::Messages(Default::default()),
             Dialect::Responses => StreamOf::Responses(Default::default()),
@@ -113,11 +113,11 @@ impl EventReader {
         self.draft.estimated_tokens()
     }
 
-    pub(crate) fn finish(self, stop: StopReason) -> Answer {
+    pub(crate) fn finish(self, stop: StopReason) -> ModelResponse {
         let usage = self.usage();
         let mut message = self.draft.finish();
         message.context_tokens = usage.map(|usage| usage.total()).filter(|total| *total > 0);
-        Answer {
+        ModelResponse {
             message,
             stop,
             usage,

@@ -43,13 +43,13 @@ pub enum ErrorKind {
     Truncated,
     /// The stream is not what the dialect defines.
     Malformed,
-    /// A line, an event, an answer or the arguments of a call exceed a limit.
+    /// A line, an event, a response or the arguments of a call exceed a limit.
     TooLarge,
-    /// The answer has more tool calls than the limit.
+    /// The response has more tool calls than the limit.
     TooManyCalls,
     /// The history doesn't permit this item, or isn't complete enough for a model call.
     History,
-    /// There is no connection to the server, or it was lost before an answer.
+    /// There is no connection to the server, or it was lost before a response.
     Connect,
     /// The TLS handshake failed: an untrusted certificate, or a server that doesn't speak TLS.
     Tls,
@@ -70,7 +70,7 @@ pub enum Reset {
     At(SystemTime),
 }
 
-/// The answer to "may the same request be sent again?".
+/// Whether the same request may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retry {

@@ -1,5 +1,5 @@
 //! The append-only conversation. `History::append` enforces the rules that every dialect needs: each tool call has exactly one result, and nothing else
-//! comes before that result. `answer_open` adds only results of open calls.
+//! comes before that result. `close_open_calls` adds only results of open calls.
 
 mod item;
 
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use item::{
     Arguments, AssistantMessage, AssistantPart, AssistantText, CallProblem, Completeness,
     FileIntent, Item, Summary, Thinking, ThinkingProof, ToolCall, ToolOutcome, ToolResult,
-    ToolStarted, UserText,
+    ToolStarted, UserMessage,
 };
 
 use crate::error::Error;
@@ -16,7 +16,7 @@ use crate::error::Error;
 /// A conversation that is valid in every dialect.
 ///
 /// After each change, save the new items: `&history.items()[saved..]`. [`from_items`](Self::from_items) restores the history. After a crash,
-/// [`answer_after_crash`](Self::answer_after_crash) gives each call without a saved result a result.
+/// [`close_calls_after_crash`](Self::close_calls_after_crash) gives each call without a saved result a result.
 ///
 /// ```
 /// use agent_api::{History, Item};
@@ -82,14 +82,14 @@ impl History {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::History`](crate::ErrorKind::History) if the item doesn't fit: a text while a call has no result, a result without an open call,
-    /// a message of the model before a message of the user, an empty text. The history is unchanged then.
+    /// [`ErrorKind::History`](crate::ErrorKind::History) if the item doesn't fit: a user message while a call has no result, a result without an open call,
+    /// a message of the model before a message of the user, an empty message. The history is unchanged then.
     pub fn append(&mut self, item: Item) -> Result<(), Error> {
         let item = match item {
             Item::User(user) => {
-                self.check_no_open_call("a text of the user")?;
+                self.check_no_open_call("a user message")?;
                 if user.text.trim().is_empty() {
-                    return Err(Error::history("the text of the user is empty"));
+                    return Err(Error::history("the user message is empty"));
                 }
                 Item::User(user)
             }
@@ -121,17 +121,17 @@ impl History {
         Ok(())
     }
 
-    /// Appends a text of the user.
+    /// Appends a message of the user.
     ///
     /// # Errors
     ///
     /// As for [`append`](Self::append).
     pub fn push_user(&mut self, text: impl Into<String>) -> Result<(), Error> {
         let text = text.into();
-        self.append(Item::User(UserText { text }))
+        self.append(Item::User(UserMessage { text }))
     }
 
-    /// Appends an answer of the model. [`open_calls`](Self::open_calls) then has its calls.
+    /// Appends a message of the model. [`open_calls`](Self::open_calls) then has its calls.
     ///
     /// # Errors
     ///
@@ -170,20 +170,20 @@ impl History {
         calls.filter_map(|call| Some((call, *self.open.get(&call.id)?)))
     }
 
-    /// Answers each open call with "interrupted by the user", so that the next text of the user can follow. The result of a call with a saved intent says
+    /// Gives each open call the result "interrupted by the user", so that the next message of the user can follow. The result of a call with a saved intent says
     /// that it may have had its effect.
-    pub fn answer_interrupted(&mut self) {
-        self.answer_open(|id, state| match state {
+    pub fn close_calls_after_interrupt(&mut self) {
+        self.close_open_calls(|id, state| match state {
             CallState::Started => ToolResult::interrupted_in_run(id),
             CallState::Requested => ToolResult::interrupted(id),
         });
     }
 
-    /// Answers each open call after a crash: a call with a saved intent has an unknown outcome, and any other call was not run.
+    /// Gives each open call a result after a crash: a call with a saved intent has an unknown outcome, and any other call was not run.
     ///
     /// Before this, a caller can run again the open calls of read-only tools, and append their results.
-    pub fn answer_after_crash(&mut self) {
-        self.answer_open(|id, state| match state {
+    pub fn close_calls_after_crash(&mut self) {
+        self.close_open_calls(|id, state| match state {
             CallState::Started => ToolResult::unknown(id),
             CallState::Requested => ToolResult::not_run(id),
         });
@@ -193,20 +193,20 @@ impl History {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::History`](crate::ErrorKind::History) if a call has no result, or if there is nothing to answer.
+    /// [`ErrorKind::History`](crate::ErrorKind::History) if a call has no result, or if the last item needs no response.
     pub fn check_ready(&self) -> Result<(), Error> {
         self.check_no_open_call("a model call")?;
         match self.items.last() {
             Some(Item::User(_) | Item::ToolResult(_) | Item::Summary(_)) => Ok(()),
             Some(Item::Assistant(_) | Item::ToolStarted(_)) | None => Err(Error::history(
-                "there is nothing for the model to answer; append a text of the user",
+                "there is no message for the model; append a user message",
             )),
         }
     }
 
-    fn answer_open(&mut self, answer: impl Fn(String, CallState) -> ToolResult) {
+    fn close_open_calls(&mut self, result: impl Fn(String, CallState) -> ToolResult) {
         let results: Vec<ToolResult> = { self.open_calls() }
-            .map(|(call, state)| answer(call.id.clone(), state))
+            .map(|(call, state)| result(call.id.clone(), state))
             .collect();
         for result in results {
             self.open.remove(&result.call_id);

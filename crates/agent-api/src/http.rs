@@ -199,7 +199,7 @@ impl ModelClient {
         })
     }
 
-    /// Sends the body of a request, and returns the stream of the answer.
+    /// Sends the body of a request, and returns the stream of the response.
     ///
     /// # Errors
     ///
@@ -238,7 +238,7 @@ impl ModelClient {
     ///
     /// # Errors
     ///
-    /// As for [`call`](Self::call). [`ErrorKind::Malformed`] if the answer is no list of models.
+    /// As for [`call`](Self::call). [`ErrorKind::Malformed`] if the response is no list of models.
     ///
     /// # Cancel safety
     ///
@@ -361,7 +361,7 @@ impl ModelClient {
     }
 }
 
-/// The stream of an answer. Dropping it closes its connection; [`finish`](Self::finish) keeps it.
+/// The stream of a response. Dropping it closes its connection; [`finish`](Self::finish) keeps it.
 #[derive(Debug)]
 pub struct ModelStream {
     body: Incoming,
@@ -404,7 +404,7 @@ impl ModelStream {
 }
 
 impl ModelStream {
-    /// Keeps the connection for the next call, after the final event of the answer. A server ends the stream a moment after this event.
+    /// Keeps the connection for the next call, after the final event of the response. A server ends the stream a moment after this event.
     ///
     /// A task waits for the end, for a second at most. Then it closes the connection.
     ///

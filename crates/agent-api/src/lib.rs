@@ -1,11 +1,11 @@
 //! An agent over raw model APIs: its pure core, and with the feature `agent` its tools, its durable session and its loop.
 //!
-//! Without features, the crate has no I/O, no clock and no threads: a conversation becomes the body of a request, and the bytes of a stream become an answer.
+//! Without features, the crate has no I/O, no clock and no threads: a conversation becomes the body of a request, and the bytes of a stream become a response.
 //! Your program sends the request and reads the stream; the crate knows the formats of three APIs ([`Dialect`]), and keeps the conversation valid in all of them
 //! ([`History`]). With the feature `agent`, `ApiAgent` does all of this as a driver for a conversation of `agent-duplex`; the README shows it.
 //!
 //! ```
-//! use agent_api::{AnswerLimits, Decoder, Dialect, History, RequestSettings, StopReason};
+//! use agent_api::{ResponseLimits, Decoder, Dialect, History, RequestSettings, StopReason};
 //!
 //! let mut history = History::new();
 //! history.push_user("Say hello.")?;
@@ -19,14 +19,14 @@
 //!     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
 //!     "data: [DONE]\n\n",
 //! );
-//! let mut decoder = Decoder::new(Dialect::Chat, [], AnswerLimits::default());
+//! let mut decoder = Decoder::new(Dialect::Chat, [], ResponseLimits::default());
 //! let mut deltas = Vec::new();
 //! for chunk in stream.as_bytes().chunks(10) {
 //!     decoder.push(chunk, &mut deltas)?;
 //! }
-//! let answer = decoder.finish()?;
-//! assert_eq!((answer.message.text().as_str(), answer.stop), ("Hello!", StopReason::EndOfTurn));
-//! history.push_assistant(answer.message)?;
+//! let response = decoder.finish()?;
+//! assert_eq!((response.message.text().as_str(), response.stop), ("Hello!", StopReason::EndOfTurn));
+//! history.push_assistant(response.message)?;
 //! # Ok::<(), agent_api::Error>(())
 //! ```
 //!
@@ -34,13 +34,13 @@
 //!
 //! 1. [`Dialect::request`] writes the body. It fails if the history is not [ready](History::check_ready).
 //! 2. If the response is no stream of events, [`Error::from_response`] explains it, and [`Error::retry`] says whether to try again.
-//! 3. [`Decoder::push`] turns bytes into [`Delta`]s. At the end, [`Decoder::finish`] returns the [`Answer`]; a stream without its final event is an error.
+//! 3. [`Decoder::push`] turns bytes into [`Delta`]s. At the end, [`Decoder::finish`] returns the [`ModelResponse`]; a stream without its final event is an error.
 //! 4. [`History::push_assistant`] appends the message. For each of the [open calls](History::open_calls), the program appends the intent
 //!    ([`History::push_started`]) and saves it, runs the tool, and appends the result ([`History::push_result`]).
-//! 5. Without open calls, the next request can follow, or the next text of the user.
+//! 5. Without open calls, the next request can follow, or the next message of the user.
 //!
-//! After an interrupt, append [`Decoder::interrupt`] to the history and call [`History::answer_interrupted`]. After a crash, restore the history from
-//! its saved items, and call [`History::answer_after_crash`]: a call that may have run is reported to the model, and never runs again.
+//! After an interrupt, append [`Decoder::interrupt`] to the history and call [`History::close_calls_after_interrupt`]. After a crash, restore the history from
+//! its saved items, and call [`History::close_calls_after_crash`]: a call that may have run is reported to the model, and never runs again.
 //!
 //! # Beside the turn
 //!
@@ -59,8 +59,8 @@
 //   error, response       the error type; the meaning of a response that isn't a stream
 //   history               the conversation and its rules
 //   sse                   bytes to events
-//   dialect               history to request, events to answer, for each API
-//   decoder               bytes to answer
+//   dialect               history to request, events to response, for each API
+//   decoder               bytes to response
 //   compaction            the decision to shorten a history, and the plan
 //   repeat_guard, budget  repeated calls in a turn; tokens and money of a session
 //   http                  the client of a model server
@@ -97,14 +97,14 @@ pub use budget::{Budget, Exceeded, Prices};
 pub use compaction::{CompactionPlan, CompactionSettings};
 pub use decoder::Decoder;
 pub use dialect::{
-    Answer, AnswerLimits, CacheMarks, ChatLimit, ChatThinking, Delta, Dialect, Reasoning,
-    RequestSettings, StopReason, ToolDefinition,
+    CacheBreakpoints, ChatLimit, ChatThinking, Delta, Dialect, ModelResponse, Reasoning,
+    RequestSettings, ResponseLimits, StopReason, ToolDefinition,
 };
 pub use error::{Error, ErrorKind, Reset, Retry};
 pub use history::{
     Arguments, AssistantMessage, AssistantPart, AssistantText, CallProblem, CallState,
     Completeness, FileIntent, History, Item, Summary, Thinking, ThinkingProof, ToolCall,
-    ToolOutcome, ToolResult, ToolStarted, UserText,
+    ToolOutcome, ToolResult, ToolStarted, UserMessage,
 };
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]

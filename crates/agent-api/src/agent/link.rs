@@ -13,7 +13,7 @@ pub(crate) const OBSERVATIONS: usize = 256;
 /// A request of the caller.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Take a message. The answer comes when it is saved.
+    /// Take a message. `taken` gets the result when the message is saved.
     Message {
         message: Message,
         taken: oneshot::Sender<Result<(), Error>>,
@@ -87,6 +87,6 @@ impl Link {
 pub(super) fn refuse(taken: oneshot::Sender<Result<(), Error>>) {
     let hint = "wait for the next call of the model";
     let refused = Error::unsupported("in a turn", "take a message now", hint);
-    // If the caller is gone, nobody waits for the answer.
+    // The caller can be gone.
     let _gone = taken.send(Err(refused));
 }

@@ -6,39 +6,39 @@ use std::sync::Arc;
 
 use agent_duplex::BoxFuture;
 
-use crate::dialect::{Answer, RequestSettings};
+use crate::dialect::{ModelResponse, RequestSettings};
 use crate::error::Error;
 use crate::history::History;
 
 /// Code around each call of the model.
 ///
-/// It can change the call before [`Next::run`] and the answer after it, answer without a call of the model, call the model again, or fail. An agent
+/// It can change the call before [`Next::run`] and the response after it, respond without a call of the model, call the model again, or fail. An agent
 /// runs its middleware in the order of [`AgentOptions::middleware`](crate::AgentOptions::middleware), the outermost first. If the agent tries a call
 /// again, all of it runs again.
 ///
-/// Readers have already seen the text while it was written. If you change an answer, only the saved conversation changes. If you change the start of a
+/// Readers have already seen the text while it was written. If you change a response, only the saved conversation changes. If you change the start of a
 /// request, the server can't use its cache.
 ///
 /// ```
-/// use agent_api::{Answer, BoxFuture, Error, Middleware, ModelCall, Next};
+/// use agent_api::{ModelResponse, BoxFuture, Error, Middleware, ModelCall, Next};
 ///
 /// /// Prints what each call costs.
 /// #[derive(Debug)]
 /// struct Log;
 ///
 /// impl Middleware for Log {
-///     fn call<'a>(&'a self, call: ModelCall<'a>, next: Next<'a>) -> BoxFuture<'a, Result<Answer, Error>> {
+///     fn call<'a>(&'a self, call: ModelCall<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ModelResponse, Error>> {
 ///         Box::pin(async move {
 ///             let items = call.history.items().len();
-///             let answer = next.run(call).await?;
-///             println!("{items} items: {:?}", answer.usage);
-///             Ok(answer)
+///             let response = next.run(call).await?;
+///             println!("{items} items: {:?}", response.usage);
+///             Ok(response)
 ///         })
 ///     }
 /// }
 /// ```
 pub trait Middleware: fmt::Debug + Send + Sync {
-    /// Answers a call, usually by [`Next::run`].
+    /// Responds to a call, usually by [`Next::run`].
     ///
     /// # Errors
     ///
@@ -51,14 +51,14 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         &'a self,
         call: ModelCall<'a>,
         next: Next<'a>,
-    ) -> BoxFuture<'a, Result<Answer, Error>>;
+    ) -> BoxFuture<'a, Result<ModelResponse, Error>>;
 }
 
 /// One call of the model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ModelCall<'a> {
-    /// The use of the answer.
+    /// The use of the response.
     pub purpose: CallPurpose,
     /// The settings of the request: model, system prompt, tools.
     pub settings: RequestSettings,
@@ -66,7 +66,7 @@ pub struct ModelCall<'a> {
     pub history: Cow<'a, History>,
 }
 
-/// The use of a model's answer.
+/// The use of a model's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallPurpose {
@@ -85,7 +85,7 @@ pub struct Next<'a> {
 
 /// The model at the end of the middleware.
 pub(crate) trait Model: Send + Sync {
-    fn answer<'a>(&'a self, call: ModelCall<'a>) -> BoxFuture<'a, Result<Answer, Error>>;
+    fn respond<'a>(&'a self, call: ModelCall<'a>) -> BoxFuture<'a, Result<ModelResponse, Error>>;
 }
 
 impl<'a> Next<'a> {
@@ -98,10 +98,10 @@ impl<'a> Next<'a> {
     /// # Errors
     ///
     /// As of the rest of the middleware, and of a call of the model.
-    pub fn run(self, call: ModelCall<'a>) -> BoxFuture<'a, Result<Answer, Error>> {
+    pub fn run(self, call: ModelCall<'a>) -> BoxFuture<'a, Result<ModelResponse, Error>> {
         match self.rest.split_first() {
             Some((first, rest)) => first.call(call, Self { rest, ..self }),
-            None => self.model.answer(call),
+            None => self.model.respond(call),
         }
     }
 }

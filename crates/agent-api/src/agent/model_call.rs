@@ -15,7 +15,7 @@ use super::turn::{Turn, failed};
 use crate::budget::Budget;
 use crate::compaction::CompactionSettings;
 use crate::decoder::Decoder;
-use crate::dialect::{Answer, Delta, RequestSettings, StopReason};
+use crate::dialect::{Delta, ModelResponse, RequestSettings, StopReason};
 use crate::error::{Error, ErrorKind, Reset, Retry};
 use crate::history::{AssistantMessage, AssistantPart, History};
 use crate::http::ModelClient;
@@ -25,12 +25,12 @@ use crate::usage::Usage;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait inside a turn. For a longer one the turn ends, and the caller waits.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The turn ends after this many answers that exceed a limit.
-const MAX_DROPPED: u32 = 3;
+/// The turn ends after this many responses that exceed a limit.
+const MAX_DISCARDED: u32 = 3;
 /// The part of the window for the text that asks for a summary, in bytes for each token of the window.
 const SUMMARY_BYTES_PER_TOKEN: u64 = 2;
 
-/// The model at the end of the middleware. It streams one answer for each call.
+/// The model at the end of the middleware. It streams one response for each call.
 struct StreamingModel<'a> {
     options: &'a AgentOptions,
     client: &'a ModelClient,
@@ -44,14 +44,14 @@ struct StreamingModel<'a> {
 /// The state of the streams. It remains available if a stream is dropped.
 #[derive(Default)]
 struct Progress {
-    /// The answer that is being read.
+    /// The response that is being read.
     decoder: Option<Decoder>,
     /// The tokens of all earlier streams.
     usage: Usage,
 }
 
 impl Progress {
-    /// Ends a stream that has no whole answer.
+    /// Ends a stream that has no whole response.
     fn end_stream(&mut self) -> Option<Decoder> {
         let decoder = self.decoder.take()?;
         self.usage += decoder.usage_so_far();
@@ -105,27 +105,27 @@ impl StreamingModel<'_> {
 }
 
 impl Model for StreamingModel<'_> {
-    fn answer<'a>(&'a self, call: ModelCall<'a>) -> BoxFuture<'a, Result<Answer, Error>> {
+    fn respond<'a>(&'a self, call: ModelCall<'a>) -> BoxFuture<'a, Result<ModelResponse, Error>> {
         Box::pin(async move {
             { self.budget.check_start(self.estimate) }
                 .map_err(|exceeded| Error::new(ErrorKind::Budget, exceeded.to_string()))?;
             let tools = call.settings.tools.iter().map(|tool| tool.name.as_str());
-            let (dialect, limits) = (self.options.endpoint.dialect, self.options.answer_limits);
+            let (dialect, limits) = (self.options.endpoint.dialect, self.options.response_limits);
             let decoder = Decoder::new(dialect, tools, limits);
-            // If a middleware calls the model again, the answer before it is no longer needed.
+            // If a middleware calls the model again, the response before it is no longer needed.
             self.progress(|progress| {
                 progress.end_stream();
                 progress.decoder = Some(decoder);
             });
             self.read(&call).await?;
             self.progress(|progress| {
-                // The decoder of half an answer stays: its text was reported.
+                // The decoder of a partial response stays: its text was reported.
                 let decoder = progress.decoder.take_if(|decoder| decoder.is_complete());
                 let decoder = decoder.ok_or_else(Decoder::truncated)?;
                 let so_far = decoder.usage_so_far();
-                let answer = decoder.finish()?;
-                progress.usage += answer.usage.unwrap_or(so_far);
-                Ok(answer)
+                let response = decoder.finish()?;
+                progress.usage += response.usage.unwrap_or(so_far);
+                Ok(response)
             })
         })
     }
@@ -151,9 +151,9 @@ impl Turn<'_> {
             self.link.thawed().await?;
             let settings = self.settings();
             let error = match self.call(CallPurpose::Turn, &settings, None).await? {
-                Ok(answer) => {
-                    self.report_message(&answer.message, false).await;
-                    return Ok(Some((answer.message, answer.stop)));
+                Ok(response) => {
+                    self.report_message(&response.message, false).await;
+                    return Ok(Some((response.message, response.stop)));
                 }
                 Err(error) => error,
             };
@@ -173,11 +173,11 @@ impl Turn<'_> {
                     self.retrying(&error, tries, wait).await?;
                 }
                 Retry::Never if is_above_limit(&error) => {
-                    self.dropped_answers += 1;
-                    if self.dropped_answers >= MAX_DROPPED {
+                    self.discarded_responses += 1;
+                    if self.discarded_responses >= MAX_DISCARDED {
                         return Err(self.give_up(&error).await);
                     }
-                    let text = format!("Your last answer was dropped: {error}.");
+                    let text = format!("Your last response was discarded: {error}.");
                     self.change(|history| history.push_user(text))?;
                     self.save().await?;
                     return Ok(None);
@@ -191,13 +191,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Calls the model through the middleware: for its answer in the turn, or to `other` history.
+    /// Calls the model through the middleware: for its response in the turn, or to `other` history.
     async fn call(
         &mut self,
         purpose: CallPurpose,
         settings: &RequestSettings,
         other: Option<&History>,
-    ) -> Result<Result<Answer, Error>, Halt> {
+    ) -> Result<Result<ModelResponse, Error>, Halt> {
         let history = other.unwrap_or(self.session.history());
         let model = StreamingModel {
             options: self.options,
@@ -288,7 +288,7 @@ impl Turn<'_> {
                 .call(CallPurpose::Summary, &settings, Some(&history))
                 .await?
             {
-                Ok(answer) => return Ok(answer.message.text()),
+                Ok(response) => return Ok(response.message.text()),
                 Err(error) => error,
             };
             match error.retry() {

@@ -7,7 +7,7 @@ use agent_duplex::Permissions;
 
 use super::middleware::Middleware;
 use crate::budget::Budget;
-use crate::dialect::{AnswerLimits, RequestSettings};
+use crate::dialect::{RequestSettings, ResponseLimits};
 use crate::http::Endpoint;
 #[cfg(feature = "mcp")]
 use crate::tool::McpServer;
@@ -19,7 +19,7 @@ use crate::tool::Tool;
 pub struct AgentOptions {
     /// The model server.
     pub endpoint: Endpoint,
-    /// The settings of each request: the model, the thinking, the longest answer. The agent sets the tools. If the system prompt is empty, the
+    /// The settings of each request: the model, the thinking, the longest response. The agent sets the tools. If the system prompt is empty, the
     /// agent uses its own.
     pub request: RequestSettings,
     /// The directory in which the agent works.
@@ -42,8 +42,8 @@ pub struct AgentOptions {
     pub context_window: u64,
     /// The limits of a session; none by default.
     pub budget: Budget,
-    /// The limits of an answer.
-    pub answer_limits: AnswerLimits,
+    /// The limits of a response.
+    pub response_limits: ResponseLimits,
     /// The most calls of the model in a turn; 1,000 by default.
     pub max_calls: u32,
     /// The most tries of one call of the model; 5 by default.
@@ -75,7 +75,7 @@ impl AgentOptions {
             permissions: Permissions::default(),
             context_window: 128_000,
             budget: Budget::default(),
-            answer_limits: AnswerLimits::default(),
+            response_limits: ResponseLimits::default(),
             max_calls: 1_000,
             max_tries: 5,
         }

@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use crate::compaction::CompactionPlan;
 use crate::dialect::StopReason;
 use crate::error::Error;
-use crate::history::{AssistantMessage, History, Item, ToolOutcome, ToolResult, UserText};
+use crate::history::{AssistantMessage, History, Item, ToolOutcome, ToolResult, UserMessage};
 use crate::tool::{ChangeState, WorkingDirectory, change_state};
 
 /// The kind of value in the store of a session.
@@ -185,7 +185,7 @@ impl Session {
     }
 
     /// Returns the last message of the model, and why the model stopped it, if the history ends with it and no call is open.
-    pub(crate) fn last_word(&self) -> Option<(&AssistantMessage, Option<&StopReason>)> {
+    pub(crate) fn final_message(&self) -> Option<(&AssistantMessage, Option<&StopReason>)> {
         match self.history.items().last() {
             Some(Item::Assistant(message)) if self.history.open_calls().next().is_none() => {
                 Some((message, self.stop.as_ref()))
@@ -195,7 +195,7 @@ impl Session {
     }
 
     /// Appends a message of the model; `stop` says why the model stopped, if it did.
-    pub(crate) fn answer(
+    pub(crate) fn push_assistant(
         &mut self,
         message: AssistantMessage,
         stop: Option<StopReason>,
@@ -229,7 +229,7 @@ impl Session {
         &mut self.budget
     }
 
-    /// Answers the calls that a crash left without a result. Returns the ids and names of those whose outcome is unknown.
+    /// Gives each call that a crash left without a result a result. Returns the ids and names of those whose outcome is unknown.
     pub(crate) fn recover(
         &mut self,
         directory: &WorkingDirectory,
@@ -287,7 +287,7 @@ impl Session {
         if self.messages.contains(&id) {
             return Ok(());
         }
-        let item = Item::User(UserText { text: text.clone() });
+        let item = Item::User(UserMessage { text: text.clone() });
         self.history.append(item)?;
         self.recorded += 1;
         self.unsaved.push(Entry::Message {
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(runtime().block_on(session.save()), Err(why));
 
         drop(session);
-        let saved = Item::User(UserText {
+        let saved = Item::User(UserMessage {
             text: "saved".to_owned(),
         });
         assert_eq!(open(resumed).history().items(), [saved]);

@@ -30,8 +30,8 @@ pub(super) struct Turn<'a> {
     pub(super) guard: RepeatGuard,
     /// The calls of the model so far.
     pub(super) calls: u32,
-    /// The answers that were dropped because they exceed a limit.
-    pub(super) dropped_answers: u32,
+    /// The responses that were discarded because they exceed a limit.
+    pub(super) discarded_responses: u32,
 }
 
 impl Turn<'_> {
@@ -48,8 +48,8 @@ impl Turn<'_> {
         let is_failure = matches!(&halt, Halt::Ended(_));
         let answered = self.session.change(|history| {
             match is_failure {
-                true => answer_not_run(history)?,
-                false => history.answer_interrupted(),
+                true => close_calls_not_run(history)?,
+                false => history.close_calls_after_interrupt(),
             }
             Ok(())
         });
@@ -75,7 +75,7 @@ impl Turn<'_> {
     }
 
     async fn steps(&mut self) -> Result<TurnEnd, Halt> {
-        if let Some((message, stop)) = self.session.last_word() {
+        if let Some((message, stop)) = self.session.final_message() {
             // The message was sent again after a crash, and its turn had ended before.
             let partial = message.completeness == Completeness::Partial;
             let ended = match (partial, stop) {
@@ -112,7 +112,7 @@ impl Turn<'_> {
         stop: Option<StopReason>,
     ) -> Result<(), Halt> {
         if !message.parts.is_empty() {
-            { self.session.answer(message, stop) }.map_err(|error| invalid(&error))?;
+            { self.session.push_assistant(message, stop) }.map_err(|error| invalid(&error))?;
         }
         self.save().await
     }
@@ -197,7 +197,7 @@ pub(super) async fn take_message(
 }
 
 /// Adds a result to each call that is open at the end of the turn.
-fn answer_not_run(history: &mut History) -> Result<(), crate::Error> {
+fn close_calls_not_run(history: &mut History) -> Result<(), crate::Error> {
     let open: Vec<_> = { history.open_calls() }
         .map(|(call, state)| (call.id.clone(), state))
         .collect();
@@ -213,7 +213,7 @@ fn answer_not_run(history: &mut History) -> Result<(), crate::Error> {
     Ok(())
 }
 
-/// Returns the end of a turn after the last answer of the model.
+/// Returns the end of a turn after the last response of the model.
 fn end(stop: StopReason) -> TurnEnd {
     match stop {
         StopReason::MaxTokens => EndReason::MaxTokens.into(),

@@ -8,7 +8,7 @@ use crate::text;
 const INSTRUCTION: &str = "\
 The conversation above is too long to continue. Write a summary that replaces it, for the same engineer who continues the work. State the task and its \
 constraints, the decisions and their reasons, what is done and verified, what failed and why, the exact state of the files, and the next steps. Keep exact \
-names, paths, commands and error messages. The texts of the user are kept separately. Write only the summary.";
+names, paths, commands and error messages. The messages of the user are kept separately. Write only the summary.";
 
 /// The largest part of a tool's output in the request, in bytes, half of it from each end.
 const MAX_OUTPUT: usize = 2_000;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::answer::{self, StopReason, array};
 use super::draft::{Delta, Draft, DraftContent, DraftPart, PartState};
+use super::model_response::{self, StopReason, array};
 use crate::error::Error;
 use crate::history::{AssistantText, Thinking, ThinkingProof};
 use crate::response::ServerError;
@@ -38,7 +38,7 @@ impl ChatStream {
                 stop => stop,
             }));
         }
-        let chunk = answer::json(event)?;
+        let chunk = model_response::json(event)?;
         if !chunk["error"].is_null() || event.name == "error" {
             let error = ServerError::from_json(&chunk).unwrap_or_default();
             return Err(Error::from_stream(&error));
@@ -180,6 +180,6 @@ fn stop_reason(reason: &str) -> StopReason {
         "tool_calls" | "function_call" => StopReason::ToolCalls,
         "length" => StopReason::MaxTokens,
         "content_filter" => StopReason::Refused,
-        reason => answer::other(reason),
+        reason => model_response::other(reason),
     }
 }

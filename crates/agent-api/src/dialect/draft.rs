@@ -1,4 +1,4 @@
-//! The answer of a model while it arrives: parts by key, with limits. All dialects share it, so that limits and interrupts act the same.
+//! The response of a model while it arrives: parts by key, with limits. All dialects share it, so that limits and interrupts act the same.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use crate::history::{
 };
 use crate::json::JsonObject;
 
-/// The limits of one answer. An answer beyond a limit is an error, so a hostile or broken server can't fill the memory.
+/// The limits of one response. A response beyond a limit is an error, so a hostile or broken server can't fill the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnswerLimits {
+pub struct ResponseLimits {
     /// The largest event of the stream, in bytes.
     pub event_bytes: usize,
-    /// The largest answer, in bytes of all its parts, including ids, names and proofs.
-    pub answer_bytes: usize,
+    /// The largest response, in bytes of all its parts, including ids, names and proofs.
+    pub response_bytes: usize,
     /// The largest arguments of one call, in bytes.
     pub argument_bytes: usize,
-    /// The largest number of calls in one answer.
+    /// The largest number of calls in one response.
     pub calls: usize,
 }
 
-impl Default for AnswerLimits {
-    /// 8 MiB for an event, 4 MiB for an answer, 1 MiB for the arguments of a call, 64 calls.
+impl Default for ResponseLimits {
+    /// 8 MiB for an event, 4 MiB for a response, 1 MiB for the arguments of a call, 64 calls.
     fn default() -> Self {
         Self {
             event_bytes: 8 << 20,
-            answer_bytes: 4 << 20,
+            response_bytes: 4 << 20,
             argument_bytes: 1 << 20,
             calls: 64,
         }
     }
 }
 
-/// A piece of an answer, as it arrives.
+/// A piece of a response, as it arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delta {
@@ -46,7 +46,7 @@ pub enum Delta {
 
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    limits: AnswerLimits,
+    limits: ResponseLimits,
     tools: Vec<String>,
     /// The parts in the order of their keys.
     parts: BTreeMap<u64, DraftPart>,
@@ -79,7 +79,7 @@ pub(super) enum DraftContent {
 }
 
 impl Draft {
-    pub(super) fn new(tools: Vec<String>, limits: AnswerLimits) -> Self {
+    pub(super) fn new(tools: Vec<String>, limits: ResponseLimits) -> Self {
         Self {
             limits,
             tools,
@@ -98,7 +98,7 @@ impl Draft {
         }
         if part.content.is_call() {
             if self.calls == self.limits.calls {
-                let message = format!("the answer has more than {} tool calls", self.calls);
+                let message = format!("the response has more than {} tool calls", self.calls);
                 return Err(Error::new(ErrorKind::TooManyCalls, message));
             }
             self.calls += 1;
@@ -160,11 +160,11 @@ impl Draft {
         Ok(())
     }
 
-    /// Counts bytes of the answer that the caller stores in a part itself.
+    /// Counts bytes of the response that the caller stores in a part itself.
     pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), Error> {
         self.bytes = self.bytes.saturating_add(bytes);
-        match self.bytes > self.limits.answer_bytes {
-            true => Err(Error::too_large("the answer", self.limits.answer_bytes)),
+        match self.bytes > self.limits.response_bytes {
+            true => Err(Error::too_large("the response", self.limits.response_bytes)),
             false => Ok(()),
         }
     }
@@ -172,11 +172,13 @@ impl Draft {
     pub(super) fn check_all_complete(&self) -> Result<(), Error> {
         match { self.parts.values() }.all(|part| part.state == PartState::Complete) {
             true => Ok(()),
-            false => Err(Error::malformed("the answer ends before one of its parts")),
+            false => Err(Error::malformed(
+                "the response ends before one of its parts",
+            )),
         }
     }
 
-    /// Returns the whole answer.
+    /// Returns the whole response.
     pub(super) fn finish(self) -> AssistantMessage {
         let tools = self.tools;
         let parts = self.parts.into_values();
@@ -186,7 +188,7 @@ impl Draft {
         }
     }
 
-    /// Returns the part of the answer that may be kept after an interrupt; `None` if nothing may.
+    /// Returns the part of the response that may be kept after an interrupt; `None` if nothing may.
     ///
     /// Half a call and thinking without proof are dropped. It keeps encrypted reasoning only if a complete part follows, and
     /// signed thinking only if any part does.
@@ -228,7 +230,7 @@ impl Draft {
     }
 }
 
-/// The largest number of parts of an answer.
+/// The largest number of parts of a response.
 const MAX_PARTS: usize = 10_000;
 
 impl DraftPart {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::settings::{CacheMarks, Reasoning, RequestSettings};
+use super::settings::{CacheBreakpoints, Reasoning, RequestSettings};
 use super::turns::{self, Turn};
 use crate::error::{Error, ErrorKind};
 use crate::history::{AssistantPart, History, ThinkingProof, ToolOutcome};
@@ -106,9 +106,9 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         let message = "the Messages API needs a maximum of output tokens; set it";
         return Err(Error::new(ErrorKind::Settings, message));
     };
-    let mark = match settings.cache_marks {
-        CacheMarks::On => Some(Mark::Ephemeral),
-        CacheMarks::Off => None,
+    let mark = match settings.cache_breakpoints {
+        CacheBreakpoints::On => Some(Mark::Ephemeral),
+        CacheBreakpoints::Off => None,
     };
     let (thinking, output_config) = reasoning(&settings.reasoning);
     let mut system = Vec::new();

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::answer::{self, StopReason, number, text};
 use super::draft::{Delta, Draft, DraftContent, DraftPart, PartState};
+use super::model_response::{self, StopReason, number, text};
 use crate::error::Error;
 use crate::history::{AssistantText, Thinking, ThinkingProof};
 use crate::response::ServerError;
@@ -40,7 +40,7 @@ impl MessagesStream {
         draft: &mut Draft,
         deltas: &mut Vec<Delta>,
     ) -> Result<Option<StopReason>, Error> {
-        let event = answer::json(event)?;
+        let event = model_response::json(event)?;
         match text(&event, "type")? {
             "message_start" if self.is_started => {
                 return Err(Error::malformed("a second message_start"));
@@ -231,6 +231,6 @@ fn stop_reason(reason: &str) -> StopReason {
         "max_tokens" => StopReason::MaxTokens,
         "refusal" => StopReason::Refused,
         "model_context_window_exceeded" => StopReason::ContextFull,
-        reason => answer::other(reason),
+        reason => model_response::other(reason),
     }
 }

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::answer::{self, StopReason, array, number, text};
 use super::draft::{Delta, Draft, DraftContent, DraftPart, PartState};
+use super::model_response::{self, StopReason, array, number, text};
 use crate::error::Error;
 use crate::history::{AssistantText, Thinking, ThinkingProof};
 use crate::response::ServerError;
@@ -39,7 +39,7 @@ impl ResponsesStream {
         if event.data.trim() == "[DONE]" {
             return Ok(None);
         }
-        let event = answer::json(event)?;
+        let event = model_response::json(event)?;
         match text(&event, "type")? {
             "response.output_item.added" => {
                 let index = number(&event, "output_index")?;
@@ -83,7 +83,7 @@ impl ResponsesStream {
                     match response["incomplete_details"]["reason"].as_str() {
                         Some("max_output_tokens") => StopReason::MaxTokens,
                         Some("content_filter") => StopReason::Refused,
-                        reason => answer::other(reason.unwrap_or("incomplete")),
+                        reason => model_response::other(reason.unwrap_or("incomplete")),
                     },
                 ));
             }

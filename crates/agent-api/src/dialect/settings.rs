@@ -21,15 +21,15 @@ pub struct RequestSettings {
     pub system: String,
     /// The tools, in an order that doesn't change.
     pub tools: Vec<ToolDefinition>,
-    /// The longest answer. The Messages API needs it; a server of another dialect has a default.
+    /// The longest response. The Messages API needs it; a server of another dialect has a default.
     pub max_output_tokens: Option<u32>,
     /// The amount of thinking.
     pub reasoning: Reasoning,
     /// Marks for the cache of a Messages server.
-    pub cache_marks: CacheMarks,
+    pub cache_breakpoints: CacheBreakpoints,
     /// The key by which a Responses server finds its cache again, for example the id of the session.
     pub cache_key: Option<String>,
-    /// The name of the field for the longest answer in a chat completion.
+    /// The name of the field for the longest response in a chat completion.
     pub chat_limit: ChatLimit,
     /// The treatment of earlier thinking in a chat completion.
     pub chat_thinking: ChatThinking,
@@ -54,7 +54,7 @@ impl ToolDefinition {
     }
 }
 
-/// The amount of thinking before an answer.
+/// The amount of thinking before a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reasoning {
@@ -71,7 +71,7 @@ pub enum Reasoning {
 
 /// Whether a request has marks for the cache of a Messages server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CacheMarks {
+pub enum CacheBreakpoints {
     /// Marks the system prompt, the last tool and the last block of the conversation.
     #[default]
     On,
@@ -79,7 +79,7 @@ pub enum CacheMarks {
     Off,
 }
 
-/// The name of the field for the longest answer in a chat completion.
+/// The name of the field for the longest response in a chat completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChatLimit {

@@ -9,9 +9,9 @@ use crate::json::JsonObject;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Item {
-    /// A text of the user.
-    User(UserText),
-    /// An answer of the model.
+    /// A message of the user.
+    User(UserMessage),
+    /// A message of the model.
     Assistant(AssistantMessage),
     /// The intent to run a tool. It is saved before the tool runs, and the model doesn't see it.
     ToolStarted(ToolStarted),
@@ -21,14 +21,14 @@ pub enum Item {
     Summary(Summary),
 }
 
-/// A text of the user.
+/// A message of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UserText {
+pub struct UserMessage {
     /// The text, which is not only white space.
     pub text: String,
 }
 
-/// An answer of the model, whole or interrupted.
+/// A message of the model, whole or interrupted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssistantMessage {
     /// The parts in the order in which the model wrote them.
@@ -52,7 +52,7 @@ pub enum Completeness {
     Partial,
 }
 
-/// A part of an answer.
+/// A part of a message of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -124,7 +124,7 @@ pub struct ToolCall {
 pub enum Arguments {
     /// An object, which the tool still has to check against its schema.
     Object(JsonObject),
-    /// The call can't run. It is answered with an error result.
+    /// The call can't run. It gets an error result.
     Invalid {
         /// The arguments as the model wrote them.
         raw: String,

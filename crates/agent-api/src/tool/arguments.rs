@@ -1,4 +1,4 @@
-//! The arguments of a call. A wrong one is answered with its name, its type and an example, so that the model can correct itself.
+//! The arguments of a call. The result of a wrong one has its name, its type and an example, so that the model can correct itself.
 
 use serde_json::{Map, Value};
 
@@ -6,14 +6,14 @@ use super::ToolOutput;
 use crate::json::JsonObject;
 use crate::text::one_line;
 
-/// The longest wrong value that an answer repeats, in characters.
+/// The longest wrong value that a result repeats, in characters.
 const MAX_SHOWN: usize = 80;
 
 /// The arguments of a call. Unknown keys are ignored, because models invent some.
 #[derive(Debug)]
 pub(super) struct Arguments {
     map: Map<String, Value>,
-    /// Valid arguments, for the answer to wrong ones.
+    /// Valid arguments, for the result of wrong ones.
     example: &'static str,
 }
 
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a12_wrong_arguments_are_answered_with_name_type_and_example() {
+    fn a12_wrong_arguments_are_reported_with_name_type_and_example() {
         let mut wrong = arguments(r#"{"path":5,"limit":-1,"offset":"x","all":"yes"}"#);
         let answers = [
             wrong.text("pattern").unwrap_err(),

@@ -16,7 +16,7 @@ use crate::text::{one_line, start};
 const EXAMPLE: &str = r#"{"path":"src/main.rs","old":"let a = 1;","new":"let a = 2;"}"#;
 /// The largest file that can be edited, in bytes.
 const MAX_BYTES: u64 = 10 << 20;
-/// The most occurrences whose lines an answer names.
+/// The most occurrences whose lines a result names.
 const MAX_NAMED: usize = 10;
 /// The most occurrences that are counted one by one, because they can overlap.
 const MAX_COUNTED: usize = 1_000;

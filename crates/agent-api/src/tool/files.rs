@@ -15,7 +15,7 @@ use super::{
 const CLOSED: [&str; 2] = [".git", ".rlm"];
 /// The most names of a directory that are compared with a missing one.
 const MAX_NAMES: usize = 2_000;
-/// The most similar names in an answer.
+/// The most similar names in a result.
 const MAX_SIMILAR: usize = 3;
 /// How similar a name must be, from 0 to 1.
 const SIMILAR: f32 = 0.6;
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a12_missing_file_is_answered_with_similar_names() {
+    fn a12_missing_file_is_reported_with_similar_names() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["main.rs", "README.md", "mode.rs", "quite_other"] {
             std::fs::write(dir.path().join(name), "").unwrap();

@@ -16,7 +16,7 @@ const MAX_SUMMARY: usize = 400;
 
 /// A tool that a model can call.
 ///
-/// The agent checks nothing about the arguments but that they are an object: a tool answers wrong arguments with [`ToolOutput::failed`], and the model
+/// The agent checks nothing about the arguments but that they are an object: a tool returns [`ToolOutput::failed`] for wrong arguments, and the model
 /// tries again.
 ///
 /// ```

@@ -77,10 +77,10 @@ struct Subject {
 impl Subject {
     async fn new(dialect: Dialect) -> Self {
         let limited = AtomicUsize::new(0);
-        let answer = move |request: &Request| reply(request, dialect, &limited);
+        let respond = move |request: &Request| reply(request, dialect, &limited);
         Self {
             scene: Scene::new(),
-            server: Server::start(dialect, answer).await,
+            server: Server::start(dialect, respond).await,
             running: Running::default(),
         }
     }

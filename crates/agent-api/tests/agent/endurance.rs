@@ -130,7 +130,7 @@ async fn samples(
     dialect: Dialect,
     window: u64,
     count: usize,
-    answer: impl Fn(usize) -> Reply + Send + Sync + 'static,
+    respond: impl Fn(usize) -> Reply + Send + Sync + 'static,
 ) -> Vec<Sample> {
     let scene = Scene::new();
     let pid = Arc::new(OnceLock::new());
@@ -144,7 +144,7 @@ async fn samples(
             number.send_replace(request.number + 1);
             match sample.is_summary {
                 true => Reply::text("a summary"),
-                false => answer(request.number),
+                false => respond(request.number),
             }
         })
         .await

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use agent_api::{
-    Answer, AssistantMessage, AssistantPart, AssistantText, BoxFuture, Dialect, Error, ErrorKind,
-    FunctionTool, Item, Middleware, ModelCall, Next, UserText,
+    AssistantMessage, AssistantPart, AssistantText, BoxFuture, Dialect, Error, ErrorKind,
+    FunctionTool, Item, Middleware, ModelCall, ModelResponse, Next, UserMessage,
 };
 use agent_duplex::{EndReason, Event, ToolOutcome};
 use serde::Deserialize;
@@ -21,8 +21,8 @@ mod example;
 enum Deed {
     Pass,
     ChangeRequest,
-    ChangeAnswer,
-    AnswerItself,
+    ChangeResponse,
+    RespondItself,
     Fail(ErrorKind),
     CallTwice,
 }
@@ -39,31 +39,31 @@ impl Middleware for Layer {
         &'a self,
         mut call: ModelCall<'a>,
         next: Next<'a>,
-    ) -> BoxFuture<'a, Result<Answer, Error>> {
+    ) -> BoxFuture<'a, Result<ModelResponse, Error>> {
         Box::pin(async move {
             self.log
                 .lock()
                 .unwrap()
                 .push(format!("{} before", self.name));
-            let answer = match self.deed {
+            let response = match self.deed {
                 Deed::Pass => next.run(call).await?,
                 Deed::ChangeRequest => {
                     call.settings.system.push_str("\nBe brief.");
-                    call.history.to_mut().append(Item::User(UserText {
+                    call.history.to_mut().append(Item::User(UserMessage {
                         text: "a note for this call".to_owned(),
                     }))?;
                     next.run(call).await?
                 }
-                Deed::ChangeAnswer => {
-                    let mut answer = next.run(call).await?;
-                    for part in &mut answer.message.parts {
+                Deed::ChangeResponse => {
+                    let mut response = next.run(call).await?;
+                    for part in &mut response.message.parts {
                         if let AssistantPart::Text(text) = part {
                             text.text = text.text.replace("secret", "…");
                         }
                     }
-                    answer
+                    response
                 }
-                Deed::AnswerItself => Answer::new(AssistantMessage {
+                Deed::RespondItself => ModelResponse::new(AssistantMessage {
                     parts: vec![AssistantPart::Text(AssistantText {
                         text: "from the cache".to_owned(),
                         phase: None,
@@ -81,7 +81,7 @@ impl Middleware for Layer {
                 .lock()
                 .unwrap()
                 .push(format!("{} after", self.name));
-            Ok(answer)
+            Ok(response)
         })
     }
 }
@@ -96,19 +96,19 @@ impl Layers {
 }
 
 #[tokio::test]
-async fn a16_middleware_runs_in_its_order_and_changes_requests_and_answers() {
+async fn a16_middleware_runs_in_its_order_and_changes_requests_and_responses() {
     for dialect in DIALECTS {
         let scene = Scene::new();
         let server = Server::replying(dialect, [Reply::text("the secret word")]).await;
         let layers = Layers(Arc::default());
         let mut options = scene.options(&server, []);
         options.middleware = vec![
-            layers.layer("outer", Deed::ChangeAnswer),
+            layers.layer("outer", Deed::ChangeResponse),
             layers.layer("inner", Deed::ChangeRequest),
         ];
         let talk = Talk::new(options);
-        let answer = talk.ask("tell me").await;
-        assert_eq!(answer.text, "the … word");
+        let response = talk.ask("tell me").await;
+        assert_eq!(response.text, "the … word");
         let log = layers.0.lock().unwrap().clone();
         assert_eq!(
             log,
@@ -133,7 +133,7 @@ async fn a16_middleware_runs_in_its_order_and_changes_requests_and_answers() {
 }
 
 #[tokio::test]
-async fn a16_middleware_can_answer_fail_and_be_tried_again() {
+async fn a16_middleware_can_respond_fail_and_be_tried_again() {
     let scene = Scene::new();
     let server = Server::replying(Dialect::Chat, []).await;
     for (deed, reason) in [
@@ -149,7 +149,7 @@ async fn a16_middleware_can_answer_fail_and_be_tried_again() {
     }
     let layers = Layers(Arc::default());
     let mut options = scene.options(&server, []);
-    options.middleware = vec![layers.layer("only", Deed::AnswerItself)];
+    options.middleware = vec![layers.layer("only", Deed::RespondItself)];
     assert_eq!(Talk::new(options).ask("go").await.text, "from the cache");
     assert!(server.requests().is_empty());
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use agent_api::{AnswerLimits, Budget, Dialect, Prices};
+use agent_api::{Budget, Dialect, Prices, ResponseLimits};
 use agent_duplex::{EndReason, Event, SessionChoice};
 use tokio::net::TcpListener;
 
@@ -151,17 +151,20 @@ async fn a19_third_identical_call_warns_and_the_fifth_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn a21_hostile_answers_are_bounded_and_reported() {
-    let limits = AnswerLimits {
+async fn a21_hostile_responses_are_bounded_and_reported() {
+    let limits = ResponseLimits {
         argument_bytes: 1_000,
         calls: 10,
-        ..AnswerLimits::default()
+        ..ResponseLimits::default()
     };
     let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(2_000));
     let many = || (0..20).map(|_| ("count", "{}"));
     for (hostile, told) in [
-        (Reply::call("count", &long), "Your last answer was dropped"),
-        (Reply::calls(many()), "Your last answer was dropped"),
+        (
+            Reply::call("count", &long),
+            "Your last response was discarded",
+        ),
+        (Reply::calls(many()), "Your last response was discarded"),
         (
             Reply::call("no_such_tool", "{}"),
             "there is no tool `no_such_tool`; the tools are count",
@@ -175,7 +178,7 @@ async fn a21_hostile_answers_are_bounded_and_reported() {
             let server = Server::replying(dialect, [hostile.clone(), Reply::text("sorry")]).await;
             let count = Arc::new(Count::default());
             let mut options = scene.options(&server, [count.clone() as _]);
-            options.answer_limits = limits;
+            options.response_limits = limits;
             let mut talk = Talk::new(options);
             talk.send("go");
             let end = talk.end().await;
@@ -206,11 +209,11 @@ async fn a10_budget_ends_the_turn_before_the_next_call() {
         Budget::new(None, Some(2_500), Some(prices)).unwrap(),
     ] {
         let scene = Scene::new();
-        let answer = |request: &Request| Reply {
+        let respond = |request: &Request| Reply {
             input_tokens: 1_000,
             ..Reply::call("count", &format!(r#"{{"n":{}}}"#, request.number))
         };
-        let server = Server::start(Dialect::Chat, answer).await;
+        let server = Server::start(Dialect::Chat, respond).await;
         let tools = [Arc::new(Count::default()) as _];
         let mut options = scene.options(&server, tools);
         options.budget = budget.clone();

@@ -152,7 +152,7 @@ impl Talk {
         self.conversation.send(text).unwrap()
     }
 
-    /// Sends a text, and returns the answer.
+    /// Sends a text, and returns the answer of the conversation.
     pub(crate) async fn ask(&self, text: &str) -> Answer {
         let asked = timeout(DEADLINE, self.conversation.ask(text)).await;
         asked.expect("the turn ends in time").unwrap()

@@ -29,7 +29,7 @@ impl Request {
     }
 }
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     /// The status, the headers and the body of a response that is no stream.
@@ -181,7 +181,7 @@ fn id(number: usize, at: usize) -> String {
     format!("call_{number}_{at}")
 }
 
-type Answer = dyn Fn(&Request) -> Reply + Send + Sync;
+type Respond = dyn Fn(&Request) -> Reply + Send + Sync;
 
 /// The most requests that a server keeps; the earlier ones are dropped.
 const KEPT: usize = 200;
@@ -228,20 +228,20 @@ impl Drop for Server {
 impl Server {
     pub(crate) async fn start(
         dialect: Dialect,
-        answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+        respond: impl Fn(&Request) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Received::default()));
-        let answer: Arc<Answer> = Arc::new(answer);
+        let respond: Arc<Respond> = Arc::new(respond);
         let (received, dialect_of_stream) = (Arc::clone(&requests), dialect);
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (received, answer) = (Arc::clone(&received), Arc::clone(&answer));
+                let (received, respond) = (Arc::clone(&received), Arc::clone(&respond));
                 connections.spawn(async move {
                     // A client that is gone ends its connection.
-                    let _gone = serve(stream, dialect_of_stream, &received, &*answer).await;
+                    let _gone = serve(stream, dialect_of_stream, &received, &*respond).await;
                 });
             }
         });
@@ -269,9 +269,9 @@ impl Server {
         replies: impl IntoIterator<Item = Reply>,
     ) -> Self {
         let replies: Vec<Reply> = replies.into_iter().collect();
-        let answer = move |request: &Request| { replies.get(request.number) }.cloned();
+        let respond = move |request: &Request| { replies.get(request.number) }.cloned();
         Self::start(dialect, move |request| {
-            answer(request).unwrap_or_else(|| Reply::text("done"))
+            respond(request).unwrap_or_else(|| Reply::text("done"))
         })
         .await
     }
@@ -287,12 +287,12 @@ async fn serve(
     mut stream: TcpStream,
     dialect: Dialect,
     received: &Mutex<Received>,
-    answer: &Answer,
+    respond: &Respond,
 ) -> std::io::Result<()> {
     loop {
         let body = read_body(&mut stream).await?;
         let request = received.lock().unwrap().add(body);
-        let mut reply = answer(&request);
+        let mut reply = respond(&request);
         if reply.input_tokens == 0 {
             reply.input_tokens = request.body.len() as u64 / 4;
         }

@@ -87,11 +87,11 @@ async fn a6_message_that_is_sent_again_gets_the_same_end() {
         ("content_filter", EndReason::Refused),
     ] {
         let scene = Scene::new();
-        let answer = Reply {
+        let reply = Reply {
             finish: Some(finish),
             ..Reply::text("an answer")
         };
-        let server = Server::replying(Dialect::Chat, [answer]).await;
+        let server = Server::replying(Dialect::Chat, [reply]).await;
         let (end, session) = sent(scene.options(&server, []), SessionChoice::Fresh).await;
         assert_eq!(end.reason, reason);
         // As after a crash of the conversation, which did not see the end.
@@ -247,7 +247,7 @@ async fn session_in_use_is_refused() {
     assert!(error.is_session_in_use(), "{error}");
 }
 
-/// Returns the conversation in a request, without cache marks and without its end.
+/// Returns the conversation in a request, without cache breakpoints and without its end.
 fn conversation(request: &Request, dialect: Dialect) -> Vec<String> {
     let body = request.json();
     let items = match dialect {
@@ -279,11 +279,11 @@ async fn a8_each_request_of_a_turn_begins_with_the_request_before() {
     const CALLS: usize = 40;
     for dialect in DIALECTS {
         let scene = Scene::new();
-        let answer = |request: &Request| match request.number {
+        let respond = |request: &Request| match request.number {
             0..CALLS => Reply::call("count", &format!(r#"{{"n":{}}}"#, request.number)),
             _ => Reply::text("done"),
         };
-        let server = Server::start(dialect, answer).await;
+        let server = Server::start(dialect, respond).await;
         let mut talk = Talk::new(scene.options(&server, [Arc::new(Count::default()) as _]));
         talk.send("count");
         assert_eq!(talk.end().await.reason, EndReason::Completed);
@@ -306,7 +306,7 @@ async fn a9_long_conversation_is_compacted_and_goes_on() {
     for dialect in DIALECTS {
         let scene = Scene::new();
         // A request without tools asks for a summary.
-        let answer = |request: &Request| match request.json()["tools"].as_array() {
+        let respond = |request: &Request| match request.json()["tools"].as_array() {
             None => Reply::text("the summary of the test"),
             Some(_) => match request.number % 10 {
                 9 => Reply::text("done"),
@@ -320,7 +320,7 @@ async fn a9_long_conversation_is_compacted_and_goes_on() {
                 ),
             },
         };
-        let server = Server::start(dialect, answer).await;
+        let server = Server::start(dialect, respond).await;
         let mut options = scene.options(&server, [Arc::new(Count::default()) as _]);
         options.context_window = 6_000;
         let mut talk = Talk::started(options.clone(), SessionChoice::Fresh).await;
@@ -397,7 +397,7 @@ async fn a9_server_with_a_smaller_window_leads_to_a_compaction() {
         ),
     ] {
         let scene = Scene::new();
-        let answer = move |request: &Request| match request.json()["tools"].as_array() {
+        let respond = move |request: &Request| match request.json()["tools"].as_array() {
             None => Reply::text("a summary"),
             Some(_) if request.body.len() > 20_000 => Reply::refused(400, "", error),
             Some(_) if request.text().contains("finish") => Reply::text("finished"),
@@ -413,7 +413,7 @@ async fn a9_server_with_a_smaller_window_leads_to_a_compaction() {
                 _ => Reply::text("done"),
             },
         };
-        let server = Server::start(dialect, answer).await;
+        let server = Server::start(dialect, respond).await;
         let mut talk = Talk::new(scene.options(&server, [Arc::new(Count::default()) as _]));
         talk.send("go");
         assert_eq!(talk.end().await.reason, EndReason::Completed);
@@ -431,11 +431,11 @@ async fn a9_server_with_a_smaller_window_leads_to_a_compaction() {
 #[tokio::test]
 async fn a13_permission_is_asked_and_the_answer_counts() {
     let scene = Scene::new();
-    let answer = |request: &Request| match request.number % 2 {
+    let respond = |request: &Request| match request.number % 2 {
         0 => Reply::call("count", &format!(r#"{{"n":{}}}"#, request.number)),
         _ => Reply::text("ok"),
     };
-    let server = Server::start(Dialect::Chat, answer).await;
+    let server = Server::start(Dialect::Chat, respond).await;
     let count = Arc::new(Count::default());
     let mut options = scene.options(&server, [count.clone() as _]);
     options.permissions = Permissions::Edits;

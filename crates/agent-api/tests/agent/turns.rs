@@ -246,11 +246,11 @@ async fn a5_messages_are_taken_between_two_calls() {
 async fn a5_no_message_of_fifty_is_lost() {
     let scene = Scene::new();
     // Each second request has a call, so turns have both kinds of ends.
-    let answer = |request: &Request| match request.number % 2 {
+    let respond = |request: &Request| match request.number % 2 {
         0 => Reply::call("count", &format!(r#"{{"n":{}}}"#, request.number)),
         _ => Reply::text("ok"),
     };
-    let server = Server::start(agent_api::Dialect::Chat, answer).await;
+    let server = Server::start(agent_api::Dialect::Chat, respond).await;
     let options = scene.options(&server, [Arc::new(Count::default()) as _]);
     let talk = Talk::started(options, SessionChoice::Fresh).await;
     for number in 0..50_u32 {

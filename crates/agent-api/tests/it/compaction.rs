@@ -17,7 +17,7 @@ const LIMITS: CompactionSettings = CompactionSettings {
     overhead: 3_000,
 };
 
-/// Appends turns: a text of the user, and calls with output of `output` bytes each.
+/// Appends turns: a user message, and calls with output of `output` bytes each.
 fn work(history: &mut History, from: usize, turns: usize, output: usize) {
     for turn in from..from + turns {
         history.push_user(format!("task {turn}")).unwrap();
@@ -220,9 +220,9 @@ fn estimate_is_the_servers_number_and_a_quarter_of_later_bytes() {
     let mut history = History::new();
     history.push_user("x".repeat(4_000)).unwrap();
     assert_eq!(LIMITS.estimate(&history), 4_000);
-    let mut answer = message([text(&"x".repeat(4_000))]);
-    answer.context_tokens = Some(777);
-    history.push_assistant(answer).unwrap();
+    let mut assistant = message([text(&"x".repeat(4_000))]);
+    assistant.context_tokens = Some(777);
+    history.push_assistant(assistant).unwrap();
     assert_eq!(LIMITS.estimate(&history), 777);
     history.push_user("x".repeat(400)).unwrap();
     assert_eq!(LIMITS.estimate(&history), 877);
@@ -237,13 +237,13 @@ fn estimate_is_the_servers_number_and_a_quarter_of_later_bytes() {
 }
 
 #[test]
-fn servers_number_of_a_kept_answer_is_forgotten() {
+fn servers_number_of_a_kept_message_is_forgotten() {
     let mut history = History::new();
     for round in 1..4 {
         history.push_user("on").unwrap();
-        let mut answer = message([text(&"x".repeat(4_000))]);
-        answer.context_tokens = Some(90_000 * round);
-        history.push_assistant(answer).unwrap();
+        let mut assistant = message([text(&"x".repeat(4_000))]);
+        assistant.context_tokens = Some(90_000 * round);
+        history.push_assistant(assistant).unwrap();
     }
     history.push_user("on").unwrap();
     assert!(LIMITS.is_due(&history));
@@ -253,9 +253,9 @@ fn servers_number_of_a_kept_answer_is_forgotten() {
     };
     let plan = limits.plan(&history).unwrap().unwrap();
     let compacted = plan.apply(&history, Some("s")).unwrap();
-    let answers = compacted.items().iter();
-    let answers = answers.filter(|item| matches!(item, Item::Assistant(_)));
-    assert_eq!(answers.count(), 2);
+    let messages = compacted.items().iter();
+    let messages = messages.filter(|item| matches!(item, Item::Assistant(_)));
+    assert_eq!(messages.count(), 2);
     assert!(LIMITS.estimate(&compacted) <= plan.tokens_after());
     assert!(!LIMITS.is_due(&compacted));
 }
@@ -313,7 +313,7 @@ proptest! {
         for step in steps {
             apply(&mut history, step);
         }
-        history.answer_interrupted();
+        history.close_calls_after_interrupt();
         let mut rounds = 0;
         while let Some(plan) = limits.plan(&history).unwrap() {
             let compacted = plan.apply(&history, Some("so far")).unwrap();

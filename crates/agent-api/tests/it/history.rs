@@ -75,7 +75,7 @@ fn each_call_has_exactly_one_result() {
 }
 
 #[test]
-fn model_answers_only_the_user_or_results() {
+fn model_responds_only_to_the_user_or_results() {
     let mut history = History::new();
     assert!(history.check_ready().is_err());
     assert!(history.push_assistant(message([text("hi")])).is_err());
@@ -87,7 +87,7 @@ fn model_answers_only_the_user_or_results() {
 }
 
 #[test]
-fn interrupt_answers_open_calls() {
+fn interrupt_closes_open_calls() {
     let mut history = with_calls(&["a", "b", "c"]);
     history.push_started("a").unwrap();
     history
@@ -99,7 +99,7 @@ fn interrupt_answers_open_calls() {
         open(&history),
         [started, ("c".to_owned(), CallState::Requested)]
     );
-    history.answer_interrupted();
+    history.close_calls_after_interrupt();
     history.push_user("on").unwrap();
     assert_debug_snapshot!(&history.items()[5..]);
 }
@@ -110,12 +110,12 @@ fn crash_reports_a_started_call_as_unknown() {
     saved.push_started("a").unwrap();
     let mut restored = History::from_items(saved.items().to_vec()).unwrap();
     assert_eq!(restored, saved);
-    restored.answer_after_crash();
+    restored.close_calls_after_crash();
     assert_debug_snapshot!(&restored.items()[3..]);
     restored.check_ready().unwrap();
     // The same crash again changes nothing.
     let before = restored.clone();
-    restored.answer_after_crash();
+    restored.close_calls_after_crash();
     assert_eq!(restored, before);
 }
 
@@ -124,7 +124,7 @@ fn ids_that_a_server_would_refuse_are_replaced() {
     let mut history = with_calls(&["a", "a", "", "b c", "call_1_0"]);
     let ids: Vec<_> = open(&history).into_iter().map(|(id, _)| id).collect();
     assert_eq!(ids, ["a", "call_1_0", "call_1_1", "call_1_2", "call_1_3"]);
-    history.answer_interrupted();
+    history.close_calls_after_interrupt();
     history
         .push_assistant(message([AssistantPart::ToolCall(call("a", "bash", "{}"))]))
         .unwrap();
@@ -139,7 +139,7 @@ fn saved_form_is_stable() {
             proof,
         })
     };
-    let mut answer = message([
+    let mut assistant = message([
         thinking(ThinkingProof::None),
         thinking(ThinkingProof::Signature("sig".into())),
         thinking(ThinkingProof::Redacted("data".into())),
@@ -171,10 +171,10 @@ fn saved_form_is_stable() {
             },
         }),
     ]);
-    answer.context_tokens = Some(1_234);
+    assistant.context_tokens = Some(1_234);
     let mut history = History::new();
     history.push_user("go").unwrap();
-    history.push_assistant(answer).unwrap();
+    history.push_assistant(assistant).unwrap();
     history.push_started("a").unwrap();
     history
         .push_result(result("a", ToolOutcome::Ok, "out"))

@@ -1,9 +1,9 @@
-//! Hostile models and servers: every answer is bounded, and nothing panics.
+//! Hostile models and servers: every response is bounded, and nothing panics.
 
 use std::fmt::Write as _;
 
 use agent_api::{
-    AnswerLimits, Arguments, CallProblem, Decoder, Delta, Dialect, ErrorKind, History,
+    Arguments, CallProblem, Decoder, Delta, Dialect, ErrorKind, History, ResponseLimits,
 };
 use proptest::prelude::*;
 
@@ -100,10 +100,10 @@ fn ten_megabytes_of_arguments_are_an_error() {
 }
 
 #[test]
-fn arguments_have_a_smaller_limit_than_the_answer() {
-    let limits = AnswerLimits {
+fn arguments_have_a_smaller_limit_than_the_response() {
+    let limits = ResponseLimits {
         argument_bytes: 1_000,
-        ..AnswerLimits::default()
+        ..ResponseLimits::default()
     };
     let small = format!("{{\"a\":\"{}\"}}", "x".repeat(900));
     let large = format!("{{\"a\":\"{}\"}}", "x".repeat(1_000));
@@ -143,7 +143,7 @@ fn text_without_end_is_an_error() {
             ErrorKind::TooLarge
         );
         let kept = decoder.interrupt().unwrap().text();
-        assert!(kept.len() <= AnswerLimits::default().answer_bytes);
+        assert!(kept.len() <= ResponseLimits::default().response_bytes);
     }
 }
 
@@ -154,8 +154,8 @@ fn a_thousand_parallel_calls_are_an_error() {
         let error = decode(dialect, [stream.as_bytes()]).0.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooManyCalls, "{dialect:?}");
         let stream = stream_with_calls(dialect, &[("bash", "{}"); 64]);
-        let answer = decode(dialect, [stream.as_bytes()]).0.unwrap();
-        assert_eq!(answer.message.calls().count(), 64, "{dialect:?}");
+        let response = decode(dialect, [stream.as_bytes()]).0.unwrap();
+        assert_eq!(response.message.calls().count(), 64, "{dialect:?}");
     }
 }
 
@@ -174,8 +174,8 @@ fn broken_arguments_and_unknown_tools_are_kept_as_invalid() {
     ];
     for dialect in DIALECTS {
         let stream = stream_with_calls(dialect, &calls);
-        let answer = decode(dialect, [stream.as_bytes()]).0.unwrap();
-        let found: Vec<_> = answer.message.calls().collect();
+        let response = decode(dialect, [stream.as_bytes()]).0.unwrap();
+        let found: Vec<_> = response.message.calls().collect();
         assert_eq!(found.len(), calls.len());
         for (index, (call, (name, raw))) in found.iter().zip(&calls).enumerate() {
             assert_eq!(call.name, *name);
@@ -194,8 +194,8 @@ fn broken_arguments_and_unknown_tools_are_kept_as_invalid() {
         // The history with such calls is valid in all dialects.
         let mut history = History::new();
         history.push_user("go").unwrap();
-        history.push_assistant(answer.message).unwrap();
-        history.answer_interrupted();
+        history.push_assistant(response.message).unwrap();
+        history.close_calls_after_interrupt();
         for other in DIALECTS {
             let body = other.request(&history, &settings()).unwrap();
             assert!(serde_json::from_slice::<serde_json::Value>(&body).is_ok());
@@ -206,9 +206,9 @@ fn broken_arguments_and_unknown_tools_are_kept_as_invalid() {
 
 /// Plays any bytes, and checks the results that every stream has.
 fn play(dialect: Dialect, bytes: &[u8], cuts: &[usize]) {
-    let limits = AnswerLimits {
+    let limits = ResponseLimits {
         event_bytes: 4_000,
-        answer_bytes: 2_000,
+        response_bytes: 2_000,
         argument_bytes: 1_000,
         calls: 3,
     };
@@ -220,24 +220,24 @@ fn play(dialect: Dialect, bytes: &[u8], cuts: &[usize]) {
             let _ = decoder.usage_so_far();
         }
         let interrupted = decoder.clone().interrupt();
-        let answer = decoder.finish();
+        let response = decoder.finish();
         for message in interrupted
             .iter()
-            .chain(answer.iter().map(|it| &it.message))
+            .chain(response.iter().map(|it| &it.message))
         {
             assert!(message.calls().count() <= 3);
             assert!(message.text().len() <= 2_000);
             let mut history = History::new();
             history.push_user("go").unwrap();
             history.push_assistant(message.clone()).unwrap();
-            history.answer_interrupted();
+            history.close_calls_after_interrupt();
             history.push_user("on").unwrap();
             for other in DIALECTS {
                 let body = other.request(&history, &settings()).unwrap();
                 assert!(serde_json::from_slice::<serde_json::Value>(&body).is_ok());
             }
         }
-        outcomes.push((interrupted, answer, deltas));
+        outcomes.push((interrupted, response, deltas));
     }
     let chunked = outcomes.pop();
     assert_eq!(chunked, outcomes.pop(), "the chunks matter");

@@ -39,12 +39,12 @@ impl Server {
         (stream, String::from_utf8(request).unwrap())
     }
 
-    /// Answers one request with these bytes and the end of the connection, and returns the error of the call.
-    async fn refusal(&self, answer: &str) -> Error {
+    /// Responds to one request with these bytes and the end of the connection, and returns the error of the call.
+    async fn refusal(&self, response: &str) -> Error {
         let client = self.client(Dialect::Chat);
         let serve = async {
             let (mut stream, _) = self.request().await;
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.write_all(response.as_bytes()).await.unwrap();
         };
         let (called, ()) = tokio::join!(client.call(b"{}".to_vec()), serve);
         called.unwrap_err()
@@ -87,15 +87,15 @@ async fn stream_arrives_piece_by_piece_and_the_request_has_the_key() {
             request.contains("anthropic-version: "),
             dialect == Dialect::Messages
         );
-        let mut answer = called.unwrap();
+        let mut response = called.unwrap();
         // Each piece is read before the server writes the next one.
         for piece in ["data: 1\n\n", "data: 2\n\n"] {
             let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
             stream.write_all(chunk.as_bytes()).await.unwrap();
-            assert_eq!(answer.next().await.unwrap().unwrap(), piece);
+            assert_eq!(response.next().await.unwrap().unwrap(), piece);
         }
         stream.write_all(b"0\r\n\r\n").await.unwrap();
-        assert_eq!(answer.next().await.unwrap(), None);
+        assert_eq!(response.next().await.unwrap(), None);
     }
 }
 
@@ -108,10 +108,10 @@ async fn finished_stream_gives_its_connection_to_the_next_call() {
         stream.write_all(STREAM.as_bytes()).await.unwrap();
         stream
     });
-    let mut answer = called.unwrap();
+    let mut response = called.unwrap();
     stream.write_all(b"4\r\nlast\r\n").await.unwrap();
-    assert_eq!(answer.next().await.unwrap().unwrap(), "last");
-    answer.finish();
+    assert_eq!(response.next().await.unwrap().unwrap(), "last");
+    response.finish();
     // The end of the stream comes after its last event.
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
@@ -191,9 +191,9 @@ async fn each_failure_is_one_message_with_the_right_retry() {
     ] {
         let server = Server::start().await;
         let length = body.len();
-        let answer =
+        let response =
             format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}");
-        let error = server.refusal(&answer).await;
+        let error = server.refusal(&response).await;
         assert_eq!((error.kind(), error.retry()), (kind, retry), "{error}");
         assert!(!error.to_string().contains(KEY), "{error}");
     }
@@ -244,10 +244,10 @@ async fn stream_that_is_cut_or_silent_is_an_error() {
         stream.write_all(STREAM.as_bytes()).await.unwrap();
         stream.write_all(b"9\r\ndata: 1\n\n\r\n").await.unwrap();
     });
-    let mut answer = called.unwrap();
-    assert!(answer.next().await.unwrap().is_some());
+    let mut response = called.unwrap();
+    assert!(response.next().await.unwrap().is_some());
     assert_eq!(
-        answer.next().await.unwrap_err().kind(),
+        response.next().await.unwrap_err().kind(),
         ErrorKind::Truncated
     );
 
@@ -263,7 +263,9 @@ async fn stream_that_is_cut_or_silent_is_an_error() {
     });
     // The time for the first piece begins with the response, so a slow test can only be silent too.
     match called {
-        Ok(mut answer) => assert_eq!(answer.next().await.unwrap_err().kind(), ErrorKind::Silent),
+        Ok(mut response) => {
+            assert_eq!(response.next().await.unwrap_err().kind(), ErrorKind::Silent)
+        }
         Err(error) => assert_eq!(error.kind(), ErrorKind::Silent),
     }
 }

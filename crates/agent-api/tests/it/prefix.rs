@@ -1,6 +1,6 @@
 //! The rule of the stable prefix: the conversation in a request is the start of the conversation in the next request.
 
-use agent_api::{CacheMarks, ChatThinking, Dialect, History, Reasoning, RequestSettings};
+use agent_api::{CacheBreakpoints, ChatThinking, Dialect, History, Reasoning, RequestSettings};
 use proptest::prelude::*;
 
 use crate::support::{a_step, apply};
@@ -25,12 +25,12 @@ proptest! {
         steps in prop::collection::vec(a_step(), 0..40), effort in prop::option::of(Just("high".to_owned())), send_back in any::<bool>(),
     ) {
         let unmarked = RequestSettings {
-            cache_marks: CacheMarks::Off,
+            cache_breakpoints: CacheBreakpoints::Off,
             reasoning: effort.map_or(Reasoning::Default, Reasoning::Effort),
             chat_thinking: if send_back { ChatThinking::SendBack } else { ChatThinking::Omit },
             ..settings()
         };
-        let marked = RequestSettings { cache_marks: CacheMarks::On, ..unmarked.clone() };
+        let marked = RequestSettings { cache_breakpoints: CacheBreakpoints::On, ..unmarked.clone() };
         let mut history = History::new();
         let mut last = DIALECTS.map(|_| String::new());
         for step in steps {

@@ -35,7 +35,7 @@ fn history() -> History {
             problem: CallProblem::UnknownTool,
         },
     });
-    let answer = message([
+    let assistant = message([
         thinking("Signed.", ThinkingProof::Signature("EqQB".into())),
         thinking("", ThinkingProof::Redacted("EmwK".into())),
         thinking(
@@ -55,7 +55,7 @@ fn history() -> History {
         AssistantPart::ToolCall(call("call_2", "read", r#"{"path":"x"}"#)),
         invalid,
     ]);
-    history.push_assistant(answer).unwrap();
+    history.push_assistant(assistant).unwrap();
     history.push_started("call_1").unwrap();
     history
         .push_result(result("call_1", ToolOutcome::Ok, "out"))
@@ -76,7 +76,7 @@ fn history() -> History {
     partial.completeness = Completeness::Partial;
     history.push_assistant(partial).unwrap();
     history.push_user("Stop that.").unwrap();
-    // An answer that only has thinking, or nothing visible, is not sent.
+    // A message that only has thinking, or nothing visible, is not sent.
     history
         .push_assistant(message([
             text(" \n"),

@@ -1,4 +1,4 @@
-//! Streams of the three dialects: whole answers, cuts, chunkings, interrupts and errors that a server reports.
+//! Streams of the three dialects: whole responses, cuts, chunkings, interrupts and errors that a server reports.
 
 use agent_api::{
     AssistantPart, Completeness, Delta, Dialect, ErrorKind, Retry, StopReason, ThinkingProof, Usage,
@@ -21,38 +21,38 @@ fn joined(deltas: &[Delta]) -> (String, String) {
 }
 
 #[test]
-fn messages_stream_becomes_an_answer() {
-    let (answer, deltas) = decode(Dialect::Messages, [recording(Dialect::Messages).as_bytes()]);
-    assert_debug_snapshot!((answer.unwrap(), deltas));
+fn messages_stream_becomes_a_response() {
+    let (response, deltas) = decode(Dialect::Messages, [recording(Dialect::Messages).as_bytes()]);
+    assert_debug_snapshot!((response.unwrap(), deltas));
 }
 
 #[test]
-fn responses_stream_becomes_an_answer() {
+fn responses_stream_becomes_a_response() {
     let stream = recording(Dialect::Responses).as_bytes();
-    let (answer, deltas) = decode(Dialect::Responses, [stream]);
-    assert_debug_snapshot!((answer.unwrap(), deltas));
+    let (response, deltas) = decode(Dialect::Responses, [stream]);
+    assert_debug_snapshot!((response.unwrap(), deltas));
 }
 
 #[test]
-fn chat_stream_becomes_an_answer() {
-    let (answer, deltas) = decode(Dialect::Chat, [recording(Dialect::Chat).as_bytes()]);
-    assert_debug_snapshot!((answer.unwrap(), deltas));
+fn chat_stream_becomes_a_response() {
+    let (response, deltas) = decode(Dialect::Chat, [recording(Dialect::Chat).as_bytes()]);
+    assert_debug_snapshot!((response.unwrap(), deltas));
 }
 
 #[test]
-fn stream_cut_at_every_byte_is_an_error_or_the_same_answer() {
+fn stream_cut_at_every_byte_is_an_error_or_the_same_response() {
     for dialect in DIALECTS {
         let stream = recording(dialect).as_bytes();
         let (whole, all) = decode(dialect, [stream]);
         let whole = whole.unwrap();
-        let mut answers = 0;
+        let mut responses = 0;
         for end in 0..stream.len() {
             let (cut, deltas) = decode(dialect, [&stream[..end]]);
             assert!(all.starts_with(&deltas), "{dialect:?} {end}");
             match cut {
-                Ok(answer) => {
-                    answers += 1;
-                    assert_eq!(answer, whole, "{dialect:?} {end}");
+                Ok(response) => {
+                    responses += 1;
+                    assert_eq!(response, whole, "{dialect:?} {end}");
                 }
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Truncated, "{dialect:?} {end}");
@@ -61,16 +61,16 @@ fn stream_cut_at_every_byte_is_an_error_or_the_same_answer() {
             }
         }
         // Only the last line end may be absent.
-        assert_eq!(answers, 0, "{dialect:?}");
+        assert_eq!(responses, 0, "{dialect:?}");
     }
 }
 
 #[test]
-fn stream_without_an_event_in_its_middle_is_never_a_longer_answer() {
+fn stream_without_an_event_in_its_middle_is_never_a_longer_response() {
     for dialect in DIALECTS {
         let stream = recording(dialect);
         let whole = decode(dialect, [stream.as_bytes()]).0.unwrap();
-        // The events that end the answer: its stop reason, and the final event.
+        // The events that end the response: its stop reason, and the final event.
         let count = match dialect {
             Dialect::Messages => 2,
             Dialect::Responses => 1,
@@ -84,8 +84,8 @@ fn stream_without_an_event_in_its_middle_is_never_a_longer_answer() {
                 continue;
             }
             let broken = format!("{}\n\n{last_events}", &stream[..end]);
-            if let (Ok(answer), _) = decode(dialect, [broken.as_bytes()]) {
-                let parts = &answer.message.parts;
+            if let (Ok(response), _) = decode(dialect, [broken.as_bytes()]) {
+                let parts = &response.message.parts;
                 assert!(
                     parts.len() <= whole.message.parts.len(),
                     "{dialect:?} {end}"
@@ -107,7 +107,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn answer_is_independent_of_chunking(
+    fn response_is_independent_of_chunking(
         dialect in prop::sample::select(DIALECTS.to_vec()), cuts in prop::collection::vec(0..3_000_usize, 0..200),
     ) {
         let stream = recording(dialect).as_bytes();
@@ -116,17 +116,17 @@ proptest! {
 }
 
 #[test]
-fn deltas_are_the_text_of_the_answer() {
+fn deltas_are_the_text_of_the_response() {
     for dialect in DIALECTS {
-        let (answer, deltas) = decode(dialect, [recording(dialect).as_bytes()]);
-        let answer = answer.unwrap();
-        let thinking = answer.message.parts.iter().filter_map(|part| match part {
+        let (response, deltas) = decode(dialect, [recording(dialect).as_bytes()]);
+        let response = response.unwrap();
+        let thinking = response.message.parts.iter().filter_map(|part| match part {
             AssistantPart::Thinking(thinking) => Some(thinking.text.as_str()),
             _ => None,
         });
-        let whole = (answer.message.text(), thinking.collect::<String>());
+        let whole = (response.message.text(), thinking.collect::<String>());
         assert_eq!(joined(&deltas), whole, "{dialect:?}");
-        assert_eq!(answer.message.context_tokens, Some(2_449));
+        assert_eq!(response.message.context_tokens, Some(2_449));
     }
 }
 
@@ -278,20 +278,20 @@ fn stop_reasons_are_translated() {
 }
 
 #[test]
-fn responses_server_without_pieces_gives_the_same_answer() {
+fn responses_server_without_pieces_gives_the_same_response() {
     let stream = recording(Dialect::Responses);
     let (whole, all) = decode(Dialect::Responses, [stream.as_bytes()]);
     let is_piece = |event: &str| event.contains(".delta") || event.contains("part.added");
     let only_items: String = { stream.split_inclusive("\n\n") }
         .filter(|event| !is_piece(event))
         .collect();
-    let (answer, deltas) = decode(Dialect::Responses, [only_items.as_bytes()]);
-    assert_eq!((&answer, joined(&deltas)), (&whole, joined(&all)));
+    let (response, deltas) = decode(Dialect::Responses, [only_items.as_bytes()]);
+    assert_eq!((&response, joined(&deltas)), (&whole, joined(&all)));
     let only_end: String = { stream.split_inclusive("\n\n") }
         .filter(|event| event.contains("response.completed"))
         .collect();
-    let (answer, deltas) = decode(Dialect::Responses, [only_end.as_bytes()]);
-    assert_eq!((answer, joined(&deltas)), (whole, joined(&all)));
+    let (response, deltas) = decode(Dialect::Responses, [only_end.as_bytes()]);
+    assert_eq!((response, joined(&deltas)), (whole, joined(&all)));
 }
 
 #[test]
@@ -301,28 +301,31 @@ fn chat_servers_may_differ() {
         decode(Dialect::Chat, [stream.as_bytes()]).0
     };
     // Calls without index, and arguments as an object.
-    let answer = decode(&[
+    let response = decode(&[
         r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"bash","arguments":{"command":"ls"}}},{"id":"b","function":{"name":"read","arguments":"{}"}}]}}]}"#,
         r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
         r#"{"choices":null,"usage":{"prompt_tokens":5,"completion_tokens":2}}"#,
         "[DONE]",
     ])
     .unwrap();
-    let calls: Vec<_> = answer
+    let calls: Vec<_> = response
         .message
         .calls()
         .map(|call| (call.id.as_str(), call.raw_arguments()))
         .collect();
     assert_eq!(calls, [("a", r#"{"command":"ls"}"#), ("b", "{}")]);
-    assert_eq!(answer.usage.map(|it| it.total()), Some(7));
+    assert_eq!(response.usage.map(|it| it.total()), Some(7));
     // No usage at all.
-    let answer = decode(&[
+    let response = decode(&[
         r#"{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}"#,
         "[DONE]",
     ])
     .unwrap();
-    assert_eq!((answer.usage, answer.message.context_tokens), (None, None));
-    // The end without a reason, and text after the end, are no answers.
+    assert_eq!(
+        (response.usage, response.message.context_tokens),
+        (None, None)
+    );
+    // The end without a reason, and text after the end, are no responses.
     assert!(decode(&[r#"{"choices":[{"delta":{"content":"hi"}}]}"#, "[DONE]"]).is_err());
     assert!(
         decode(&[

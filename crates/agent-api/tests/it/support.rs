@@ -44,8 +44,8 @@ pub(crate) fn result(id: &str, outcome: ToolOutcome, text: &str) -> ToolResult {
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     User(String),
-    Answer(AssistantMessage),
-    /// Starts the open calls, and answers them in this order.
+    Assistant(AssistantMessage),
+    /// Starts the open calls, and appends their results in this order.
     Results(Vec<(ToolOutcome, String)>),
     Interrupt,
     Crash,
@@ -55,7 +55,7 @@ pub(crate) enum Step {
 pub(crate) fn apply(history: &mut History, step: Step) {
     match step {
         Step::User(text) => drop(history.push_user(text)),
-        Step::Answer(message) => drop(history.push_assistant(message)),
+        Step::Assistant(message) => drop(history.push_assistant(message)),
         Step::Results(results) => {
             for (outcome, text) in results {
                 let open = history.open_calls().last().map(|(call, _)| call.id.clone());
@@ -65,8 +65,8 @@ pub(crate) fn apply(history: &mut History, step: Step) {
                 }
             }
         }
-        Step::Interrupt => history.answer_interrupted(),
-        Step::Crash => history.answer_after_crash(),
+        Step::Interrupt => history.close_calls_after_interrupt(),
+        Step::Crash => history.close_calls_after_crash(),
     }
 }
 
@@ -133,7 +133,7 @@ fn a_part() -> impl Strategy<Value = AssistantPart> {
     ]
 }
 
-pub(crate) fn an_answer() -> impl Strategy<Value = AssistantMessage> {
+pub(crate) fn a_message() -> impl Strategy<Value = AssistantMessage> {
     let completeness = prop_oneof![Just(Completeness::Complete), Just(Completeness::Partial)];
     let parts = prop::collection::vec(a_part(), 0..5);
     let tokens = prop::option::of(0..1_000_000_u64);
@@ -158,7 +158,7 @@ fn an_outcome() -> impl Strategy<Value = ToolOutcome> {
 pub(crate) fn a_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => a_text().prop_map(Step::User),
-        5 => an_answer().prop_map(Step::Answer),
+        5 => a_message().prop_map(Step::Assistant),
         5 => prop::collection::vec((an_outcome(), a_text()), 0..6).prop_map(Step::Results),
         1 => Just(Step::Interrupt),
         1 => Just(Step::Crash),

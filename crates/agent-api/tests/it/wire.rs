@@ -1,7 +1,7 @@
 //! Settings and recordings of the three dialects.
 
 use agent_api::{
-    Answer, AnswerLimits, Decoder, Delta, Dialect, Error, RequestSettings, ToolDefinition,
+    Decoder, Delta, Dialect, Error, ModelResponse, RequestSettings, ResponseLimits, ToolDefinition,
 };
 
 use crate::support::object;
@@ -45,14 +45,14 @@ pub(crate) fn recording(dialect: Dialect) -> &'static str {
 }
 
 pub(crate) fn decoder(dialect: Dialect) -> Decoder {
-    Decoder::new(dialect, TOOLS, AnswerLimits::default())
+    Decoder::new(dialect, TOOLS, ResponseLimits::default())
 }
 
 /// Decodes a stream that arrives in these chunks, and returns its deltas too.
 pub(crate) fn decode<'a>(
     dialect: Dialect,
     chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> (Result<Answer, Error>, Vec<Delta>) {
+) -> (Result<ModelResponse, Error>, Vec<Delta>) {
     let (mut decoder, mut deltas) = (decoder(dialect), Vec::new());
     for chunk in chunks {
         if decoder.push(chunk, &mut deltas).is_err() {

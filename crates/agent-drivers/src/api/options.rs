@@ -41,7 +41,7 @@ pub struct ApiOptions {
     /// The context window of the model, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,
-    /// The longest answer of the model, in tokens.
+    /// The longest response of the model, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
     /// The amount of thinking, by the server's name for it.
@@ -95,7 +95,7 @@ impl ApiOptions {
         OptionKey::new(
             "max-output-tokens",
             OptionKind::Count(1),
-            "The longest answer of the model, in tokens.",
+            "The longest response of the model, in tokens.",
         ),
         EFFORT,
         SYSTEM,

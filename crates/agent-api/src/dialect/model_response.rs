@@ -1,4 +1,4 @@
-//! The whole answer of a model call, and the reading of events that all dialects share.
+//! The whole response of a model call, and the reading of events that all dialects share.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,10 +8,10 @@ use crate::history::AssistantMessage;
 use crate::sse::SseEvent;
 use crate::usage::Usage;
 
-/// A whole answer: the stream had its final event.
+/// A whole response: the stream had its final event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct ModelResponse {
     /// The message for the history.
     pub message: AssistantMessage,
     /// The reason why the model stopped.
@@ -20,8 +20,8 @@ pub struct Answer {
     pub usage: Option<Usage>,
 }
 
-impl Answer {
-    /// Creates an answer that ends the turn, for a middleware that answers without a call of the model.
+impl ModelResponse {
+    /// Creates a response that ends the turn, for a middleware that responds without a call of the model.
     #[must_use]
     pub fn new(message: AssistantMessage) -> Self {
         Self {
@@ -37,11 +37,11 @@ impl Answer {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The model finished its answer.
+    /// The model finished its response.
     EndOfTurn,
     /// The model wants the results of its calls.
     ToolCalls,
-    /// The answer reached the longest permitted length, so its last part may be broken.
+    /// The response reached the longest permitted length, so its last part may be broken.
     MaxTokens,
     /// The model refused, or a filter of the service stopped it.
     Refused,
