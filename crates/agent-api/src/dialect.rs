@@ -6,10 +6,10 @@ mod draft;
 mod messages;
 mod messages_stream;
 mod model_response;
+mod request_parts;
 mod responses;
 mod responses_stream;
 mod settings;
-mod turns;
 
 use serde::{Deserialize, Serialize};
 

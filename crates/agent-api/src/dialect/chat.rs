@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::request_parts::{self, RequestMessage};
 use super::responses::no_budget;
 use super::settings::{ChatLimit, ChatThinking, Reasoning, RequestSettings};
-use super::turns::{self, Turn};
 use crate::error::Error;
 use crate::history::{AssistantPart, History};
 
@@ -98,7 +98,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         let function = Function {
             name: &tool.name,
             description: &tool.description,
-            parameters: turns::raw(&tool.schema)?,
+            parameters: request_parts::raw(&tool.schema)?,
         };
         tools.push(Tool {
             r#type: "function",
@@ -111,13 +111,13 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
             content: &settings.system,
         });
     }
-    for turn in turns::of(history, |_| {
+    for message in request_parts::messages(history, |_| {
         settings.chat_thinking == ChatThinking::SendBack
     })? {
-        match turn {
-            Turn::User(content) => messages.push(Message::User { content }),
-            Turn::Assistant(parts) => messages.push(assistant(&parts)),
-            Turn::Results(results) => {
+        match message {
+            RequestMessage::User(content) => messages.push(Message::User { content }),
+            RequestMessage::Assistant(parts) => messages.push(assistant(&parts)),
+            RequestMessage::ToolResults(results) => {
                 messages.extend(results.into_iter().map(|result| Message::Tool {
                     tool_call_id: &result.call_id,
                     content: &result.text,
@@ -125,7 +125,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
             }
         }
     }
-    turns::bytes(&Body {
+    request_parts::bytes(&Body {
         model: &settings.model,
         stream: true,
         stream_options: StreamOptions {
@@ -149,8 +149,8 @@ fn assistant<'a>(parts: &[&'a AssistantPart]) -> Message<'a> {
                 id: &call.id,
                 r#type: "function",
                 function: CalledFunction {
-                    name: turns::name(call),
-                    arguments: match turns::arguments(call) {
+                    name: request_parts::call_name(call),
+                    arguments: match request_parts::call_arguments(call) {
                         Cow::Borrowed(object) => Cow::Borrowed(object.as_str()),
                         Cow::Owned(object) => Cow::Owned(object.into()),
                     },

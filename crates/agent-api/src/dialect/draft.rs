@@ -190,7 +190,7 @@ impl Draft {
 
     /// Returns the part of the response that may be kept after an interrupt; `None` if nothing may.
     ///
-    /// Half a call and thinking without proof are dropped. It keeps encrypted reasoning only if a complete part follows, and
+    /// Half a call and thinking without its proof are discarded. It keeps encrypted reasoning only if a complete part follows, and
     /// signed thinking only if any part does.
     pub(super) fn interrupt(self) -> Option<AssistantMessage> {
         let mut kept = Vec::new();
@@ -299,7 +299,7 @@ fn checked(raw: String, is_known: bool) -> Arguments {
         let problem = CallProblem::UnknownTool;
         return Arguments::Invalid { raw, problem };
     }
-    // For a tool without parameters, models leave out the arguments.
+    // For a tool without parameters, models omit the arguments.
     if raw.trim().is_empty() {
         return Arguments::Object(JsonObject::empty());
     }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::request_parts::{self, RequestMessage};
 use super::settings::{CacheBreakpoints, Reasoning, RequestSettings};
-use super::turns::{self, Turn};
 use crate::error::{Error, ErrorKind};
 use crate::history::{AssistantPart, History, ThinkingProof, ToolOutcome};
 
@@ -50,7 +50,7 @@ struct Tool<'a> {
     description: &'a str,
     input_schema: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Mark>,
+    cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
@@ -59,13 +59,13 @@ struct Message<'a> {
     content: Vec<Block<'a>>,
 }
 
-/// A block of content. A mark is its last field.
+/// A block of content. The cache breakpoint is its last field.
 #[derive(Serialize)]
 struct Block<'a> {
     #[serde(flatten)]
     content: Content<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Mark>,
+    cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
@@ -96,7 +96,7 @@ enum Content<'a> {
 
 #[derive(Clone, Copy, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Mark {
+enum CacheControl {
     Ephemeral,
 }
 
@@ -106,8 +106,8 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         let message = "the Messages API needs a maximum of output tokens; set it";
         return Err(Error::new(ErrorKind::Settings, message));
     };
-    let mark = match settings.cache_breakpoints {
-        CacheBreakpoints::On => Some(Mark::Ephemeral),
+    let cache_control = match settings.cache_breakpoints {
+        CacheBreakpoints::On => Some(CacheControl::Ephemeral),
         CacheBreakpoints::Off => None,
     };
     let (thinking, output_config) = reasoning(&settings.reasoning);
@@ -117,7 +117,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         let text = Cow::Borrowed(settings.system.as_str());
         system.push(Block {
             content: Content::Text { text },
-            cache_control: mark,
+            cache_control,
         });
     }
     let mut tools = Vec::new();
@@ -125,19 +125,19 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         tools.push(Tool {
             name: &tool.name,
             description: &tool.description,
-            input_schema: turns::raw(&tool.schema)?,
-            cache_control: mark.filter(|_| index + 1 == settings.tools.len()),
+            input_schema: request_parts::raw(&tool.schema)?,
+            cache_control: cache_control.filter(|_| index + 1 == settings.tools.len()),
         });
     }
     let mut messages = Vec::new();
-    for turn in turns::of(history, carries)? {
-        messages.push(message(turn)?);
+    for request_message in request_parts::messages(history, carries)? {
+        messages.push(message(request_message)?);
     }
     // The last message is the user's: otherwise the history would not be ready.
     if let Some(block) = messages.last_mut().and_then(|last| last.content.last_mut()) {
-        block.cache_control = mark;
+        block.cache_control = cache_control;
     }
-    turns::bytes(&Body {
+    request_parts::bytes(&Body {
         model: &settings.model,
         max_tokens,
         stream: true,
@@ -174,17 +174,17 @@ fn carries(proof: &ThinkingProof) -> bool {
     )
 }
 
-fn message(turn: Turn<'_>) -> Result<Message<'_>, Error> {
-    let (role, content) = match turn {
-        Turn::User(text) => ("user", vec![Content::Text { text }]),
-        Turn::Assistant(parts) => {
+fn message(message: RequestMessage<'_>) -> Result<Message<'_>, Error> {
+    let (role, content) = match message {
+        RequestMessage::User(text) => ("user", vec![Content::Text { text }]),
+        RequestMessage::Assistant(parts) => {
             let mut content = Vec::new();
             for part in parts {
                 content.extend(block(part)?);
             }
             ("assistant", content)
         }
-        Turn::Results(results) => {
+        RequestMessage::ToolResults(results) => {
             let results = results.into_iter().map(|result| Content::ToolResult {
                 tool_use_id: &result.call_id,
                 content: &result.text,
@@ -218,8 +218,8 @@ fn block(part: &AssistantPart) -> Result<Option<Content<'_>>, Error> {
         },
         AssistantPart::ToolCall(call) => Some(Content::ToolUse {
             id: &call.id,
-            name: turns::name(call),
-            input: turns::raw(&turns::arguments(call))?.to_owned(),
+            name: request_parts::call_name(call),
+            input: request_parts::raw(&request_parts::call_arguments(call))?.to_owned(),
         }),
     })
 }

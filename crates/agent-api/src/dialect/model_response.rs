@@ -61,14 +61,14 @@ pub(super) fn json(event: &SseEvent) -> Result<Value, Error> {
 pub(super) fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str, Error> {
     value[key]
         .as_str()
-        .ok_or_else(|| Error::malformed(format!("{key} is absent, or no text")))
+        .ok_or_else(|| Error::malformed(format!("{key} is missing, or no text")))
 }
 
 /// Returns the number under a key, which must be there.
 pub(super) fn number(value: &Value, key: &str) -> Result<u64, Error> {
     value[key]
         .as_u64()
-        .ok_or_else(|| Error::malformed(format!("{key} is absent, or no number")))
+        .ok_or_else(|| Error::malformed(format!("{key} is missing, or no number")))
 }
 
 /// Returns the array under a key, or an empty one.

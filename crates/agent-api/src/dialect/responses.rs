@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::request_parts::{self, RequestMessage};
 use super::settings::{Reasoning, RequestSettings};
-use super::turns::{self, Turn};
 use crate::error::{Error, ErrorKind};
 use crate::history::{AssistantPart, History, ThinkingProof};
 
@@ -103,14 +103,14 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
             r#type: "function",
             name: &tool.name,
             description: &tool.description,
-            parameters: turns::raw(&tool.schema)?,
+            parameters: request_parts::raw(&tool.schema)?,
             strict: false,
         });
     }
-    let turns = turns::of(history, |proof| {
+    let messages = request_parts::messages(history, |proof| {
         matches!(proof, ThinkingProof::Encrypted { .. })
     })?;
-    turns::bytes(&Body {
+    request_parts::bytes(&Body {
         model: &settings.model,
         stream: true,
         store: false,
@@ -120,7 +120,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         prompt_cache_key: settings.cache_key.as_deref(),
         instructions: &settings.system,
         tools,
-        input: turns.into_iter().flat_map(items).collect(),
+        input: messages.into_iter().flat_map(items).collect(),
     })
 }
 
@@ -132,15 +132,15 @@ pub(super) fn no_budget(dialect: &str) -> Error {
     Error::new(ErrorKind::Settings, message)
 }
 
-fn items(turn: Turn<'_>) -> Vec<InputItem<'_>> {
-    match turn {
-        Turn::User(text) => vec![InputItem::Message {
+fn items(message: RequestMessage<'_>) -> Vec<InputItem<'_>> {
+    match message {
+        RequestMessage::User(text) => vec![InputItem::Message {
             role: "user",
             content: [Content::Input { text }],
             phase: None,
         }],
-        Turn::Assistant(parts) => parts.into_iter().filter_map(item).collect(),
-        Turn::Results(results) => { results.into_iter() }
+        RequestMessage::Assistant(parts) => parts.into_iter().filter_map(item).collect(),
+        RequestMessage::ToolResults(results) => { results.into_iter() }
             .map(|result| InputItem::FunctionCallOutput {
                 call_id: &result.call_id,
                 output: &result.text,
@@ -172,8 +172,8 @@ fn item(part: &AssistantPart) -> Option<InputItem<'_>> {
         },
         AssistantPart::ToolCall(call) => Some(InputItem::FunctionCall {
             call_id: &call.id,
-            name: turns::name(call),
-            arguments: match turns::arguments(call) {
+            name: request_parts::call_name(call),
+            arguments: match request_parts::call_arguments(call) {
                 Cow::Borrowed(object) => Cow::Borrowed(object.as_str()),
                 Cow::Owned(object) => Cow::Owned(object.into()),
             },

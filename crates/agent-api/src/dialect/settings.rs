@@ -25,7 +25,7 @@ pub struct RequestSettings {
     pub max_output_tokens: Option<u32>,
     /// The amount of thinking.
     pub reasoning: Reasoning,
-    /// Marks for the cache of a Messages server.
+    /// The cache breakpoints for a Messages server.
     pub cache_breakpoints: CacheBreakpoints,
     /// The key by which a Responses server finds its cache again, for example the id of the session.
     pub cache_key: Option<String>,
@@ -69,10 +69,10 @@ pub enum Reasoning {
     Budget(u32),
 }
 
-/// Whether a request has marks for the cache of a Messages server.
+/// Whether a request to a Messages server has cache breakpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheBreakpoints {
-    /// Marks the system prompt, the last tool and the last block of the conversation.
+    /// Breakpoints after the system prompt, after the last tool and after the last block of the conversation.
     #[default]
     On,
     /// None, for a server that doesn't know them.
@@ -94,7 +94,7 @@ pub enum ChatLimit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChatThinking {
-    /// It is not sent: most servers drop or refuse it.
+    /// It is not sent: most servers ignore or refuse it.
     #[default]
     Omit,
     /// It is sent as `reasoning_content`, which some models need between tool calls.

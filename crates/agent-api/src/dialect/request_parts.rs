@@ -1,4 +1,4 @@
-//! The conversation in the units that all dialects share. Each unit depends only on its own items, never on later ones: for this reason, the messages of a
+//! The parts of a request that all dialects share. Each message depends only on its own items, never on later ones: for this reason, the messages of a
 //! request are a prefix of those of the next request.
 
 use std::borrow::Cow;
@@ -11,27 +11,29 @@ use crate::history::{
 };
 use crate::json::JsonObject;
 
-/// One unit of a conversation.
+/// A message of a request, before a dialect writes it.
 #[derive(Debug)]
-pub(super) enum Turn<'a> {
+pub(super) enum RequestMessage<'a> {
     User(Cow<'a, str>),
-    /// At least one part; the last one is no thinking.
+    /// At least one part; the last one is not thinking.
     Assistant(Vec<&'a AssistantPart>),
     /// The results of all calls of the message before.
-    Results(Vec<&'a ToolResult>),
+    ToolResults(Vec<&'a ToolResult>),
 }
 
-/// Returns the units of a history. `carries` decides which thinking the dialect can send back.
-pub(super) fn of<'a>(
+/// Returns the messages for a history. `carries` decides which thinking the dialect can send back.
+pub(super) fn messages<'a>(
     history: &'a History,
     carries: impl Fn(&ThinkingProof) -> bool,
-) -> Result<Vec<Turn<'a>>, Error> {
+) -> Result<Vec<RequestMessage<'a>>, Error> {
     history.check_ready()?;
-    let mut turns = Vec::new();
+    let mut messages = Vec::new();
     for item in history.items() {
         match item {
-            Item::User(user) => turns.push(Turn::User(Cow::Borrowed(&user.text))),
-            Item::Summary(summary) => turns.push(Turn::User(Cow::Owned(summary_text(summary)))),
+            Item::User(user) => messages.push(RequestMessage::User(Cow::Borrowed(&user.text))),
+            Item::Summary(summary) => {
+                messages.push(RequestMessage::User(Cow::Owned(summary_text(summary))))
+            }
             Item::Assistant(message) => {
                 let mut parts: Vec<_> = { message.parts.iter() }
                     .filter(|part| is_sent(part, &carries))
@@ -41,17 +43,17 @@ pub(super) fn of<'a>(
                     parts.pop();
                 }
                 if !parts.is_empty() {
-                    turns.push(Turn::Assistant(parts));
+                    messages.push(RequestMessage::Assistant(parts));
                 }
             }
             Item::ToolStarted(_) => {}
-            Item::ToolResult(result) => match turns.last_mut() {
-                Some(Turn::Results(results)) => results.push(result),
-                _ => turns.push(Turn::Results(vec![result])),
+            Item::ToolResult(result) => match messages.last_mut() {
+                Some(RequestMessage::ToolResults(results)) => results.push(result),
+                _ => messages.push(RequestMessage::ToolResults(vec![result])),
             },
         }
     }
-    Ok(turns)
+    Ok(messages)
 }
 
 fn is_sent(part: &AssistantPart, carries: impl Fn(&ThinkingProof) -> bool) -> bool {
@@ -75,8 +77,8 @@ fn summary_text(summary: &Summary) -> String {
     text
 }
 
-/// Returns the name of a call as every server accepts it. A model can invent any name, and a server refuses a whole conversation with a bad one.
-pub(super) fn name(call: &ToolCall) -> Cow<'_, str> {
+/// Returns the name of a call in a form that every server accepts. A model can invent any name, and a server refuses a whole conversation with a bad one.
+pub(super) fn call_name(call: &ToolCall) -> Cow<'_, str> {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let name = &call.name;
     if (1..=64).contains(&name.len()) && name.chars().all(is_valid) {
@@ -92,7 +94,7 @@ pub(super) fn name(call: &ToolCall) -> Cow<'_, str> {
 }
 
 /// Returns the arguments of a call as an object. Every server parses them, so an invalid text becomes a string in an object.
-pub(super) fn arguments(call: &ToolCall) -> Cow<'_, JsonObject> {
+pub(super) fn call_arguments(call: &ToolCall) -> Cow<'_, JsonObject> {
     match &call.arguments {
         Arguments::Object(object) => Cow::Borrowed(object),
         Arguments::Invalid { raw, .. } => match JsonObject::parse(raw) {
@@ -102,7 +104,7 @@ pub(super) fn arguments(call: &ToolCall) -> Cow<'_, JsonObject> {
     }
 }
 
-/// Returns an object that is written verbatim.
+/// Returns the text of an object, which is written verbatim.
 pub(super) fn raw(object: &JsonObject) -> Result<&RawValue, Error> {
     // It was parsed before, so this can't fail.
     object
