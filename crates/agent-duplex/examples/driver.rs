@@ -1,4 +1,4 @@
-//! A driver of an agent without abilities, and a program that asks it. The agent repeats what it is asked.
+//! A driver of an agent without capabilities, and a program that asks it. The agent repeats what it is asked.
 //!
 //! `cargo run -p agent-duplex --example driver` prints the answer and ends. The agent lives in this program; a driver of a real agent has a process, as
 //! those of `agent-drivers`.

@@ -1,8 +1,8 @@
-//! The abilities that not every agent has. A driver declares them before an agent starts, so that callers know them without a failed call.
+//! The capabilities that not every agent has. A driver declares them before an agent starts, so that callers know them without a failed call.
 
 use std::fmt;
 
-/// An ability that some agents have and others don't.
+/// A capability that some agents have and others don't.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Capability {

@@ -55,7 +55,7 @@ fn start_count_text(starts: u32) -> String {
 }
 
 impl Error {
-    /// Creates the error for an ability that `agent` doesn't have: `what` completes "can't …", `hint` names an alternative.
+    /// Creates the error for a capability that `agent` doesn't have: `what` completes "can't …", `hint` names an alternative.
     #[must_use]
     pub fn unsupported(
         agent: impl Into<String>,
@@ -206,7 +206,7 @@ impl Error {
         matches!(*self.0, ErrorKind::Full(_))
     }
 
-    /// Returns whether the agent doesn't have the requested ability.
+    /// Returns whether the agent doesn't have the requested capability.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(*self.0, ErrorKind::Unsupported { .. })

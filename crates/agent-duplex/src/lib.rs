@@ -62,7 +62,7 @@
 //! (back-pressure), so that memory stays bounded. A [`Subscription`] also reads, but the conversation never waits for it: it drops a slow
 //! subscription and reports the position. The latest events are stored, for [`Conversation::history`] and [`Conversation::replay`].
 //!
-//! The [`Capabilities`] declare in advance which abilities an agent has. A call that needs a missing ability fails with an [`Error`] whose
+//! The [`Capabilities`] declare in advance which capabilities an agent has. A call that needs a missing capability fails with an [`Error`] whose
 //! [`Error::is_unsupported`] is true. It is never silently ignored.
 //!
 //! Drivers never retry, and only wait if their protocol requires it: the conversation controls time, within the limits of the caller.

@@ -481,7 +481,7 @@ on_prompt() {{ printf '%s\n' "$line" >> heard; chunk answer; ok '{{"stopReason":
             let error = asked.unwrap_err();
             assert!(error.is_unsupported(), "{error}");
         }
-        // A link needs no ability.
+        // A link needs no capability.
         let file = Input::new("Read it.").with_file(scene.path("image.png"));
         let answer = timeout(DEADLINE, conversation.ask(file)).await.unwrap();
         assert_eq!(answer.unwrap().text, "answer");

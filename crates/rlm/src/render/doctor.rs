@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::hint::program_command;
 
-/// The abilities of agents, in the order of the table.
-const ABILITIES: [&str; 9] = [
+/// The capabilities of agents, in the order of the table.
+const CAPABILITIES: [&str; 9] = [
     "interrupt",
     "steer",
     "resume",
@@ -95,7 +95,7 @@ impl fmt::Display for Findings {
                 writeln!(f, "{:18} {}", "", styled(DIM, plain(line)))?;
             }
         }
-        abilities(f, &self.agents)?;
+        capabilities(f, &self.agents)?;
         writeln!(f, "\n{}", styled(BOLD, "this machine"))?;
         for check in &self.machine {
             row(f, check.health, check.check, &check.detail)?;
@@ -136,18 +136,18 @@ fn summary(agent: &AgentHealth) -> String {
     }
 }
 
-/// Writes a table of the abilities of the installed agents.
-fn abilities(f: &mut fmt::Formatter<'_>, agents: &[AgentHealth]) -> fmt::Result {
+/// Writes a table of the capabilities of the installed agents.
+fn capabilities(f: &mut fmt::Formatter<'_>, agents: &[AgentHealth]) -> fmt::Result {
     let here: Vec<_> = { agents.iter() }
         .filter(|agent| agent.program.is_some())
         .collect();
     if here.is_empty() {
         return Ok(());
     }
-    writeln!(f, "\n{}", styled(BOLD, "abilities"))?;
-    writeln!(f, "{:19}{}", "", ABILITIES.join("  "))?;
+    writeln!(f, "\n{}", styled(BOLD, "capabilities"))?;
+    writeln!(f, "{:19}{}", "", CAPABILITIES.join("  "))?;
     for agent in here {
-        let cells = ABILITIES.iter().map(|name| {
+        let cells = CAPABILITIES.iter().map(|name| {
             let can = agent.capabilities.iter().any(|can| can == name);
             format!("{:<1$}", if can { "yes" } else { "-" }, name.len())
         });
@@ -205,7 +205,7 @@ mod tests {
             logged_in: LoggedIn::Yes,
             login: Some("api_key".into()),
             variables: vec!["ANTHROPIC_API_KEY".into()],
-            capabilities: ABILITIES.map(str::to_owned).into(),
+            capabilities: CAPABILITIES.map(str::to_owned).into(),
             notes: vec![],
         };
         let codex = AgentHealth {
@@ -289,6 +289,6 @@ mod tests {
             .filter(|can| !matches!(can, Capability::Images | Capability::Files))
             .map(|can| can.to_string())
             .collect();
-        assert_eq!(can, ABILITIES);
+        assert_eq!(can, CAPABILITIES);
     }
 }
