@@ -92,7 +92,7 @@ impl Decoder {
 
     /// Returns the part of the response that may be kept after an interrupt, as a partial message; `None` if nothing may be kept.
     ///
-    /// It contains the text so far and the calls that are complete. Half a call and thinking without its proof are dropped. Append it to the history, then
+    /// It contains the text so far and the calls that are complete. Half a call and thinking without its proof are discarded. Append it to the history, then
     /// [close](crate::History::close_calls_after_interrupt) its calls.
     #[must_use]
     pub fn interrupt(self) -> Option<AssistantMessage> {

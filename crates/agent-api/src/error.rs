@@ -17,7 +17,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The key is absent, wrong, or has no access (401, 403).
+    /// The key is missing, wrong, or has no access (401, 403).
     Auth,
     /// The account has no credit or quota left. Waiting doesn't help.
     NoCredit,
@@ -57,7 +57,7 @@ pub enum ErrorKind {
     Silent,
     /// The budget of the session is used up, or the call would exceed it.
     Budget,
-    /// A setting is absent or invalid, or the dialect doesn't have it: also the address, the key, the proxy and the certificates of the system.
+    /// A setting is missing or invalid, or the dialect doesn't have it: also the address, the key, the proxy and the certificates of the system.
     Settings,
 }
 

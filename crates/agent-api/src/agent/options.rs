@@ -24,7 +24,7 @@ pub struct AgentOptions {
     pub request: RequestSettings,
     /// The directory in which the agent works.
     pub directory: PathBuf,
-    /// The directory of all sessions, one directory for each. It is made if it is absent.
+    /// The directory of all sessions, one directory for each. It is made if it is missing.
     pub sessions: PathBuf,
     /// The tools, in the order in which the model sees them. None by default.
     pub tools: Vec<Arc<dyn Tool>>,

@@ -67,15 +67,15 @@ impl Toolbox {
         })
     }
 
-    /// Adds tools of MCP servers after the others. Returns a text about each tool whose name another one has; it is left out.
+    /// Adds tools of MCP servers after the others. Returns a text about each tool whose name another one has; it is omitted.
     #[cfg(feature = "mcp")]
     pub(super) fn add(&mut self, tools: Vec<ServerTool>) -> Vec<String> {
-        let mut left_out = Vec::new();
+        let mut omitted = Vec::new();
         for ServerTool { tool, server } in tools {
             let definition = tool.definition();
             if self.get(&definition.name).is_some() {
-                left_out.push(format!(
-                    "a second tool with the name `{}` is left out; rename its MCP server",
+                omitted.push(format!(
+                    "a second tool with the name `{}` is omitted; rename its MCP server",
                     definition.name
                 ));
                 continue;
@@ -85,7 +85,7 @@ impl Toolbox {
             self.servers.push(server);
         }
         self.overhead = overhead(&self.settings);
-        left_out
+        omitted
     }
 
     /// Adds the server to an error of the model API about one of its tools.

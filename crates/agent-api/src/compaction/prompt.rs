@@ -53,12 +53,12 @@ fn describe(item: &Item, to: &mut String) {
     };
 }
 
-/// Returns a text with its middle left out, if it is longer than `max` bytes.
+/// Returns a text with its middle omitted, if it is longer than `max` bytes.
 fn shortened(whole: &str, max: usize) -> String {
     if whole.len() <= max {
         return whole.to_owned();
     }
     let (start, end) = (text::start(whole, max / 2), text::end(whole, max / 2));
-    let left_out = whole.len() - start.len() - end.len();
-    format!("{start}\n[{left_out} bytes left out]\n{end}")
+    let omitted = whole.len() - start.len() - end.len();
+    format!("{start}\n[{omitted} bytes omitted]\n{end}")
 }

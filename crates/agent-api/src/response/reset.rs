@@ -115,7 +115,7 @@ fn http_date(text: &str) -> Option<SystemTime> {
     at(year, u32::try_from(month).ok()? + 1, day, time, 0)
 }
 
-/// Parses a time such as `2026-11-28T08:30:00Z` or `2026-11-28T08:30:00.5+01:00`. Fractions of a second are dropped.
+/// Parses a time such as `2026-11-28T08:30:00Z` or `2026-11-28T08:30:00.5+01:00`. Fractions of a second are ignored.
 fn rfc_3339(text: &str) -> Option<SystemTime> {
     let (date, time) = text.trim().split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');

@@ -59,7 +59,7 @@ impl Arguments {
         }
     }
 
-    /// Returns a truth value, `false` if it is absent. Some models write it as a string.
+    /// Returns a truth value, `false` if it is missing. Some models write it as a string.
     pub(super) fn flag(&mut self, name: &str) -> Result<bool, ToolOutput> {
         match self.map.get(name) {
             None | Some(Value::Null) => Ok(false),
@@ -128,7 +128,7 @@ mod tests {
             assert_eq!(read.number(name), Ok(Some(10)), "{name}");
         }
         assert_eq!(read.number("d"), Ok(None));
-        assert_eq!(read.number("absent"), Ok(None));
+        assert_eq!(read.number("missing"), Ok(None));
         let flags = ["y", "z", "d"].map(|name| read.flag(name).unwrap());
         assert_eq!(flags, [true, true, false]);
         assert!(arguments(r#"{"a":1e300}"#).number("a").is_err());

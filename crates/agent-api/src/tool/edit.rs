@@ -1,4 +1,4 @@
-//! The tool `edit`: replaces one exact text in a file. It refuses a text that is absent or not unique, and says how to correct the call.
+//! The tool `edit`: replaces one exact text in a file. It refuses a text that is missing or not unique, and says how to correct the call.
 
 use std::fmt::Write as _;
 
@@ -83,7 +83,7 @@ impl Changer for EditFile {
     ) -> Result<FileChange, ToolOutput> {
         let (path, shown) = (target.path, target.shown);
         let Some(before) = target.before else {
-            return Err(files::absent(&path, directory));
+            return Err(files::missing(&path, directory));
         };
         if before.contains(&0) {
             let reason = format!("`{shown}` is a binary file; `edit` changes text only");
@@ -194,7 +194,7 @@ fn several_places(text: &str, places: &[usize], shown: &str) -> String {
     )
 }
 
-/// Explains that a text is absent, and shows the lines that differ from it in their white space only.
+/// Explains that a text is missing, and shows the lines that differ from it in their white space only.
 fn no_place(text: &str, old: &str, shown: &str) -> String {
     let wanted: Vec<&str> = old.lines().map(str::trim).collect();
     let lines: Vec<&str> = text.lines().collect();
@@ -362,8 +362,8 @@ mod tests {
         assert!(empty.starts_with("`old` is empty"), "{empty}");
         let same = refused(r#"{"path":"a","old":"b","new":"b"}"#);
         assert!(same.contains("are the same"), "{same}");
-        let absent = refused(r#"{"path":"a","old":"b"}"#);
-        assert!(absent.starts_with("`new` is missing"), "{absent}");
+        let missing = refused(r#"{"path":"a","old":"b"}"#);
+        assert!(missing.starts_with("`new` is missing"), "{missing}");
     }
 
     proptest! {

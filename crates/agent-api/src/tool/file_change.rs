@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::context::{FileStamp, SeenFiles};
-use super::no_links::{self, Absent};
+use super::no_links::{self, MissingDirectory};
 use super::{WorkingDirectory, plain_file};
 use crate::history::FileIntent;
 
@@ -105,7 +105,7 @@ impl FileChange {
     pub(crate) fn make_unless(self, cancel: &CancellationToken) -> Result<String, String> {
         let shown = self.path.display().to_string();
         let failed = |what: &str, error: &io::Error| format!("{shown} can't be {what}: {error}");
-        let opened = no_links::parent(&self.path, Absent::Make);
+        let opened = no_links::parent(&self.path, MissingDirectory::Make);
         let (parent, name) = opened.map_err(|error| failed("written", &error))?;
         let current = plain_file::open_in(&parent, name).and_then(digest_of);
         let current = current.map_err(|error| failed("read", &error))?;

@@ -222,8 +222,8 @@ pub(super) fn unreadable(shown: &str, error: &io::Error) -> ToolOutput {
     ToolOutput::failed(format!("`{shown}` can't be read: {error}"))
 }
 
-/// Returns the result of a call whose file is absent, with similar names in its directory.
-pub(super) fn absent(path: &Path, directory: &WorkingDirectory) -> ToolOutput {
+/// Returns the result of a call whose file is missing, with similar names in its directory.
+pub(super) fn missing(path: &Path, directory: &WorkingDirectory) -> ToolOutput {
     let shown = directory.shown(path);
     let parent = path.parent().unwrap_or(path);
     let Ok(entries) = no_links::list(parent) else {
@@ -271,7 +271,7 @@ mod tests {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
         let directory = WorkingDirectory::new(dir.path()).unwrap();
-        let answer = |name: &str| absent(&directory.path().join(name), &directory).text;
+        let answer = |name: &str| missing(&directory.path().join(name), &directory).text;
         assert_eq!(
             answer("mian.rs"),
             "`mian.rs` doesn't exist; similar names in `.`: main.rs"

@@ -28,7 +28,7 @@ pub(super) struct Call {
 
 impl FileTool for Glob {
     const NAME: &'static str = "glob";
-    const DESCRIPTION: &'static str = "Lists the files whose path matches a pattern, sorted. It includes hidden files, and leaves out files that .gitignore names.";
+    const DESCRIPTION: &'static str = "Lists the files whose path matches a pattern, sorted. It includes hidden files, and omits files that .gitignore names.";
     const SCHEMA: &'static str = r#"{"type":"object","properties":{"pattern":{"type":"string","description":"A glob; without a slash it is for the names of files in any directory"},"path":{"type":"string","description":"The directory; by default the working directory"}},"required":["pattern"]}"#;
     const SUMMARY: &'static str = "pattern";
 

@@ -43,7 +43,7 @@ pub(super) struct Call {
 
 impl FileTool for Grep {
     const NAME: &'static str = "grep";
-    const DESCRIPTION: &'static str = "Searches the lines of files for a regular expression. It includes hidden files, and leaves out files that .gitignore names and binary files.";
+    const DESCRIPTION: &'static str = "Searches the lines of files for a regular expression. It includes hidden files, and omits files that .gitignore names and binary files.";
     const SCHEMA: &'static str = r#"{"type":"object","properties":{"pattern":{"type":"string","description":"A regular expression, as in ripgrep"},"path":{"type":"string","description":"A directory or a file; by default the working directory"},"glob":{"type":"string","description":"Searches only files whose path matches, such as *.rs or src/**/*.ts"},"ignore_case":{"type":"boolean"},"limit":{"type":"integer","description":"The most matching lines; 200 by default"}},"required":["pattern"]}"#;
     const SUMMARY: &'static str = "pattern";
 
@@ -96,7 +96,7 @@ impl Reader for Grep {
             false => {
                 let shown = directory.shown(root);
                 if files::open(root, &shown)?.is_none() {
-                    return Err(files::absent(root, directory));
+                    return Err(files::missing(root, directory));
                 }
                 matches.search(root);
             }
@@ -222,7 +222,7 @@ impl<'a> Matches<'a> {
             notes.push(format!("{} directories can't be listed", self.unlisted));
         }
         if self.lines == 0 && self.binary > 0 {
-            notes.push(format!("{} binary files were left out", self.binary));
+            notes.push(format!("{} binary files were omitted", self.binary));
         }
         let mut text = match self.output.is_empty() {
             true => "no line matches\n".to_owned(),

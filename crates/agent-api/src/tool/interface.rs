@@ -135,7 +135,7 @@ impl ToolOutput {
     }
 }
 
-/// Returns one argument as the summary of a call, or all arguments if it is absent.
+/// Returns one argument as the summary of a call, or all arguments if it is missing.
 pub(super) fn summary_of(name: &str, arguments: &JsonObject) -> String {
     match arguments.string(name) {
         Some(text) => one_line(&text, MAX_SUMMARY),

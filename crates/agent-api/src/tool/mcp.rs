@@ -62,7 +62,7 @@ impl RunningServers {
         running
     }
 
-    /// Waits until each server has listed its tools or has failed. A tool that doesn't fit into the budget is left out.
+    /// Waits until each server has listed its tools or has failed. A tool that doesn't fit into the budget is omitted.
     pub(crate) async fn listed(&mut self, mut budget: ToolBudget) -> ListedTools {
         let mut all = ListedTools::default();
         for (name, listed) in std::mem::take(&mut self.starting) {

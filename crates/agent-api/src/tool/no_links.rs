@@ -9,9 +9,9 @@ use std::path::{Component, Path};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
 
-/// The action if a directory is absent.
+/// The action if a directory is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub(crate) enum MissingDirectory {
     Fail,
     Make,
 }
@@ -31,10 +31,10 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
 /// # Errors
 ///
 /// Fails with [`NotADirectory`](io::ErrorKind::NotADirectory) if a part of the path is a link or a file.
-pub(crate) fn parent(path: &Path, absent: Absent) -> io::Result<(OwnedFd, &OsStr)> {
+pub(crate) fn parent(path: &Path, missing: MissingDirectory) -> io::Result<(OwnedFd, &OsStr)> {
     let name = { path.file_name() }.ok_or(io::Error::from(io::ErrorKind::IsADirectory))?;
     let parent = path.parent().unwrap_or(Path::new(""));
-    Ok((walk(parent, absent)?, name))
+    Ok((walk(parent, missing)?, name))
 }
 
 /// Lists a directory: its names, and their types.
@@ -46,7 +46,7 @@ pub(crate) fn list(path: &Path) -> io::Result<Vec<(OsString, FileType)>> {
     use std::os::unix::ffi::OsStrExt as _;
 
     let directory = openat(
-        walk(path, Absent::Fail)?,
+        walk(path, MissingDirectory::Fail)?,
         ".",
         OFlags::RDONLY | DIRECTORY,
         Mode::empty(),
@@ -74,7 +74,7 @@ pub(crate) fn list(path: &Path) -> io::Result<Vec<(OsString, FileType)>> {
     Ok(entries)
 }
 
-fn walk(path: &Path, absent: Absent) -> io::Result<OwnedFd> {
+fn walk(path: &Path, missing: MissingDirectory) -> io::Result<OwnedFd> {
     let start = match path.is_absolute() {
         true => "/",
         false => ".",
@@ -91,7 +91,7 @@ fn walk(path: &Path, absent: Absent) -> io::Result<OwnedFd> {
         };
         let open = || openat(&directory, name, STEP | DIRECTORY, Mode::empty());
         directory = match open() {
-            Err(Errno::NOENT) if absent == Absent::Make => {
+            Err(Errno::NOENT) if missing == MissingDirectory::Make => {
                 match mkdirat(&directory, name, Mode::from_raw_mode(0o777)) {
                     Ok(()) | Err(Errno::EXIST) => open()?,
                     Err(error) => return Err(error.into()),

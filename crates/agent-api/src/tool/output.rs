@@ -1,4 +1,4 @@
-//! The text of a result within its caps: the start and the end of a long text stay, the middle is left out. It takes a text of any length in bounded
+//! The text of a result within its caps: the start and the end of a long text stay, the middle is omitted. It takes a text of any length in bounded
 //! memory.
 
 use std::fmt::Write as _;
@@ -111,7 +111,7 @@ impl Output {
         self.bytes == 0 && self.partial.is_empty()
     }
 
-    /// Returns the text. If it is too long, a line in its middle says what is left out, and `hint` says how to see it.
+    /// Returns the text. If it is too long, a line in its middle says what is omitted, and `hint` says how to see it.
     pub(super) fn finish(mut self, hint: &'static str) -> String {
         if !self.partial.is_empty() {
             self.partial.clear();
@@ -142,7 +142,7 @@ impl Output {
         }
         let _infallible = writeln!(
             text,
-            "[{lines} lines ({bytes} bytes) are left out here; {hint}]"
+            "[{lines} lines ({bytes} bytes) are omitted here; {hint}]"
         );
         text.push_str(last);
         text
@@ -197,8 +197,8 @@ mod tests {
         output.finish(HINT)
     }
 
-    /// Returns the numbers of lines and bytes that a result says are left out.
-    fn left_out(text: &str) -> Option<(u64, u64)> {
+    /// Returns the numbers of lines and bytes that a result says are omitted.
+    fn omitted(text: &str) -> Option<(u64, u64)> {
         let note = text
             .lines()
             .find(|line| line.ends_with(&format!("{HINT}]")))?;
@@ -225,7 +225,7 @@ mod tests {
             prop_assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
             prop_assert!(text.lines().count() <= MAX_LINES);
             prop_assert!(!text.contains('\u{fffd}'), "a character was cut");
-            match left_out(&text) {
+            match omitted(&text) {
                 None => prop_assert_eq!(&text, &all),
                 Some((lines, bytes)) => {
                     let note = text.find('[').unwrap();

@@ -9,11 +9,11 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use super::no_links::{self, Absent};
+use super::no_links::{self, MissingDirectory};
 
 /// Opens a regular file to read it; returns `None` if there is none. `path` is resolved: a link in it is an error.
 pub(crate) fn open(path: &Path) -> io::Result<Option<File>> {
-    match no_links::parent(path, Absent::Fail) {
+    match no_links::parent(path, MissingDirectory::Fail) {
         Ok((parent, name)) => open_in(parent, name),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

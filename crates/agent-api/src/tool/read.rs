@@ -60,7 +60,7 @@ impl Reader for ReadFile {
     ) -> Result<ToolOutput, ToolOutput> {
         let shown = context.directory.shown(path);
         let Some(OpenFile { file, stamp, bytes }) = files::open(path, &shown)? else {
-            return Err(files::absent(path, &context.directory));
+            return Err(files::missing(path, &context.directory));
         };
         let file = CancellableFile { file, cancel };
         let text = text(file, call, &shown, bytes)

@@ -1,4 +1,4 @@
-//! The files below a directory, in the order of their paths. The walk follows no link, and leaves out what `.gitignore` names. It reads `.gitignore`
+//! The files below a directory, in the order of their paths. The walk follows no link, and omits what `.gitignore` names. It reads `.gitignore`
 //! itself, because a hostile project can put a FIFO or a huge file in its place.
 
 use std::ffi::{OsStr, OsString};
@@ -156,7 +156,7 @@ fn rules_above(root: &Path, directory: &WorkingDirectory) -> Vec<Gitignore> {
     found
 }
 
-/// Reads the rules of a directory; `None` if there is no usable file. A line that is no rule is left out.
+/// Reads the rules of a directory; `None` if there is no usable file. A line that is no rule is omitted.
 fn rules(directory: &Path, file: &Path) -> Option<Gitignore> {
     let file = plain_file::open(&directory.join(file)).ok()??;
     let mut bytes = Vec::new();

@@ -12,7 +12,7 @@ pub struct WorkingDirectory(PathBuf);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResolvedPath {
-    /// The absolute path. No part of it is a link; the last parts may be absent.
+    /// The absolute path. No part of it is a link; the last parts may be missing.
     pub path: PathBuf,
     /// Whether the path is in the working directory.
     pub is_inside: bool,
@@ -23,7 +23,7 @@ impl WorkingDirectory {
     ///
     /// # Errors
     ///
-    /// Fails if the directory is absent or can't be read.
+    /// Fails if the directory is missing or can't be read.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().canonicalize()?;
         match path.is_dir() {
@@ -48,15 +48,15 @@ impl WorkingDirectory {
             return Err("the path is empty or has a NUL character".to_owned());
         }
         let mut existing = self.0.join(path);
-        let mut absent: Vec<OsString> = Vec::new();
+        let mut missing: Vec<OsString> = Vec::new();
         loop {
             match existing.canonicalize() {
                 Ok(mut resolved) => {
-                    let is_directory = absent.is_empty() || resolved.is_dir();
+                    let is_directory = missing.is_empty() || resolved.is_dir();
                     if !is_directory {
                         return Err(format!("`{}` is no directory", resolved.display()));
                     }
-                    resolved.extend(absent.iter().rev());
+                    resolved.extend(missing.iter().rev());
                     let is_inside = resolved.starts_with(&self.0);
                     return Ok(ResolvedPath {
                         path: resolved,
@@ -64,13 +64,13 @@ impl WorkingDirectory {
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    // A link to an absent file also counts as absent, but it must not be followed later.
+                    // A link to a missing file also counts as missing, but it must not be followed later.
                     if existing.symlink_metadata().is_ok() {
                         return Err(format!("`{path}` is a link to a file that doesn't exist"));
                     }
                     match existing.components().next_back() {
-                        Some(Component::Normal(name)) => absent.push(name.to_owned()),
-                        _ => return Err(format!("`{path}` goes through an absent directory")),
+                        Some(Component::Normal(name)) => missing.push(name.to_owned()),
+                        _ => return Err(format!("`{path}` goes through a missing directory")),
                     }
                     existing.pop();
                 }
@@ -107,7 +107,7 @@ mod tests {
         }
         symlink(&outside, inside.join("out")).unwrap();
         symlink("sub/file", inside.join("in")).unwrap();
-        symlink(outside.join("absent"), inside.join("dangling")).unwrap();
+        symlink(outside.join("missing"), inside.join("dangling")).unwrap();
         symlink("loop", inside.join("loop")).unwrap();
         let directory = WorkingDirectory::new(&inside).unwrap();
         let judge = |path: &str| directory.resolve(path).map(|it| it.is_inside);
@@ -144,7 +144,7 @@ mod tests {
             "dangling",
             "loop",
             "sub/file/x",
-            "absent/../new",
+            "missing/../new",
         ] {
             assert!(
                 judge(path).is_err(),

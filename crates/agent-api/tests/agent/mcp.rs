@@ -221,7 +221,7 @@ async fn a15_server_that_does_not_start_is_reported_and_the_turn_goes_on() {
         .map(|mode| programs.server(mode))
         .chain(hanging.map(|mode| programs.server(mode).time_limit(SHORT)))
         .chain([
-            McpServer::new("absent", "/no/such/program", programs.context()),
+            McpServer::new("missing", "/no/such/program", programs.context()),
             programs.server("good"),
             programs.server("chatty"),
         ])
@@ -252,7 +252,7 @@ async fn a15_server_that_does_not_start_is_reported_and_the_turn_goes_on() {
     assert_warned(&talk, &["`notes` did not answer the start within 1 s"]);
     assert_warned(&talk, &["`silent` did not answer the start within 1 s"]);
     assert_warned(&talk, &["`no-list` did not answer the start within 1 s"]);
-    assert_warned(&talk, &["`absent` can't be started", "/no/such/program"]);
+    assert_warned(&talk, &["`missing` can't be started", "/no/such/program"]);
     let requests = server.requests();
     assert_eq!(tools(&requests[0]).len(), 10, "{:?}", tools(&requests[0]));
     assert!(requests[1].text().contains("hello from good"));

@@ -45,17 +45,17 @@ async fn session_continues_and_its_copy_leaves_it_as_it_is() {
 }
 
 #[tokio::test]
-async fn absent_session_ends_the_first_turn() {
+async fn missing_session_ends_the_first_turn() {
     let scene = Scene::new();
     let server = Server::replying(Dialect::Chat, []).await;
-    for absent in ["0b2f9b1e-4f3c-4a86-a6d6-0d5c7a9c0001", "../work", "", "a/b"] {
-        let resumed = SessionChoice::Resume(absent.to_owned());
+    for missing in ["0b2f9b1e-4f3c-4a86-a6d6-0d5c7a9c0001", "../work", "", "a/b"] {
+        let resumed = SessionChoice::Resume(missing.to_owned());
         let mut talk = Talk::started(scene.options(&server, []), resumed).await;
         talk.send("go");
         assert_eq!(
             talk.end().await.reason,
             EndReason::SessionNotFound,
-            "{absent}"
+            "{missing}"
         );
     }
     assert!(server.requests().is_empty());

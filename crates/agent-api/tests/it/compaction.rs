@@ -185,7 +185,7 @@ fn prompt_for_a_summary_is_bounded() {
         prompt.contains("User: task 0\n")
             && prompt.contains("Tool call: read {\"path\":\"src/file_1.rs\"}")
     );
-    assert!(prompt.contains("[3000 bytes left out]"));
+    assert!(prompt.contains("[3000 bytes omitted]"));
     for limit in [0, 100, 1_000, 2_000] {
         let short = plan.summary_prompt(&history, limit);
         assert!(short.len() <= limit.max(1_000), "{limit}: {}", short.len());

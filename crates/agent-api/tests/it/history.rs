@@ -202,7 +202,7 @@ fn saved_form_is_stable() {
 
 #[test]
 fn saved_items_of_the_first_version_are_readable() {
-    // Fields with a default are absent, and an unknown field is skipped.
+    // Fields with a default are missing, and an unknown field is skipped.
     let old = [
         r#"{"user":{"text":"go","later":1}}"#,
         r#"{"assistant":{"parts":[{"text":{"text":"hi"}},{"tool_call":{"id":"a","name":"bash","arguments":{"object":"{}"}}}]}}"#,

@@ -60,7 +60,7 @@ fn stream_cut_at_every_byte_is_an_error_or_the_same_response() {
                 }
             }
         }
-        // Only the last line end may be absent.
+        // Only the last line end may be missing.
         assert_eq!(responses, 0, "{dialect:?}");
     }
 }

@@ -81,7 +81,7 @@ fn a12_long_output_keeps_its_start_and_end_in_bounded_memory() {
         assert!(text.starts_with("first\na line") && text.ends_with("last\n"));
         assert!(text.len() <= 50 << 10 && text.lines().count() <= 2_000);
         assert!(text.contains(" lines (19995"), "the rest is counted");
-        assert!(text.contains("are left out here; use `head`"));
+        assert!(text.contains("are omitted here; use `head`"));
         let used = peak_memory() - before;
         assert!(used < 20 << 20, "{used} bytes");
     });

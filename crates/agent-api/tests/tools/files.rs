@@ -87,7 +87,7 @@ async fn a12_read_explains_what_is_no_text() {
     scene.write("mixed", "one\r\ntwo\n");
     scene.write("src/main.rs", "");
     make_fifo(&scene.path("fifo"));
-    symlink("absent", scene.path("dangling")).unwrap();
+    symlink("missing", scene.path("dangling")).unwrap();
     let failed = |path: &'static str| {
         let scene = &scene;
         async move { scene.failed("read", json!({"path": path})).await }
@@ -339,7 +339,7 @@ async fn a12_edit_explains_what_is_no_text() {
     for (path, reason) in [
         ("binary", "is a binary file"),
         ("latin", "is not UTF-8"),
-        ("absent", "doesn't exist"),
+        ("missing", "doesn't exist"),
         ("fifo", "is no regular file"),
         (".", "is a directory"),
     ] {

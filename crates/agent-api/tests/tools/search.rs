@@ -126,7 +126,7 @@ async fn a12_grep_is_capped() {
         .await;
     assert!(wide.len() <= 50 << 10, "{}", wide.len());
     assert!(
-        wide.contains("are left out here; give a narrower `pattern`"),
+        wide.contains("are omitted here; give a narrower `pattern`"),
         "{wide}"
     );
 
@@ -176,7 +176,7 @@ async fn a12_glob_is_sorted_and_capped() {
         "no file matches\n"
     );
     for (arguments, reason) in [
-        (json!({"pattern": "*", "path": "absent"}), "doesn't exist"),
+        (json!({"pattern": "*", "path": "missing"}), "doesn't exist"),
         (
             json!({"pattern": "*", "path": "src/a.rs"}),
             "is no directory",

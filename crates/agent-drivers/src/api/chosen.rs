@@ -67,7 +67,7 @@ impl ApiServer {
     ///
     /// # Errors
     ///
-    /// [`Error::is_start_failure`] for an unknown name, an absent price, and a price that is no amount of dollars.
+    /// [`Error::is_start_failure`] for an unknown name, a missing price, and a price that is no amount of dollars.
     pub(crate) fn parsed_prices(&self) -> Result<Option<ParsedPrices>, Error> {
         if self.prices.is_empty() {
             return Ok(None);

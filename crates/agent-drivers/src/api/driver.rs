@@ -23,7 +23,7 @@ use crate::mcp::McpServer as Described;
 
 /// The files with the rules of a project; the first that exists is read.
 const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
-/// The longest file of rules, in bytes; the rest is left out.
+/// The longest file of rules, in bytes; the rest is omitted.
 const MAX_RULES: u64 = 64 << 10;
 
 /// Drives the agent of this project, which runs inside this program.

@@ -19,7 +19,7 @@ use crate::tool::output::Output;
 use crate::tool::{Access, Tool, ToolContext, ToolOutput, files};
 
 const HINT: &str = "call the tool again and ask for less";
-const UNKNOWN: &str = "[content that this agent does not know is left out]";
+const UNKNOWN: &str = "[content that this agent does not know is omitted]";
 /// The longest text of a server in a message, in characters.
 const MAX_TEXT: usize = 2_000;
 
@@ -129,15 +129,15 @@ fn output(result: CallToolResult) -> ToolOutput {
                     text.push_str(content);
                 }
                 ResourceContents::BlobResourceContents { uri, blob, .. } => {
-                    text.push_str(&left_out(&format!("the resource {uri}"), blob));
+                    text.push_str(&omitted(&format!("the resource {uri}"), blob));
                 }
                 _ => text.push_str(UNKNOWN),
             },
             ContentBlock::ResourceLink(link) => {
                 text.push_str(&format!("[a link to {}: {}]", link.name, link.uri));
             }
-            ContentBlock::Image(image) => text.push_str(&left_out("an image", &image.data)),
-            ContentBlock::Audio(audio) => text.push_str(&left_out("a sound", &audio.data)),
+            ContentBlock::Image(image) => text.push_str(&omitted("an image", &image.data)),
+            ContentBlock::Audio(audio) => text.push_str(&omitted("a sound", &audio.data)),
             _ => text.push_str(UNKNOWN),
         }
     }
@@ -154,10 +154,10 @@ fn output(result: CallToolResult) -> ToolOutput {
     }
 }
 
-fn left_out(name: &str, base64: &str) -> String {
+fn omitted(name: &str, base64: &str) -> String {
     let name = one_line(name, MAX_TEXT);
     format!(
-        "[{name} of about {} bytes is left out]",
+        "[{name} of about {} bytes is omitted]",
         base64.len() / 4 * 3
     )
 }
@@ -218,7 +218,7 @@ mod tests {
             {"type": "resource", "resource": {"uri": "file:///a", "text": "two"}},
             {"type": "resource_link", "uri": "file:///b", "name": "b"},
         ]});
-        let shown = "one\n[an image of about 3 bytes is left out]\ntwo\n[a link to b: file:///b]";
+        let shown = "one\n[an image of about 3 bytes is omitted]\ntwo\n[a link to b: file:///b]";
         assert_eq!(text(blocks), ToolOutput::ok(shown));
         let failed =
             json!({"content": [{"type": "text", "text": "no such page"}], "isError": true});

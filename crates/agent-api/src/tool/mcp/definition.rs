@@ -44,10 +44,10 @@ pub(super) struct Listed {
     count: u64,
     /// Whether the server has more pages.
     has_more: bool,
-    /// Why tools are left out, for people.
+    /// Why tools are omitted, for people.
     problems: Vec<String>,
-    /// The tools that are left out.
-    left_out: u64,
+    /// The tools that are omitted.
+    omitted: u64,
 }
 
 /// A tool, and the name that its server knows.
@@ -61,7 +61,7 @@ pub(super) struct NamedTool {
 #[derive(Debug)]
 pub(super) struct Offered {
     pub(super) tools: Vec<NamedTool>,
-    /// Why some are left out, for people.
+    /// Why some are omitted, for people.
     pub(super) problems: Vec<String>,
 }
 
@@ -92,21 +92,21 @@ impl Listed {
             count: 0,
             has_more: false,
             problems: Vec::new(),
-            left_out: 0,
+            omitted: 0,
         }
     }
 
-    /// Adds a tool. Of the tools in memory, the last ones by name are dropped if they don't fit.
+    /// Adds a tool. Of the tools in memory, the last ones by name are discarded if they don't fit.
     fn push(&mut self, tool: Tool) {
         let named = match named(&self.server, tool) {
             Ok(named) => named,
-            Err(why) => return self.leave_out(&why),
+            Err(why) => return self.omit(&why),
         };
         let name = named.definition.name.clone();
         if self.tools.contains_key(&name) {
             let shown = one_line(&named.name, MAX_SHOWN);
             let server = &self.server;
-            return self.leave_out(&format!(
+            return self.omit(&format!(
                 "the MCP server `{server}` lists the tool `{shown}` twice; the first one is used"
             ));
         }
@@ -126,19 +126,19 @@ impl Listed {
         }
     }
 
-    fn leave_out(&mut self, why: &str) {
-        self.left_out += 1;
-        if self.left_out <= MAX_PROBLEMS {
+    fn omit(&mut self, why: &str) {
+        self.omitted += 1;
+        if self.omitted <= MAX_PROBLEMS {
             self.problems.push(why.to_owned());
         }
     }
 
-    /// Takes from the budget what the tools need, and leaves out those that don't fit.
+    /// Takes from the budget what the tools need, and omits those that don't fit.
     pub(super) fn within(self, budget: &mut ToolBudget) -> Offered {
         let mut problems = self.problems;
-        if let Some(more @ 1..) = self.left_out.checked_sub(MAX_PROBLEMS) {
+        if let Some(more @ 1..) = self.omitted.checked_sub(MAX_PROBLEMS) {
             problems.push(format!(
-                "{more} more tools of the MCP server `{}` are left out in the same way",
+                "{more} more tools of the MCP server `{}` are omitted in the same way",
                 self.server
             ));
         }
@@ -166,17 +166,17 @@ impl Listed {
 
 /// Returns the definition of a tool, or why the model can't get it.
 fn named(server: &str, tool: Tool) -> Result<NamedTool, String> {
-    let left_out = |why: &str| {
+    let omitted = |why: &str| {
         let shown = one_line(&tool.name, MAX_SHOWN);
         Err(format!(
-            "the tool `{shown}` of the MCP server `{server}` is left out: {why}"
+            "the tool `{shown}` of the MCP server `{server}` is omitted: {why}"
         ))
     };
     if tool.name.len() > MAX_OWN_NAME {
-        return left_out("its name is too long");
+        return omitted("its name is too long");
     }
     let Some(schema) = schema_of(&tool) else {
-        return left_out("the model APIs don't accept the schema of its arguments");
+        return omitted("the model APIs don't accept the schema of its arguments");
     };
     let description = tool.description.as_deref().unwrap_or_default();
     let definition = ToolDefinition {
@@ -185,7 +185,7 @@ fn named(server: &str, tool: Tool) -> Result<NamedTool, String> {
         schema,
     };
     if definition.bytes() > ToolBudget::WHOLE.bytes {
-        return left_out("the schema of its arguments is too long");
+        return omitted("the schema of its arguments is too long");
     }
     Ok(NamedTool {
         definition,
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(schemas, [("bare", bare), ("full", full)]);
         assert_eq!(problems.len(), 4, "{problems:?}");
         for (at, name) in [(0, "text"), (2, "either"), (3, "null")] {
-            let why = format!("the tool `{name}` of the MCP server `docs` is left out");
+            let why = format!("the tool `{name}` of the MCP server `docs` is omitted");
             assert!(problems[at].starts_with(&why), "{problems:?}");
         }
         assert!(problems[1].contains("lists the tool `bare` twice"));

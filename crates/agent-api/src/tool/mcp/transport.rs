@@ -75,7 +75,7 @@ impl LineTransport {
 
     /// Returns the next response of the server. Cancel safe.
     ///
-    /// It answers requests of the server itself: a client that offers nothing gets no other than `ping`. It drops notifications. A client task for each
+    /// It answers requests of the server itself: a client that offers nothing gets no other than `ping`. It ignores notifications. A client task for each
     /// of them would not be bounded.
     async fn response(&mut self) -> Result<RxJsonRpcMessage<RoleClient>, Fault> {
         loop {
