@@ -46,7 +46,7 @@ pub struct ApiAgent {
 }
 
 impl ApiAgent {
-    /// The capabilities of each such agent.
+    /// The capabilities of every `ApiAgent`.
     pub const CAPABILITIES: Capabilities = match cfg!(feature = "mcp") {
         true => Self::WITHOUT_SERVERS.with(Capability::Mcp),
         false => Self::WITHOUT_SERVERS,

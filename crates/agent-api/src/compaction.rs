@@ -10,7 +10,7 @@ use crate::history::{
     Arguments, AssistantMessage, AssistantPart, History, Item, Summary, ThinkingProof, ToolResult,
 };
 
-/// The numbers of a compaction, in tokens.
+/// The settings of a compaction. All sizes are in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionSettings {
     /// The context window of the model.

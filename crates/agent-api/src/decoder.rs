@@ -1,4 +1,4 @@
-//! From the bytes of a stream to deltas and one whole response.
+//! Decodes the bytes of a stream into deltas and one whole response.
 
 use crate::dialect::{Delta, Dialect, EventReader, ModelResponse, ResponseLimits, StopReason};
 use crate::error::{Error, ErrorKind};

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use draft::{Delta, ResponseLimits};
 pub use model_response::{ModelResponse, StopReason};
 pub use settings::{
-    CacheBreakpoints, ChatLimit, ChatThinking, Reasoning, RequestSettings, ToolDefinition,
+    CacheBreakpoints, ChatLimit, ChatThinking, RequestSettings, ThinkingMode, ToolDefinition,
 };
 
 use crate::error::Error;

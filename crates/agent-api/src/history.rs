@@ -37,7 +37,7 @@ pub struct History {
     ids: BTreeSet<String>,
 }
 
-/// How far a call without a result has come.
+/// The state of a call without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallState {
     /// The model requested it.
@@ -60,7 +60,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::History`](crate::ErrorKind::History) if an item does not fit to the items before it.
+    /// [`ErrorKind::History`](crate::ErrorKind::History) if an item doesn't fit the items before it.
     pub fn from_items(items: impl IntoIterator<Item = Item>) -> Result<Self, Error> {
         let mut history = Self::new();
         for item in items {

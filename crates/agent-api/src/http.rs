@@ -26,17 +26,17 @@ use crate::error::{Error, ErrorKind};
 use crate::response::HttpResponse;
 use proxy::{ProxyConnector, ProxyError};
 
-/// The most bytes of a response that is no stream; the rest is not read.
+/// The maximum number of bytes of a response that is no stream; the rest is not read.
 const MAX_ERROR_BODY: usize = 16 << 10;
-/// The most bytes of a list of models.
+/// The maximum number of bytes of a list of models.
 const MAX_MODELS_BODY: usize = 4 << 20;
 /// The idle connections to a server that are kept for the next call.
 const MAX_IDLE_CONNECTIONS: usize = 1;
 /// The time for the end of a stream after its final event; then its connection is closed.
 const STREAM_END: Duration = Duration::from_secs(1);
-/// The most pieces of a stream after its final event.
+/// The maximum number of pieces of a stream after its final event.
 const MAX_PIECES_AFTER_END: usize = 100;
-/// The longest part of a message that comes from outside, in characters.
+/// The longest text of a server in a message, in characters.
 const MAX_SHOWN: usize = 200;
 /// The version of the Messages API.
 const MESSAGES_VERSION: &str = "2023-06-01";
@@ -234,7 +234,7 @@ impl ModelClient {
         Err(self.refusal(&parts, &stream.beginning(MAX_ERROR_BODY).await))
     }
 
-    /// Asks the server for the names of its models. This costs nothing, and shows whether the address and the key are right.
+    /// Asks the server for the names of its models. This is free, and shows whether the address and the key are right.
     ///
     /// # Errors
     ///

@@ -97,8 +97,8 @@ pub use budget::{Budget, Exceeded, Prices};
 pub use compaction::{CompactionPlan, CompactionSettings};
 pub use decoder::Decoder;
 pub use dialect::{
-    CacheBreakpoints, ChatLimit, ChatThinking, Delta, Dialect, ModelResponse, Reasoning,
-    RequestSettings, ResponseLimits, StopReason, ToolDefinition,
+    CacheBreakpoints, ChatLimit, ChatThinking, Delta, Dialect, ModelResponse, RequestSettings,
+    ResponseLimits, StopReason, ThinkingMode, ToolDefinition,
 };
 pub use error::{Error, ErrorKind, Reset, Retry};
 pub use history::{

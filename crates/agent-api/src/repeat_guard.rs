@@ -26,7 +26,7 @@ pub struct RepeatGuard {
     count: u32,
 }
 
-/// The meaning of a call for the repeat guard.
+/// The verdict of a [`RepeatGuard`] on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetition {
     /// Fewer than three identical calls came in a row.

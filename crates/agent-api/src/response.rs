@@ -95,11 +95,14 @@ impl Error {
             408 | 500..=599 => ErrorKind::Server,
             _ => ErrorKind::BadRequest,
         };
-        let said = match kind {
+        let server_text = match kind {
             ErrorKind::Auth => String::new(),
             _ => shown(&detail.message, response.key),
         };
-        Self::new(kind, message(kind, &format!("status {status}"), &said))
+        Self::new(
+            kind,
+            message(kind, &format!("status {status}"), &server_text),
+        )
     }
 
     /// Explains an error that a server reports inside of a stream.
@@ -109,11 +112,11 @@ impl Error {
             ErrorKind::BadRequest => ErrorKind::Server,
             kind => kind,
         };
-        let said = match kind {
+        let server_text = match kind {
             ErrorKind::Auth => String::new(),
             _ => shown(&server.message, None),
         };
-        Self::new(kind, message(kind, "in the stream", &said))
+        Self::new(kind, message(kind, "in the stream", &server_text))
     }
 }
 
@@ -192,7 +195,7 @@ impl ServerError {
 }
 
 /// Returns the whole message of a kind: its cause, the server's text, and the next step.
-fn message(kind: ErrorKind, place: &str, said: &str) -> String {
+fn message(kind: ErrorKind, place: &str, server_text: &str) -> String {
     let (cause, next) = match kind {
         ErrorKind::Auth => (
             "the server refuses the key",
@@ -219,19 +222,19 @@ fn message(kind: ErrorKind, place: &str, said: &str) -> String {
             "check the settings of the model",
         ),
     };
-    match said {
+    match server_text {
         "" => format!("{cause} ({place}); {next}"),
-        said => format!("{cause} ({place}: {said}); {next}"),
+        server_text => format!("{cause} ({place}: {server_text}); {next}"),
     }
 }
 
 /// Returns a server's text as it may be shown: short, on one line, without the key.
-fn shown(said: &str, key: Option<&str>) -> String {
-    let said = match key {
-        Some(key) if !key.is_empty() => said.replace(key, "[key]"),
-        _ => said.to_owned(),
+fn shown(server_text: &str, key: Option<&str>) -> String {
+    let server_text = match key {
+        Some(key) if !key.is_empty() => server_text.replace(key, "[key]"),
+        _ => server_text.to_owned(),
     };
-    let words = said
+    let words = server_text
         .split_whitespace()
         .map(|word| match looks_like_key(word) {
             true => "[key]",

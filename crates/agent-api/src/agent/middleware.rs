@@ -58,7 +58,7 @@ pub trait Middleware: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ModelCall<'a> {
-    /// The use of the response.
+    /// The purpose of the call.
     pub purpose: CallPurpose,
     /// The settings of the request: model, system prompt, tools.
     pub settings: RequestSettings,
@@ -66,13 +66,13 @@ pub struct ModelCall<'a> {
     pub history: Cow<'a, History>,
 }
 
-/// The use of a model's response.
+/// The purpose of a call of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallPurpose {
-    /// It continues the turn.
+    /// Continues the turn.
     Turn,
-    /// It replaces old parts of the conversation.
+    /// Writes the summary that replaces old parts of the conversation.
     Summary,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Next<'a> {
     ///
     /// # Errors
     ///
-    /// As of the rest of the middleware, and of a call of the model.
+    /// The errors of the rest of the middleware, and of the call of the model.
     pub fn run(self, call: ModelCall<'a>) -> BoxFuture<'a, Result<ModelResponse, Error>> {
         match self.rest.split_first() {
             Some((first, rest)) => first.call(call, Self { rest, ..self }),

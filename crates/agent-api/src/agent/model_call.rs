@@ -132,7 +132,7 @@ impl Model for StreamingModel<'_> {
 }
 
 impl Turn<'_> {
-    /// Calls the model, and returns its message. `None` means: the history changed, ask again.
+    /// Calls the model, and returns its message. `None` means that the history changed: call the model again.
     pub(super) async fn ask_model(
         &mut self,
     ) -> Result<Option<(AssistantMessage, StopReason)>, Halt> {

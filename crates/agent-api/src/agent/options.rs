@@ -19,12 +19,12 @@ use crate::tool::Tool;
 pub struct AgentOptions {
     /// The model server.
     pub endpoint: Endpoint,
-    /// The settings of each request: the model, the thinking, the longest response. The agent sets the tools. If the system prompt is empty, the
+    /// The settings of each request: the model, the thinking, the maximum length of a response. The agent sets the tools. If the system prompt is empty, the
     /// agent uses its own.
     pub request: RequestSettings,
     /// The directory in which the agent works.
     pub directory: PathBuf,
-    /// The directory of all sessions, one directory for each. It is made if it is missing.
+    /// The directory of all sessions, one directory for each. The agent creates it if it is missing.
     pub sessions: PathBuf,
     /// The tools, in the order in which the model sees them. None by default.
     pub tools: Vec<Arc<dyn Tool>>,
@@ -36,7 +36,7 @@ pub struct AgentOptions {
     pub middleware: Vec<Arc<dyn Middleware>>,
     /// Text that follows the system prompt, such as the rules of a project. Empty by default.
     pub instructions: String,
-    /// The permissions of the tools. By default it may edit files in the working directory.
+    /// The permissions of the tools. By default the agent may edit files in the working directory.
     pub permissions: Permissions,
     /// The context window of the model in tokens; 128,000 by default. Before it is full, old parts of the conversation are removed.
     pub context_window: u64,
@@ -44,9 +44,9 @@ pub struct AgentOptions {
     pub budget: Budget,
     /// The limits of a response.
     pub response_limits: ResponseLimits,
-    /// The most calls of the model in a turn; 1,000 by default.
+    /// The maximum number of calls of the model in a turn; 1,000 by default.
     pub max_calls: u32,
-    /// The most tries of one call of the model; 5 by default.
+    /// The maximum number of tries of one call of the model; 5 by default.
     pub max_tries: u32,
 }
 

@@ -149,7 +149,7 @@ fn named_tool(text: &str, before: usize, names: &[&str]) -> Option<usize> {
     (index < names.len()).then_some(index)
 }
 
-/// Says that no conversation fits beside the system prompt and the tools.
+/// Returns the message that no conversation fits beside the system prompt and the tools.
 pub(super) fn no_room(settings: &CompactionSettings) -> String {
     format!(
         "the system prompt and the tools alone take about {} of the {} tokens of the context window; shorten the instructions, use fewer tools, or set the \

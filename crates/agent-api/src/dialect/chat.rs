@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::request_parts::{self, RequestMessage};
 use super::responses::no_budget;
-use super::settings::{ChatLimit, ChatThinking, Reasoning, RequestSettings};
+use super::settings::{ChatLimit, ChatThinking, RequestSettings, ThinkingMode};
 use crate::error::Error;
 use crate::history::{AssistantPart, History};
 
@@ -84,10 +84,10 @@ struct CalledFunction<'a> {
 
 /// Returns the body of a request.
 pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<Vec<u8>, Error> {
-    let reasoning_effort = match &settings.reasoning {
-        Reasoning::Default | Reasoning::None => None,
-        Reasoning::Effort(effort) => Some(effort.as_str()),
-        Reasoning::Budget(_) => return Err(no_budget("Chat Completions")),
+    let reasoning_effort = match &settings.thinking {
+        ThinkingMode::Default | ThinkingMode::None => None,
+        ThinkingMode::Effort(effort) => Some(effort.as_str()),
+        ThinkingMode::Budget(_) => return Err(no_budget("Chat Completions")),
     };
     let (max_completion_tokens, max_tokens) = match settings.chat_limit {
         ChatLimit::MaxCompletionTokens => (settings.max_output_tokens, None),

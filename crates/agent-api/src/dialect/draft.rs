@@ -34,7 +34,7 @@ impl Default for ResponseLimits {
     }
 }
 
-/// A piece of a response, as it arrives.
+/// A part of the text or the thinking of a response, as it arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delta {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::request_parts::{self, RequestMessage};
-use super::settings::{CacheBreakpoints, Reasoning, RequestSettings};
+use super::settings::{CacheBreakpoints, RequestSettings, ThinkingMode};
 use crate::error::{Error, ErrorKind};
 use crate::history::{AssistantPart, History, ThinkingProof, ToolOutcome};
 
@@ -110,7 +110,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         CacheBreakpoints::On => Some(CacheControl::Ephemeral),
         CacheBreakpoints::Off => None,
     };
-    let (thinking, output_config) = reasoning(&settings.reasoning);
+    let (thinking, output_config) = thinking(&settings.thinking);
     let mut system = Vec::new();
     // Servers refuse a text without a visible character.
     if !settings.system.trim().is_empty() {
@@ -149,16 +149,16 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
     })
 }
 
-fn reasoning(reasoning: &Reasoning) -> (Option<ThinkingSetting>, Option<OutputConfig<'_>>) {
-    match reasoning {
-        Reasoning::Default | Reasoning::None => (None, None),
-        Reasoning::Effort(effort) => (
+fn thinking(mode: &ThinkingMode) -> (Option<ThinkingSetting>, Option<OutputConfig<'_>>) {
+    match mode {
+        ThinkingMode::Default | ThinkingMode::None => (None, None),
+        ThinkingMode::Effort(effort) => (
             Some(ThinkingSetting::Adaptive {
                 display: "summarized",
             }),
             Some(OutputConfig { effort }),
         ),
-        Reasoning::Budget(tokens) => (
+        ThinkingMode::Budget(tokens) => (
             Some(ThinkingSetting::Enabled {
                 budget_tokens: *tokens,
             }),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::request_parts::{self, RequestMessage};
-use super::settings::{Reasoning, RequestSettings};
+use super::settings::{RequestSettings, ThinkingMode};
 use crate::error::{Error, ErrorKind};
 use crate::history::{AssistantPart, History, ThinkingProof};
 
@@ -87,15 +87,15 @@ enum Content<'a> {
 
 /// Returns the body of a request.
 pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<Vec<u8>, Error> {
-    let (include, reasoning): (&[&str], _) = match &settings.reasoning {
-        Reasoning::None => (&[], None),
-        Reasoning::Default => (&["reasoning.encrypted_content"], None),
-        Reasoning::Effort(effort) => {
+    let (include, reasoning): (&[&str], _) = match &settings.thinking {
+        ThinkingMode::None => (&[], None),
+        ThinkingMode::Default => (&["reasoning.encrypted_content"], None),
+        ThinkingMode::Effort(effort) => {
             let summary = "auto";
             let reasoning = ReasoningSetting { effort, summary };
             (&["reasoning.encrypted_content"], Some(reasoning))
         }
-        Reasoning::Budget(_) => return Err(no_budget("Responses")),
+        ThinkingMode::Budget(_) => return Err(no_budget("Responses")),
     };
     let mut tools = Vec::new();
     for tool in &settings.tools {
@@ -127,7 +127,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
 /// Creates the error for a budget of thinking in a dialect that has none.
 pub(super) fn no_budget(dialect: &str) -> Error {
     let message = format!(
-        "the {dialect} API has no budget of thinking tokens; set reasoning to a level such as \"medium\""
+        "the {dialect} API has no budget of thinking tokens; set the thinking to a level such as \"medium\""
     );
     Error::new(ErrorKind::Settings, message)
 }

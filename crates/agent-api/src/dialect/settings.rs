@@ -21,15 +21,15 @@ pub struct RequestSettings {
     pub system: String,
     /// The tools, in an order that doesn't change.
     pub tools: Vec<ToolDefinition>,
-    /// The longest response. The Messages API needs it; a server of another dialect has a default.
+    /// The maximum length of a response. The Messages API requires it; a server of another dialect has a default.
     pub max_output_tokens: Option<u32>,
     /// The amount of thinking.
-    pub reasoning: Reasoning,
+    pub thinking: ThinkingMode,
     /// The cache breakpoints for a Messages server.
     pub cache_breakpoints: CacheBreakpoints,
     /// The key by which a Responses server finds its cache again, for example the id of the session.
     pub cache_key: Option<String>,
-    /// The name of the field for the longest response in a chat completion.
+    /// The name of the field that limits the length of a response in a chat completion.
     pub chat_limit: ChatLimit,
     /// The treatment of earlier thinking in a chat completion.
     pub chat_thinking: ChatThinking,
@@ -57,7 +57,7 @@ impl ToolDefinition {
 /// The amount of thinking before a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reasoning {
+pub enum ThinkingMode {
     /// The server's default.
     #[default]
     Default,
@@ -79,7 +79,7 @@ pub enum CacheBreakpoints {
     Off,
 }
 
-/// The name of the field for the longest response in a chat completion.
+/// The name of the field that limits the length of a response in a chat completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChatLimit {

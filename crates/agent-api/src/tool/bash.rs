@@ -30,7 +30,7 @@ const MAX_TIME_LIMIT: Duration = Duration::from_secs(3_600);
 const SHELLS: [&str; 2] = ["bash", "sh"];
 /// Starts the command with both outputs in one pipe, so that they stay in their order.
 const BOTH_OUTPUTS: &str = r#"exec "$0" -c "$1" 2>&1"#;
-/// The most processes that a note names.
+/// The maximum number of processes that a note names.
 const MAX_NAMED: usize = 8;
 const HINT: &str = "use `head`, `tail` or `grep`, or send the output to a file and read that";
 
@@ -54,7 +54,7 @@ impl Bash {
         }
     }
 
-    /// Removes a variable from the environment of commands, whatever its name looks like. It wins over [`keep_variable`](Self::keep_variable).
+    /// Removes a variable from the environment of commands, whatever its name looks like. It takes precedence over [`keep_variable`](Self::keep_variable).
     #[must_use]
     pub fn hide_variable(mut self, name: impl Into<OsString>) -> Self {
         self.hidden.hide(name.into());
@@ -196,7 +196,7 @@ impl Tool for Bash {
     }
 }
 
-/// The reason why a command is over.
+/// The reason why a command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Exited(Exit),

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Access, WorkingDirectory};
 
-/// The most files whose last read is remembered; then all are forgotten.
+/// The maximum number of files whose last read is remembered; then all are forgotten.
 const MAX_FILES: usize = 10_000;
-/// The most processes that a report names.
+/// The maximum number of processes that a report names.
 const MAX_NAMES: usize = 4_096;
 
 /// The context of a tool call.
@@ -111,7 +111,7 @@ impl SeenFiles {
 #[derive(Debug, Default)]
 pub(crate) struct Stops {
     recorded: Mutex<Vec<RecordedStop>>,
-    /// Whether a process may run that no report names.
+    /// Whether a process may run although no report names it.
     is_unproven: AtomicBool,
 }
 
@@ -142,12 +142,12 @@ impl Stops {
         }
     }
 
-    /// Records that a process may run that no report names: its start did not return.
+    /// Records that a process may run although no report names it: its start did not return.
     pub(crate) fn record_unproven(&self) {
         self.is_unproven.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether a process may run that no report names.
+    /// Returns whether a process may run although no report names it.
     pub(crate) fn is_unproven(&self) -> bool {
         self.is_unproven.load(Ordering::Relaxed)
     }

@@ -16,13 +16,13 @@ use crate::text::{one_line, start};
 const EXAMPLE: &str = r#"{"path":"src/main.rs","old":"let a = 1;","new":"let a = 2;"}"#;
 /// The largest file that can be edited, in bytes.
 const MAX_BYTES: u64 = 10 << 20;
-/// The most occurrences whose lines a result names.
+/// The maximum number of occurrences whose lines a result names.
 const MAX_NAMED: usize = 10;
-/// The most occurrences that are counted one by one, because they can overlap.
+/// The maximum number of occurrences that are counted one by one, because they can overlap.
 const MAX_COUNTED: usize = 1_000;
-/// The most lines of the difference in a result.
+/// The maximum number of lines of the difference in a result.
 const MAX_DIFF: usize = 40;
-/// The most occurrences in the difference.
+/// The maximum number of occurrences in the difference.
 const MAX_SHOWN: usize = 5;
 /// The longest line in the difference, in bytes.
 const MAX_LINE: usize = 400;

@@ -1,4 +1,4 @@
-//! The change of one file. The digests before and after it tell after a crash whether it was made.
+//! The change of one file. After a crash, the digests of the contents before and after show whether it was made.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,7 +25,7 @@ use crate::history::FileIntent;
 /// The largest file that can be changed, in bytes.
 pub(super) const MAX_BYTES: u64 = 32 << 20;
 
-/// The change of one file, which was not made yet.
+/// A change of one file that is not made yet.
 #[derive(Clone, Debug)]
 pub struct FileChange {
     path: PathBuf,
@@ -157,7 +157,7 @@ impl<'a> NewFile<'a> {
     fn create(parent: BorrowedFd<'a>) -> io::Result<Self> {
         let name = format!(".agent-api-{}", Uuid::new_v4());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        // As a new file of any other program.
+        // The mode is that of a new file of any other program.
         let file = openat(parent, &name, flags, Mode::from_raw_mode(0o666))?;
         Ok(Self {
             parent,
@@ -166,7 +166,7 @@ impl<'a> NewFile<'a> {
         })
     }
 
-    /// Takes the place of another file.
+    /// Replaces another file.
     fn replace(self, name: &OsStr) -> io::Result<FileStamp> {
         renameat(self.parent, &self.name, self.parent, name)?;
         Ok(FileStamp::of(&self.file.metadata()?))

@@ -13,9 +13,9 @@ use super::{
 
 /// The directories that no search enters. Their files can start programs, or are the state of a run.
 const CLOSED: [&str; 2] = [".git", ".rlm"];
-/// The most names of a directory that are compared with a missing one.
+/// The maximum number of names of a directory that are compared with a missing one.
 const MAX_NAMES: usize = 2_000;
-/// The most similar names in a result.
+/// The maximum number of similar names in a result.
 const MAX_SIMILAR: usize = 3;
 /// How similar a name must be, from 0 to 1.
 const SIMILAR: f32 = 0.6;

@@ -68,7 +68,7 @@ where
         }
     }
 
-    /// Declares that the function changes nothing: nobody is asked, and a crash during a call is not reported as an unknown outcome.
+    /// Declares that the function changes nothing: a call needs no permission, and a crash during a call is not reported as an unknown outcome.
     #[must_use]
     pub fn only_reads(mut self) -> Self {
         self.only_reads = true;

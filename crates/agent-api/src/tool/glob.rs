@@ -13,7 +13,7 @@ use super::{ToolContext, ToolOutput};
 use crate::json::JsonObject;
 
 const EXAMPLE: &str = r#"{"pattern":"src/**/*.rs"}"#;
-/// The most paths in a result.
+/// The maximum number of paths in a result.
 const MAX_PATHS: usize = 1_000;
 const HINT: &str = "give a narrower `pattern` or `path`";
 

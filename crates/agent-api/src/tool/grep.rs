@@ -15,17 +15,17 @@ use super::{ToolContext, ToolOutput, WorkingDirectory};
 use crate::json::JsonObject;
 
 const EXAMPLE: &str = r#"{"pattern":"fn \\w+_test","path":"src","glob":"*.rs"}"#;
-/// The most matching lines by default.
+/// The maximum number of matching lines by default.
 const LIMIT: u64 = 200;
-/// The most matching lines.
+/// The maximum number of matching lines.
 const MAX_LIMIT: u64 = 2_000;
-/// The most characters of a matching line.
+/// The maximum number of characters of a matching line.
 const MAX_LINE: usize = 500;
 /// The longest line that can be searched, in bytes.
 const MAX_SEARCHED: usize = 8 << 20;
 /// The largest compiled pattern, in bytes.
 const MAX_PATTERN: usize = 10 << 20;
-/// The most files that a note names.
+/// The maximum number of files that a note names.
 const MAX_NAMED: usize = 3;
 const HINT: &str = "give a narrower `pattern`, `path` or `glob`";
 
@@ -44,7 +44,7 @@ pub(super) struct Call {
 impl FileTool for Grep {
     const NAME: &'static str = "grep";
     const DESCRIPTION: &'static str = "Searches the lines of files for a regular expression. It includes hidden files, and omits files that .gitignore names and binary files.";
-    const SCHEMA: &'static str = r#"{"type":"object","properties":{"pattern":{"type":"string","description":"A regular expression, as in ripgrep"},"path":{"type":"string","description":"A directory or a file; by default the working directory"},"glob":{"type":"string","description":"Searches only files whose path matches, such as *.rs or src/**/*.ts"},"ignore_case":{"type":"boolean"},"limit":{"type":"integer","description":"The most matching lines; 200 by default"}},"required":["pattern"]}"#;
+    const SCHEMA: &'static str = r#"{"type":"object","properties":{"pattern":{"type":"string","description":"A regular expression, as in ripgrep"},"path":{"type":"string","description":"A directory or a file; by default the working directory"},"glob":{"type":"string","description":"Searches only files whose path matches, such as *.rs or src/**/*.ts"},"ignore_case":{"type":"boolean"},"limit":{"type":"integer","description":"The maximum number of matching lines; 200 by default"}},"required":["pattern"]}"#;
     const SUMMARY: &'static str = "pattern";
 
     type Call = Call;
@@ -237,7 +237,7 @@ impl<'a> Matches<'a> {
 #[derive(Debug, Default)]
 struct FileMatches {
     lines: Vec<(u64, String)>,
-    /// The most lines that are wanted.
+    /// The maximum number of lines that are wanted.
     room: usize,
     is_binary: bool,
 }

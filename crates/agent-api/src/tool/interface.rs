@@ -16,8 +16,7 @@ const MAX_SUMMARY: usize = 400;
 
 /// A tool that a model can call.
 ///
-/// The agent checks nothing about the arguments but that they are an object: a tool returns [`ToolOutput::failed`] for wrong arguments, and the model
-/// tries again.
+/// The agent only checks that the arguments are a JSON object. A tool returns [`ToolOutput::failed`] for wrong arguments, and the model tries again.
 ///
 /// ```
 /// use agent_api::{BoxFuture, JsonObject, Tool, ToolContext, ToolDefinition, ToolOutput};
@@ -49,7 +48,7 @@ pub trait Tool: fmt::Debug + Send + Sync {
     /// Returns the name, the description and the schema of the arguments. The agent calls it once; a session needs the same definition each time.
     fn definition(&self) -> ToolDefinition;
 
-    /// Returns what a call needs. This decides whether a person is asked. By default a call can do anything.
+    /// Returns the access that a call needs, which decides whether the user is asked for permission. The default is [`Access::Anything`].
     fn access(&self, arguments: &JsonObject, context: &ToolContext) -> Access {
         let (_, _) = (arguments, context);
         Access::Anything {
@@ -62,7 +61,7 @@ pub trait Tool: fmt::Debug + Send + Sync {
         one_line(arguments.as_str(), MAX_SUMMARY)
     }
 
-    /// Returns whether a call changes nothing, so that it can be repeated after a crash. By default it is not known.
+    /// Returns whether a call changes nothing, so that it can be repeated after a crash. The default is `false`.
     fn only_reads(&self) -> bool {
         false
     }
@@ -88,7 +87,7 @@ pub trait Tool: fmt::Debug + Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, everything that it started is ended.
+    /// Dropping the future must end everything that it started.
     fn run<'a>(
         &'a self,
         arguments: &'a JsonObject,

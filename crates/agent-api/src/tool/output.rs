@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use crate::text::{end, start};
 
-/// The most bytes of a result.
+/// The maximum number of bytes of a result.
 pub(super) const MAX_BYTES: usize = 50 << 10;
-/// The most lines of a result.
+/// The maximum number of lines of a result.
 pub(super) const MAX_LINES: usize = 2_000;
 /// The part of both caps that is left for notes: what is missing, how the command ended.
 const NOTES: Size = Size {

@@ -30,7 +30,7 @@ pub(super) struct HiddenVariables {
 }
 
 impl HiddenVariables {
-    /// Hides a variable, whatever its name looks like. It wins over [`keep`](Self::keep).
+    /// Hides a variable, whatever its name looks like. It takes precedence over [`keep`](Self::keep).
     pub(super) fn hide(&mut self, name: OsString) {
         self.hidden.insert(name);
     }

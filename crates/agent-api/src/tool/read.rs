@@ -16,7 +16,7 @@ use crate::json::JsonObject;
 const EXAMPLE: &str = r#"{"path":"src/main.rs","offset":1,"limit":200}"#;
 /// The number of bytes at the start of a file that decide whether it is binary.
 const SAMPLE: u64 = 8 << 10;
-/// The most characters of a line that are shown.
+/// The maximum number of characters of a line that are shown.
 const MAX_LINE: usize = 2_000;
 
 /// Reads a text file.
@@ -32,7 +32,7 @@ pub(super) struct Call {
 impl FileTool for ReadFile {
     const NAME: &'static str = "read";
     const DESCRIPTION: &'static str = "Reads a text file. Each line has its number and a tab in front. A long file is cut: continue with `offset`.";
-    const SCHEMA: &'static str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The file, relative to the working directory"},"offset":{"type":"integer","description":"The first line, from 1"},"limit":{"type":"integer","description":"The most lines"}},"required":["path"]}"#;
+    const SCHEMA: &'static str = r#"{"type":"object","properties":{"path":{"type":"string","description":"The file, relative to the working directory"},"offset":{"type":"integer","description":"The first line, from 1"},"limit":{"type":"integer","description":"The maximum number of lines"}},"required":["path"]}"#;
     const SUMMARY: &'static str = "path";
 
     type Call = Call;

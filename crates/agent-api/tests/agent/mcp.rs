@@ -527,7 +527,7 @@ async fn a15_tools_of_all_servers_fit_into_one_request() {
     assert_eq!(names[1], "mcp__many1__t100");
     assert_eq!(names[127], "mcp__many2__t126");
     assert_eq!(programs.received("many1", "tools/list"), 1);
-    let why = "`many2` lists 100 tools, and only 27 of them fit: all tools of the agent together may be 128";
+    let why = "`many2` lists 100 tools, and only 27 of them fit: all tools of the agent together are limited to 128 tools";
     assert_warned(&talk, &[why]);
     assert_warned(&talk, &["`one` lists 5 tools, and only 0 of them fit"]);
     assert!(talk.stop().await.proven);

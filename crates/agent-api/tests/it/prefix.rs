@@ -1,6 +1,6 @@
 //! The rule of the stable prefix: the conversation in a request is the start of the conversation in the next request.
 
-use agent_api::{CacheBreakpoints, ChatThinking, Dialect, History, Reasoning, RequestSettings};
+use agent_api::{CacheBreakpoints, ChatThinking, Dialect, History, RequestSettings, ThinkingMode};
 use proptest::prelude::*;
 
 use crate::support::{a_step, apply};
@@ -26,7 +26,7 @@ proptest! {
     ) {
         let unmarked = RequestSettings {
             cache_breakpoints: CacheBreakpoints::Off,
-            reasoning: effort.map_or(Reasoning::Default, Reasoning::Effort),
+            thinking: effort.map_or(ThinkingMode::Default, ThinkingMode::Effort),
             chat_thinking: if send_back { ChatThinking::SendBack } else { ChatThinking::Omit },
             ..settings()
         };

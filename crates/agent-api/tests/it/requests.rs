@@ -2,7 +2,7 @@
 
 use agent_api::{
     Arguments, AssistantPart, AssistantText, CallProblem, ChatLimit, ChatThinking, Completeness,
-    Dialect, ErrorKind, History, Item, Reasoning, RequestSettings, Summary, Thinking,
+    Dialect, ErrorKind, History, Item, RequestSettings, Summary, Thinking, ThinkingMode,
     ThinkingProof, ToolCall, ToolOutcome, ToolResult,
 };
 use insta::assert_snapshot;
@@ -100,7 +100,7 @@ fn lines(dialect: Dialect, settings: &RequestSettings) -> String {
 #[test]
 fn messages_request() {
     let settings = RequestSettings {
-        reasoning: Reasoning::Effort("high".into()),
+        thinking: ThinkingMode::Effort("high".into()),
         ..settings()
     };
     assert_snapshot!(lines(Dialect::Messages, &settings));
@@ -109,7 +109,7 @@ fn messages_request() {
 #[test]
 fn responses_request() {
     let settings = RequestSettings {
-        reasoning: Reasoning::Effort("high".into()),
+        thinking: ThinkingMode::Effort("high".into()),
         ..settings()
     };
     assert_snapshot!(lines(Dialect::Responses, &settings));
@@ -118,7 +118,7 @@ fn responses_request() {
 #[test]
 fn chat_request() {
     let settings = RequestSettings {
-        reasoning: Reasoning::Effort("high".into()),
+        thinking: ThinkingMode::Effort("high".into()),
         ..settings()
     };
     assert_snapshot!(lines(Dialect::Chat, &settings));
@@ -159,14 +159,14 @@ fn settings_change_a_request() {
         head(
             Dialect::Messages,
             RequestSettings {
-                reasoning: Reasoning::Budget(2_048),
+                thinking: ThinkingMode::Budget(2_048),
                 ..base()
             },
         ),
         head(
             Dialect::Responses,
             RequestSettings {
-                reasoning: Reasoning::None,
+                thinking: ThinkingMode::None,
                 max_output_tokens: None,
                 ..base()
             },
@@ -212,7 +212,7 @@ fn settings_that_a_dialect_lacks_are_refused() {
         ErrorKind::Settings
     );
     let budget = RequestSettings {
-        reasoning: Reasoning::Budget(2_048),
+        thinking: ThinkingMode::Budget(2_048),
         ..settings()
     };
     assert_eq!(kind(Dialect::Responses, &budget), ErrorKind::Settings);

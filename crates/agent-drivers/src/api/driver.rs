@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::{
-    AgentOptions, ApiAgent, Bash, Budget, Dialect, Endpoint, McpServer, Prices, Reasoning, Tool,
+    AgentOptions, ApiAgent, Bash, Budget, Dialect, Endpoint, McpServer, Prices, ThinkingMode, Tool,
     coding_tools,
 };
 use agent_duplex::{
@@ -68,7 +68,7 @@ impl ApiDriver {
             options.request.max_output_tokens = Some(tokens);
         }
         if let Some(effort) = &self.options.effort {
-            options.request.reasoning = Reasoning::Effort(effort.clone());
+            options.request.thinking = ThinkingMode::Effort(effort.clone());
         }
         if let Some(window) = self.options.context_window {
             options.context_window = window.into();

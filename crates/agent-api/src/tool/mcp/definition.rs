@@ -12,7 +12,7 @@ use crate::dialect::ToolDefinition;
 use crate::json::JsonObject;
 use crate::text::{one_line, start};
 
-/// The most pages of the list of tools.
+/// The maximum number of pages of the list of tools.
 const MAX_PAGES: usize = 64;
 /// The longest description of a tool, in bytes.
 const MAX_DESCRIPTION: usize = 8 << 10;
@@ -26,7 +26,7 @@ const DIGITS: usize = 8;
 const REFUSED_AT_ROOT: [&str; 5] = ["anyOf", "oneOf", "allOf", "not", "enum"];
 /// The longest name of a tool in a message, in characters.
 const MAX_SHOWN: usize = 64;
-/// The most tools of a server that messages name because they can't be used.
+/// The maximum number of tools of a server that messages name because they can't be used.
 const MAX_PROBLEMS: u64 = 8;
 
 /// The tools of a server that the model can get, by name: the first ones that fit into [`ToolBudget::WHOLE`]. So neither the order of a server's list
@@ -153,8 +153,8 @@ impl Listed {
             let (server, used, whole) = (self.server, tools.len(), ToolBudget::WHOLE);
             let least = if self.has_more { "more than " } else { "" };
             problems.push(format!(
-                "the MCP server `{server}` lists {least}{} tools, and only {used} of them fit: all tools of the agent together may be {}, with {} KiB of \
-                 descriptions, and take half of the context window; remove MCP servers, or let this one list fewer tools",
+                "the MCP server `{server}` lists {least}{} tools, and only {used} of them fit: all tools of the agent together are limited to {} tools, {} KiB of \
+                 descriptions and half of the context window; remove MCP servers, or let this one list fewer tools",
                 self.count,
                 whole.tools,
                 whole.bytes >> 10
@@ -335,7 +335,7 @@ mod tests {
         for many in [many, shuffled] {
             let offered = offered(many);
             assert_eq!(names(&offered), expected);
-            let why = "the MCP server `docs` lists 200 tools, and only 128 of them fit: all tools of the agent together may be 128, with 256 KiB";
+            let why = "the MCP server `docs` lists 200 tools, and only 128 of them fit: all tools of the agent together are limited to 128 tools, 256 KiB";
             assert_eq!(offered.problems.len(), 1, "{offered:?}");
             assert!(offered.problems[0].starts_with(why), "{offered:?}");
         }

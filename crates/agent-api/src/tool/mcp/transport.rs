@@ -21,7 +21,7 @@ use super::state::{Fault, Server};
 const MAX_LINE: usize = 8 << 20;
 /// The bytes to read at once.
 const READ: usize = 16 << 10;
-/// The most lines in a row that are no messages, or that answer no request. Some servers log to their standard output.
+/// The maximum number of lines in a row that are no messages, or that answer no request. Some servers log to their standard output.
 const MAX_UNEXPECTED: u32 = 1_000;
 
 pub(super) struct LineTransport {
