@@ -5,7 +5,7 @@
 //! ([`History`]). With the feature `agent`, `ApiAgent` does all of this as a driver for a conversation of `agent-duplex`; the README shows it.
 //!
 //! ```
-//! use agent_api::{ResponseLimits, Decoder, Dialect, History, RequestSettings, StopReason};
+//! use agent_api::{Decoder, Dialect, History, RequestSettings, ResponseLimits, StopReason};
 //!
 //! let mut history = History::new();
 //! history.push_user("Say hello.")?;

@@ -20,7 +20,7 @@ use crate::history::History;
 /// request, the server can't use its cache.
 ///
 /// ```
-/// use agent_api::{ModelResponse, BoxFuture, Error, Middleware, ModelCall, Next};
+/// use agent_api::{BoxFuture, Error, Middleware, ModelCall, ModelResponse, Next};
 ///
 /// /// Prints what each call costs.
 /// #[derive(Debug)]
