@@ -44,7 +44,7 @@ const COMMANDS: [&[&str]; 16] = [
 ];
 
 /// The number of commands for each kind of file at each name.
-const H9_COMMANDS: Effort = Effort { ci: 2, nightly: 16 };
+const H9_COMMANDS: Effort = Effort { ci: 4, nightly: 16 };
 const KINDS: [&str; 5] = ["link", "dangling", "fifo", "device", "sparse"];
 
 /// Returns the commands for a kind of file at a name: all of them, or a part that depends on both, so that each command is tested with each

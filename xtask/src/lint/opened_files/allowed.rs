@@ -57,6 +57,11 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
         reason: "It reads the rules of the project for the agent. It follows no link, opens only a regular file, and reads 64 KiB at most.",
     },
     AllowedCalls {
+        file: "crates/agent-drivers/src/codex/commands.rs",
+        calls: &["std::fs::read"],
+        reason: "It reads /proc.",
+    },
+    AllowedCalls {
         file: "crates/agent-drivers/src/host_variables.rs",
         calls: &[
             "std::fs::OpenOptions::new",
@@ -64,11 +69,6 @@ pub(super) const ALLOWED: &[AllowedCalls] = &[
             "std::fs::read_to_string",
         ],
         reason: "It reads and writes /proc/self.",
-    },
-    AllowedCalls {
-        file: "crates/agent-drivers/src/codex/commands.rs",
-        calls: &["std::fs::read"],
-        reason: "It reads /proc.",
     },
     AllowedCalls {
         file: "crates/agent-drivers/src/parts.rs",
