@@ -65,6 +65,11 @@ pub(crate) enum Kind {
     )]
     #[cfg(target_os = "linux")]
     Guard { path: PathBuf, what: String },
+    #[error(
+        "the guard {path} {what} in time: check that the disks of both programs respond, and that the guard calls `run_if_guard` first in main"
+    )]
+    #[cfg(target_os = "linux")]
+    GuardTimeout { path: PathBuf, what: &'static str },
     #[error("the guard {path} cannot work here: {reason}")]
     #[cfg(target_os = "linux")]
     GuardRefused { path: PathBuf, reason: String },
@@ -133,9 +138,21 @@ impl Error {
         match self.0 {
             Kind::NoGuard => true,
             #[cfg(target_os = "linux")]
-            Kind::GuardSpawn { .. } | Kind::Guard { .. } | Kind::GuardRefused { .. } => true,
+            Kind::GuardSpawn { .. }
+            | Kind::Guard { .. }
+            | Kind::GuardTimeout { .. }
+            | Kind::GuardRefused { .. } => true,
             _ => false,
         }
+    }
+
+    /// Returns whether the guard did not answer in time. Then nothing proves that the program doesn't run: it can still start, until its guard notices
+    /// that the host gave up.
+    pub fn is_guard_timeout(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return matches!(self.0, Kind::GuardTimeout { .. });
+        #[cfg(not(target_os = "linux"))]
+        return false;
     }
 
     /// Explains why a spawn failed. `file` is the file with the name of the program, if there is one.

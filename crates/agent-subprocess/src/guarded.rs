@@ -45,6 +45,11 @@ impl Failure {
         let path = path.to_owned();
         Self::Other(Kind::Guard { path, what }.into())
     }
+
+    fn late_guard(path: &Path, what: &'static str) -> Self {
+        let path = path.to_owned();
+        Self::Other(Kind::GuardTimeout { path, what }.into())
+    }
 }
 
 /// Starts a guard and makes it spawn the program.
@@ -88,10 +93,7 @@ pub(crate) async fn start(
         Ok(Ok(_)) => return Err(failed("ended before it spawned the agent".to_owned())),
         Ok(Err(error)) => return Err(failed(format!("did not receive its spec ({error})"))),
         Err(_) => {
-            return Err(failed(format!(
-                "spawned no agent within {} s",
-                REPLY_TIMEOUT.as_secs()
-            )));
+            return Err(Failure::late_guard(path, "did not spawn the program"));
         }
     };
     let socket = Arc::new(line.socket);
@@ -182,10 +184,7 @@ async fn start_until_hello(
             Err(_) => {
                 // A guard would end when its socket closes. But the started program is perhaps no guard and never reads, so kill it.
                 let _gone = line.child.start_kill();
-                return Err(failed(format!(
-                    "did not answer within {} s",
-                    REPLY_TIMEOUT.as_secs()
-                )));
+                return Err(Failure::late_guard(path, "did not answer"));
             }
         }
     }

@@ -275,6 +275,26 @@ async fn program_lookup_matches_a_shell() {
     }
 }
 
+/// A guard that never answers is like a program whose disk hangs. The time of this test doesn't pass: it jumps to the next deadline.
+#[tokio::test(start_paused = true)]
+async fn guard_that_does_not_answer_in_time_is_a_timeout() {
+    if !alone("errors::guard_that_does_not_answer_in_time_is_a_timeout") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.path("silent-guard");
+    executable(&program, "#!/bin/sh\nexec sleep 600\n");
+    agent_subprocess::guard::guard_program(&program);
+    let error = TreeCommand::new("true").spawn().await.unwrap_err();
+    assert!(error.is_guard_timeout() && error.is_guard(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("did not answer in time: check"), "{text}");
+    // A guard that is missing has started nothing.
+    agent_subprocess::guard::guard_program("/no/such/guard");
+    let error = TreeCommand::new("true").spawn().await.unwrap_err();
+    assert!(error.is_guard() && !error.is_guard_timeout(), "{error}");
+}
+
 /// The guard program of the other tests is set for the whole process.
 #[tokio::test]
 async fn k1a_missing_guard_is_an_error_that_says_what_to_do() {
