@@ -142,8 +142,12 @@ impl Turn<'_> {
             let detail = format!("{} calls of the model in one turn", self.options.max_calls);
             return Err(Halt::Ended(failed(EndReason::MaxTurns, detail)));
         }
-        if self.compaction().is_due(self.session.history()) {
-            self.compact(self.compaction()).await?;
+        let compaction = self.compaction();
+        if compaction.is_due(self.session.history()) {
+            if compaction.overhead >= compaction.limit() {
+                return Err(too_long(&no_room(&compaction)));
+            }
+            self.compact(compaction).await?;
         }
         let mut tries = 0;
         loop {
@@ -159,10 +163,7 @@ impl Turn<'_> {
             };
             match error.retry() {
                 Retry::AfterCompaction => {
-                    // The server's window is smaller than the setting says.
-                    let tokens = self.compaction().estimate(self.session.history());
-                    let window = self.options.context_window.min(tokens / 2);
-                    self.compact(self.compaction_for(window)).await?;
+                    self.compact(self.compaction_to_half()).await?;
                     return Ok(None);
                 }
                 Retry::Later(reset) if tries < self.options.max_tries => {
@@ -241,10 +242,6 @@ impl Turn<'_> {
 
     /// Removes old parts of the history.
     async fn compact(&mut self, settings: CompactionSettings) -> Result<(), Halt> {
-        let too_long = |detail: &str| Halt::Ended(failed(EndReason::ContextOverflow, detail));
-        if settings.overhead >= settings.limit() {
-            return Err(too_long(&no_room(&settings)));
-        }
         let history = self.session.history();
         let plan = { settings.plan(history) }.map_err(|error| too_long(&error.to_string()))?;
         let plan = plan.ok_or_else(|| {
@@ -302,13 +299,23 @@ impl Turn<'_> {
     }
 
     fn compaction(&self) -> CompactionSettings {
-        self.compaction_for(self.options.context_window)
-    }
-
-    fn compaction_for(&self, window: u64) -> CompactionSettings {
         CompactionSettings {
             overhead: self.tools.overhead,
-            ..CompactionSettings::for_window(window)
+            ..CompactionSettings::for_window(self.options.context_window)
+        }
+    }
+
+    /// Returns the settings that halve the conversation: the server's window is smaller than the setting says. The system prompt and the tools can't be
+    /// shorter, so they count in addition.
+    fn compaction_to_half(&self) -> CompactionSettings {
+        let overhead = self.tools.overhead;
+        let tokens = self.compaction().estimate(self.session.history());
+        let room = self.options.context_window.saturating_sub(overhead);
+        let room = room.min(tokens.saturating_sub(overhead) / 2);
+        CompactionSettings {
+            window: overhead.saturating_add(room),
+            overhead,
+            ..CompactionSettings::for_window(room)
         }
     }
 
@@ -371,6 +378,10 @@ impl Turn<'_> {
         }
         Halt::Ended(failed(reason(error.kind()), error.to_string()))
     }
+}
+
+fn too_long(detail: &str) -> Halt {
+    Halt::Ended(failed(EndReason::ContextOverflow, detail))
 }
 
 /// Returns a message without its tool calls.

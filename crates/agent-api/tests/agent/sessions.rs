@@ -382,7 +382,9 @@ async fn a9_instructions_that_fill_the_window_are_refused_before_a_start() {
 
 #[tokio::test]
 async fn a9_server_with_a_smaller_window_leads_to_a_compaction() {
-    for (dialect, error) in [
+    // Longer than half of the server's window: no compaction makes them shorter.
+    let rules = "A rule. ".repeat(4_000);
+    for (dialect, error, rules) in [
         (
             Dialect::Messages,
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum"}}"#,
@@ -395,11 +397,15 @@ async fn a9_server_with_a_smaller_window_leads_to_a_compaction() {
             Dialect::Chat,
             r#"{"error":{"code":"context_length_exceeded","type":"invalid_request_error","message":"too long"}}"#,
         ),
-    ] {
+    ]
+    .into_iter()
+    .flat_map(|(dialect, error)| ["", rules.as_str()].map(|rules| (dialect, error, rules)))
+    {
         let scene = Scene::new();
+        let window = rules.len() + 20_000;
         let respond = move |request: &Request| match request.json()["tools"].as_array() {
             None => Reply::text("a summary"),
-            Some(_) if request.body.len() > 20_000 => Reply::refused(400, "", error),
+            Some(_) if request.body.len() > window => Reply::refused(400, "", error),
             Some(_) if request.text().contains("finish") => Reply::text("finished"),
             Some(_) => match request.number {
                 0..10 => Reply::call(
@@ -414,9 +420,12 @@ async fn a9_server_with_a_smaller_window_leads_to_a_compaction() {
             },
         };
         let server = Server::start(dialect, respond).await;
-        let mut talk = Talk::new(scene.options(&server, [Arc::new(Count::default()) as _]));
+        let mut options = scene.options(&server, [Arc::new(Count::default()) as _]);
+        options.instructions = rules.to_owned();
+        let mut talk = Talk::new(options);
         talk.send("go");
-        assert_eq!(talk.end().await.reason, EndReason::Completed);
+        let end = talk.end().await;
+        assert_eq!(end.reason, EndReason::Completed, "{dialect:?}: {end}");
         talk.send("finish");
         let end = talk.end().await;
         assert_eq!(end.reason, EndReason::Completed, "{dialect:?}: {end}");
