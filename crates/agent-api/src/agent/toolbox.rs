@@ -138,15 +138,15 @@ impl Toolbox {
 #[cfg(feature = "mcp")]
 fn named_tool(text: &str, before: usize, names: &[&str]) -> Option<usize> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let mut words = text.split(|c| !is_part(c));
-    let by_name = |name: &&str| words.clone().any(|word| word == *name);
-    if let Some(index) = names.iter().position(by_name) {
-        return Some(index);
-    }
-    words.find(|word| *word == "tools")?;
-    let position: usize = words.next()?.parse().ok()?;
-    let index = position.checked_sub(before)?;
-    (index < names.len()).then_some(index)
+    let by_name = |name: &&str| text.split(|c| !is_part(c)).any(|word| word == *name);
+    let by_position = |after_tools: &str| {
+        let number = after_tools.strip_prefix(['.', '['])?;
+        let end = number.find(|c: char| !c.is_ascii_digit());
+        let position: usize = number[..end.unwrap_or(number.len())].parse().ok()?;
+        let index = position.checked_sub(before)?;
+        (index < names.len()).then_some(index)
+    };
+    { names.iter().position(by_name) }.or_else(|| text.split("tools").skip(1).find_map(by_position))
 }
 
 /// Returns the message that no conversation fits beside the system prompt and the tools.
@@ -208,6 +208,14 @@ mod tests {
             ("tools.5.name: a tool of the agent itself", None),
             ("tools: Input should be a valid list", None),
             ("this model has no tools", None),
+            ("too many tools: 20 > 16 allowed", None),
+            ("too many tools: 8 > 4 allowed", None),
+            (
+                "invalid tools: tools.8.custom.input_schema: JSON schema is invalid",
+                Some(2),
+            ),
+            ("see tools[5] and tools[7]", Some(1)),
+            ("tools.99999999999999999999", None),
             ("max_tokens: 3 is too small", None),
         ] {
             assert_eq!(found(text), expected, "{text}");
