@@ -83,20 +83,20 @@ impl Bash {
         Ok(self.hidden.removed_from(tree, &self.context))
     }
 
-    async fn start(&self, command: &str, context: &ToolContext) -> Result<ProcessTree, ToolOutput> {
-        let mut failed = String::new();
-        for shell in SHELLS {
-            let tree = match self.command(shell, command, context) {
-                Ok(tree) => tree.spawn().await,
-                Err(error) => return Err(not_started(&error.to_string())),
-            };
-            match tree {
-                Ok(tree) => return Ok(tree),
-                Err(error) if error.is_not_found() => failed = error.to_string(),
-                Err(error) => return Err(explain(&error)),
+    /// Starts a command with the first shell that exists. An error comes before the start.
+    fn start(
+        &self,
+        command: &str,
+        context: &ToolContext,
+    ) -> std::io::Result<impl Future<Output = Result<ProcessTree, Error>> + use<>> {
+        let [first, second] = SHELLS.map(|shell| self.command(shell, command, context));
+        let (first, second) = (first?, second?);
+        Ok(async {
+            match first.spawn().await {
+                Err(error) if error.is_not_found() => second.spawn().await,
+                spawned => spawned,
             }
-        }
-        Err(not_started(&failed))
+        })
     }
 }
 
@@ -170,16 +170,20 @@ impl Tool for Bash {
                 context.frozen.clone(),
                 context.cancel.cancelled(),
             );
-            let starting = self.start(&call.command, context);
+            let starting = match self.start(&call.command, context) {
+                Ok(starting) => starting,
+                Err(error) => return not_started(&error.to_string()),
+            };
             let policy = stop_policy(&self.context);
-            let mut tree = match start_unless(over, starting, &policy, &context.stops).await {
+            let started = start_unless(over, starting, policy.clone(), &context.stops).await;
+            let mut tree = match started {
                 Ok(Ok(tree)) => tree,
-                Ok(Err(failed)) => return failed,
+                Ok(Err(error)) => return explain(&error),
                 Err(Some(())) => return files::interrupted(),
                 Err(None) => {
                     let seconds = call.limit.as_secs();
                     return ToolOutput::failed(format!(
-                        "the command did not start within {seconds} s"
+                        "the command did not start within {seconds} s and was ended; it may have run for a moment"
                     ));
                 }
             };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_subprocess::{ProcessId, ProcessName, ProcessStat, StopReport};
@@ -111,8 +111,8 @@ impl SeenFiles {
 #[derive(Debug, Default)]
 pub(crate) struct Stops {
     recorded: Mutex<Vec<RecordedStop>>,
-    /// Whether a process may run although no report names it.
-    is_unproven: AtomicBool,
+    /// The number of processes that may run although no report names them: their starts did not return.
+    unproven: AtomicUsize,
 }
 
 /// The end of one process tree.
@@ -144,12 +144,17 @@ impl Stops {
 
     /// Records that a process may run although no report names it: its start did not return.
     pub(crate) fn record_unproven(&self) {
-        self.is_unproven.store(true, Ordering::Relaxed);
+        self.unproven.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes one record of [`record_unproven`](Self::record_unproven): its start returned. Record the end of the process first.
+    pub(crate) fn remove_unproven(&self) {
+        self.unproven.fetch_sub(1, Ordering::Release);
     }
 
     /// Returns whether a process may run although no report names it.
     pub(crate) fn is_unproven(&self) -> bool {
-        self.is_unproven.load(Ordering::Relaxed)
+        self.unproven.load(Ordering::Acquire) > 0
     }
 
     /// Records the end of a process tree that belongs to no call, besides the other reports.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::sync::Arc;
 
-use agent_subprocess::{ProcessContext, ProcessTree, StopPolicy, TreeCommand};
+use agent_subprocess::{Error, ProcessContext, ProcessTree, StopPolicy, TreeCommand};
 use tokio::time::timeout;
 
 use super::context::Stops;
@@ -69,25 +70,38 @@ pub(super) fn stop_policy(context: &ProcessContext) -> StopPolicy {
     .within(times::TOOL_STOP.min(context.stop.budget))
 }
 
-/// Starts a process, unless `over` comes first: the disk of a program can hang. `Err` is what `over` returned. The process doesn't run then, or its guard
-/// kills it as soon as its start returns.
-pub(super) async fn start_unless<T, E>(
+/// Starts a process, unless `over` comes first: the disk of a program can hang. `Err` is what `over` returned. The process may have run for a moment
+/// then. A start that returns later is continued by a task of its own, which ends the process; until then the stop is unproven.
+pub(super) async fn start_unless<T>(
     over: impl Future<Output = T>,
-    spawning: impl Future<Output = Result<ProcessTree, E>>,
-    policy: &StopPolicy,
-    stops: &Stops,
-) -> Result<Result<ProcessTree, E>, T> {
-    let mut spawning = std::pin::pin!(spawning);
+    spawning: impl Future<Output = Result<ProcessTree, Error>> + Send + 'static,
+    policy: StopPolicy,
+    stops: &Arc<Stops>,
+) -> Result<Result<ProcessTree, Error>, T> {
+    let mut spawning = Box::pin(spawning);
     let over = tokio::select! {
         biased;
         over = over => over,
-        spawned = &mut spawning => return Ok(spawned),
+        spawned = &mut spawning => {
+            if spawned.as_ref().is_err_and(Error::is_guard_timeout) {
+                stops.record_unproven();
+            }
+            return Ok(spawned);
+        }
     };
-    match timeout(times::TOOL_TERMINATE, spawning).await {
-        Ok(Ok(mut tree)) => stops.record_also(tree.stop(policy).await),
-        Ok(Err(_not_started)) => {}
-        Err(_elapsed) => stops.record_unproven(),
-    }
+    stops.record_unproven();
+    let late_stops = Arc::clone(stops);
+    let ending = tokio::spawn(async move {
+        match spawning.await {
+            Ok(mut tree) => late_stops.record_also(tree.stop(&policy).await),
+            // The process may still start, so the record stays.
+            Err(error) if error.is_guard_timeout() => return,
+            Err(_not_started) => {}
+        }
+        late_stops.remove_unproven();
+    });
+    // If this is too short, the task continues.
+    let _ended_or_late = timeout(times::TOOL_TERMINATE, ending).await;
     Err(over)
 }
 
@@ -99,7 +113,71 @@ fn looks_secret(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Duration;
+
+    use agent_subprocess::{Containment, guard};
+    use tokio::sync::Notify;
+    use tokio::time::Instant;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a4_start_that_returns_late_is_ended_and_then_the_stop_is_proven() {
+        let stops = Arc::<Stops>::default();
+        let release = Arc::new(Notify::new());
+        let released = Arc::clone(&release);
+        let spawning = async move {
+            released.notified().await;
+            let command = TreeCommand::new("sleep").arg("600");
+            command.containment(Containment::Group).spawn().await
+        };
+        let policy = stop_policy(&ProcessContext::new("", ""));
+        let started = start_unless(ready("over"), spawning, policy, &stops).await;
+        assert_eq!(started.err(), Some("over"));
+        assert!(stops.is_unproven(), "the process may start");
+        release.notify_one();
+        let deadline = Instant::now() + times::TOOL_STOP * 10;
+        while stops.is_unproven() {
+            assert!(Instant::now() < deadline, "the process did not start");
+            tokio::task::yield_now().await;
+        }
+        let reports = stops.reports();
+        assert_eq!(reports.len(), 1, "{reports:?}");
+        assert_eq!(reports[0].0.ended.len(), 1, "{reports:?}");
+    }
+
+    /// A guard that never answers is like a program whose disk hangs. The time of this test doesn't pass: it jumps to the next deadline.
+    #[tokio::test(start_paused = true)]
+    async fn a4_stop_is_unproven_if_the_guard_did_not_answer_in_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("guard");
+        std::fs::write(&script, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // The other tests of this program need no guard.
+        guard::guard_program(script);
+        let spawning = || {
+            let command = TreeCommand::new("true").containment(Containment::Guard);
+            command.spawn()
+        };
+        let policy = || stop_policy(&ProcessContext::new("", ""));
+
+        let stops = Arc::<Stops>::default();
+        let started = start_unless(pending::<()>(), spawning(), policy(), &stops).await;
+        let error = started.unwrap().unwrap_err();
+        assert!(error.is_guard_timeout(), "{error}");
+        assert!(stops.is_unproven());
+
+        let stops = Arc::<Stops>::default();
+        let started = start_unless(ready(()), spawning(), policy(), &stops).await;
+        assert!(started.is_err());
+        for _ in 0..100 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(Arc::strong_count(&stops), 1, "the task of the start ended");
+        assert!(stops.is_unproven());
+    }
 
     #[test]
     fn a14_names_of_variables_that_look_secret() {

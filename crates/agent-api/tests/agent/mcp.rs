@@ -609,7 +609,12 @@ async fn hanging_start() {
     );
     std::fs::write(&script, text).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    guard::guard_program(script);
+    let new_guard = |name| {
+        let link = programs.scene.work().join(name);
+        std::os::unix::fs::symlink(&script, &link).unwrap();
+        guard::guard_program(&link);
+        link
+    };
     let server = Server::replying(Dialect::Chat, []).await;
     // The turn ends while the start hangs, so the guard still runs.
     let hangs = || {
@@ -618,13 +623,16 @@ async fn hanging_start() {
         line.is_ok_and(|line| line == b"sleep\x00600\x00")
             .then_some(pid)
     };
-    let end_guard = || {
+    let end_guard = |link| {
+        // Without it, the start can't try again.
+        std::fs::remove_file(link).unwrap();
         let guard = hangs().expect("the start still hangs");
         let mut kill = std::process::Command::new("kill");
         assert!(kill.args(["-9", guard.trim()]).status().unwrap().success());
         std::fs::remove_file(&pid).unwrap();
     };
 
+    let link = new_guard("first");
     let mut options = programs.scene.options(&server, []);
     let never = Duration::from_secs(86_400);
     options.mcp_servers = vec![programs.server("one").time_limit(never)];
@@ -634,15 +642,19 @@ async fn hanging_start() {
     let interrupt = talk.conversation.interrupt(QueuedMessages::Keep);
     interrupt.await.unwrap();
     assert_eq!(talk.end().await.reason, EndReason::Interrupted);
-    end_guard();
     let report = talk.stop().await;
     assert!(!report.proven, "a server may have started: {report:?}");
+    end_guard(link);
 
+    let link = new_guard("second");
     options.mcp_servers = vec![programs.server("one").time_limit(SHORT)];
     let mut talk = Talk::new(options);
     talk.send("go");
     assert_eq!(talk.end().await.reason, EndReason::Completed);
-    assert_warned(&talk, &["`one` did not start within 1 s"]);
-    end_guard();
+    assert_warned(
+        &talk,
+        &["`one` did not start within 1 s and was ended; it may have run for a moment"],
+    );
     drop(talk.stop().await);
+    end_guard(link);
 }

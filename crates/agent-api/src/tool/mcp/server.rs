@@ -63,22 +63,18 @@ async fn spawn(
     clock: &mut LimitClock,
     stop: &CancellationToken,
 ) -> Result<ProcessTree, String> {
-    let spawning = async {
-        match options.command(context) {
-            Ok(command) => command.spawn().await.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        }
+    let (name, seconds) = (&options.name, options.time_limit.as_secs_f32());
+    let cant = |error: &dyn std::error::Error| {
+        format!("the MCP server `{name}` can't be started: {error}")
     };
+    let command = options.command(context).map_err(|error| cant(&error))?;
     let over = within_limit(clock, context.frozen.clone(), stop.cancelled());
     let policy = stop_policy(&options.processes);
-    let (name, seconds) = (&options.name, options.time_limit.as_secs_f32());
-    match start_unless(over, spawning, &policy, &context.stops).await {
-        Ok(spawned) => {
-            spawned.map_err(|error| format!("the MCP server `{name}` can't be started: {error}"))
-        }
+    match start_unless(over, command.spawn(), policy, &context.stops).await {
+        Ok(spawned) => spawned.map_err(|error| cant(&error)),
         Err(Some(())) => Err(format!("the MCP server `{name}` was stopped")),
         Err(None) => Err(format!(
-            "the MCP server `{name}` did not start within {seconds} s"
+            "the MCP server `{name}` did not start within {seconds} s and was ended; it may have run for a moment"
         )),
     }
 }
