@@ -103,31 +103,41 @@ impl Environment {
     }
 
     fn inherit(&self, command: TreeCommand, more: &[&str]) -> TreeCommand {
-        let Some(allowed) = &self.allowed else {
+        if self.allowed.is_none() {
             return host_variables::restored(command);
-        };
-        let patterns = || {
-            let needed = REQUIRED_ENV.iter().chain(more).copied();
-            needed.chain(allowed.iter().map(String::as_str))
-        };
-        let allows = |name: &str| {
-            patterns().any(|pattern| match pattern.strip_suffix('*') {
-                Some(begin) => name.starts_with(begin),
-                None => name == pattern,
-            })
-        };
+        }
         let inherited = host_variables::all().into_iter();
-        let inherited = inherited.filter(|(name, _)| allows(&name.to_string_lossy()));
+        let inherited = inherited.filter(|(name, _)| self.inherits(&name.to_string_lossy(), more));
         inherited.fold(command.env_clear(), |command, (name, value)| {
             command.env(name, value)
         })
     }
 
-    /// Looks up a variable for an MCP server. The variable need not be in the list of allowed variables, because the user named it explicitly.
-    pub(crate) fn variable(&self, name: &str, context: &ProcessContext) -> Option<String> {
+    /// Returns whether the agent inherits a variable of the host, if it is set. `more` names variables that this agent needs.
+    fn inherits(&self, name: &str, more: &[&str]) -> bool {
+        let Some(allowed) = &self.allowed else {
+            return true;
+        };
+        let needed = REQUIRED_ENV.iter().chain(more).copied();
+        let mut patterns = needed.chain(allowed.iter().map(String::as_str));
+        patterns.any(|pattern| match pattern.strip_suffix('*') {
+            Some(begin) => name.starts_with(begin),
+            None => name == pattern,
+        })
+    }
+
+    /// Looks up a variable for an MCP server. The variable need not be in the list of allowed variables, because the user named it explicitly. But an
+    /// erased one, which holds the key of another agent, reaches the server only if this agent inherits it too.
+    pub(crate) fn variable(
+        &self,
+        name: &str,
+        more: &[&str],
+        context: &ProcessContext,
+    ) -> Option<String> {
+        let is_excluded = || host_variables::is_erased(name) && !self.inherits(name, more);
+        let inherited = || host_variables::value(name).filter(|_| !is_excluded());
         let configured = self.configured(name, context);
-        let value = configured.or_else(|| host_variables::value(name))?;
-        value.into_string().ok()
+        configured.or_else(inherited)?.into_string().ok()
     }
 
     /// Looks up a variable that the agent doesn't inherit: a configured one, or one of the context.
@@ -188,10 +198,10 @@ mod tests {
         let mut context = ProcessContext::new(".", ".");
         context.env.push(("A".into(), "context".into()));
         let mut environment = Environment::default();
-        assert_eq!(environment.variable("A", &context).unwrap(), "context");
+        assert_eq!(environment.variable("A", &[], &context).unwrap(), "context");
         environment.set("A", "1");
         environment.set("A", "2");
-        assert_eq!(environment.variable("A", &context).unwrap(), "2");
+        assert_eq!(environment.variable("A", &[], &context).unwrap(), "2");
         environment.check().unwrap();
         for name in ["", "A=B", "A\0"] {
             let mut environment = environment.clone();

@@ -17,6 +17,12 @@ pub(crate) fn value(name: impl AsRef<OsStr>) -> Option<OsString> {
     }
 }
 
+/// Returns whether a variable has a value that was erased from the environment.
+pub(crate) fn is_erased(name: &str) -> bool {
+    let erased = erased::all();
+    erased.contains_key(OsStr::new(name)) && std::env::var_os(name).is_some_and(|it| it.is_empty())
+}
+
 /// Returns all variables with their values, also those that were erased.
 pub(crate) fn all() -> Vec<(OsString, OsString)> {
     let erased = erased::all();

@@ -122,7 +122,8 @@ impl AcpDriver {
     /// Returns the variable that makes the agent send permission requests.
     fn ask_variable(&self) -> Option<(&'static str, &'static str)> {
         let env = self.environment();
-        let unset = |(name, _): &(&str, &str)| env.variable(name, &self.context).is_none();
+        let needs = self.kind.needs;
+        let unset = |(name, _): &(&str, &str)| env.variable(name, needs, &self.context).is_none();
         self.kind.ask_variable.filter(unset)
     }
 
@@ -145,7 +146,7 @@ impl AcpDriver {
             session,
             roots: [cwd, real],
             servers: servers
-                .expanded(|name| env.variable(name, &self.context))
+                .expanded(|name| env.variable(name, self.kind.needs, &self.context))
                 .map_err(not_started)?,
             model: self.choices.model.clone(),
             permissions: self.choices.permissions,
@@ -163,7 +164,7 @@ impl AcpDriver {
     fn store_session(&self, id: &str) {
         let homes = ["GEMINI_CLI_HOME", "HOME"];
         let env = self.environment();
-        let variable = |name: &&str| env.variable(name, &self.context);
+        let variable = |name: &&str| env.variable(name, self.kind.needs, &self.context);
         if let Some(home) = homes.iter().find_map(variable) {
             let _kept = gemini::protect_session_file(Path::new(&home), id);
         }

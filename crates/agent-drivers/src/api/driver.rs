@@ -124,7 +124,7 @@ impl ApiDriver {
         let variable = |name: &str| {
             let is_key = Some(name) == key_variable && own(name).is_none();
             names_key.set(names_key.get() || is_key);
-            environment.variable(name, &self.context)
+            environment.variable(name, &[], &self.context)
         };
         let servers = self.choices.mcp_servers.expanded(variable);
         let servers = servers.map_err(|error| cant(error.to_string()))?;

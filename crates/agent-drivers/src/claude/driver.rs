@@ -96,7 +96,7 @@ impl Driver for ClaudeDriver {
             // The lease comes first: a refusal must have no side effects, because the conversation tries again.
             let lease = Lease::of(self.choices.session_locks.as_ref(), Some(&id))?;
             let env = self.options.environment();
-            let variable = |name: &str| env.variable(name, &self.context);
+            let variable = |name: &str| env.variable(name, &REQUIRED_ENV, &self.context);
             let scratch = &self.context.scratch;
             let arguments = Arguments::compose(
                 &self.options,

@@ -96,7 +96,7 @@ impl Driver for CodexDriver {
     fn connect(&self, session: SessionChoice) -> BoxFuture<'_, Result<Box<dyn Connection>, Error>> {
         Box::pin(async move {
             let env = self.options.environment();
-            let variable = |name: &str| env.variable(name, &self.context);
+            let variable = |name: &str| env.variable(name, &REQUIRED_ENV, &self.context);
             self.check()?;
             let cwd = std::path::absolute(&self.context.cwd);
             let cwd = cwd.unwrap_or_else(|_| self.context.cwd.clone());

@@ -104,6 +104,37 @@ async fn a14_key_of_the_own_agent_still_reaches_the_other_agents() {
     assert_got(&scene, "asked", KEY);
 }
 
+#[tokio::test]
+async fn a14_mcp_server_of_another_agent_gets_the_key_only_if_that_agent_does() {
+    if !has_key("api::a14_mcp_server_of_another_agent_gets_the_key_only_if_that_agent_does") {
+        return;
+    }
+    let scene = Scene::new();
+    assert_eq!(check_own_agent(McpServers::default()), Ok(()));
+    for (allowed, gets_key) in [
+        ("{}".to_owned(), true),
+        (format!(r#"{{"env-allow": ["{NAME}"]}}"#), true),
+        (r#"{"env-allow": []}"#.to_owned(), false),
+    ] {
+        let options = serde_json::from_str(&format!(r#"{{"claude": {allowed}}}"#)).unwrap();
+        let agent = AgentConfig::new(options, program("agent"));
+        let mut choices = Choices::default();
+        let docs = McpServer::stdio("docs-mcp").env("GIVEN", format!("${{{NAME}}}"));
+        choices.mcp_servers.insert("docs", docs).unwrap();
+        let driver = agent.driver(choices, context(&scene));
+        match driver.connect(SessionChoice::Fresh).await {
+            Ok(mut connection) => {
+                assert!(gets_key, "{allowed}");
+                drop(connection.stop(DEADLINE).await);
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!gets_key && error.contains(NAME), "{allowed}: {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a14_mcp_server_that_names_the_key_is_refused() {
     if !has_key("api::a14_mcp_server_that_names_the_key_is_refused") {
