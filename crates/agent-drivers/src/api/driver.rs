@@ -1,6 +1,5 @@
 //! The driver: an agent of `agent-api` with the tools of a coding agent.
 
-use std::cell::Cell;
 use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use agent_duplex::{
 };
 use agent_subprocess::ProcessContext;
 
-use super::key::{self, TakenKey};
+use super::key;
 use super::options::{ApiOptions, ApiTool, NAME, SESSIONS};
 use super::server::{ApiDialect, ApiServer};
 use crate::choices::{CheckedDriver, Choices};
@@ -47,8 +46,7 @@ impl ApiDriver {
     fn agent(&self) -> Result<ApiAgent, Error> {
         let cant = |what: String| Error::start(what, None);
         let server = &self.choices.api_server;
-        let (endpoint, key) = endpoint(server)?;
-        let key_variable = key.map(|key| key.variable);
+        let (endpoint, key_variable) = endpoint(server)?;
         let Some(model) = self.choices.model.clone() else {
             return Err(cant(
                 "no model is named; choose one with --model".to_owned(),
@@ -119,21 +117,19 @@ impl ApiDriver {
     fn mcp_servers(&self, key_variable: Option<&str>) -> Result<Vec<McpServer>, Error> {
         let cant = |what: String| Error::start(what, None);
         let environment = Environment::new(&self.options.env.0, None);
-        let own = |name: &str| environment.configured(name, &self.context);
-        let names_key = Cell::new(false);
-        let variable = |name: &str| {
-            let is_key = Some(name) == key_variable && own(name).is_none();
-            names_key.set(names_key.get() || is_key);
-            environment.variable(name, &[], &self.context)
-        };
-        let servers = self.choices.mcp_servers.expanded(variable);
-        let servers = servers.map_err(|error| cant(error.to_string()))?;
-        if let (true, Some(key)) = (names_key.get(), key_variable) {
+        let is_given = |name: &&str| environment.configured(name, &self.context).is_some();
+        if let Some(key) = key_variable.filter(|name| !is_given(name))
+            && let Some((name, _)) =
+                { self.choices.mcp_servers.iter() }.find(|(_, it)| it.names(key))
+        {
             // A project can describe a server, and its program would get the key.
             return Err(cant(format!(
-                "an MCP server names ${{{key}}}, the variable with the key of the model server; give the server's key in another variable"
+                "the MCP server `{name}` would get the key of the model server, because it names ${{{key}}}; put the agent's key into a variable of its own and name it with `key-env`"
             )));
         }
+        let variable = |name: &str| environment.variable(name, &[], &self.context);
+        let servers = self.choices.mcp_servers.expanded(variable);
+        let servers = servers.map_err(|error| cant(error.to_string()))?;
         let mut started = Vec::new();
         for (name, described) in servers.iter() {
             let Described::Stdio { command, args, env } = described else {
@@ -163,8 +159,8 @@ impl ApiDriver {
     }
 }
 
-/// Returns the endpoint of the server with its key, and where the key is from.
-pub(super) fn endpoint(server: &ApiServer) -> Result<(Endpoint, Option<TakenKey>), Error> {
+/// Returns the endpoint of the server with its key, and the variable with the key. The key is erased from the environment if possible.
+pub(super) fn endpoint(server: &ApiServer) -> Result<(Endpoint, Option<String>), Error> {
     let chosen = server.choose(key::is_set)?;
     let dialect = match chosen.dialect {
         ApiDialect::Messages => Dialect::Messages,
@@ -172,9 +168,8 @@ pub(super) fn endpoint(server: &ApiServer) -> Result<(Endpoint, Option<TakenKey>
         ApiDialect::Chat => Dialect::Chat,
     };
     let mut endpoint = Endpoint::new(dialect, &chosen.base_url);
-    let key = chosen.key_variable.as_deref().map(key::take).transpose()?;
-    endpoint.key = key.as_ref().map(|taken| taken.key.clone());
-    Ok((endpoint, key))
+    endpoint.key = chosen.key_variable.as_deref().map(key::take).transpose()?;
+    Ok((endpoint, chosen.key_variable))
 }
 
 /// Reads a file of rules. Links are not followed: a project could name any file of the user.

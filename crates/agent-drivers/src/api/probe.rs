@@ -4,6 +4,7 @@ use agent_api::{ErrorKind, ModelClient};
 use tokio::time::{Instant, timeout_at};
 
 use super::driver::endpoint;
+use super::key;
 use super::options::NAME;
 use super::server::ApiServer;
 use crate::probe::{LoggedIn, Login, Probe};
@@ -16,7 +17,7 @@ pub(super) async fn probe(server: &ApiServer, deadline: Instant) -> Probe {
     let asked = async {
         let (endpoint, key) =
             endpoint(server).map_err(|error| (LoggedIn::No, error.to_string()))?;
-        let is_visible = key.is_some_and(|key| !key.is_erased);
+        let is_visible = key.is_some_and(|key| key::is_visible(&key));
         let models = match ModelClient::new(endpoint) {
             Ok(client) => client.models().await,
             Err(error) => Err(error),

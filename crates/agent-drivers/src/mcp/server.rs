@@ -189,6 +189,21 @@ impl McpServer {
         Ok(())
     }
 
+    /// Returns whether a text of the server contains `${variable}`, perhaps with a default.
+    #[cfg(feature = "api")]
+    pub(crate) fn names(&self, variable: &str) -> bool {
+        let references = [format!("${{{variable}}}"), format!("${{{variable}:-")];
+        let names = |text: &String| references.iter().any(|it| text.contains(it));
+        match self {
+            Self::Stdio { command, args, env } => {
+                names(command) || args.iter().chain(env.values()).any(names)
+            }
+            Self::Http { url, headers } | Self::Sse { url, headers } => {
+                names(url) || headers.values().any(names)
+            }
+        }
+    }
+
     pub(super) fn redact_values(&mut self) {
         let hide = |text: &mut String| "…".clone_into(text);
         match self {

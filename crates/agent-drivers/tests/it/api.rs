@@ -148,10 +148,16 @@ fn a14_mcp_server_that_names_the_key_is_refused() {
     };
     // The first check takes the key.
     for _ in 0..2 {
-        let refused = check_own_agent(servers(&format!("${{{NAME}}}"))).unwrap_err();
-        let why = format!("names ${{{NAME}}}, the variable with the key of the model server");
-        assert!(refused.contains(&why), "{refused}");
-        assert!(!refused.contains(KEY), "{refused}");
+        for text in [format!("${{{NAME}}}"), format!("a ${{{NAME}:-b}}")] {
+            let refused = check_own_agent(servers(&text)).unwrap_err();
+            let why = format!("because it names ${{{NAME}}}; put the agent's key into");
+            assert!(refused.contains(&why), "{refused}");
+            assert!(
+                refused.contains("the MCP server `docs` would get"),
+                "{refused}"
+            );
+            assert!(!refused.contains(KEY), "{refused}");
+        }
     }
     assert_eq!(check_own_agent(servers("${PATH}")), Ok(()));
 }
