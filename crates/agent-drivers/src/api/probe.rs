@@ -14,52 +14,46 @@ const NAMED: usize = 5;
 
 /// Asks the server for its models, until the deadline. This costs nothing.
 pub(super) async fn probe(server: &ApiServer, deadline: Instant) -> Probe {
-    let asked = async {
-        let (endpoint, key) =
-            endpoint(server).map_err(|error| (LoggedIn::No, error.to_string()))?;
-        let is_visible = key.is_some_and(|key| key::is_visible(&key));
-        let models = match ModelClient::new(endpoint) {
-            Ok(client) => client.models().await,
-            Err(error) => Err(error),
-        };
-        let models = models.map_err(|error| match error.kind() {
-            ErrorKind::Auth => (LoggedIn::No, error.to_string()),
-            _ => (LoggedIn::Unknown, error.to_string()),
-        })?;
-        Ok((models, is_visible))
+    let (endpoint, key_variable) = match endpoint(server) {
+        Ok(found) => found,
+        Err(error) => return answered(LoggedIn::No, error.to_string()),
     };
-    let late = |_| {
-        Err((
-            LoggedIn::Unknown,
-            "the model server doesn't answer".to_owned(),
-        ))
-    };
-    match timeout_at(deadline, asked).await.unwrap_or_else(late) {
-        Ok((models, is_visible)) => {
-            let more = match models.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let named = models.iter().take(NAMED).cloned().collect::<Vec<_>>();
-            let mut detail = format!("models: {}{more}", named.join(", "));
-            if is_visible {
-                detail.push_str("; the key can't be erased from the environment, so checks and hooks inherit it");
-            }
-            Probe {
-                version: Ok(None),
-                login: Login {
-                    state: LoggedIn::Yes,
-                    detail: Some(detail),
-                },
-            }
+    let asked = async { ModelClient::new(endpoint)?.models().await };
+    let (state, mut detail) = match timeout_at(deadline, asked).await {
+        Ok(Ok(models)) => (LoggedIn::Yes, named(&models)),
+        Ok(Err(error)) if error.kind() == ErrorKind::Auth => (LoggedIn::No, error.to_string()),
+        Ok(Err(error)) => (LoggedIn::Unknown, error.to_string()),
+        Err(_late) => {
+            let late = "the model server doesn't answer".to_owned();
+            (LoggedIn::Unknown, late)
         }
-        Err((LoggedIn::No, why)) => Probe {
-            version: Ok(None),
-            login: Login {
-                state: LoggedIn::No,
-                detail: Some(why),
-            },
+    };
+    if key_variable.is_some_and(|variable| key::is_visible(&variable)) {
+        detail.push_str(
+            "; the key can't be erased from the environment, so checks and hooks inherit it",
+        );
+    }
+    match state {
+        LoggedIn::Unknown => Probe::failed(&format!("{NAME}: {detail}")),
+        state => answered(state, detail),
+    }
+}
+
+fn named(models: &[String]) -> String {
+    let more = match models.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = models.iter().take(NAMED).cloned().collect::<Vec<_>>();
+    format!("models: {}{more}", named.join(", "))
+}
+
+fn answered(state: LoggedIn, detail: String) -> Probe {
+    Probe {
+        version: Ok(None),
+        login: Login {
+            state,
+            detail: Some(detail),
         },
-        Err((_, why)) => Probe::failed(&format!("{NAME}: {why}")),
     }
 }

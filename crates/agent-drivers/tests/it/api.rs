@@ -176,8 +176,17 @@ fn models() -> String {
                 true => r#"{"data":[{"id":"a-model"}]}"#,
                 false => r#"{"data":[]}"#,
             };
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length";
-            write!(stream, "{head}: {}\r\n\r\n{body}", body.len()).unwrap();
+            let status = match request.contains("/refuses") {
+                true => "401 Unauthorized",
+                false => "200 OK",
+            };
+            let head = "content-type: application/json\r\nconnection: close\r\ncontent-length";
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\n{head}: {}\r\n\r\n{body}",
+                body.len()
+            )
+            .unwrap();
         }
     });
     url
@@ -188,7 +197,8 @@ async fn a14_probe_reports_a_key_that_can_not_be_erased() {
     if !has_key("api::a14_probe_reports_a_key_that_can_not_be_erased") {
         return;
     }
-    let server = server(&models());
+    let url = models();
+    let server = server(&url);
     let detail = async || {
         let probe = api::probe(&server, Instant::now() + DEADLINE).await;
         probe.login.detail.unwrap()
@@ -199,6 +209,15 @@ async fn a14_probe_reports_a_key_that_can_not_be_erased() {
     set(NAME, KEY);
     let reported = detail().await;
     assert!(reported.contains("the key can't be erased"), "{reported}");
+    // The server refuses the key, or doesn't answer.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let closed = format!("http://{}", closed.unwrap());
+    for (url, answers) in [(format!("{url}/refuses"), true), (closed, false)] {
+        let probe = api::probe(&self::server(&url), Instant::now() + DEADLINE).await;
+        assert_eq!(probe.version.is_ok(), answers, "{probe:?}");
+        let reported = probe.login.detail.unwrap();
+        assert!(reported.contains("the key can't be erased"), "{reported}");
+    }
     // The host removed the variable, so there is no key any more.
     remove(NAME);
     let reported = detail().await;
