@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use agent_drivers::{AgentConfig, AgentOptions, Probe};
+use agent_drivers::{AgentOptions, Probe};
 use rlm_store::Project;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -69,10 +69,7 @@ async fn examine(
     };
     let found = found.map_err(|e| Failure::failed(e.to_string()))??;
     let machine = tokio::spawn(check_machine(found.project, found.settings, begin));
-    if found.agents.iter().any(|checked| {
-        let is_own = |(agent, _): &(AgentConfig, _)| matches!(agent.options, AgentOptions::Api(_));
-        checked.program.as_ref().is_ok_and(is_own)
-    }) {
+    if found.chosen.contains(&AgentKind::Api) {
         // Before any agent starts: each other agent that needs the key gets it explicitly then.
         agent_drivers::api::take_key(&config::api_server());
     }
