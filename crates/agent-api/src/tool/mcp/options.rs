@@ -38,9 +38,9 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 /// The agent starts it in the first turn of a connection, and asks it once for its tools. They come after the other tools, with names such as
 /// `mcp__SERVER__TOOL`. Its process tree ends with the connection.
 ///
-/// The server inherits only variables that each program needs and that hold no secrets: `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER`,
-/// `LANG`, `LANGUAGE`, `LC_*`, `XDG_*`, `SSL_CERT_FILE`, `SSL_CERT_DIR` and `NODE_EXTRA_CA_CERTS`. It also gets the variables of its context, and those
-/// that [`env`](Self::env) sets.
+/// The server inherits only these variables: `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER`, `LANG`, `LANGUAGE`, `LC_*`, `XDG_*`,
+/// `SSL_CERT_FILE`, `SSL_CERT_DIR` and `NODE_EXTRA_CA_CERTS`. It also gets the variables of its context, and those that [`env`](Self::env) sets, as they
+/// are: also if their names look secret.
 ///
 /// `Debug` shows neither arguments nor values, because they can be secret.
 #[derive(Clone)]
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a15_server_inherits_only_variables_that_hold_no_secrets() {
+    fn a15_server_inherits_only_the_listed_variables() {
         for name in ["PATH", "HOME", "LANG", "LC_ALL", "XDG_CACHE_HOME", "TMPDIR"] {
             assert!(is_inherited(name.as_ref()), "{name}");
         }
