@@ -80,14 +80,15 @@ pub(super) async fn start_unless<T>(
 ) -> Result<Result<ProcessTree, Error>, T> {
     let mut spawning = Box::pin(spawning);
     let over = tokio::select! {
+        // A start that has returned is never late: the caller ends its process with a grace period.
         biased;
-        over = over => over,
         spawned = &mut spawning => {
             if spawned.as_ref().is_err_and(Error::is_guard_timeout) {
                 stops.record_unproven();
             }
             return Ok(spawned);
         }
+        over = over => over,
     };
     stops.record_unproven();
     let late_stops = Arc::clone(stops);
