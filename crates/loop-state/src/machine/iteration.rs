@@ -20,7 +20,9 @@ impl Machine {
             outcome,
             TurnOutcome::NotStarted(_) | TurnOutcome::SessionInUse(_)
         );
-        if !started && !self.head.continues_session {
+        // An attempt can start its agent again, in the session that it created.
+        let has_created = self.head.has_prompt || self.head.session_position.is_some();
+        if !started && !self.head.continues_session && !has_created {
             // The agent did not create this session, so a session with its id is not of this run.
             self.head.drop_session();
         }

@@ -78,6 +78,29 @@ fn session_that_an_agent_could_not_create_is_not_continued() {
 }
 
 #[test]
+fn a6_session_that_worked_and_was_interrupted_is_not_dropped() {
+    for is_durable in [true, false] {
+        for outcome in [TurnOutcome::NotStarted, TurnOutcome::SessionInUse] {
+            let mut trace = Trace::new(rules(|rules| {
+                rules.phases[0].durable_session = is_durable;
+                rules.phases[0].session = SessionPolicy::Continue;
+            }));
+            trace.then(MachineInput::SessionKnown("1-1".into()));
+            trace.then(MachineInput::PromptReceived);
+            trace.then(MachineInput::TurnEnded(TurnOutcome::Interrupted));
+            trace.then(MachineInput::Requested(Request::Continue));
+            trace.then(MachineInput::TurnEnded(outcome("no memory".into())));
+            assert_eq!(trace.machine.head().session.as_deref(), Some("1-1"));
+            let resumed = ResumeOptions::default();
+            let trace = Trace::resumed(trace.machine.head().clone(), resumed);
+            let head = trace.machine.head();
+            assert_eq!(head.session.as_deref(), Some("1-1"));
+            assert!(head.continues_session && head.has_prompt);
+        }
+    }
+}
+
+#[test]
 fn a6_message_that_the_session_has_is_not_sent_again() {
     let mut trace = durable(SessionPolicy::Continue);
     trace.then(steer("mind the docs", false));
