@@ -96,7 +96,7 @@ impl Machine {
             head.unfinished = None;
             head.steers.retain(|steer| steer.state != SteerState::Seen);
         }
-        self.unmark_given_steers();
+        self.unmark_delivered_steers();
         let head = &mut self.head;
         if head.failure.is_some() {
             head.counts.failed += 1;
@@ -122,7 +122,8 @@ impl Machine {
     /// Ends the run before this process did anything.
     fn end_before_start(&mut self, reason: StopReason, at: Timestamp) -> Effects {
         self.head.step = IterationStep::Ready;
-        self.unmark_given_steers();
+        self.head.unmark_prompt_steers();
+        self.unmark_delivered_steers();
         self.end(reason, at)
     }
 
@@ -131,9 +132,11 @@ impl Machine {
         !was_stopping && self.due_redo().is_none()
     }
 
-    /// Marks all steers as not delivered.
-    fn unmark_given_steers(&mut self) {
-        for steer in &mut self.head.steers {
+    /// Marks the steers as not delivered that the agent got and has not read. The session has the other ones: the prompt of an earlier attempt can
+    /// contain them.
+    fn unmark_delivered_steers(&mut self) {
+        let steers = self.head.steers.iter_mut();
+        for steer in steers.filter(|steer| steer.state == SteerState::Delivered) {
             steer.state = SteerState::Recorded;
         }
     }

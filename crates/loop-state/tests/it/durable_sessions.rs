@@ -101,6 +101,29 @@ fn a6_session_that_worked_and_was_interrupted_is_not_dropped() {
 }
 
 #[test]
+fn a6_steer_of_an_earlier_attempt_is_not_sent_again_if_the_agent_cannot_start() {
+    let mut trace = durable(SessionPolicy::Fresh);
+    trace.then(steer("mind the docs", false));
+    trace.crash_and_resume();
+    trace.then(MachineInput::CheckEnded(failed("red")));
+    // The prompt of this attempt has the steer, and its session is on disk.
+    resume_at(&mut trace, 1);
+    trace.then(steer("and the tests", false));
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    let ids = |effects: &[Effect]| -> Vec<u32> {
+        let steers = started(effects).steers.iter();
+        steers.map(|steer| steer.id).collect()
+    };
+    assert_eq!(ids(&effects), [2]);
+    trace.then(MachineInput::TurnEnded(TurnOutcome::NotStarted(
+        "no memory".into(),
+    )));
+    resume_at(&mut trace, 1);
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert_eq!(ids(&effects), [2]);
+}
+
+#[test]
 fn a6_message_that_the_session_has_is_not_sent_again() {
     let mut trace = durable(SessionPolicy::Continue);
     trace.then(steer("mind the docs", false));
