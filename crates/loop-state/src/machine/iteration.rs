@@ -188,13 +188,15 @@ impl Machine {
         head.counts.unfinished_attempts += 1;
         head.failure = None;
         head.step = IterationStep::Ready;
-        // A session that continues has the steers that it read.
         let remembers = head.phase_rules().continues_attempts()
             && head.session.is_some()
-            && head.has_prompt
+            && (head.has_prompt || head.phase_rules().durable_session)
             && !head.fresh_session;
-        for steer in &mut head.steers {
-            if !(remembers && steer.state == SteerState::Seen) {
+        // A session that continues has the steers that it read, and perhaps those of the unanswered prompt.
+        let (steers, unanswered) = (&mut head.steers, &head.prompt_steers);
+        for steer in steers {
+            let is_read = steer.state == SteerState::Seen && !unanswered.contains(&steer.id);
+            if !(remembers && is_read) {
                 steer.state = SteerState::Recorded;
             }
         }

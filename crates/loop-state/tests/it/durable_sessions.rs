@@ -194,6 +194,31 @@ fn output_that_the_session_has_is_not_sent_again() {
 }
 
 #[test]
+fn a6_steer_of_an_earlier_iteration_is_not_sent_again_after_a_stop_before_the_answer() {
+    let mut trace = durable(SessionPolicy::Continue);
+    trace.then(steer("mind the docs", false));
+    trace.then(MachineInput::SteerAdvanced {
+        id: 1,
+        state: loop_state::SteerState::Seen,
+    });
+    trace.then(MachineInput::PromptReceived);
+    trace.then(MachineInput::SessionSaved { position: 3 });
+    let transient = TurnOutcome::Transient("529".into());
+    trace.then(MachineInput::TurnEnded(transient));
+    trace.then(MachineInput::Requested(Request::Skip));
+    // The iteration fails, and no turn of it is over.
+    let not_started = TurnOutcome::NotStarted("no memory".into());
+    trace.then(MachineInput::TurnEnded(not_started));
+    trace.then(MachineInput::CheckEnded(failed("red")));
+    let effects = trace.then(MachineInput::LeftoversEnded(Default::default()));
+    assert!(started(&effects).steers.is_empty());
+    resume_at(&mut trace, 3);
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert_eq!(sessions(&effects), (Some("1-1"), None));
+    assert!(started(&effects).steers.is_empty());
+}
+
+#[test]
 fn unreadable_session_is_lost_and_a_fresh_one_begins() {
     let mut trace = durable(SessionPolicy::Fresh);
     resume_at(&mut trace, 0);
