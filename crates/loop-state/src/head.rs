@@ -412,6 +412,12 @@ impl Head {
         self.continues_session = false;
     }
 
+    /// Returns whether the session is not known to have all parts of the current attempt's message.
+    pub(crate) fn awaits_reading(&self) -> bool {
+        let has_feedback = self.has_feedback || self.feedback.is_none();
+        !self.has_prompt || !has_feedback || !self.prompt_steers.is_empty()
+    }
+
     /// Records that the session has the message of the current attempt: the prompt, the feedback and the steers.
     pub(crate) fn prompt_received(&mut self) {
         self.has_prompt = true;

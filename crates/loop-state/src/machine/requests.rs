@@ -104,7 +104,7 @@ impl Machine {
                 Effects::new()
             }
             MachineInput::PromptReceived
-                if (!self.head.has_prompt || !self.head.prompt_steers.is_empty())
+                if self.head.awaits_reading()
                     && matches!(step, IterationStep::Turn { .. }) =>
             {
                 self.head.prompt_received();

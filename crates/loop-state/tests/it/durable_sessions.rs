@@ -194,6 +194,24 @@ fn output_that_the_session_has_is_not_sent_again() {
 }
 
 #[test]
+fn a6_answer_shows_that_the_session_has_the_output_of_a_repeated_check() {
+    let mut trace = durable(SessionPolicy::Continue);
+    trace.iteration(failed("red"));
+    trace.then(MachineInput::PromptReceived);
+    trace.crash_and_resume();
+    let effects = trace.then(MachineInput::CheckEnded(failed("still red")));
+    let brief = started(&effects);
+    assert!(brief.has_prompt && brief.steers.is_empty());
+    assert_eq!(brief.feedback.as_ref().unwrap().text, "still red");
+    trace.then(MachineInput::PromptReceived);
+    trace.then(MachineInput::TurnEnded(TurnOutcome::Transient(
+        "529".into(),
+    )));
+    let effects = trace.then(MachineInput::Requested(Request::Skip));
+    assert_eq!(started(&effects).feedback, None);
+}
+
+#[test]
 fn a6_steer_of_an_earlier_iteration_is_not_sent_again_after_a_stop_before_the_answer() {
     let mut trace = durable(SessionPolicy::Continue);
     trace.then(steer("mind the docs", false));
