@@ -50,8 +50,8 @@ pub struct Head {
     pub steers: Vec<Steer>,
     /// The id of the agent's session, if known.
     pub session: Option<String>,
-    /// The position in the session after its last turn, if the agent keeps the session on disk. A fork copies the session up to there. During an
-    /// attempt it is the position before the attempt: a session that is longer has the prompt of the attempt.
+    /// The last known position in the session, if the agent keeps the session on disk. A session that is longer has a later message. A fork copies the
+    /// session up to there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_position: Option<u64>,
     /// The steers in the prompt of the current attempt, until the agent answers. An agent that doesn't answer may have read none of them.
@@ -435,7 +435,9 @@ impl Head {
     }
 
     /// Records the position up to which the session is on disk. If an attempt has begun that is not over, a longer session has the message of the
-    /// attempt: the agent saves a message before it does anything else.
+    /// attempt: the agent saves a message before it does anything else. So a turn that ends before the first answer has the prompt in its session too.
+    ///
+    /// Position 0 means that the session can't be read: the last known position stays.
     pub(crate) fn session_saved(&mut self, position: u64) {
         let before = self.session_position.unwrap_or(0);
         let is_begun = self.unfinished.is_some()
@@ -446,7 +448,7 @@ impl Head {
         if is_begun && position > before {
             self.prompt_received();
         }
-        self.session_position = Some(position.max(before));
+        self.session_position = Some(if position == 0 { before } else { position });
     }
 
     /// Forgets the session; the next attempt gets a fresh one.

@@ -99,13 +99,11 @@ impl Machine {
             MachineInput::SessionKnown(id) => self.session_known(id),
             MachineInput::SessionSaved { position } => {
                 // The end of the turn follows, and is saved.
-                // A turn that ends before the first answer has the prompt in its session too.
                 self.head.session_saved(position);
                 Effects::new()
             }
             MachineInput::PromptReceived
-                if self.head.awaits_reading()
-                    && matches!(step, IterationStep::Turn { .. }) =>
+                if self.head.awaits_reading() && matches!(step, IterationStep::Turn { .. }) =>
             {
                 self.head.prompt_received();
                 // Only a session that continues needs this after a crash.

@@ -212,6 +212,28 @@ fn a6_answer_shows_that_the_session_has_the_output_of_a_repeated_check() {
 }
 
 #[test]
+fn a6_message_is_found_in_a_session_that_became_shorter() {
+    let mut trace = Trace::new(rules(|rules| {
+        rules.phases[0].durable_session = true;
+        rules.phases[0].session = SessionPolicy::Continue;
+        rules.limits.max_failures = 0;
+    }));
+    trace.then(MachineInput::SessionSaved { position: 9 });
+    trace.iteration(failed("red"));
+    // A restored copy of the session is shorter.
+    resume_at(&mut trace, 4);
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert!(!started(&effects).has_prompt);
+    // It can't be read, which says nothing about its position.
+    resume_at(&mut trace, 0);
+    trace.then(MachineInput::CheckEnded(failed("red")));
+    assert_eq!(trace.machine.head().session_position, Some(4));
+    resume_at(&mut trace, 5);
+    let effects = trace.then(MachineInput::CheckEnded(failed("red")));
+    assert!(started(&effects).has_prompt);
+}
+
+#[test]
 fn a6_steer_of_an_earlier_iteration_is_not_sent_again_after_a_stop_before_the_answer() {
     let mut trace = durable(SessionPolicy::Continue);
     trace.then(steer("mind the docs", false));
