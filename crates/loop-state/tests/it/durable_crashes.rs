@@ -1,12 +1,16 @@
-//! Explores all short histories of a run whose agent keeps its session on disk, with a crash in each state. The model of the agent and of its disk shows
-//! whether a message is lost or repeated.
+//! Explores all short histories of some moves of a run whose agent keeps its session on disk, with a crash in each state. The model of the agent and of
+//! its disk shows whether a message is lost or repeated.
+//!
+//! The model has no interrupt after which the turn continues, also with a new connection, and no check with its feedback. `durable_sessions` has
+//! examples of both.
 
 use std::collections::BTreeMap;
 
 use foldhash::HashSet;
 use loop_state::{
     Effect, Head, IterationStep, Machine, MachineInput, PhaseLimits, PromptContext, Request,
-    ResumeOptions, SessionPolicy, StopCause, StopRequest, StopTiming, Timer, TurnOutcome,
+    ResumeOptions, SessionPolicy, SteerState, StopCause, StopRequest, StopTiming, Timer,
+    TurnOutcome,
 };
 
 use crate::rules;
@@ -19,8 +23,20 @@ enum Record {
         prompt: Option<u32>,
         steers: Vec<u32>,
     },
+    /// The message that begins another turn of an attempt: this steer.
+    Steer(u32),
     /// An answer or a tool result.
     Work,
+}
+
+impl Record {
+    fn has_steer(&self, id: u32) -> bool {
+        match self {
+            Self::Message { steers, .. } => steers.contains(&id),
+            Self::Steer(steer) => *steer == id,
+            Self::Work => false,
+        }
+    }
 }
 
 /// An event of the real program.
@@ -34,8 +50,12 @@ enum Move {
     NotStarted,
     /// The turn completes, and the agent reports its position.
     Complete,
+    /// A turn of the attempt ends while a steer waits, and the steer begins another one. The agent saves the steer, and hasn't reported it yet.
+    SteerTurn,
     /// The time limit ends the turn, and the report of the position is lost: the runner reads the position from the session.
     TimeOut,
+    /// The same, and a person stops the run before the turn has ended. Then a new process resumes the run.
+    TimeOutAndStop,
     /// The model fails for a short time.
     Transient,
     /// A person stops the run, and the report of the position is lost. Then a new process resumes the run.
@@ -48,12 +68,14 @@ enum Move {
     Redo,
 }
 
-const MOVES: [Move; 10] = [
+const MOVES: [Move; 12] = [
     Move::Save,
     Move::Answer,
     Move::NotStarted,
     Move::Complete,
+    Move::SteerTurn,
     Move::TimeOut,
+    Move::TimeOutAndStop,
     Move::Transient,
     Move::Stop,
     Move::Kill,
@@ -135,12 +157,24 @@ impl World {
         Some(self.sessions.get(id)?.len() as u64)
     }
 
-    /// Reports the position to the machine, as the agent or the runner does.
+    /// Returns the steers that began a turn, and that count as unread.
+    fn unreported_steers(&self) -> Vec<u32> {
+        let head = self.machine.head();
+        let session = { head.session.as_ref() }.and_then(|id| self.sessions.get(id));
+        let began = |id: &u32| session.is_some_and(|it| it.contains(&Record::Steer(*id)));
+        let unseen = head.unseen_steers().map(|steer| steer.id);
+        unseen.filter(began).collect()
+    }
+
+    /// Reports the position and the steers that began a turn to the machine, as the agent or the runner does.
     fn report_position(&mut self) -> Result<(), String> {
-        match self.position() {
-            Some(position) => self.give(MachineInput::SessionSaved { position }),
-            None => Ok(()),
-        }
+        let Some(position) = self.position() else {
+            return Ok(());
+        };
+        self.give(MachineInput::SessionSaved { position })?;
+        let state = SteerState::Seen;
+        { self.unreported_steers().into_iter() }
+            .try_for_each(|id| self.give(MachineInput::SteerAdvanced { id, state }))
     }
 
     fn end_turn(&mut self, outcome: TurnOutcome) -> Result<(), String> {
@@ -151,9 +185,10 @@ impl World {
     fn resume(&mut self) -> Result<(), String> {
         self.machine = Machine::from(self.saved.clone());
         self.attempt = None;
-        let session_position = self.position();
+        let (session_position, session_steers) = (self.position(), self.unreported_steers());
         self.give(MachineInput::Resumed(ResumeOptions {
             session_position,
+            session_steers,
             ..ResumeOptions::default()
         }))
     }
@@ -171,7 +206,7 @@ impl World {
             _ => {}
         }
         let steers: Vec<u32> = brief.steers.iter().map(|steer| steer.id).collect();
-        let has_steer = |id: u32| move |record: &Record| matches!(record, Record::Message { steers, .. } if steers.contains(&id));
+        let has_steer = |id: u32| move |record: &Record| record.has_steer(id);
         if let Some(id) = { steers.iter() }.find(|id| session.iter().any(has_steer(**id))) {
             return Err(format!("steer {id} is repeated"));
         }
@@ -182,7 +217,7 @@ impl World {
         let head = self.machine.head();
         let waits = |id: u32| {
             let steer = head.steers.iter().find(|steer| steer.id == id);
-            steer.is_some_and(|steer| steer.state != loop_state::SteerState::Seen)
+            steer.is_some_and(|steer| steer.state != SteerState::Seen)
         };
         let is_anywhere = |id: u32| self.sessions.values().flatten().any(has_steer(id));
         match (1..=head.counts.steers).find(|id| !waits(*id) && !is_anywhere(*id)) {
@@ -191,9 +226,16 @@ impl World {
         }
     }
 
-    fn work(&mut self) {
+    fn save(&mut self, record: Record) {
         let id = self.machine.head().session.clone().unwrap();
-        self.sessions.entry(id).or_default().push(Record::Work);
+        self.sessions.entry(id).or_default().push(record);
+    }
+
+    /// Returns the oldest steer that the agent doesn't have.
+    fn waiting_steer(&self) -> Option<u32> {
+        let unreported = self.unreported_steers();
+        let mut unseen = self.machine.head().unseen_steers().map(|steer| steer.id);
+        unseen.find(|id| !unreported.contains(id))
     }
 
     /// Makes a move; returns `None` if it is not possible now.
@@ -203,7 +245,10 @@ impl World {
         let is_possible = match what {
             Move::Save | Move::NotStarted => is_turn && !has_message,
             Move::Answer | Move::Complete => is_turn && has_message,
-            Move::TimeOut | Move::Transient | Move::Stop | Move::Redo => is_turn,
+            Move::SteerTurn => is_turn && has_message && self.waiting_steer().is_some(),
+            Move::TimeOut | Move::TimeOutAndStop | Move::Transient | Move::Stop | Move::Redo => {
+                is_turn
+            }
             Move::Steer => is_turn && self.machine.head().counts.steers < 2,
             Move::Kill => true,
         };
@@ -216,7 +261,7 @@ impl World {
         match what {
             Move::Save => self.save_message(),
             Move::Answer => {
-                self.work();
+                self.save(Record::Work);
                 self.give(MachineInput::PromptReceived)
             }
             Move::NotStarted => {
@@ -227,10 +272,32 @@ impl World {
                 }
             }
             Move::Complete => {
-                self.work();
+                self.save(Record::Work);
                 self.give(MachineInput::PromptReceived)?;
                 self.report_position()?;
                 self.end_turn(TurnOutcome::Completed)
+            }
+            Move::SteerTurn => {
+                let id = self.waiting_steer().unwrap();
+                let state = SteerState::Delivered;
+                self.give(MachineInput::SteerAdvanced { id, state })?;
+                self.save(Record::Work);
+                self.give(MachineInput::PromptReceived)?;
+                self.report_position()?;
+                self.save(Record::Steer(id));
+                Ok(())
+            }
+            Move::TimeOutAndStop => {
+                self.give(MachineInput::TimerExpired(Timer::Iteration))?;
+                self.give(MachineInput::StopRequested(StopRequest {
+                    by: StopCause::Person,
+                    when: StopTiming::Now,
+                }))?;
+                if self.lost_report == LostReport::ReadFromDisk {
+                    self.report_position()?;
+                }
+                self.end_turn(TurnOutcome::Stopped)?;
+                self.resume()
             }
             Move::TimeOut | Move::Redo => {
                 self.give(match what {
@@ -269,6 +336,9 @@ impl World {
 /// The moves of the first iteration.
 const FIRST_ITERATION: [Move; 2] = [Move::Save, Move::Complete];
 
+/// The moves after which only the session of an earlier attempt has a steer.
+const STEER_IN_SESSION: [Move; 4] = [Move::Steer, Move::Kill, Move::Save, Move::Kill];
+
 /// Explores all histories of `depth` moves after the moves `begin`; returns the number of states, or the first history that loses or repeats a message.
 fn explore(
     policy: SessionPolicy,
@@ -305,8 +375,8 @@ fn explore(
 #[test]
 fn a6_no_short_history_loses_or_repeats_a_message() {
     for policy in [SessionPolicy::Fresh, SessionPolicy::Continue] {
-        for begin in [&[], &FIRST_ITERATION[..]] {
-            let states = explore(policy, LostReport::ReadFromDisk, begin, 5).unwrap();
+        for (begin, depth) in [(&[][..], 5), (&FIRST_ITERATION, 5), (&STEER_IN_SESSION, 4)] {
+            let states = explore(policy, LostReport::ReadFromDisk, begin, depth).unwrap();
             println!("{policy:?}: {states} states");
             assert!(states > 1_000, "{states}");
         }
