@@ -71,6 +71,10 @@ impl Runner {
         let Some(attempt) = &mut self.processes.attempt else {
             return Vec::new();
         };
+        if !assignment.injected {
+            // An attempt can have several turns, and each of them reports its own position.
+            self.reported.session_saved = false;
+        }
         let steers = assignment.inputs.iter();
         let steers = steers.filter_map(|input| attempt.receipts.remove(&input.receipt));
         let input = AttemptInput::TurnBegan {
