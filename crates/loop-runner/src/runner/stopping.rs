@@ -79,7 +79,8 @@ impl Runner {
         let head = self.machine.head();
         let stopping = head.stopping.map(|request| request.when);
         let is_stopping = stopping == Some(StopTiming::Now);
-        // A resume reads the position itself, so that a stop doesn't take longer.
+        // A stop leaves an unfinished attempt, also if a limit has begun to end the turn. Its resume reads the position itself, so that the stop doesn't
+        // take longer.
         if is_reported || is_unopened || is_stopping || !self.phase().agent.has_durable_sessions() {
             return inputs;
         }

@@ -54,7 +54,7 @@ enum Move {
     SteerTurn,
     /// The time limit ends the turn, and the report of the position is lost: the runner reads the position from the session.
     TimeOut,
-    /// The same, and a person stops the run before the turn has ended. Then a new process resumes the run.
+    /// The time limit begins to end the turn, and then a person stops the run. The report of the position is lost. Then a new process resumes the run.
     TimeOutAndStop,
     /// The model fails for a short time.
     Transient,
@@ -293,9 +293,6 @@ impl World {
                     by: StopCause::Person,
                     when: StopTiming::Now,
                 }))?;
-                if self.lost_report == LostReport::ReadFromDisk {
-                    self.report_position()?;
-                }
                 self.end_turn(TurnOutcome::Stopped)?;
                 self.resume()
             }
