@@ -107,11 +107,12 @@ struct SavedMessage {
     inputs: Vec<String>,
 }
 
-/// Reads a session of a run; returns `None` if it does not exist.
+/// Reads a session of a run; returns `None` if it does not exist. A process that dies before its first save leaves an empty store, which is no session.
 #[must_use]
 pub fn read(run_dir: &Path, id: &str) -> Option<SavedSession> {
     let session = is_session(id).then(|| path(run_dir, id))?;
     let loaded = match reader::load::<IgnoredAny, SavedRecord>(session) {
+        Ok(loaded) if loaded.report.used.is_none() && loaded.report.is_undamaged() => return None,
         Ok(loaded) => loaded,
         Err(error) if error.is_not_found() => return None,
         Err(_) => return Some(SavedSession::default()),
@@ -190,6 +191,20 @@ mod tests {
         drop((open, copy));
         assert_eq!(log(&path(run.path(), "1-1")).1, ["a", "b", "c", "d"]);
         assert_eq!(log(&path(fork.path(), "1-1")).1, ["a", "b", "e"]);
+    }
+
+    #[test]
+    fn a6_session_without_a_save_does_not_exist() {
+        let run = tempfile::tempdir().unwrap();
+        let session = path(run.path(), "1-1");
+        fs_err::create_dir_all(&session).unwrap();
+        assert_eq!(read(run.path(), "1-1"), None);
+        // The writer has opened the store, and has not saved.
+        drop(log(&session));
+        assert_eq!(read(run.path(), "1-1"), None);
+        let damaged = "progress-00000001-0000000000000000.ckj";
+        fs_err::write(session.join(damaged), "no journal").unwrap();
+        assert_eq!(read(run.path(), "1-1"), Some(SavedSession::default()));
     }
 
     #[test]
