@@ -115,8 +115,9 @@ impl PersistenceClient {
                 ConversationEvent::Lifecycle(_) | ConversationEvent::ReplayTruncated => {}
             }
         }
+        // An agent that could not create a session has not named it, so no later agent may continue it.
         let session = match self.shared.lock().ledger.session() {
-            SessionChoice::Resume(id) | SessionChoice::Create(id) => Some(id.clone()),
+            SessionChoice::Resume(id) => Some(id.clone()),
             _ => None,
         };
         if self.session != session {

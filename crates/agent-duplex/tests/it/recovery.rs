@@ -207,6 +207,32 @@ async fn dropped_input_stays_dropped() {
 }
 
 #[tokio::test]
+async fn chosen_session_is_stored_once_its_agent_has_named_it() {
+    let exists: fn() -> Error = || Error::start("it exists already", None);
+    let created = || SessionChoice::Create("x".to_owned());
+    for (script, expected) in [
+        (Script::new().fails(exists), None),
+        (Script::new().session("x"), Some("x")),
+    ] {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("talks");
+        let driver = ScriptedDriver::new(resumable()).with_script(script);
+        let options = ConversationOptions::default().with_manual_start();
+        let (mut talk, _) = TestConversation::stored(driver, options, file(&path)).await;
+        let started = soon(talk.conversation.start(created())).await;
+        assert_eq!(started.is_ok(), expected.is_some());
+        if expected.is_some() {
+            talk.read_until(|what| matches!(what, ConversationEvent::Observed(_)))
+                .await;
+        }
+        soon(talk.conversation.stop(Duration::ZERO)).await;
+        talk.read_all().await;
+        let recovered = file(&path).recover().unwrap();
+        assert_eq!(recovered.session.as_deref(), expected);
+    }
+}
+
+#[tokio::test]
 async fn stop_report_is_stored_first() {
     for _ in 0..10 {
         let directory = TempDir::new().unwrap();
