@@ -228,7 +228,7 @@ fn x112e_invalid_archive_is_refused_in_one_line_and_leaves_nothing() {
         (
             "a session of a later iteration",
             with_sessions(&["3-1"]),
-            "the archive has the session `3-1`, which its state doesn't name",
+            "the archive has the session `3-1`, which its state doesn't name; export the run again",
         ),
         (
             "two sessions",

@@ -233,7 +233,7 @@ fn read_store(dir: &Path, manifest: &Manifest) -> Result<RunHead, String> {
     let named = head.machine.session.as_deref();
     if let Some(other) = { manifest.sessions() }.find(|id| Some(*id) != named) {
         return Err(bad(&format_args!(
-            "the archive has the session `{other}`, which its state doesn't name"
+            "the archive has the session `{other}`, which its state doesn't name; export the run again with this version"
         )));
     }
     Ok(head)
