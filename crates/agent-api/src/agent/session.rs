@@ -384,9 +384,7 @@ fn fork(root: &Path, from: &str) -> Result<String, NotOpened> {
 }
 
 fn cant_create(id: &str, why: &str) -> NotOpened {
-    NotOpened::Failed(format!(
-        "session {id} can't be created: {why}; start the agent again with another id"
-    ))
+    NotOpened::Failed(format!("session {id} can't be created: {why}"))
 }
 
 fn not_opened(error: checkpoint_store::Error) -> NotOpened {

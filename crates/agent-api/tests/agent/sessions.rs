@@ -123,7 +123,7 @@ async fn session_with_a_chosen_id_is_created_once() {
     ] {
         let error = agent.connect(choice).await.unwrap_err();
         assert!(error.is_start_failure(), "{error}");
-        assert!(error.to_string().contains(why), "{error}");
+        assert!(error.to_string().ends_with(why), "{error}");
     }
     let talk = Talk::started(scene.options(&server, []), SessionChoice::Resume(id())).await;
     talk.ask("who am I").await;
