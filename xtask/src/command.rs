@@ -1,9 +1,12 @@
 //! Runs a program and shows its output at once or stores it.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
+
+use crate::tally::Tally;
 
 /// The maximum number of bytes stored of an output, counted from its end.
 const KEPT: usize = 8 << 20;
@@ -81,6 +84,25 @@ pub(crate) fn finish(command: &mut Command, show: Show) -> Ended {
 pub(crate) fn build(package: &str, part: &[&str]) -> bool {
     let build = ["build", "--quiet", "--release", "-p", package];
     run("cargo", &[&build, part].concat(), Show::OnFailure).success
+}
+
+/// Compiles a program in the release profile and runs it in this terminal. `failed` says what its exit with an error means.
+pub(crate) fn run_program(
+    (package, program): (&str, &str),
+    arguments: Vec<OsString>,
+    failed: &str,
+) -> Tally {
+    if !build(package, &["--bin", program]) {
+        return Tally::failed(format!("{program}: the program doesn't compile"));
+    }
+    let mut cargo = Command::new("cargo");
+    cargo.args(["run", "--quiet", "--release", "-p", package]);
+    cargo.args(["--bin", program, "--"]).args(arguments);
+    match cargo.status() {
+        Ok(status) if status.success() => Tally::passed(1),
+        Ok(_) => Tally::failed(format!("{program}: {failed}")),
+        Err(error) => Tally::failed(format!("cargo: {error}")),
+    }
 }
 
 fn try_finish(command: &mut Command, show: Show) -> io::Result<Ended> {

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use fs_err as fs;
 use serde_json::Value;
@@ -153,17 +152,11 @@ fn play(arguments: &Arguments) -> Tally {
     if is_ours && !command::build("rlm-loop", &["--bin", "rlm"]) {
         return Tally::failed("lab: rlm doesn't compile");
     }
-    if !command::build("rlm-score", &["--bin", "lab"]) {
-        return Tally::failed("lab: the program doesn't compile");
-    }
-    let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--release", "-p", "rlm-score"]);
-    command.args(["--bin", "lab", "--"]).args(arguments.words());
-    match command.status() {
-        Ok(status) if status.success() => Tally::passed(1),
-        Ok(_) => Tally::failed("lab: a promise is broken or not shown"),
-        Err(error) => Tally::failed(format!("cargo: {error}")),
-    }
+    command::run_program(
+        ("rlm-score", "lab"),
+        arguments.words(),
+        "a promise is broken or not shown",
+    )
 }
 
 #[cfg(test)]

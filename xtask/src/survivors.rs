@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command;
 
 use crate::command;
 use crate::tally::Tally;
@@ -80,20 +79,11 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
     if arguments.tool.is_none() && !command::build("rlm-loop", &["--bin", "rlm"]) {
         return Tally::failed("survivors: rlm doesn't compile");
     }
-    if !command::build("rlm-survivors", &[]) {
-        return Tally::failed("survivors: the program doesn't compile");
-    }
-
-    let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--release", "-p", "rlm-survivors"]);
-    command
-        .args(["--bin", "survivors", "--"])
-        .args(arguments.words());
-    match command.status() {
-        Ok(status) if status.success() => Tally::passed(1),
-        Ok(_) => Tally::failed("survivors: a stop left processes, or the count failed"),
-        Err(error) => Tally::failed(format!("cargo: {error}")),
-    }
+    command::run_program(
+        ("rlm-survivors", "survivors"),
+        arguments.words(),
+        "a stop left processes, or the count failed",
+    )
 }
 
 #[cfg(test)]
