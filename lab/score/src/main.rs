@@ -11,8 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use clap::Parser;
@@ -73,18 +72,14 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let given_up = Arc::new(AtomicBool::new(false));
-    for signal in [
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGHUP,
-    ] {
-        // Every scene sees this flag and kills the processes that it started.
-        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&given_up)) {
-            eprintln!("error: cannot handle signals: {error}");
+    // Each scene sees this flag and kills the processes that it started, so that this program has no survivors either.
+    let given_up = match rlm_survivors::given_up_by_signal() {
+        Ok(given_up) => given_up,
+        Err(error) => {
+            eprintln!("error: can't handle signals: {error}");
             return ExitCode::from(2);
         }
-    }
+    };
     let lab = Lab {
         tool: &tool,
         agent: &me,

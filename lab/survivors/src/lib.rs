@@ -31,7 +31,28 @@ mod score;
 mod stop_method;
 mod table;
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 pub use plan::{Plan, StopMoment, quoted};
 pub use run::{Role, RunResult, Survivor};
 pub use score::{Row, Run, Score, TimeSpread};
 pub use stop_method::StopMethod;
+
+/// Returns a flag that SIGINT, SIGTERM and SIGHUP set from now on, instead of ending the program.
+///
+/// # Errors
+///
+/// An error if the system refuses a handler.
+pub fn given_up_by_signal() -> io::Result<Arc<AtomicBool>> {
+    let given_up = Arc::new(AtomicBool::new(false));
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, Arc::clone(&given_up))?;
+    }
+    Ok(given_up)
+}
