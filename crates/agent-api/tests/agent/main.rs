@@ -8,6 +8,7 @@ mod effort;
 mod endurance;
 mod extensions;
 mod failures;
+mod hung_guard;
 mod judged_paths;
 #[cfg(feature = "mcp")]
 mod mcp;

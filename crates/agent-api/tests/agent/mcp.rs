@@ -11,6 +11,7 @@ use agent_duplex::{
 };
 use agent_subprocess::{Marker, ProcessContext, guard, sweep};
 
+use crate::hung_guard::HungGuard;
 use crate::scene::{Count, DEADLINE, DIALECTS, Scene, Talk};
 use crate::server::{Reply, Request, Server};
 
@@ -595,58 +596,26 @@ fn a15_start_that_hangs_ends_at_once_and_at_its_time_limit() {
     assert!(output.contains("ok. 1 passed"), "{child:?}");
 }
 
-/// A guard that answers nothing is like a program whose disk hangs.
 #[tokio::test]
-#[ignore = "a process with a guard of its own: `a15_start_that_hangs_…` runs it"]
+#[ignore = "a process with a guard of its own: `a15_start_that_hangs_ends_at_once_and_at_its_time_limit` runs it"]
 async fn hanging_start() {
-    use std::os::unix::fs::PermissionsExt as _;
-
     let programs = Programs::new();
-    let [pid, script] = ["pid", "guard"].map(|name| programs.scene.work().join(name));
-    let text = format!(
-        "#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}\nexec sleep 600\n",
-        pid.display()
-    );
-    std::fs::write(&script, text).unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let new_guard = |name| {
-        let link = programs.scene.work().join(name);
-        std::os::unix::fs::symlink(&script, &link).unwrap();
-        guard::guard_program(&link);
-        link
-    };
     let server = Server::replying(Dialect::Chat, []).await;
-    // The turn ends while the start hangs, so the guard still runs.
-    let hangs = || {
-        let pid = std::fs::read_to_string(&pid).unwrap_or_default();
-        let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim()));
-        line.is_ok_and(|line| line == b"sleep\x00600\x00")
-            .then_some(pid)
-    };
-    let end_guard = |link| {
-        // Without it, the start can't try again.
-        std::fs::remove_file(link).unwrap();
-        let guard = hangs().expect("the start still hangs");
-        let mut kill = std::process::Command::new("kill");
-        assert!(kill.args(["-9", guard.trim()]).status().unwrap().success());
-        std::fs::remove_file(&pid).unwrap();
-    };
-
-    let link = new_guard("first");
+    let guard = HungGuard::install(&programs.scene.work());
     let mut options = programs.scene.options(&server, []);
     let never = Duration::from_secs(86_400);
     options.mcp_servers = vec![programs.server("one").time_limit(never)];
     let mut talk = Talk::new(options.clone());
     talk.send("go");
-    wait_for("the start", || hangs().is_some()).await;
+    wait_for("the start", || guard.hangs().is_some()).await;
     let interrupt = talk.conversation.interrupt(QueuedMessages::Keep);
     interrupt.await.unwrap();
     assert_eq!(talk.end().await.reason, EndReason::Interrupted);
     let report = talk.stop().await;
     assert!(!report.proven, "a server may have started: {report:?}");
-    end_guard(link);
+    guard.end();
 
-    let link = new_guard("second");
+    let guard = HungGuard::install(&programs.scene.work());
     options.mcp_servers = vec![programs.server("one").time_limit(SHORT)];
     let mut talk = Talk::new(options);
     talk.send("go");
@@ -656,5 +625,5 @@ async fn hanging_start() {
         &["`one` did not start within 1 s and was ended; it may have run for a moment"],
     );
     drop(talk.stop().await);
-    end_guard(link);
+    guard.end();
 }

@@ -1,12 +1,11 @@
 //! `bash`: real commands, and the end of all their processes.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_subprocess::guard;
 use serde_json::json;
 
+use crate::hung_guard::HungGuard;
 use crate::scene::{DEADLINE, Scene, peak_memory, runs_in_own_process, wait_for};
 
 /// Starts a daemon in a session of its own and a process that ignores SIGTERM, and then waits.
@@ -245,65 +244,34 @@ fn a14_secrets_are_not_in_the_environment_of_a_command() {
     });
 }
 
-/// A guard that answers nothing is like a program whose disk hangs.
 #[test]
 fn a4_start_that_hangs_ends_at_once_and_at_its_time_limit() {
-    use std::os::unix::fs::PermissionsExt as _;
-
     let test = "bash::a4_start_that_hangs_ends_at_once_and_at_its_time_limit";
     if runs_in_own_process(test, &[]) {
         return;
     }
     let scene = Scene::new();
-    let [pid, script] = ["pid", "guard"].map(|name| scene.path(name));
-    let text = format!(
-        "#!/bin/sh\necho $$ > {0}.new; mv {0}.new {0}\nexec sleep 600\n",
-        pid.display()
-    );
-    std::fs::write(&script, text).unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let new_guard = |name| {
-        let link = scene.path(name);
-        std::os::unix::fs::symlink(&script, &link).unwrap();
-        guard::guard_program(&link);
-        link
-    };
-    // The call ends while the start hangs, so the guard still runs.
-    let hangs = || {
-        let pid = std::fs::read_to_string(&pid).unwrap_or_default();
-        let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim()));
-        line.is_ok_and(|line| line == b"sleep\x00600\x00")
-            .then_some(pid)
-    };
-    let end_guard = |link| {
-        // Without it, the start can't try again.
-        std::fs::remove_file(link).unwrap();
-        let guard = hangs().expect("the start still hangs");
-        let mut kill = Command::new("kill");
-        assert!(kill.args(["-9", guard.trim()]).status().unwrap().success());
-        std::fs::remove_file(&pid).unwrap();
-    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        let link = new_guard("first");
+        let guard = HungGuard::install(scene.context.directory.path());
         let command = json!({"command": "true", "timeout_seconds": 1});
         let late = scene.failed("bash", command).await;
         assert_eq!(
             late,
             "the command did not start within 1 s and was ended; it may have run for a moment"
         );
-        end_guard(link);
-        let link = new_guard("second");
+        guard.end();
+        let guard = HungGuard::install(scene.context.directory.path());
         let cancel = async {
-            wait_for("the start", || hangs().is_some()).await;
+            wait_for("the start", || guard.hangs().is_some()).await;
             scene.context.cancel.cancel();
         };
         let call = scene.failed("bash", json!({"command": "true"}));
         let (interrupted, ()) = tokio::join!(call, cancel);
         assert_eq!(interrupted, "the call was interrupted");
-        end_guard(link);
+        guard.end();
     });
 }

@@ -4,5 +4,7 @@
 
 mod bash;
 mod files;
+#[path = "../agent/hung_guard.rs"]
+mod hung_guard;
 mod scene;
 mod search;
