@@ -182,6 +182,16 @@ impl World {
         self.give(MachineInput::TurnEnded(outcome))
     }
 
+    /// A person stops the run at once, and resumes it later.
+    fn stop_and_resume(&mut self) -> Result<(), String> {
+        self.give(MachineInput::StopRequested(StopRequest {
+            by: StopCause::Person,
+            when: StopTiming::Now,
+        }))?;
+        self.end_turn(TurnOutcome::Stopped)?;
+        self.resume()
+    }
+
     fn resume(&mut self) -> Result<(), String> {
         self.machine = Machine::from(self.saved.clone());
         self.attempt = None;
@@ -289,12 +299,7 @@ impl World {
             }
             Move::TimeOutAndStop => {
                 self.give(MachineInput::TimerExpired(Timer::Iteration))?;
-                self.give(MachineInput::StopRequested(StopRequest {
-                    by: StopCause::Person,
-                    when: StopTiming::Now,
-                }))?;
-                self.end_turn(TurnOutcome::Stopped)?;
-                self.resume()
+                self.stop_and_resume()
             }
             Move::TimeOut | Move::Redo => {
                 self.give(match what {
@@ -313,14 +318,7 @@ impl World {
                 self.end_turn(TurnOutcome::Transient("529".to_owned()))?;
                 self.give(MachineInput::Requested(Request::Skip))
             }
-            Move::Stop => {
-                self.give(MachineInput::StopRequested(StopRequest {
-                    by: StopCause::Person,
-                    when: StopTiming::Now,
-                }))?;
-                self.end_turn(TurnOutcome::Stopped)?;
-                self.resume()
-            }
+            Move::Stop => self.stop_and_resume(),
             Move::Kill => self.resume(),
             Move::Steer => {
                 let (text, now) = ("mind the docs".to_owned(), false);
