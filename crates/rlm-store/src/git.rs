@@ -73,6 +73,18 @@ impl Git {
         }
     }
 
+    /// Returns the repository of a known top; doesn't run git.
+    pub(crate) fn at(top: &Path) -> Self {
+        Self {
+            top: may_be_in_repository(top).then(|| top.to_owned()),
+            places: Arc::default(),
+            foreign: None,
+            is_unresponsive: Arc::default(),
+            status_cache: status::StatusCache::default(),
+            processes: GitProcesses::of_process(),
+        }
+    }
+
     /// Returns why git refuses to use the repository, with the fix: it belongs to another user, as on a volume of a container.
     pub(crate) fn unusable_reason(&self) -> Option<String> {
         let place = self.foreign.as_ref()?.display();

@@ -1,4 +1,5 @@
-//! The index of this user's live runs in all projects: a small file for each run in `$XDG_STATE_HOME/rlm/runs`.
+//! The index of this user's live runs in all projects: a small file for each run in `$XDG_STATE_HOME/rlm/runs`. Beside it, `projects` has a small file
+//! for each project that had a run, so that the ended runs of all projects can be found.
 //!
 //! A file is only a hint: the lock in the run's own directory decides whether the run is live. A reader removes the file that a killed process left.
 //! The run writes a missing file again within a minute, and so does each listing of its project. If nothing can be written, a run is found only from
@@ -18,6 +19,8 @@ pub const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// The largest size of an index file in bytes; `rlm` did not write a longer one.
 const MOST: u64 = 64 << 10;
 const VERSION: u32 = 1;
+/// The largest number of projects in the index. The project whose last run began first is forgotten first.
+const MAX_PROJECTS: usize = 200;
 
 /// The content of a file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,10 +48,12 @@ impl IndexEntry {
             run: run.clone(),
         };
         let place = Self {
-            file: directory()?.join(name(project.root(), run)),
+            file: directory("runs")?.join(format!("{}.json", key(project.root(), run))),
             text: serde_json::to_vec(&entry).ok()?,
         };
         place.ensure();
+        // A failure is harmless: the project is then missing in a list of all projects.
+        let _unwritten = remember(project.root());
         Some(place)
     }
 
@@ -86,14 +91,7 @@ pub fn repair(project: &Project, live: &[RunEntry]) {
 /// Returns the live runs of all projects, by project and name. Removes the files of runs that are not live.
 #[must_use]
 pub fn live() -> Vec<(Project, RunEntry)> {
-    let Some(directory) = directory() else {
-        return Vec::new();
-    };
-    let files = state_dir::entries(&directory)
-        .unwrap_or_default()
-        .into_iter();
-    let files = files.filter(|file| file.extension().is_some_and(|it| it == "json"));
-    let mut live: Vec<_> = files.filter_map(|file| read(&file)).collect();
+    let mut live: Vec<_> = files("runs").iter().filter_map(|file| read(file)).collect();
     live.sort_by(|a, b| (a.0.root(), &a.1.id).cmp(&(b.0.root(), &b.1.id)));
     live
 }
@@ -112,9 +110,7 @@ fn read(file: &Path) -> Option<(Project, RunEntry)> {
     let entry: Option<Entry> = serde_json::from_slice(&text).ok();
     // A newer version removes its own files.
     let entry = entry.filter(|entry| entry.v == VERSION)?;
-    let found = Project::find(&entry.project)
-        .ok()
-        .map(Project::in_project_tree);
+    let found = Project::at(&entry.project).ok();
     let found = found.and_then(|project| Some((project.run(&entry.run).ok()?, project)));
     match found.filter(|(run, _)| run.is_live()) {
         Some((run, project)) => Some((project, run)),
@@ -125,22 +121,81 @@ fn read(file: &Path) -> Option<(Project, RunEntry)> {
     }
 }
 
-/// Returns the directory of the index; `None` for a user without a home directory.
-fn directory() -> Option<PathBuf> {
+/// Returns the JSON files of a part of the index.
+fn files(part: &str) -> Vec<PathBuf> {
+    let entries = directory(part).and_then(|it| state_dir::entries(&it).ok());
+    let mut files = entries.unwrap_or_default();
+    files.retain(|file| file.extension().is_some_and(|it| it == "json"));
+    files
+}
+
+/// Returns the JSON files of a part of the index, the newest first.
+fn by_age(part: &str) -> Vec<PathBuf> {
+    let mut files = files(part);
+    files.sort_by_cached_key(|file| {
+        let modified = state_dir::metadata(file).map(|it| it.modified());
+        (std::cmp::Reverse(modified.ok()), file.clone())
+    });
+    files
+}
+
+/// The content of the file of a project.
+#[derive(Debug, Serialize, Deserialize)]
+struct KnownProject {
+    v: u32,
+    /// The top of the project, which has the state.
+    project: PathBuf,
+}
+
+/// Writes the file of a project, so that its time is the time of the last run, and removes the oldest files beyond the limit.
+fn remember(project: &Path) -> std::io::Result<()> {
+    let directory = directory("projects").ok_or(std::io::ErrorKind::NotFound)?;
+    let file = directory.join(format!("{:016x}.json", hash(project)));
+    let is_new = !state_dir::is_file(&file);
+    let known = KnownProject {
+        v: VERSION,
+        project: project.to_owned(),
+    };
+    write(&file, &serde_json::to_vec(&known)?)?;
+    if is_new {
+        for oldest in by_age("projects").into_iter().skip(MAX_PROJECTS) {
+            state_dir::remove_file(&oldest)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the tops of the projects that had a run of this user, the project with the newest run first. A project can be gone or moved meanwhile.
+#[must_use]
+pub fn projects() -> Vec<PathBuf> {
+    let read = |file: &PathBuf| {
+        let text = state_dir::read(file, MOST).ok()?;
+        let known: KnownProject = serde_json::from_slice(&text).ok()?;
+        (known.v == VERSION).then_some(known.project)
+    };
+    by_age("projects").iter().filter_map(read).collect()
+}
+
+/// Returns the directory of a part of the index; `None` for a user without a home directory.
+fn directory(part: &str) -> Option<PathBuf> {
     let absolute = |name| {
         let path = std::env::var_os(name).map(PathBuf::from);
         path.filter(|path| path.is_absolute())
     };
     let state = absolute("XDG_STATE_HOME");
     let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    Some(state.join(crate::program_name()).join("runs"))
+    Some(state.join(crate::program_name()).join(part))
 }
 
-/// Returns the name of the file. It has a hash of the project's path, because two projects may have runs of the same name.
-fn name(project: &Path, run: &RunId) -> String {
+/// Returns a name that is unique among all projects: the run and a hash of the project's path, because two projects may have runs of the same name.
+#[must_use]
+pub fn key(project: &Path, run: &RunId) -> String {
+    format!("{run}-{:016x}", hash(project))
+}
+
+fn hash(project: &Path) -> u64 {
     // FNV-1a: any hash works that is the same in every version of this program.
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let bytes = project.as_os_str().as_encoded_bytes().iter();
-    let place = bytes.fold(0xcbf2_9ce4_8422_2325, hash);
-    format!("{run}-{place:016x}.json")
+    bytes.fold(0xcbf2_9ce4_8422_2325, hash)
 }

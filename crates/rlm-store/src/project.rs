@@ -35,6 +35,26 @@ impl Project {
         Ok(this)
     }
 
+    /// Returns the project with this top, which an earlier process found. Writes nothing, and doesn't ask git, so it is fast for many projects.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find), except the error about the repository.
+    pub fn at(root: &Path) -> Result<Self, Error> {
+        let root = fs_err::canonicalize(root)
+            .and_then(|path| fs_err::read_dir(&path).map(|_| path))
+            .and_then(require_utf8)
+            .map_err(|e| Error::directory(root, e))?;
+        let this = Self {
+            directory: root.clone(),
+            tree: root.clone(),
+            git: Git::at(&root),
+            root,
+        };
+        state_dir::check_owner(&this.root, &this.state_dir()).map_err(Error::other_owner)?;
+        Ok(this)
+    }
+
     /// Finds the project of a directory even if its `.rlm` belongs to another user. This is for ending a run by force, where only the locks count,
     /// not the state.
     ///

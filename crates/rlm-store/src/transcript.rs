@@ -17,14 +17,16 @@ pub(crate) use list::files;
 pub use list::{FOLDER, RemovedTranscripts, path, removed_transcripts, transcripts, unknown};
 pub use quota::{PruneResult, TranscriptQuota};
 pub use records::{Record, Records, sorted_by_age};
+pub use window::TranscriptWindow;
 
 mod list;
 mod pack;
 mod quota;
 mod records;
+mod window;
 
-/// The greatest age of unflushed text, which a hard kill can lose (J51).
-pub(crate) const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// The greatest age of unflushed text: a hard kill can lose it (J51), and a reader of the file sees it this late.
+pub(crate) const FLUSH_EVERY: Duration = Duration::from_millis(50);
 /// Lines that arrive within this time form one record, up to `MAX_JOINED` bytes: as single records, short lines would take twenty times their length.
 const JOIN_WITHIN: Duration = Duration::from_millis(100);
 const MAX_JOINED: usize = 8 << 10;
@@ -295,7 +297,7 @@ mod tests {
                 &line(b"bad \xff"),
             )
             .unwrap();
-        assert_eq!(transcript.flush_at(), Some(Timestamp::from_millis(1005)));
+        assert_eq!(transcript.flush_at(), Some(Timestamp::from_millis(55)));
         transcript.flush().unwrap();
         assert_eq!(transcript.flush_at(), None);
         let text = fs_err::read_to_string(path(dir.path(), 1, 1)).unwrap();

@@ -1,5 +1,6 @@
 //! The record of a transcript, and the reader for all transcripts: compressed, truncated, or still growing.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// The largest size of a file that is read, in bytes. It is larger than `MAX_BYTES`, because the last record may begin just below that limit.
 pub(super) const MAX_BYTES_READ: u64 = 2 * MAX_BYTES;
 /// The largest line that is read, in bytes: more than the record of the longest possible line of output, even if all of it is escaped.
-const MAX_LINE: u64 = 100 << 20;
+pub(super) const MAX_LINE: u64 = 100 << 20;
 /// The largest text of a record that is read, in bytes: more than the longest text that `rlm` writes.
 const MAX_TEXT: usize = 20 << 20;
 /// The largest memory of the decompressor, as a power of two; larger than any transcript needs.
@@ -93,13 +94,9 @@ impl Records {
             true => None,
             false => Some(state_dir::file_identity(&file)?),
         };
-        // These limits end an endlessly growing file, and a file that expands to terabytes.
+        // This limit ends an endlessly growing file.
         let from: Box<dyn BufRead + Send> = match grows {
-            None => {
-                let mut unpacker = Decoder::new(file)?;
-                unpacker.window_log_max(WINDOW)?;
-                Box::new(BufReader::new(unpacker.take(MAX_BYTES_READ)))
-            }
+            None => Box::new(BufReader::new(unpacker(file)?)),
             Some(_) => Box::new(BufReader::new(file.take(MAX_BYTES_READ))),
         };
         Ok(Self {
@@ -154,8 +151,15 @@ impl Iterator for Records {
     }
 }
 
+/// Returns the uncompressed bytes of a file. Its limits end a file that expands to terabytes.
+pub(super) fn unpacker(file: File) -> io::Result<impl Read + Send> {
+    let mut unpacker = Decoder::new(file)?;
+    unpacker.window_log_max(WINDOW)?;
+    Ok(unpacker.take(MAX_BYTES_READ))
+}
+
 /// Returns whether `rlm` can have written a line, by the smallest possible size of its unescaped text: a planted line may be longer.
-fn may_be_ours(line: &[u8]) -> bool {
+pub(super) fn may_be_ours(line: &[u8]) -> bool {
     if line.len() <= MAX_TEXT {
         return true;
     }
