@@ -25,8 +25,10 @@ mod words;
 
 pub use collect::collect;
 pub use json::json;
-pub use page::page;
+pub use page::{CSS, body, page};
 pub use report::{CommandLineTerms, ReportData};
+pub use transcript::middle_out;
+pub use visible::visible;
 pub use words::{removed, uncommitted};
 
 #[cfg(doctest)]

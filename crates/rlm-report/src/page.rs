@@ -14,7 +14,8 @@ use crate::visible::{pre, visible};
 use crate::words::{Clock, count, format_duration, number, removed, uncommitted};
 use crate::{detail, plots, rows, summary};
 
-pub(crate) const CSS: &str = include_str!("style.css");
+/// The style of the page, for a program that shows [`body`] in a page of its own.
+pub const CSS: &str = include_str!("style.css");
 /// The page can load nothing, run nothing and send nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 /// The maximum number of bytes of a prompt at the end of the page.
@@ -30,7 +31,7 @@ pub fn page(report: &ReportData) -> String {
         html lang="en" {
             (head(report))
             "\n"
-            body { main class="page" { (body(report, &clock)) } }
+            body { main class="page" { (sections(report, &clock)) } }
         }
         "\n"
     };
@@ -53,7 +54,15 @@ fn head(report: &ReportData) -> Markup {
     }
 }
 
-fn body(report: &ReportData, clock: &Clock) -> Markup {
+/// Returns the content of the page without its head, for a page of another program. It needs the style [`CSS`].
+#[must_use]
+pub fn body(report: &ReportData) -> String {
+    let timeline = &report.timeline;
+    let clock = Clock::new(report.zone.clone(), timeline.began(), timeline.until());
+    visible(&sections(report, &clock).into_string())
+}
+
+fn sections(report: &ReportData, clock: &Clock) -> Markup {
     let in_full = rows::attempts_in_full(&report.timeline);
     let all = report.timeline.attempts.len();
     let iterations = html! {

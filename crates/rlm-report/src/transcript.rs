@@ -139,7 +139,8 @@ impl Transcript {
 }
 
 /// Omits the middle of a text that is longer than `most` bytes; returns the number of omitted bytes too.
-pub(crate) fn middle_out(text: &str, most: usize) -> (String, u64) {
+#[must_use]
+pub fn middle_out(text: &str, most: usize) -> (String, u64) {
     if text.len() <= most {
         return (text.to_owned(), 0);
     }

@@ -12,8 +12,9 @@ pub(crate) fn pre(text: &str) -> Markup {
     html! { pre { "\n" (text) } }
 }
 
-/// Returns the page without colour sequences and with a visible form of every control or hidden character.
-pub(crate) fn visible(page: &str) -> String {
+/// Returns a page, or a part of it, without colour sequences and with a visible form of every control or hidden character.
+#[must_use]
+pub fn visible(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
     let mut rest = page;
     while let Some(c) = rest.chars().next() {

@@ -176,8 +176,9 @@ pub fn projects() -> Vec<PathBuf> {
     by_age("projects").iter().filter_map(read).collect()
 }
 
-/// Returns the directory of a part of the index; `None` for a user without a home directory.
-fn directory(part: &str) -> Option<PathBuf> {
+/// Returns a directory of this user's state of all projects; `None` for a user without a home directory.
+#[must_use]
+pub fn directory(part: &str) -> Option<PathBuf> {
     let absolute = |name| {
         let path = std::env::var_os(name).map(PathBuf::from);
         path.filter(|path| path.is_absolute())

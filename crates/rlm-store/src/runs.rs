@@ -159,7 +159,12 @@ impl Project {
         Ok(ids)
     }
 
-    fn run_ids(&self) -> Result<Vec<RunId>, Error> {
+    /// Returns the names of all runs, in no order. Reads no run.
+    ///
+    /// # Errors
+    ///
+    /// An error if the directory of the runs can't be read. If it doesn't exist, the list is empty.
+    pub fn run_ids(&self) -> Result<Vec<RunId>, Error> {
         let dir = self.runs_dir();
         let entries = state_dir::entries_if_any(&dir);
         let entries = entries.map_err(|e| Error::io("can't read", &dir, e))?;
@@ -167,6 +172,12 @@ impl Project {
         Ok(ids
             .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
             .collect())
+    }
+
+    /// Returns whether a process works on the run. Reads only its lock.
+    #[must_use]
+    pub fn is_live(&self, id: &RunId) -> bool {
+        reader::is_locked(&self.run_dir(id)).unwrap_or(false)
     }
 
     /// Reads one run.
@@ -215,7 +226,7 @@ impl Project {
 
     fn entry(&self, id: RunId) -> RunEntry {
         let dir = self.run_dir(&id);
-        let live = reader::is_locked(&dir).unwrap_or(false);
+        let live = self.is_live(&id);
         let loaded = reader::load_with::<RunHead, TimedInput>(&dir, &options(false));
         let is_empty =
             loaded.as_ref().is_ok_and(|loaded| loaded.head.is_none()) && !was_begun(&dir);

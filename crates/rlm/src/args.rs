@@ -23,11 +23,13 @@ mod checkpoints;
 mod live;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub(crate) use checkpoints::{
     CheckpointsArgs, CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, ShowArgs,
 };
 pub(crate) use live::{AttachArgs, InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopArgs};
+pub(crate) use view::{ViewArgs, ViewCommand};
 
 /// The text of `--version`. A release build sets `RLM_VERSION`, with the commit and the date; any other build has only the version.
 pub(crate) const VERSION: &str = match option_env!("RLM_VERSION") {
@@ -46,7 +48,16 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
     (
         "Live runs",
-        &["ps", "attach", "pause", "interrupt", "steer", "set", "stop"],
+        &[
+            "ps",
+            "view",
+            "attach",
+            "pause",
+            "interrupt",
+            "steer",
+            "set",
+            "stop",
+        ],
     ),
     (
         "Results and saved states",
@@ -107,6 +118,8 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// List the live runs
     Ps(PsArgs),
+    /// Show all runs of all projects in a browser
+    View(ViewArgs),
     /// Show the state of runs
     #[command(after_help = STATUS)]
     Status(StatusArgs),

@@ -90,6 +90,7 @@ fn execute(directory: &Path, command: Command) -> Result<ExitCode, Failure> {
         Command::Report(report) => command::report::execute(directory, &report),
         Command::Attach(attach) => command::attach::execute(directory, &attach),
         Command::Ps(ps) => command::status::ps(directory, &ps),
+        Command::View(view) => command::view::execute(&view),
         Command::Pause(pause) => command::control::pause(directory, pause),
         Command::Interrupt(interrupt) => command::control::interrupt(directory, &interrupt),
         Command::Set(set) => command::set::execute(directory, &set),

@@ -5,6 +5,7 @@
 //! the same guard or owner.
 
 use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
 
 use agent_subprocess::ancestry::{Ancestor, Peer};
 use agent_subprocess::{ProcessId, ProcessName, ancestry};
@@ -68,6 +69,16 @@ pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(),
     };
     let line = peer.ancestors().map_err(|e| refused(unproven(&e)))?;
     check_ancestors(&line, owner).map_err(refused)
+}
+
+/// Returns an error if the process at the other end of a socket belongs to an agent, or possibly does, unless this process belongs to the same agent.
+/// The error says why, for that process.
+///
+/// # Errors
+///
+/// The reason. Outside Linux, the ancestors of a process are not known, and there is no error.
+pub fn refuse_agent(socket: BorrowedFd<'_>) -> Result<(), String> {
+    check(Peer::of(socket), ProcessId::current()).map_err(|refusal| refusal.message())
 }
 
 /// Checks whether this process may end the process `owner` of a run. If its ancestors can't be verified, it may end the run, because a person can

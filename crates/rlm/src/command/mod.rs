@@ -21,6 +21,7 @@ mod select;
 pub(crate) mod set;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod view;
 pub(crate) mod worktree;
 
 use std::io::Write as _;

@@ -47,7 +47,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
     let is_named = name.is_some_and(|it| it.starts_with("rlm-") && it.ends_with(".html"));
     let takes_it_in =
         !is_named && timeline.head.settings.commit && timeline.head.settings.worktree.is_none();
-    let wording = wording(&timeline);
+    let wording = terms(&timeline);
     let page = page(&collect(&project, timeline, wording));
     let Some(target) = target else {
         return Ok(written(page.as_bytes()));
@@ -68,7 +68,7 @@ pub(crate) fn execute(directory: &Path, args: &ReportArgs) -> Result<ExitCode, F
 }
 
 /// Returns the texts of the page that belong to the command line.
-fn wording(timeline: &Timeline) -> CommandLineTerms {
+pub(crate) fn terms(timeline: &Timeline) -> CommandLineTerms {
     let head = &timeline.head;
     let phases = &head.settings.phases;
     let end = head.machine.end.as_ref().map(|end| &end.reason);

@@ -234,6 +234,30 @@ fn reason(state: RunState, m: &loop_state::Head) -> Option<String> {
     })
 }
 
+/// The texts of a page about the run.
+#[cfg(feature = "view")]
+impl RunStatusView {
+    pub(crate) fn agent(&self) -> Option<&str> {
+        Some(&self.detail.as_ref()?.agent)
+    }
+
+    pub(crate) fn now(&self) -> Option<&str> {
+        self.detail.as_ref()?.now.as_deref()
+    }
+
+    pub(crate) fn next(&self) -> Option<&str> {
+        self.detail.as_ref()?.next.as_deref()
+    }
+
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.detail.as_ref()?.reason.as_deref()
+    }
+
+    pub(crate) fn last_check(&self) -> Option<&str> {
+        self.detail.as_ref()?.check.as_deref()
+    }
+}
+
 impl Detail {
     /// Returns what the run does, or what the user can do next.
     fn activity(&self) -> Option<String> {

@@ -1,0 +1,195 @@
+//! The requests of a person that a page sends to a run.
+
+use std::time::Duration;
+
+use loop_runner::control::{AskOutcome, LiveRun, Response, ResponseLimits};
+use loop_state::{PauseAfter, Request, ReviewDecision, StopTiming};
+use rlm_store::Project;
+use serde::Deserialize;
+
+use crate::program::Program;
+use crate::row::RunRow;
+
+/// The time in which a run must respond. A response after that is shown on the page by its effect.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// The fields of a form.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ActionForm {
+    pub(crate) csrf: String,
+    pub(crate) action: String,
+    pub(crate) text: String,
+    /// The id of a permission request.
+    pub(crate) id: String,
+    /// Whether the person confirmed the action.
+    pub(crate) confirmed: String,
+}
+
+/// The result of an action, with a text for the person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ActionResult {
+    Done(String),
+    /// The person must confirm it first: work would be lost.
+    Confirm(String),
+    Rejected(String),
+}
+
+/// What an action asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Asked {
+    Live(Request),
+    Resume,
+}
+
+/// Parses a form; the error is a text for the person.
+fn parse(form: &ActionForm) -> Result<Asked, &'static str> {
+    let text = || form.text.trim_end().replace("\r\n", "\n");
+    let needs_text = |request: &dyn Fn(String) -> Request| match form.text.trim().is_empty() {
+        true => Err("the message is empty"),
+        false => Ok(Asked::Live(request(text()))),
+    };
+    let answer = |allow| {
+        Ok(Asked::Live(Request::Answer {
+            permission_request: form.id.clone(),
+            allow,
+            message: if allow { String::new() } else { text() },
+        }))
+    };
+    let live = |request| Ok(Asked::Live(request));
+    match form.action.as_str() {
+        "steer" => needs_text(&|text| Request::Steer { text, now: false }),
+        "steer-now" => needs_text(&|text| Request::Steer { text, now: true }),
+        "revise" => needs_text(&|text| Request::Review(ReviewDecision::Revise(text))),
+        "approve" => live(Request::Review(ReviewDecision::Continue)),
+        "interrupt" => live(Request::Interrupt),
+        "pause" => live(Request::Pause {
+            reason: None,
+            after: PauseAfter::Iteration,
+        }),
+        "continue" => live(Request::Continue),
+        "skip" => live(Request::Skip),
+        "stop" => live(Request::Stop {
+            when: StopTiming::Now,
+        }),
+        "stop-after" => live(Request::Stop {
+            when: StopTiming::AfterIteration,
+        }),
+        "allow" => answer(true),
+        "deny" => answer(false),
+        "resume" => Ok(Asked::Resume),
+        _ => Err("the page doesn't know this action; load it again"),
+    }
+}
+
+/// Returns the question before an action that loses work.
+fn question(asked: &Asked, row: &RunRow) -> Option<String> {
+    match asked {
+        Asked::Live(Request::Stop {
+            when: StopTiming::Now,
+        }) => Some(format!(
+            "Stop {}? The work of iteration {} since its last message ends unfinished; a resume begins the iteration again.",
+            row.run, row.iteration
+        )),
+        _ => None,
+    }
+}
+
+/// Carries out an action. Blocks for some seconds at most.
+pub(crate) fn act(
+    program: &dyn Program,
+    project: &Project,
+    row: &RunRow,
+    form: &ActionForm,
+) -> ActionResult {
+    let asked = match parse(form) {
+        Ok(asked) => asked,
+        Err(why) => return ActionResult::Rejected(why.into()),
+    };
+    if let Some(question) = question(&asked, row).filter(|_| form.confirmed != "yes") {
+        return ActionResult::Confirm(question);
+    }
+    match asked {
+        Asked::Resume => {
+            let run = row.run.to_string();
+            let result = program.run(project, &["resume".into(), run, "--detach".into()]);
+            match result.is_success {
+                true => ActionResult::Done("resumed".into()),
+                false => ActionResult::Rejected(result.output),
+            }
+        }
+        Asked::Live(request) => {
+            let target = LiveRun::of(project.clone(), row.run.clone());
+            let limits = ResponseLimits::new(WAIT);
+            match target.ask(&request, limits, |_| ()) {
+                Ok(outcome) => result(&outcome, row),
+                Err(e) => ActionResult::Rejected(e.to_string()),
+            }
+        }
+    }
+}
+
+/// Returns the text for the outcome of a request.
+fn result(outcome: &AskOutcome, row: &RunRow) -> ActionResult {
+    let done = |text: &str| ActionResult::Done(text.to_owned());
+    let rejected = |text: String| ActionResult::Rejected(text);
+    let run = &row.run;
+    match outcome {
+        AskOutcome::Final(response) | AskOutcome::TimedOut(Some(response)) => match response {
+            Response::Applied => done("done"),
+            Response::NextPrompt => done("saved; the agent gets it with its next prompt"),
+            Response::Recorded { .. } => done("saved; it takes effect as soon as possible"),
+            Response::Delivered => done("delivered to the agent"),
+            Response::RunEnded(end) => ActionResult::Done(format!("the run ended: {}", end.reason)),
+            Response::Rejected { reason } => rejected(format!("the run rejected it: {reason}")),
+            Response::Refused { reason } => rejected(format!("the run refused it: {reason}")),
+            Response::Unsupported { what } => rejected(format!("the run doesn't support {what}")),
+            Response::Malformed { reason } => rejected(reason.clone()),
+            Response::Busy => rejected("the run is busy with other requests; try again".into()),
+            _ => rejected("the run sent an unexpected response".into()),
+        },
+        AskOutcome::TimedOut(None) => rejected(format!(
+            "the process of {run} doesn't respond; nothing was sent"
+        )),
+        AskOutcome::NotLive => rejected(format!("{run} is not live")),
+        _ => rejected(format!(
+            "the process of {run} exited before it responded; a saved request applies after a resume"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_action_of_the_pages_is_known() {
+        for page in [include_str!("pages/run.rs"), include_str!("pages/inbox.rs")] {
+            let quoted = page.split("name=\"action\" value=\"").skip(1);
+            let quoted = quoted.chain(page.split("(one(\"").skip(1));
+            for action in quoted.filter_map(|it| it.split('"').next()) {
+                let form = ActionForm {
+                    action: action.into(),
+                    text: "x".into(),
+                    ..ActionForm::default()
+                };
+                assert!(parse(&form).is_ok(), "{action}");
+            }
+        }
+        let form = ActionForm::default();
+        assert!(parse(&form).is_err());
+    }
+
+    #[test]
+    fn empty_message_is_rejected_and_line_ends_are_plain() {
+        let form = |text: &str| ActionForm {
+            action: "steer".into(),
+            text: text.into(),
+            ..ActionForm::default()
+        };
+        assert!(parse(&form(" \r\n")).is_err());
+        let steer = parse(&form("a\r\nb\r\n")).unwrap();
+        let text = "a\nb".into();
+        assert_eq!(steer, Asked::Live(Request::Steer { text, now: false }));
+    }
+}

@@ -1,0 +1,144 @@
+//! Serves all runs of all projects as live pages on a port of this machine.
+//!
+//! The pages read what `rlm status`, `rlm logs` and `rlm report` read, and send requests through the control socket of a run, as `rlm steer` does. The
+//! server has no state of its own except the logins. Its end affects no run. The crate is a part of `rlm` and makes no promise to other programs; its
+//! caller passes the texts and the commands of the program as a [`Program`]. It must not know the command line, exit codes or terminals.
+//!
+//! Each web page that the user opens can send requests to this port, and so can each user of the machine. So the server answers only on a random host
+//! name, refuses requests from other sites, and shows nothing without a login by a one-time link. Everything that an agent wrote is escaped, and the
+//! content security policy allows no script but the page's own.
+//!
+//! Modules in reading order: `origin` (which requests can come from the page) and `login` (links and sessions) are pure. `program` is what the caller
+//! provides. `row` contains the facts about one run, and `runs` finds all runs and their changes. `pages` renders, `actions` sends a person's
+//! requests, `stream` sends changes to open pages, and `server` connects them. `socket` lets other commands ask for a login link.
+
+mod actions;
+mod login;
+mod origin;
+mod pages;
+mod program;
+mod row;
+mod runs;
+mod server;
+mod socket;
+mod stream;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use login::Role;
+pub use program::{CommandResult, Program, RunTexts};
+pub use socket::RunningView;
+
+use origin::PageOrigin;
+use runs::Runs;
+use server::App;
+use socket::ViewSocket;
+use tokio::net::TcpListener;
+
+/// Why the server can't start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// The address can be reached from other machines.
+    #[error(
+        "`{0}` can be reached from other machines, and the page has no encryption: listen on 127.0.0.1, and connect from another machine with: ssh -L {port}:127.0.0.1:{port} HOST",
+        port = .0.port()
+    )]
+    NotLoopback(SocketAddr),
+    /// The port can't be used.
+    #[error("can't listen on {0}: {1}")]
+    Listen(SocketAddr, io::Error),
+    /// Another process serves the page.
+    #[error("another process serves the page already")]
+    Running,
+    /// The socket for other commands can't be created.
+    #[error("can't create the socket `{path}`: {1}", path = .0.display())]
+    Socket(PathBuf, io::Error),
+    /// The system has no random numbers.
+    #[error("can't get random numbers: {0}")]
+    Random(io::Error),
+}
+
+/// A server that listens, and serves nothing yet.
+#[derive(Debug)]
+pub struct ViewServer {
+    listener: TcpListener,
+    socket: ViewSocket,
+    logins: ViewLogins,
+}
+
+/// The logins of a server.
+#[derive(Clone, Debug)]
+pub struct ViewLogins(Arc<App>);
+
+impl ViewServer {
+    /// Listens on an address of this machine, and on a socket in `directory`, which becomes private. Port 0 selects a free port. No session allows more
+    /// than `most`. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`ViewError::NotLoopback`] for an address that other machines can reach, [`ViewError::Listen`] if the port can't be used,
+    /// [`ViewError::Running`] if another process has the socket.
+    pub async fn bind(
+        address: SocketAddr,
+        directory: &Path,
+        most: Role,
+        program: Arc<dyn Program>,
+    ) -> Result<Self, ViewError> {
+        if !address.ip().is_loopback() {
+            return Err(ViewError::NotLoopback(address));
+        }
+        let socket = ViewSocket::bind(directory)?;
+        let listen = |e| ViewError::Listen(address, e);
+        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let port = listener.local_addr().map_err(listen)?.port();
+        // Cookies don't depend on the port: on a fixed name, a server of another user would get ours.
+        let name: String = { server::new_secret().map_err(ViewError::Random)? }
+            .text()
+            .chars()
+            .take(16)
+            .collect();
+        let origin = PageOrigin::new("http", format!("{name}.localhost:{port}"));
+        let app = App::new(Runs::new(program), origin, most);
+        Ok(Self {
+            listener,
+            socket,
+            logins: ViewLogins(Arc::new(app)),
+        })
+    }
+
+    /// Returns the logins.
+    #[must_use]
+    pub fn logins(&self) -> ViewLogins {
+        self.logins.clone()
+    }
+
+    /// Serves the pages until the future is dropped. Dropping it closes all connections.
+    pub async fn serve(self) {
+        let app = self.logins.0;
+        tokio::join!(
+            server::serve(self.listener, Arc::clone(&app)),
+            self.socket.serve(&app)
+        );
+    }
+}
+
+impl ViewLogins {
+    /// Returns the address of a page that logs a browser in, once and within five minutes.
+    ///
+    /// # Errors
+    ///
+    /// An error if the system has no random numbers.
+    pub fn link(&self, role: Role) -> io::Result<String> {
+        self.0.link(role)
+    }
+
+    /// Ends all sessions and links, and returns the number of sessions.
+    #[must_use]
+    pub fn revoke(&self) -> usize {
+        self.0.revoke()
+    }
+}

@@ -1,0 +1,250 @@
+//! The page of one run.
+
+use maud::{Markup, html};
+use rlm_store::{RunState, TranscriptWindow};
+
+use super::{PageContext, Part, age, iterations, secret_field, state, transcript, usage};
+use crate::row::{Attention, RunRow, StepKind};
+
+/// The transcript that the page shows: an attempt, and its newest records.
+#[derive(Debug)]
+pub(crate) struct ShownTranscript {
+    /// The iteration and the attempt.
+    pub(crate) attempt: (u32, u32),
+    pub(crate) window: TranscriptWindow,
+    /// All attempts, the newest last.
+    pub(crate) attempts: Vec<(u32, u32)>,
+    /// Whether new records of the run appear.
+    pub(crate) follows: bool,
+}
+
+/// Returns the parts of the page that change.
+pub(crate) fn parts(row: &RunRow, context: &PageContext, command: &str) -> Vec<Part> {
+    let mut parts = vec![
+        Part::new("run-head", head(row)),
+        Part::new("run-asks", asks(row, context)),
+        Part::new("run-actions", actions(row, context)),
+    ];
+    if context.can_act() {
+        parts.push(Part::new("run-steer", steer(row, context)));
+    }
+    parts.push(Part::new("run-commands", commands(row, command)));
+    parts
+}
+
+/// Returns the whole page.
+pub(crate) fn run(
+    row: &RunRow,
+    context: &PageContext,
+    command: &str,
+    shown: Option<&ShownTranscript>,
+) -> Markup {
+    let parts = parts(row, context, command);
+    html! {
+        nav class="crumbs" aria-label="Place" { a href="/" { "Runs" } " / " bdi { (row.run.as_str()) } }
+        @for part in &parts[..3] { (part.markup()) }
+        nav class="tabs" aria-label="Views of the run" {
+            a href={ "/runs/" (row.key) } aria-current="page" { "Transcript" }
+            a href={ "/runs/" (row.key) "/report" } { "Timeline and report" }
+        }
+        @match shown {
+            Some(shown) => (transcript_section(row, shown)),
+            None => p class="empty" { "The run has no transcript yet." },
+        }
+        @for part in &parts[3..] { (part.markup()) }
+    }
+}
+
+/// Returns the name of an attempt in an address.
+pub(crate) fn attempt_name((iteration, attempt): (u32, u32)) -> String {
+    format!("{iteration}-{attempt}")
+}
+
+fn transcript_section(row: &RunRow, shown: &ShownTranscript) -> Markup {
+    let name = attempt_name(shown.attempt);
+    let here = shown.attempts.iter().position(|it| *it == shown.attempt);
+    let neighbour = |offset: isize| {
+        let at = here?.checked_add_signed(offset)?;
+        shown.attempts.get(at).copied()
+    };
+    let link = |attempt: (u32, u32), text: &str| {
+        html! { a href={ "/runs/" (row.key) "?attempt=" (attempt_name(attempt)) } { (text) } }
+    };
+    let (iteration, attempt) = shown.attempt;
+    html! {
+        section class="transcript" aria-label="Transcript" {
+            div class="tools" {
+                h2 id="attempt" { "Iteration " (iteration) @if attempt > 1 { ", attempt " (attempt) } }
+                span class="links" {
+                    @if let Some(before) = neighbour(-1) { (link(before, "Previous")) }
+                    @if let Some(after) = neighbour(1) { (link(after, "Next")) }
+                    @if !shown.follows { a href={ "/runs/" (row.key) } { "Newest" } }
+                }
+            }
+            button id="earlier" class="quiet" hidden[shown.window.from == 0] { "Show earlier records" }
+            div id="records" role="log" aria-live="off" tabindex="0" aria-label="Records"
+                data-run=(row.key) data-attempt=(name) data-from=(shown.window.from) data-to=(shown.window.to)
+                data-follow=(shown.follows) {
+                (maud::PreEscaped(transcript::records(&shown.window)))
+            }
+            button id="newest" class="float" hidden { "Newest records" }
+        }
+    }
+}
+
+fn head(row: &RunRow) -> Markup {
+    let (word, class) = state(row);
+    let since = row.since.filter(|_| row.state.is_live());
+    let facts = [
+        ("Iteration", Some(iterations(row))),
+        ("Phase", row.phase.clone()),
+        ("Cost", Some(usage(row)).filter(|it| !it.is_empty())),
+        ("Last check", row.texts.last_check.clone()),
+        ("Agent", Some(row.texts.agent.clone())),
+        ("Branch", row.branch.clone()),
+        ("Project", Some(row.root.display().to_string())),
+    ];
+    html! {
+        div id="run-head" {
+            div class="head" {
+                h1 { bdi { (row.title.as_deref().unwrap_or(row.run.as_str())) } }
+                span class={ "state " (class) } { (word) }
+            }
+            @if let Some(now) = &row.texts.now {
+                p class="now" { bdi { (now) } @if let Some(since) = since { " " (age(since)) } }
+            }
+            @if !row.state.is_live() {
+                @if let Some(reason) = &row.texts.reason { p class="now" { bdi { (reason) } } }
+            }
+            @for note in &row.notes { p class="warn" { bdi { (note) } } }
+            dl class="facts" {
+                @for (name, value) in facts {
+                    @if let Some(value) = value { div { dt { (name) } dd { bdi { (value) } } } }
+                }
+                @if let Some(started) = row.started_at { div { dt { "Started" } dd { (age(started)) } } }
+            }
+        }
+    }
+}
+
+/// Returns a form with one button.
+fn button(row: &RunRow, context: &PageContext, action: &str, label: &str, class: &str) -> Markup {
+    html! {
+        form method="post" action={ "/runs/" (row.key) "/act" } {
+            (secret_field(context))
+            button class=(class) name="action" value=(action) { (label) }
+        }
+    }
+}
+
+/// Returns the questions of the run that wait for a person.
+pub(crate) fn asks(row: &RunRow, context: &PageContext) -> Markup {
+    html! {
+        div id="run-asks" { (questions(row, context)) }
+    }
+}
+
+pub(super) fn questions(row: &RunRow, context: &PageContext) -> Markup {
+    let act = format!("/runs/{}/act", row.key);
+    match &row.attention {
+        Some(Attention::Permissions(asks)) => html! {
+            @for ask in asks {
+                section class="ask" aria-label="Permission request" {
+                    h2 { "The agent asks for " code { (ask.tool) } }
+                    pre { "\n" (rlm_report::middle_out(&ask.summary, 4096).0) }
+                    @if !ask.reason.is_empty() { p { (rlm_report::middle_out(&ask.reason, 4096).0) } }
+                    @if context.can_act() {
+                        form method="post" action=(act) {
+                            (secret_field(context))
+                            input type="hidden" name="id" value=(ask.id);
+                            input name="text" placeholder="A message to the agent, if you deny" aria-label="A message to the agent, if you deny";
+                            button class="main" name="action" value="allow" { "Allow" }
+                            button name="action" value="deny" { "Deny" }
+                        }
+                    }
+                }
+            }
+        },
+        Some(Attention::Review(point)) => html! {
+            section class="ask" aria-label="Review" {
+                h2 { "The " (point) " is finished and waits for your approval" }
+                @if context.can_act() {
+                    form method="post" action=(act) {
+                        (secret_field(context))
+                        textarea name="text" rows="2" placeholder="What the agent should change, if you revise" aria-label="What the agent should change, if you revise" {}
+                        button class="main" name="action" value="approve" { "Approve" }
+                        button name="action" value="revise" { "Revise" }
+                    }
+                }
+            }
+        },
+        _ => html! {},
+    }
+}
+
+fn actions(row: &RunRow, context: &PageContext) -> Markup {
+    let one = |action: &str, label: &str, class: &str| button(row, context, action, label, class);
+    html! {
+        div id="run-actions" class="actions" {
+            @if context.can_act() {
+                @match (row.state, row.step) {
+                    (RunState::Running, step) => {
+                        @if step == StepKind::Turn { (one("interrupt", "Interrupt", "")) }
+                        @if step == StepKind::Waiting { (one("skip", "Continue now", "")) }
+                        (one("pause", "Pause after this iteration", ""))
+                        (one("stop-after", "Stop after this iteration", ""))
+                        (one("stop", "Stop", "danger"))
+                    }
+                    (RunState::Paused, _) => {
+                        (one("continue", "Continue", "main"))
+                        (one("stop", "Stop", "danger"))
+                    }
+                    (RunState::Stopped | RunState::Crashed, _) => (one("resume", "Resume", "main")),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn steer(row: &RunRow, context: &PageContext) -> Markup {
+    let is_open = row.state.is_live();
+    html! {
+        form id="run-steer" class="steer" method="post" action={ "/runs/" (row.key) "/act" } hidden[!is_open] {
+            (secret_field(context))
+            label class="hidden" for="steer-text" { "A message to the agent" }
+            textarea id="steer-text" name="text" rows="2" placeholder="A message to the agent" {}
+            button class="main" name="action" value="steer" title="The agent gets it at the next possible moment" { "Send" }
+            button name="action" value="steer-now" title="Interrupts the turn, and continues the session with this message" { "Interrupt and send" }
+        }
+    }
+}
+
+/// Returns the commands that do the same in a terminal.
+fn commands(row: &RunRow, command: &str) -> Markup {
+    let run = row.run.as_str();
+    let mut lines = Vec::new();
+    match row.state.is_live() {
+        true => lines.extend([
+            format!("{command} attach {run}"),
+            format!("{command} steer {run} 'TEXT'"),
+            format!("{command} pause {run}"),
+            format!("{command} stop {run}"),
+        ]),
+        false => lines.extend([
+            format!("{command} resume {run}"),
+            format!("{command} checkpoints list {run}"),
+            format!("{command} checkpoints export {run}"),
+        ]),
+    }
+    lines.extend([
+        format!("{command} status {run}"),
+        format!("{command} logs {run}"),
+    ]);
+    html! {
+        details id="run-commands" class="commands" {
+            summary { "The same in a terminal" }
+            pre { "\n" @for line in &lines { (line) "\n" } }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The parts that only the program knows: how it words the state of a run, and how it starts its own commands.
+
+use loop_runner::control::ProcessHealth;
+use rlm_report::CommandLineTerms;
+use rlm_store::{Project, RunEntry, Timeline};
+
+/// The texts about a run that `rlm status` prints too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunTexts {
+    /// The agent and its permissions.
+    pub agent: String,
+    /// The activity of a live run, or what it waits for.
+    pub now: Option<String>,
+    /// A command for the user, and its effect.
+    pub next: Option<String>,
+    /// Why the run ended.
+    pub reason: Option<String>,
+    /// How the last check ended.
+    pub last_check: Option<String>,
+}
+
+/// The result of a command of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandResult {
+    /// Whether the command succeeded.
+    pub is_success: bool,
+    /// The output of the command, for a person.
+    pub output: String,
+}
+
+/// The program that serves the pages.
+///
+/// All functions may block for some seconds: the server calls them on threads for blocking work.
+pub trait Program: Send + Sync + 'static {
+    /// Returns the texts about a run. `health` is the report of its process, if it is live.
+    fn describe(&self, run: &RunEntry, health: Option<&ProcessHealth>) -> RunTexts;
+
+    /// Returns the texts of a report that depend on the command line.
+    fn report_terms(&self, timeline: &Timeline) -> CommandLineTerms;
+
+    /// Runs the program in the directory of a project with these arguments, until it exits.
+    fn run(&self, project: &Project, arguments: &[String]) -> CommandResult;
+
+    /// Returns how a shell calls the program, so that it finds the runs of a project.
+    fn command(&self, project: Option<&Project>) -> String;
+}

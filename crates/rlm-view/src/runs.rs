@@ -1,0 +1,442 @@
+//! The runs of all projects, and the detection of their changes.
+//!
+//! A scan finds changed runs by their files. While a page is open, the scan repeats, and each live run is also watched through its control socket,
+//! which reports a change at once.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use agent_duplex::PermissionRequest;
+use loop_runner::RunEvent;
+use loop_runner::control::{ConnectOutcome, LiveRun, ProcessHealth};
+use loop_state::Timestamp;
+use rlm_store::{Project, RunEntry, RunId, index, state_dir};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant as Clock, sleep_until};
+
+use crate::login::Role;
+use crate::program::Program;
+use crate::row::{LiveParts, RunKey, RunRow};
+
+/// The interval between two scans while a page is open, and the greatest age of the rows of a new page.
+const SCAN_INTERVAL: Duration = Duration::from_millis(500);
+/// The greatest age of the row of a live run that reports nothing. An older one is read again, since its process may not respond any more.
+const LIVE_AGE: Duration = Duration::from_secs(5);
+/// The time in which a live run must respond before its row shows that it doesn't.
+const HEALTH_TIMEOUT: Duration = Duration::from_millis(500);
+/// The shortest time between two connections to the same run.
+const ATTACH_AGAIN: Duration = Duration::from_secs(1);
+/// The largest number of runs; the rest is left out, and the page says so.
+const MAX_RUNS: usize = 20_000;
+
+/// The identity of a run's files: while it is the same, the saved state is the same.
+type Signature = Vec<(PathBuf, u64, SystemTime)>;
+
+#[derive(Debug)]
+struct Known {
+    row: Arc<RunRow>,
+    signature: Signature,
+    read_at: Instant,
+    /// The first line of the first prompt.
+    prompt: Option<String>,
+    /// The open permission requests of the live run.
+    asks: Vec<PermissionRequest>,
+    /// Whether the live run reported a change since it was read.
+    is_stale: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    projects: HashMap<PathBuf, Project>,
+    /// Projects that can't be read, with the reason.
+    problems: BTreeMap<PathBuf, String>,
+    known: BTreeMap<RunKey, Known>,
+    watched: HashSet<RunKey>,
+    scanned: Option<Instant>,
+    is_incomplete: bool,
+}
+
+/// The people whose pages are open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Presence {
+    viewers: usize,
+    operators: usize,
+}
+
+impl Presence {
+    fn count(&mut self, role: Role) -> &mut usize {
+        match role {
+            Role::Viewer => &mut self.viewers,
+            Role::Operator => &mut self.operators,
+        }
+    }
+
+    fn is_anybody(self) -> bool {
+        self.viewers + self.operators > 0
+    }
+
+    /// Returns whether a run can ask for a permission or a review.
+    fn can_answer(self) -> bool {
+        self.operators > 0
+    }
+}
+
+/// An open page. While one is open, changes are detected.
+#[derive(Debug)]
+pub(crate) struct OpenPage {
+    runs: Arc<Runs>,
+    role: Role,
+}
+
+impl Drop for OpenPage {
+    fn drop(&mut self) {
+        let close = |presence: &mut Presence| *presence.count(self.role) -= 1;
+        self.runs.presence.send_modify(close);
+    }
+}
+
+/// All runs of the user.
+pub(crate) struct Runs {
+    program: Arc<dyn Program>,
+    handle: Handle,
+    state: Mutex<State>,
+    /// Only one scan runs at a time.
+    scanning: Mutex<()>,
+    /// Increases with each change of a row.
+    version: watch::Sender<u64>,
+    /// Increases with each event of a live run, such as its output.
+    events: watch::Sender<u64>,
+    presence: watch::Sender<Presence>,
+}
+
+impl std::fmt::Debug for Runs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runs").finish_non_exhaustive()
+    }
+}
+
+impl Runs {
+    /// Must be called in a tokio runtime.
+    pub(crate) fn new(program: Arc<dyn Program>) -> Arc<Self> {
+        Arc::new(Self {
+            program,
+            handle: Handle::current(),
+            state: Mutex::default(),
+            scanning: Mutex::default(),
+            version: watch::channel(0).0,
+            events: watch::channel(0).0,
+            presence: watch::channel(Presence::default()).0,
+        })
+    }
+
+    pub(crate) fn program(&self) -> Arc<dyn Program> {
+        Arc::clone(&self.program)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers an open page.
+    pub(crate) fn open_page(self: &Arc<Self>, role: Role) -> OpenPage {
+        let open = |presence: &mut Presence| *presence.count(role) += 1;
+        self.presence.send_modify(open);
+        OpenPage {
+            runs: Arc::clone(self),
+            role,
+        }
+    }
+
+    /// Returns a receiver that changes with each change of a row.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Returns a receiver that changes with each event of a live run.
+    pub(crate) fn events(&self) -> watch::Receiver<u64> {
+        self.events.subscribe()
+    }
+
+    /// Returns all rows: the live runs first, and then the runs that were active last.
+    pub(crate) fn rows(&self) -> Vec<Arc<RunRow>> {
+        let known = |known: &Known| Arc::clone(&known.row);
+        let mut rows: Vec<_> = self.lock().known.values().map(known).collect();
+        rows.sort_by(|a, b| {
+            // The order of live runs must not change while they work.
+            let order = |row: &RunRow| match row.state.is_live() {
+                true => (0, Reverse(row.started_at.unwrap_or(row.last_at))),
+                false => (1, Reverse(row.last_at)),
+            };
+            (order(a), &a.key).cmp(&(order(b), &b.key))
+        });
+        rows
+    }
+
+    /// Returns the projects that can't be read, with the reasons.
+    pub(crate) fn problems(&self) -> Vec<(PathBuf, String)> {
+        self.lock().problems.clone().into_iter().collect()
+    }
+
+    /// Returns whether there are more runs than the list has.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.lock().is_incomplete
+    }
+
+    pub(crate) fn row(&self, key: &str) -> Option<Arc<RunRow>> {
+        Some(Arc::clone(&self.lock().known.get(key)?.row))
+    }
+
+    /// Returns the project of a run.
+    pub(crate) fn project(&self, row: &RunRow) -> Option<Project> {
+        self.lock().projects.get(&row.root).cloned()
+    }
+
+    /// Scans while pages are open, until the task is dropped.
+    pub(crate) async fn keep_fresh(self: Arc<Self>) {
+        let mut presence = self.presence.subscribe();
+        loop {
+            // The sender is in `self`.
+            drop(presence.wait_for(|it| it.is_anybody()).await);
+            let runs = Arc::clone(&self);
+            let _scanned = spawn_blocking(move || runs.refresh()).await;
+            sleep_until(Clock::now() + SCAN_INTERVAL).await;
+        }
+    }
+
+    /// Scans, unless the last scan is recent. Blocks.
+    pub(crate) fn refresh(self: &Arc<Self>) {
+        let is_fresh = || { self.lock().scanned }.is_some_and(|at| at.elapsed() < SCAN_INTERVAL);
+        if is_fresh() {
+            return;
+        }
+        let _one = self.scanning.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have scanned meanwhile.
+        if !is_fresh() {
+            self.scan();
+        }
+    }
+
+    fn scan(self: &Arc<Self>) {
+        let mut roots = index::projects();
+        let live = index::live().into_iter();
+        roots.extend(live.map(|(project, _)| project.root().to_owned()));
+        roots.sort();
+        roots.dedup();
+        let mut problems = BTreeMap::new();
+        let mut found = HashSet::new();
+        let (mut is_changed, mut is_incomplete) = (false, false);
+        for root in roots {
+            let listed = self.open(root.clone()).and_then(|project| match project {
+                Some(project) => {
+                    let ids = project.run_ids().map_err(|e| e.to_string())?;
+                    Ok(Some((project, ids)))
+                }
+                None => Ok(None),
+            });
+            let (project, ids) = match listed {
+                Ok(Some(listed)) => listed,
+                Ok(None) => continue,
+                Err(why) => {
+                    problems.insert(root, why);
+                    continue;
+                }
+            };
+            for run in ids {
+                if found.len() >= MAX_RUNS {
+                    is_incomplete = true;
+                    break;
+                }
+                let key = index::key(project.root(), &run);
+                is_changed |= self.scan_run(&project, &run, &key);
+                found.insert(key);
+            }
+        }
+        let mut state = self.lock();
+        let before = state.known.len();
+        state.known.retain(|key, _| found.contains(key));
+        is_changed |= before != state.known.len() || state.problems != problems;
+        state.problems = problems;
+        state.is_incomplete = is_incomplete;
+        state.scanned = Some(Instant::now());
+        drop(state);
+        if is_changed {
+            self.version.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// Opens a project; `None` if the user removed it or its state.
+    fn open(&self, root: PathBuf) -> Result<Option<Project>, String> {
+        let known = { self.lock().projects.get(&root).cloned() };
+        let project = match known {
+            Some(project) => project,
+            None if !root.exists() => return Ok(None),
+            None => {
+                let project = Project::at(&root).map_err(|e| e.to_string())?;
+                self.lock().projects.insert(root, project.clone());
+                project
+            }
+        };
+        Ok(state_dir::exists(&project.state_dir()).then_some(project))
+    }
+
+    /// Reads a run, unless its row is up to date. Returns whether the row changed.
+    fn scan_run(self: &Arc<Self>, project: &Project, run: &RunId, key: &str) -> bool {
+        let signature = signature(project, run);
+        let is_live = project.is_live(run);
+        if let Some(known) = self.lock().known.get(key) {
+            let is_same = known.signature == signature
+                && !known.is_stale
+                && known.row.state.is_live() == is_live;
+            if is_same && (!is_live || known.read_at.elapsed() < LIVE_AGE) {
+                return false;
+            }
+        }
+        self.read_run(project, run, key, signature)
+    }
+
+    fn read_run(
+        self: &Arc<Self>,
+        project: &Project,
+        run: &RunId,
+        key: &str,
+        signature: Signature,
+    ) -> bool {
+        let read_at = Instant::now();
+        let (mut prompt, asks) = {
+            let mut state = self.lock();
+            let known = state.known.get_mut(key);
+            known.map_or_else(Default::default, |known| {
+                // A report that arrives from now on makes the row stale again.
+                known.is_stale = false;
+                (known.prompt.clone(), known.asks.clone())
+            })
+        };
+        // The run was removed meanwhile.
+        let Ok(entry) = project.run(run) else {
+            return false;
+        };
+        if prompt.is_none() {
+            prompt = first_prompt(project, &entry);
+        }
+        let is_live = entry.is_live();
+        let health = is_live.then(|| ProcessHealth::of(project, run, HEALTH_TIMEOUT));
+        let live = LiveParts {
+            health: health.as_ref(),
+            asks: if is_live { &asks } else { &[] },
+            prompt: prompt.clone(),
+            texts: self.program.describe(&entry, health.as_ref()),
+        };
+        let root = project.root().to_owned();
+        let row = Arc::new(RunRow::new(key.to_owned(), root, &entry, live));
+        let mut state = self.lock();
+        let before = state.known.remove(key);
+        let is_changed = before.as_ref().is_none_or(|it| it.row != row);
+        let known = Known {
+            row,
+            signature,
+            read_at,
+            prompt,
+            is_stale: before.as_ref().is_some_and(|it| it.is_stale),
+            asks: before.map_or(asks, |it| it.asks),
+        };
+        state.known.insert(key.to_owned(), known);
+        let is_open = self.presence.borrow().is_anybody();
+        let begins = is_live && is_open && state.watched.insert(key.to_owned());
+        drop(state);
+        if begins {
+            let target = LiveRun::of(project.clone(), run.clone());
+            let watching = watch_run(Arc::downgrade(self), target, key.to_owned());
+            drop(self.handle.spawn(watching));
+        }
+        is_changed
+    }
+
+    /// Reads a live run that reported a change.
+    fn reported(self: &Arc<Self>, target: &LiveRun, key: &str, asks: Vec<PermissionRequest>) {
+        if let Some(known) = self.lock().known.get_mut(key) {
+            known.asks = asks;
+            known.is_stale = true;
+        }
+        let signature = signature(&target.project, &target.run);
+        if self.read_run(&target.project, &target.run, key, signature) {
+            self.version.send_modify(|version| *version += 1);
+        }
+        self.note_event();
+    }
+
+    fn note_event(&self) {
+        self.events.send_modify(|events| *events += 1);
+    }
+}
+
+/// Watches a live run until it ends, or until no page is open.
+async fn watch_run(runs: Weak<Runs>, target: LiveRun, key: RunKey) {
+    let began = Clock::now();
+    follow(&runs, &target, &key).await;
+    // A run that drops its viewers at once must not keep this program busy.
+    sleep_until(began + ATTACH_AGAIN).await;
+    if let Some(runs) = runs.upgrade() {
+        runs.lock().watched.remove(&key);
+        // The end of the run, or of its process, is shown at once.
+        let read = move || runs.reported(&target, &key, Vec::new());
+        let _read = spawn_blocking(read).await;
+    }
+}
+
+async fn follow(runs: &Weak<Runs>, target: &LiveRun, key: &RunKey) -> Option<()> {
+    let mut presence = runs.upgrade()?.presence.subscribe();
+    let attended = presence.borrow_and_update().can_answer();
+    let to = target.clone();
+    let attach = move || to.attach(attended, Timestamp::from(SystemTime::now()));
+    let Ok(Ok(ConnectOutcome::Connected(mut attached))) = spawn_blocking(attach).await else {
+        return None;
+    };
+    let (mut view, mut events) = (attached.view(), attached.events()?);
+    view.mark_changed();
+    loop {
+        tokio::select! {
+            changed = view.changed() => {
+                changed.ok()?;
+                let asks = view.borrow_and_update().agent.permission_requests.clone();
+                let (runs, target, key) = (runs.upgrade()?, target.clone(), key.clone());
+                let read = move || runs.reported(&target, &key, asks);
+                spawn_blocking(read).await.ok()?;
+            }
+            event = events.recv() => match event? {
+                (_, RunEvent::EventsMissed(_)) => {}
+                _ => runs.upgrade()?.note_event(),
+            },
+            changed = presence.changed() => {
+                changed.ok()?;
+                let now = *presence.borrow_and_update();
+                // The run must know whether a person can answer it.
+                if !now.is_anybody() || now.can_answer() != attended {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+fn signature(project: &Project, run: &RunId) -> Signature {
+    let entries = state_dir::entries_if_any(&project.run_dir(run)).unwrap_or_default();
+    let facts = |path: PathBuf| {
+        let meta = state_dir::metadata(&path).ok()?;
+        Some((path, meta.len(), meta.modified()))
+    };
+    let mut signature: Signature = entries.into_iter().filter_map(facts).collect();
+    signature.sort();
+    signature
+}
+
+fn first_prompt(project: &Project, entry: &RunEntry) -> Option<String> {
+    let prompts = project.prompts(entry.head.as_ref().ok()?).ok()?;
+    let first = prompts.into_iter().next()?;
+    let line = first.lines().find(|line| !line.trim().is_empty())?;
+    Some(line.chars().take(1000).collect())
+}

@@ -1,0 +1,689 @@
+//! The HTTP server: which requests it accepts, and which page answers them.
+//!
+//! Each request passes [`admit`] first: host, origin, session. A connection that has not shown a session is dropped first when there are too many.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
+use axum::http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN,
+    REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use loop_state::Timestamp;
+use maud::{DOCTYPE, html};
+use rlm_report::visible;
+use rlm_store::{TranscriptWindow, sorted_by_age, transcripts};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::actions::{self, ActionForm, ActionResult};
+use crate::login::{LoginError, Logins, Role, Secret, Session};
+use crate::origin::{Headers, PageOrigin, Refusal};
+use crate::pages::list::{Filter, ListRows, list};
+use crate::pages::run::{ShownTranscript, run};
+use crate::pages::{PageContext, Place, inbox, page, transcript};
+use crate::row::RunRow;
+use crate::runs::Runs;
+use crate::stream::{self, MAX_TOPICS, Topic};
+
+/// The name of the cookie of a session.
+const COOKIE_NAME: &str = "rlm-view";
+/// The largest body of a request, in bytes. A run accepts no longer message.
+const MAX_BODY: usize = 1 << 20;
+/// The time in which the header of a request must arrive.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time in which a whole request with a form must arrive and be answered.
+const FORM_TIMEOUT: Duration = Duration::from_secs(60);
+/// The pause after a failed accept.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// The largest number of connections.
+const MAX_CONNECTIONS: usize = 256;
+/// The bytes of the records that a page shows first, and that it loads at once.
+const FIRST_RECORDS: usize = 128 << 10;
+const MORE_RECORDS: usize = 256 << 10;
+
+/// The parts of the server that all requests share.
+pub(crate) struct App {
+    pub(crate) runs: Arc<Runs>,
+    origin: PageOrigin,
+    logins: Mutex<Logins>,
+    /// The role that a session has at most.
+    most: Role,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn now() -> Timestamp {
+    SystemTime::now().into()
+}
+
+/// Returns a secret from the random numbers of the system.
+pub(crate) fn new_secret() -> std::io::Result<Secret> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(Secret::new(bytes))
+}
+
+impl App {
+    pub(crate) fn new(runs: Arc<Runs>, origin: PageOrigin, most: Role) -> Self {
+        Self {
+            runs,
+            origin,
+            logins: Mutex::default(),
+            most,
+        }
+    }
+
+    fn logins(&self) -> MutexGuard<'_, Logins> {
+        self.logins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a new login link.
+    pub(crate) fn link(&self, role: Role) -> std::io::Result<String> {
+        let secret = new_secret()?;
+        self.logins().add_link(secret, role.min(self.most), now());
+        Ok(format!("{}/login?link={}", self.origin.url(), secret.text()))
+    }
+
+    /// Ends all sessions, and returns their number.
+    pub(crate) fn revoke(&self) -> usize {
+        self.logins().revoke()
+    }
+
+    pub(crate) fn is_open(&self, session: &Session) -> bool {
+        self.logins().is_open(session, now())
+    }
+}
+
+/// Returns the service of all pages.
+fn router(app: &Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(runs_page))
+        .route("/inbox", get(inbox_page))
+        .route("/runs/{key}", get(run_page))
+        .route("/runs/{key}/report", get(report_page))
+        .route("/runs/{key}/records", get(more_records))
+        .route("/runs/{key}/act", post(act))
+        .route("/events", get(events))
+        .route("/login", get(log_in))
+        .route("/logout", post(log_out))
+        .route("/assets/{name}", get(asset))
+        .fallback(|| async { Problem::NotFound })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), admit))
+        .with_state(Arc::clone(app))
+}
+
+/// An error page.
+#[derive(Debug)]
+enum Problem {
+    WrongHost,
+    OtherSite,
+    NoSession,
+    Login(LoginError),
+    ReadOnly,
+    NotFound,
+    /// The text says what is wrong.
+    Failed(String),
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, text) = match self {
+            Self::WrongHost => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "This address doesn't belong to the page. Open it with: rlm view".into(),
+            ),
+            Self::OtherSite => (
+                StatusCode::FORBIDDEN,
+                "The request came from another site, or from an old copy of the page. Load the page again.".into(),
+            ),
+            Self::NoSession => (
+                StatusCode::UNAUTHORIZED,
+                "You are not logged in. Open the page with: rlm view".into(),
+            ),
+            Self::Login(LoginError::Unknown) => (
+                StatusCode::FORBIDDEN,
+                "The link was used already, or is older than 5 minutes. Open the page again with: rlm view".into(),
+            ),
+            Self::Login(LoginError::TooMany) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "There were too many wrong links. Open the page with: rlm view".into(),
+            ),
+            Self::ReadOnly => (
+                StatusCode::FORBIDDEN,
+                "This page was opened for reading only.".into(),
+            ),
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                "There is no such page. A run may have been removed.".into(),
+            ),
+            Self::Failed(text) => (StatusCode::OK, text),
+        };
+        let text: String = text;
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    title { "rlm" }
+                    link rel="icon" href="data:,";
+                    link rel="stylesheet" href="/assets/style.css";
+                }
+                body { main class="problem" { h1 { "rlm" } p { (text) } p { a href="/" { "All runs" } } } }
+            }
+        };
+        (status, page_headers(), visible(&page.into_string())).into_response()
+    }
+}
+
+fn page_headers() -> [(HeaderName, HeaderValue); 1] {
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    [(CONTENT_TYPE, html)]
+}
+
+/// Returns the value of a header that occurs once.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Checks each request before any page sees it, and adds the headers that protect the page.
+async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let shown = Headers {
+        host: only(headers, HOST.as_str()),
+        origin: only(headers, ORIGIN.as_str()),
+        fetch_site: only(headers, "sec-fetch-site"),
+        fetch_mode: only(headers, "sec-fetch-mode"),
+        fetch_dest: only(headers, "sec-fetch-dest"),
+    };
+    let nonce = match new_secret() {
+        Ok(secret) => secret.text(),
+        Err(e) => return Problem::Failed(e.to_string()).into_response(),
+    };
+    let path = request.uri().path();
+    let is_open = path == "/login" || path.starts_with("/assets/");
+    let mut response = match app.origin.refuse(is_read, shown) {
+        Some(Refusal::WrongHost) => Problem::WrongHost.into_response(),
+        Some(Refusal::OtherSite) => Problem::OtherSite.into_response(),
+        None => match session(&app, headers) {
+            Some(session) => {
+                if let Some(connection) = request.extensions().get::<Connection>() {
+                    connection.trust();
+                }
+                let context = PageContext {
+                    role: session.role,
+                    form_secret: session.form_secret.text(),
+                    nonce: nonce.clone(),
+                };
+                request.extensions_mut().insert(session);
+                request.extensions_mut().insert(context);
+                run_in_time(next, request).await
+            }
+            None if is_open => run_in_time(next, request).await,
+            None => Problem::NoSession.into_response(),
+        },
+    };
+    protect(&mut response, &nonce);
+    response
+}
+
+/// Answers a request, whose body must arrive in time.
+async fn run_in_time(next: Next, request: Request) -> Response {
+    let answered = timeout(FORM_TIMEOUT, next.run(request)).await;
+    answered.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
+}
+
+fn session(app: &App, headers: &HeaderMap) -> Option<Session> {
+    let cookies = only(headers, COOKIE.as_str())?.split(';');
+    let values = cookies.filter_map(|it| it.trim().split_once('='));
+    let mut ours = values.filter(|(name, _)| *name == COOKIE_NAME);
+    let (_, value) = ours.next()?;
+    app.logins().session(Secret::parse(value)?, now())
+}
+
+fn protect(response: &mut Response, nonce: &str) {
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; worker-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    );
+    let headers = response.headers_mut();
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    for (name, value) in [
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        // A browser sends no origin with a form if the policy is stricter.
+        (REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+}
+
+#[derive(Deserialize)]
+struct LoginQuery {
+    #[serde(default)]
+    link: String,
+}
+
+async fn log_in(State(app): State<Arc<App>>, headers: HeaderMap, Query(query): Query<LoginQuery>) -> Response {
+    // A browser that loads the page in advance would use up the link.
+    let purposes = ["sec-purpose", "purpose", "x-moz"].map(|name| only(&headers, name));
+    if purposes.iter().flatten().any(|it| it.contains("prefetch")) {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    let new = match (new_secret(), new_secret()) {
+        (Ok(cookie), Ok(form)) => [cookie, form],
+        _ => return Problem::Failed("the system has no random numbers".into()).into_response(),
+    };
+    let redeemed = { app.logins().redeem(Secret::parse(&query.link), new, now()) };
+    match redeemed {
+        Ok(session) => {
+            let cookie = Logins::cookie(&session);
+            let cookie = format!("{COOKIE_NAME}={cookie}; Path=/; HttpOnly; SameSite=Lax");
+            let headers = [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)];
+            (StatusCode::SEE_OTHER, headers).into_response()
+        }
+        Err(e) => Problem::Login(e).into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct LogoutForm {
+    #[serde(default)]
+    csrf: String,
+}
+
+async fn log_out(
+    State(app): State<Arc<App>>,
+    Extension(session): Extension<Session>,
+    Form(form): Form<LogoutForm>,
+) -> Response {
+    if !session.owns_form(Secret::parse(&form.csrf)) {
+        return Problem::OtherSite.into_response();
+    }
+    app.logins().log_out(&session);
+    let cookie = format!("{COOKIE_NAME}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
+    let headers = [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+async fn asset(Path(name): Path<String>) -> Response {
+    let (kind, text) = match name.as_str() {
+        "style.css" => ("text/css; charset=utf-8", include_str!("style.css")),
+        "report.css" => ("text/css; charset=utf-8", rlm_report::CSS),
+        "page.js" => ("text/javascript; charset=utf-8", include_str!("page.js")),
+        "worker.js" => ("text/javascript; charset=utf-8", include_str!("worker.js")),
+        _ => return Problem::NotFound.into_response(),
+    };
+    let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")];
+    (headers, text).into_response()
+}
+
+/// Runs a function that blocks.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    let failed = |_| Problem::Failed("The page failed; the run is not affected. Load it again.".into());
+    spawn_blocking(work).await.map_err(failed)
+}
+
+/// Returns the rows after a scan, and the number of runs that wait for a person.
+async fn rows(app: &Arc<App>) -> Result<(Vec<Arc<RunRow>>, usize), Problem> {
+    let runs = Arc::clone(&app.runs);
+    blocking(move || {
+        runs.refresh();
+        let rows = runs.rows();
+        let needs = |row: &&Arc<RunRow>| row.attention.as_ref().is_some_and(|it| it.needs_person());
+        let waiting = rows.iter().filter(needs).count();
+        (rows, waiting)
+    })
+    .await
+}
+
+fn shown(text: String) -> Response {
+    (page_headers(), text).into_response()
+}
+
+async fn runs_page(
+    State(app): State<Arc<App>>,
+    Extension(context): Extension<PageContext>,
+    Query(filter): Query<Filter>,
+) -> Result<Response, Problem> {
+    let (all, waiting) = rows(&app).await?;
+    let rows = ListRows::new(all, &filter);
+    let mut problems = app.runs.problems();
+    if app.runs.is_incomplete() {
+        problems.push(("…".into(), "there are more runs than this page can list".into()));
+    }
+    let command = app.runs.program().command(None);
+    let main = list(&rows, &filter, &problems, &command);
+    let topic = format!("list:{}", filter.query(filter.from));
+    Ok(shown(page(&context, Place::Runs, "Runs", &topic, waiting, &main)))
+}
+
+async fn inbox_page(
+    State(app): State<Arc<App>>,
+    Extension(context): Extension<PageContext>,
+) -> Result<Response, Problem> {
+    let (rows, waiting) = rows(&app).await?;
+    let main = inbox::inbox(&inbox::select(rows), &context);
+    Ok(shown(page(&context, Place::Inbox, "Inbox", "inbox", waiting, &main)))
+}
+
+async fn row(app: &Arc<App>, key: &str) -> Result<(Arc<RunRow>, usize), Problem> {
+    let (_, waiting) = rows(app).await?;
+    let row = app.runs.row(key).ok_or(Problem::NotFound)?;
+    Ok((row, waiting))
+}
+
+#[derive(Deserialize)]
+struct RunQuery {
+    attempt: Option<String>,
+}
+
+/// Parses the name of an attempt, such as `3-1`.
+fn attempt(name: &str) -> Option<(u32, u32)> {
+    let (iteration, attempt) = name.split_once('-')?;
+    Some((iteration.parse().ok()?, attempt.parse().ok()?))
+}
+
+async fn run_page(
+    State(app): State<Arc<App>>,
+    Extension(context): Extension<PageContext>,
+    Path(key): Path<String>,
+    Query(query): Query<RunQuery>,
+) -> Result<Response, Problem> {
+    let (row, waiting) = row(&app, &key).await?;
+    let wanted = query.attempt.as_deref().and_then(attempt);
+    let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
+    let transcript = blocking(move || read_transcript(&runs, &of, wanted)).await?;
+    let command = stream::command(&app.runs, &row);
+    let main = run(&row, &context, &command, transcript.as_ref());
+    let title = row.title.as_deref().unwrap_or(row.run.as_str());
+    let topic = format!("run:{key}");
+    Ok(shown(page(&context, Place::Other, title, &topic, waiting, &main)))
+}
+
+/// Reads the end of the transcript of an attempt, or of the newest one.
+fn read_transcript(
+    runs: &Runs,
+    row: &RunRow,
+    wanted: Option<(u32, u32)>,
+) -> Option<ShownTranscript> {
+    let project = runs.project(row)?;
+    let all = sorted_by_age(transcripts(&project.run_dir(&row.run)).ok()?);
+    let is_wanted = |it: &&(u32, u32, std::path::PathBuf)| wanted == Some((it.0, it.1));
+    let newest = all.last()?;
+    let (iteration, number, path) = all.iter().find(is_wanted).unwrap_or(newest);
+    let window = TranscriptWindow::before(path, None, FIRST_RECORDS).ok()?;
+    Some(ShownTranscript {
+        attempt: (*iteration, *number),
+        window,
+        attempts: all.iter().map(|it| (it.0, it.1)).collect(),
+        follows: path == &newest.2,
+    })
+}
+
+#[derive(Deserialize)]
+struct RecordsQuery {
+    attempt: String,
+    before: Option<u64>,
+    after: Option<u64>,
+}
+
+/// Returns older records, or the records after a position.
+async fn more_records(
+    State(app): State<Arc<App>>,
+    Extension(_): Extension<Session>,
+    Path(key): Path<String>,
+    Query(query): Query<RecordsQuery>,
+) -> Result<Response, Problem> {
+    let row = app.runs.row(&key).ok_or(Problem::NotFound)?;
+    let (iteration, number) = attempt(&query.attempt).ok_or(Problem::NotFound)?;
+    let project = app.runs.project(&row).ok_or(Problem::NotFound)?;
+    let read = blocking(move || {
+        let run_dir = project.run_dir(&row.run);
+        let path = rlm_store::transcript::path(&run_dir, iteration, number);
+        let window = match query.after {
+            Some(after) => TranscriptWindow::after(&path, after, MORE_RECORDS),
+            None => TranscriptWindow::before(&path, query.before, MORE_RECORDS),
+        };
+        window.map(|it| json!({"from": it.from, "to": it.to, "html": transcript::records(&it)}))
+    });
+    match read.await? {
+        Ok(value) => Ok(json_response(StatusCode::OK, &value)),
+        Err(_) => Err(Problem::NotFound),
+    }
+}
+
+fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+    let headers = [(CONTENT_TYPE, "application/json")];
+    (status, headers, value.to_string()).into_response()
+}
+
+async fn report_page(
+    State(app): State<Arc<App>>,
+    Extension(context): Extension<PageContext>,
+    Path(key): Path<String>,
+) -> Result<Response, Problem> {
+    let (row, waiting) = row(&app, &key).await?;
+    let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
+    let report = blocking(move || {
+        let project = runs.project(&of).ok_or("its project is gone")?;
+        let timeline = project.timeline(&of.run).map_err(|e| e.to_string())?;
+        let terms = runs.program().report_terms(&timeline);
+        let report = rlm_report::collect(&project, timeline, terms);
+        Ok::<_, String>(rlm_report::body(&report))
+    });
+    let main = match report.await? {
+        Ok(body) => html! {
+            link rel="stylesheet" href="/assets/report.css";
+            nav class="crumbs" aria-label="Place" { a href="/" { "Runs" } " / " a href={ "/runs/" (key) } { bdi { (row.run.as_str()) } } " / Report" }
+            div class="report" { (maud::PreEscaped(body)) }
+        },
+        Err(why) => html! { p class="warn" { "The report can't be shown: " (why) } },
+    };
+    let title = format!("Report of {}", row.run);
+    Ok(shown(page(&context, Place::Other, &title, "", waiting, &main)))
+}
+
+async fn act(
+    State(app): State<Arc<App>>,
+    Extension(session): Extension<Session>,
+    Extension(context): Extension<PageContext>,
+    Path(key): Path<String>,
+    headers: HeaderMap,
+    Form(form): Form<ActionForm>,
+) -> Result<Response, Problem> {
+    if !session.owns_form(Secret::parse(&form.csrf)) {
+        return Err(Problem::OtherSite);
+    }
+    if !context.can_act() {
+        return Err(Problem::ReadOnly);
+    }
+    let row = app.runs.row(&key).ok_or(Problem::NotFound)?;
+    let project = app.runs.project(&row).ok_or(Problem::NotFound)?;
+    let (runs, of) = (Arc::clone(&app.runs), Arc::clone(&row));
+    let (action, text) = (form.action.clone(), form.text.clone());
+    let result = blocking(move || actions::act(&*runs.program(), &project, &of, &form)).await?;
+    let is_script = only(&headers, ACCEPT.as_str()).is_some_and(|it| it.contains("json"));
+    if is_script {
+        let (name, text) = match &result {
+            ActionResult::Done(text) => ("done", text),
+            ActionResult::Confirm(text) => ("confirm", text),
+            ActionResult::Rejected(text) => ("rejected", text),
+        };
+        return Ok(json_response(StatusCode::OK, &json!({"result": name, "text": visible(text)})));
+    }
+    let main = match &result {
+        ActionResult::Done(_) => {
+            let headers = [(LOCATION, format!("/runs/{key}"))];
+            return Ok((StatusCode::SEE_OTHER, headers).into_response());
+        }
+        ActionResult::Rejected(why) => html! { p class="warn" { (why) } p { a href={ "/runs/" (key) } { "Back to the run" } } },
+        ActionResult::Confirm(question) => html! {
+            p { (question) }
+            form method="post" action={ "/runs/" (key) "/act" } {
+                (crate::pages::secret_field(&context))
+                input type="hidden" name="confirmed" value="yes";
+                input type="hidden" name="text" value=(text);
+                button class="danger" name="action" value=(action) { "Yes" }
+            }
+            p { a href={ "/runs/" (key) } { "Back to the run" } }
+        },
+    };
+    Ok(shown(page(&context, Place::Other, row.run.as_str(), "", 0, &main)))
+}
+
+async fn events(
+    State(app): State<Arc<App>>,
+    Extension(session): Extension<Session>,
+    Extension(context): Extension<PageContext>,
+    Query(topics): Query<Vec<(String, String)>>,
+) -> Response {
+    let topics = topics.into_iter().filter(|(name, _)| name == "topic");
+    let topics = topics.filter_map(|(_, name)| Some((name.clone(), Topic::parse(&name)?)));
+    let topics = topics.take(MAX_TOPICS).collect();
+    stream::stream(app, session, context, topics).into_response()
+}
+
+/// A connection, as its requests see it.
+#[derive(Clone, Debug)]
+struct Connection {
+    number: u64,
+    all: Arc<Mutex<Connections>>,
+}
+
+impl Connection {
+    /// Keeps the connection when there are too many: it belongs to a logged-in browser.
+    fn trust(&self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = all.unknown.iter().position(|(number, _)| *number == self.number) {
+            let known = all.unknown.remove(at);
+            all.trusted.extend(known);
+        }
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        let mut all = self.0.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = self.0.number;
+        all.unknown.retain(|(it, _)| *it != number);
+        all.trusted.retain(|(it, _)| *it != number);
+    }
+}
+
+/// Removes the connection from the list when its task ends.
+struct OpenConnection(Connection);
+
+/// The open connections, the oldest first.
+#[derive(Debug, Default)]
+struct Connections {
+    unknown: VecDeque<(u64, AbortHandle)>,
+    trusted: VecDeque<(u64, AbortHandle)>,
+    next: u64,
+}
+
+impl Connections {
+    /// Makes room for a new connection: drops the oldest one, and first those without a session.
+    fn make_room(&mut self) {
+        if self.unknown.len() + self.trusted.len() < MAX_CONNECTIONS {
+            return;
+        }
+        let oldest = self.unknown.pop_front().or_else(|| self.trusted.pop_front());
+        if let Some((_, task)) = oldest {
+            task.abort();
+        }
+    }
+}
+
+/// The tasks of a server, which end with it.
+struct Tasks {
+    fresh: AbortHandle,
+    connections: Arc<Mutex<Connections>>,
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.fresh.abort();
+        let mut all = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let Connections { unknown, trusted, .. } = &mut *all;
+        for (_, task) in unknown.drain(..).chain(trusted.drain(..)) {
+            task.abort();
+        }
+    }
+}
+
+/// Serves the pages until the future is dropped.
+pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) {
+    let fresh = tokio::spawn(Arc::clone(&app.runs).keep_fresh());
+    let router = router(&app);
+    let connections = Arc::new(Mutex::new(Connections::default()));
+    let _tasks = Tasks {
+        fresh: fresh.abort_handle(),
+        connections: Arc::clone(&connections),
+    };
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // The process has no free descriptor; connections end within seconds.
+            sleep_until(Instant::now() + ACCEPT_AGAIN).await;
+            continue;
+        };
+        let connection = {
+            let mut all = connections.lock().unwrap_or_else(PoisonError::into_inner);
+            all.make_room();
+            all.next += 1;
+            Connection {
+                number: all.next,
+                all: Arc::clone(&connections),
+            }
+        };
+        let number = connection.number;
+        let router = router.clone().layer(Extension(connection.clone()));
+        // While this holds the lock, the task can't remove itself from the list before it is in there.
+        let mut all = connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let task = tokio::spawn(serve_connection(stream, router, OpenConnection(connection)));
+        all.unknown.push_back((number, task.abort_handle()));
+    }
+}
+
+async fn serve_connection(stream: tokio::net::TcpStream, router: Router, _open: OpenConnection) {
+    // Small messages must not wait for more.
+    let _delayed = stream.set_nodelay(true);
+    let service = TowerToHyperService::new(router);
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_headers(64)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    // The browser closed the connection, or sent something that is not HTTP.
+    drop(served);
+}

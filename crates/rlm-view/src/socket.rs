@@ -1,0 +1,187 @@
+//! The socket through which other commands of the same user reach the server: they ask for a login link, or end all sessions.
+//!
+//! A request is one line, and so is the response. The socket is private to the user, and it refuses a process that an agent started: a link of an
+//! operator would give the agent control over all runs.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use loop_runner::control;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::timeout;
+
+use crate::ViewError;
+use crate::login::Role;
+use crate::server::App;
+
+/// The longest line, in bytes.
+const MAX_LINE: u64 = 4096;
+/// The time for a request and its response.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+enum ViewRequest {
+    Link { read_only: bool },
+    Revoke,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case")]
+enum ViewResponse {
+    Link { url: String },
+    Revoked { sessions: usize },
+    Refused { reason: String },
+}
+
+/// The socket of this server. Dropping it removes the file.
+#[derive(Debug)]
+pub(crate) struct ViewSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Held while the server lives: it decides which of two servers has the socket.
+    _lock: std::fs::File,
+}
+
+impl Drop for ViewSocket {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_file(&self.path);
+    }
+}
+
+impl ViewSocket {
+    /// Creates the socket in a private directory of the user.
+    pub(crate) fn bind(directory: &Path) -> Result<Self, ViewError> {
+        let path = directory.join(NAME);
+        let failed = |e| ViewError::Socket(path.clone(), e);
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        let private = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(directory, private).map_err(failed)?;
+        let lock = directory.join("lock");
+        let mut options = std::fs::OpenOptions::new();
+        let lock = options.create(true).truncate(false).write(true).open(lock);
+        let lock = lock.map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => return Err(ViewError::Running),
+            Err(std::fs::TryLockError::Error(e)) => return Err(failed(e)),
+        }
+        // The file of a server that was killed.
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, private).map_err(failed)?;
+        Ok(Self {
+            listener,
+            path,
+            _lock: lock,
+        })
+    }
+
+    /// Answers requests until the future is dropped, one after another: each takes at most some seconds.
+    pub(crate) async fn serve(&self, app: &Arc<App>) {
+        loop {
+            if let Ok((stream, _)) = self.listener.accept().await {
+                // A peer that sends nothing, or leaves, gets no answer.
+                let _answered = timeout(TIMEOUT, answer(stream, app)).await;
+            }
+        }
+    }
+}
+
+const NAME: &str = "view.sock";
+
+async fn answer(stream: UnixStream, app: &Arc<App>) -> io::Result<()> {
+    let refused = control::refuse_agent(stream.as_fd());
+    let (from, mut to) = stream.into_split();
+    let mut line = Vec::new();
+    let mut from = tokio::io::BufReader::new(from).take(MAX_LINE);
+    from.read_until(b'\n', &mut line).await?;
+    let response = match (refused, serde_json::from_slice(&line)) {
+        (Err(reason), _) => ViewResponse::Refused { reason },
+        (_, Err(e)) => ViewResponse::Refused {
+            reason: e.to_string(),
+        },
+        (Ok(()), Ok(ViewRequest::Link { read_only })) => {
+            let role = if read_only { Role::Viewer } else { Role::Operator };
+            let url = app.link(role)?;
+            ViewResponse::Link { url }
+        }
+        (Ok(()), Ok(ViewRequest::Revoke)) => ViewResponse::Revoked {
+            sessions: app.revoke(),
+        },
+    };
+    let mut line = serde_json::to_vec(&response)?;
+    line.push(b'\n');
+    to.write_all(&line).await
+}
+
+/// The server of another process.
+#[derive(Debug)]
+pub struct RunningView {
+    path: PathBuf,
+}
+
+impl RunningView {
+    /// Finds the server that has its socket in this directory; `None` if there is none.
+    #[must_use]
+    pub fn find(directory: &Path) -> Option<Self> {
+        let path = directory.join(NAME);
+        StdStream::connect(&path).ok()?;
+        Some(Self { path })
+    }
+
+    /// Returns a new login link; see [`ViewLogins::link`](crate::ViewLogins::link).
+    ///
+    /// # Errors
+    ///
+    /// An error if the server doesn't respond, or refuses the request because this process belongs to an agent.
+    pub fn link(&self, role: Role) -> io::Result<String> {
+        let read_only = role == Role::Viewer;
+        match self.ask(ViewRequest::Link { read_only })? {
+            ViewResponse::Link { url } => Ok(url),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Ends all sessions and links, and returns the number of sessions.
+    ///
+    /// # Errors
+    ///
+    /// As for [`link`](Self::link).
+    pub fn revoke(&self) -> io::Result<usize> {
+        match self.ask(ViewRequest::Revoke)? {
+            ViewResponse::Revoked { sessions } => Ok(sessions),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn ask(&self, request: ViewRequest) -> io::Result<ViewResponse> {
+        let mut stream = StdStream::connect(&self.path)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        let mut line = serde_json::to_vec(&request)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
+        let mut response = String::new();
+        BufReader::new(io::Read::take(stream, MAX_LINE)).read_line(&mut response)?;
+        Ok(serde_json::from_str(&response)?)
+    }
+}
+
+fn unexpected(response: ViewResponse) -> io::Error {
+    io::Error::other(match response {
+        ViewResponse::Refused { reason } => reason,
+        _ => "the server sent an unexpected response".into(),
+    })
+}

@@ -1,0 +1,77 @@
+//! The arguments of `rlm view`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use clap::{Args as ClapArgs, Subcommand};
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+The page shows the runs of all projects, live, and answers their questions. It listens on this machine only, and shows nothing without a login: \
+the link works once, for five minutes. Ctrl-C ends the page, and no run.
+
+From another machine: ssh -L PORT:127.0.0.1:PORT HOST, with --listen PORT here.
+
+Examples:
+  rlm view                 # opens the page in the browser
+  rlm view --read-only     # a page that can't change anything
+  rlm view pair            # a link for another browser
+  rlm view revoke          # logs all browsers out"
+)]
+pub(crate) struct ViewArgs {
+    #[command(subcommand)]
+    pub(crate) what: Option<ViewCommand>,
+    /// Listen on this address of this machine [default: 127.0.0.1, any free port]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Allow only reading, in every browser
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Print the link; don't open a browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ViewCommand {
+    /// Print a link that logs in another browser
+    Pair {
+        /// The browser may only read
+        #[arg(long)]
+        read_only: bool,
+    },
+    /// Log all browsers out
+    Revoke,
+}
+
+/// Parses `PORT`, `ADDRESS` or `ADDRESS:PORT`.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let port = text.parse().map(|port: u16| SocketAddr::new(loopback, port));
+    let ip = text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 0));
+    let found = port.ok().or(ip.ok()).or_else(|| text.parse().ok());
+    found.ok_or_else(|| "expected a port, or an address such as 127.0.0.1:8080".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_a_port_or_an_address_or_both() {
+        for (text, parsed) in [
+            ("8080", "127.0.0.1:8080"),
+            ("0.0.0.0", "0.0.0.0:0"),
+            ("127.0.0.2:80", "127.0.0.2:80"),
+            ("[::1]:80", "[::1]:80"),
+            ("::1", "[::1]:0"),
+        ] {
+            assert_eq!(address(text), Ok(parsed.parse().unwrap()), "{text}");
+        }
+        for text in ["", "example.com", "localhost:80", "70000"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+}
