@@ -177,7 +177,7 @@ impl Project {
     /// Returns whether a process works on the run. Reads only its lock.
     #[must_use]
     pub fn is_live(&self, id: &RunId) -> bool {
-        reader::is_locked(&self.run_dir(id)).unwrap_or(false)
+        reader::is_locked(self.run_dir(id)).unwrap_or(false)
     }
 
     /// Reads one run.

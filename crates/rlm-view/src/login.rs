@@ -52,7 +52,11 @@ impl Secret {
         if digits.len() != 64 {
             return None;
         }
-        let digit = |c: u8| char::from(c).to_digit(16).filter(|_| !c.is_ascii_uppercase());
+        let digit = |c: u8| {
+            char::from(c)
+                .to_digit(16)
+                .filter(|_| !c.is_ascii_uppercase())
+        };
         let mut bytes = [0; 32];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
             *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
@@ -238,15 +242,25 @@ mod tests {
         let wrong: Vec<_> = (0..12)
             .map(|_| logins.redeem(None, new, at(1)).unwrap_err())
             .collect();
-        assert_eq!(wrong[9..], [LoginError::Unknown, LoginError::TooMany, LoginError::TooMany]);
+        assert_eq!(
+            wrong[9..],
+            [
+                LoginError::Unknown,
+                LoginError::TooMany,
+                LoginError::TooMany
+            ]
+        );
         assert!(logins.redeem(Some(secret(1)), new, at(2)).is_ok());
-        assert_eq!(logins.redeem(None, new, at(61)).unwrap_err(), LoginError::Unknown);
+        assert_eq!(
+            logins.redeem(None, new, at(61)).unwrap_err(),
+            LoginError::Unknown
+        );
     }
 
     #[test]
     fn session_ends_unused_or_by_logout_or_by_revoke() {
         let mut logins = Logins::default();
-        let mut begin = |n: u8, logins: &mut Logins| {
+        let begin = |n: u8, logins: &mut Logins| {
             logins.add_link(secret(n), Role::Viewer, at(0));
             let new = [secret(n + 100), secret(n)];
             logins.redeem(Some(secret(n)), new, at(0)).unwrap()
@@ -278,7 +292,7 @@ mod tests {
             for n in 0..links {
                 let n = n as u8;
                 logins.add_link(secret(n), Role::Viewer, at(0));
-                if n % 2 == 0 {
+                if n.is_multiple_of(2) {
                     let _session = logins.redeem(Some(secret(n)), [secret(n), secret(n)], at(0));
                 }
             }

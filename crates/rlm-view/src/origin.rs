@@ -42,7 +42,10 @@ impl PageOrigin {
     /// A request that changes something must prove that it comes from the page. Another page can only link to this one: a GET navigation of a whole
     /// tab, which shows the other page nothing.
     pub(crate) fn refuse(&self, is_read: bool, headers: Headers<'_>) -> Option<Refusal> {
-        if headers.host.is_none_or(|host| !host.eq_ignore_ascii_case(&self.host)) {
+        if headers
+            .host
+            .is_none_or(|host| !host.eq_ignore_ascii_case(&self.host))
+        {
             return Some(Refusal::WrongHost);
         }
         let is_own = |origin: &str| origin.eq_ignore_ascii_case(&self.url());
@@ -92,11 +95,32 @@ mod tests {
         let own = [
             (true, from(HOST, None, Some("none"), "navigate", "document")),
             (true, from(HOST, None, Some("same-origin"), "cors", "empty")),
-            (true, from("K3X9.localhost:7341", None, Some("same-origin"), "navigate", "document")),
+            (
+                true,
+                from(
+                    "K3X9.localhost:7341",
+                    None,
+                    Some("same-origin"),
+                    "navigate",
+                    "document",
+                ),
+            ),
             (true, from(HOST, None, None, "", "")),
             // A link on another page, or the file that opens the browser.
-            (true, from(HOST, None, Some("cross-site"), "navigate", "document")),
-            (false, from(HOST, Some(ORIGIN), Some("same-origin"), "navigate", "document")),
+            (
+                true,
+                from(HOST, None, Some("cross-site"), "navigate", "document"),
+            ),
+            (
+                false,
+                from(
+                    HOST,
+                    Some(ORIGIN),
+                    Some("same-origin"),
+                    "navigate",
+                    "document",
+                ),
+            ),
             (false, from(HOST, Some(ORIGIN), None, "cors", "empty")),
         ];
         for (is_read, headers) in own {
@@ -113,22 +137,46 @@ mod tests {
             (false, from(HOST, other, cross, "navigate", "document")),
             (false, from(HOST, other, cross, "no-cors", "empty")),
             (false, from(HOST, other, None, "", "")),
-            (false, from(HOST, Some("null"), cross, "navigate", "document")),
+            (
+                false,
+                from(HOST, Some("null"), cross, "navigate", "document"),
+            ),
             (false, from(HOST, Some("null"), None, "", "")),
             (false, from(HOST, None, None, "", "")),
             (false, from(HOST, None, cross, "navigate", "document")),
-            (false, from(HOST, None, Some("same-origin"), "navigate", "document")),
+            (
+                false,
+                from(HOST, None, Some("same-origin"), "navigate", "document"),
+            ),
             // Another port of this machine is the same site, and another origin.
-            (false, from(HOST, Some("http://k3x9.localhost:80"), Some("same-site"), "cors", "empty")),
-            (true, from(HOST, None, Some("same-site"), "no-cors", "script")),
+            (
+                false,
+                from(
+                    HOST,
+                    Some("http://k3x9.localhost:80"),
+                    Some("same-site"),
+                    "cors",
+                    "empty",
+                ),
+            ),
+            (
+                true,
+                from(HOST, None, Some("same-site"), "no-cors", "script"),
+            ),
             // An EventSource, a script, an image, a frame, a prefetch.
             (true, from(HOST, other, cross, "cors", "empty")),
             (true, from(HOST, None, cross, "no-cors", "script")),
             (true, from(HOST, None, cross, "no-cors", "image")),
             (true, from(HOST, None, cross, "navigate", "iframe")),
             (true, from(HOST, None, cross, "navigate", "object")),
-            (true, from(HOST, other, Some("same-origin"), "cors", "empty")),
-            (false, from(HOST, Some("https://k3x9.localhost:7341"), None, "", "")),
+            (
+                true,
+                from(HOST, other, Some("same-origin"), "cors", "empty"),
+            ),
+            (
+                false,
+                from(HOST, Some("https://k3x9.localhost:7341"), None, "", ""),
+            ),
         ] {
             let refused = page().refuse(is_read, headers);
             assert_eq!(refused, Some(Refusal::OtherSite), "{headers:?}");

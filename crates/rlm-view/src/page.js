@@ -19,7 +19,7 @@
     if (!fresh) return;
     const typed = [...old.querySelectorAll("input:not([type=hidden]), textarea")];
     for (const field of fresh.querySelectorAll("input:not([type=hidden]), textarea")) {
-      const before = typed.find((it) => it.name === field.name && it.form?.elements.id?.value === field.form?.elements.id?.value);
+      const before = typed.find((it) => it.name === field.name && it.form?.querySelector("[name=id]")?.value === field.form?.querySelector("[name=id]")?.value);
       if (before) field.value = before.value;
     }
     const focused = document.activeElement;
@@ -187,7 +187,7 @@
     const fields = new URLSearchParams(new FormData(form));
     fields.set("action", action);
     if (confirmed) fields.set("confirmed", "yes");
-    const response = await fetch(form.action, { method: "POST", body: fields, headers: { accept: "application/json" } });
+    const response = await fetch(form.getAttribute("action"), { method: "POST", body: fields, headers: { accept: "application/json" } });
     if (!response.headers.get("content-type")?.includes("json")) {
       toast("The page is not logged in any more. Open it with: rlm view", true);
       return;
@@ -226,7 +226,7 @@
   document.addEventListener("submit", (event) => {
     const form = event.target;
     const action = event.submitter?.value;
-    if (!form.action.endsWith("/act") || !action) return;
+    if (!form.getAttribute("action")?.endsWith("/act") || !action) return;
     event.preventDefault();
     const button = event.submitter;
     button.disabled = true;

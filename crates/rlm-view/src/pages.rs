@@ -163,6 +163,36 @@ pub(crate) fn usage(row: &RunRow) -> String {
     }
 }
 
+/// Returns a text whose points in time, such as `2026-01-02T03:04:05.678Z`, are shown in the zone of this machine.
+pub(crate) fn with_times(text: &str) -> Markup {
+    let words = text.split_inclusive(' ');
+    html! {
+        @for word in words {
+            @match point_in_time(word) {
+                Some((at, rest)) => { (clock(at)) (rest) },
+                None => (word),
+            }
+        }
+    }
+}
+
+/// Returns the point in time at the beginning of a word, and the rest of the word.
+fn point_in_time(word: &str) -> Option<(jiff::Timestamp, &str)> {
+    let end = word.find('Z').filter(|end| (19..32).contains(end))? + 1;
+    Some((word[..end].parse().ok()?, &word[end..]))
+}
+
+/// Returns a point in time of the near past or future.
+fn clock(at: jiff::Timestamp) -> Markup {
+    let zoned = at.to_zoned(TimeZone::system());
+    let is_today = zoned.date() == jiff::Zoned::now().date();
+    let format = if is_today { "%H:%M:%S" } else { "%-d %b %H:%M" };
+    html! {
+        time datetime=(zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
+            title=(zoned.strftime("%-d %b %Y, %H:%M:%S %:z").to_string()) { (zoned.strftime(format).to_string()) }
+    }
+}
+
 /// Returns a point in time, which the script shows as an age.
 pub(crate) fn age(at: Timestamp) -> Markup {
     let zoned = instant(at).to_zoned(TimeZone::system());
@@ -170,5 +200,23 @@ pub(crate) fn age(at: Timestamp) -> Markup {
     let short = zoned.strftime("%-d %b %H:%M").to_string();
     html! {
         time class="age" datetime=(zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()) title=(full) { (short) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn v20_times_in_a_text_are_shown_and_other_words_stay() {
+        let text = "sleeps; iteration 2 at 2026-11-28T22:47:45.335Z; then é Z <b>";
+        let html = with_times(text).into_string();
+        assert!(
+            html.contains("sleeps; iteration 2 at <time datetime=\"2026-11-28T"),
+            "{html}"
+        );
+        assert!(html.contains("</time>; then é Z &lt;b&gt;"), "{html}");
+        let none = "2026-13-99T99:99:99.999Z ZZZZ";
+        assert_eq!(with_times(none).into_string(), none);
     }
 }

@@ -33,10 +33,15 @@ pub struct CommandResult {
 /// All functions may block for some seconds: the server calls them on threads for blocking work.
 pub trait Program: Send + Sync + 'static {
     /// Returns the texts about a run. `health` is the report of its process, if it is live.
-    fn describe(&self, run: &RunEntry, health: Option<&ProcessHealth>) -> RunTexts;
+    fn describe(
+        &self,
+        project: &Project,
+        run: &RunEntry,
+        health: Option<&ProcessHealth>,
+    ) -> RunTexts;
 
     /// Returns the texts of a report that depend on the command line.
-    fn report_terms(&self, timeline: &Timeline) -> CommandLineTerms;
+    fn report_terms(&self, project: &Project, timeline: &Timeline) -> CommandLineTerms;
 
     /// Runs the program in the directory of a project with these arguments, until it exits.
     fn run(&self, project: &Project, arguments: &[String]) -> CommandResult;

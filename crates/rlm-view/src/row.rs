@@ -1,6 +1,7 @@
 //! The facts about one run that a list shows. No I/O.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use agent_duplex::PermissionRequest;
 use loop_runner::control::ProcessHealth;
@@ -12,6 +13,8 @@ use crate::program::RunTexts;
 /// The name of a run in an address: unique among all projects.
 pub(crate) type RunKey = String;
 
+/// The time after which a run that failed is no longer in the inbox.
+pub(crate) const INBOX_AGE: Duration = Duration::from_secs(3 * 86_400);
 /// The longest title taken from a prompt, in characters.
 const MAX_TITLE: usize = 120;
 
@@ -32,13 +35,6 @@ pub(crate) enum Attention {
     Failed,
     /// A limit, a budget or a rate limit ended the run.
     Limit,
-}
-
-impl Attention {
-    /// Returns whether the run can't continue without a person.
-    pub(crate) fn needs_person(&self) -> bool {
-        !matches!(self, Self::Waits(_))
-    }
 }
 
 /// The facts about a run that a list shows.
@@ -67,6 +63,19 @@ pub(crate) struct RunRow {
     pub(crate) is_done: bool,
     pub(crate) step: StepKind,
     pub(crate) notes: Vec<String>,
+}
+
+impl RunRow {
+    /// Returns whether the inbox has the run: it needs a person, or waits, or ended without success in the last days.
+    pub(crate) fn is_in_inbox(&self, now: Timestamp) -> bool {
+        let is_recent = now.since(self.last_at) < INBOX_AGE;
+        self.attention.is_some() && (self.state.is_live() || is_recent)
+    }
+
+    /// Returns whether the run can't continue without a person.
+    pub(crate) fn waits_for_person(&self, now: Timestamp) -> bool {
+        self.is_in_inbox(now) && !matches!(self.attention, Some(Attention::Waits(_)))
+    }
 }
 
 /// The kind of the current step of a live run, which decides what a person can request.

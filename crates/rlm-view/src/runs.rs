@@ -12,16 +12,17 @@ use std::time::{Duration, Instant, SystemTime};
 use agent_duplex::PermissionRequest;
 use loop_runner::RunEvent;
 use loop_runner::control::{ConnectOutcome, LiveRun, ProcessHealth};
-use loop_state::Timestamp;
+use rlm_store::deadline::sleep_until;
 use rlm_store::{Project, RunEntry, RunId, index, state_dir};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant as Clock, sleep_until};
+use tokio::time::Instant as Clock;
 
 use crate::login::Role;
 use crate::program::Program;
 use crate::row::{LiveParts, RunKey, RunRow};
+use crate::server::now;
 
 /// The interval between two scans while a page is open, and the greatest age of the rows of a new page.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
@@ -177,6 +178,14 @@ impl Runs {
         rows
     }
 
+    /// Returns the number of runs that wait for a person.
+    pub(crate) fn waiting(&self) -> usize {
+        let now = now();
+        let state = self.lock();
+        let rows = state.known.values().map(|it| &it.row);
+        rows.filter(|row| row.waits_for_person(now)).count()
+    }
+
     /// Returns the projects that can't be read, with the reasons.
     pub(crate) fn problems(&self) -> Vec<(PathBuf, String)> {
         self.lock().problems.clone().into_iter().collect()
@@ -329,7 +338,7 @@ impl Runs {
             health: health.as_ref(),
             asks: if is_live { &asks } else { &[] },
             prompt: prompt.clone(),
-            texts: self.program.describe(&entry, health.as_ref()),
+            texts: self.program.describe(project, &entry, health.as_ref()),
         };
         let root = project.root().to_owned();
         let row = Arc::new(RunRow::new(key.to_owned(), root, &entry, live));
@@ -392,7 +401,7 @@ async fn follow(runs: &Weak<Runs>, target: &LiveRun, key: &RunKey) -> Option<()>
     let mut presence = runs.upgrade()?.presence.subscribe();
     let attended = presence.borrow_and_update().can_answer();
     let to = target.clone();
-    let attach = move || to.attach(attended, Timestamp::from(SystemTime::now()));
+    let attach = move || to.attach(attended, now());
     let Ok(Ok(ConnectOutcome::Connected(mut attached))) = spawn_blocking(attach).await else {
         return None;
     };

@@ -21,12 +21,13 @@ use hyper_util::service::TowerToHyperService;
 use loop_state::Timestamp;
 use maud::{DOCTYPE, html};
 use rlm_report::visible;
+use rlm_store::deadline::sleep_until;
 use rlm_store::{TranscriptWindow, sorted_by_age, transcripts};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::actions::{self, ActionForm, ActionResult};
 use crate::login::{LoginError, Logins, Role, Secret, Session};
@@ -98,7 +99,11 @@ impl App {
     pub(crate) fn link(&self, role: Role) -> std::io::Result<String> {
         let secret = new_secret()?;
         self.logins().add_link(secret, role.min(self.most), now());
-        Ok(format!("{}/login?link={}", self.origin.url(), secret.text()))
+        Ok(format!(
+            "{}/login?link={}",
+            self.origin.url(),
+            secret.text()
+        ))
     }
 
     /// Ends all sessions, and returns their number.
@@ -276,8 +281,14 @@ fn protect(response: &mut Response, nonce: &str) {
         (X_FRAME_OPTIONS, "DENY"),
         // A browser sends no origin with a form if the policy is stricter.
         (REFERRER_POLICY, "same-origin"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -292,7 +303,11 @@ struct LoginQuery {
     link: String,
 }
 
-async fn log_in(State(app): State<Arc<App>>, headers: HeaderMap, Query(query): Query<LoginQuery>) -> Response {
+async fn log_in(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Query(query): Query<LoginQuery>,
+) -> Response {
     // A browser that loads the page in advance would use up the link.
     let purposes = ["sec-purpose", "purpose", "x-moz"].map(|name| only(&headers, name));
     if purposes.iter().flatten().any(|it| it.contains("prefetch")) {
@@ -347,8 +362,11 @@ async fn asset(Path(name): Path<String>) -> Response {
 }
 
 /// Runs a function that blocks.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    let failed = |_| Problem::Failed("The page failed; the run is not affected. Load it again.".into());
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let failed =
+        |_| Problem::Failed("The page failed; the run is not affected. Load it again.".into());
     spawn_blocking(work).await.map_err(failed)
 }
 
@@ -357,10 +375,7 @@ async fn rows(app: &Arc<App>) -> Result<(Vec<Arc<RunRow>>, usize), Problem> {
     let runs = Arc::clone(&app.runs);
     blocking(move || {
         runs.refresh();
-        let rows = runs.rows();
-        let needs = |row: &&Arc<RunRow>| row.attention.as_ref().is_some_and(|it| it.needs_person());
-        let waiting = rows.iter().filter(needs).count();
-        (rows, waiting)
+        (runs.rows(), runs.waiting())
     })
     .await
 }
@@ -375,15 +390,25 @@ async fn runs_page(
     Query(filter): Query<Filter>,
 ) -> Result<Response, Problem> {
     let (all, waiting) = rows(&app).await?;
-    let rows = ListRows::new(all, &filter);
+    let rows = ListRows::new(all, &filter, now());
     let mut problems = app.runs.problems();
     if app.runs.is_incomplete() {
-        problems.push(("…".into(), "there are more runs than this page can list".into()));
+        problems.push((
+            "…".into(),
+            "there are more runs than this page can list".into(),
+        ));
     }
     let command = app.runs.program().command(None);
     let main = list(&rows, &filter, &problems, &command);
     let topic = format!("list:{}", filter.query(filter.from));
-    Ok(shown(page(&context, Place::Runs, "Runs", &topic, waiting, &main)))
+    Ok(shown(page(
+        &context,
+        Place::Runs,
+        "Runs",
+        &topic,
+        waiting,
+        &main,
+    )))
 }
 
 async fn inbox_page(
@@ -391,8 +416,15 @@ async fn inbox_page(
     Extension(context): Extension<PageContext>,
 ) -> Result<Response, Problem> {
     let (rows, waiting) = rows(&app).await?;
-    let main = inbox::inbox(&inbox::select(rows), &context);
-    Ok(shown(page(&context, Place::Inbox, "Inbox", "inbox", waiting, &main)))
+    let main = inbox::inbox(&inbox::select(rows, now()), &context);
+    Ok(shown(page(
+        &context,
+        Place::Inbox,
+        "Inbox",
+        "inbox",
+        waiting,
+        &main,
+    )))
 }
 
 async fn row(app: &Arc<App>, key: &str) -> Result<(Arc<RunRow>, usize), Problem> {
@@ -426,7 +458,14 @@ async fn run_page(
     let main = run(&row, &context, &command, transcript.as_ref());
     let title = row.title.as_deref().unwrap_or(row.run.as_str());
     let topic = format!("run:{key}");
-    Ok(shown(page(&context, Place::Other, title, &topic, waiting, &main)))
+    Ok(shown(page(
+        &context,
+        Place::Other,
+        title,
+        &topic,
+        waiting,
+        &main,
+    )))
 }
 
 /// Reads the end of the transcript of an attempt, or of the newest one.
@@ -496,7 +535,7 @@ async fn report_page(
     let report = blocking(move || {
         let project = runs.project(&of).ok_or("its project is gone")?;
         let timeline = project.timeline(&of.run).map_err(|e| e.to_string())?;
-        let terms = runs.program().report_terms(&timeline);
+        let terms = runs.program().report_terms(&project, &timeline);
         let report = rlm_report::collect(&project, timeline, terms);
         Ok::<_, String>(rlm_report::body(&report))
     });
@@ -509,7 +548,14 @@ async fn report_page(
         Err(why) => html! { p class="warn" { "The report can't be shown: " (why) } },
     };
     let title = format!("Report of {}", row.run);
-    Ok(shown(page(&context, Place::Other, &title, "", waiting, &main)))
+    Ok(shown(page(
+        &context,
+        Place::Other,
+        &title,
+        "",
+        waiting,
+        &main,
+    )))
 }
 
 async fn act(
@@ -538,14 +584,19 @@ async fn act(
             ActionResult::Confirm(text) => ("confirm", text),
             ActionResult::Rejected(text) => ("rejected", text),
         };
-        return Ok(json_response(StatusCode::OK, &json!({"result": name, "text": visible(text)})));
+        return Ok(json_response(
+            StatusCode::OK,
+            &json!({"result": name, "text": visible(text)}),
+        ));
     }
     let main = match &result {
         ActionResult::Done(_) => {
             let headers = [(LOCATION, format!("/runs/{key}"))];
             return Ok((StatusCode::SEE_OTHER, headers).into_response());
         }
-        ActionResult::Rejected(why) => html! { p class="warn" { (why) } p { a href={ "/runs/" (key) } { "Back to the run" } } },
+        ActionResult::Rejected(why) => {
+            html! { p class="warn" { (why) } p { a href={ "/runs/" (key) } { "Back to the run" } } }
+        }
         ActionResult::Confirm(question) => html! {
             p { (question) }
             form method="post" action={ "/runs/" (key) "/act" } {
@@ -557,7 +608,14 @@ async fn act(
             p { a href={ "/runs/" (key) } { "Back to the run" } }
         },
     };
-    Ok(shown(page(&context, Place::Other, row.run.as_str(), "", 0, &main)))
+    Ok(shown(page(
+        &context,
+        Place::Other,
+        row.run.as_str(),
+        "",
+        0,
+        &main,
+    )))
 }
 
 async fn events(
@@ -583,7 +641,11 @@ impl Connection {
     /// Keeps the connection when there are too many: it belongs to a logged-in browser.
     fn trust(&self) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = all.unknown.iter().position(|(number, _)| *number == self.number) {
+        if let Some(at) = all
+            .unknown
+            .iter()
+            .position(|(number, _)| *number == self.number)
+        {
             let known = all.unknown.remove(at);
             all.trusted.extend(known);
         }
@@ -616,7 +678,10 @@ impl Connections {
         if self.unknown.len() + self.trusted.len() < MAX_CONNECTIONS {
             return;
         }
-        let oldest = self.unknown.pop_front().or_else(|| self.trusted.pop_front());
+        let oldest = self
+            .unknown
+            .pop_front()
+            .or_else(|| self.trusted.pop_front());
         if let Some((_, task)) = oldest {
             task.abort();
         }
@@ -632,8 +697,13 @@ struct Tasks {
 impl Drop for Tasks {
     fn drop(&mut self) {
         self.fresh.abort();
-        let mut all = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let Connections { unknown, trusted, .. } = &mut *all;
+        let mut all = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Connections {
+            unknown, trusted, ..
+        } = &mut *all;
         for (_, task) in unknown.drain(..).chain(trusted.drain(..)) {
             task.abort();
         }

@@ -113,7 +113,11 @@ async fn answer(stream: UnixStream, app: &Arc<App>) -> io::Result<()> {
             reason: e.to_string(),
         },
         (Ok(()), Ok(ViewRequest::Link { read_only })) => {
-            let role = if read_only { Role::Viewer } else { Role::Operator };
+            let role = if read_only {
+                Role::Viewer
+            } else {
+                Role::Operator
+            };
             let url = app.link(role)?;
             ViewResponse::Link { url }
         }

@@ -15,17 +15,18 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_core::Stream;
 use maud::html;
 use rlm_store::TranscriptWindow;
+use rlm_store::deadline::sleep_until;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::login::Session;
 use crate::pages::list::{Filter, ListRows};
 use crate::pages::{PageContext, Part, badge, inbox, run, transcript};
 use crate::row::RunRow;
 use crate::runs::Runs;
-use crate::server::App;
+use crate::server::{App, now};
 
 /// The shortest time between two messages of a stream.
 const INTERVAL: Duration = Duration::from_millis(30);
@@ -130,13 +131,19 @@ async fn send_changes(
         };
         sent = after;
         if !app.is_open(&session) {
-            let _gone = to.send(Event::default().event("end").data("logged out")).await;
+            let _gone = to
+                .send(Event::default().event("end").data("logged out"))
+                .await;
             return;
         }
         let is_behind = messages.iter().any(is_full);
         for message in messages {
             // A slow browser gets the newest state later, and loads the missing records.
-            if to.send(Event::default().data(message.to_string())).await.is_err() {
+            if to
+                .send(Event::default().data(message.to_string()))
+                .await
+                .is_err()
+            {
                 return;
             }
         }
@@ -190,10 +197,7 @@ impl Sent {
     /// Returns the messages that bring the browser up to date.
     fn look(&mut self, runs: &Arc<Runs>) -> Vec<Value> {
         let rows = runs.rows();
-        let needs_person = |row: &&Arc<RunRow>| {
-            row.attention.as_ref().is_some_and(|it| it.needs_person())
-        };
-        let waiting = rows.iter().filter(needs_person).count();
+        let waiting = runs.waiting();
         let mut messages = Vec::new();
         if self.waiting.replace(waiting) != Some(waiting) {
             messages.push(json!({"topic": null, "parts": {"waiting": badge(waiting).html}}));
@@ -214,11 +218,11 @@ impl TopicState {
     ) -> Vec<Value> {
         let (parts, order) = match &self.topic {
             Topic::List(filter) => {
-                let rows = ListRows::new(rows.to_vec(), filter);
+                let rows = ListRows::new(rows.to_vec(), filter, now());
                 (rows.parts(filter, &runs.problems()), Some(rows.order()))
             }
             Topic::Inbox => {
-                let rows = inbox::select(rows.to_vec());
+                let rows = inbox::select(rows.to_vec(), now());
                 (inbox::parts(&rows, context), Some(inbox::order(&rows)))
             }
             Topic::Run(key) => match runs.row(key) {
@@ -227,7 +231,8 @@ impl TopicState {
                     (run::parts(&row, context, &command), None)
                 }
                 None => {
-                    let gone = html! { div id="run-head" { p class="warn" { "The run was removed." } } };
+                    let gone =
+                        html! { div id="run-head" { p class="warn" { "The run was removed." } } };
                     (vec![Part::new("run-head", gone)], None)
                 }
             },
@@ -256,9 +261,8 @@ impl TopicState {
     fn records(&mut self, runs: &Runs, row: &RunRow) -> Option<Value> {
         let run_dir = runs.project(row)?.run_dir(&row.run);
         let current = (row.iteration, row.attempt);
-        let file = |attempt: (u32, u32)| {
-            rlm_store::transcript::path(&run_dir, attempt.0, attempt.1)
-        };
+        let file =
+            |attempt: (u32, u32)| rlm_store::transcript::path(&run_dir, attempt.0, attempt.1);
         let (attempt, position) = match self.attempt {
             Some(known) if known.0 == current => known,
             // The rest of the previous attempt comes first.

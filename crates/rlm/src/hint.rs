@@ -1,8 +1,13 @@
 //! The commands that `rlm` suggests to a user: how to call this program, how to resume a run, how to fix an error. The lower crates know which
 //! command helps, but not how to write it.
 
+use std::cell::Cell;
+#[cfg(feature = "view")]
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
+#[cfg(feature = "view")]
+use std::path::PathBuf;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use loop_state::{LoopCommand, SpentBudget, StopReason};
@@ -39,8 +44,35 @@ pub(crate) fn set_directory(directory: &Path) {
     }
 }
 
+thread_local! {
+    /// The prefix of the commands about a run of another project, on this thread.
+    static THREAD_PREFIX: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Calls `f`, whose suggested commands work for the project at `root` from any directory.
+#[cfg(feature = "view")]
+pub(crate) fn with_project<T>(root: &Path, f: impl FnOnce() -> T) -> T {
+    static PREFIXES: RwLock<BTreeMap<PathBuf, &'static str>> = RwLock::new(BTreeMap::new());
+    let known = PREFIXES.read().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get(root).copied();
+    let prefix = known.unwrap_or_else(|| {
+        let place = quoted(&root.to_string_lossy());
+        // The leak is small: once for each project.
+        let prefix: &str = format!("{} -C {place}", program()).leak();
+        let mut all = PREFIXES.write().unwrap_or_else(PoisonError::into_inner);
+        all.entry(root.to_owned()).or_insert(prefix)
+    });
+    let before = THREAD_PREFIX.replace(Some(prefix));
+    let result = f();
+    THREAD_PREFIX.set(before);
+    result
+}
+
 /// Returns how to call this program for the same project from the same shell.
 pub(crate) fn program_command() -> &'static str {
+    if let Some(prefix) = THREAD_PREFIX.get() {
+        return prefix;
+    }
     let called = COMMAND_PREFIX
         .read()
         .unwrap_or_else(PoisonError::into_inner);

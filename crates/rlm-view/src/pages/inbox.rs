@@ -1,26 +1,24 @@
 //! The inbox: the runs that wait for a person, and those that may soon.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
+use loop_state::Timestamp;
 use maud::{Markup, html};
 
 use super::list::doing;
-use super::{PageContext, Part, age, run, state};
+use super::{PageContext, Part, age, run, state, with_times};
 use crate::row::RunRow;
 
 /// The largest number of entries on the page.
 const MAX_ENTRIES: usize = 100;
 
 /// Returns the runs that the inbox shows: questions first, then the rest by time.
-pub(crate) fn select(rows: Vec<Arc<RunRow>>) -> Vec<Arc<RunRow>> {
-    let mut rows: Vec<_> = rows.into_iter().filter(|row| row.attention.is_some()).collect();
+pub(crate) fn select(mut rows: Vec<Arc<RunRow>>, now: Timestamp) -> Vec<Arc<RunRow>> {
+    rows.retain(|row| row.is_in_inbox(now));
     rows.sort_by_key(|row| {
-        let needs_person = row.attention.as_ref().is_some_and(|it| it.needs_person());
-        (
-            !(needs_person && row.state.is_live()),
-            std::cmp::Reverse(row.last_at),
-            row.key.clone(),
-        )
+        let is_question = row.waits_for_person(now) && row.state.is_live();
+        (!is_question, Reverse(row.last_at), row.key.clone())
     });
     rows.truncate(MAX_ENTRIES);
     rows
@@ -37,7 +35,7 @@ pub(crate) fn order(rows: &[Arc<RunRow>]) -> Vec<String> {
 pub(crate) fn inbox(rows: &[Arc<RunRow>], context: &PageContext) -> Markup {
     html! {
         div class="head" { h1 { "Inbox" } }
-        p class="note" { "Runs that wait for you, failed, or reached a limit." }
+        p class="note" { "Runs that wait for you, and runs that failed or reached a limit in the last three days." }
         div id="rows" class="inbox" {
             @for part in parts(rows, context) { (part.markup()) "\n" }
         }
@@ -59,7 +57,7 @@ fn entry(row: &RunRow, context: &PageContext) -> Part {
                 h2 { a href={ "/runs/" (row.key) } { bdi { (row.title.as_deref().unwrap_or(row.run.as_str())) } } }
                 span class="sub" { bdi { (project.to_string_lossy()) } span class="sep" { "·" } bdi { (row.run.as_str()) } span class="sep" { "·" } (age(row.since.filter(|_| row.state.is_live()).unwrap_or(row.last_at))) }
             }
-            @if let Some(doing) = doing(row) { p class="now" { bdi { (doing) } } }
+            @if let Some(doing) = doing(row) { p class="now" { bdi { (with_times(doing)) } } }
             (run::questions(row, context))
             @if !row.state.is_live() {
                 @if let Some(next) = &row.texts.next { pre { "\n" (next) } }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use loop_state::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{Part, age, iterations, state, usage};
+use super::{Part, age, iterations, state, usage, with_times};
 use crate::row::RunRow;
 
 /// The number of rows on one page.
@@ -48,19 +49,19 @@ impl Show {
         found.map_or("all", |(_, name, _)| name)
     }
 
-    fn includes(self, row: &RunRow) -> bool {
+    fn includes(self, row: &RunRow, now: Timestamp) -> bool {
         match self {
             Self::All => true,
             Self::Live => row.state.is_live(),
-            Self::Waiting => row.attention.as_ref().is_some_and(|it| it.needs_person()),
+            Self::Waiting => row.waits_for_person(now),
             Self::Ended => !row.state.is_live(),
         }
     }
 }
 
 impl Filter {
-    fn includes(&self, row: &RunRow) -> bool {
-        self.show.includes(row) && self.matches(row)
+    fn includes(&self, row: &RunRow, now: Timestamp) -> bool {
+        self.show.includes(row, now) && self.matches(row)
     }
 
     fn matches(&self, row: &RunRow) -> bool {
@@ -111,11 +112,14 @@ pub(crate) struct ListRows {
 }
 
 impl ListRows {
-    pub(crate) fn new(all: Vec<Arc<RunRow>>, filter: &Filter) -> Self {
+    pub(crate) fn new(all: Vec<Arc<RunRow>>, filter: &Filter, now: Timestamp) -> Self {
         let live = all.iter().filter(|row| row.state.is_live()).count();
-        let waiting = all.iter().filter(|row| Show::Waiting.includes(row)).count();
+        let waiting = all.iter().filter(|row| row.waits_for_person(now)).count();
         let count = all.len();
-        let selected: Vec<_> = all.into_iter().filter(|row| filter.includes(row)).collect();
+        let selected: Vec<_> = all
+            .into_iter()
+            .filter(|row| filter.includes(row, now))
+            .collect();
         let number = selected.len();
         let rows = selected.into_iter().skip(filter.from).take(PAGE).collect();
         Self {
@@ -198,7 +202,7 @@ fn row_part(row: &RunRow) -> Part {
                 }
             }
             td class="doing" {
-                @if let Some(doing) = &doing { bdi { (doing) } }
+                @if let Some(doing) = &doing { bdi { (with_times(doing)) } }
             }
             td class="n" data-name="iteration" { (iterations(row)) }
             td class="check" { @if let Some(check) = &row.texts.last_check { (check) } }
@@ -214,7 +218,11 @@ pub(crate) fn doing(row: &RunRow) -> Option<&String> {
     let texts = &row.texts;
     match row.state.is_live() {
         true => texts.now.as_ref(),
-        false => texts.reason.as_ref().or(texts.next.as_ref()).or(row.notes.first()),
+        false => texts
+            .reason
+            .as_ref()
+            .or(texts.next.as_ref())
+            .or(row.notes.first()),
     }
 }
 

@@ -3,7 +3,9 @@
 use maud::{Markup, html};
 use rlm_store::{RunState, TranscriptWindow};
 
-use super::{PageContext, Part, age, iterations, secret_field, state, transcript, usage};
+use super::{
+    PageContext, Part, age, iterations, secret_field, state, transcript, usage, with_times,
+};
 use crate::row::{Attention, RunRow, StepKind};
 
 /// The transcript that the page shows: an attempt, and its newest records.
@@ -111,10 +113,10 @@ fn head(row: &RunRow) -> Markup {
                 span class={ "state " (class) } { (word) }
             }
             @if let Some(now) = &row.texts.now {
-                p class="now" { bdi { (now) } @if let Some(since) = since { " " (age(since)) } }
+                p class="now" { bdi { (with_times(now)) } @if let Some(since) = since { " " (age(since)) } }
             }
             @if !row.state.is_live() {
-                @if let Some(reason) = &row.texts.reason { p class="now" { bdi { (reason) } } }
+                @if let Some(reason) = &row.texts.reason { p class="now" { bdi { (with_times(reason)) } } }
             }
             @for note in &row.notes { p class="warn" { bdi { (note) } } }
             dl class="facts" {

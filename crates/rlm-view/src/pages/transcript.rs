@@ -42,9 +42,15 @@ fn element(at: u64, record: &Record) -> Markup {
     match kind {
         "raw" => html! {},
         "text" => html! { div class="rec text" data-at=(at) { (text) } },
-        "message" => html! { div class="rec message" data-at=(at) { (time(record)) (text) (more) } },
-        "tool" => html! { div class="rec tool" data-at=(at) { (time(record)) code { (text) } (more) } },
-        "steer" => html! { div class="rec steer" data-at=(at) { (time(record)) b { "You: " } (text) (more) } },
+        "message" => {
+            html! { div class="rec message" data-at=(at) { (time(record)) (text) (more) } }
+        }
+        "tool" => {
+            html! { div class="rec tool" data-at=(at) { (time(record)) code { (text) } (more) } }
+        }
+        "steer" => {
+            html! { div class="rec steer" data-at=(at) { (time(record)) b { "You: " } (text) (more) } }
+        }
         "prompt" => folded(at, record, "Prompt", &text, &more),
         "result" => folded(at, record, "Result", &text, &more),
         "changes" => folded(at, record, "Changes", &text, &more),
@@ -53,7 +59,9 @@ fn element(at: u64, record: &Record) -> Markup {
         "end" => html! {
             div class="rec end" data-at=(at) { (time(record)) "End of the attempt" @if !text.is_empty() { ": " (text) } (more) }
         },
-        _ => html! { div class="rec note" data-at=(at) { (time(record)) b { (kind) } " " (text) (more) } },
+        _ => {
+            html! { div class="rec note" data-at=(at) { (time(record)) b { (kind) } " " (text) (more) } }
+        }
     }
 }
 
@@ -97,21 +105,54 @@ mod tests {
 
     #[test]
     fn message_replaces_its_streamed_text() {
-        let all = [("text", "one "), ("raw", "{}"), ("text", "two"), ("message", "one two"), ("text", "three")];
+        let all = [
+            ("text", "one "),
+            ("raw", "{}"),
+            ("text", "two"),
+            ("message", "one two"),
+            ("text", "three"),
+        ];
         let html = records(&window(&all));
-        assert!(!html.contains("one <") && html.matches("two").count() == 1, "{html}");
-        assert!(html.contains(r#"<div class="rec text" data-at="4">three</div>"#), "{html}");
+        assert!(
+            !html.contains("one <") && html.matches("two").count() == 1,
+            "{html}"
+        );
+        assert!(
+            html.contains(r#"<div class="rec text" data-at="4">three</div>"#),
+            "{html}"
+        );
     }
 
     #[test]
     fn v9_text_of_an_agent_is_never_markup() {
         let hostile = "<script>alert(1)</script>\"' onload=x </pre>\u{1b}[31mred\u{1b}[0m\u{202e}\u{1b}]8;;x\u{7}";
-        let kinds = ["text", "message", "tool", "steer", "prompt", "result", "changes", "stdout", "stderr", "end", "other\"><b>"];
+        let kinds = [
+            "text",
+            "message",
+            "tool",
+            "steer",
+            "prompt",
+            "result",
+            "changes",
+            "stdout",
+            "stderr",
+            "end",
+            "other\"><b>",
+        ];
         for kind in kinds {
             let html = records(&window(&[(kind, hostile)]));
-            assert!(!html.contains("<script") && !html.contains("</pre>\u{1b}"), "{html}");
-            assert!(!html.contains('\u{1b}') && !html.contains('\u{202e}'), "{html}");
-            assert!(!html.contains("<b>\"") && !html.contains("other\"><b>"), "{html}");
+            assert!(
+                !html.contains("<script") && !html.contains("</pre>\u{1b}"),
+                "{html}"
+            );
+            assert!(
+                !html.contains('\u{1b}') && !html.contains('\u{202e}'),
+                "{html}"
+            );
+            assert!(
+                !html.contains("<b>\"") && !html.contains("other\"><b>"),
+                "{html}"
+            );
         }
     }
 }

@@ -49,7 +49,9 @@ pub(crate) enum ViewCommand {
 /// Parses `PORT`, `ADDRESS` or `ADDRESS:PORT`.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let port = text.parse().map(|port: u16| SocketAddr::new(loopback, port));
+    let port = text
+        .parse()
+        .map(|port: u16| SocketAddr::new(loopback, port));
     let ip = text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 0));
     let found = port.ok().or(ip.ok()).or_else(|| text.parse().ok());
     found.ok_or_else(|| "expected a port, or an address such as 127.0.0.1:8080".to_owned())

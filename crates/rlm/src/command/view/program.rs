@@ -16,8 +16,15 @@ use crate::render::RunStatusView;
 pub(super) struct ThisProgram;
 
 impl Program for ThisProgram {
-    fn describe(&self, run: &RunEntry, health: Option<&ProcessHealth>) -> RunTexts {
-        let status = RunStatusView::of(run, health, jiff::Timestamp::now());
+    fn describe(
+        &self,
+        project: &Project,
+        run: &RunEntry,
+        health: Option<&ProcessHealth>,
+    ) -> RunTexts {
+        let status = hint::with_project(project.root(), || {
+            RunStatusView::of(run, health, jiff::Timestamp::now())
+        });
         let (agent, now, next) = (status.agent(), status.now(), status.next());
         RunTexts {
             agent: agent.unwrap_or_default().to_owned(),
@@ -28,8 +35,8 @@ impl Program for ThisProgram {
         }
     }
 
-    fn report_terms(&self, timeline: &Timeline) -> CommandLineTerms {
-        report::terms(timeline)
+    fn report_terms(&self, project: &Project, timeline: &Timeline) -> CommandLineTerms {
+        hint::with_project(project.root(), || report::terms(timeline))
     }
 
     fn run(&self, project: &Project, arguments: &[String]) -> CommandResult {

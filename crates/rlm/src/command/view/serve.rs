@@ -22,7 +22,11 @@ pub(super) fn execute(args: &ViewArgs) -> Result<ExitCode, Failure> {
     })?;
     match &args.what {
         Some(ViewCommand::Pair { read_only }) => {
-            output::line(&running(&directory)?.link(role(*read_only)).map_err(refused)?);
+            output::line(
+                &running(&directory)?
+                    .link(role(*read_only))
+                    .map_err(refused)?,
+            );
         }
         Some(ViewCommand::Revoke) => {
             let sessions = running(&directory)?.revoke().map_err(refused)?;
@@ -85,7 +89,10 @@ fn serve(args: &ViewArgs, directory: &Path) -> Result<ExitCode, Failure> {
 fn show(args: &ViewArgs, directory: &Path, link: &str) {
     let opened = !args.no_open && open(directory, link).is_ok_and(|opened| opened);
     match opened {
-        true => anstream::eprintln!("the page opens in your browser; to see its link: {} view pair", program_command()),
+        true => anstream::eprintln!(
+            "the page opens in your browser; to see its link: {} view pair",
+            program_command()
+        ),
         false => {
             anstream::eprintln!("open this link; it works once, for five minutes:");
             output::line(link);
