@@ -101,6 +101,8 @@ mod transfer_killed;
 mod transferred_run;
 mod ulimits;
 mod view;
+mod view_attacks;
+mod view_pages;
 mod working_tree_lock;
 mod worktree_result;
 

@@ -116,10 +116,10 @@ fn s10a_lines_of_a_steer_split_no_sentence() {
 }
 
 /// A small random generator: the same seed gives the same messages.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -24,7 +24,7 @@ use crate::program::Program;
 use crate::row::{LiveParts, RunKey, RunRow};
 use crate::server::now;
 
-/// The interval between two scans while a page is open, and the greatest age of the rows of a new page.
+/// The interval between two scans while a page is open.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 /// The greatest age of the row of a live run that reports nothing. An older one is read again, since its process may not respond any more.
 const LIVE_AGE: Duration = Duration::from_secs(5);
@@ -212,14 +212,14 @@ impl Runs {
             // The sender is in `self`.
             drop(presence.wait_for(|it| it.is_anybody()).await);
             let runs = Arc::clone(&self);
-            let _scanned = spawn_blocking(move || runs.refresh()).await;
+            let _scanned = spawn_blocking(move || runs.refresh(SCAN_INTERVAL)).await;
             sleep_until(Clock::now() + SCAN_INTERVAL).await;
         }
     }
 
-    /// Scans, unless the last scan is recent. Blocks.
-    pub(crate) fn refresh(self: &Arc<Self>) {
-        let is_fresh = || { self.lock().scanned }.is_some_and(|at| at.elapsed() < SCAN_INTERVAL);
+    /// Scans, unless the last scan is at most this old. Blocks.
+    pub(crate) fn refresh(self: &Arc<Self>, age: Duration) {
+        let is_fresh = || { self.lock().scanned }.is_some_and(|at| at.elapsed() < age);
         if is_fresh() {
             return;
         }

@@ -16,6 +16,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use hyper::body::Incoming;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use loop_state::Timestamp;
@@ -25,7 +27,7 @@ use rlm_store::deadline::sleep_until;
 use rlm_store::{TranscriptWindow, sorted_by_age, transcripts};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::{Instant, timeout};
 
@@ -47,6 +49,8 @@ const MAX_BODY: usize = 1 << 20;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time in which a whole request with a form must arrive and be answered.
 const FORM_TIMEOUT: Duration = Duration::from_secs(60);
+/// The greatest age of the rows of a new page.
+const PAGE_AGE: Duration = Duration::from_millis(50);
 /// The pause after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// The largest number of connections.
@@ -374,7 +378,7 @@ async fn blocking<T: Send + 'static>(
 async fn rows(app: &Arc<App>) -> Result<(Vec<Arc<RunRow>>, usize), Problem> {
     let runs = Arc::clone(&app.runs);
     blocking(move || {
-        runs.refresh();
+        runs.refresh(PAGE_AGE);
         (runs.rows(), runs.waiting())
     })
     .await
@@ -735,7 +739,7 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) {
             }
         };
         let number = connection.number;
-        let router = router.clone().layer(Extension(connection.clone()));
+        let router = router.clone();
         // While this holds the lock, the task can't remove itself from the list before it is in there.
         let mut all = connections.lock().unwrap_or_else(PoisonError::into_inner);
         let task = tokio::spawn(serve_connection(stream, router, OpenConnection(connection)));
@@ -743,10 +747,14 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) {
     }
 }
 
-async fn serve_connection(stream: tokio::net::TcpStream, router: Router, _open: OpenConnection) {
+async fn serve_connection(stream: TcpStream, router: Router, open: OpenConnection) {
     // Small messages must not wait for more.
     let _delayed = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(open.0.clone());
+        router.call(request)
+    });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)

@@ -29,7 +29,9 @@ pub(crate) use checkpoints::{
     CheckpointsArgs, CheckpointsCommand, ExportArgs, ForkArgs, ImportArgs, ShowArgs,
 };
 pub(crate) use live::{AttachArgs, InterruptArgs, PauseArgs, PsArgs, SetArgs, SteerArgs, StopArgs};
-pub(crate) use view::{ViewArgs, ViewCommand};
+pub(crate) use view::ViewArgs;
+#[cfg(feature = "view")]
+pub(crate) use view::ViewCommand;
 
 /// The text of `--version`. A release build sets `RLM_VERSION`, with the commit and the date; any other build has only the version.
 pub(crate) const VERSION: &str = match option_env!("RLM_VERSION") {

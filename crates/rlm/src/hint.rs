@@ -8,6 +8,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 #[cfg(feature = "view")]
 use std::path::PathBuf;
+#[cfg(feature = "view")]
+use std::sync::Mutex;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use loop_state::{LoopCommand, SpentBudget, StopReason};
@@ -52,16 +54,14 @@ thread_local! {
 /// Calls `f`, whose suggested commands work for the project at `root` from any directory.
 #[cfg(feature = "view")]
 pub(crate) fn with_project<T>(root: &Path, f: impl FnOnce() -> T) -> T {
-    static PREFIXES: RwLock<BTreeMap<PathBuf, &'static str>> = RwLock::new(BTreeMap::new());
-    let known = PREFIXES.read().unwrap_or_else(PoisonError::into_inner);
-    let known = known.get(root).copied();
-    let prefix = known.unwrap_or_else(|| {
+    static PREFIXES: Mutex<BTreeMap<PathBuf, &'static str>> = Mutex::new(BTreeMap::new());
+    let mut prefixes = PREFIXES.lock().unwrap_or_else(PoisonError::into_inner);
+    let prefix = *prefixes.entry(root.to_owned()).or_insert_with(|| {
         let place = quoted(&root.to_string_lossy());
         // The leak is small: once for each project.
-        let prefix: &str = format!("{} -C {place}", program()).leak();
-        let mut all = PREFIXES.write().unwrap_or_else(PoisonError::into_inner);
-        all.entry(root.to_owned()).or_insert(prefix)
+        format!("{} -C {place}", program()).leak()
     });
+    drop(prefixes);
     let before = THREAD_PREFIX.replace(Some(prefix));
     let result = f();
     THREAD_PREFIX.set(before);

@@ -140,6 +140,8 @@ pub struct Status {
     pub stopping: bool,
     /// The number of steers that the agent has possibly not seen.
     pub steers_waiting: usize,
+    /// Whether a person can answer the run's questions.
+    pub attended: bool,
     /// The agent's session, if it is known.
     pub session: Option<String>,
     /// The time since the last pass of the loop, in milliseconds. The loop makes a pass at least every 5 s, unless it hangs.

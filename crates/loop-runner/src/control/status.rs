@@ -46,6 +46,7 @@ pub(super) fn build_status(run: &RunId, process: ProcessId, view: &View, age: Du
         pausing: head.pausing,
         stopping: head.stopping.is_some(),
         steers_waiting: head.unseen_steers().count(),
+        attended: head.attended,
         session: head.session.as_ref().map(short),
         last_tick_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
         activity: Activity::of(head),

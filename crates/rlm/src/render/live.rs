@@ -321,7 +321,7 @@ mod tests {
         };
         let reported = serde_json::json!({
             "run": "r1", "state": "paused", "process": {"pid": 7, "start_time": 9}, "phase": "main", "phase_number": 1, "phases": 1, "iteration": 2, "attempt": 1,
-            "iterations_complete": 2, "pausing": false, "stopping": false, "steers_waiting": 0, "session": null,
+            "iterations_complete": 2, "pausing": false, "stopping": false, "steers_waiting": 0, "attended": true, "session": null,
             "last_tick_ms": 0, "agent_alive": false, "tools": [], "permission_requests": [],
         });
         let now = jiff::Timestamp::UNIX_EPOCH;

@@ -88,6 +88,8 @@ struct Detail {
     /// The previous agent, with its last attempt.
     previous_agent: Option<String>,
     permissions: Permissions,
+    /// Whether a person can answer the questions of the run.
+    attended: bool,
     denied: u32,
     session: Option<String>,
     input_tokens: u64,
@@ -151,6 +153,8 @@ impl RunStatusView {
                         format!("{}, up to attempt {}", handover.from, handover.attempt)
                     }),
                     permissions: phase.permissions,
+                    attended: { life.and_then(ProcessHealth::status) }
+                        .map_or(m.attended, |it| it.attended),
                     denied: m.counts.denied,
                     session: m.session.clone(),
                     input_tokens: m.usage.input_tokens,

@@ -94,6 +94,7 @@ fn answers() -> Vec<Response> {
         pausing: true,
         stopping: true,
         steers_waiting: 1,
+        attended: true,
         session: Some("s1".into()),
         last_tick_ms: 5,
         activity: Some(Activity::RequiredCheck(1)),
