@@ -371,7 +371,13 @@ impl Follower<'_> {
             );
             let more = self.browser.get(&path).json();
             self.html += more["html"].as_str().unwrap();
-            self.position = more["to"].as_u64().unwrap();
+            let position = more["to"].as_u64().unwrap();
+            assert!(
+                position > self.position,
+                "{event} at {}: {more}",
+                self.position
+            );
+            self.position = position;
         }
     }
 }
@@ -380,8 +386,11 @@ impl Follower<'_> {
 fn v5_cut_connections_lose_no_record_and_repeat_none() {
     let lines = V5_LINES.number();
     let scene = Scene::new("");
+    // The lines take long enough for all cuts.
+    let (cuts, step) = (V5_CUTS.number(), lines / V5_CUTS.number() / 10);
     let script = format!(
-        "cat >/dev/null; echo ready; until test -e go; do sleep 0.01; done; seq -f 'line %.0f.' {lines}; echo finished"
+        "cat >/dev/null; echo ready; until test -e go; do sleep 0.01; done; \
+         for n in $(seq 1 {step} {lines}); do seq -f 'line %.0f.' $n $((n + {step} - 1)); sleep 0.01; done; echo finished"
     );
     let run = [
         "run", "--once", "--prompt", PROMPT, "--", "sh", "-c", &script,
@@ -399,11 +408,12 @@ fn v5_cut_connections_lose_no_record_and_repeat_none() {
     };
     let mut random = Random(seed() | 1);
     fs_err::write(scene.file("go"), "").unwrap();
-    for _ in 0..V5_CUTS.number() {
+    for _ in 0..cuts {
         for event in browser.events(&topic).take(random.below(6)) {
             page.take(&event);
         }
     }
+    assert!(!running.has_ended(), "all cuts happen during the run");
     for event in browser.events(&topic) {
         page.take(&event);
         if page.html.contains("finished") {

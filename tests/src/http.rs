@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -156,10 +156,11 @@ pub struct EventStream(BufReader<TcpStream>);
 impl Iterator for EventStream {
     type Item = Value;
 
-    /// Waits for the next event; `None` at the end of the connection.
+    /// Waits for the next event; `None` at the end of the connection, or after 30 s.
     fn next(&mut self) -> Option<Value> {
         let mut line = String::new();
-        loop {
+        let by = Instant::now() + TIMEOUT;
+        while Instant::now() < by {
             line.clear();
             if self.0.read_line(&mut line).ok()? == 0 {
                 return None;
@@ -169,5 +170,6 @@ impl Iterator for EventStream {
                 return serde_json::from_str(data.trim_end()).ok();
             }
         }
+        None
     }
 }

@@ -30,6 +30,8 @@ const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 const LIVE_AGE: Duration = Duration::from_secs(5);
 /// The time in which a live run must respond before its row shows that it doesn't.
 const HEALTH_TIMEOUT: Duration = Duration::from_millis(500);
+/// The time for which a closed page counts as open.
+const LINGER: Duration = Duration::from_secs(3);
 /// The shortest time between two connections to the same run.
 const ATTACH_AGAIN: Duration = Duration::from_secs(1);
 /// The largest number of runs; the rest is left out, and the page says so.
@@ -96,8 +98,13 @@ pub(crate) struct OpenPage {
 
 impl Drop for OpenPage {
     fn drop(&mut self) {
-        let close = |presence: &mut Presence| *presence.count(self.role) -= 1;
-        self.runs.presence.send_modify(close);
+        let (runs, role) = (Arc::clone(&self.runs), self.role);
+        let close = move |presence: &mut Presence| *presence.count(role) -= 1;
+        // A page that is loaded again, or whose connection was lost for a moment, counts as open.
+        drop(self.runs.handle.spawn(async move {
+            sleep_until(Clock::now() + LINGER).await;
+            runs.presence.send_modify(close);
+        }));
     }
 }
 

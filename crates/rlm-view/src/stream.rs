@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,8 +15,9 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_core::Stream;
 use maud::html;
-use rlm_store::TranscriptWindow;
 use rlm_store::deadline::sleep_until;
+use rlm_store::transcript::path;
+use rlm_store::{TranscriptWindow, sorted_by_age, transcripts};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_blocking};
@@ -260,9 +262,14 @@ impl TopicState {
     /// Returns the new records of the run. The first message of an attempt has none: it only tells the page where the transcript ends.
     fn records(&mut self, runs: &Runs, row: &RunRow) -> Option<Value> {
         let run_dir = runs.project(row)?.run_dir(&row.run);
-        let current = (row.iteration, row.attempt);
-        let file =
-            |attempt: (u32, u32)| rlm_store::transcript::path(&run_dir, attempt.0, attempt.1);
+        let file = |(iteration, attempt): (u32, u32)| path(&run_dir, iteration, attempt);
+        let saved = (row.iteration, row.attempt);
+        // Between two attempts, and after the last one, the saved state names none that has a transcript.
+        let current = match (file(saved).exists(), self.attempt) {
+            (true, _) => saved,
+            (false, Some((known, _))) => known,
+            (false, None) => newest_attempt(&run_dir)?,
+        };
         let (attempt, position) = match self.attempt {
             Some(known) if known.0 == current => known,
             // The rest of the previous attempt comes first.
@@ -303,6 +310,12 @@ impl TopicState {
             },
         })
     }
+}
+
+/// Returns the iteration and the attempt of the newest transcript.
+fn newest_attempt(run_dir: &Path) -> Option<(u32, u32)> {
+    let (iteration, attempt, _) = sorted_by_age(transcripts(run_dir).ok()?).pop()?;
+    Some((iteration, attempt))
 }
 
 /// Returns how to call the program for the project of a run.
