@@ -6,6 +6,7 @@
 //! its project.
 
 use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -72,13 +73,26 @@ impl IndexEntry {
 }
 
 /// Writes the whole file or nothing, readable only for its user.
-fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
-    let directory = file.parent().unwrap_or(file);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
+fn write(file: &Path, text: &[u8]) -> io::Result<()> {
+    make(file.parent().unwrap_or(file))?;
     state_dir::replace(file, text)
+}
+
+fn make(directory: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(directory)
+}
+
+/// Returns a directory for state of this user that belongs to no project, and creates it. Only the user can enter it.
+///
+/// # Errors
+///
+/// An error for a user without a home directory, or if the directory can't be created or belongs to another user.
+pub fn private_directory(name: &str) -> io::Result<PathBuf> {
+    let directory = directory(name).ok_or_else(|| io::Error::other("HOME is not set"))?;
+    make(&directory)?;
+    state_dir::make_private_directory(&directory)?;
+    Ok(directory)
 }
 
 /// Adds missing entries for the live runs of a project, for example after somebody emptied the index.
@@ -148,8 +162,8 @@ struct KnownProject {
 }
 
 /// Writes the file of a project, so that its time is the time of the last run, and removes the oldest files beyond the limit.
-fn remember(project: &Path) -> std::io::Result<()> {
-    let directory = directory("projects").ok_or(std::io::ErrorKind::NotFound)?;
+fn remember(project: &Path) -> io::Result<()> {
+    let directory = directory("projects").ok_or(io::ErrorKind::NotFound)?;
     let file = directory.join(format!("{:016x}.json", hash(project)));
     let is_new = !state_dir::is_file(&file);
     let known = KnownProject {
@@ -176,9 +190,8 @@ pub fn projects() -> Vec<PathBuf> {
     by_age("projects").iter().filter_map(read).collect()
 }
 
-/// Returns a directory of this user's state of all projects; `None` for a user without a home directory.
-#[must_use]
-pub fn directory(part: &str) -> Option<PathBuf> {
+/// Returns the directory of a part of the index; `None` for a user without a home directory.
+fn directory(part: &str) -> Option<PathBuf> {
     let absolute = |name| {
         let path = std::env::var_os(name).map(PathBuf::from);
         path.filter(|path| path.is_absolute())

@@ -35,28 +35,28 @@ pub(crate) enum ActionResult {
     Rejected(String),
 }
 
-/// What an action asks for.
+/// The effect of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Asked {
+enum Effect {
     Live(Request),
     Resume,
 }
 
 /// Parses a form; the error is a text for the person.
-fn parse(form: &ActionForm) -> Result<Asked, &'static str> {
+fn parse(form: &ActionForm) -> Result<Effect, &'static str> {
     let text = || form.text.trim_end().replace("\r\n", "\n");
     let needs_text = |request: &dyn Fn(String) -> Request| match form.text.trim().is_empty() {
         true => Err("the message is empty"),
-        false => Ok(Asked::Live(request(text()))),
+        false => Ok(Effect::Live(request(text()))),
     };
     let answer = |allow| {
-        Ok(Asked::Live(Request::Answer {
+        Ok(Effect::Live(Request::Answer {
             permission_request: form.id.clone(),
             allow,
             message: if allow { String::new() } else { text() },
         }))
     };
-    let live = |request| Ok(Asked::Live(request));
+    let live = |request| Ok(Effect::Live(request));
     match form.action.as_str() {
         "steer" => needs_text(&|text| Request::Steer { text, now: false }),
         "steer-now" => needs_text(&|text| Request::Steer { text, now: true }),
@@ -77,15 +77,15 @@ fn parse(form: &ActionForm) -> Result<Asked, &'static str> {
         }),
         "allow" => answer(true),
         "deny" => answer(false),
-        "resume" => Ok(Asked::Resume),
+        "resume" => Ok(Effect::Resume),
         _ => Err("the page doesn't know this action; load it again"),
     }
 }
 
 /// Returns the question before an action that loses work.
-fn question(asked: &Asked, row: &RunRow) -> Option<String> {
-    match asked {
-        Asked::Live(Request::Stop {
+fn question(effect: &Effect, row: &RunRow) -> Option<String> {
+    match effect {
+        Effect::Live(Request::Stop {
             when: StopTiming::Now,
         }) => Some(format!(
             "Stop {}? The work of iteration {} since its last message ends unfinished; a resume begins the iteration again.",
@@ -102,15 +102,15 @@ pub(crate) fn act(
     row: &RunRow,
     form: &ActionForm,
 ) -> ActionResult {
-    let asked = match parse(form) {
-        Ok(asked) => asked,
+    let effect = match parse(form) {
+        Ok(effect) => effect,
         Err(why) => return ActionResult::Rejected(why.into()),
     };
-    if let Some(question) = question(&asked, row).filter(|_| form.confirmed != "yes") {
+    if let Some(question) = question(&effect, row).filter(|_| form.confirmed != "yes") {
         return ActionResult::Confirm(question);
     }
-    match asked {
-        Asked::Resume => {
+    match effect {
+        Effect::Resume => {
             let run = row.run.to_string();
             let result = program.run(project, &["resume".into(), run, "--detach".into()]);
             match result.is_success {
@@ -118,7 +118,7 @@ pub(crate) fn act(
                 false => ActionResult::Rejected(result.output),
             }
         }
-        Asked::Live(request) => {
+        Effect::Live(request) => {
             let target = LiveRun::of(project.clone(), row.run.clone());
             let limits = ResponseLimits::new(WAIT);
             match target.ask(&request, limits, |_| ()) {
@@ -190,6 +190,6 @@ mod tests {
         assert!(parse(&form(" \r\n")).is_err());
         let steer = parse(&form("a\r\nb\r\n")).unwrap();
         let text = "a\nb".into();
-        assert_eq!(steer, Asked::Live(Request::Steer { text, now: false }));
+        assert_eq!(steer, Effect::Live(Request::Steer { text, now: false }));
     }
 }

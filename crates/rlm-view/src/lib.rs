@@ -10,16 +10,19 @@
 //!
 //! Modules in reading order: `origin` (which requests can come from the page) and `login` (links and sessions) are pure. `program` is what the caller
 //! provides. `row` contains the facts about one run, and `runs` finds all runs and their changes. `pages` renders, `actions` sends a person's
-//! requests, `stream` sends changes to open pages, and `server` connects them. `socket` lets other commands ask for a login link.
+//! requests, and `stream` sends changes to open pages. `app` is the state that all requests share, `routes` answers requests, `connections` limits
+//! connections, and `socket` lets other commands ask for a login link.
 
 mod actions;
+mod app;
+mod connections;
 mod login;
 mod origin;
 mod pages;
 mod program;
+mod routes;
 mod row;
 mod runs;
-mod server;
 mod socket;
 mod stream;
 
@@ -32,9 +35,9 @@ pub use login::Role;
 pub use program::{CommandResult, Program, RunTexts};
 pub use socket::RunningView;
 
+use app::App;
 use origin::PageOrigin;
 use runs::Runs;
-use server::App;
 use socket::ViewSocket;
 use tokio::net::TcpListener;
 
@@ -75,7 +78,7 @@ pub struct ViewServer {
 pub struct ViewLogins(Arc<App>);
 
 impl ViewServer {
-    /// Listens on an address of this machine, and on a socket in `directory`, which becomes private. Port 0 selects a free port. No session allows more
+    /// Listens on an address of this machine, and on a socket in `directory`, which only this user may enter. Port 0 selects a free port. No session allows more
     /// than `most`. Must be called in a tokio runtime.
     ///
     /// # Errors
@@ -96,7 +99,7 @@ impl ViewServer {
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let port = listener.local_addr().map_err(listen)?.port();
         // Cookies don't depend on the port: on a fixed name, a server of another user would get ours.
-        let name: String = { server::new_secret().map_err(ViewError::Random)? }
+        let name: String = { app::new_secret().map_err(ViewError::Random)? }
             .text()
             .chars()
             .take(16)
@@ -120,7 +123,8 @@ impl ViewServer {
     pub async fn serve(self) {
         let app = self.logins.0;
         tokio::join!(
-            server::serve(self.listener, Arc::clone(&app)),
+            Arc::clone(&app.runs).keep_fresh(),
+            connections::serve(self.listener, routes::router(&app)),
             self.socket.serve(&app)
         );
     }

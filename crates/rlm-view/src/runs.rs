@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use agent_duplex::PermissionRequest;
 use loop_runner::RunEvent;
 use loop_runner::control::{ConnectOutcome, LiveRun, ProcessHealth};
+use loop_state::Timestamp;
 use rlm_store::deadline::sleep_until;
 use rlm_store::{Project, RunEntry, RunId, index, state_dir};
 use tokio::runtime::Handle;
@@ -22,7 +23,6 @@ use tokio::time::Instant as Clock;
 use crate::login::Role;
 use crate::program::Program;
 use crate::row::{LiveParts, RunKey, RunRow};
-use crate::server::now;
 
 /// The interval between two scans while a page is open.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
@@ -36,6 +36,10 @@ const LINGER: Duration = Duration::from_secs(3);
 const ATTACH_AGAIN: Duration = Duration::from_secs(1);
 /// The largest number of runs; the rest is left out, and the page says so.
 const MAX_RUNS: usize = 20_000;
+
+pub(crate) fn now() -> Timestamp {
+    SystemTime::now().into()
+}
 
 /// The identity of a run's files: while it is the same, the saved state is the same.
 type Signature = Vec<(PathBuf, u64, SystemTime)>;

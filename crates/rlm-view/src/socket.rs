@@ -5,21 +5,21 @@
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use loop_runner::control;
+use rlm_store::state_dir;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
 use crate::ViewError;
+use crate::app::App;
 use crate::login::Role;
-use crate::server::App;
 
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 4096;
@@ -52,35 +52,28 @@ pub(crate) struct ViewSocket {
 
 impl Drop for ViewSocket {
     fn drop(&mut self) {
-        let _gone = std::fs::remove_file(&self.path);
+        let _gone = state_dir::remove_file(&self.path);
     }
 }
 
 impl ViewSocket {
-    /// Creates the socket in a private directory of the user.
+    /// Creates the socket in a directory that only the user can enter.
     pub(crate) fn bind(directory: &Path) -> Result<Self, ViewError> {
         let path = directory.join(NAME);
         let failed = |e| ViewError::Socket(path.clone(), e);
-        std::fs::create_dir_all(directory).map_err(failed)?;
-        let private = std::fs::Permissions::from_mode(0o700);
-        std::fs::set_permissions(directory, private).map_err(failed)?;
-        let lock = directory.join("lock");
-        let mut options = std::fs::OpenOptions::new();
-        let lock = options.create(true).truncate(false).write(true).open(lock);
-        let lock = lock.map_err(failed)?;
+        let lock = state_dir::append(&directory.join("lock")).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Err(ViewError::Running),
             Err(std::fs::TryLockError::Error(e)) => return Err(failed(e)),
         }
         // The file of a server that was killed.
-        match std::fs::remove_file(&path) {
+        match state_dir::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
             _ => {}
         }
         let listener = UnixListener::bind(&path).map_err(failed)?;
-        let private = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(&path, private).map_err(failed)?;
+        state_dir::make_private_socket(&path).map_err(failed)?;
         Ok(Self {
             listener,
             path,

@@ -23,12 +23,12 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::Instant;
 
+use crate::app::App;
 use crate::login::Session;
 use crate::pages::list::{Filter, ListRows};
 use crate::pages::{PageContext, Part, badge, inbox, run, transcript};
 use crate::row::RunRow;
-use crate::runs::Runs;
-use crate::server::{App, now};
+use crate::runs::{Runs, now};
 
 /// The shortest time between two messages of a stream.
 const INTERVAL: Duration = Duration::from_millis(30);

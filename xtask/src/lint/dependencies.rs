@@ -63,6 +63,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
             "rlm-store",
             "rlm-terminal",
             "rlm-text",
+            "rlm-view",
         ],
         &[],
     ),
@@ -117,6 +118,18 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     ("rlm-text", &["loop-state"], &[]),
+    (
+        "rlm-view",
+        &[
+            "agent-duplex",
+            "loop-runner",
+            "loop-state",
+            "rlm-report",
+            "rlm-store",
+            "rlm-text",
+        ],
+        &[],
+    ),
     ("xtask", &[], &[]),
 ];
 
@@ -150,7 +163,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "xtask",
         ],
     ),
-    ("hyper", &["agent-api", "rlm-bench"]),
+    ("hyper", &["agent-api", "rlm-bench", "rlm-view"]),
     ("rmcp", &["agent-api"]),
     (
         "rustix",
@@ -193,6 +206,7 @@ const TOKIO: &[&str] = &[
     "rlm-survivors",
     "rlm-terminal",
     "rlm-tests",
+    "rlm-view",
 ];
 
 /// Names each edge that is not in the tables.

@@ -173,7 +173,7 @@ pub(super) fn questions(row: &RunRow, context: &PageContext) -> Markup {
                 @if context.can_act() {
                     form method="post" action=(act) {
                         (secret_field(context))
-                        textarea name="text" rows="2" placeholder="What the agent should change, if you revise" aria-label="What the agent should change, if you revise" {}
+                        textarea name="text" rows="2" placeholder="Changes that you want, if you revise" aria-label="Changes that you want, if you revise" {}
                         button class="main" name="action" value="approve" { "Approve" }
                         button name="action" value="revise" { "Revise" }
                     }

@@ -17,8 +17,8 @@ use crate::output;
 use crate::session::Session;
 
 pub(super) fn execute(args: &ViewArgs) -> Result<ExitCode, Failure> {
-    let directory = index::directory("view").ok_or_else(|| {
-        Failure::failed("there is no place for the socket of the page: HOME is not set")
+    let directory = index::private_directory("view").map_err(|e| {
+        Failure::failed(format!("there is no place for the socket of the page: {e}"))
     })?;
     match &args.what {
         Some(ViewCommand::Pair { read_only }) => {

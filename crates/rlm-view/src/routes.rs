@@ -1,10 +1,7 @@
-//! The HTTP server: which requests it accepts, and which page answers them.
-//!
-//! Each request passes [`admit`] first: host, origin, session. A connection that has not shown a session is dropped first when there are too many.
+//! The requests of browsers: which are accepted, and which page answers them. Each request passes [`admit`] first: host, origin, session.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
 use axum::http::header::{
@@ -16,112 +13,40 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use hyper::body::Incoming;
-use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use loop_state::Timestamp;
 use maud::{DOCTYPE, html};
 use rlm_report::visible;
-use rlm_store::deadline::sleep_until;
 use rlm_store::{TranscriptWindow, sorted_by_age, transcripts};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, spawn_blocking};
-use tokio::time::{Instant, timeout};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::actions::{self, ActionForm, ActionResult};
-use crate::login::{LoginError, Logins, Role, Secret, Session};
-use crate::origin::{Headers, PageOrigin, Refusal};
+use crate::app::{App, new_secret};
+use crate::connections::Connection;
+use crate::login::{LoginError, Logins, Secret, Session};
+use crate::origin::{Headers, Refusal};
 use crate::pages::list::{Filter, ListRows, list};
 use crate::pages::run::{ShownTranscript, run};
 use crate::pages::{PageContext, Place, inbox, page, transcript};
 use crate::row::RunRow;
-use crate::runs::Runs;
+use crate::runs::{Runs, now};
 use crate::stream::{self, MAX_TOPICS, Topic};
 
 /// The name of the cookie of a session.
 const COOKIE_NAME: &str = "rlm-view";
 /// The largest body of a request, in bytes. A run accepts no longer message.
 const MAX_BODY: usize = 1 << 20;
-/// The time in which the header of a request must arrive.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time in which a whole request with a form must arrive and be answered.
 const FORM_TIMEOUT: Duration = Duration::from_secs(60);
 /// The greatest age of the rows of a new page.
 const PAGE_AGE: Duration = Duration::from_millis(50);
-/// The pause after a failed accept.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// The largest number of connections.
-const MAX_CONNECTIONS: usize = 256;
 /// The bytes of the records that a page shows first, and that it loads at once.
 const FIRST_RECORDS: usize = 128 << 10;
 const MORE_RECORDS: usize = 256 << 10;
 
-/// The parts of the server that all requests share.
-pub(crate) struct App {
-    pub(crate) runs: Arc<Runs>,
-    origin: PageOrigin,
-    logins: Mutex<Logins>,
-    /// The role that a session has at most.
-    most: Role,
-}
-
-impl std::fmt::Debug for App {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("App").finish_non_exhaustive()
-    }
-}
-
-pub(crate) fn now() -> Timestamp {
-    SystemTime::now().into()
-}
-
-/// Returns a secret from the random numbers of the system.
-pub(crate) fn new_secret() -> std::io::Result<Secret> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    Ok(Secret::new(bytes))
-}
-
-impl App {
-    pub(crate) fn new(runs: Arc<Runs>, origin: PageOrigin, most: Role) -> Self {
-        Self {
-            runs,
-            origin,
-            logins: Mutex::default(),
-            most,
-        }
-    }
-
-    fn logins(&self) -> MutexGuard<'_, Logins> {
-        self.logins.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns a new login link.
-    pub(crate) fn link(&self, role: Role) -> std::io::Result<String> {
-        let secret = new_secret()?;
-        self.logins().add_link(secret, role.min(self.most), now());
-        Ok(format!(
-            "{}/login?link={}",
-            self.origin.url(),
-            secret.text()
-        ))
-    }
-
-    /// Ends all sessions, and returns their number.
-    pub(crate) fn revoke(&self) -> usize {
-        self.logins().revoke()
-    }
-
-    pub(crate) fn is_open(&self, session: &Session) -> bool {
-        self.logins().is_open(session, now())
-    }
-}
-
 /// Returns the service of all pages.
-fn router(app: &Arc<App>) -> Router {
+pub(crate) fn router(app: &Arc<App>) -> Router {
     Router::new()
         .route("/", get(runs_page))
         .route("/inbox", get(inbox_page))
@@ -632,136 +557,4 @@ async fn events(
     let topics = topics.filter_map(|(_, name)| Some((name.clone(), Topic::parse(&name)?)));
     let topics = topics.take(MAX_TOPICS).collect();
     stream::stream(app, session, context, topics).into_response()
-}
-
-/// A connection, as its requests see it.
-#[derive(Clone, Debug)]
-struct Connection {
-    number: u64,
-    all: Arc<Mutex<Connections>>,
-}
-
-impl Connection {
-    /// Keeps the connection when there are too many: it belongs to a logged-in browser.
-    fn trust(&self) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = all
-            .unknown
-            .iter()
-            .position(|(number, _)| *number == self.number)
-        {
-            let known = all.unknown.remove(at);
-            all.trusted.extend(known);
-        }
-    }
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        let mut all = self.0.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = self.0.number;
-        all.unknown.retain(|(it, _)| *it != number);
-        all.trusted.retain(|(it, _)| *it != number);
-    }
-}
-
-/// Removes the connection from the list when its task ends.
-struct OpenConnection(Connection);
-
-/// The open connections, the oldest first.
-#[derive(Debug, Default)]
-struct Connections {
-    unknown: VecDeque<(u64, AbortHandle)>,
-    trusted: VecDeque<(u64, AbortHandle)>,
-    next: u64,
-}
-
-impl Connections {
-    /// Makes room for a new connection: drops the oldest one, and first those without a session.
-    fn make_room(&mut self) {
-        if self.unknown.len() + self.trusted.len() < MAX_CONNECTIONS {
-            return;
-        }
-        let oldest = self
-            .unknown
-            .pop_front()
-            .or_else(|| self.trusted.pop_front());
-        if let Some((_, task)) = oldest {
-            task.abort();
-        }
-    }
-}
-
-/// The tasks of a server, which end with it.
-struct Tasks {
-    fresh: AbortHandle,
-    connections: Arc<Mutex<Connections>>,
-}
-
-impl Drop for Tasks {
-    fn drop(&mut self) {
-        self.fresh.abort();
-        let mut all = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let Connections {
-            unknown, trusted, ..
-        } = &mut *all;
-        for (_, task) in unknown.drain(..).chain(trusted.drain(..)) {
-            task.abort();
-        }
-    }
-}
-
-/// Serves the pages until the future is dropped.
-pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) {
-    let fresh = tokio::spawn(Arc::clone(&app.runs).keep_fresh());
-    let router = router(&app);
-    let connections = Arc::new(Mutex::new(Connections::default()));
-    let _tasks = Tasks {
-        fresh: fresh.abort_handle(),
-        connections: Arc::clone(&connections),
-    };
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // The process has no free descriptor; connections end within seconds.
-            sleep_until(Instant::now() + ACCEPT_AGAIN).await;
-            continue;
-        };
-        let connection = {
-            let mut all = connections.lock().unwrap_or_else(PoisonError::into_inner);
-            all.make_room();
-            all.next += 1;
-            Connection {
-                number: all.next,
-                all: Arc::clone(&connections),
-            }
-        };
-        let number = connection.number;
-        let router = router.clone();
-        // While this holds the lock, the task can't remove itself from the list before it is in there.
-        let mut all = connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let task = tokio::spawn(serve_connection(stream, router, OpenConnection(connection)));
-        all.unknown.push_back((number, task.abort_handle()));
-    }
-}
-
-async fn serve_connection(stream: TcpStream, router: Router, open: OpenConnection) {
-    // Small messages must not wait for more.
-    let _delayed = stream.set_nodelay(true);
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(|mut request: Request<Incoming>| {
-        request.extensions_mut().insert(open.0.clone());
-        router.call(request)
-    });
-    let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_headers(64)
-        .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    // The browser closed the connection, or sent something that is not HTTP.
-    drop(served);
 }

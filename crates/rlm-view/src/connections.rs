@@ -1,0 +1,143 @@
+//! The connections of the server: how many there are, and which are dropped first.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rlm_store::deadline::sleep_until;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+/// The time in which the header of a request must arrive.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a failed accept.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// The largest number of connections.
+const MAX_CONNECTIONS: usize = 256;
+
+/// A connection, as its requests see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    number: u64,
+    all: Arc<Mutex<Connections>>,
+}
+
+impl Connection {
+    /// Keeps the connection when there are too many: it belongs to a logged-in browser.
+    pub(crate) fn trust(&self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = all
+            .unknown
+            .iter()
+            .position(|(number, _)| *number == self.number)
+        {
+            let known = all.unknown.remove(at);
+            all.trusted.extend(known);
+        }
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        let mut all = self.0.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = self.0.number;
+        all.unknown.retain(|(it, _)| *it != number);
+        all.trusted.retain(|(it, _)| *it != number);
+    }
+}
+
+/// Removes the connection from the list when its task ends.
+struct OpenConnection(Connection);
+
+/// The open connections, the oldest first.
+#[derive(Debug, Default)]
+struct Connections {
+    unknown: VecDeque<(u64, AbortHandle)>,
+    trusted: VecDeque<(u64, AbortHandle)>,
+    next: u64,
+}
+
+impl Connections {
+    /// Makes room for a new connection: drops the oldest one, and first those without a session.
+    fn make_room(&mut self) {
+        if self.unknown.len() + self.trusted.len() < MAX_CONNECTIONS {
+            return;
+        }
+        let oldest = self
+            .unknown
+            .pop_front()
+            .or_else(|| self.trusted.pop_front());
+        if let Some((_, task)) = oldest {
+            task.abort();
+        }
+    }
+}
+
+/// Ends the connections of a server that ends.
+struct EndAll(Arc<Mutex<Connections>>);
+
+impl Drop for EndAll {
+    fn drop(&mut self) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Connections {
+            unknown, trusted, ..
+        } = &mut *all;
+        for (_, task) in unknown.drain(..).chain(trusted.drain(..)) {
+            task.abort();
+        }
+    }
+}
+
+/// Serves connections until the future is dropped.
+pub(crate) async fn serve(listener: TcpListener, router: Router) {
+    let connections = Arc::new(Mutex::new(Connections::default()));
+    let _end = EndAll(Arc::clone(&connections));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // The process has no free descriptor; connections end within seconds.
+            sleep_until(Instant::now() + ACCEPT_AGAIN).await;
+            continue;
+        };
+        let connection = {
+            let mut all = connections.lock().unwrap_or_else(PoisonError::into_inner);
+            all.make_room();
+            all.next += 1;
+            Connection {
+                number: all.next,
+                all: Arc::clone(&connections),
+            }
+        };
+        let number = connection.number;
+        let router = router.clone();
+        // While this holds the lock, the task can't remove itself from the list before it is in there.
+        let mut all = connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let task = tokio::spawn(serve_connection(stream, router, OpenConnection(connection)));
+        all.unknown.push_back((number, task.abort_handle()));
+    }
+}
+
+async fn serve_connection(stream: TcpStream, router: Router, open: OpenConnection) {
+    // Small messages must not wait for more.
+    let _delayed = stream.set_nodelay(true);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(open.0.clone());
+        router.call(request)
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_headers(64)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    // The browser closed the connection, or sent something that is not HTTP.
+    drop(served);
+}
