@@ -14,6 +14,7 @@ mod api;
 mod api_sessions;
 mod background;
 mod bombs;
+mod browser;
 mod changed_limits;
 mod check_not_run;
 mod checkpoints;

@@ -24,10 +24,11 @@
 //   survivors, pty                the live processes of a test; a pseudo-terminal
 //   sandbox, rlm                  the environment of a test, and a program in it
 //   agent, model                  the scripted agent and the scripted model server
-//   http                          a small HTTP client
+//   http, browser                 a small HTTP client, and a browser driven through it
 //   picture, story                the picture of the README, and the text of a run
 //   live                          real agent CLIs against the scripted model
 pub mod agent;
+pub mod browser;
 mod effort;
 pub mod http;
 pub mod live;

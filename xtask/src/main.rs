@@ -6,6 +6,7 @@
 
 mod acceptance;
 mod bench;
+mod browser;
 mod changes;
 mod ci;
 mod command;
@@ -80,6 +81,8 @@ enum Command {
     Docs,
     /// Run `rlm` with the real agent CLIs, at pinned versions from npm, against a scripted model. `ci` runs one check per agent, `nightly` runs all
     Live(live::Arguments),
+    /// Test the pages of `rlm view` in headless Chromium
+    Browser,
     /// Compare rlm with its peers and with the lowest possible cost, and judge the targets
     Bench(bench::Arguments),
     /// Search for acknowledged saves that a crash, a fault or a second writer loses
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         Command::Acceptance { missing } => acceptance::run(&workspace, missing),
         Command::Docs => docs::run(&workspace),
         Command::Live(arguments) => live::run(&arguments),
+        Command::Browser => browser::run(&workspace),
         Command::Bench(arguments) => bench::run(&workspace, &arguments),
         Command::CrashTest(arguments) => crash_test::run(&arguments),
         Command::Night(arguments) => night::run(&arguments),

@@ -47,6 +47,8 @@ pub(crate) struct Tests {
     binary: &'static str,
     /// The prefix of their names.
     names: &'static str,
+    /// Whether they run only here, and not in the test suite.
+    are_ignored: bool,
 }
 
 impl Tests {
@@ -59,6 +61,15 @@ impl Tests {
             package,
             binary,
             names,
+            are_ignored: false,
+        }
+    }
+
+    /// Selects the ignored tests, which the test suite leaves out.
+    pub(crate) const fn ignored(self) -> Self {
+        Self {
+            are_ignored: true,
+            ..self
         }
     }
 
@@ -68,12 +79,16 @@ impl Tests {
             package,
             binary,
             names,
+            are_ignored,
         } = self;
         let mut cargo = Command::new("cargo");
         cargo
             .args(["test", "--quiet", "--all-features", "-p", package])
             .args(["--test", binary, names, "--", "--nocapture"])
             .env(name, value);
+        if *are_ignored {
+            cargo.args(["--ignored", "--test-threads=1"]);
+        }
         let ended = command::finish(&mut cargo, Show::AsItComes);
         let mut tally = Tally::of_libtest(&ended.output).unwrap_or_default();
         match ended.success {

@@ -6,15 +6,15 @@ use crate::night::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    ci, crash_test, features, fuzz, lab, lint, live, loom, minimal, mutants, night, snapshots,
-    survivors,
+    browser, ci, crash_test, features, fuzz, lab, lint, live, loom, minimal, mutants, night,
+    snapshots, survivors,
 };
 
 /// The variable that makes a test run the full numbers of `tests/acceptance.md`, not the smaller ones of `ci`.
 const FULL: (&str, &str) = ("RLM_TEST_EFFORT", "nightly");
 
 /// The tests with two numbers in `tests/acceptance.md`: the item, and its tests.
-pub(crate) const NUMBERS: [(&str, Tests); 10] = [
+pub(crate) const NUMBERS: [(&str, Tests); 11] = [
     ("a20", Tests::new("agent-api", "agent", "endurance::a20")),
     ("h9", Tests::new("rlm-tests", "e2e", "hostile_files::h")),
     ("x103", Tests::new("interrupt-stack", "it", "x103::")),
@@ -23,12 +23,13 @@ pub(crate) const NUMBERS: [(&str, Tests); 10] = [
     ("x115", Tests::new("rlm-tests", "e2e", "floods::x115")),
     ("x116", Tests::new("rlm-tests", "e2e", "long_loop::x116")),
     ("a6", Tests::new("agent-api", "agent", "crashes::a6")),
-    ("v5", Tests::new("rlm-tests", "e2e", "view_pages::v")),
+    ("v5", Tests::new("rlm-tests", "e2e", "view_pages::v5")),
+    ("v6", Tests::new("rlm-tests", "e2e", "view_pages::v6")),
     ("v8", Tests::new("rlm-tests", "e2e", "view_attacks::v8")),
 ];
 
 /// The stages after the full numbers.
-const LONG: [(&str, ci::Stage); 12] = [
+const LONG: [(&str, ci::Stage); 13] = [
     ("deny", lint::dependencies_judged),
     // `ci` checks the public names only if the tool is installed.
     ("snapshots", |workspace| {
@@ -47,6 +48,7 @@ const LONG: [(&str, ci::Stage); 12] = [
     ("live", |_| live::run(&live::Arguments::default())),
     ("survivors", |_| survivors::hundred()),
     ("lab", |_| lab::nightly()),
+    ("browser", browser::run),
 ];
 
 #[derive(Debug, clap::Args)]

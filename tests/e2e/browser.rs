@@ -1,0 +1,321 @@
+//! The pages of `rlm view` in a real browser: headless Chromium. `cargo xtask browser` runs these tests.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rlm_tests::browser::Chromium;
+use rlm_tests::{Effort, poll_until, seed, wait_for};
+use rustix::process::Signal;
+
+use crate::LONG;
+use crate::scene::{PROMPT, Scene, says, stop};
+use crate::steering::Random;
+use crate::view_pages::{Browser, parts_of};
+
+/// The number of times that the connections of the browser are cut.
+const CUTS: u32 = 100;
+const TABS: usize = 10;
+
+/// Starts a server, and a browser that is logged in.
+fn open(scene: &Scene) -> (Browser, Chromium) {
+    let browser = Browser::new(scene, &[]);
+    let link = scene.rlm(&["view", "pair"]).run(LONG).expect_code(0).stdout;
+    let chromium = Chromium::start(&scene.sandbox, None);
+    chromium.open(link.trim());
+    (browser, chromium)
+}
+
+/// Opens the page of the only run.
+fn open_run(scene: &Scene, browser: &Browser, chromium: &Chromium) -> String {
+    let key = browser.key(&scene.run_id());
+    let url = format!("http://{}/runs/{key}", browser.host);
+    chromium.open(&url);
+    url
+}
+
+/// Returns a file for a picture, which a person can look at.
+fn picture(name: &str) -> PathBuf {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/browser"));
+    fs_err::create_dir_all(&folder).unwrap();
+    folder.join(format!("{name}.png"))
+}
+
+fn expect_no_errors(chromium: &Chromium) {
+    let console = chromium.console();
+    assert!(console.is_empty(), "{console:#?}");
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn v2_run_is_steered_paused_continued_and_stopped_in_a_browser() {
+    let scene = Scene::new(
+        "say ready\ntool Bash make\nexpect-steer\ntool-end made\nsay so\nawait go\nturn",
+    );
+    let mut running = scene.claude(&["-n", "5"]).spawn();
+    says(&mut running, "ready");
+    let (browser, chromium) = open(&scene);
+    chromium.sees("#rows", PROMPT);
+    open_run(&scene, &browser, &chromium);
+    chromium.sees("#run-head", "the agent works");
+    chromium.sees("#records", "ready");
+    chromium.type_into("#steer-text", "use tabs & <b>");
+    chromium.click("#run-steer button.main");
+    scene.wait_until_received("use tabs & <b>");
+    chromium.sees("#records", "use tabs & <b>");
+    let text = || chromium.script("return document.querySelector('#steer-text').value");
+    wait_for("the empty field", LONG, || (text() == "").then_some(()));
+    chromium.click("#run-actions button[value=pause]");
+    chromium.sees("#run-head", "it will pause");
+    fs_err::write(scene.file("go"), "").unwrap();
+    chromium.sees("#run-head .state", "paused");
+    assert_eq!(scene.status()["state"], "paused");
+    chromium.click("#run-actions button[value=continue]");
+    chromium.sees("#run-head .state", "running");
+    chromium.sees("#attempt", "Iteration 2");
+    chromium.click("#run-actions button[value=stop]");
+    chromium.sees("dialog", "ends unfinished");
+    chromium.click("dialog button[value=no]");
+    assert!(!running.has_ended());
+    chromium.click("#run-actions button[value=stop]");
+    chromium.click("dialog button[value=yes]");
+    running.wait(LONG).expect_code(7);
+    chromium.sees("#run-head .state", "stopped");
+    assert_eq!(scene.status()["state"], "stopped");
+    expect_no_errors(&chromium);
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn v3_permission_request_is_allowed_in_the_inbox_of_a_browser() {
+    let scene = Scene::new("say ready\nawait go\nask Bash touch made\nturn");
+    let mut running = scene.claude(&["--once", "--permissions", "ask"]).spawn();
+    says(&mut running, "ready");
+    let (browser, chromium) = open(&scene);
+    chromium.open(&format!("http://{}/inbox", browser.host));
+    wait_for("the attached page", LONG, || {
+        (scene.status()["attended"] == true).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    chromium.sees("#rows", "touch made");
+    chromium.sees("#waiting", "1");
+    chromium.click("#rows button[value=allow]");
+    running.wait(LONG).expect_code(0);
+    assert!(scene.file("made").exists());
+    let rows = || chromium.text("#rows");
+    wait_for("the empty inbox", LONG, || rows().is_empty().then_some(()));
+    expect_no_errors(&chromium);
+}
+
+/// Forwards connections to a port, and can cut all of them.
+#[derive(Clone)]
+struct Proxy {
+    port: u16,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    fn new(to: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let this = Self {
+            port: listener.local_addr().unwrap().port(),
+            open: Arc::default(),
+        };
+        let proxy = this.clone();
+        std::thread::spawn(move || {
+            for from in listener.incoming().flatten() {
+                let Ok(to) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else {
+                    return;
+                };
+                let both = [from.try_clone().unwrap(), to.try_clone().unwrap()];
+                proxy.open.lock().unwrap().extend(both);
+                for (mut source, mut sink) in [
+                    (from.try_clone().unwrap(), to.try_clone().unwrap()),
+                    (to, from),
+                ] {
+                    std::thread::spawn(move || {
+                        let mut buffer = [0; 16384];
+                        while let Ok(count @ 1..) = source.read(&mut buffer) {
+                            if sink.write_all(&buffer[..count]).is_err() {
+                                break;
+                            }
+                        }
+                        let _closed = sink.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        this
+    }
+
+    fn cut(&self) {
+        for stream in self.open.lock().unwrap().drain(..) {
+            let _closed = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn v5_ten_tabs_have_each_record_once_although_the_connection_is_cut() {
+    let scene = Scene::new("");
+    // A page keeps the newest 3,000 records; each line is a record of its own.
+    let script = "cat >/dev/null; echo ready; until test -e go; do sleep 0.01; done; \
+         for n in $(seq 1 2500); do echo \"line $n.\" >&$((1 + n % 2)); sleep 0.008; done; echo finished";
+    let run = [
+        "run", "--once", "--prompt", PROMPT, "--", "sh", "-c", script,
+    ];
+    let mut running = scene.rlm(&run).spawn();
+    says(&mut running, "ready");
+    let browser = Browser::new(&scene, &[]);
+    let link = scene.rlm(&["view", "pair"]).run(LONG).expect_code(0).stdout;
+    let proxy = Proxy::new(browser.port);
+    let (_, port, _) = parts_of(&link);
+    let chromium = Chromium::start(&scene.sandbox, Some((port, proxy.port)));
+    chromium.open(link.trim());
+    let key = browser.key(&scene.run_id());
+    let url = format!("http://{}/runs/{key}", browser.host);
+    let tabs: Vec<String> = (0..TABS)
+        .map(|_| {
+            let tab = chromium.new_tab();
+            chromium.open(&url);
+            tab
+        })
+        .collect();
+    fs_err::write(scene.file("go"), "").unwrap();
+    let mut random = Random(seed() | 1);
+    for _ in 0..CUTS {
+        let pause = Duration::from_millis(random.below(200) as u64);
+        assert!(poll_until(pause, || None::<()>).is_none());
+        proxy.cut();
+    }
+    running.wait(LONG * 3).expect_code(0);
+    for tab in tabs {
+        chromium.switch_to(&tab);
+        chromium.sees("#records", "finished");
+        let text = chromium.script("return document.querySelector('#records').textContent");
+        let text = text.as_str().unwrap();
+        let lines = text.split("line ").skip(1);
+        let lines: Vec<u32> = lines
+            .filter_map(|it| it.split('.').next()?.parse().ok())
+            .collect();
+        let wrong = lines
+            .iter()
+            .zip(1..)
+            .find(|(line, expected)| *line != expected);
+        assert_eq!((wrong, lines.len()), (None, 2500));
+    }
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn v9_hostile_output_executes_nothing() {
+    let hostile = r#"<script>window.hit=1</script> <img src=x onerror="window.hit=1"> "><svg onload=window.hit=1> </pre></div><b id=hit> {{7*7}} javascript:window.hit=1 \u001b[31mred\u001b[0m \u202eback"#;
+    let scene = Scene::new(&format!(
+        "say {hostile}\nsay ready\ntool Bash {hostile}\ntool-end {hostile}\nawait go\nturn"
+    ));
+    let title = hostile
+        .replace("\\u001b", "\u{1b}")
+        .replace("\\u202e", "\u{202e}");
+    let mut running = scene.claude(&["--once", "--title", &title]).spawn();
+    says(&mut running, "ready");
+    let (browser, chromium) = open(&scene);
+    let check = || {
+        let found = chromium.script(
+            "return [window.hit ?? null, document.querySelectorAll('main script, main img, main svg, #hit').length]",
+        );
+        assert_eq!(found, serde_json::json!([null, 0]));
+    };
+    chromium.sees("#rows", "window.hit");
+    check();
+    let url = open_run(&scene, &browser, &chromium);
+    chromium.sees("#records", "{{7*7}}");
+    check();
+    chromium.open(&format!("{url}/report"));
+    chromium.sees("main", "window.hit");
+    assert_eq!(
+        chromium.script("return window.hit ?? null"),
+        serde_json::Value::Null
+    );
+    expect_no_errors(&chromium);
+    stop(running, Signal::INT);
+}
+
+#[test]
+#[ignore = "needs a browser: `cargo xtask browser` runs it"]
+fn v12_pages_fit_a_phone_in_both_schemes_and_work_with_the_keyboard() {
+    let scene = Scene::new(
+        "say I look at the tests of the parser first.\nsay ready\ntool Bash cargo test --workspace\ntool-end 3 passed\nask Bash rm -r target\nturn",
+    );
+    let mut running = scene
+        .claude(&[
+            "-n",
+            "5",
+            "--permissions",
+            "ask",
+            "--title",
+            "Make the tests of the parser pass",
+        ])
+        .spawn();
+    let (browser, chromium) = open(&scene);
+    says(&mut running, "ready");
+    chromium.sees("#rows", "Make the tests");
+    let key = browser.key(&scene.run_id());
+    for (page, path) in [
+        ("runs", "/".to_owned()),
+        ("inbox", "/inbox".to_owned()),
+        ("run", format!("/runs/{key}")),
+        ("report", format!("/runs/{key}/report")),
+    ] {
+        for (look, width, height, is_dark) in [
+            ("phone", 360, 740, false),
+            ("phone-dark", 360, 740, true),
+            ("wide", 1280, 800, false),
+            ("wide-dark", 1280, 800, true),
+        ] {
+            chromium.emulate(width, height, is_dark);
+            chromium.open(&format!("http://{}{path}", browser.host));
+            let scroll = chromium.script("return document.documentElement.scrollWidth");
+            assert!(
+                scroll.as_u64().unwrap() <= u64::from(width),
+                "{page} {look}: {scroll}"
+            );
+            fs_err::write(picture(&format!("{page}-{look}")), chromium.screenshot()).unwrap();
+        }
+        accessibility(&chromium, page);
+    }
+    // With the keyboard only: from the list to the run, and a message to its agent.
+    chromium.open(&format!("http://{}/", browser.host));
+    chromium.press("j");
+    chromium.press("\u{E007}");
+    chromium.sees("#run-head", "Make the tests");
+    chromium.press("/");
+    chromium.press("hello");
+    chromium.script("return 1");
+    let focused =
+        chromium.script("return [document.activeElement.id, document.activeElement.value]");
+    assert_eq!(focused, serde_json::json!(["steer-text", "hello"]));
+    expect_no_errors(&chromium);
+    stop(running, Signal::INT);
+}
+
+/// Checks a page with axe-core, if `cargo xtask browser` found it.
+fn accessibility(chromium: &Chromium, page: &str) {
+    let Some(axe) = std::env::var_os("RLM_TEST_AXE") else {
+        return println!("skipped: axe-core is not installed");
+    };
+    let axe = fs_err::read_to_string(PathBuf::from(axe)).unwrap();
+    let found = chromium.script_async(&format!(
+        "{axe}; const done = arguments[arguments.length - 1]; axe.run(document, {{resultTypes: ['violations']}}).then((it) => \
+         done(it.violations.map((v) => `${{v.impact}} ${{v.id}}: ${{v.nodes.map((n) => n.target).join(' ')}}`)))"
+    ));
+    let found = found.as_array().cloned().unwrap_or_default();
+    let is_serious = |it: &serde_json::Value| {
+        let text = it.as_str().unwrap_or_default();
+        text.starts_with("serious") || text.starts_with("critical")
+    };
+    let serious: Vec<_> = found.iter().filter(|it| is_serious(it)).collect();
+    assert!(serious.is_empty(), "{page}: {serious:#?}");
+}
