@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rlm_tests::browser::Chromium;
-use rlm_tests::{Effort, poll_until, seed, wait_for};
+use rlm_tests::{poll_until, seed, wait_for};
 use rustix::process::Signal;
 
 use crate::LONG;
@@ -219,7 +219,7 @@ fn v9_hostile_output_executes_nothing() {
     let title = hostile
         .replace("\\u001b", "\u{1b}")
         .replace("\\u202e", "\u{202e}");
-    let mut running = scene.claude(&["--once", "--title", &title]).spawn();
+    let mut running = scene.claude(&["--once", "--title", title]).spawn();
     says(&mut running, "ready");
     let (browser, chromium) = open(&scene);
     let check = || {

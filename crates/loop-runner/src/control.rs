@@ -42,7 +42,7 @@ mod status;
 mod tests;
 
 pub use attached::AttachedRun;
-pub use caller::refuse_agent;
+pub use caller::{agent_of_this_process, refuse_agent};
 #[cfg(test)]
 pub(crate) use client::send;
 pub use client::{Responses, ask};

@@ -20,7 +20,7 @@ pub const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// The largest size of an index file in bytes; `rlm` did not write a longer one.
 const MOST: u64 = 64 << 10;
 const VERSION: u32 = 1;
-/// The largest number of projects in the index. The project whose last run began first is forgotten first.
+/// The largest number of projects in the index. Beyond it, the project with the oldest last run is removed.
 const MAX_PROJECTS: usize = 200;
 
 /// The content of a file.
@@ -124,15 +124,23 @@ fn read(file: &Path) -> Option<(Project, RunEntry)> {
     let entry: Option<Entry> = serde_json::from_slice(&text).ok();
     // A newer version removes its own files.
     let entry = entry.filter(|entry| entry.v == VERSION)?;
-    let found = Project::at(&entry.project).ok();
-    let found = found.and_then(|project| Some((project.run(&entry.run).ok()?, project)));
-    match found.filter(|(run, _)| run.is_live()) {
-        Some((run, project)) => Some((project, run)),
-        None => {
-            let _gone = state_dir::remove_file(file);
-            None
-        }
+    // If the project can't be read now, its run may still be live.
+    let project = match Project::at(&entry.project) {
+        Ok(project) => project,
+        Err(_) if entry.project.exists() => return None,
+        Err(_) => return forget(file),
+    };
+    if !project.is_live(&entry.run) {
+        return forget(file);
     }
+    let run = project.run(&entry.run).ok()?;
+    Some((project, run))
+}
+
+/// Removes the file of a run that is not live.
+fn forget(file: &Path) -> Option<(Project, RunEntry)> {
+    let _gone = state_dir::remove_file(file);
+    None
 }
 
 /// Returns the JSON files of a part of the index.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::program::Program;
 use crate::row::RunRow;
 
-/// The time in which a run must respond. A response after that is shown on the page by its effect.
+/// The time in which a run must respond. After that, the page shows only the effect.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// The fields of a form.
@@ -88,7 +88,7 @@ fn question(effect: &Effect, row: &RunRow) -> Option<String> {
         Effect::Live(Request::Stop {
             when: StopTiming::Now,
         }) => Some(format!(
-            "Stop {}? The work of iteration {} since its last message ends unfinished; a resume begins the iteration again.",
+            "Stop {}? Iteration {} is interrupted; a resume starts it again.",
             row.run, row.iteration
         )),
         _ => None,
@@ -149,7 +149,7 @@ fn result(outcome: &AskOutcome, row: &RunRow) -> ActionResult {
             _ => rejected("the run sent an unexpected response".into()),
         },
         AskOutcome::TimedOut(None) => rejected(format!(
-            "the process of {run} doesn't respond; nothing was sent"
+            "{run} has not responded yet; the request may still take effect"
         )),
         AskOutcome::NotLive => rejected(format!("{run} is not live")),
         _ => rejected(format!(

@@ -1,6 +1,8 @@
 //! The connections of the server: how many there are, and which are dropped first.
 
 use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ use tokio::time::Instant;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// The largest number of ports that are tried until one is free on both addresses.
+const MAX_TRIES: usize = 20;
 /// The largest number of connections.
 const MAX_CONNECTIONS: usize = 256;
 
@@ -95,12 +99,45 @@ impl Drop for EndAll {
     }
 }
 
+/// Listens on a port of both addresses of this machine, and returns the port. A browser tries both for a name such as `x.localhost`: on the other one,
+/// another user could wait for its login.
+pub(crate) async fn bind(port: u16) -> io::Result<(Vec<TcpListener>, u16)> {
+    let mut tries = if port == 0 { MAX_TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let chosen = first.local_addr()?.port();
+        match TcpListener::bind((Ipv6Addr::LOCALHOST, chosen)).await {
+            Ok(second) => return Ok((vec![first, second], chosen)),
+            Err(e) if e.kind() != io::ErrorKind::AddrInUse => {
+                // This machine has no IPv6, so a browser can't reach such an address either.
+                return Ok((vec![first], chosen));
+            }
+            Err(e) if tries == 0 => return Err(e),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Waits for a connection to any of the listeners.
+async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
+    let accepted = match listeners {
+        [one, two] => tokio::select! {
+            accepted = one.accept() => accepted,
+            accepted = two.accept() => accepted,
+        },
+        [one, ..] => one.accept().await,
+        [] => std::future::pending().await,
+    };
+    Ok(accepted?.0)
+}
+
 /// Serves connections until the future is dropped.
-pub(crate) async fn serve(listener: TcpListener, router: Router) {
+pub(crate) async fn serve(listeners: Vec<TcpListener>, router: Router) {
     let connections = Arc::new(Mutex::new(Connections::default()));
     let _end = EndAll(Arc::clone(&connections));
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok(stream) = accept(&listeners).await else {
             // The process has no free descriptor; connections end within seconds.
             sleep_until(Instant::now() + ACCEPT_AGAIN).await;
             continue;

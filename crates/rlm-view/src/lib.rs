@@ -1,7 +1,7 @@
 //! Serves all runs of all projects as live pages on a port of this machine.
 //!
 //! The pages read what `rlm status`, `rlm logs` and `rlm report` read, and send requests through the control socket of a run, as `rlm steer` does. The
-//! server has no state of its own except the logins. Its end affects no run. The crate is a part of `rlm` and makes no promise to other programs; its
+//! server has no state of its own except the logins. Its end affects no run, except that nobody answers the questions of a run any more. The crate is a part of `rlm` and makes no promise to other programs; its
 //! caller passes the texts and the commands of the program as a [`Program`]. It must not know the command line, exit codes or terminals.
 //!
 //! Each web page that the user opens can send requests to this port, and so can each user of the machine. So the server answers only on a random host
@@ -27,7 +27,7 @@ mod socket;
 mod stream;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,15 +45,15 @@ use tokio::net::TcpListener;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// The address can be reached from other machines.
+    /// The address is not that of this machine.
     #[error(
-        "`{0}` can be reached from other machines, and the page has no encryption: listen on 127.0.0.1, and connect from another machine with: ssh -L {port}:127.0.0.1:{port} HOST",
+        "`{0}` is not 127.0.0.1: the page has no encryption, so it listens on this machine only; from another machine, connect with: ssh -L {port}:127.0.0.1:{port} HOST",
         port = .0.port()
     )]
-    NotLoopback(SocketAddr),
+    NotLocalhost(SocketAddr),
     /// The port can't be used.
-    #[error("can't listen on {0}: {1}")]
-    Listen(SocketAddr, io::Error),
+    #[error("can't listen on port {0} of this machine: {1}")]
+    Listen(u16, io::Error),
     /// Another process serves the page.
     #[error("another process serves the page already")]
     Running,
@@ -68,7 +68,7 @@ pub enum ViewError {
 /// A server that listens, and serves nothing yet.
 #[derive(Debug)]
 pub struct ViewServer {
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     socket: ViewSocket,
     logins: ViewLogins,
 }
@@ -78,12 +78,12 @@ pub struct ViewServer {
 pub struct ViewLogins(Arc<App>);
 
 impl ViewServer {
-    /// Listens on an address of this machine, and on a socket in `directory`, which only this user may enter. Port 0 selects a free port. No session allows more
-    /// than `most`. Must be called in a tokio runtime.
+    /// Listens on a port of 127.0.0.1 and ::1, and on a socket in `directory`, which only this user may enter. `address` is one of these two addresses.
+    /// Port 0 selects a free port. No session allows more than `most`. Must be called in a tokio runtime.
     ///
     /// # Errors
     ///
-    /// [`ViewError::NotLoopback`] for an address that other machines can reach, [`ViewError::Listen`] if the port can't be used,
+    /// [`ViewError::NotLocalhost`] for any other address, [`ViewError::Listen`] if the port can't be used,
     /// [`ViewError::Running`] if another process has the socket.
     pub async fn bind(
         address: SocketAddr,
@@ -91,13 +91,16 @@ impl ViewServer {
         most: Role,
         program: Arc<dyn Program>,
     ) -> Result<Self, ViewError> {
-        if !address.ip().is_loopback() {
-            return Err(ViewError::NotLoopback(address));
+        let localhost = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ];
+        if !localhost.contains(&address.ip()) {
+            return Err(ViewError::NotLocalhost(address));
         }
         let socket = ViewSocket::bind(directory)?;
-        let listen = |e| ViewError::Listen(address, e);
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let port = listener.local_addr().map_err(listen)?.port();
+        let listen = |e| ViewError::Listen(address.port(), e);
+        let (listeners, port) = connections::bind(address.port()).await.map_err(listen)?;
         // Cookies don't depend on the port: on a fixed name, a server of another user would get ours.
         let name: String = { app::new_secret().map_err(ViewError::Random)? }
             .text()
@@ -107,7 +110,7 @@ impl ViewServer {
         let origin = PageOrigin::new("http", format!("{name}.localhost:{port}"));
         let app = App::new(Runs::new(program), origin, most);
         Ok(Self {
-            listener,
+            listeners,
             socket,
             logins: ViewLogins(Arc::new(app)),
         })
@@ -124,7 +127,7 @@ impl ViewServer {
         let app = self.logins.0;
         tokio::join!(
             Arc::clone(&app.runs).keep_fresh(),
-            connections::serve(self.listener, routes::router(&app)),
+            connections::serve(self.listeners, routes::router(&app)),
             self.socket.serve(&app)
         );
     }

@@ -12,7 +12,7 @@ pub(crate) const SESSION_LIFE: Duration = Duration::from_secs(7 * 86_400);
 /// The largest number of open links and of sessions; the oldest makes room.
 const MAX_LINKS: usize = 16;
 const MAX_SESSIONS: usize = 64;
-/// The number of wrong attempts in [`ATTEMPT_TIME`] after which the page says no more than that.
+/// The number of wrong attempts in [`ATTEMPT_TIME`] after which the page reports only that there were too many.
 const MAX_ATTEMPTS: u32 = 10;
 const ATTEMPT_TIME: Duration = Duration::from_secs(60);
 
@@ -93,7 +93,7 @@ impl Session {
         secret.is_some_and(|secret| self.form_secret.is(secret))
     }
 
-    /// Returns the name of the session, which is safe to show and to store.
+    /// Returns whether both are the same session.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.secret.is(other.secret)
     }
@@ -165,10 +165,9 @@ impl Logins {
         Some(*found)
     }
 
-    /// Returns whether a session is still open; doesn't extend its life.
-    pub(crate) fn is_open(&self, session: &Session, now: Timestamp) -> bool {
-        let mut open = self.sessions.iter();
-        open.any(|it| it.is_same(session) && it.until > now)
+    /// Returns whether a session is still open, and extends its life: an open page uses it.
+    pub(crate) fn is_open(&mut self, session: &Session, now: Timestamp) -> bool {
+        self.session(session.secret, now).is_some()
     }
 
     /// Ends one session.
@@ -269,7 +268,10 @@ mod tests {
         let week = SESSION_LIFE.as_secs();
         assert!(logins.session(secret(101), at(week - 1)).is_some());
         assert!(logins.session(secret(102), at(week)).is_none());
-        assert!(logins.is_open(&one, at(week)) && !logins.is_open(&two, at(week)));
+        let mut is_open = |session, now| logins.is_open(session, now);
+        assert!(is_open(&one, at(week)) && !is_open(&two, at(week)));
+        // An open page keeps its session.
+        assert!(is_open(&one, at(2 * week - 1)) && is_open(&one, at(3 * week - 2)));
         logins.log_out(&one);
         assert!(!logins.is_open(&one, at(week)));
         let three = begin(3, &mut logins);

@@ -17,24 +17,31 @@
   function replace(old, html) {
     const fresh = element(html);
     if (!fresh) return;
-    const typed = [...old.querySelectorAll("input:not([type=hidden]), textarea")];
-    for (const field of fresh.querySelectorAll("input:not([type=hidden]), textarea")) {
-      const before = typed.find((it) => it.name === field.name && it.form?.querySelector("[name=id]")?.value === field.form?.querySelector("[name=id]")?.value);
-      if (before) field.value = before.value;
+    const typed = new Map([...old.querySelectorAll(FIELDS)].map((field) => [identity(field), field.value]));
+    for (const field of fresh.querySelectorAll(FIELDS)) {
+      const before = typed.get(identity(field));
+      if (before !== undefined) field.value = before;
     }
-    const focused = document.activeElement;
-    const hadFocus = focused && old.contains(focused);
-    const name = hadFocus ? focused.name : "";
-    const value = hadFocus ? focused.value : "";
-    const selection = hadFocus && "selectionStart" in focused ? [focused.selectionStart, focused.selectionEnd] : null;
+    const focused = old.contains(document.activeElement) ? document.activeElement : null;
+    const id = focused && identity(focused);
+    const selection = focused && "selectionStart" in focused ? [focused.selectionStart, focused.selectionEnd] : null;
     if (old.open) fresh.open = true;
     old.replaceWith(fresh);
-    if (hadFocus) {
-      const same = [...fresh.querySelectorAll("input, textarea, button, a")].filter((it) => it.name === name);
-      const next = same.find((it) => it.value === value) ?? same[0];
-      next?.focus({ preventScroll: true });
-      if (next && selection) try { next.setSelectionRange(...selection); } catch { /* not a text field */ }
-    }
+    if (!focused) return;
+    // The focus never moves to another control: the next key could press it.
+    const same = [fresh, ...fresh.querySelectorAll("*")].find((it) => it.tagName === focused.tagName && identity(it) === id);
+    same?.focus({ preventScroll: true });
+    if (same && selection) try { same.setSelectionRange(...selection); } catch { /* not a text field */ }
+  }
+
+  const FIELDS = "input:not([type=hidden]), textarea";
+
+  // Identifies a control of a form, a link or a summary, also after its part was replaced.
+  function identity(control) {
+    const form = control.form;
+    const value = control.tagName === "BUTTON" ? control.value : "";
+    const parts = [form?.getAttribute("action"), form?.querySelector("[name=id]")?.value, control.name, value, control.getAttribute("href"), control.id];
+    return control.tagName + JSON.stringify(parts);
   }
 
   function showParts(parts, order) {
@@ -44,15 +51,17 @@
     }
     const rows = byId("rows");
     if (order && rows) {
-      // A list that was empty when the page was loaded has no table yet.
       const known = new Map([...rows.children].map((row) => [row.id, row]));
+      // Removed first, so that the rows after them need no move, which would take the focus from their fields.
+      const gone = new Set(order);
+      known.forEach((row, id) => { if (!gone.has(id)) row.remove(); });
       order.forEach((id, at) => {
         const row = known.get(id) ?? (parts?.[id] && rowElement(rows, parts[id]));
-        known.delete(id);
         if (row && rows.children[at] !== row) rows.insertBefore(row, rows.children[at] ?? null);
       });
-      known.forEach((row) => row.remove());
-    } else if (order?.length && topic.startsWith("list:")) {
+    } else
+    // A list that was empty when the page was loaded has no table yet.
+     if (order?.length && topic.startsWith("list:")) {
       location.reload();
     }
     showAges();
@@ -88,9 +97,11 @@
 
   const run = () => records.dataset.run;
   const position = () => Number(records.dataset.to);
+  // The attempt and the position of the first record on the page.
+  const first = records && { attempt: records.dataset.attempt, from: Number(records.dataset.from) };
 
-  async function load(query) {
-    const response = await fetch(`/runs/${run()}/records?attempt=${records.dataset.attempt}&${query}`);
+  async function load(attempt, query) {
+    const response = await fetch(`/runs/${run()}/records?attempt=${attempt}&${query}`);
     if (!response.ok) throw new Error(`${response.status}`);
     return response.json();
   }
@@ -99,20 +110,23 @@
     const template = document.createElement("template");
     template.innerHTML = html;
     for (const record of [...template.content.children]) {
+      record.dataset.attempt = records.dataset.attempt;
       if (record.classList.contains("message")) {
         // The message repeats the text that was streamed before it.
         while (records.lastElementChild?.classList.contains("text")) records.lastElementChild.remove();
       }
       records.append(record);
     }
-    if (isAtEnd) {
+    if (isAtEnd || records.childElementCount > 3 * MAX_RECORDS) {
       let surplus = records.childElementCount - MAX_RECORDS;
-      while (surplus-- > 0) {
+      while (surplus-- > 0 || (records.childElementCount > MAX_RECORDS && !records.firstElementChild.dataset.at)) {
         records.firstElementChild.remove();
-        const first = records.firstElementChild?.dataset.at;
-        if (first) records.dataset.from = first;
         byId("earlier").hidden = false;
       }
+      const top = [...records.children].find((record) => record.dataset.at);
+      if (top && !byId("earlier").hidden) Object.assign(first, { attempt: top.dataset.attempt ?? first.attempt, from: Number(top.dataset.at) });
+    }
+    if (isAtEnd) {
       records.scrollTop = records.scrollHeight;
     } else {
       byId("newest").hidden = false;
@@ -122,7 +136,7 @@
   // Appends the records up to a position that the page doesn't have yet.
   async function catchUp(to) {
     while (position() < to) {
-      const more = await load(`after=${position()}`);
+      const more = await load(records.dataset.attempt, `after=${position()}`);
       if (more.to <= position()) return;
       append(more.html);
       records.dataset.to = more.to;
@@ -131,17 +145,13 @@
 
   async function showRecords(message) {
     if (message.attempt !== records.dataset.attempt) {
-      const before = message.after;
-      if (before && before.attempt === records.dataset.attempt) {
-        await catchUp(before.to);
-        append(`<div class="rec end">Iteration ${Number.parseInt(message.attempt, 10)}</div>`);
-        records.dataset.attempt = message.attempt;
-        records.dataset.to = 0;
-        byId("attempt").textContent = `Iteration ${Number.parseInt(message.attempt, 10)}`;
-      } else {
-        location.reload();
-        return;
-      }
+      await catchUp(Infinity);
+      const [iteration, attempt] = message.attempt.split("-");
+      const name = `Iteration ${iteration}` + (attempt === "1" ? "" : `, attempt ${attempt}`);
+      append(`<div class="rec end">${name}</div>`);
+      records.dataset.attempt = message.attempt;
+      records.dataset.to = 0;
+      byId("attempt").textContent = name;
     }
     if (message.to <= position()) return;
     if (message.from === position()) {
@@ -160,12 +170,16 @@
     byId("newest").addEventListener("click", () => { records.scrollTop = records.scrollHeight; });
     byId("earlier").addEventListener("click", () => {
       queue = queue.then(async () => {
-        const before = await load(`before=${records.dataset.from}`);
+        const before = await load(first.attempt, `before=${first.from}`);
         const height = records.scrollHeight;
         const template = document.createElement("template");
         template.innerHTML = before.html;
+        if (records.querySelector(".rec[data-at]")?.classList.contains("message")) {
+          while (template.content.lastElementChild?.classList.contains("text")) template.content.lastElementChild.remove();
+        }
+        for (const record of template.content.children) record.dataset.attempt = first.attempt;
         records.prepend(template.content);
-        records.dataset.from = before.from;
+        first.from = before.from;
         byId("earlier").hidden = before.from === 0;
         records.scrollTop += records.scrollHeight - height;
       }).catch(() => toast("The records can't be loaded; is the page still logged in?"));
@@ -185,11 +199,13 @@
 
   async function send(form, action, confirmed) {
     const fields = new URLSearchParams(new FormData(form));
+    const sent = new Map([...form.querySelectorAll(FIELDS)].map((field) => [field, field.value]));
     fields.set("action", action);
     if (confirmed) fields.set("confirmed", "yes");
     const response = await fetch(form.getAttribute("action"), { method: "POST", body: fields, headers: { accept: "application/json" } });
     if (!response.headers.get("content-type")?.includes("json")) {
-      toast("The page is not logged in any more. Open it with: rlm view", true);
+      const texts = { 401: "The page is not logged in any more. Open it with: rlm view", 403: "This page may only read.", 404: "The run was removed.", 413: "The message is too long." };
+      toast(texts[response.status] ?? `The server answers with an error (${response.status}).`, true);
       return;
     }
     const { result, text } = await response.json();
@@ -199,7 +215,7 @@
     }
     toast(text, result !== "done");
     // A rejected message stays in its field.
-    if (result === "done") for (const field of form.querySelectorAll("textarea, input:not([type=hidden])")) field.value = "";
+    if (result === "done") sent.forEach((value, field) => { if (field.value === value) field.value = ""; });
   }
 
   function confirmed_by_person(text) {
@@ -214,6 +230,7 @@
         button.value = value;
         button.textContent = label;
         button.className = look;
+        button.autofocus = value === "no";
         form.append(button);
       }
       dialog.append(question, form);
@@ -238,7 +255,7 @@
     if ((event.ctrlKey || event.metaKey) && event.key === "Enter" && event.target.id === "steer-text") {
       event.preventDefault();
       event.target.form.querySelector("button.main").click();
-    } else if (isField || event.ctrlKey || event.metaKey || event.altKey) {
+    } else if (isField || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog")) {
       if (event.key === "Escape") event.target.blur();
     } else if (event.key === "/") {
       const field = document.querySelector("input[type=search], #steer-text");
@@ -247,10 +264,10 @@
       const links = [...document.querySelectorAll("#rows a")];
       const here = links.indexOf(document.activeElement);
       links[Math.min(Math.max(here + (event.key === "j" ? 1 : -1), 0), links.length - 1)]?.focus();
-    } else if (event.key === "g") {
-      location.href = "/";
-    } else if (event.key === "i") {
-      location.href = "/inbox";
+    } else if (event.key === "g" || event.key === "i") {
+      // A message that was typed and not sent must not be lost.
+      if ([...document.querySelectorAll("textarea, form:not(.filter) input:not([type=hidden])")].some((field) => field.value)) return;
+      location.href = event.key === "g" ? "/" : "/inbox";
     }
   });
 
@@ -263,10 +280,21 @@
   function received(message) {
     if (message.topic !== null && message.topic !== topic) return;
     if (message.parts) showParts(message.parts, message.order);
+    if (message.parts?.waiting) showWaiting();
+    // The first transcript of a run has no place on a page that was loaded before it.
+    if (message.records && !records) location.reload();
     if (message.records && records && records.dataset.follow !== undefined && records.dataset.follow !== "false") {
       queue = queue.then(() => showRecords(message.records)).catch(() => {});
     }
   }
+
+  // A tab in the background shows how many runs wait.
+  const title = document.title;
+  function showWaiting() {
+    const waiting = byId("waiting");
+    document.title = waiting.hidden ? title : `(${waiting.textContent}) ${title}`;
+  }
+  showWaiting();
 
   function connected(state) {
     const place = byId("connection");
@@ -279,6 +307,7 @@
       const worker = new SharedWorker("/assets/worker.js", { name: "rlm-view" });
       worker.port.onmessage = ({ data }) => (data.message ? received(data.message) : connected(data.state));
       worker.port.postMessage({ open: topic });
+      setInterval(() => worker.port.postMessage({ ping: topic }), 20000);
       addEventListener("pagehide", () => worker.port.postMessage({ close: true }));
       addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
     } else {

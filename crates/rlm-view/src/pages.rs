@@ -132,18 +132,18 @@ pub(crate) fn secret_field(context: &PageContext) -> Markup {
 /// Returns the state of a run: a word and the class of its colour.
 pub(crate) fn state(row: &RunRow) -> (&'static str, &'static str) {
     match (row.state, &row.attention) {
-        (_, Some(Attention::Permissions(_))) => ("asks", "cut"),
-        (_, Some(Attention::Review(_))) => ("review", "cut"),
+        (_, Some(Attention::Permissions(_))) => ("needs permission", "attention"),
+        (_, Some(Attention::Review(_))) => ("review", "attention"),
         (_, Some(Attention::Unresponsive)) => ("no response", "bad"),
         (RunState::Running, Some(Attention::Waits(_))) => ("waits", "wait"),
         (RunState::Running, _) => ("running", "open"),
-        (RunState::Paused, _) => ("paused", "cut"),
+        (RunState::Paused, _) => ("paused", "attention"),
         (RunState::Stopped, _) => ("stopped", "wait"),
         (RunState::Crashed, _) => ("crashed", "bad"),
         (RunState::Transferred, _) => ("transferred", "wait"),
         (RunState::Empty, _) => ("empty", "wait"),
         (RunState::Damaged, _) => ("damaged", "bad"),
-        (_, Some(Attention::Limit)) => ("limit", "cut"),
+        (_, Some(Attention::Limit)) => ("limit", "attention"),
         (_, Some(_)) => ("failed", "bad"),
         _ => ("done", "good"),
     }

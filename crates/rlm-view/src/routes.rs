@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN,
@@ -15,7 +16,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use maud::{DOCTYPE, html};
 use rlm_report::visible;
-use rlm_store::{TranscriptWindow, sorted_by_age, transcripts};
+use rlm_store::TranscriptWindow;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::task::spawn_blocking;
@@ -234,10 +235,14 @@ struct LoginQuery {
 
 async fn log_in(
     State(app): State<Arc<App>>,
+    method: Method,
     headers: HeaderMap,
     Query(query): Query<LoginQuery>,
 ) -> Response {
-    // A browser that loads the page in advance would use up the link.
+    // A request for the header, or a browser that loads the page in advance, would use up the link.
+    if method != Method::GET {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
     let purposes = ["sec-purpose", "purpose", "x-moz"].map(|name| only(&headers, name));
     if purposes.iter().flatten().any(|it| it.contains("prefetch")) {
         return StatusCode::NO_CONTENT.into_response();
@@ -316,8 +321,10 @@ fn shown(text: String) -> Response {
 async fn runs_page(
     State(app): State<Arc<App>>,
     Extension(context): Extension<PageContext>,
-    Query(filter): Query<Filter>,
+    filter: Result<Query<Filter>, QueryRejection>,
 ) -> Result<Response, Problem> {
+    // An address with an unknown filter shows all runs.
+    let filter = filter.map(|it| it.0).unwrap_or_default();
     let (all, waiting) = rows(&app).await?;
     let rows = ListRows::new(all, &filter, now());
     let mut problems = app.runs.problems();
@@ -403,17 +410,17 @@ fn read_transcript(
     row: &RunRow,
     wanted: Option<(u32, u32)>,
 ) -> Option<ShownTranscript> {
-    let project = runs.project(row)?;
-    let all = sorted_by_age(transcripts(&project.run_dir(&row.run)).ok()?);
-    let is_wanted = |it: &&(u32, u32, std::path::PathBuf)| wanted == Some((it.0, it.1));
-    let newest = all.last()?;
-    let (iteration, number, path) = all.iter().find(is_wanted).unwrap_or(newest);
-    let window = TranscriptWindow::before(path, None, FIRST_RECORDS).ok()?;
+    let run_dir = runs.project(row)?.run_dir(&row.run);
+    let attempts = stream::sorted_attempts(&run_dir);
+    let current = stream::current_attempt(&run_dir, row)?;
+    let attempt = wanted.filter(|it| attempts.contains(it)).unwrap_or(current);
+    let path = rlm_store::transcript::path(&run_dir, attempt.0, attempt.1);
+    let window = TranscriptWindow::before(&path, None, FIRST_RECORDS).ok()?;
     Some(ShownTranscript {
-        attempt: (*iteration, *number),
+        attempt,
         window,
-        attempts: all.iter().map(|it| (it.0, it.1)).collect(),
-        follows: path == &newest.2,
+        attempts,
+        follows: attempt == current,
     })
 }
 
@@ -481,7 +488,7 @@ async fn report_page(
         &context,
         Place::Other,
         &title,
-        "",
+        "still",
         waiting,
         &main,
     )))
@@ -553,8 +560,11 @@ async fn events(
     Extension(context): Extension<PageContext>,
     Query(topics): Query<Vec<(String, String)>>,
 ) -> Response {
+    if topics.len() > MAX_TOPICS {
+        return StatusCode::BAD_REQUEST.into_response();
+    }
     let topics = topics.into_iter().filter(|(name, _)| name == "topic");
     let topics = topics.filter_map(|(_, name)| Some((name.clone(), Topic::parse(&name)?)));
-    let topics = topics.take(MAX_TOPICS).collect();
+    let topics = topics.collect();
     stream::stream(app, session, context, topics).into_response()
 }

@@ -171,10 +171,12 @@ fn attention(entry: &RunEntry, state: RunState, live: &LiveParts<'_>) -> Option<
     };
     match state {
         RunState::Running | RunState::Paused => match (&machine.step, live.health) {
+            // They come from a connection that works, even if the process is slow now.
+            _ if !live.asks.is_empty() => Some(Attention::Permissions(live.asks.to_vec())),
+            (_, Some(ProcessHealth::OtherVersion(_))) => None,
             (_, Some(health)) if !matches!(health, ProcessHealth::Responding(_)) => {
                 Some(Attention::Unresponsive)
             }
-            _ if !live.asks.is_empty() => Some(Attention::Permissions(live.asks.to_vec())),
             (IterationStep::Review { point, .. }, _) => Some(Attention::Review(point.to_string())),
             _ if state == RunState::Paused => Some(Attention::Paused),
             (IterationStep::Waiting { until, .. }, _) => Some(Attention::Waits(*until)),

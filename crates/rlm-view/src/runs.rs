@@ -26,12 +26,12 @@ use crate::row::{LiveParts, RunKey, RunRow};
 
 /// The interval between two scans while a page is open.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
-/// The greatest age of the row of a live run that reports nothing. An older one is read again, since its process may not respond any more.
-const LIVE_AGE: Duration = Duration::from_secs(5);
+/// The greatest age of a row. The process of a live run may not respond any more, and damage changes no directory.
+const MAX_AGE: Duration = Duration::from_secs(5);
 /// The time in which a live run must respond before its row shows that it doesn't.
 const HEALTH_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time for which a closed page counts as open.
-const LINGER: Duration = Duration::from_secs(3);
+const LINGER: Duration = Duration::from_secs(15);
 /// The shortest time between two connections to the same run.
 const ATTACH_AGAIN: Duration = Duration::from_secs(1);
 /// The largest number of runs; the rest is left out, and the page says so.
@@ -49,6 +49,8 @@ struct Known {
     row: Arc<RunRow>,
     signature: Signature,
     read_at: Instant,
+    /// The number of the read that this row comes from.
+    read: u64,
     /// The first line of the first prompt.
     prompt: Option<String>,
     /// The open permission requests of the live run.
@@ -64,6 +66,8 @@ struct State {
     problems: BTreeMap<PathBuf, String>,
     known: BTreeMap<RunKey, Known>,
     watched: HashSet<RunKey>,
+    /// The number of reads so far.
+    reads: u64,
     scanned: Option<Instant>,
     is_incomplete: bool,
 }
@@ -234,8 +238,10 @@ impl Runs {
         if is_fresh() {
             return;
         }
-        let _one = self.scanning.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have scanned meanwhile.
+        // Another thread scans. It can hang on a dead file system, and then this thread must not.
+        let Ok(_one) = self.scanning.try_lock() else {
+            return;
+        };
         if !is_fresh() {
             self.scan();
         }
@@ -297,7 +303,11 @@ impl Runs {
             None if !root.exists() => return Ok(None),
             None => {
                 let project = Project::at(&root).map_err(|e| e.to_string())?;
-                self.lock().projects.insert(root, project.clone());
+                let mut state = self.lock();
+                // A run knows the root without links.
+                let own = project.root().to_owned();
+                state.projects.insert(own, project.clone());
+                state.projects.insert(root, project.clone());
                 project
             }
         };
@@ -306,15 +316,27 @@ impl Runs {
 
     /// Reads a run, unless its row is up to date. Returns whether the row changed.
     fn scan_run(self: &Arc<Self>, project: &Project, run: &RunId, key: &str) -> bool {
-        let signature = signature(project, run);
         let is_live = project.is_live(run);
-        if let Some(known) = self.lock().known.get(key) {
-            let is_same = known.signature == signature
-                && !known.is_stale
-                && known.row.state.is_live() == is_live;
-            if is_same && (!is_live || known.read_at.elapsed() < LIVE_AGE) {
-                return false;
-            }
+        // Only a process that works on the run changes its files; it also changes the directory. So this needs no look at each file.
+        let directory = state_dir::metadata(&project.run_dir(run)).map(|it| it.modified());
+        let known = |state: &State| {
+            let known = state.known.get(key)?;
+            let is_same = !known.is_stale
+                && known.row.state.is_live() == is_live
+                && known.read_at.elapsed() < MAX_AGE;
+            is_same.then(|| known.signature.clone())
+        };
+        let known = known(&self.lock());
+        let directory_of = |known: &Signature| known.first().map(|(_, _, modified)| *modified);
+        if let Some(known) = &known
+            && !is_live
+            && directory_of(known) == directory.ok()
+        {
+            return false;
+        }
+        let signature = signature(project, run);
+        if known.as_ref() == Some(&signature) {
+            return false;
         }
         self.read_run(project, run, key, signature)
     }
@@ -327,13 +349,15 @@ impl Runs {
         signature: Signature,
     ) -> bool {
         let read_at = Instant::now();
-        let (mut prompt, asks) = {
+        let (read, mut prompt, asks) = {
             let mut state = self.lock();
+            state.reads += 1;
+            let read = state.reads;
             let known = state.known.get_mut(key);
-            known.map_or_else(Default::default, |known| {
+            known.map_or((read, None, Vec::new()), |known| {
                 // A report that arrives from now on makes the row stale again.
                 known.is_stale = false;
-                (known.prompt.clone(), known.asks.clone())
+                (read, known.prompt.clone(), known.asks.clone())
             })
         };
         // The run was removed meanwhile.
@@ -354,12 +378,17 @@ impl Runs {
         let root = project.root().to_owned();
         let row = Arc::new(RunRow::new(key.to_owned(), root, &entry, live));
         let mut state = self.lock();
+        // A read that began later already wrote a newer row.
+        if state.known.get(key).is_some_and(|it| it.read > read) {
+            return false;
+        }
         let before = state.known.remove(key);
         let is_changed = before.as_ref().is_none_or(|it| it.row != row);
         let known = Known {
             row,
             signature,
             read_at,
+            read,
             prompt,
             is_stale: before.as_ref().is_some_and(|it| it.is_stale),
             asks: before.map_or(asks, |it| it.asks),
@@ -398,7 +427,7 @@ impl Runs {
 async fn watch_run(runs: Weak<Runs>, target: LiveRun, key: RunKey) {
     let began = Clock::now();
     follow(&runs, &target, &key).await;
-    // A run that drops its viewers at once must not keep this program busy.
+    // Wait, so that a run that closes each connection causes no busy loop.
     sleep_until(began + ATTACH_AGAIN).await;
     if let Some(runs) = runs.upgrade() {
         runs.lock().watched.remove(&key);
@@ -443,15 +472,19 @@ async fn follow(runs: &Weak<Runs>, target: &LiveRun, key: &RunKey) -> Option<()>
     }
 }
 
+/// Returns the facts about the directory of a run, and then about each file in it.
 fn signature(project: &Project, run: &RunId) -> Signature {
-    let entries = state_dir::entries_if_any(&project.run_dir(run)).unwrap_or_default();
+    let directory = project.run_dir(run);
+    let mut entries = state_dir::entries_if_any(&directory).unwrap_or_default();
+    entries.sort();
     let facts = |path: PathBuf| {
         let meta = state_dir::metadata(&path).ok()?;
         Some((path, meta.len(), meta.modified()))
     };
-    let mut signature: Signature = entries.into_iter().filter_map(facts).collect();
-    signature.sort();
-    signature
+    std::iter::once(directory)
+        .chain(entries)
+        .filter_map(facts)
+        .collect()
 }
 
 fn first_prompt(project: &Project, entry: &RunEntry) -> Option<String> {

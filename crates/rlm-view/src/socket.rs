@@ -11,11 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loop_runner::control;
+use rlm_store::deadline::sleep_until;
 use rlm_store::state_dir;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 
 use crate::ViewError;
 use crate::app::App;
@@ -25,6 +28,10 @@ use crate::login::Role;
 const MAX_LINE: u64 = 4096;
 /// The time for a request and its response.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a failed accept.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// The largest number of requests at a time.
+const MAX_OPEN: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
@@ -81,12 +88,19 @@ impl ViewSocket {
         })
     }
 
-    /// Answers requests until the future is dropped, one after another: each takes at most some seconds.
+    /// Answers requests until the future is dropped. A silent peer keeps nobody else waiting.
     pub(crate) async fn serve(&self, app: &Arc<App>) {
+        let mut open = JoinSet::new();
         loop {
-            if let Ok((stream, _)) = self.listener.accept().await {
+            let Ok((stream, _)) = self.listener.accept().await else {
+                sleep_until(Instant::now() + ACCEPT_AGAIN).await;
+                continue;
+            };
+            while open.try_join_next().is_some() {}
+            if open.len() < MAX_OPEN {
+                let app = Arc::clone(app);
                 // A peer that sends nothing, or leaves, gets no answer.
-                let _answered = timeout(TIMEOUT, answer(stream, app)).await;
+                open.spawn(async move { drop(timeout(TIMEOUT, answer(stream, &app)).await) });
             }
         }
     }
@@ -97,15 +111,17 @@ const NAME: &str = "view.sock";
 async fn answer(stream: UnixStream, app: &Arc<App>) -> io::Result<()> {
     let refused = control::refuse_agent(stream.as_fd());
     let (from, mut to) = stream.into_split();
+    if let Err(reason) = refused {
+        return send(&mut to, &ViewResponse::Refused { reason }).await;
+    }
     let mut line = Vec::new();
     let mut from = tokio::io::BufReader::new(from).take(MAX_LINE);
     from.read_until(b'\n', &mut line).await?;
-    let response = match (refused, serde_json::from_slice(&line)) {
-        (Err(reason), _) => ViewResponse::Refused { reason },
-        (_, Err(e)) => ViewResponse::Refused {
+    let response = match serde_json::from_slice(&line) {
+        Err(e) => ViewResponse::Refused {
             reason: e.to_string(),
         },
-        (Ok(()), Ok(ViewRequest::Link { read_only })) => {
+        Ok(ViewRequest::Link { read_only }) => {
             let role = if read_only {
                 Role::Viewer
             } else {
@@ -114,11 +130,15 @@ async fn answer(stream: UnixStream, app: &Arc<App>) -> io::Result<()> {
             let url = app.link(role)?;
             ViewResponse::Link { url }
         }
-        (Ok(()), Ok(ViewRequest::Revoke)) => ViewResponse::Revoked {
+        Ok(ViewRequest::Revoke) => ViewResponse::Revoked {
             sessions: app.revoke(),
         },
     };
-    let mut line = serde_json::to_vec(&response)?;
+    send(&mut to, &response).await
+}
+
+async fn send(to: &mut OwnedWriteHalf, response: &ViewResponse) -> io::Result<()> {
+    let mut line = serde_json::to_vec(response)?;
     line.push(b'\n');
     to.write_all(&line).await
 }

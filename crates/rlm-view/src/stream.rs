@@ -21,7 +21,7 @@ use rlm_store::{TranscriptWindow, sorted_by_age, transcripts};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_blocking};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::app::App;
 use crate::login::Session;
@@ -32,8 +32,8 @@ use crate::runs::{Runs, now};
 
 /// The shortest time between two messages of a stream.
 const INTERVAL: Duration = Duration::from_millis(30);
-/// The longest time without a look at the files: a transcript can grow although no event arrived.
-const LOOK: Duration = Duration::from_millis(500);
+/// The longest time between two reads of the files: a transcript can grow although no event arrived.
+const READ_INTERVAL: Duration = Duration::from_millis(500);
 /// The bytes of records in one message.
 const MAX_RECORDS: usize = 128 << 10;
 /// The messages that wait for a slow browser.
@@ -41,10 +41,16 @@ const QUEUE: usize = 16;
 /// The largest number of topics of one stream.
 pub(crate) const MAX_TOPICS: usize = 32;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The time after which the browser connects again.
+const RETRY: Duration = Duration::from_millis(300);
+/// The time in which a browser must take a message. The stream of a slower one ends, so that nobody counts as present for it.
+const SLOWEST: Duration = Duration::from_secs(30);
 
 /// A page whose changes a stream has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
+    /// A page without live parts. Its stream shows that a person is present.
+    Still,
     List(Filter),
     Inbox,
     Run(String),
@@ -60,7 +66,11 @@ impl Topic {
                 Some(Self::List(filter.0))
             }
             Some(("run", key)) => Some(Self::Run(key.to_owned())),
-            _ => (name == "inbox").then_some(Self::Inbox),
+            _ => match name {
+                "inbox" => Some(Self::Inbox),
+                "still" => Some(Self::Still),
+                _ => None,
+            },
         }
     }
 }
@@ -112,19 +122,23 @@ async fn send_changes(
     let runs = Arc::clone(&app.runs);
     let _open = runs.open_page(context.role);
     let (mut changes, mut events) = (runs.changes(), runs.events());
+    let retry = Event::default().retry(RETRY).data("{\"topic\": null}");
+    if to.send(retry).await.is_err() {
+        return;
+    }
     let mut sent = Sent {
         topics: topics.into_iter().map(TopicState::new).collect(),
         waiting: None,
         context,
     };
     loop {
-        // Mark both as seen before the look, so that no change is missed.
+        // Mark both as seen before the read, so that no change is missed.
         changes.borrow_and_update();
         events.borrow_and_update();
-        let looked = Instant::now();
-        let look = Arc::clone(&app);
+        let began = Instant::now();
+        let reader = Arc::clone(&app);
         let Ok((after, messages)) = spawn_blocking(move || {
-            let messages = sent.look(&look.runs);
+            let messages = sent.read_changes(&reader.runs);
             (sent, messages)
         })
         .await
@@ -141,11 +155,8 @@ async fn send_changes(
         let is_behind = messages.iter().any(is_full);
         for message in messages {
             // A slow browser gets the newest state later, and loads the missing records.
-            if to
-                .send(Event::default().data(message.to_string()))
-                .await
-                .is_err()
-            {
+            let taken = to.send(Event::default().data(message.to_string()));
+            if !matches!(timeout(SLOWEST, taken).await, Ok(Ok(()))) {
                 return;
             }
         }
@@ -155,9 +166,9 @@ async fn send_changes(
         tokio::select! {
             _ = changes.changed() => {}
             _ = events.changed() => {}
-            () = sleep_until(looked + LOOK) => {}
+            () = sleep_until(began + READ_INTERVAL) => {}
         }
-        sleep_until(looked + INTERVAL).await;
+        sleep_until(began + INTERVAL).await;
     }
 }
 
@@ -197,7 +208,7 @@ impl TopicState {
 
 impl Sent {
     /// Returns the messages that bring the browser up to date.
-    fn look(&mut self, runs: &Arc<Runs>) -> Vec<Value> {
+    fn read_changes(&mut self, runs: &Arc<Runs>) -> Vec<Value> {
         let rows = runs.rows();
         let waiting = runs.waiting();
         let mut messages = Vec::new();
@@ -205,20 +216,21 @@ impl Sent {
             messages.push(json!({"topic": null, "parts": {"waiting": badge(waiting).html}}));
         }
         for state in &mut self.topics {
-            messages.extend(state.look(runs, &rows, &self.context));
+            messages.extend(state.read_changes(runs, &rows, &self.context));
         }
         messages
     }
 }
 
 impl TopicState {
-    fn look(
+    fn read_changes(
         &mut self,
         runs: &Arc<Runs>,
         rows: &[Arc<RunRow>],
         context: &PageContext,
     ) -> Vec<Value> {
         let (parts, order) = match &self.topic {
+            Topic::Still => (Vec::new(), None),
             Topic::List(filter) => {
                 let rows = ListRows::new(rows.to_vec(), filter, now());
                 (rows.parts(filter, &runs.problems()), Some(rows.order()))
@@ -235,7 +247,10 @@ impl TopicState {
                 None => {
                     let gone =
                         html! { div id="run-head" { p class="warn" { "The run was removed." } } };
-                    (vec![Part::new("run-head", gone)], None)
+                    let empty = ["run-asks", "run-actions", "run-steer", "run-commands"];
+                    let empty = empty.map(|id| Part::new(id, html! { div id=(id) {} }));
+                    let gone = Part::new("run-head", gone);
+                    (std::iter::once(gone).chain(empty).collect(), None)
                 }
             },
         };
@@ -259,16 +274,16 @@ impl TopicState {
         messages
     }
 
-    /// Returns the new records of the run. The first message of an attempt has none: it only tells the page where the transcript ends.
+    /// Returns the new records of the run. The first message has none: it sends only the end of the transcript.
     fn records(&mut self, runs: &Runs, row: &RunRow) -> Option<Value> {
         let run_dir = runs.project(row)?.run_dir(&row.run);
         let file = |(iteration, attempt): (u32, u32)| path(&run_dir, iteration, attempt);
-        let saved = (row.iteration, row.attempt);
-        // Between two attempts, and after the last one, the saved state names none that has a transcript.
-        let current = match (file(saved).exists(), self.attempt) {
-            (true, _) => saved,
-            (false, Some((known, _))) => known,
-            (false, None) => newest_attempt(&run_dir)?,
+        let current = match saved_attempt(&run_dir, row) {
+            Some(saved) => saved,
+            None => match self.attempt {
+                Some((known, _)) => known,
+                None => current_attempt(&run_dir, row)?,
+            },
         };
         let (attempt, position) = match self.attempt {
             Some(known) if known.0 == current => known,
@@ -278,8 +293,10 @@ impl TopicState {
                 if let Some(more) = more.filter(|more| more.to > position) {
                     return Some(self.message(known, &more));
                 }
-                let begins = TranscriptWindow::after(&file(current), 0, MAX_RECORDS).ok()?;
-                return Some(self.message(current, &begins));
+                // An attempt between both may have begun and ended meanwhile.
+                let next = attempt_after(&run_dir, known).unwrap_or(current);
+                let begins = TranscriptWindow::after(&file(next), 0, MAX_RECORDS).ok()?;
+                return Some(self.message(next, &begins));
             }
             None => {
                 let end = TranscriptWindow::before(&file(current), None, 1).ok()?;
@@ -312,10 +329,30 @@ impl TopicState {
     }
 }
 
-/// Returns the iteration and the attempt of the newest transcript.
-fn newest_attempt(run_dir: &Path) -> Option<(u32, u32)> {
-    let (iteration, attempt, _) = sorted_by_age(transcripts(run_dir).ok()?).pop()?;
-    Some((iteration, attempt))
+/// Returns the iteration and the attempt of the saved state, if there is a transcript of it. Between two attempts, and after the last one, there is none.
+fn saved_attempt(run_dir: &Path, row: &RunRow) -> Option<(u32, u32)> {
+    let saved = (row.iteration, row.attempt);
+    path(run_dir, saved.0, saved.1).exists().then_some(saved)
+}
+
+/// Returns the iteration and the attempt whose transcript a page shows: of the saved state, or else the newest one.
+pub(crate) fn current_attempt(run_dir: &Path, row: &RunRow) -> Option<(u32, u32)> {
+    let newest = || sorted_attempts(run_dir).pop();
+    saved_attempt(run_dir, row).or_else(newest)
+}
+
+/// Returns the attempts with a transcript, the newest last.
+pub(crate) fn sorted_attempts(run_dir: &Path) -> Vec<(u32, u32)> {
+    let all = sorted_by_age(transcripts(run_dir).unwrap_or_default());
+    all.into_iter()
+        .map(|(iteration, attempt, _)| (iteration, attempt))
+        .collect()
+}
+
+fn attempt_after(run_dir: &Path, attempt: (u32, u32)) -> Option<(u32, u32)> {
+    let all = sorted_attempts(run_dir);
+    let at = all.iter().position(|it| *it == attempt)?;
+    all.get(at + 1).copied()
 }
 
 /// Returns how to call the program for the project of a run.

@@ -5,7 +5,7 @@ let source = null;
 let timer = 0;
 let state = "open";
 
-function tell(data) {
+function broadcast(data) {
   for (const port of tabs.keys()) port.postMessage(data);
 }
 
@@ -19,22 +19,34 @@ function reopen() {
     if (!topics.length) return;
     const query = topics.map((topic) => `topic=${encodeURIComponent(topic)}`).join("&");
     source = new EventSource(`/events?${query}`);
-    source.onmessage = ({ data }) => tell({ message: JSON.parse(data) });
-    source.onopen = () => { state = "open"; tell({ state }); };
+    source.onmessage = ({ data }) => broadcast({ message: JSON.parse(data) });
+    source.onopen = () => { state = "open"; broadcast({ state }); };
     source.onerror = () => {
       state = "lost";
-      tell({ state });
+      broadcast({ state });
       // The browser doesn't connect again after an answer that is not a stream.
       if (source.readyState === EventSource.CLOSED) timer = setTimeout(reopen, 2000);
     };
-    source.addEventListener("end", () => { source.close(); state = "end"; tell({ state }); });
+    source.addEventListener("end", () => { source.close(); state = "end"; broadcast({ state }); });
   }, 20);
 }
 
+const seen = new Map();
+const SILENT = 60000;
+
 onconnect = ({ ports: [port] }) => {
   port.onmessage = ({ data }) => {
-    if (data.open) tabs.set(port, data.open);
+    seen.set(port, Date.now());
+    if (data.ping && tabs.has(port)) return;
     if (data.close) tabs.delete(port);
+    else tabs.set(port, data.open ?? data.ping);
     reopen();
   };
 };
+
+// A tab that crashed sends no `close`.
+setInterval(() => {
+  const before = tabs.size;
+  for (const port of tabs.keys()) if (Date.now() - seen.get(port) > SILENT) tabs.delete(port);
+  if (tabs.size < before) reopen();
+}, 20000);

@@ -71,14 +71,31 @@ pub(crate) fn check(peer: std::io::Result<Peer>, owner: ProcessId) -> Result<(),
     check_ancestors(&line, owner).map_err(refused)
 }
 
-/// Returns an error if the process at the other end of a socket belongs to an agent, or possibly does, unless this process belongs to the same agent.
-/// The error says why, for that process.
+/// Returns an error if the process at the other end of a socket belongs to an agent, or possibly does. There is one exception: this process belongs to
+/// the same agent. The error says why, for the other process.
 ///
 /// # Errors
 ///
 /// The reason. Outside Linux, the ancestors of a process are not known, and there is no error.
 pub fn refuse_agent(socket: BorrowedFd<'_>) -> Result<(), String> {
     check(Peer::of(socket), ProcessId::current()).map_err(|refusal| refusal.message())
+}
+
+/// Returns why this process belongs to an agent, if it does: it runs below a guard, or below the process of a run.
+///
+/// Outside Linux, the ancestors of a process are not known, and the function returns `None`.
+#[must_use]
+pub fn agent_of_this_process() -> Option<String> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let line = ancestry::ancestors(ProcessId::current()).ok()?;
+    let holders = locks::directory_lock_holders(line.iter().map(|it| it.process.pid));
+    let nearest = nearest_owner(&line, ProcessId::current(), &holders)?;
+    Some(format!(
+        "it runs inside an agent (pid {})",
+        nearest.process.pid
+    ))
 }
 
 /// Checks whether this process may end the process `owner` of a run. If its ancestors can't be verified, it may end the run, because a person can

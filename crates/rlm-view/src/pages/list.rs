@@ -152,7 +152,7 @@ impl ListRows {
                 p class="counts" {
                     b { (self.live) } " live" span class="sep" { "·" }
                     b { (self.waiting) } " waiting for you" span class="sep" { "·" }
-                    b { (self.all) } " in all"
+                    b { (self.all) } " runs"
                 }
                 @for (path, why) in problems {
                     p class="warn" { code { (path.display()) } ": " (why) }
@@ -162,14 +162,14 @@ impl ListRows {
     }
 
     fn more(&self, filter: &Filter) -> Markup {
-        let end = filter.from + self.rows.len();
+        let end = filter.from.saturating_add(self.rows.len());
         html! {
             nav id="more" class="more" aria-label="Further runs" {
                 @if filter.from > 0 {
                     a href={ "/?" (filter.query(filter.from.saturating_sub(PAGE))) } { "Newer" }
                 }
                 @if self.selected > PAGE {
-                    span { (filter.from + 1) "–" (end) " of " (self.selected) }
+                    span { (filter.from.saturating_add(1)) "–" (end) " of " (self.selected) }
                 }
                 @if end < self.selected {
                     a href={ "/?" (filter.query(end)) } { "Older" }

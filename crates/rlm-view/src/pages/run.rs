@@ -156,12 +156,19 @@ pub(super) fn questions(row: &RunRow, context: &PageContext) -> Markup {
                     pre { "\n" (rlm_report::middle_out(&ask.summary, 4096).0) }
                     @if !ask.reason.is_empty() { p { (rlm_report::middle_out(&ask.reason, 4096).0) } }
                     @if context.can_act() {
-                        form method="post" action=(act) {
-                            (secret_field(context))
-                            input type="hidden" name="id" value=(ask.id);
-                            input name="text" placeholder="A message to the agent, if you deny" aria-label="A message to the agent, if you deny";
-                            button class="main" name="action" value="allow" { "Allow" }
-                            button name="action" value="deny" { "Deny" }
+                        // Two forms: Enter in the message must not allow the request.
+                        div class="answers" {
+                            form method="post" action=(act) {
+                                (secret_field(context))
+                                input type="hidden" name="id" value=(ask.id);
+                                button class="main" name="action" value="allow" { "Allow" }
+                            }
+                            form method="post" action=(act) {
+                                (secret_field(context))
+                                input type="hidden" name="id" value=(ask.id);
+                                button name="action" value="deny" { "Deny" }
+                                input name="text" placeholder="A message to the agent, if you deny" aria-label="A message to the agent, if you deny";
+                            }
                         }
                     }
                 }
@@ -202,6 +209,7 @@ fn actions(row: &RunRow, context: &PageContext) -> Markup {
                         (one("stop", "Stop", "danger"))
                     }
                     (RunState::Stopped | RunState::Crashed, _) => (one("resume", "Resume", "main")),
+                    (RunState::Ended, _) if row.attention == Some(Attention::Failed) => (one("resume", "Resume", "main")),
                     _ => {}
                 }
             }

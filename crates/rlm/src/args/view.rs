@@ -10,7 +10,7 @@ use clap::{Args as ClapArgs, Subcommand};
     args_conflicts_with_subcommands = true,
     after_help = "\
 The page shows the runs of all projects, live, and answers their questions. It listens on this machine only, and shows nothing without a login: \
-the link works once, for five minutes. Ctrl-C ends the page, and no run.
+the link works once, for five minutes. While a page is open, the runs wait for your answers, as in a terminal. Ctrl-C ends the page, and no run.
 
 From another machine: ssh -L PORT:127.0.0.1:PORT HOST, with --listen PORT here.
 
@@ -23,7 +23,7 @@ Examples:
 pub(crate) struct ViewArgs {
     #[command(subcommand)]
     pub(crate) what: Option<ViewCommand>,
-    /// Listen on this address of this machine [default: 127.0.0.1, any free port]
+    /// Listen on this port of 127.0.0.1 and ::1 [default: any free port]
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
     /// Allow only reading, in every browser

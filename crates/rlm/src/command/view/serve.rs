@@ -2,10 +2,13 @@
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
+use loop_runner::control::agent_of_this_process;
 use rlm_store::{index, state_dir};
 use rlm_view::{Role, RunningView, ViewError, ViewServer};
 
@@ -16,20 +19,25 @@ use crate::hint::program_command;
 use crate::output;
 use crate::session::Session;
 
+/// The time for which the file with the link exists.
+const FILE_LIFE: Duration = Duration::from_secs(30);
+
 pub(super) fn execute(args: &ViewArgs) -> Result<ExitCode, Failure> {
     let directory = index::private_directory("view").map_err(|e| {
-        Failure::failed(format!("there is no place for the socket of the page: {e}"))
+        Failure::failed(format!(
+            "can't create the directory for the page's socket: {e}"
+        ))
     })?;
     match &args.what {
         Some(ViewCommand::Pair { read_only }) => {
             output::line(
                 &running(&directory)?
                     .link(role(*read_only))
-                    .map_err(refused)?,
+                    .map_err(unanswered)?,
             );
         }
         Some(ViewCommand::Revoke) => {
-            let sessions = running(&directory)?.revoke().map_err(refused)?;
+            let sessions = running(&directory)?.revoke().map_err(unanswered)?;
             let browsers = rlm_text::count(sessions, "browser", "browsers");
             output::line(&format!("logged out: {browsers}"));
         }
@@ -48,15 +56,22 @@ fn role(read_only: bool) -> Role {
 fn running(directory: &Path) -> Result<RunningView, Failure> {
     RunningView::find(directory).ok_or_else(|| {
         let rlm = program_command();
-        Failure::not_found(format!("no page is served; to start it: {rlm} view"))
+        Failure::not_found(format!("rlm view isn't running; to start it: {rlm} view"))
     })
 }
 
-fn refused(error: std::io::Error) -> Failure {
-    Failure::failed(format!("the server of the page gave no link: {error}"))
+fn unanswered(error: std::io::Error) -> Failure {
+    Failure::failed(format!(
+        "the running rlm view refuses, or doesn't respond: {error}"
+    ))
 }
 
 fn serve(args: &ViewArgs, directory: &Path) -> Result<ExitCode, Failure> {
+    if let Some(why) = agent_of_this_process() {
+        return Err(Failure::usage(format!(
+            "rlm view controls all runs, and this command may not: {why}; use another terminal"
+        )));
+    }
     let session = Session::begin(true, false)?;
     let address = args.listen;
     let address = address.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
@@ -70,40 +85,37 @@ fn serve(args: &ViewArgs, directory: &Path) -> Result<ExitCode, Failure> {
     let server = match bound {
         Ok(server) => server,
         Err(ViewError::Running) => {
-            anstream::eprintln!("the page is served by another process already");
-            let link = running(directory)?.link(role).map_err(refused)?;
+            anstream::eprintln!("rlm view already runs; its own --listen and --read-only apply");
+            let link = running(directory)?.link(role).map_err(unanswered)?;
             show(args, directory, &link);
             return Ok(Code::Done.into());
         }
-        Err(e @ ViewError::NotLoopback(_)) => return Err(Failure::usage(e.to_string())),
+        Err(e @ ViewError::NotLocalhost(_)) => return Err(Failure::usage(e.to_string())),
         Err(e) => return Err(Failure::failed(e.to_string())),
     };
-    let link = server.logins().link(role).map_err(refused)?;
+    let link = server.logins().link(role).map_err(unanswered)?;
     show(args, directory, &link);
-    anstream::eprintln!("Ctrl-C ends the page; the runs continue");
+    anstream::eprintln!(
+        "Ctrl-C ends the page; the runs continue, and nobody answers their questions then"
+    );
     session.block_on(server.serve());
     Ok(Code::Done.into())
 }
 
-/// Opens the link in a browser, or prints it.
+/// Prints the link, and opens it in a browser.
 fn show(args: &ViewArgs, directory: &Path, link: &str) {
-    let opened = !args.no_open && open(directory, link).is_ok_and(|opened| opened);
-    match opened {
-        true => anstream::eprintln!(
-            "the page opens in your browser; to see its link: {} view pair",
-            program_command()
-        ),
-        false => {
-            anstream::eprintln!("open this link; it works once, for five minutes:");
-            output::line(link);
-        }
+    anstream::eprintln!("this link works once, for five minutes:");
+    output::line(link);
+    if !args.no_open {
+        // Without a browser, the person opens the link.
+        let _opened = open(directory, link);
     }
 }
 
-/// Opens the link in a browser, through a private file: other users can see the arguments of a process.
-fn open(directory: &Path, link: &str) -> std::io::Result<bool> {
+/// Opens the link in a browser, through a private file: other users can see the arguments of a process. Doesn't wait for the browser.
+fn open(directory: &Path, link: &str) -> std::io::Result<()> {
     let Some(opener) = opener() else {
-        return Ok(false);
+        return Ok(());
     };
     let file = directory.join("open.html");
     let page = format!(
@@ -117,7 +129,17 @@ fn open(directory: &Path, link: &str) -> std::io::Result<bool> {
     let mut command = Command::new(opener);
     command.arg(&file);
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    Ok(command.stderr(Stdio::null()).status()?.success())
+    // Ctrl-C in this terminal must not end the browser.
+    let mut opener = command.stderr(Stdio::null()).process_group(0).spawn()?;
+    std::thread::spawn(move || {
+        // Some openers return at once, and some only when the browser ends.
+        let _ended = opener.wait();
+    });
+    std::thread::spawn(move || {
+        std::thread::park_timeout(FILE_LIFE);
+        let _gone = state_dir::remove_file(&file);
+    });
+    Ok(())
 }
 
 /// Returns the command that opens a file for the user; `None` without a desktop.
