@@ -1,7 +1,7 @@
 //! Attacks on `rlm view`: other sites, other users, guesses, hostile requests, and too many of them.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
@@ -380,6 +380,15 @@ fn v10_another_user_can_read_nothing() {
         .status()
         .unwrap();
     assert_eq!(stranger.code(), Some(7));
+    // A browser also tries the other address of this machine, so the server has the port there too.
+    for address in ["127.0.0.1", "::1"] {
+        let address: IpAddr = address.parse().unwrap();
+        let taken = TcpListener::bind((address, browser.port)).unwrap_err();
+        assert!(
+            [ErrorKind::AddrInUse, ErrorKind::AddrNotAvailable].contains(&taken.kind()),
+            "{address}: {taken}"
+        );
+    }
     let guess = HttpRequest::new(browser.port, "GET", "/").header("host", &browser.host);
     let refused = guess.send().unwrap();
     assert_eq!(refused.status, 401);

@@ -204,7 +204,7 @@ fn v1_list_has_the_runs_of_all_projects_live_ones_first() {
     .map(at);
     assert!(order.is_sorted(), "{order:?}");
     assert!(
-        page.contains("<b>2</b> live") && page.contains("<b>5</b> in all"),
+        page.contains("<b>2</b> live") && page.contains("<b>5</b> runs"),
         "{page}"
     );
     let found = browser.page("/?q=second+LIVE");

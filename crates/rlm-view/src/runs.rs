@@ -26,6 +26,9 @@ use crate::row::{LiveParts, RunKey, RunRow};
 
 /// The interval between two scans while a page is open.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
+/// The longest wait of a page for the first scan.
+const FIRST_SCAN: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(10);
 /// The greatest age of a row. The process of a live run may not respond any more, and damage changes no directory.
 const MAX_AGE: Duration = Duration::from_secs(5);
 /// The time in which a live run must respond before its row shows that it doesn't.
@@ -238,9 +241,14 @@ impl Runs {
         if is_fresh() {
             return;
         }
-        // Another thread scans. It can hang on a dead file system, and then this thread must not.
-        let Ok(_one) = self.scanning.try_lock() else {
-            return;
+        // If another thread scans, the known rows will do: it can hang on a dead file system. Only the first rows are worth a wait.
+        let by = Instant::now() + FIRST_SCAN;
+        let _one = loop {
+            match self.scanning.try_lock() {
+                Ok(one) => break one,
+                Err(_) if self.lock().scanned.is_some() || Instant::now() >= by => return,
+                Err(_) => std::thread::park_timeout(POLL),
+            }
         };
         if !is_fresh() {
             self.scan();

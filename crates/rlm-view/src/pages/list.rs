@@ -152,7 +152,7 @@ impl ListRows {
                 p class="counts" {
                     b { (self.live) } " live" span class="sep" { "·" }
                     b { (self.waiting) } " waiting for you" span class="sep" { "·" }
-                    b { (self.all) } " runs"
+                    b { (self.all) } @if self.all == 1 { " run" } @else { " runs" }
                 }
                 @for (path, why) in problems {
                     p class="warn" { code { (path.display()) } ": " (why) }
