@@ -211,7 +211,7 @@ fn v5_ten_tabs_have_each_record_once_although_the_connection_is_cut() {
 #[test]
 #[ignore = "needs a browser: `cargo xtask browser` runs it"]
 fn v9_hostile_output_executes_nothing() {
-    let hostile = r#"<script>window.hit=1</script> <img src=x onerror="window.hit=1"> "><svg onload=window.hit=1> </pre></div><b id=hit> javascript:window.hit=1 ‮back"#;
+    let hostile = r#"<script>window.hit=1</script> <img src=x onerror="window.hit=1"> "><svg onload=window.hit=1> </pre></div><b id=hit> javascript:window.hit=1"#;
     let scene = Scene::new(&format!(
         "say {hostile}\nsay ready\ntool Bash {hostile}\ntool-end {hostile}\nawait go\nturn"
     ));
@@ -221,7 +221,7 @@ fn v9_hostile_output_executes_nothing() {
     let (browser, chromium) = open(&scene);
     let check = || {
         let found = chromium.script(
-            "return [window.hit ?? null, document.querySelectorAll('main script, main img, main svg, #hit').length]",
+            "return [window.hit ?? null, document.querySelectorAll('main script, main img, #records svg, #hit').length]",
         );
         assert_eq!(found, serde_json::json!([null, 0]));
     };
@@ -231,11 +231,10 @@ fn v9_hostile_output_executes_nothing() {
     chromium.sees("#records", "javascript:window.hit");
     check();
     chromium.open(&format!("{url}/report"));
-    chromium.sees("main", "window.hit");
-    assert_eq!(
-        chromium.script("return window.hit ?? null"),
-        serde_json::Value::Null
-    );
+    // The report shows an attempt only after a click.
+    let text = chromium.script("return document.querySelector('main').textContent");
+    assert!(text.as_str().unwrap().contains("javascript:window.hit"));
+    check();
     expect_no_errors(&chromium);
     stop(running, Signal::INT);
 }
@@ -244,7 +243,7 @@ fn v9_hostile_output_executes_nothing() {
 #[ignore = "needs a browser: `cargo xtask browser` runs it"]
 fn v12_pages_fit_a_phone_in_both_schemes_and_work_with_the_keyboard() {
     let scene = Scene::new(
-        "say I look at the tests of the parser first.\nsay ready\ntool Bash cargo test --workspace\ntool-end 3 passed\nask Bash rm -r target\nturn",
+        "say I look at the tests of the parser first.\nsay ready\ntool Bash cargo test --workspace\ntool-end 3 passed\nawait go\nask Bash rm -r target\nturn",
     );
     let mut running = scene
         .claude(&[
@@ -259,6 +258,11 @@ fn v12_pages_fit_a_phone_in_both_schemes_and_work_with_the_keyboard() {
     let (browser, chromium) = open(&scene);
     says(&mut running, "ready");
     chromium.sees("#rows", "Make the tests");
+    wait_for("the attached page", LONG, || {
+        (scene.status()["attended"] == true).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    chromium.sees("#rows .state", "needs permission");
     let key = browser.key(&scene.run_id());
     for (page, path) in [
         ("runs", "/".to_owned()),

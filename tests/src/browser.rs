@@ -144,11 +144,25 @@ impl Chromium {
         found[ELEMENT].as_str().unwrap().to_owned()
     }
 
-    /// Clicks an element as a person does: it must be visible, and nothing may cover it.
+    /// Clicks an element as a person does: it must be visible, and nothing may cover it. Tries again if the page replaces the element just then.
     #[track_caller]
     pub fn click(&self, selector: &str) {
-        let element = self.element(selector);
-        self.command("POST", &format!("/element/{element}/click"), &json!({}));
+        wait_for(format_args!("a click on {selector}"), WAIT, || {
+            self.script(&format!(
+                "document.querySelector({selector:?})?.scrollIntoView({{block: 'center'}})"
+            ));
+            let element = self.element(selector);
+            let path = format!("{}/element/{element}/click", self.session);
+            let request = HttpRequest::new(self.port, "POST", &path).header("host", "127.0.0.1");
+            let response = request.body("application/json", "{}").send().unwrap();
+            let is_replaced = response.body.contains("stale element reference");
+            assert!(
+                response.status == 200 || is_replaced,
+                "{selector}: {}",
+                response.body
+            );
+            (!is_replaced).then_some(())
+        });
     }
 
     /// Types text into an element.

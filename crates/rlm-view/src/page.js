@@ -16,7 +16,8 @@
   // Keeps what a person typed, opened or focused in a part.
   function replace(old, html) {
     const fresh = element(html);
-    if (!fresh) return;
+    // A part that is the same stays, so that a click is not lost between press and release.
+    if (!fresh || fresh.isEqualNode(old)) return;
     const typed = new Map([...old.querySelectorAll(FIELDS)].map((field) => [identity(field), field.value]));
     for (const field of fresh.querySelectorAll(FIELDS)) {
       const before = typed.get(identity(field));
