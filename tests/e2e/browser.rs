@@ -76,7 +76,7 @@ fn v2_run_is_steered_paused_continued_and_stopped_in_a_browser() {
     chromium.sees("#run-head .state", "running");
     chromium.sees("#attempt", "Iteration 2");
     chromium.click("#run-actions button[value=stop]");
-    chromium.sees("dialog", "ends unfinished");
+    chromium.sees("dialog", "is interrupted");
     chromium.click("dialog button[value=no]");
     assert!(!running.has_ended());
     chromium.click("#run-actions button[value=stop]");
