@@ -241,7 +241,7 @@ fn v9_hostile_output_executes_nothing() {
 
 #[test]
 #[ignore = "needs a browser: `cargo xtask browser` runs it"]
-fn v12_pages_fit_a_phone_in_both_schemes_and_work_with_the_keyboard() {
+fn pages_fit_a_phone_in_both_schemes_and_work_with_the_keyboard() {
     let scene = Scene::new(
         "say I look at the tests of the parser first.\nsay ready\ntool Bash cargo test --workspace\ntool-end 3 passed\nawait go\nask Bash rm -r target\nturn",
     );

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::chosen_tests::Tests;
 use crate::command::{self, Show};
-use crate::night::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 

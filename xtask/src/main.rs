@@ -8,6 +8,7 @@ mod acceptance;
 mod bench;
 mod browser;
 mod changes;
+mod chosen_tests;
 mod ci;
 mod command;
 mod crash_test;

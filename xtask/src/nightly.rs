@@ -2,7 +2,7 @@
 
 use clap::builder::PossibleValuesParser;
 
-use crate::night::Tests;
+use crate::chosen_tests::Tests;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{

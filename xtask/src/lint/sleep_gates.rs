@@ -13,7 +13,7 @@ const HOME: &str = "crates/cancellable-sleep";
 const MAKERS: [&str; 3] = ["new", "default", "with_wall_clock"];
 
 /// The files that may make such a call, each with the call and the reason.
-const SLEEPS: [(&str, &str, &str); 18] = [
+const SLEEPS: [(&str, &str, &str); 20] = [
     (
         "agent-api/src/agent/model_call.rs",
         "timeout of pending",
@@ -103,6 +103,16 @@ const SLEEPS: [(&str, &str, &str); 18] = [
         "rlm-terminal/src/editor.rs",
         "park_timeout",
         "the wait for the group of an editor that failed, up to a deadline",
+    ),
+    (
+        "rlm-view/src/runs.rs",
+        "park_timeout",
+        "at most 2 s, for the first scan of another thread; the page then shows what is known",
+    ),
+    (
+        "rlm/src/command/view/serve.rs",
+        "park_timeout",
+        "a thread of its own removes a file after 30 s; the end of the process ends it",
     ),
 ];
 
