@@ -1,13 +1,16 @@
 //! Runs the tests that a model checker executes in every interleaving, without a limit on preemptions unless an option sets one.
 //!
-//! `cargo xtask test` runs them too, with a limit that takes seconds. They need no `--cfg loom`: a test includes the checked source file by its path
-//! and replaces the atomics by loom's. The crate's dependencies, some of which also know that cfg name, stay unchanged.
+//! `ci` omits them, because compiling the model checker takes longer than all tests of the crate. The tests have a cfg name of their own: a test
+//! includes the checked source file by its path and replaces the atomics by loom's. With `--cfg loom`, some dependencies of the crate would change too.
 
 use std::process::Command;
 
 use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
+
+/// Selects the tests and their dependency on the model checker.
+pub(crate) const FLAGS: (&str, &str) = ("RUSTFLAGS", "--cfg interrupt_stack_loom");
 
 /// More preemptions than any model can have, so that loom tries all interleavings. This takes seconds.
 const ALL: u8 = 200;
@@ -36,6 +39,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: Arguments) -> Tally {
         cargo
             .args(["test", "--quiet", "--all-features"])
             .args(["-p", &package.name, "--test", "loom"])
+            .env(FLAGS.0, FLAGS.1)
             .env("LOOM_MAX_PREEMPTIONS", arguments.preemptions.to_string());
         let ended = command::finish(&mut cargo, Show::AsItComes);
         tally += Tally::of_libtest(&ended.output).unwrap_or_default();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fmt};
 
+use crate::loom;
 use crate::sources;
 use crate::tally::Tally;
 use crate::tools::Tool;
@@ -155,6 +156,8 @@ impl Core {
             .env("CARGO_TARGET_DIR", folder.join("build"))
             .env("CARGO_INCREMENTAL", "1")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            // For the core "word". All cores have the same flags, so that they share the compiled dependencies.
+            .env(loom::FLAGS.0, loom::FLAGS.1)
             // The first failed case is enough, and the next mutant must find the same files.
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");

@@ -1,7 +1,9 @@
 //! Checks the word that signal handlers and the router share, in every interleaving, with the atomics of a model checker.
 //!
 //! Here a signal handler is a thread. That allows more interleavings than in a process, where a handler never waits for the code that
-//! it interrupts.
+//! it interrupts. `cargo xtask loom` compiles and runs these tests.
+
+#![cfg(interrupt_stack_loom)]
 
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
