@@ -21,7 +21,7 @@ const STAGES: [(&str, Stage); 10] = [
     ("docs", docs::run),
     ("doctests", |_| test::doctests(Show::OnFailure)),
     ("snapshots", snapshots::stage),
-    ("features", features::usual),
+    ("features", |_| features::usual()),
     ("package", release::package),
     ("test", test::run_built),
     ("live", live::quick),

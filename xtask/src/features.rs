@@ -7,20 +7,10 @@ use crate::command::{self, Show};
 use crate::tally::Tally;
 use crate::workspace::{Package, Workspace};
 
-/// Checks the program as `cargo run` builds it, and the libraries without their features. `lint` checks all features.
-///
-/// The libraries share one build: it takes a tenth of the time of a build for each, and can't see that a library lacks a feature of a dependency which
-/// another library selects. [`pairs`] sees that.
-pub(crate) fn usual(workspace: &Workspace) -> Tally {
-    let libraries = workspace
-        .libraries()
-        .filter(|library| !library.features.is_empty());
-    let libraries = libraries.flat_map(|library| ["-p", &library.name]);
-    let libraries: Vec<&str> = libraries.chain(["--no-default-features"]).collect();
+/// Checks the program as `cargo run` builds it. `lint` checks all features, and [`pairs`] the libraries with fewer features.
+pub(crate) fn usual() -> Tally {
     // Without `-p`, cargo takes the default member of the workspace.
-    let mut tally = checked("the program with its default features", &[]);
-    tally += checked("the libraries without features", &libraries);
-    tally
+    checked("the program with its default features", &[])
 }
 
 /// Checks each crate in a build of its own: with its default features, without features, with each feature, with each pair, and with all.
