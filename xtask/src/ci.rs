@@ -16,10 +16,10 @@ pub(crate) type Stage = fn(&Workspace) -> Tally;
 const STAGES: [(&str, Stage); 10] = [
     ("build", test::build),
     ("lint", |workspace| {
-        lint::run(workspace, &lint::Arguments::default())
+        lint::run(workspace, &lint::Arguments::of_built_tests())
     }),
     ("docs", docs::run),
-    ("doctests", |_| test::doctests(Show::OnFailure)),
+    ("doctests", test::doctests_built),
     ("snapshots", snapshots::stage),
     ("features", |_| features::usual()),
     ("package", release::package),

@@ -6,8 +6,8 @@ mod names;
 
 use std::process::Command;
 
+use crate::clippy;
 use crate::command::{self, Show};
-use crate::lint;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -22,7 +22,7 @@ pub(crate) fn run(workspace: &Workspace) -> Tally {
         // With the examples, cargo selects the same features of the dependencies as for the stage `lint`, which compiled them.
         .args(["--lib", "--examples"])
         .args(workspace.programs().flat_map(|program| ["--bin", program]))
-        .envs(lint::clippy_variables());
+        .envs(clippy::variables());
     match command::finish(&mut cargo, Show::OnFailure).success {
         true => tally.passed += 1,
         false => tally += Tally::failed("docs: warnings"),

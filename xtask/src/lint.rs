@@ -14,6 +14,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 
+use crate::clippy;
 use crate::command::{self, Ended, Show};
 use crate::release;
 use crate::tally::Tally;
@@ -44,18 +45,7 @@ const CHECKS: [(&str, Check); 16] = [
     ("formatting", |_| {
         cargo(&["fmt", "--all", "--check", "--", "--color=never"])
     }),
-    ("clippy", |_| {
-        cargo(&[
-            "clippy",
-            "--quiet",
-            "--workspace",
-            "--all-targets",
-            "--all-features",
-            "--",
-            "-D",
-            "warnings",
-        ])
-    }),
+    ("clippy", |_| clippy_check("--all-targets")),
     ("macOS", |_| mac()),
     ("dependencies", |workspace| {
         LintResult::of(dependencies::wrong(&workspace.packages))
@@ -99,6 +89,19 @@ pub(crate) struct Arguments {
     /// Write the list of unsafe code, `docs/unsafe.md`, and check nothing
     #[arg(long)]
     update: bool,
+    /// Whether the stage `build` compiled the tests with Clippy
+    #[arg(skip)]
+    tests_are_built: bool,
+}
+
+impl Arguments {
+    /// Runs all checks. Clippy checked the tests already if the stage `build` passed.
+    pub(crate) fn of_built_tests() -> Self {
+        Self {
+            tests_are_built: true,
+            ..Self::default()
+        }
+    }
 }
 
 pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
@@ -118,7 +121,11 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
             // Clippy takes minutes for a fresh build.
             drop(write!(std::io::stderr(), "lint: {name} ...\r"));
         }
-        match check(workspace) {
+        let result = match *name {
+            "clippy" if arguments.tests_are_built => clippy_of_built_tests(),
+            _ => check(workspace),
+        };
+        match result {
             LintResult::Passed => println!("lint: {name}: ok"),
             LintResult::Failed(lines) => {
                 println!("lint: {name}: FAILED");
@@ -133,6 +140,30 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     tally
 }
 
+/// Runs Clippy without compiling to machine code.
+fn clippy_check(targets: &str) -> LintResult {
+    cargo(&[
+        "clippy",
+        "--quiet",
+        "--workspace",
+        targets,
+        "--all-features",
+        "--",
+        "-D",
+        "warnings",
+    ])
+}
+
+/// Takes the result of the stage `build` for the libraries, programs and tests, and runs Clippy on the examples, which that stage doesn't compile.
+fn clippy_of_built_tests() -> LintResult {
+    match clippy::tests() {
+        Some(tests) if !tests.success => verdict(&tests),
+        Some(_) => clippy_check("--examples"),
+        // The error names the missing component.
+        None => clippy_check("--all-targets"),
+    }
+}
+
 fn cargo(arguments: &[&str]) -> LintResult {
     verdict(&command::run("cargo", arguments, Show::Never))
 }
@@ -143,21 +174,6 @@ fn verdict(ended: &Ended) -> LintResult {
     } else {
         LintResult::Failed(ended.output.lines().map(Into::into).collect())
     }
-}
-
-/// Returns the variables with which `cargo clippy -- -D warnings` calls cargo: another command with them takes the members of the workspace as
-/// Clippy compiled them. Without Clippy there are none.
-pub(crate) fn clippy_variables() -> Vec<(&'static str, String)> {
-    let sysroot = command::run("rustc", &["--print", "sysroot"], Show::Never);
-    let driver = Path::new(sysroot.stdout.trim()).join("bin/clippy-driver");
-    if !driver.is_file() {
-        return Vec::new();
-    }
-    let arguments = ["-D", "warnings"].map(|argument| format!("{argument}__CLIPPY_HACKERY__"));
-    vec![
-        ("RUSTC_WORKSPACE_WRAPPER", driver.display().to_string()),
-        ("CLIPPY_ARGS", arguments.concat()),
-    ]
 }
 
 /// Compiles for macOS the crates that need no C compiler. A machine that is not a Mac can only check that they compile.
@@ -241,6 +257,9 @@ pub(crate) fn dependencies_judged(workspace: &Workspace) -> Tally {
         return Tally::skipped(format!("deny: {why}"));
     }
     let names = ["cargo-deny", "advisories"].map(Into::into).into();
-    let update = false;
-    run(workspace, &Arguments { names, update })
+    let arguments = Arguments {
+        names,
+        ..Arguments::default()
+    };
+    run(workspace, &arguments)
 }

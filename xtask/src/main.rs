@@ -10,6 +10,7 @@ mod browser;
 mod changes;
 mod chosen_tests;
 mod ci;
+mod clippy;
 mod command;
 mod crash_test;
 mod date;

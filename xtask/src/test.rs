@@ -6,9 +6,11 @@ mod unchanged;
 use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZero;
+use std::process::Command;
 
 use fs_err as fs;
 
+use crate::clippy;
 use crate::command::{self, Ended, Show};
 use crate::skips;
 use crate::tally::Tally;
@@ -21,6 +23,9 @@ pub(crate) const REPORT: &str = "target/nextest/ci/junit.xml";
 
 /// nextest's list of the test binaries. With it `ci` runs them without cargo, which would wait for the lock of another stage.
 const BINARIES: &str = "target/nextest/binaries.json";
+
+/// An environment variable of a cargo command.
+type Variable = (&'static str, String);
 
 /// All tests.
 const ALL: [&str; 3] = ["--workspace", "--all-features", "--tests"];
@@ -35,9 +40,10 @@ const STARTED: [&str; 5] = [
 ];
 
 pub(crate) fn run(workspace: &Workspace, show: Show) -> Tally {
-    let mut tally = build_started();
-    tally += run_selected(workspace, &[&["--cargo-quiet"], &ALL[..]].concat(), show);
-    tally += doctests(show);
+    let mut tally = build_started(&[]);
+    let selection = [&["--cargo-quiet"], &ALL[..]].concat();
+    tally += run_selected(workspace, &selection, show, Vec::new);
+    tally += doctests(show, &[]);
     tally
 }
 
@@ -51,7 +57,8 @@ pub(crate) fn run_built(workspace: &Workspace) -> Tally {
         selection.extend(["-E", filter]);
     }
     let report = workspace.root.join(REPORT);
-    let mut tally = run_selected(workspace, &selection, Show::OnFailure);
+    let variables = clippy::variables_of_built_tests;
+    let mut tally = run_selected(workspace, &selection, Show::OnFailure, variables);
     let saved = match tally.is_red() {
         true => Ok(()),
         false => binaries.save(&report, &list),
@@ -73,18 +80,34 @@ pub(crate) fn run_built(workspace: &Workspace) -> Tally {
     tally
 }
 
-fn run_selected(workspace: &Workspace, selection: &[&str], show: Show) -> Tally {
+/// Runs tests with nextest, or all tests with cargo and these variables if nextest is absent.
+fn run_selected(
+    workspace: &Workspace,
+    selection: &[&str],
+    show: Show,
+    variables: fn() -> Vec<Variable>,
+) -> Tally {
     match of_nextest(workspace, selection, show) {
         Ok(tally) => tally,
         Err(why) => {
             println!("{why}; the tests of a binary share a process");
-            of_cargo(show)
+            of_cargo(show, &variables())
         }
     }
 }
 
-/// Compiles all tests, and the programs that they and the live checks start.
+/// Compiles all tests, and the programs that they and the live checks start, with Clippy as the compiler. So the workspace is compiled once for the
+/// tests and for the stage `lint`. If Clippy refuses the code, compiles without it: the tests run, and `lint` reports the errors.
 pub(crate) fn build(workspace: &Workspace) -> Tally {
+    let checked = clippy::variables();
+    let tally = build_with(workspace, &checked);
+    match tally.is_red() && !checked.is_empty() {
+        true => build_with(workspace, &[]),
+        false => tally,
+    }
+}
+
+fn build_with(workspace: &Workspace, variables: &[Variable]) -> Tally {
     let list = [
         "list",
         "--cargo-quiet",
@@ -93,42 +116,51 @@ pub(crate) fn build(workspace: &Workspace) -> Tally {
         "--message-format",
         "json",
     ];
-    let built = Tool::Nextest.run(workspace, &[&list[..], &ALL].concat(), Show::OnFailure);
-    let built = built.unwrap_or_else(|_absent| {
-        let build = [&["test", "--no-run"], &ALL[..]].concat();
-        command::run("cargo", &build, Show::OnFailure)
-    });
+    let mut nextest = Tool::Nextest.command(workspace);
+    let built = match &mut nextest {
+        Ok(nextest) => nextest.args(list),
+        Err(_absent) => &mut cargo(&["test", "--no-run"]),
+    };
+    let built = command::finish(
+        built.args(ALL).envs(variables.iter().cloned()),
+        Show::OnFailure,
+    );
     // The list of an earlier build may name other binaries.
     let noted = fs::create_dir_all(workspace.root.join("target/nextest"))
         .and_then(|()| fs::write(workspace.root.join(BINARIES), &built.stdout));
     match noted {
         _ if !built.success => Tally::failed("build: the tests don't compile"),
         Err(error) => Tally::failed(format!("build: {error}")),
-        Ok(()) => build_started(),
+        Ok(()) => build_started(variables),
     }
 }
 
-fn build_started() -> Tally {
-    match command::run("cargo", &STARTED, Show::OnFailure).success {
+fn build_started(variables: &[Variable]) -> Tally {
+    let mut build = cargo(&STARTED);
+    build.envs(variables.iter().cloned());
+    match command::finish(&mut build, Show::OnFailure).success {
         true => Tally::default(),
         false => Tally::failed("build: an example doesn't compile"),
     }
 }
 
+/// Runs the doctests with the libraries that [`build`] compiled.
+pub(crate) fn doctests_built(_workspace: &Workspace) -> Tally {
+    doctests(Show::OnFailure, &clippy::variables_of_built_tests())
+}
+
 /// Runs the examples of the documentation and of the READMEs.
-pub(crate) fn doctests(show: Show) -> Tally {
-    let ended = command::run(
-        "cargo",
-        &[
-            "test",
-            "--doc",
-            "--workspace",
-            "--all-features",
-            "--no-fail-fast",
-        ],
-        show,
-    );
+fn doctests(show: Show, variables: &[Variable]) -> Tally {
+    let mut test = cargo(&["test", "--doc", "--workspace", "--all-features"]);
+    test.arg("--no-fail-fast").envs(variables.iter().cloned());
+    let ended = command::finish(&mut test, show);
     counted(Tally::of_libtest(&ended.output), &ended, "the doctests")
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(arguments);
+    cargo
 }
 
 fn of_nextest(workspace: &Workspace, selection: &[&str], show: Show) -> Result<Tally, String> {
@@ -159,13 +191,10 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(2, NonZero::get) * 3
 }
 
-fn of_cargo(show: Show) -> Tally {
-    let test = [&["test", "--no-fail-fast"], &ALL[..]].concat();
-    let ended = command::run(
-        "cargo",
-        &[&test[..], &["--", "--show-output"]].concat(),
-        show,
-    );
+fn of_cargo(show: Show, variables: &[Variable]) -> Tally {
+    let mut test = cargo(&["test", "--no-fail-fast"]);
+    test.args(ALL).args(["--", "--show-output"]);
+    let ended = command::finish(test.envs(variables.iter().cloned()), show);
     let mut tally = counted(Tally::of_libtest(&ended.output), &ended, "the tests");
     skip(&mut tally, skips::of_libtest(&ended.output));
     tally
