@@ -37,12 +37,21 @@ pub(crate) struct ViewArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ViewCommand {
     /// Print a link that logs in another browser
+    #[command(after_help = "\
+The link works once, for five minutes.
+
+Examples:
+  rlm view pair
+  rlm view pair --read-only    # that browser can change nothing")]
     Pair {
         /// The browser may only read
         #[arg(long)]
         read_only: bool,
     },
     /// Log all browsers out
+    #[command(after_help = "\
+Examples:
+  rlm view revoke              # the page stays; `rlm view pair` prints a new link")]
     Revoke,
 }
 
