@@ -4,6 +4,7 @@
 //! key elsewhere.
 
 mod proxy;
+mod webhook;
 
 use std::fmt;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::dialect::Dialect;
 use crate::error::{Error, ErrorKind};
 use crate::response::HttpResponse;
 use proxy::{ProxyConnector, ProxyError};
+pub use webhook::WebhookClient;
 
 /// The maximum number of bytes of a response that is no stream; the rest is not read.
 const MAX_ERROR_BODY: usize = 16 << 10;
@@ -159,12 +161,55 @@ fn without_certificates() -> ClientConfig {
         .with_no_client_auth()
 }
 
+type HttpsClient = Client<HttpsConnector<ProxyConnector>, Full<Bytes>>;
+
+/// Creates the client for an address: with TLS for `https`, and through the proxy of the environment.
+fn https_client(address: &Uri, connect_timeout: Duration) -> Result<HttpsClient, Error> {
+    let connector = ProxyConnector::from_environment(connect_timeout);
+    let tls = HttpsConnectorBuilder::new();
+    let connector = match address.scheme_str() {
+        // Reading the certificates takes time, and some systems have none.
+        Some("http") => tls.with_tls_config(without_certificates()),
+        _ => tls.try_with_platform_verifier().map_err(|e| {
+            let message = format!("the certificates of the system can't be used: {e}");
+            Error::new(ErrorKind::Settings, message)
+        })?,
+    }
+    .https_or_http()
+    .enable_http1()
+    .wrap_connector(connector);
+    Ok(Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+        .build(connector))
+}
+
+/// Explains why a request could not be sent, without any part of its address.
+fn connect_error(error: &ClientError) -> Error {
+    let new = |kind, message: &str| Error::new(kind, message);
+    if let Some(proxy) = find::<ProxyError>(error) {
+        return new(ErrorKind::Settings, &proxy.to_string());
+    }
+    match find::<rustls::Error>(error) {
+        Some(rustls::Error::InvalidCertificate(_)) => new(
+            ErrorKind::Tls,
+            "the server has no certificate that this system trusts",
+        ),
+        Some(_) => new(ErrorKind::Tls, "the server doesn't speak TLS as expected"),
+        None if error.is_connect() => match find::<std::io::Error>(error).map(|e| e.kind()) {
+            Some(kind) => new(ErrorKind::Connect, &format!("can't connect: {kind}")),
+            None => new(ErrorKind::Connect, "can't connect"),
+        },
+        None => new(ErrorKind::Connect, "the connection was lost"),
+    }
+}
+
 /// A client of one model server. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct ModelClient {
     endpoint: Endpoint,
     address: Uri,
-    client: Client<HttpsConnector<ProxyConnector>, Full<Bytes>>,
+    client: HttpsClient,
 }
 
 impl ModelClient {
@@ -175,23 +220,7 @@ impl ModelClient {
     /// [`ErrorKind::Settings`] if the address of the endpoint is invalid, or the certificates of the system can't be read.
     pub fn new(endpoint: Endpoint) -> Result<Self, Error> {
         let address = endpoint.address()?;
-        let connector = ProxyConnector::from_environment(endpoint.connect_timeout);
-        let tls = HttpsConnectorBuilder::new();
-        let connector = match address.scheme_str() {
-            // Reading the certificates takes time, and some systems have none.
-            Some("http") => tls.with_tls_config(without_certificates()),
-            _ => tls.try_with_platform_verifier().map_err(|e| {
-                let message = format!("the certificates of the system can't be used: {e}");
-                Error::new(ErrorKind::Settings, message)
-            })?,
-        }
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
-            .build(connector);
+        let client = https_client(&address, endpoint.connect_timeout)?;
         Ok(Self {
             endpoint,
             address,

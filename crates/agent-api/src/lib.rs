@@ -63,7 +63,7 @@
 //   decoder               bytes to response
 //   compaction            the decision to shorten a history, and the plan
 //   repeat_guard, budget  repeated calls in a turn; tokens and money of a session
-//   http                  the client of a model server
+//   http                  the client of a model server, and that of a webhook
 //   times, tool           the times in which a tool ends; the interface of tools, and the tools
 //   agent                 the session on disk, the loop, the driver
 #[cfg(feature = "agent")]
@@ -108,7 +108,7 @@ pub use history::{
 };
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
-pub use http::{Endpoint, Key, ModelClient, ModelStream};
+pub use http::{Endpoint, Key, ModelClient, ModelStream, WebhookClient};
 pub use json::{JsonObject, NotAnObject};
 pub use repeat_guard::{RepeatGuard, Repetition};
 pub use response::HttpResponse;
