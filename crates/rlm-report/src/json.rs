@@ -3,13 +3,15 @@
 use loop_state::{
     CheckResult, Evidence, ReviewPoint, SteerState, StopCause, StopReason, StopTiming, Timestamp,
 };
-use rlm_store::AttemptOutcome;
 use rlm_store::timeline::{
     AttemptSpan, ProcessEnd, Timeline, TimelineEventKind, WaitSpan, WaitedFor,
 };
+use rlm_store::{AttemptOutcome, DeliveryResult};
 use rlm_text::money;
 use rlm_text::time::utc;
 use serde_json::{Value, json};
+
+use crate::words::delivery;
 
 /// Returns the timeline as JSON, as described in `docs/schema`; `exit_code` is the exit code of the run's end.
 #[must_use]
@@ -137,6 +139,13 @@ fn moment(at: Timestamp, what: &TimelineEventKind) -> Value {
         TimelineEventKind::SessionLost => ("session_lost", Value::Null),
         TimelineEventKind::DataLost => ("data_lost", Value::Null),
         TimelineEventKind::Suspended(ms) => ("suspended", format!("{ms} ms").into()),
+        TimelineEventKind::Notified(record) => (
+            match record.result {
+                DeliveryResult::Delivered(_) => "notified",
+                DeliveryResult::Failed(_) => "notify_failed",
+            },
+            delivery(record).into(),
+        ),
         TimelineEventKind::Discarded { from, attempts, .. } => (
             "discarded",
             format!("{attempts} attempts, from iteration {from} on").into(),

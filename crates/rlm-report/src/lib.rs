@@ -29,7 +29,7 @@ pub use page::{CSS, body, page};
 pub use report::{CommandLineTerms, ReportData};
 pub use transcript::middle_out;
 pub use visible::visible;
-pub use words::{removed, uncommitted};
+pub use words::{delivery, removed, uncommitted};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

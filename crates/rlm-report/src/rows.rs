@@ -7,6 +7,7 @@ use loop_state::{
     RedoScope, ReviewDecision, SteerState, StopCause, StopTiming, Timestamp, UsageTotal,
 };
 use maud::{Markup, html};
+use rlm_store::DeliveryResult;
 use rlm_store::timeline::{
     ProcessEnd, RunProcess, SteerRecord, Timeline, TimelineEvent, TimelineEventKind, WaitSpan,
     WaitedFor,
@@ -15,7 +16,8 @@ use rlm_store::timeline::{
 use crate::detail::{anchor, title};
 use crate::report::ReportData;
 use crate::words::{
-    Clock, capital, count, first_line, format_duration, number, outcome, usage_text, wait_text,
+    Clock, capital, count, delivery, first_line, format_duration, number, outcome, usage_text,
+    wait_text,
 };
 
 /// The maximum number of attempts that the page shows in full. A run with at most this many attempts is not grouped into shared rows.
@@ -323,6 +325,13 @@ fn moment_words(moment: &TimelineEvent) -> (&'static str, String) {
         TimelineEventKind::SessionLost => ("Session lost", "the agent no longer has the session that the run wanted to continue".to_owned()),
         TimelineEventKind::DataLost => ("Data loss", "the newest saved state was damaged; its iterations run again, and their transcripts are kept".to_owned()),
         TimelineEventKind::Suspended(ms) => ("Suspended", format!("for {}, or the clock was changed", format_duration(Duration::from_millis(*ms)))),
+        TimelineEventKind::Notified(record) => (
+            match record.result {
+                DeliveryResult::Delivered(_) => "Notified",
+                DeliveryResult::Failed(_) => "Not notified",
+            },
+            delivery(record),
+        ),
         TimelineEventKind::Discarded { from, attempts, .. } => (
             "Went back",
             format!("to iteration {from}; {} discarded", count(*attempts as usize, "attempt", "attempts")),

@@ -6,7 +6,9 @@ use jiff::tz::TimeZone;
 use loop_state::{Timestamp, UnfinishedCause, UsageTotal};
 use maud::{Markup, html};
 use rlm_store::timeline::{AttemptSpan, WaitedFor};
-use rlm_store::{AttemptOutcome, RemovedTranscripts, Uncommitted};
+use rlm_store::{
+    AttemptOutcome, DeliveryResult, NotificationRecord, RemovedTranscripts, Uncommitted,
+};
 use rlm_text::escape::plain;
 use rlm_text::money::dollars;
 use rlm_text::time::{instant, utc};
@@ -130,6 +132,30 @@ pub fn removed(removed: &RemovedTranscripts) -> String {
 pub fn uncommitted(uncommitted: &Uncommitted) -> String {
     let iterations = count(uncommitted.iterations as usize, "iteration", "iterations");
     format!("{iterations} not committed: {}", plain(&uncommitted.reason))
+}
+
+/// Returns a text about one notification: its event, its channel and the result.
+#[must_use]
+pub fn delivery(record: &NotificationRecord) -> String {
+    let (event, channel) = (plain(&record.event), plain(&record.channel));
+    let tries = match record.tries {
+        0 | 1 => String::new(),
+        tries => format!(" after {tries} tries"),
+    };
+    match &record.result {
+        DeliveryResult::Delivered(text) => {
+            format!(
+                "`{event}` by {channel}, acknowledged{tries}: {}",
+                plain(text)
+            )
+        }
+        DeliveryResult::Failed(why) => {
+            format!(
+                "`{event}` by {channel}, not acknowledged{tries}: {}",
+                plain(why)
+            )
+        }
+    }
 }
 
 /// Formats points in time in one time zone.

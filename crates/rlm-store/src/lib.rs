@@ -44,6 +44,7 @@
 //   programs                                the programs that a run starts
 //   transcript, data_loss                   the record of the agent, and the data loss after damage
 //   saved_items                             what a program saved in the current iteration
+//   notifications                           the last notifications of a run, and their acknowledgements
 //   run_head, runs                          the saved head of a run, and the runs of a project
 //   sessions                                the sessions that an agent keeps in the directory of its run
 //   phase_facts, journal                    the facts of a finished phase, for people; the saves
@@ -64,6 +65,7 @@ pub mod index;
 pub mod journal;
 pub mod lock_holder;
 pub mod locks;
+mod notifications;
 mod phase_facts;
 pub mod processes;
 mod program_name;
@@ -92,6 +94,7 @@ pub use disk_usage::{RunDiskUsage, WorktreeDiskUsage};
 pub use error::{Error, Hint};
 pub use git::processes::{stop_git_processes, track_git_processes};
 pub use git::worktree::{Worktree, WorktreeStatus};
+pub use notifications::{DeliveryResult, NotificationRecord, Notifications};
 pub use phase_facts::PhaseFacts;
 pub use program_name::{
     ProgramNameError, marker_variable, program_name, program_title, set_program_name,

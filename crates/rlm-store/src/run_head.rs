@@ -9,7 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::git::is_object_name;
-use crate::{DataLoss, Error, ItemError, RunId, SavedItems, Settings};
+use crate::{DataLoss, Error, ItemError, Notifications, RunId, SavedItems, Settings};
 
 /// The saved state of a run: the machine's head, and the values that the runner needs to resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub struct RunHead {
     /// The data losses after which the run continued, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<DataLoss>,
+    /// The last notifications of the run, and whether each was acknowledged.
+    #[serde(default, skip_serializing_if = "Notifications::is_empty")]
+    pub notifications: Notifications,
     /// A person's reason for a pause, while the run is paused or about to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<String>,
@@ -160,6 +163,7 @@ impl RunHead {
             uncommitted: None,
             snapshot: None,
             losses: Vec::new(),
+            notifications: Notifications::default(),
             pause_reason: None,
             origin: None,
             transfer: None,

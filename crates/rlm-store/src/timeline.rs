@@ -10,14 +10,14 @@
 //! # Limits
 //!
 //! The size of a timeline grows with the number of attempts. A timeline has at most 4 MiB of the output of required checks, checks and failures.
-//! Above that limit, it has only the last 400 bytes of each of the oldest outputs.
+//! Above that limit, it has only the last 400 bytes of each of the oldest outputs. It has the last 20 notifications.
 
 use loop_state::{
     CheckResult, Evidence, RedoScope, ReviewDecision, ReviewPoint, RuleChange, SteerState,
     StopRequest, Timestamp, UsageTotal,
 };
 
-use crate::{AttemptOutcome, RunHead, RunState};
+use crate::{AttemptOutcome, NotificationRecord, RunHead, RunState};
 
 mod fold;
 mod read;
@@ -235,6 +235,8 @@ pub enum TimelineEventKind {
     DataLost,
     /// The processes of the run were suspended for this many milliseconds.
     Suspended(u64),
+    /// A notification was sent, and acknowledged or not.
+    Notified(NotificationRecord),
     /// Somebody returned to an iteration; the records from there on no longer count.
     Discarded {
         /// The index of the phase.

@@ -428,6 +428,14 @@ impl TimelineBuilder {
                 attempt.ended = attempt.turn_ended;
             }
         }
+        // The journal doesn't have them: they change nothing in the machine.
+        for record in &head.notifications.last {
+            let later = self.events.iter().rev().take_while(|it| it.at > record.at);
+            let place = self.events.len() - later.count();
+            let kind = TimelineEventKind::Notified(record.clone());
+            let at = record.at;
+            self.events.insert(place, TimelineEvent { at, kind });
+        }
         Timeline {
             state,
             phases: self.phases,

@@ -14,7 +14,8 @@ use crate::run_head::Origin;
 use crate::runs::options;
 use crate::sessions;
 use crate::{
-    AttemptOutcome, AttemptRecord, Error, Hint, Project, RunHead, RunId, StateSelector, runs,
+    AttemptOutcome, AttemptRecord, Error, Hint, Notifications, Project, RunHead, RunId,
+    StateSelector, runs,
 };
 
 /// The point at which a fork begins, and its name.
@@ -147,6 +148,7 @@ fn fork(
         head.git_changed = Some(0);
         head.snapshot = Some(commit.clone());
         head.pause_reason = None;
+        head.notifications = Notifications::default();
         (head.transfer, head.transfers) = (None, 0);
         writer.append(&head, &[]).map_err(store)?;
         drop(writer);
