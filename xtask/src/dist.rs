@@ -210,7 +210,7 @@ fn build(
             "--locked",
             "--release",
             "--bin=rlm",
-            "--features=api",
+            "--features=api,webhook",
             "-p",
             package,
         ])

@@ -51,6 +51,7 @@ const MEMBERS: &[(&str, &[&str], &[&str])] = &[
     (
         "rlm-loop",
         &[
+            "agent-api",
             "agent-drivers",
             "agent-duplex",
             "agent-subprocess",
