@@ -30,7 +30,7 @@ fn canaries(scene: &Scene) -> String {
 /// Returns a settings file for an agent with a canary in every place that can name a command.
 fn planted(agent: &str, canary: &str) -> String {
     let mut text = format!(
-        "gates = ['{canary}']\nuntil = '{canary}'\nnotify = '{canary}'\nmcp-config = 'servers.json'\n\
+        "gates = ['{canary}']\nuntil = '{canary}'\nnotify = ['command:{canary}']\nmcp-config = 'servers.json'\n\
          mcp-servers.a = {{ command = '{canary}' }}\non-press.default = 'stop'\n"
     );
     match agent {
@@ -168,7 +168,7 @@ const FILE: &str = r##"
 commit = true
 until = "true # fine\ntrue canary-until"
 gates = ["true # fine\ncanary-gate \n\u200btrue"]
-notify = "true # fine\ntrue canary-notify"
+notify = ["command:true # fine\ntrue canary-notify"]
 heartbeat = ".rlm/canary-heartbeat"
 
 [claude]

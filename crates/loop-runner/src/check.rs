@@ -34,6 +34,8 @@ pub(crate) struct RunningCheck {
 pub(crate) struct CheckOutcome {
     pub(crate) result: CheckResult,
     pub(crate) took: Duration,
+    /// The end of the output, if the command passed.
+    pub(crate) output: String,
     /// The processes that were alive when the command ended.
     pub(crate) leftovers: Vec<ProcessName>,
     /// The processes that the runner ended, including the command itself.
@@ -150,6 +152,7 @@ impl CheckOutcome {
         Self {
             result,
             took: Duration::ZERO,
+            output: String::new(),
             leftovers: Vec::new(),
             ended: Vec::new(),
             survivors: Vec::new(),
@@ -295,9 +298,13 @@ pub(crate) async fn run(
             report = process.stop(&stop) => break report,
         }
     };
+    let mut output = String::new();
     let result = match how {
         None => CheckResult::Stopped,
-        Some(_) if over => CheckResult::Passed,
+        Some(_) if over => {
+            output = String::from_utf8_lossy(&tail).into_owned();
+            CheckResult::Passed
+        }
         Some(how) => {
             let text = format!("{}({how})", String::from_utf8_lossy(&tail));
             match not_run {
@@ -311,6 +318,7 @@ pub(crate) async fn run(
     CheckOutcome {
         result,
         took: Duration::ZERO,
+        output,
         leftovers,
         proven: report.containment == Containment::Guard && !report.guard_lost,
         ended: names(report.ended),

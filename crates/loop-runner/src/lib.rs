@@ -62,7 +62,7 @@
 //   run_event, recent_events, event_channel   the run events, the last of them, and the channel to the watcher
 //   history                                   the events from before a watcher attached, from the journal and the transcripts
 //   countdown, heartbeat                      the countdown of a stop; the time of the loop's last pass, and the file that shows it
-//   check, hook                               the loop's own commands: required checks, check, notify command
+//   check, hook                               the loop's own commands: required checks, check; the channels of notifications
 //   items                                     the items that a program saves in an iteration
 //   keep_awake                                the program that keeps the computer awake
 //   prompt                                    the prompt of an agent
@@ -94,7 +94,7 @@ pub use error::Error;
 pub use event_channel::{RunEventReceiver, WaitingOutput};
 pub use heartbeat::HeartbeatContext;
 pub use history::events_before;
-pub use hook::{Hook, HookEvent, HookEventKind, HookInput};
+pub use hook::{Hook, HookEvent, HookEventKind, HookFunction, HookInput, HookTarget, deliver_once};
 pub use items::IterationItems;
 pub use options::{RunOutcome, RunnerOptions};
 pub use run_event::RunEvent;

@@ -34,7 +34,8 @@ use parts::{
 //   preview               shows how a run would begin or resume
 //   event_loop, effects   the loop around the machine, and the machine's effects
 //   stopping, attempt     the end of a turn and of the run; the agent's events
-//   commands, commit      checks and the notify command; changes of a turn, the commit
+//   commands, notify      checks; the channels of notifications
+//   commit                changes of a turn, the commit
 //   requests, changes     requests and permission requests; changes of the configuration
 //   time, upkeep          timers, heartbeat and reports of silence; cleanup, repair and pruning
 mod attempt;
@@ -43,6 +44,7 @@ mod commands;
 mod commit;
 mod effects;
 mod event_loop;
+mod notify;
 mod parts;
 pub(crate) mod preview;
 mod requests;
@@ -76,7 +78,7 @@ pub struct Runner {
     ended_processes: EndedProcesses,
     reload: Reload,
     heartbeat: Option<Heartbeat>,
-    hooks: Option<HookQueue>,
+    hooks: Vec<HookQueue>,
     /// Whether the computer must not go to sleep while the run lives.
     keeps_awake: bool,
     transcript_pruning: TranscriptPruning,
@@ -237,7 +239,7 @@ impl Runner {
             },
             reload: Reload::default(),
             heartbeat: None,
-            hooks: None,
+            hooks: Vec::new(),
             keeps_awake: false,
             transcript_pruning,
         };

@@ -31,7 +31,7 @@ pub enum Awaited {
     Leftovers,
     /// The git processes have to end.
     Git,
-    /// The notify command has to end.
+    /// The last notifications have to be acknowledged.
     Notify,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Awaited {
             Self::Commit => f.write_str("the commit"),
             Self::Leftovers => f.write_str("the processes retained for later attempts"),
             Self::Git => f.write_str("git"),
-            Self::Notify => f.write_str("the notify command"),
+            Self::Notify => f.write_str("the last notifications"),
         }
     }
 }

@@ -82,7 +82,7 @@ impl StopDeadline {
         matches!(self, Self::Abort { .. })
     }
 
-    /// Returns the time for the last call of the notify command; `otherwise` if the run is not being stopped.
+    /// Returns the time for the last notifications; `otherwise` if the run is not being stopped.
     #[doc(hidden)] // only `loop-runner` needs it
     #[must_use]
     pub fn last_call(self, now: Timestamp, otherwise: Duration) -> Duration {

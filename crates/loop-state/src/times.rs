@@ -29,14 +29,16 @@ pub const HEARTBEAT_END: Duration = Duration::from_secs(1);
 /// The time that the program which keeps the computer awake has to end.
 pub const KEEP_AWAKE_END: Duration = Duration::from_millis(500);
 
-/// The time for one call of the notify command.
+/// The time for one try to deliver a notification.
 pub const NOTIFY_CALL: Duration = Duration::from_secs(10);
-/// The time that a call of the notify command has to end after the request to end.
+/// The time that a program of a notification has to end after the request to end.
 pub const NOTIFY_ENDING: Duration = Duration::from_millis(500);
-/// The time for the last call of the notify command in a stop, within the stop budget.
+/// The time for the last notifications in a stop, within the stop budget.
 pub const NOTIFY_STOPPED: Duration = Duration::from_secs(3);
-/// The part of the stop budget that the last call of the notify command leaves for the steps after it.
+/// The part of the stop budget that the last notifications leave for the steps after them.
 pub const NOTIFY_RESERVE: Duration = Duration::from_secs(1);
+/// The time to save the results of the last notifications, after all processes have ended.
+pub const NOTIFY_SAVE: Duration = Duration::from_secs(1);
 
 /// The time that the end of a run waits until the programs at its control socket have received everything.
 pub const CONTROL_END: Duration = Duration::from_millis(500);

@@ -191,7 +191,7 @@ Examples:
   rlm run --until 'cargo test' --dry-run             # starts nothing
   rlm run -n 20 --completion-promise DONE --session continue
   rlm run --until 'cargo test' --commit --worktree   # in a new worktree
-  rlm run --until 'cargo test' --notify 'notify-send \"$RLM_TEXT\"'
+  rlm run --until 'cargo test' --notify desktop
   rlm run --until 'cargo test' --resume-or-start --run-id job    # for cron
   rlm run -n 3 --sleep 0 -P prompt.md --gate 'cargo fmt --check' -- my-agent"
 )]
@@ -788,6 +788,7 @@ on this machine. If no agent is named or set, none needs to be ready: any comman
 Examples:
   rlm doctor                           # all known agents, and this machine
   rlm doctor codex && rlm run --agent codex --until 'cargo test'
+  rlm doctor --notify                  # also test the channels of `notify`
   rlm doctor --json | jq -r '.agents[] | select(.health != \"absent\") | .agent'")]
 pub(crate) struct DoctorArgs {
     /// The agents that must work [default: the agent of this project; all agents are shown]
@@ -797,6 +798,10 @@ pub(crate) struct DoctorArgs {
     /// trust the project
     #[arg(long)]
     pub(crate) run_project_agent: bool,
+    /// Also send a test notification by each channel of `notify`, and show whether it is acknowledged; the exit code is 1
+    /// if one is not
+    #[arg(long)]
+    pub(crate) notify: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -20,7 +20,7 @@ pub(crate) use settings::{
 };
 pub(crate) use show::{EffectiveValue, SettingsGroup, groups};
 pub(crate) use tree::{SettingsTree, ValueOrigin};
-pub(crate) use values::{NotifyEvent, one_of};
+pub(crate) use values::{NotifyChannel, NotifyEvent, Webhook, WebhookPreset, one_of};
 pub(crate) use watch::WatchedConfig;
 #[cfg(test)]
 pub(crate) use {keys::ValueKind, settings::KEYS};
@@ -71,11 +71,11 @@ pub(crate) const TEMPLATE: &str = r#"# Settings of `rlm run` in this project. Op
 # max-transcripts = "2GB"          # a limit for a run's older transcripts; above it, the oldest lose content
 # commit = true                    # a commit for each iteration that changed something
 # worktree = true                  # each run in its own worktree and branch
-# notify = "notify-send \"$RLM_TEXT\""   # runs for events; RLM_EVENT names the event
-# notify-on = ["review", "permission", "limit", "ended"]   # also: started, resumed, iteration, failure, phase, retry, paused
+# notify = ["desktop", "bell", "command:mail -s \"$RLM_TEXT\" me"]   # also: webhook, which your own file defines
+# notify-on = ["review", "permission", "limit", "done", "stuck", "stopped", "failed"]
+#                                  # also: started, resumed, iteration, iteration-failed, phase, retry, paused
 # heartbeat = ".rlm/heartbeat"     # rlm writes this file every 10 s as long as the loop works
 # keep-awake = true                # the computer doesn't go to sleep while a run lives
-# bell = true                      # rings when the run needs you and when it ends
 # shutdown-timeout = "8s"          # the stop budget: the time for a whole stop
 # cooldown = "2s"                  # how long an unanswered Ctrl-C counts: another one within it stops
 # debounce = "30ms"                # Ctrl-C several times within this time is one; at most 1 s
@@ -186,6 +186,25 @@ mod tests {
         }
         let other = error("[claude]\nhooks = true\n[on-press]\ndefault = 7\n");
         assert!(other.contains("line 4"), "{other}");
+    }
+
+    #[test]
+    fn error_about_a_webhook_shows_no_value() {
+        for text in [
+            "[[webhook]]\nurl = 5318008\n",
+            "webhook = \"https://5318008/\"\n",
+            "webhook = [\"https://5318008/\"]\n",
+            "[[webhook]]\nurl = \"https://5318008/\"\ntoken = \"5318008\"\n",
+            "[[webhook]]\nurl = \"https://5318008/\"\ntoken-variable = 5318008\n",
+            "[webhook]\nurl = \"https://5318008/\"\n",
+        ] {
+            let path = Path::new("config.toml");
+            let error = File::parse(path, text, FileOwner::User).unwrap_err();
+            assert!(
+                !error.contains("5318008") && error.contains(", line "),
+                "{text}{error}"
+            );
+        }
     }
 
     #[test]

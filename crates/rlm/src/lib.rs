@@ -9,7 +9,8 @@
 //!
 //! - `args` is the command line, and `config` has the layers of configuration. `config/settings.rs` defines every setting once.
 //! - `resolve` turns both into the settings of a run; `saved_settings` handles each saved setting. They use `agents` and `programs`.
-//! - `command` has one file per command. `session` runs a run in the foreground, with `observers` and `detach`.
+//! - `command` has one file per command. `session` runs a run in the foreground, with `observers` and `detach`. `notify` has the channels of
+//!   notifications.
 //! - `render` turns results into text, and `output` writes it. `exit` has the exit codes, and `hint` the suggested commands.
 //! - `demo` has the agent and the project of `rlm demo`. Its `protocol` is the only protocol of an agent outside of `agent-drivers`: it speaks
 //!   Claude's protocol from the agent's side.
@@ -22,6 +23,7 @@ mod demo;
 mod detach;
 mod exit;
 mod hint;
+mod notify;
 mod observers;
 mod output;
 mod preset;

@@ -1,4 +1,4 @@
-//! The companions of a run besides the screen: the receivers of its events (the user's command, a heartbeat file, the bell), and the program that keeps
+//! The companions of a run besides the screen: the receivers of its events (the channels of notifications, a heartbeat file, the bell), and the program that keeps
 //! the computer awake. They are not saved with the run; each process configures them.
 
 use std::path::{Path, PathBuf};
@@ -9,15 +9,17 @@ use rlm_store::Program;
 use rlm_store::ProgramKind;
 use rlm_store::Project;
 
-use crate::config::NotifyEvent;
-use crate::config::{SettingsTree, ValueOrigin};
-use crate::render;
+use crate::config::{NotifyChannel, NotifyEvent, SettingsTree, ValueOrigin};
+use crate::exit::Failure;
+use crate::notify::{self, Channel, ChannelKind};
+use crate::render::{self, NotifyContext};
 
 /// The configuration of the companions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunObservers {
-    notify: Option<String>,
+    channels: Vec<Channel>,
     on: Vec<NotifyEvent>,
+    view_url: Option<String>,
     heartbeat: Option<PathBuf>,
     pub(crate) bell: bool,
     keep_awake: bool,
@@ -31,31 +33,46 @@ impl RunObservers {
         let is_flag = leaf.is_some_and(|leaf| matches!(leaf.origin, ValueOrigin::Flag(_)));
         let from = if is_flag { directory } else { root };
         Self {
-            notify: config.notify.filter(|text| !text.trim().is_empty()),
-            on: config.notify_on.unwrap_or(NotifyEvent::DEFAULT.into()),
+            channels: Channel::of(&config),
+            on: notify::events(&config),
+            bell: { config.notify.iter().flatten() }.any(|it| *it == NotifyChannel::Bell),
+            view_url: config.view_url,
             heartbeat: config.heartbeat.map(|path| from.join(path)),
-            bell: config.bell.unwrap_or_default(),
             keep_awake: config.keep_awake.unwrap_or_default(),
         }
     }
 
-    /// Lists the command and the heartbeat file as programs.
+    /// Refuses channels that can't deliver.
+    pub(crate) fn refuse_unusable(&self, tree: &SettingsTree) -> Result<(), Failure> {
+        Channel::refuse_missing(&tree.config())?;
+        self.channels
+            .iter()
+            .try_for_each(|it| it.target().map(drop))
+    }
+
+    /// Lists the commands and the heartbeat file as programs.
     pub(crate) fn programs(&self) -> Vec<Program> {
         let Self {
-            notify,
+            channels,
             on: _,
+            view_url: _,
             heartbeat,
             bell: _,
             // A fixed program of the operating system.
             keep_awake: _,
         } = self;
-        let notify = notify.as_ref();
-        let notify = notify.map(|it| Program::new(None, ProgramKind::Notify, it.clone()));
+        let notify = channels.iter().filter_map(|channel| match &channel.kind {
+            ChannelKind::Command(command) => {
+                Some(Program::new(None, ProgramKind::Notify, command.clone()))
+            }
+            // A fixed program of the operating system, and no program.
+            ChannelKind::Desktop | ChannelKind::Webhook(_) => None,
+        });
         let heartbeat = heartbeat.as_ref().map(|path| {
             let file = path.display().to_string();
             Program::new(None, ProgramKind::Heartbeat, file)
         });
-        notify.into_iter().chain(heartbeat).collect()
+        notify.chain(heartbeat).collect()
     }
 
     /// Adds the companions to the runner.
@@ -64,27 +81,30 @@ impl RunObservers {
         mut runner: Runner,
         project: &Project,
         interrupts: &Interrupts,
-    ) -> Runner {
+    ) -> Result<Runner, Failure> {
         if let Some(path) = &self.heartbeat {
             runner = runner.with_heartbeat(path.clone(), render::heartbeat);
         }
-        if let Some(command) = &self.notify {
-            let (on, place) = (self.on.clone(), project.directory().to_owned());
-            let interrupts = interrupts.clone();
+        for channel in &self.channels {
+            let (on, interrupts) = (self.on.clone(), interrupts.clone());
+            let context = NotifyContext {
+                project: project.directory().to_owned(),
+                title: runner.head().settings.title.clone(),
+                view_url: self.view_url.clone(),
+            };
+            let of_channel = channel.clone();
             let input_of = move |moment: &loop_runner::HookEvent<'_>| {
                 let occasion = render::notify_event(moment).filter(|it| on.contains(it))?;
-                Some(render::hook_input(
-                    occasion,
-                    moment,
-                    &place,
-                    interrupts.cause(),
-                ))
+                let cause = interrupts.cause();
+                let notification = render::notification(occasion, moment, &context, cause);
+                Some(of_channel.input(notification))
             };
-            runner = runner.with_hook(Hook::new(command.clone(), input_of));
+            let hook = Hook::new(channel.name.clone(), channel.target()?, input_of);
+            runner = runner.with_hook(hook);
         }
         if self.keep_awake {
             runner = runner.with_keep_awake();
         }
-        runner
+        Ok(runner)
     }
 }

@@ -40,7 +40,7 @@ mod tests {
     use agent_drivers::OptionKind;
 
     /// The keys that have a text as their value and start no program. A new key with a text belongs here or in the list of programs.
-    const STARTS_NOTHING: [&str; 9] = [
+    const STARTS_NOTHING: [&str; 10] = [
         "name",
         "title",
         "prompt",
@@ -48,8 +48,9 @@ mod tests {
         "model",
         "completion-promise",
         "safe-directories",
-        // The events for the command of `notify`; the list of programs has that command.
+        // The events for the channels of `notify`; the list of programs has their commands.
         "notify-on",
+        "view-url",
         // Only names from a fixed list.
         "permissions",
     ];
@@ -89,6 +90,7 @@ mod tests {
                 ValueKind::Plain(OptionKind::Texts) => {
                     format!("{} = ['canary', 'canary']", key.name)
                 }
+                ValueKind::ListLike(_) => format!("{} = ['command:canary']", key.name),
                 ValueKind::Servers => "mcp-servers.a = { command = 'x', args = ['canary'] }".into(),
                 ValueKind::Table(_) => {
                     section(key.name, key.kind);
@@ -144,8 +146,10 @@ mod tests {
     #[test]
     fn h6_project_programs_are_distinguished_from_user_programs() {
         let place = tempfile::tempdir().unwrap();
-        let text = "until = 'theirs'\nnotify = 'theirs too'\ngates = ['mine']\n";
-        let layers = Layers::of(place.path(), text).with_user("notify = 'mine'\n");
+        let text =
+            "until = 'theirs'\nnotify = ['command:theirs too', 'desktop']\ngates = ['mine']\n";
+        let user = "notify = ['command:mine']\n";
+        let layers = Layers::of(place.path(), text).with_user(user);
         let project = Project::find(place.path()).unwrap();
         let own = of_project(&layers, &["my-agent".into()], &project);
         let own: Vec<_> = own.iter().map(|it| it.command.as_str()).collect();

@@ -49,6 +49,7 @@ pub(crate) fn new_run(
     let layers = layers.clone().with_flags(&args)?;
     let tree = layers.run().merged_over(defaults(false));
     let (run, watchers) = (tree.config(), RunObservers::of(&tree, root, directory));
+    watchers.refuse_unusable(&tree)?;
     let phases = layers.phases();
     let has_prompt = args.config.prompt.is_some() || args.config.prompt_file.is_some();
     if layers.has_phases() && has_prompt {

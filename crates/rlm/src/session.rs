@@ -204,7 +204,7 @@ impl Session {
         presses: PressActions,
         watchers: &RunObservers,
     ) -> Result<ExitCode, Failure> {
-        let runner = watchers.watch(runner, project, &self.interrupts);
+        let runner = watchers.watch(runner, project, &self.interrupts)?;
         let (control, messages) = mpsc::channel(REQUEST_QUEUE);
         let head = runner.head();
         let (run, worktree) = (head.run.clone(), head.settings.worktree.clone());

@@ -1,17 +1,13 @@
-//! The user's commands: the required checks, the check, and the notify command; also the program that keeps the computer awake.
+//! The user's commands: the required checks and the check; also the program that keeps the computer awake.
 
 use agent_duplex::BoxFuture;
 use agent_subprocess::ProcessContext;
-use loop_state::{CheckResult, LoopCommand, MachineInput, TimedInput, Timestamp, Warning, times};
-use rlm_store::deadline::sleep_until;
-use tokio::time::Instant;
+use loop_state::{CheckResult, LoopCommand, MachineInput, Warning, times};
 
 use crate::check::{CheckOutcome, FakeCommands, RunningCheck};
-use crate::hook::{Hook, HookEvent, HookEventKind, HookQueue};
 use crate::keep_awake::SleepInhibitor;
 use crate::run_event::RunEvent;
 use crate::runner::Runner;
-use crate::{Awaited, Error, RunOutcome};
 
 impl Runner {
     /// Replaces the required checks and the check by `play`, which returns their results: for a test that simulates hours in a second, without
@@ -104,15 +100,6 @@ impl Runner {
         )
     }
 
-    /// Calls the notify command for events of the run, each after it is saved.
-    ///
-    /// At the end of the run, the last calls have 10 s; after a stop, 3 s within the stop budget; after an abort, no time.
-    #[must_use]
-    pub fn with_hook(mut self, hook: Hook) -> Self {
-        self.hooks = Some(HookQueue::new(hook));
-        self
-    }
-
     /// Keeps the computer awake from the start of the run to its end, also while the run waits or is paused.
     ///
     /// If the computer has no program for this, or the program fails, the run reports a warning once and continues.
@@ -150,94 +137,6 @@ impl Runner {
             let end = inhibitor.end(budget).await;
             self.ended_processes.proven &= end.proven;
             self.note_survivors(end.survivors);
-        }
-    }
-
-    /// Queues a call for this event, if the hook reports it.
-    pub(super) fn notify(&mut self, at: Timestamp, what: HookEventKind<'_>) {
-        let Some(hooks) = &self.hooks else {
-            return;
-        };
-        let event = HookEvent {
-            run: &self.saved.run,
-            head: self.machine.head(),
-            at,
-            kind: what,
-            missed: 0,
-        };
-        let Some(input) = hooks.input_for(event) else {
-            return;
-        };
-        let context = self.context("-notify");
-        if let Some(hooks) = &mut self.hooks {
-            hooks.push(context, input);
-        }
-    }
-
-    /// Queues a call for the start or resume of the run, after it is saved.
-    pub(super) fn notify_begun(&mut self) {
-        if self.machine.has_begun() && !std::mem::replace(&mut self.reported.begun, true) {
-            let resumed = matches!(self.first, loop_state::MachineInput::Resumed(_));
-            let at = self.clock.now();
-            self.notify(at, HookEventKind::Started { resumed });
-        }
-    }
-
-    /// Handles the end of a call.
-    pub(super) fn notified(&mut self, end: CheckOutcome) {
-        let warning = self.hooks.as_mut().and_then(|it| it.failure_warning(&end));
-        if let Some(warning) = warning {
-            self.emit(RunEvent::Warning(warning));
-        }
-        if !end.leftovers.is_empty() {
-            self.emit(RunEvent::ProcessesEnded {
-                why: "left running by the notify command".into(),
-                run: None,
-                processes: end.leftovers,
-            });
-        }
-        self.ended_processes.proven &= end.proven;
-        self.note_survivors(end.survivors);
-    }
-
-    /// Queues a call for the end of the run, and waits for it with a time limit. A request to stop ends the wait.
-    pub(super) async fn notify_end(&mut self, result: Result<&RunOutcome, &Error>) {
-        let now = self.clock.now();
-        let left = self.machine.deadline().last_call(now, times::NOTIFY_CALL);
-        let Some(hooks) = &mut self.hooks else {
-            return;
-        };
-        if !self.machine.keeps_notify_calls() {
-            hooks.clear();
-        }
-        if !left.is_zero() {
-            let at = self.clock.now();
-            self.notify(at, HookEventKind::Ended(result));
-        }
-        self.note_awaited(Some(Awaited::Notify));
-        let by = Instant::now() + left;
-        let mut is_late = false;
-        while let Some(hooks) = self.hooks.as_mut().filter(|it| it.is_running()) {
-            tokio::select! {
-                biased;
-                // Dropping the reply of the request reports the end of the run.
-                request = self.requests.next(), if !is_late => {
-                    let effects = request.control.while_ending().map(|what| {
-                        let at = self.clock.now();
-                        self.machine.step(TimedInput { at, what })
-                    });
-                    is_late = effects.is_some_and(|it| !it.is_empty());
-                }
-                () = sleep_until(by), if !is_late => is_late = true,
-                end = hooks.ended() => {
-                    self.notified(end);
-                    continue;
-                }
-            }
-            if is_late && let Some(hooks) = &mut self.hooks {
-                hooks.clear();
-                hooks.halt();
-            }
         }
     }
 }

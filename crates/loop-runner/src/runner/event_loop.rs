@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::Error;
 use crate::check::CheckOutcome;
 use crate::control::{QueuedRequest, ReplySender, RunPosition};
-use crate::hook::HookQueue;
+use crate::hook::{self, Delivery, HookQueue};
 use crate::runner::Runner;
 use crate::runner::parts::attempt::{AgentWakeup, AttemptHandles};
 use crate::runner::parts::cleanup::CleanupOutcome;
@@ -24,7 +24,7 @@ enum Wakeup {
     Agent(AgentWakeup),
     Check(CheckOutcome),
     CleanupEnded(Option<Box<CleanupOutcome>>),
-    HookEnded(CheckOutcome),
+    Notified(usize, Delivery),
     InhibitorEnded(CheckOutcome),
     RequestRefused(String),
     TimePassed,
@@ -141,8 +141,9 @@ impl Runner {
             }
             Wakeup::Check(end) => vec![self.check_ended(end)],
             Wakeup::CleanupEnded(end) => vec![self.cleanup_ended(end).await],
-            Wakeup::HookEnded(end) => {
-                self.notified(end);
+            Wakeup::Notified(index, end) => {
+                self.notified(index, end);
+                self.save_notifications().await;
                 Vec::new()
             }
             Wakeup::InhibitorEnded(end) => {
@@ -169,7 +170,7 @@ impl Runner {
         let gate = &self.options.gate;
         let (attempt, check) = (&mut self.processes.attempt, &mut self.processes.check);
         let cleanup = &mut self.processes.cleanup;
-        let notifies = self.hooks.as_ref().is_some_and(HookQueue::is_running);
+        let notifies = self.hooks.iter().any(HookQueue::is_running);
         let hooks = &mut self.hooks;
         let inhibitor = &mut self.processes.inhibitor;
         let is_open = self.control.socket.is_some();
@@ -180,7 +181,7 @@ impl Runner {
             () = sleep(gate, wait) => Wakeup::TimePassed,
             end = async { check.as_mut().expect("a check runs").ended().await }, if check.is_some() => Wakeup::Check(end),
             end = async { cleanup.as_mut().expect("a cleanup runs").ended().await }, if cleanup.is_some() => Wakeup::CleanupEnded(end),
-            end = async { hooks.as_mut().expect("a hook runs").ended().await }, if notifies => Wakeup::HookEnded(end),
+            (index, end) = hook::next_delivery(hooks), if notifies => Wakeup::Notified(index, end),
             end = async { inhibitor.as_mut().expect("an inhibitor runs").ended().await }, if inhibitor.is_some() => Wakeup::InhibitorEnded(end),
             refused = async { socket.as_mut().expect("the socket is open").refused().await }, if is_open => Wakeup::RequestRefused(refused),
             event = async { attempt.as_mut().expect("an attempt runs").wake().await },

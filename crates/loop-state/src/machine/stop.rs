@@ -71,7 +71,7 @@ impl Machine {
         !self.is_stopping()
     }
 
-    /// Returns whether queued calls of the notify command still run before its last call.
+    /// Returns whether queued notifications are still sent before the last ones.
     #[must_use]
     pub fn keeps_notify_calls(&self) -> bool {
         !self.is_stopping()

@@ -342,7 +342,9 @@ fn prepare(
             (layers, settings, changes.unwrap_or_default())
         }
     };
-    let watchers = RunObservers::of(&nearest.run(), project.root(), project.directory());
+    let tree = nearest.run();
+    let watchers = RunObservers::of(&tree, project.root(), project.directory());
+    watchers.refuse_unusable(&tree)?;
     let all = programs::all(settings.as_ref().unwrap_or(&saved.settings), &watchers);
     let starts = StartedPrograms {
         shown: all.clone(),

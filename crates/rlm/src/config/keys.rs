@@ -38,8 +38,11 @@ pub(crate) enum ValueKind {
     Like(&'static str),
     OneOf(&'static [&'static str]),
     SomeOf(&'static [&'static str]),
+    /// A list of texts of this form.
+    ListLike(&'static str),
     Table(&'static [Key]),
     Servers,
+    Webhooks,
 }
 
 /// The value of a setting that no layer sets.

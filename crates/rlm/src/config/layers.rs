@@ -319,7 +319,7 @@ mod tests {
     fn every_option_is_a_key() {
         let line = "rlm run -p x --completion-promise x --until x --gate x -n 1 --max-duration 1 --iteration-timeout 1 --idle-timeout 1 \
             --check-timeout 1 --background-wait 1 --max-failures 1 --max-cost 0.000001 --max-tokens 2M --wait-on-limit 0 --shutdown-timeout 1s --cooldown 1ms --debounce 1ms --sleep 1ms \
-            --permissions ask --session continue --model x --agent-bin a/b --leftovers keep --autonomy batch:2 --commit --worktree --notify x --notify-on started,ended --heartbeat x --bell --keep-awake --agent acp";
+            --permissions ask --session continue --model x --agent-bin a/b --leftovers keep --autonomy batch:2 --commit --worktree --notify bell --notify-on started,done --heartbeat x --keep-awake --agent acp";
         let config = run(
             &line.split_whitespace().collect::<Vec<_>>().join(" "),
             "",

@@ -70,6 +70,22 @@ fn kind(kind: ValueKind) -> Value {
         ValueKind::Like(form) => json!({"type": "string", "pattern": form}),
         ValueKind::OneOf(words) => json!({"enum": words}),
         ValueKind::SomeOf(words) => json!({"type": "array", "items": {"enum": words}}),
+        ValueKind::ListLike(form) => {
+            json!({"type": "array", "items": {"type": "string", "pattern": form}})
+        }
+        ValueKind::Webhooks => json!({
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["url"],
+                "properties": {
+                    "url": text,
+                    "preset": {"enum": ["json", "ntfy", "slack", "discord"]},
+                    "token-variable": text,
+                },
+            },
+        }),
         ValueKind::Plain(OptionKind::Named) => {
             json!({"type": "object", "additionalProperties": text})
         }

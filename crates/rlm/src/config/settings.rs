@@ -35,7 +35,8 @@ use super::keys::{
     toml, type_kind,
 };
 use super::values::{
-    AcpSection, Bytes, Debounce, PhaseName, Time, Title, Tokens, Usd, Value, one_of, path_as_text,
+    AcpSection, Bytes, Debounce, NotifyChannel, PhaseName, Time, Title, Tokens, Usd, Value,
+    Webhook, one_of, path_as_text,
 };
 use crate::agents::AgentKind;
 use crate::config::NotifyEvent;
@@ -48,6 +49,8 @@ pub(crate) const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
 pub(crate) const SHUTDOWN_TIMEOUT: &str = "RLM_SHUTDOWN_TIMEOUT";
 /// The variable that skips the check before the first iteration.
 const NO_FIRST_CHECK: &str = "RLM_NO_FIRST_CHECK";
+/// The variable with the address of the page of the runs.
+const VIEW_URL: &str = "RLM_VIEW_URL";
 /// The variable that keeps the computer awake.
 const KEEP_AWAKE: &str = "RLM_KEEP_AWAKE";
 
@@ -294,13 +297,27 @@ settings! {
         no_flag: "`run --worktree` takes a name as well, and a resume uses the worktree of its run",
         default: Always(false),
     }
-    /// Run this command by sh -c for each event in `notify-on`: RLM_EVENT, RLM_TEXT and other variables describe the event, standard input has it as
-    /// JSON. It has 10 s, and the run doesn't wait for it.
-    notify: String {
+    /// Send notifications for the events in `notify-on`; several channels are possible. desktop = a notification of your desktop; webhook = a POST to
+    /// each webhook of your own file; command:CMD = sh -c runs CMD, with the event in RLM_EVENT, RLM_TEXT and other variables, and as JSON on standard
+    /// input; bell = the terminal's bell, when the run needs you and when it ends. The run doesn't wait for them.
+    notify: Vec<NotifyChannel> {
         of: Run,
-        flag: (value_name = "CMD", help_heading = "Notifications"),
+        flag: (value_name = "CHANNEL", help_heading = "Notifications"),
     }
-    /// The events for which `notify` runs: started, resumed, iteration, failure, phase, limit, retry, paused, review, permission, ended.
+    /// The webhooks of the channel `webhook`: url, the secret address; preset, the form of the JSON (json, ntfy, slack, discord), by default that of
+    /// the host; token-variable, the name of the variable with the access token.
+    webhook: Vec<Webhook> {
+        of: User,
+        no_flag: "other users of the machine could read the address",
+    }
+    /// The address of your page of the runs: notifications link to it.
+    view_url: String {
+        of: User,
+        no_flag: "it is set once for a machine",
+        env: VIEW_URL,
+    }
+    /// The events that channels report: started, resumed, iteration, iteration-failed, phase, limit, retry, paused, review, permission, done, stuck,
+    /// stopped, failed.
     notify_on: Vec<NotifyEvent> {
         of: Run,
         flag: (value_name = "EVENT,..", value_enum, value_delimiter = ',', help_heading = "Notifications"),
@@ -312,12 +329,6 @@ settings! {
         project: true,
         flag: (value_name = "FILE", help_heading = "Notifications"),
         serde: (serialize_with = "path_as_text"),
-    }
-    /// Ring the terminal's bell when the run needs you and when it ends, if it is in the foreground.
-    bell: bool {
-        of: Run,
-        flag: (help_heading = "Notifications"),
-        default: Always(false),
     }
     /// Keep the computer awake until the run ends, also while it waits or is paused: by systemd-inhibit on Linux, by caffeinate on macOS. If that fails,
     /// the run prints a warning and continues.

@@ -162,6 +162,16 @@ fn without_secrets(path: &[&str], value: &Value) -> Value {
             Value::Table(names.map(|name| (name.clone(), hidden())).collect())
         }
         ["mcp-servers", name] => server(name, value.clone()).unwrap_or_else(hidden),
+        ["webhook"] => {
+            let mut value = value.clone();
+            for webhook in value.as_array_mut().into_iter().flatten() {
+                // Only the name of a preset and of a variable are no secrets.
+                if let Some(webhook) = webhook.as_table_mut() {
+                    webhook.insert("url".into(), hidden());
+                }
+            }
+            value
+        }
         _ => value.clone(),
     }
 }

@@ -62,9 +62,11 @@ kinds! {
     Leftovers: ValueKind::OneOf(&["end", "keep"]);
     StopTiming: ValueKind::OneOf(&["now", "iteration"]);
     PauseAfter: ValueKind::OneOf(&["iteration", "tool"]);
+    Vec<NotifyChannel>: ValueKind::ListLike(r"^(bell|desktop|webhook|command:[\s\S]+)$");
+    Vec<Webhook>: ValueKind::Webhooks;
     Vec<NotifyEvent>: ValueKind::SomeOf(&[
-        "started", "resumed", "iteration", "failure", "phase", "limit", "retry", "paused", "review",
-        "permission", "ended",
+        "started", "resumed", "iteration", "iteration-failed", "phase", "limit", "retry", "paused", "review",
+        "permission", "done", "stuck", "stopped", "failed",
     ]);
     McpServers: ValueKind::Servers;
     PressActions: ValueKind::Table(keys::PRESSES);
@@ -390,27 +392,132 @@ impl<V> LiveRule<V> {
     }
 }
 
-/// An event for which `notify` runs. The words are those of `notify-on`.
+/// A channel for notifications, as `notify` names it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum NotifyChannel {
+    /// The bell of the terminal.
+    Bell,
+    /// A notification of the desktop.
+    Desktop,
+    /// Each webhook of the user's own file.
+    Webhook,
+    /// A command that `sh -c` runs.
+    Command(String),
+}
+
+impl TryFrom<String> for NotifyChannel {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let command = text.strip_prefix("command:").map(str::trim);
+        Ok(match (text.as_str(), command) {
+            ("bell", _) => Self::Bell,
+            ("desktop", _) => Self::Desktop,
+            ("webhook", _) => Self::Webhook,
+            (_, Some("")) => return Err("there is no command after `command:`; add it".into()),
+            (_, Some(command)) => Self::Command(command.to_owned()),
+            (_, None) => {
+                return Err(
+                    "expected `desktop`, `webhook`, `bell` or `command:` and a command".into(),
+                );
+            }
+        })
+    }
+}
+
+impl FromStr for NotifyChannel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.to_owned().try_into()
+    }
+}
+
+impl From<NotifyChannel> for String {
+    fn from(channel: NotifyChannel) -> Self {
+        match channel {
+            NotifyChannel::Bell => "bell".into(),
+            NotifyChannel::Desktop => "desktop".into(),
+            NotifyChannel::Webhook => "webhook".into(),
+            NotifyChannel::Command(command) => format!("command:{command}"),
+        }
+    }
+}
+
+/// A webhook of the user's own file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Webhook {
+    /// The address, which is a secret.
+    pub(crate) url: SecretText,
+    /// The form of the JSON; without it, the host of the address decides.
+    pub(crate) preset: Option<WebhookPreset>,
+    /// The name of the variable with the access token.
+    pub(crate) token_variable: Option<String>,
+}
+
+/// The form of the JSON that a webhook expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum WebhookPreset {
+    /// The event with all its data.
+    Json,
+    Ntfy,
+    Slack,
+    Discord,
+}
+
+/// A text that is a secret: its `Debug` form doesn't show it.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SecretText(pub(crate) String);
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// An event that channels report. The words are those of `notify-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum NotifyEvent {
     Started,
     Resumed,
     Iteration,
-    Failure,
+    IterationFailed,
     Phase,
     Limit,
     Retry,
     Paused,
     Review,
     Permission,
-    Ended,
+    Done,
+    Stuck,
+    Stopped,
+    Failed,
 }
 
 impl NotifyEvent {
     /// The default: the run needs a person, waits for hours, or ended.
-    pub(crate) const DEFAULT: [Self; 4] =
-        [Self::Review, Self::Permission, Self::Limit, Self::Ended];
+    pub(crate) const DEFAULT: [Self; 7] = [
+        Self::Review,
+        Self::Permission,
+        Self::Limit,
+        Self::Done,
+        Self::Stuck,
+        Self::Stopped,
+        Self::Failed,
+    ];
+
+    /// Returns whether it is the end of the run.
+    pub(crate) fn is_end(self) -> bool {
+        matches!(
+            self,
+            Self::Done | Self::Stuck | Self::Stopped | Self::Failed
+        )
+    }
 
     pub(crate) fn name(self) -> String {
         use clap::ValueEnum as _;

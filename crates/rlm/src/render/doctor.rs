@@ -72,6 +72,15 @@ pub(crate) struct Check {
     pub(crate) detail: String,
 }
 
+/// The result of the test of one channel for notifications.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ChannelHealth {
+    pub(crate) channel: String,
+    pub(crate) health: Health,
+    /// The acknowledgement, or the reason why there is none.
+    pub(crate) detail: String,
+}
+
 /// All results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Findings {
@@ -83,6 +92,17 @@ pub(crate) struct Findings {
     pub(crate) chosen: Vec<&'static str>,
     pub(crate) agents: Vec<AgentHealth>,
     pub(crate) machine: Vec<Check>,
+    /// The tests of the channels, if they were requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) notifications: Option<Vec<ChannelHealth>>,
+}
+
+impl Findings {
+    /// Returns whether no channel failed.
+    pub(crate) fn notifies(&self) -> bool {
+        let mut channels = self.notifications.iter().flatten();
+        channels.all(|channel| channel.health != Health::Problem)
+    }
 }
 
 impl fmt::Display for Findings {
@@ -99,6 +119,12 @@ impl fmt::Display for Findings {
         writeln!(f, "\n{}", styled(BOLD, "this machine"))?;
         for check in &self.machine {
             row(f, check.health, check.check, &check.detail)?;
+        }
+        if let Some(channels) = &self.notifications {
+            writeln!(f, "\n{}", styled(BOLD, "notifications"))?;
+            for channel in channels {
+                row(f, channel.health, &channel.channel, &channel.detail)?;
+            }
         }
         write!(f, "\n{}", verdict(self))
     }
@@ -251,6 +277,11 @@ mod tests {
                     detail: "/repo/.rlm\u{1b}[31m on nfs".into(),
                 },
             ],
+            notifications: Some(vec![ChannelHealth {
+                channel: "desktop".into(),
+                health: Health::Ok,
+                detail: "acknowledged: id 7".into(),
+            }]),
         }
     }
 

@@ -1,11 +1,12 @@
-//! The input of the notify command, and the content of the heartbeat file.
+//! The content of a notification, and that of the heartbeat file.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use agent_duplex::Event;
 use interrupt_stack::Cause;
-use loop_runner::{HeartbeatContext, HookEvent, HookEventKind, HookInput, RunEvent};
-use loop_state::{Head, IterationStep, RunUpdate, WaitCause};
+use loop_runner::{HeartbeatContext, HookEvent, HookEventKind, RunEvent};
+use loop_state::{Head, IterationStep, RunUpdate, StopReason, WaitCause};
+use rlm_store::RunId;
 use rlm_text::escape::plain;
 use rlm_text::money;
 use rlm_text::time::utc;
@@ -15,13 +16,42 @@ use crate::config::NotifyEvent;
 use crate::exit::Code;
 use crate::hint::resume_hint;
 
-/// Returns the event for the notify command, if there is one for this event of the run.
+/// The longest title and the longest line of a notification, in characters.
+const MAX_LINE: usize = 200;
+
+/// The facts about a run that its events don't contain.
+#[derive(Clone, Debug)]
+pub(crate) struct NotifyContext {
+    pub(crate) project: PathBuf,
+    /// The title of the run.
+    pub(crate) title: Option<String>,
+    /// The address of the user's page of the runs.
+    pub(crate) view_url: Option<String>,
+}
+
+/// One notification, for every channel.
+#[derive(Clone, Debug)]
+pub(crate) struct Notification {
+    pub(crate) event: String,
+    pub(crate) title: String,
+    /// The event, and the place of the run.
+    pub(crate) body: [String; 2],
+    /// The page of the run.
+    pub(crate) link: Option<String>,
+    /// All data of the event.
+    pub(crate) json: Value,
+    /// The same data in variables.
+    pub(crate) variables: Vec<(String, String)>,
+}
+
+/// Returns the event that channels report, if there is one for this event of the run.
 pub(crate) fn notify_event(moment: &HookEvent<'_>) -> Option<NotifyEvent> {
     let RunEvent::Update(notice) = (match moment.kind {
         HookEventKind::Event(RunEvent::Paused { .. }) => return Some(NotifyEvent::Paused),
         HookEventKind::Started { resumed: false } => return Some(NotifyEvent::Started),
         HookEventKind::Started { .. } => return Some(NotifyEvent::Resumed),
-        HookEventKind::Ended(_) => return Some(NotifyEvent::Ended),
+        HookEventKind::Ended(Ok(outcome)) => return Some(ended(&outcome.reason)),
+        HookEventKind::Ended(_) => return Some(NotifyEvent::Failed),
         HookEventKind::Event(RunEvent::Agent(Event::PermissionRequested(_))) => {
             return Some(NotifyEvent::Permission);
         }
@@ -32,7 +62,7 @@ pub(crate) fn notify_event(moment: &HookEvent<'_>) -> Option<NotifyEvent> {
     };
     Some(match notice {
         RunUpdate::IterationEnded { failure: None, .. } => NotifyEvent::Iteration,
-        RunUpdate::IterationEnded { .. } => NotifyEvent::Failure,
+        RunUpdate::IterationEnded { .. } => NotifyEvent::IterationFailed,
         RunUpdate::PhaseEnded { .. } => NotifyEvent::Phase,
         RunUpdate::Waiting {
             why: WaitCause::RateLimit,
@@ -45,13 +75,24 @@ pub(crate) fn notify_event(moment: &HookEvent<'_>) -> Option<NotifyEvent> {
     })
 }
 
-/// Returns the input of the notify command: one JSON object, and the same data in variables. `cause` is the cause of the shutdown.
-pub(crate) fn hook_input(
+/// Returns the event for the end of a run.
+fn ended(reason: &StopReason) -> NotifyEvent {
+    match Code::of(reason) {
+        Code::Done => NotifyEvent::Done,
+        Code::Stuck => NotifyEvent::Stuck,
+        Code::Stopped => NotifyEvent::Stopped,
+        _ => NotifyEvent::Failed,
+    }
+}
+
+/// Returns the notification for an event. `cause` is the cause of the shutdown.
+pub(crate) fn notification(
     occasion: NotifyEvent,
     moment: &HookEvent<'_>,
-    project: &Path,
+    context: &NotifyContext,
     cause: Option<Cause>,
-) -> HookInput {
+) -> Notification {
+    let project = &context.project;
     let (head, run) = (moment.head, moment.run);
     let (reason, exit_code) = match moment.kind {
         HookEventKind::Ended(Ok(outcome)) => {
@@ -84,15 +125,36 @@ pub(crate) fn hook_input(
         }
         _ => head.iteration,
     };
-    let text = words(occasion, head, iteration, reason.as_deref());
+    let name = context.title.as_ref().map(|title| plain(title));
+    let name = name.unwrap_or_else(|| format!("run {run}"));
+    let what = headline(occasion, head, iteration);
+    let title = line(&format!("{name}: {what}"));
+    let text = match &reason {
+        Some(reason) if occasion.is_end() => reason.clone(),
+        Some(reason) => format!("{what}: {reason}"),
+        None => what,
+    };
+    let body = [
+        line(&text),
+        line(&place(
+            run,
+            head,
+            iteration,
+            &plain(&project.to_string_lossy()),
+        )),
+    ];
     let text = format!("run {run}: {text}");
+    let link = context.view_url.as_deref().map(|base| run_link(base, run));
     let cost = head.usage.cost_microusd;
-    let input = json!({
+    let json = json!({
         "event": event,
         "at": utc(moment.at),
         "run": run,
         "project": project,
         "text": text,
+        "title": title,
+        "body": body,
+        "link": link,
         "state": state,
         "phase": head.phase_rules().name,
         "iteration": iteration,
@@ -104,8 +166,9 @@ pub(crate) fn hook_input(
         "missed": moment.missed,
     });
     let variables = [
-        ("RLM_EVENT", event),
+        ("RLM_EVENT", event.clone()),
         ("RLM_TEXT", text),
+        ("RLM_LINK", link.clone().unwrap_or_default()),
         ("RLM_ITERATION", iteration.to_string()),
         ("RLM_STATE", state.to_owned()),
         ("RLM_REASON", reason.unwrap_or_default()),
@@ -117,10 +180,37 @@ pub(crate) fn hook_input(
         ("RLM_TOKENS", head.usage.tokens().to_string()),
         ("RLM_PROJECT", project.to_string_lossy().into_owned()),
     ];
-    HookInput {
+    Notification {
+        event,
+        title,
+        body,
+        link,
+        json,
         variables: variables.map(|(name, value)| (name.into(), value)).into(),
-        input: format!("{input}\n"),
     }
+}
+
+/// Returns the address of the page of a run.
+fn run_link(base: &str, run: &RunId) -> String {
+    format!("{}/run/{run}", base.trim_end_matches('/'))
+}
+
+/// Makes one line of at most [`MAX_LINE`] characters.
+fn line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut line = words.join(" ");
+    if let Some((end, _)) = line.char_indices().nth(MAX_LINE) {
+        line.truncate(end);
+        line.push('…');
+    }
+    line
+}
+
+/// Returns the second line of a notification: the run, its place and its cost.
+fn place(run: &RunId, head: &Head, iteration: u32, project: &str) -> String {
+    let usage = money::usage_text(head.usage);
+    let usage = usage.map_or_else(String::new, |usage| format!(", {usage}"));
+    format!("run {run}, iteration {iteration}{usage}, in {project}")
 }
 
 /// Returns the reason as text; without the arguments of a tool, which may be secret.
@@ -140,24 +230,24 @@ fn reason(event: &RunEvent) -> Option<String> {
     }
 }
 
-fn words(occasion: NotifyEvent, head: &Head, iteration: u32, reason: Option<&str>) -> String {
+/// Returns what happened, without its reason.
+fn headline(occasion: NotifyEvent, head: &Head, iteration: u32) -> String {
     let at = format!("iteration {iteration}");
-    let what = match occasion {
+    match occasion {
         NotifyEvent::Started => "started".into(),
         NotifyEvent::Resumed => format!("resumed at iteration {}", head.resume_point().iteration),
         NotifyEvent::Iteration => format!("{at} complete"),
-        NotifyEvent::Failure => format!("{at} failed"),
+        NotifyEvent::IterationFailed => format!("{at} failed"),
         NotifyEvent::Phase => "finished a phase".into(),
         NotifyEvent::Limit => "waits for a rate limit or an outage".into(),
         NotifyEvent::Retry => "tries again".into(),
         NotifyEvent::Paused => "is paused".into(),
         NotifyEvent::Review => "waits for your approval".into(),
         NotifyEvent::Permission => "the agent asks".into(),
-        NotifyEvent::Ended => return reason.unwrap_or("ended").into(),
-    };
-    match reason {
-        Some(reason) => format!("{what}: {reason}"),
-        None => what,
+        NotifyEvent::Done => "done".into(),
+        NotifyEvent::Stuck => "stuck".into(),
+        NotifyEvent::Stopped => "stopped".into(),
+        NotifyEvent::Failed => "failed".into(),
     }
 }
 

@@ -5,8 +5,11 @@ use std::fmt;
 use agent_duplex::Permissions;
 use loop_runner::control::{Activity, ProcessHealth, Status};
 use loop_state::{CheckOutcome, IterationStep, LastCheck, Timestamp, WaitCause};
-use rlm_report::uncommitted;
-use rlm_store::{Committed, RunEntry, RunHead, RunState, Uncommitted, Worktree};
+use rlm_report::{delivery, uncommitted};
+use rlm_store::{
+    Committed, DeliveryResult, NotificationRecord, RunEntry, RunHead, RunState, Uncommitted,
+    Worktree,
+};
 use rlm_terminal::style::{BOLD, styled};
 use rlm_terminal::table::{Cell, Column, table};
 use rlm_terminal::{ReviewPrompt, attempt_label, background};
@@ -104,6 +107,42 @@ struct Detail {
     #[serde(skip)]
     cost: Option<String>,
     steers_waiting: usize,
+    /// The last notifications, oldest first.
+    notifications: Vec<NotificationView>,
+    /// The number of notifications that were never sent.
+    notifications_dropped: u32,
+    /// The failed last notification of each channel.
+    #[serde(skip)]
+    failed_notifications: Vec<String>,
+}
+
+/// One notification and its result.
+#[derive(Debug, Serialize)]
+struct NotificationView {
+    at: String,
+    event: String,
+    channel: String,
+    tries: u32,
+    delivered: bool,
+    /// The acknowledgement, or the reason why there is none.
+    answer: String,
+}
+
+impl From<&NotificationRecord> for NotificationView {
+    fn from(record: &NotificationRecord) -> Self {
+        let (delivered, answer) = match &record.result {
+            DeliveryResult::Delivered(text) => (true, text),
+            DeliveryResult::Failed(why) => (false, why),
+        };
+        Self {
+            at: utc(record.at),
+            event: record.event.clone(),
+            channel: record.channel.clone(),
+            tries: record.tries,
+            delivered,
+            answer: answer.clone(),
+        }
+    }
 }
 
 impl RunStatusView {
@@ -173,6 +212,11 @@ impl RunStatusView {
                     },
                     cost: cost(m),
                     steers_waiting: m.unseen_steers().count(),
+                    notifications: { head.notifications.last.iter() }
+                        .map(NotificationView::from)
+                        .collect(),
+                    notifications_dropped: head.notifications.dropped,
+                    failed_notifications: head.notifications.failing().map(delivery).collect(),
                 })
             }
             Err(why) => {
@@ -561,6 +605,22 @@ impl fmt::Display for RunStatusView {
                     write!(f, "\n  {name:<7} {}", plain(&value))?;
                 }
             }
+        }
+        let dropped = self.detail.as_ref().map_or(0, |d| d.notifications_dropped);
+        if dropped > 0 {
+            let dropped = count(dropped as usize, "notification", "notifications");
+            write!(
+                f,
+                "\n  notify  {dropped} not sent: the channel was too slow, or the run was aborted"
+            )?;
+        }
+        let failed = self.detail.iter().flat_map(|d| &d.failed_notifications);
+        for notification in failed {
+            let test = format!(
+                "to test the channels: {} doctor --notify",
+                program_command()
+            );
+            write!(f, "\n  notify  {}; {test}", plain(notification))?;
         }
         let over = self.detail.iter().flat_map(|d| d.phases.finished_lines());
         for line in over {

@@ -21,12 +21,14 @@ const LINES: &[&str] = &[
     "commit = true",
     "commit = \"yes\"",
     "worktree = true",
-    "bell = true",
+    "notify = [\"bell\", \"desktop\"]",
+    "notify = [\"ring\"]",
+    "webhook = [{ url = \"https://localhost/\" }]",
     "agent = \"claude\"",
     "agent = \"\"",
     "max-cost = 2.5",
     "max-cost = -1",
-    "notify-on = [\"ended\"]",
+    "notify-on = [\"done\"]",
     "notify-on = [\"never\"]",
     "unknown = 1",
     "max-iteration = 3",
@@ -61,9 +63,8 @@ cooldown = "3s"
 debounce = "40ms"
 leftovers = "keep"
 commit = true
-notify = "true"
-notify-on = ["ended"]
-bell = true
+notify = ["bell", "command:true"]
+notify-on = ["done"]
 keep-awake = true
 "#;
 
@@ -82,13 +83,15 @@ fn each_mistake_in_a_file_is_named_with_its_line() {
     let mut seen = String::new();
     for (before, bad) in [
         ("", "x = ["),
-        ("bell = true\n", "max-iterations = 0"),
+        ("commit = true\n", "max-iterations = 0"),
         ("# one\n# two\n", "max-iteration = 3"),
         ("\n", "permissions = \"root\""),
         ("", "sleep = -1"),
         ("", "sleep = \"soon\""),
         ("commit = true\n", "commit = false"),
         ("", "notify-on = [\"never\"]"),
+        ("", "notify = [\"ring\"]"),
+        ("", "webhook = [{ url = \"https://s3cret/\" }]"),
         ("", "gates = \"true\""),
         ("", "max-cost = -1"),
     ] {

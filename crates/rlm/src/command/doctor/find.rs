@@ -16,6 +16,7 @@ use crate::hint::program_command;
 #[derive(Debug)]
 pub(super) struct DoctorScope {
     pub(super) project: Project,
+    pub(super) layers: Layers,
     /// The state of the project's settings.
     pub(super) settings: Finding,
     /// The agents that must work.
@@ -71,6 +72,7 @@ pub(super) fn find(
         agents: checked_agents.collect(),
         chosen,
         project,
+        layers,
     })
 }
 

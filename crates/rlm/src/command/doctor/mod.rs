@@ -8,6 +8,7 @@ mod agent;
 mod file_system;
 mod find;
 mod machine;
+mod notify;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,13 +43,14 @@ pub(crate) fn execute(directory: &Path, args: &DoctorArgs) -> Result<ExitCode, F
         directory.to_owned(),
         args.agents.clone(),
         args.run_project_agent,
+        args.notify,
     );
     let findings = runtime.block_on(examined);
     // A check that hangs must not delay the exit.
     runtime.shutdown_background();
     let findings = findings?;
     print(args.json, &findings);
-    let code = match findings.usable {
+    let code = match findings.usable && findings.notifies() {
         true => Code::Done,
         false => Code::Failed,
     };
@@ -59,6 +61,7 @@ async fn examine(
     directory: PathBuf,
     named: Vec<AgentKind>,
     runs_project: bool,
+    notifies: bool,
 ) -> Result<Findings, Failure> {
     let begin = Instant::now();
     let shown = directory.display().to_string();
@@ -68,11 +71,16 @@ async fn examine(
         return Err(Failure::failed(what));
     };
     let found = found.map_err(|e| Failure::failed(e.to_string()))??;
-    let machine = tokio::spawn(check_machine(found.project, found.settings, begin));
+    let machine = check_machine(found.project.clone(), found.settings.clone(), begin);
+    let machine = tokio::spawn(machine);
     if found.chosen.contains(&AgentKind::Api) {
         // Before any agent starts: each other agent that needs the key gets it explicitly then.
         agent_drivers::api::take_key(&config::api_server());
     }
+    let channels = match notifies {
+        true => Some(notify::start_tests(&found, runs_project, begin)?),
+        false => None,
+    };
     let checked_agents = found.agents.into_iter();
     let examined = checked_agents.map(|checked| tokio::spawn(examine_agent(checked, begin)));
     let examined: Vec<_> = examined.collect();
@@ -81,6 +89,10 @@ async fn examine(
         agents.push(task.await.map_err(|e| Failure::failed(e.to_string()))?);
     }
     let machine = machine.await.map_err(|e| Failure::failed(e.to_string()))?;
+    let notifications = match channels {
+        Some(tests) => Some(notify::results(tests).await?),
+        None => None,
+    };
     let chosen: Vec<_> = found.chosen.into_iter().map(AgentKind::name).collect();
     let can_be_used = |name: &&str| {
         agents
@@ -94,6 +106,7 @@ async fn examine(
         chosen,
         agents,
         machine,
+        notifications,
     })
 }
 
