@@ -173,7 +173,8 @@ fn v13a_desktop_notification_is_acknowledged_by_an_id() {
             lines[1].starts_with(&format!("run {id}, iteration 1")),
             "{lines:?}"
         );
-        assert_eq!(lines[2], format!("http://localhost:7/run/{id}"));
+        let page = format!("http://localhost:7/runs/{id}-");
+        assert!(lines[2].starts_with(&page), "{lines:?}");
         let done = ("done".into(), "desktop".into(), 1, true, "id 1".into());
         assert_eq!(recorded(&scene), [done], "{sender}");
         let notified = "`done` by desktop, acknowledged: id 1".to_owned();

@@ -180,7 +180,7 @@ All options, and examples: rlm run --help",
     after_long_help = "\
 A run needs a stop condition: --until, --completion-promise, -n or --once.
 
-Precedence, highest first: options, the environment (RLM_AGENT, RLM_KEEP_AWAKE, RLM_NO_FIRST_CHECK, RLM_PERMISSIONS, RLM_SHUTDOWN_TIMEOUT), rlm.toml, \
+Precedence, highest first: options, the environment (RLM_AGENT, RLM_KEEP_AWAKE, RLM_NO_FIRST_CHECK, RLM_PERMISSIONS, RLM_SHUTDOWN_TIMEOUT, RLM_VIEW_URL), rlm.toml, \
 ~/.config/rlm/config.toml, defaults. `rlm config show --explain` prints each value with its source. \
 After each turn and each wait, a live run reads both files again. They can only lower the limits of the run.
 
@@ -524,6 +524,7 @@ Environment (precedence: below options, above rlm.toml):
   RLM_KEEP_AWAKE              as --keep-awake: true or false
   RLM_NO_FIRST_CHECK          as --no-first-check: true or false
   RLM_SHUTDOWN_TIMEOUT        as --shutdown-timeout
+  RLM_VIEW_URL                as view-url in your own file: notifications link to it
   XDG_CONFIG_HOME             the directory of your own rlm/config.toml [default: ~/.config]
   XDG_STATE_HOME              the directory of the index of live runs [default: ~/.local/state]
   VISUAL, EDITOR              the editor for the prompt, from the menu

@@ -89,6 +89,7 @@ impl RunObservers {
             let (on, interrupts) = (self.on.clone(), interrupts.clone());
             let context = NotifyContext {
                 project: project.directory().to_owned(),
+                root: project.root().to_owned(),
                 title: runner.head().settings.title.clone(),
                 view_url: self.view_url.clone(),
             };

@@ -156,8 +156,8 @@ mod tests {
             event: "done".into(),
             title: "fix <it>: done".into(),
             body: ["a *check* & @everyone".into(), "in /p".into()],
-            link: Some("http://localhost:1/run/r1".into()),
-            json: json!({"event": "done"}),
+            link: Some("http://localhost:1/runs/r1-7".into()),
+            json: json!({"run": "r1"}),
             variables: Vec::new(),
         }
     }

@@ -1,12 +1,12 @@
 //! The content of a notification, and that of the heartbeat file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agent_duplex::Event;
 use interrupt_stack::Cause;
 use loop_runner::{HeartbeatContext, HookEvent, HookEventKind, RunEvent};
 use loop_state::{Head, IterationStep, RunUpdate, StopReason, WaitCause};
-use rlm_store::RunId;
+use rlm_store::{RunId, index};
 use rlm_text::escape::plain;
 use rlm_text::money;
 use rlm_text::time::utc;
@@ -23,6 +23,8 @@ const MAX_LINE: usize = 200;
 #[derive(Clone, Debug)]
 pub(crate) struct NotifyContext {
     pub(crate) project: PathBuf,
+    /// The root of the project, which is a part of the name of the run's page.
+    pub(crate) root: PathBuf,
     /// The title of the run.
     pub(crate) title: Option<String>,
     /// The address of the user's page of the runs.
@@ -144,7 +146,8 @@ pub(crate) fn notification(
         )),
     ];
     let text = format!("run {run}: {text}");
-    let link = context.view_url.as_deref().map(|base| run_link(base, run));
+    let link = context.view_url.as_deref();
+    let link = link.map(|base| run_link(base, &context.root, run));
     let cost = head.usage.cost_microusd;
     let json = json!({
         "event": event,
@@ -190,9 +193,10 @@ pub(crate) fn notification(
     }
 }
 
-/// Returns the address of the page of a run.
-fn run_link(base: &str, run: &RunId) -> String {
-    format!("{}/run/{run}", base.trim_end_matches('/'))
+/// Returns the address of the page of a run, as `rlm view` serves it.
+fn run_link(base: &str, root: &Path, run: &RunId) -> String {
+    let key = index::key(root, run);
+    format!("{}/runs/{key}", base.trim_end_matches('/'))
 }
 
 /// Makes one line of at most [`MAX_LINE`] characters.
