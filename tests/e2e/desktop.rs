@@ -1,6 +1,7 @@
 //! A desktop for notifications: a D-Bus daemon with a private socket, and a server for `org.freedesktop.Notifications`.
 
 use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -65,8 +66,9 @@ impl Bus {
             daemon,
             address: format!("unix:path={}", socket.display()),
         };
-        wait_for("the socket of the D-Bus daemon", LONG, || {
-            socket.exists().then_some(())
+        // The socket exists before the daemon listens.
+        wait_for("the D-Bus daemon", LONG, || {
+            UnixStream::connect(&socket).ok()
         });
         Some(this)
     }

@@ -133,7 +133,7 @@ impl Runner {
             false => self.notify(at, HookEventKind::Ended(result)),
             true => self.note_unsent(at, HookEventKind::Ended(result)),
         }
-        self.note_awaited(Some(Awaited::Notify));
+        self.show_end(left, Some(Awaited::Notify));
         let by = Instant::now() + left;
         let mut is_late = false;
         while self.hooks.iter().any(HookQueue::is_running) {
