@@ -80,23 +80,55 @@ pub(crate) fn finish(command: &mut Command, show: Show) -> Ended {
     })
 }
 
+/// The profile of a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// For a program whose behaviour is measured. The tests share this build.
+    Dev,
+    /// For a program whose speed is measured.
+    Release,
+}
+
+impl Profile {
+    /// Returns the profile's name for cargo.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Release => "release",
+        }
+    }
+}
+
 /// Builds a package, or a part of it, in the release profile. Returns whether the build passed, and prints the errors of a failed build.
 pub(crate) fn build(package: &str, part: &[&str]) -> bool {
-    let build = ["build", "--quiet", "--release", "-p", package];
+    build_in(Profile::Release, package, part)
+}
+
+/// Builds a package, or a part of it. Returns whether the build passed, and prints the errors of a failed build.
+pub(crate) fn build_in(profile: Profile, package: &str, part: &[&str]) -> bool {
+    let build = [
+        "build",
+        "--quiet",
+        "--profile",
+        profile.name(),
+        "-p",
+        package,
+    ];
     run("cargo", &[&build, part].concat(), Show::OnFailure).success
 }
 
-/// Compiles a program in the release profile and runs it in this terminal. `failed` says what its exit with an error means.
+/// Compiles a program and runs it in this terminal. `failed` says what its exit with an error means.
 pub(crate) fn run_program(
+    profile: Profile,
     (package, program): (&str, &str),
     arguments: Vec<OsString>,
     failed: &str,
 ) -> Tally {
-    if !build(package, &["--bin", program]) {
+    if !build_in(profile, package, &["--bin", program]) {
         return Tally::failed(format!("{program}: the program doesn't compile"));
     }
     let mut cargo = Command::new("cargo");
-    cargo.args(["run", "--quiet", "--release", "-p", package]);
+    cargo.args(["run", "--quiet", "--profile", profile.name(), "-p", package]);
     cargo.args(["--bin", program, "--"]).args(arguments);
     match cargo.status() {
         Ok(status) if status.success() => Tally::passed(1),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use serde_json::Value;
 
+use crate::command::Profile;
 use crate::tally::Tally;
 use crate::workspace::{Workspace, array};
 use crate::{command, tables};
@@ -149,10 +150,13 @@ fn verdict(report: &Value, score: &str, cell: &str) -> &'static str {
 
 fn play(arguments: &Arguments) -> Tally {
     let is_ours = arguments.tool.is_none() && arguments.verbs.is_none();
-    if is_ours && !command::build("rlm-loop", &["--bin", "rlm"]) {
+    // The lab measures behaviour, not speed, and a release build takes longer than all scores.
+    let profile = Profile::Dev;
+    if is_ours && !command::build_in(profile, "rlm-loop", &["--bin", "rlm"]) {
         return Tally::failed("lab: rlm doesn't compile");
     }
     command::run_program(
+        profile,
         ("rlm-score", "lab"),
         arguments.words(),
         "a promise is broken or not shown",

@@ -80,6 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Tally {
         return Tally::failed("survivors: rlm doesn't compile");
     }
     command::run_program(
+        command::Profile::Release,
         ("rlm-survivors", "survivors"),
         arguments.words(),
         "a stop left processes, or the count failed",

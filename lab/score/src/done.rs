@@ -25,18 +25,24 @@ pub(crate) enum Fault {
     FailedCheck,
     /// The agent does a part of the work and fails, each time.
     FailedAgent,
+    /// The agent does a part of the work and fails, but exits with 0.
+    ExitZeroAfterFailure,
+    /// The agent does all of the work, the check passes, but the agent exits with 1. The tool must report finished work.
+    ExitOneAfterSuccess,
     /// The agent does all of the work, and the tool must report that.
     HonestAgent,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::PromiseInToolOutput,
         Self::PromiseInPrompt,
         Self::LyingAgent,
         Self::ZeroWork,
         Self::FailedCheck,
         Self::FailedAgent,
+        Self::ExitZeroAfterFailure,
+        Self::ExitOneAfterSuccess,
         Self::HonestAgent,
     ];
 
@@ -48,6 +54,8 @@ impl Fault {
             Self::ZeroWork => "zero work",
             Self::FailedCheck => "failed check",
             Self::FailedAgent => "failed agent",
+            Self::ExitZeroAfterFailure => "exit 0 after a failure",
+            Self::ExitOneAfterSuccess => "exit 1 after success",
             Self::HonestAgent => "honest agent",
         }
     }
@@ -68,6 +76,12 @@ impl Fault {
             Self::ZeroWork => landed.to_owned(),
             Self::FailedCheck => format!("print I made the first step.\n{part}{landed}"),
             Self::FailedAgent => format!("{part}warn error: no second step\n{landed}exit 1\n"),
+            Self::ExitZeroAfterFailure => {
+                format!("{part}warn error: I can't make the second step\n{landed}")
+            }
+            Self::ExitOneAfterSuccess => {
+                format!("{part}{part}warn error: lost the connection\n{landed}exit 1\n")
+            }
             Self::HonestAgent => format!("{}@2.. print {{promise}}\n{landed}", step("", 20)),
         }
     }
@@ -87,7 +101,8 @@ impl Fault {
 /// Plays one fault.
 pub(crate) fn cell(lab: Lab<'_>, fault: Fault) -> Cell {
     let name = fault.name();
-    if fault == Fault::FailedCheck && !lab.tool.takes_check() {
+    let needs_check = matches!(fault, Fault::FailedCheck | Fault::ExitOneAfterSuccess);
+    if needs_check && !lab.tool.takes_check() {
         return Cell::skipped(name, "the command has no {check}");
     }
     let scene = Scene::new(lab, &fault.job());
@@ -101,12 +116,12 @@ pub(crate) fn cell(lab: Lab<'_>, fault: Fault) -> Cell {
     }
     let is_done = scene.steps() >= 2;
     let (is_kept, why) = match (fault, reports_done) {
-        (Fault::HonestAgent, true) if is_done => (true, String::new()),
-        (Fault::HonestAgent, true) => (
+        (Fault::HonestAgent | Fault::ExitOneAfterSuccess, true) if is_done => (true, String::new()),
+        (Fault::HonestAgent | Fault::ExitOneAfterSuccess, true) => (
             false,
             format!("reported done after {} of 2 steps", scene.steps()),
         ),
-        (Fault::HonestAgent, false) => (
+        (Fault::HonestAgent | Fault::ExitOneAfterSuccess, false) => (
             false,
             format!(
                 "never reported done, after {} of 2 steps{how}",

@@ -15,8 +15,8 @@
 //!
 //! # Modules in reading order
 //!
-//! `tool` (the verbs of a tool), `cell` (the results), `random`, `scene` (a sandbox with a job, an agent and the tool), `stop`, `resume`, `done`,
-//! `night`, `control` (the scores), `table` (the output).
+//! `tool` (the verbs of a tool), `cell` (the results), `random`, `small_disk`, `scene` (a sandbox with a job, an agent and the tool), `stop`,
+//! `resume`, `done`, `night`, `whole_night`, `control` (the scores), `table` (the output).
 //!
 //! # Platform
 //!
@@ -29,9 +29,11 @@ mod night;
 mod random;
 mod resume;
 mod scene;
+mod small_disk;
 mod stop;
 mod table;
 mod tool;
+mod whole_night;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -50,6 +52,7 @@ enum Part {
     Race,
     Torn,
     Night(night::Event),
+    WholeNight,
     Control(control::Event),
 }
 
@@ -59,7 +62,9 @@ impl Part {
             ScoreName::Stop => Vec::new(),
             ScoreName::Resume => vec![Self::Kills, Self::Overlap, Self::Race, Self::Torn],
             ScoreName::Done => done::Fault::ALL.map(Self::Done).into(),
-            ScoreName::Night => night::Event::ALL.map(Self::Night).into(),
+            ScoreName::Night => { night::Event::ALL.map(Self::Night).into_iter() }
+                .chain([Self::WholeNight])
+                .collect(),
             ScoreName::Control => control::Event::ALL.map(Self::Control).into(),
         }
     }
@@ -72,6 +77,7 @@ impl Part {
             Self::Race => vec![resume::race(lab)],
             Self::Torn => vec![resume::torn(lab)],
             Self::Night(event) => vec![night::cell(lab, event)],
+            Self::WholeNight => vec![whole_night::cell(lab)],
             Self::Control(event) => vec![control::cell(lab, event)],
         }
     }
@@ -108,10 +114,12 @@ impl Lab<'_> {
             for _ in 0..jobs.min(parts.len()) {
                 scope.spawn(|| {
                     loop {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(part) = parts.get(number) else {
+                        // The longest part, the whole night, is the last one, so it begins first.
+                        let before = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(number) = parts.len().checked_sub(before + 1) else {
                             break;
                         };
+                        let part = parts[number];
                         if self.given_up.load(Ordering::Relaxed) {
                             break;
                         }

@@ -155,7 +155,7 @@ fn interrupted(scene: &Scene<'_>, event: Event) -> Result<(Option<Ended>, u32), 
 }
 
 /// Kills all processes at once, and empties the directories that are empty after a boot.
-fn reboot(scene: &Scene<'_>, tool: Running) -> Result<(), String> {
+pub(crate) fn reboot(scene: &Scene<'_>, tool: Running) -> Result<(), String> {
     let killed = scene.kill_all();
     drop(tool);
     if killed == 0 {

@@ -8,9 +8,11 @@ use std::time::Duration;
 use fs_err as fs;
 use rlm_tests::agent::{AgentStart, FakeAgent};
 use rlm_tests::{Ended, Process, Running, Sandbox, poll_until};
+use rlm_survivors::quoted;
 use rustix::process::Signal;
 
 use crate::Tool;
+use crate::small_disk::SmallDisk;
 use crate::tool::{Places, filled};
 
 /// The time limit of the commands that the lab itself needs.
@@ -124,6 +126,7 @@ pub(crate) struct Scene<'a> {
     program: PathBuf,
     iterations: u32,
     folder: PathBuf,
+    disk: Option<SmallDisk>,
     pub(crate) sandbox: Sandbox,
 }
 
@@ -148,6 +151,7 @@ impl<'a> Scene<'a> {
             program,
             iterations: job.iterations,
             folder,
+            disk: None,
             sandbox,
         };
         this.install_check(&place, job.steps);
@@ -184,10 +188,34 @@ impl<'a> Scene<'a> {
         self.folder.join("check")
     }
 
-    fn lines(&self, file: &str) -> Vec<String> {
+    /// Moves the repository to a small disk of its own, which outlives all processes of the scene.
+    ///
+    /// # Errors
+    /// The reason why this machine doesn't allow it.
+    pub(crate) fn on_small_disk(self, size: &str) -> Result<Self, String> {
+        let disk = SmallDisk::mount(self.sandbox.path(), &self.sandbox.repo(), size)?;
+        Ok(Self {
+            disk: Some(disk),
+            ..self
+        })
+    }
+
+    pub(crate) fn disk(&self) -> Option<&SmallDisk> {
+        self.disk.as_ref()
+    }
+
+    pub(crate) fn lines(&self, file: &str) -> Vec<String> {
         let text = fs::read_to_string(self.folder.join(file)).unwrap_or_default();
         let end = text.rfind('\n').map_or(0, |at| at + 1);
         text[..end].lines().map(str::to_owned).collect()
+    }
+
+    /// Leaves a receipt for the agent's program.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub(crate) fn receipt(&self, name: &str) -> Result<(), String> {
+        fs::write(self.folder.join(name), "").map_err(|error| error.to_string())
     }
 
     fn count(&self, file: &str) -> u32 {
@@ -289,8 +317,14 @@ impl<'a> Scene<'a> {
     }
 
     fn spawn(&self, script: &str, command: &str) -> Running {
-        let tool = self.sandbox.rlm("bash");
-        let tool = tool.args(["-c", script, command]);
+        let tool = match &self.disk {
+            None => self.sandbox.rlm("bash").args(["-c", script, command]),
+            Some(disk) => {
+                let script = format!("cd {}; {script}", quoted(&self.sandbox.repo()));
+                let words = [&disk.namespace(), "bash", "-c", &script, command];
+                self.sandbox.rlm("nsenter").args(words)
+            }
+        };
         tool.env("PATH", self.search_path()).own_session().spawn()
     }
 
@@ -301,7 +335,12 @@ impl<'a> Scene<'a> {
 
     /// Starts the tool without a reader of its output.
     pub(crate) fn start_silently(&self) -> Running {
-        self.spawn(SILENT, &self.command(&self.lab.tool.start))
+        self.run_silently(&self.lab.tool.start)
+    }
+
+    /// Starts the tool with a command of its verbs, without a reader of its output.
+    pub(crate) fn run_silently(&self, verb: &str) -> Running {
+        self.spawn(SILENT, &self.command(verb))
     }
 
     /// Returns whether a shell can have its own mounts, which end with it.
@@ -357,7 +396,7 @@ impl<'a> Scene<'a> {
         if poll_until(COMMAND, ready).is_none() {
             return Err(self.lines("racers").len());
         }
-        fs::write(self.folder.join("go"), "").expect("a file can be written");
+        self.receipt("go").expect("a file can be written");
         Ok(racers)
     }
 

@@ -7,6 +7,9 @@ use crate::{cells, scored};
 /// The loop runner of the controls.
 const LOOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/loop.sh");
 
+/// The cell with all events of a night.
+const WHOLE_NIGHT: &str = "whole night";
+
 /// Returns the loop runner with a fault.
 fn tool(fault: &str) -> Tool {
     let start = format!(
@@ -21,12 +24,17 @@ fn tool(fault: &str) -> Tool {
 #[track_caller]
 fn expect_red(score: ScoreName, faults: &[(&str, &str)]) {
     let honest = scored(&tool(""), score);
+    let is_together = |cell: &str| cell == WHOLE_NIGHT;
     let all: Vec<&str> = honest.cells.iter().map(|it| it.cell.as_str()).collect();
     assert_eq!(cells(&honest, Verdict::Kept), all, "{:#?}", honest.cells);
     let with_fault: Vec<&str> = faults.iter().map(|(_, cell)| *cell).collect();
     assert_eq!(with_fault, all, "each cell has its control");
     for (fault, cell) in faults {
-        let score = scored(&tool(fault), score);
+        let mut score = scored(&tool(fault), score);
+        // The whole night contains the faults of all other cells of this score.
+        if !is_together(cell) {
+            score.cells.retain(|it| !is_together(&it.cell));
+        }
         expect_only(&score, fault, cell);
     }
 }
@@ -56,6 +64,8 @@ fn each_false_report_is_red_in_its_cell_of_done_and_in_no_other() {
             ("zero-work", "zero work"),
             ("failed-check", "failed check"),
             ("failed-agent", "failed agent"),
+            ("exit-zero", "exit 0 after a failure"),
+            ("exit-one", "exit 1 after success"),
             ("honest-agent", "honest agent"),
         ],
     );
@@ -106,6 +116,7 @@ fn each_lost_night_is_red_in_its_cell_and_in_no_other() {
             ("reboot", "reboot"),
             ("full-disk", "full disk"),
             ("lying-agent", "lying agent"),
+            ("whole-night", WHOLE_NIGHT),
         ],
     );
 }

@@ -63,12 +63,15 @@ while [ "$(finished)" -lt "$iterations" ]; do
         full-disk) [ "$code" != 99 ] || { rm -f .loop/session; exit 1; } ;;
         esac
         [ "$FAULT" != agent-restart ] || rm -f .loop/messages/*
+        # The check decides, also after an agent that failed.
+        [ "$FAULT" = exit-one ] || ! "$check" || exit 0
         failures=$((failures + 1)) restarted=1
         [ "$failures" -lt 8 ] || exit 6
         sleep 1
         continue
     fi
     for message in $sent; do rm -f .loop/messages/"$message"; done
+    failures=0
     [ -n "$early" ] || count
     size=$(stat -c %s .loop/output)
     case $FAULT in
@@ -76,6 +79,8 @@ while [ "$(finished)" -lt "$iterations" ]; do
     flood) [ "$size" -lt 9000000 ] || exit 1 ;;
     tool-output) ! grep -A 1 '^output:' .loop/output | grep -q COMPLETE || exit 0 ;;
     prompt) ! grep -q COMPLETE "$prompt" || exit 0 ;;
+    exit-zero) ! grep -q "^error: I can't" .loop/output || exit 0 ;;
+    whole-night) [ "$(finished)" -lt 9 ] || exit 0 ;;
     lying-agent) [ "$(tail -n 1 .loop/output)" != '<promise>COMPLETE</promise>' ] || exit 0 ;;
     zero-work) [ -s .loop/output ] || exit 0 ;;
     esac
