@@ -10,6 +10,8 @@ use crate::{Cell, Lab};
 
 /// The time limit of one event, with the rest of the work.
 const LIMIT: Duration = Duration::from_secs(60);
+/// The time limit of the flood: a tool may need a minute for 1 GB on a busy machine.
+const FLOOD_LIMIT: Duration = Duration::from_secs(200);
 /// The time limit for the first agent.
 const START: Duration = Duration::from_secs(20);
 /// The number of iterations that the tool is asked for.
@@ -65,6 +67,13 @@ impl Event {
             Self::Reboot => "reboot",
             Self::FullDisk => "full disk",
             Self::LyingAgent => "lying agent",
+        }
+    }
+
+    fn limit(self) -> Duration {
+        match self {
+            Self::Flood => FLOOD_LIMIT,
+            _ => LIMIT,
         }
     }
 
@@ -130,7 +139,7 @@ pub(crate) fn cell(lab: Lab<'_>, event: Event) -> Cell {
         Event::ToolCrash | Event::Reboot => interrupted(&scene, event),
         Event::FullDisk if !scene.has_mounts() => Err("no mount namespaces here".into()),
         Event::FullDisk => Ok((scene.end(scene.start_on_small_disk(DISK, OUTAGE), LIMIT), 0)),
-        Event::Flood => Ok((scene.end(scene.start_silently(), LIMIT), 0)),
+        Event::Flood => Ok((scene.end(scene.start_silently(), event.limit()), 0)),
         _ => Ok((scene.end(scene.start(), LIMIT), 0)),
     };
     match ended {
@@ -174,7 +183,7 @@ fn judged(scene: &Scene<'_>, event: Event, ended: Option<&Ended>, landed: u32) -
     let name = event.name();
     let left = scene.left();
     let (steps, starts) = (scene.steps(), scene.start_count());
-    let how = ended.map_or_else(|| format!(" (no end within {} s)", LIMIT.as_secs()), tail);
+    let how = ended.map_or_else(|| format!(" (no end within {} s)", event.limit().as_secs()), tail);
     if landed == 0 {
         return Cell::not_shown(name, format!("the event did not happen{how}"));
     }

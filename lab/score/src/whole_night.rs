@@ -1,6 +1,7 @@
 //! The whole night: all events of a night in one run, one after the other. Apart from `night`, because here the events act on what earlier ones left.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
@@ -13,7 +14,7 @@ use crate::{Cell, Lab};
 /// The name of the cell.
 const NAME: &str = "whole night";
 /// The time limit of the night.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(300);
 /// The longest time without progress. The lab then kills the tool and starts it again, as a person would in the morning.
 const STALL: Duration = Duration::from_secs(30);
 /// The longest time until the tool ends after the last step.
@@ -45,9 +46,9 @@ const STEPS: u32 = 10;
 
 /// Returns the shell lines that play the events, before the agent makes its step.
 fn before(effort: Effort) -> String {
-    let size = match effort {
-        Effort::Quick => "64M",
-        Effort::Full => "1G",
+    let parts = match effort {
+        Effort::Quick => 16,
+        Effort::Full => 128,
     };
     let event = |number: usize| EVENTS[number];
     let outage = |number: usize, text: &str| {
@@ -79,13 +80,19 @@ fn before(effort: Effort) -> String {
         once(4, "head -c 1000000 /dev/zero | tr '\\0' x; echo; {landed}"),
         once(
             5,
-            &format!("yes 'a line of output without an end' | head -c {size}; {{landed}}"),
+            // Each part leaves a receipt, so that a slow reader is not a stall.
+            &format!(
+                "line=$(printf '%0200d' 0); for part in $(seq {parts}); do yes \"$line\" | head -c 8M; echo >>{{lab}}/flooded; done; {{landed}}"
+            ),
         ),
         once(6, "{landed}; kill -SEGV $$"),
         once(7, "{landed}; exec sleep 600"),
-        once(
-            8,
-            "[ ! -e {lab}/small ] || dd if=/dev/zero of={repo}/ballast bs=4k 2>/dev/null || {landed}",
+        // The agent needs space for a larger file, too: a small one may fit into a block that is not full.
+        format!(
+            "8) if first && [ -e {{lab}}/small ]; then dd if=/dev/zero of={{repo}}/ballast bs=4k 2>/dev/null || landed '{}'; fi\n\
+             head -c 65536 /dev/zero >{{repo}}/part || {{ rm -f {{repo}}/part; echo 'no space for my work'; exit 1; }}\n\
+             rm {{repo}}/part ;;\n",
+            event(8)
         ),
         once(9, "{landed}; echo '{promise}'; exit 0"),
         "esac\n".to_owned(),
@@ -96,7 +103,7 @@ fn before(effort: Effort) -> String {
 /// The size of the disk: less than the output of the agent, so that a tool can't save all of it.
 fn disk_size(effort: Effort) -> &'static str {
     match effort {
-        Effort::Quick => "48m",
+        Effort::Quick => "96m",
         Effort::Full => "256m",
     }
 }
@@ -175,9 +182,9 @@ impl Night<'_> {
         self.scene.lines("landed").iter().any(|line| line == event)
     }
 
-    /// Returns a count that grows with each turn, each step and each event.
+    /// Returns a count that grows with each turn, each step, each event, and each part of the flood.
     fn progress(&self) -> usize {
-        ["turns", "steps", "landed"]
+        ["turns", "steps", "landed", "flooded"]
             .map(|file| self.scene.lines(file).len())
             .iter()
             .sum()
@@ -279,13 +286,11 @@ impl Night<'_> {
             return Some(End::Done(reports_done));
         }
         self.false_reports += u32::from(reports_done);
-        if let DiskState::Full(_) = self.disk {
-            let limit = Duration::from_secs(u64::from(OUTAGE) * 2);
-            let _in_time = poll_until(limit, || {
-                self.look_after_disk();
-                (self.disk == DiskState::Emptied).then_some(())
-            });
-        }
+        // A person needs some time, too: each outage is over when the tool starts again.
+        let _none = poll_until(Duration::from_secs(u64::from(OUTAGE) + 1), || {
+            self.look_after_disk();
+            self.scene.lab().given_up.load(Ordering::Relaxed).then_some(())
+        });
         match (self.disk, self.scene.steps()) {
             (DiskState::Emptied, 8) => self.disk = DiskState::Excused,
             _ => self.restarts += 1,
