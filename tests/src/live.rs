@@ -23,6 +23,7 @@ mod duplex;
 mod handover;
 mod install;
 mod isolation;
+mod one_shot;
 mod options;
 mod real;
 mod scene;
@@ -39,6 +40,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
+
+pub use self::one_shot::{OneShotAgent, isolated};
 
 use self::command_line::{QUICK, asked};
 use self::scene::Check;

@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     /// TOML file with the verbs of the loop runner: start, kill, restart, finish, message
     #[arg(long, value_name = "FILE", conflicts_with = "tool", value_parser = crate::bench::absolute)]
     verbs: Option<PathBuf>,
+    /// Real agent CLI instead of the scripted agent: claude, codex, gemini or opencode, installed from npm; one fault of each score
+    #[arg(long, value_name = "PROGRAM")]
+    real_agent: Option<String>,
     /// Only this score: stop, resume, done, night or control; can be repeated
     #[arg(long, value_name = "SCORE")]
     only: Vec<String>,
@@ -49,6 +52,7 @@ impl Arguments {
         let texts = [
             ("--tool", &self.tool),
             ("--agent-name", &self.agent_name),
+            ("--real-agent", &self.real_agent),
             ("--jobs", &self.jobs),
             ("--seed", &self.seed),
         ];
@@ -148,15 +152,16 @@ fn verdict(report: &Value, score: &str, cell: &str) -> &'static str {
     }
 }
 
+/// Builds the lab and the `rlm` of its package, and plays the faults.
+///
+/// The lab measures behaviour, not speed, and a release build takes longer than all scores. The tests share this build.
 fn play(arguments: &Arguments) -> Tally {
     let is_ours = arguments.tool.is_none() && arguments.verbs.is_none();
-    // The lab measures behaviour, not speed, and a release build takes longer than all scores.
-    let profile = Profile::Dev;
-    if is_ours && !command::build_in(profile, "rlm-loop", &["--bin", "rlm"]) {
+    if is_ours && !command::build_in(Profile::Dev, "rlm-score", &["--bins"]) {
         return Tally::failed("lab: rlm doesn't compile");
     }
     command::run_program(
-        profile,
+        Profile::Dev,
         ("rlm-score", "lab"),
         arguments.words(),
         "a promise is broken or not shown",
@@ -174,6 +179,7 @@ mod tests {
         let arguments = Arguments {
             tool: text("x {agent}"),
             agent_name: text("some"),
+            real_agent: text("codex"),
             verbs: Some("/verbs.toml".into()),
             only: vec!["done".into(), "stop".into()],
             quick: true,
@@ -187,6 +193,8 @@ mod tests {
             "x {agent}",
             "--agent-name",
             "some",
+            "--real-agent",
+            "codex",
             "--jobs",
             "2",
             "--seed",

@@ -1,4 +1,4 @@
-//! `rlm-scored`: the unchanged `rlm`, which the tests of this package score.
+//! `rlm-scored`: the unchanged `rlm`, which the lab scores unless it gets another tool.
 
 fn main() -> std::process::ExitCode {
     rlm::main_impl()

@@ -16,7 +16,9 @@
 //! # Modules in reading order
 //!
 //! `tool` (the verbs of a tool), `cell` (the results), `random`, `small_disk`, `scene` (a sandbox with a job, an agent and the tool), `stop`,
-//! `resume`, `done`, `night`, `whole_night`, `control` (the scores), `table` (the output).
+//! `resume`, `done`, `night`, `whole_night`, `control` (the scores), `real_agent`, `table` (the output).
+//!
+//! A real agent CLI can play instead of the scripted agent (`real_agent`): one fault of each score, with a scripted model.
 //!
 //! # Platform
 //!
@@ -27,6 +29,7 @@ mod control;
 mod done;
 mod night;
 mod random;
+mod real_agent;
 mod resume;
 mod scene;
 mod small_disk;
@@ -54,6 +57,8 @@ enum Part {
     Night(night::Event),
     WholeNight,
     Control(control::Event),
+    /// One fault of this score, with a real agent.
+    RealAgent(ScoreName),
 }
 
 impl Part {
@@ -79,6 +84,7 @@ impl Part {
             Self::Night(event) => vec![night::cell(lab, event)],
             Self::WholeNight => vec![whole_night::cell(lab)],
             Self::Control(event) => vec![control::cell(lab, event)],
+            Self::RealAgent(score) => vec![real_agent::cell(lab, score)],
         }
     }
 }
@@ -96,6 +102,7 @@ impl Lab<'_> {
         progress: impl Fn(usize, usize) + Sync,
     ) -> Score {
         let cells = match score {
+            _ if self.cli.is_some() => self.parts(&[Part::RealAgent(score)], jobs, progress),
             ScoreName::Stop => stop::cells(self, jobs, progress),
             _ => self.parts(&Part::of(score), jobs, progress),
         };

@@ -17,11 +17,15 @@ use std::time::Instant;
 use clap::Parser;
 use clap::error::ErrorKind;
 use rlm_score::{Circumstances, Effort, Lab, Report, ScoreName, Tool};
+use rlm_tests::live::OneShotAgent;
 
 use crate::progress::Progress;
 
 /// The first argument of the scripted agent.
 const AGENT: &str = "--record";
+
+/// The program `rlm`, as this package builds it.
+const OURS: &str = "rlm-scored";
 
 /// Score a loop runner as a black box: stop, resume, done, night and control
 #[derive(Debug, Parser)]
@@ -36,6 +40,9 @@ struct Arguments {
     /// A TOML file with the verbs of the loop runner: start, kill, restart, finish, message
     #[arg(long, value_name = "FILE", conflicts_with = "tool")]
     verbs: Option<PathBuf>,
+    /// A real agent CLI instead of the scripted agent: claude, codex, gemini or opencode, installed from npm; one fault of each score
+    #[arg(long, value_name = "PROGRAM")]
+    real_agent: Option<String>,
     /// Only this score; repeatable [default: all]
     #[arg(long, value_enum, value_name = "SCORE")]
     only: Vec<ScoreName>,
@@ -60,9 +67,14 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let prepared = tool(&arguments).and_then(|tool| {
         let me = std::env::current_exe().map_err(|error| error.to_string())?;
-        Ok((tool, me))
+        let cli = arguments
+            .real_agent
+            .as_deref()
+            .map(real_agent)
+            .transpose()?;
+        Ok((tool, me, cli))
     });
-    let (tool, me) = match prepared {
+    let (tool, me, cli) = match prepared {
         Ok(prepared) => prepared,
         Err(why) => {
             eprintln!(
@@ -72,6 +84,17 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    // A real agent must not reach the internet.
+    if cli.is_some() {
+        match rlm_tests::live::isolated() {
+            Ok(None) => {}
+            Ok(Some(code)) => return code,
+            Err(why) => {
+                eprintln!("error: a real agent needs a network with only loopback: {why}");
+                return ExitCode::from(2);
+            }
+        }
+    }
     // Each scene sees this flag and kills the processes that it started, so that this program has no survivors either.
     let given_up = match rlm_survivors::given_up_by_signal() {
         Ok(given_up) => given_up,
@@ -83,6 +106,7 @@ fn main() -> ExitCode {
     let lab = Lab {
         tool: &tool,
         agent: &me,
+        cli: cli.as_ref(),
         effort: match arguments.quick {
             true => Effort::Quick,
             false => Effort::Full,
@@ -110,6 +134,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Returns the real agent with this program.
+fn real_agent(program: &str) -> Result<OneShotAgent, String> {
+    OneShotAgent::find(program).map_err(|why| format!("--real-agent {program}: {why}"))
+}
+
 fn tool(arguments: &Arguments) -> Result<Tool, String> {
     match (&arguments.tool, &arguments.verbs) {
         (Some(command), _) => {
@@ -123,10 +152,11 @@ fn tool(arguments: &Arguments) -> Result<Tool, String> {
         }
         (None, None) => {
             let me = std::env::current_exe().map_err(|error| error.to_string())?;
-            let rlm = me.with_file_name("rlm");
-            match rlm.exists() {
-                true => Ok(Tool::ours(&rlm)),
-                false => Err(format!(
+            let rlm = me.with_file_name(OURS);
+            match (rlm.exists(), &arguments.real_agent) {
+                (true, None) => Ok(Tool::ours(&rlm)),
+                (true, Some(_)) => Ok(Tool::ours_with_real_agent(&rlm)),
+                (false, _) => Err(format!(
                     "{} does not exist: build it, or run `cargo xtask lab`",
                     rlm.display()
                 )),
@@ -164,7 +194,15 @@ fn measured(lab: Lab<'_>, arguments: &Arguments) -> Report {
         seed: lab.seed,
         seconds: begun.elapsed().as_secs_f64(),
     };
-    Report::new(lab.tool.clone(), circumstances, scores)
+    let name = match lab.cli {
+        Some(cli) => format!("{}, {}", lab.tool.name, cli.versioned()),
+        None => lab.tool.name.clone(),
+    };
+    let tool = Tool {
+        name,
+        ..lab.tool.clone()
+    };
+    Report::new(tool, circumstances, scores)
 }
 
 fn write(path: &Path, report: &Report) -> Result<(), String> {

@@ -183,7 +183,10 @@ fn judged(scene: &Scene<'_>, event: Event, ended: Option<&Ended>, landed: u32) -
     let name = event.name();
     let left = scene.left();
     let (steps, starts) = (scene.steps(), scene.start_count());
-    let how = ended.map_or_else(|| format!(" (no end within {} s)", event.limit().as_secs()), tail);
+    let how = ended.map_or_else(
+        || format!(" (no end within {} s)", event.limit().as_secs()),
+        tail,
+    );
     if landed == 0 {
         return Cell::not_shown(name, format!("the event did not happen{how}"));
     }

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fs_err as fs;
-use rlm_tests::agent::{AgentStart, FakeAgent};
-use rlm_tests::{Ended, Process, Running, Sandbox, poll_until};
 use rlm_survivors::quoted;
+use rlm_tests::agent::{AgentStart, FakeAgent};
+use rlm_tests::live::OneShotAgent;
+use rlm_tests::model::{FakeModel, Request};
+use rlm_tests::{Ended, Process, Running, Sandbox, poll_until};
 use rustix::process::Signal;
 
 use crate::Tool;
@@ -50,6 +52,8 @@ pub struct Lab<'a> {
     pub tool: &'a Tool,
     /// The program of the scripted agent.
     pub agent: &'a Path,
+    /// A real agent CLI that plays instead of the scripted agent, with a scripted model.
+    pub cli: Option<&'a OneShotAgent>,
     /// The number of repetitions.
     pub effort: Effort,
     /// The seed of the random moments.
@@ -127,6 +131,7 @@ pub(crate) struct Scene<'a> {
     iterations: u32,
     folder: PathBuf,
     disk: Option<SmallDisk>,
+    model: Option<FakeModel>,
     pub(crate) sandbox: Sandbox,
 }
 
@@ -141,9 +146,20 @@ impl<'a> Scene<'a> {
             { text.replace("{lab}", &place).replace("{repo}", &repo) }
                 .replace("{promise}", lab.tool.promise())
         };
-        let agent = sandbox.fake_agent(lab.agent, &with_places(&job.script));
         let program = sandbox.path().join("bin").join(lab.tool.agent_name());
-        let before = receipts(&place) + &with_places(&job.before);
+        let mut before = receipts(&place) + &with_places(&job.before);
+        // For a real agent, the script is the script of its model.
+        let model = lab.cli.map(|cli| {
+            let model = FakeModel::start(&with_places(&job.script));
+            cli.prepare(&sandbox, &model);
+            before += &cli.shell_lines(&model);
+            model
+        });
+        let own_script = match model {
+            Some(_) => String::new(),
+            None => with_places(&job.script),
+        };
+        let agent = sandbox.fake_agent(lab.agent, &own_script);
         agent.install(&sandbox, &program, &before);
         let this = Self {
             lab,
@@ -152,6 +168,7 @@ impl<'a> Scene<'a> {
             iterations: job.iterations,
             folder,
             disk: None,
+            model,
             sandbox,
         };
         this.install_check(&place, job.steps);
@@ -220,6 +237,12 @@ impl<'a> Scene<'a> {
 
     fn count(&self, file: &str) -> u32 {
         u32::try_from(self.lines(file).len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the requests of a real agent for replies, without its side requests such as titles.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        let requests = self.model.iter().flat_map(FakeModel::requests);
+        requests.filter(|request| request.tools > 0).collect()
     }
 
     /// Returns the number of steps that agents made.
@@ -539,7 +562,7 @@ impl<'a> Scene<'a> {
 /// lives. The lock has a free descriptor, because the tool may have given a lock of its own to the agent.
 fn receipts(place: &str) -> String {
     format!(
-        "for fd in 9 8 7 6 5 4 3; do [ -e /proc/$$/fd/$fd ] || break; done\n\
+        "echo $$ >>{place}/calls\nfor fd in 9 8 7 6 5 4 3; do [ -e /proc/$$/fd/$fd ] || break; done\n\
          eval \"exec $fd>>{place}/agent.lock\"\n\
          flock -n $fd || echo $$ >>{place}/overlaps\n\
          for word; do printf '%s\\n' \"$word\"; [ -f \"$word\" ] && head -c 65536 \"$word\"; done >{place}/words-$$\n"

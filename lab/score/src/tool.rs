@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The verbs of `rlm`.
 const OURS: &str = include_str!("../tools/rlm.toml");
+/// The verbs of `rlm` with a real agent.
+const OURS_WITH_REAL_AGENT: &str = include_str!("../tools/rlm-real-agent.toml");
 /// The promise of a finished job, as most loop runners know it.
 const PROMISE: &str = "<promise>COMPLETE</promise>";
 /// The longest file of verbs.
@@ -89,7 +91,20 @@ impl Tool {
     /// Never: the tests parse the file.
     #[must_use]
     pub fn ours(program: &Path) -> Self {
-        let tool = Self::parse(OURS).expect("the tests parse this file");
+        Self::of_rlm(OURS, program)
+    }
+
+    /// Returns `rlm` for a real agent, with this program.
+    ///
+    /// # Panics
+    /// Never: the tests parse the file.
+    #[must_use]
+    pub fn ours_with_real_agent(program: &Path) -> Self {
+        Self::of_rlm(OURS_WITH_REAL_AGENT, program)
+    }
+
+    fn of_rlm(verbs: &str, program: &Path) -> Self {
+        let tool = Self::parse(verbs).expect("the tests parse this file");
         let with_path = |verb: &str| match verb.strip_prefix("rlm ") {
             Some(rest) => format!("{} {rest}", quoted(program)),
             None => verb.to_owned(),
@@ -183,12 +198,16 @@ mod tests {
     fn contenders_are_valid() {
         for text in [
             include_str!("../tools/rlm.toml"),
+            include_str!("../tools/rlm-real-agent.toml"),
             include_str!("../tools/bare.toml"),
             include_str!("../tools/counted.toml"),
             include_str!("../tools/rlm-promise.toml"),
             include_str!("../tools/ralphify.toml"),
             include_str!("../tools/ralph-py.toml"),
             include_str!("../tools/ralphy.toml"),
+            include_str!("../tools/ralph-orchestrator.toml"),
+            include_str!("../tools/ralph-starter.toml"),
+            include_str!("../tools/ralph-tui.toml"),
         ] {
             Tool::parse(text).expect(text);
         }

@@ -289,7 +289,11 @@ impl Night<'_> {
         // A person needs some time, too: each outage is over when the tool starts again.
         let _none = poll_until(Duration::from_secs(u64::from(OUTAGE) + 1), || {
             self.look_after_disk();
-            self.scene.lab().given_up.load(Ordering::Relaxed).then_some(())
+            self.scene
+                .lab()
+                .given_up
+                .load(Ordering::Relaxed)
+                .then_some(())
         });
         match (self.disk, self.scene.steps()) {
             (DiskState::Emptied, 8) => self.disk = DiskState::Excused,
@@ -329,7 +333,12 @@ impl Night<'_> {
             [] => String::new(),
             missing => format!("; not played: {}", missing.join(", ")),
         };
-        let stored = stored(scene.disk().map_or(scene.sandbox.repo(), |it| it.repo()).as_path());
+        let stored = stored(
+            scene
+                .disk()
+                .map_or(scene.sandbox.repo(), |it| it.repo())
+                .as_path(),
+        );
         let without_disk = match is_small {
             true => "",
             false => "; without a full disk, because the machine has no mount namespaces",

@@ -18,6 +18,7 @@ fn scored(tool: &Tool, score: ScoreName) -> Score {
     let lab = Lab {
         tool,
         agent: Path::new(LAB),
+        cli: None,
         effort: Effort::Quick,
         seed: 1,
         given_up: &AtomicBool::new(false),
