@@ -191,6 +191,7 @@ impl FakeAgent {
     }
 
     /// Writes the program `path`, which runs the shell lines `before` and then becomes the agent. The agent ignores the arguments of the program.
+    /// `--version` prints a version, because some loop runners look for their agent in this way, and no turn begins.
     ///
     /// # Panics
     ///
@@ -201,7 +202,8 @@ impl FakeAgent {
             format!(" '{word}'")
         });
         let words = words.collect::<String>();
-        let text = format!("#!/bin/sh\n{before}exec{words}\n");
+        let version = "[ \"$*\" != --version ] || { echo '1.0.0 (scripted agent)'; exit 0; }";
+        let text = format!("#!/bin/sh\n{version}\n{before}exec{words}\n");
         // Another process writes the file, because a program that is open for writing in a fork of this process can't be executed.
         let write = r#"mkdir -p "${0%/*}" && cat >"$0" && chmod +x "$0""#;
         let written = sandbox.rlm("/bin/sh").args(["-c", write]).args([path]);
