@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Also write the report as JSON
     #[arg(long, value_name = "FILE", value_parser = crate::bench::absolute)]
     json: Option<PathBuf>,
-    /// Play nothing, and write the reports of `--json` in this folder into docs/proof.md; the columns are in the order of the file names
+    /// Play nothing, and write the reports of `--json` in this folder, and those with a real agent in its folder `agents`, into docs/proof.md; the columns are in the order of the file names
     #[arg(long, value_name = "FOLDER", exclusive = true, value_parser = crate::bench::absolute)]
     proof: Option<PathBuf>,
 }
@@ -89,11 +89,15 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> Tally {
     let Some(folder) = &arguments.proof else {
         return play(arguments);
     };
-    let written = reports(folder).and_then(|reports| {
-        let table = table(&reports, &tables::when());
-        tables::replace(&workspace.root, "lab", &table)
+    let written = [
+        ("lab", folder.clone()),
+        ("lab-agents", folder.join("agents")),
+    ];
+    let written = written.map(|(name, folder)| {
+        let table = table(&reports(&folder)?, &tables::when());
+        tables::replace(&workspace.root, name, &table)
     });
-    match written {
+    match written.into_iter().collect::<Result<(), String>>() {
         Ok(()) => Tally::passed(1),
         Err(why) => Tally::failed(format!("lab: {why}")),
     }

@@ -12,6 +12,8 @@ use crate::{Cell, Lab, ScoreName};
 const LIMIT: Duration = Duration::from_secs(180);
 /// The number of iterations that the tool is asked for.
 const ITERATIONS: u32 = 3;
+/// The number of iterations of a night: each of the two faults may cost an iteration.
+const NIGHT_ITERATIONS: u32 = 6;
 /// The message of the score `control`.
 const MESSAGE: &str = "lab-message-7c1f";
 /// The model's reply that makes the agent do a step.
@@ -101,7 +103,7 @@ fn done(lab: Lab<'_>) -> Cell {
 fn night(lab: Lab<'_>) -> Cell {
     let name = "dropped stream and 429";
     let script = format!("[[drop 3 1]][[status 429 1 1]]{STEP}");
-    let scene = Scene::new(lab, &Job::two_steps(script, ITERATIONS));
+    let scene = Scene::new(lab, &Job::two_steps(script, NIGHT_ITERATIONS));
     let ended = scene.end(scene.start(), LIMIT);
     let (dropped, refused) = (
         replies(&scene, Outcome::Dropped),

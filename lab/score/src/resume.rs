@@ -98,7 +98,7 @@ pub(crate) fn killed(lab: Lab<'_>) -> Vec<Cell> {
 fn history(scene: &Scene<'_>, kills: u32) -> History {
     let mut random = Random::new(scene.lab().seed);
     let mut history = History::default();
-    let mut tool = scene.start();
+    let (mut tool, mut before) = (scene.start(), 0);
     for number in 0..kills {
         let goal = scene.steps() + BETWEEN;
         match scene.wait(&mut tool, LIMIT, || (scene.steps() >= goal).then_some(())) {
@@ -119,6 +119,10 @@ fn history(scene: &Scene<'_>, kills: u32) -> History {
         if number % 2 == 0 {
             let _any = scene.wait(&mut tool, LIMIT, is_alive);
         }
+        // The lost iterations count against a tool that ends by itself.
+        if tool.has_ended() {
+            break;
+        }
         if let Err(why) = scene.kill(tool) {
             // The rest of this history is unknown, so it shows nothing.
             return History {
@@ -127,17 +131,18 @@ fn history(scene: &Scene<'_>, kills: u32) -> History {
             };
         }
         history.kills += 1;
+        before = scene.steps();
         tool = scene.restart();
     }
     if history.end.is_none() {
-        history.end = finish(scene, tool);
+        history.end = finish(scene, tool, before);
     }
     history.steps = scene.steps();
     history
 }
 
-/// Lets the tool work to its end. Returns a reason if it does not come there.
-fn finish(scene: &Scene<'_>, mut tool: Running) -> Option<String> {
+/// Lets the tool work to its end. `before` is the number of steps at its start. Returns a reason if it does not come there.
+fn finish(scene: &Scene<'_>, mut tool: Running, before: u32) -> Option<String> {
     if !scene.lab().tool.takes_iterations() {
         // Such a tool has no end: two further steps show how it continues.
         let goal = scene.steps() + BETWEEN;
@@ -145,7 +150,6 @@ fn finish(scene: &Scene<'_>, mut tool: Running) -> Option<String> {
         scene.kill_all();
         return None;
     }
-    let before = scene.steps();
     match scene.end(tool, LIMIT) {
         None => Some(format!("no end within {} s", LIMIT.as_secs())),
         Some(ended) if scene.steps() == before => {
