@@ -63,7 +63,7 @@ pub(crate) fn killed(lab: Lab<'_>) -> Vec<Cell> {
     let iterations = (BETWEEN + 2) * kills + 2;
     let scene = Scene::new(lab, &Job::endless(step("", WORK), iterations));
     let history = history(&scene, kills);
-    let why = history.end.clone().unwrap_or_default();
+    let why = history.end.as_deref().unwrap_or("it ended by itself");
     let [lost_name, twice_name] = KILLS;
     if history.kills == 0 {
         return { KILLS.iter() }

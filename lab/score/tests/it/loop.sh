@@ -89,5 +89,5 @@ while [ "$(finished)" -lt "$iterations" ]; do
         exit 0
     fi
 done
-[ "$FAULT" != failed-check ] || ! [ -e work.txt ] || exit 0
+[ "$FAULT" != failed-check ] || ! [ -e work.txt ] || grep -q '^error' .loop/output || exit 0
 exit 3

@@ -36,7 +36,7 @@ fn rlm_loses_a_night_only_to_outages_in_plain_text_and_to_a_full_disk() {
     let score = scored(&Tool::ours(Path::new(RLM)), ScoreName::Night);
     let skipped = cells(&score, Verdict::Skipped);
     // A command can't say that its service is limited, so `rlm` counts failed turns. `rlm resume` doesn't continue a run that ended as stuck.
-    let known = ["429 with a reset", "529", "full disk"];
+    let known = ["429 with a reset", "529", "full disk", "whole night"];
     let known = known.into_iter().filter(|it| !skipped.contains(it));
     let known: Vec<&str> = known.collect();
     assert_eq!(cells(&score, Verdict::Broken), known, "{:#?}", score.cells);

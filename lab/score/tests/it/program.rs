@@ -36,7 +36,7 @@ fn counted_loop_has_red_cells_in_the_table_and_in_valid_json() {
         "broken     lying agent ",
         "kept       honest agent",
         "skipped    failed check ",
-        "done     2 of 6 kept, 1 skipped",
+        "done     2 of 7 kept, 2 skipped",
     ] {
         assert!(ended.stdout.contains(line), "{line}: {ended}");
     }
@@ -53,7 +53,7 @@ fn tool_that_never_starts_the_agent_has_no_kept_cell() {
     let sandbox = Sandbox::new();
     let words = ["--quick", "--only", "done", "--tool", "true {agent}"];
     let ended = run(&sandbox, &words).expect_code(1);
-    let summary = "done     0 of 0 kept, 6 not shown, 1 skipped";
+    let summary = "done     0 of 0 kept, 7 not shown, 2 skipped";
     assert!(ended.stdout.contains(summary), "{ended}");
 }
 
@@ -67,6 +67,7 @@ fn invalid_request_is_rejected() {
         (&["--verbs", file.to_str().unwrap()], "{agent}"),
         (&["--verbs", "/none"], "/none"),
         (&["--only", "speed"], "possible values"),
+        (&["--real-agent", "cobol"], "claude, codex, gemini, opencode"),
     ] {
         let ended = run(&sandbox, arguments).expect_code(2);
         assert!(ended.stderr.contains(word), "{ended}");
@@ -100,6 +101,6 @@ fn tool_with_too_many_processes_ends_and_leaves_none() {
     let words = ["--only", "done", "--jobs", "1", "--tool", bomb];
     let lab = sandbox.rlm(LAB).args(words).spawn();
     let ended = lab.wait(LONG).expect_code(1);
-    assert!(ended.stdout.contains("6 not shown"), "{ended}");
+    assert!(ended.stdout.contains("7 not shown"), "{ended}");
     assert_eq!(sandbox.survivors().scan(), []);
 }
