@@ -164,7 +164,7 @@ enum Seen {
 enum End {
     /// The tool ended by itself after the last step, and reports done or not.
     Done(bool),
-    /// Nobody can continue the work, for this reason.
+    /// The work can't continue, for this reason.
     Stuck(String),
 }
 

@@ -67,7 +67,10 @@ fn invalid_request_is_rejected() {
         (&["--verbs", file.to_str().unwrap()], "{agent}"),
         (&["--verbs", "/none"], "/none"),
         (&["--only", "speed"], "possible values"),
-        (&["--real-agent", "cobol"], "claude, codex, gemini, opencode"),
+        (
+            &["--real-agent", "cobol"],
+            "claude, codex, gemini, opencode",
+        ),
     ] {
         let ended = run(&sandbox, arguments).expect_code(2);
         assert!(ended.stderr.contains(word), "{ended}");
