@@ -56,7 +56,8 @@ const CALLS: [&[&str]; 33] = [
     &["stop", "LIVE", "--json"],
 ];
 /// Commands without a row above, with the reason.
-const OTHERS: [(&str, &str); 3] = [
+const OTHERS: [(&str, &str); 4] = [
+    ("view", "it serves a page until somebody ends it"),
     (
         "attach",
         "it has its own test, because it ends with the run",
