@@ -142,7 +142,7 @@ fn w9_a_limit_on_memory_is_named() {
     expect_sentence(&ended, "100 MB");
     assert!(ended.stderr.contains("the limit on memory is"), "{ended}");
     assert!(ended.stderr.contains("ulimit -v"), "{ended}");
-    for memory in [210_000_000_u64, 300_000_000, 500_000_000] {
+    for memory in [210_000_000_u64, 500_000_000, 1_000_000_000, 1_200_000_000] {
         let limit = format!("--as={memory}");
         expect_orderly(&limited(&scene, &limit, &words).run(LONG), &limit);
     }

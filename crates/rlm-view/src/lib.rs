@@ -149,3 +149,7 @@ impl ViewLogins {
         self.0.revoke()
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

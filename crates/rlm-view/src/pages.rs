@@ -77,43 +77,52 @@ pub(crate) fn page(
             a href=(to) aria-current=[is_here.then_some("page")] { (name) (badge) }
         }
     };
-    let page = html! {
+    let head = html! {
+        meta name="robots" content="noindex";
+        meta name="csrf" content=(context.form_secret);
+        meta name="topic" content=(topic);
+        script src="/assets/page.js" nonce=(context.nonce) defer {}
+    };
+    let body = html! {
+        a class="skip" href="#main" { "Skip to the content" }
+        header class="bar" {
+            a class="brand" href="/" { "rlm" }
+            nav aria-label="Pages" {
+                (nav("/", "Runs", place == Place::Runs, html! {}))
+                (nav("/inbox", "Inbox", place == Place::Inbox, badge(waiting).markup()))
+            }
+            span id="connection" class="connection" role="status" { }
+            @if !context.can_act() {
+                span class="role" title="This page was opened for reading only." { "read only" }
+            }
+            form method="post" action="/logout" {
+                (secret_field(context))
+                button class="quiet" { "Log out" }
+            }
+        }
+        main id="main" tabindex="-1" { (main) }
+        div id="toast" role="status" aria-live="polite" {}
+    };
+    document(&format!("{title} · rlm"), &head, &body)
+}
+
+/// Returns an HTML document with the style of the pages.
+pub(crate) fn document(title: &str, head: &Markup, body: &Markup) -> String {
+    let document = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="robots" content="noindex";
-                meta name="csrf" content=(context.form_secret);
-                meta name="topic" content=(topic);
-                title { (title) " · rlm" }
+                title { (title) }
                 link rel="icon" href="data:,";
                 link rel="stylesheet" href="/assets/style.css";
-                script src="/assets/page.js" nonce=(context.nonce) defer {}
+                (head)
             }
-            body {
-                a class="skip" href="#main" { "Skip to the content" }
-                header class="bar" {
-                    a class="brand" href="/" { "rlm" }
-                    nav aria-label="Pages" {
-                        (nav("/", "Runs", place == Place::Runs, html! {}))
-                        (nav("/inbox", "Inbox", place == Place::Inbox, badge(waiting).markup()))
-                    }
-                    span id="connection" class="connection" role="status" { }
-                    @if !context.can_act() {
-                        span class="role" title="This page was opened for reading only." { "read only" }
-                    }
-                    form method="post" action="/logout" {
-                        (secret_field(context))
-                        button class="quiet" { "Log out" }
-                    }
-                }
-                main id="main" tabindex="-1" { (main) }
-                div id="toast" role="status" aria-live="polite" {}
-            }
+            body { (body) }
         }
     };
-    visible(&page.into_string())
+    visible(&document.into_string())
 }
 
 /// Returns the number of runs that wait for a person.

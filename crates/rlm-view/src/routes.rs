@@ -14,7 +14,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use maud::{DOCTYPE, html};
+use maud::html;
 use rlm_report::visible;
 use rlm_store::TranscriptWindow;
 use serde::Deserialize;
@@ -29,7 +29,7 @@ use crate::login::{LoginError, Logins, Secret, Session};
 use crate::origin::{Headers, Refusal};
 use crate::pages::list::{Filter, ListRows, list};
 use crate::pages::run::{ShownTranscript, run};
-use crate::pages::{PageContext, Place, inbox, page, transcript};
+use crate::pages::{PageContext, Place, document, inbox, page, transcript};
 use crate::row::RunRow;
 use crate::runs::{Runs, now};
 use crate::stream::{self, MAX_TOPICS, Topic};
@@ -112,20 +112,11 @@ impl IntoResponse for Problem {
             Self::Failed(text) => (StatusCode::OK, text),
         };
         let text: String = text;
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    title { "rlm" }
-                    link rel="icon" href="data:,";
-                    link rel="stylesheet" href="/assets/style.css";
-                }
-                body { main class="problem" { h1 { "rlm" } p { (text) } p { a href="/" { "All runs" } } } }
-            }
+        let body = html! {
+            main class="problem" { h1 { "rlm" } p { (text) } p { a href="/" { "All runs" } } }
         };
-        (status, page_headers(), visible(&page.into_string())).into_response()
+        let page = document("rlm", &html! {}, &body);
+        (status, page_headers(), page).into_response()
     }
 }
 

@@ -11,8 +11,8 @@ use crate::exit::Failure;
 const FILES: u64 = 16;
 /// The minimum number of open files for a run.
 const FILES_OF_RUN: u64 = 48;
-/// The minimum address space for a run. Most of it is for stacks that stay empty.
-const MEMORY_OF_RUN: u64 = 256 << 20;
+/// The minimum address space for a run. Most of it stays empty: glibc reserves 64 MiB for each of the first threads, and then a small allocation fails.
+const MEMORY_OF_RUN: u64 = 1 << 30;
 /// The number of threads and programs that a run may have at the same time, besides those of its agent.
 const THREADS: usize = 24;
 /// A limit on processes that is at least this can't stop a run.

@@ -51,7 +51,7 @@ Examples:
     /// Log all browsers out
     #[command(after_help = "\
 Examples:
-  rlm view revoke              # the page stays; `rlm view pair` prints a new link")]
+  rlm view revoke      # `rlm view pair` prints a new link")]
     Revoke,
 }
 
