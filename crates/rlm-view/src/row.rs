@@ -59,8 +59,6 @@ pub(crate) struct RunRow {
     pub(crate) since: Option<Timestamp>,
     pub(crate) texts: RunTexts,
     pub(crate) attention: Option<Attention>,
-    /// Whether the run reached its goal.
-    pub(crate) is_done: bool,
     pub(crate) step: StepKind,
     pub(crate) notes: Vec<String>,
 }
@@ -142,8 +140,6 @@ impl RunRow {
             last_at: entry.last_at,
             since: machine.and_then(|m| since(&m.step)),
             attention: attention(entry, state, &live),
-            is_done: { machine.and_then(|m| m.end.as_ref()) }
-                .is_some_and(|end| end.reason.is_final()),
             step: machine.map_or(StepKind::Other, |m| StepKind::of(&m.step)),
             texts: live.texts,
             notes,

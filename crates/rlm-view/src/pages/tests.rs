@@ -38,7 +38,6 @@ fn row(run: &str, state: RunState, attention: Option<Attention>) -> Arc<RunRow> 
             last_check: Some("failed (iteration 2)".into()),
         },
         attention,
-        is_done: false,
         step: StepKind::Turn,
         notes: vec!["the state is damaged".into()],
     })
