@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 const MAX_ENVIRONMENT: u64 = 8 << 20;
 /// The size that is enough for most environments.
 const ROOM: usize = 8 << 10;
-/// The maximum number of reads of a process in the middle of an exec.
-const MAX_TRIES: u32 = 10;
+/// The maximum time of a scan for execs to end. On a busy machine an exec is interrupted for tens of milliseconds.
+const EXEC_TIMEOUT: Duration = Duration::from_millis(250);
+/// The wait between two reads of a process in the middle of an exec.
+const ROUND: Duration = Duration::from_millis(1);
 
 fn own_ancestors() -> BTreeSet<u32> {
     let mut line = BTreeSet::new();
@@ -41,36 +43,37 @@ enum Role {
     Guard,
     Member,
     Stranger,
+    /// In the middle of an exec, it has neither arguments nor environment.
+    InExec,
 }
 
-/// Returns the role of a process. In the middle of an exec it has neither arguments nor environment, so this function reads it again.
-fn kind(pid: u32, variable: &str, scope: &str) -> Role {
-    for attempt in 0..MAX_TRIES {
-        let environment = read(pid, "environ");
-        if is_marked(&environment, variable.as_bytes(), scope.as_bytes()) {
-            return Role::Member;
-        }
+fn role(pid: u32, variable: &str, scope: &str) -> Role {
+    let mut environment = read(pid, "environ");
+    if environment.is_empty() {
+        // Its exec can end between two reads, so the environment is read again after the arguments.
         let line = read(pid, "cmdline");
+        environment = read(pid, "environ");
         if environment.is_empty() && line.is_empty() && is_in_exec(pid) {
-            pause(Duration::from_millis(1));
-            continue;
+            return Role::InExec;
         }
-        if environment.is_empty() && attempt == 0 {
-            // Its exec can have ended between the two reads, so read both again.
-            continue;
-        }
-        let tag = marker::tag(scope);
-        let guard = [
-            marker::GUARD.as_bytes(),
-            marker::GUARD_ARGUMENT.as_bytes(),
-            tag.as_bytes(),
-        ];
-        return match line.split(|byte| *byte == 0).take(3).eq(guard) {
-            true => Role::Guard,
-            false => Role::Stranger,
-        };
     }
-    Role::Stranger
+    if is_marked(&environment, variable.as_bytes(), scope.as_bytes()) {
+        return Role::Member;
+    }
+    let tag = marker::tag(scope);
+    let guard = [
+        marker::GUARD.as_bytes(),
+        marker::GUARD_ARGUMENT.as_bytes(),
+        tag.as_bytes(),
+    ];
+    match read(pid, "cmdline")
+        .split(|byte| *byte == 0)
+        .take(3)
+        .eq(guard)
+    {
+        true => Role::Guard,
+        false => Role::Stranger,
+    }
 }
 
 fn is_marked(environment: &[u8], variable: &[u8], scope: &[u8]) -> bool {
@@ -99,36 +102,50 @@ fn timespec(time: Duration) -> Timespec {
     }
 }
 
+/// Searches a second time if the first search finds nothing: while a search reads one process after the other, a daemon can move on from a
+/// process that it did not read yet to one that it does not know.
 pub(super) fn find(variable: &str, scope: &str) -> Vec<MarkedProcess> {
     if scope.is_empty() || !proc_fs::is_ours() {
         return Vec::new();
     }
     let own = own_ancestors();
-    let marked = |pid| {
-        // Read the start time first: if the pid is reused afterwards, the later check of start time and marker fails.
-        let stat = proc_fs::stat(pid)?;
-        if stat.is_dead() || stat.is_kernel_thread() {
-            return None;
-        }
-        let is_guard = match kind(pid, variable, scope) {
-            Role::Stranger => return None,
-            kind => kind == Role::Guard,
-        };
-        let (variable, scope) = (variable.to_owned(), scope.to_owned());
-        Some(MarkedProcess {
-            process: stat.id(),
-            name: proc_fs::name(pid).name,
-            is_guard,
-            variable,
-            scope,
-        })
-    };
-    let mut found: Vec<MarkedProcess> = proc_fs::pids()
-        .filter(|pid| !own.contains(pid))
-        .filter_map(marked)
-        .collect();
+    let mut found = scan(variable, scope, &own);
+    if found.is_empty() {
+        found = scan(variable, scope, &own);
+    }
     found.sort_by_key(order);
     found
+}
+
+fn scan(variable: &str, scope: &str, own: &BTreeSet<u32>) -> Vec<MarkedProcess> {
+    let start = Instant::now();
+    let mut found = Vec::new();
+    let mut unread: Vec<u32> = proc_fs::pids().filter(|pid| !own.contains(pid)).collect();
+    loop {
+        // Read the start time first: if the pid is reused afterwards, the later check of start time and marker fails.
+        let living = unread.into_iter().filter_map(proc_fs::stat);
+        let living = living.filter(|stat| !stat.is_dead() && !stat.is_kernel_thread());
+        let mut in_exec = Vec::new();
+        for stat in living {
+            let role = role(stat.pid, variable, scope);
+            match role {
+                Role::Stranger => {}
+                Role::InExec => in_exec.push(stat.pid),
+                Role::Guard | Role::Member => found.push(MarkedProcess {
+                    process: stat.id(),
+                    name: proc_fs::name(stat.pid).name,
+                    is_guard: role == Role::Guard,
+                    variable: variable.to_owned(),
+                    scope: scope.to_owned(),
+                }),
+            }
+        }
+        if in_exec.is_empty() || start.elapsed() >= EXEC_TIMEOUT {
+            return found;
+        }
+        pause(ROUND);
+        unread = in_exec;
+    }
 }
 
 /// Sorts guards first: otherwise a suspended guard could continue after its process tree has changed.
@@ -146,9 +163,7 @@ pub(super) fn end(mut found: Vec<MarkedProcess>, budget: Duration) -> SweepRepor
     let mut met = BTreeMap::new();
     found.retain(|found| !own.contains(&found.process.pid));
     found.sort_by_key(order);
-    // A process that forks during one scan is found by the next scan.
-    let mut empty_scans = 0;
-    while empty_scans < 2 && !scopes.is_empty() {
+    while !found.is_empty() {
         for found in &found {
             met.insert(found.process, found.name.clone());
             let expected = if found.is_guard {
@@ -157,7 +172,7 @@ pub(super) fn end(mut found: Vec<MarkedProcess>, budget: Duration) -> SweepRepor
                 Role::Member
             };
             let still_ours =
-                |now: &proc_fs::Stat| kind(now.pid, &found.variable, &found.scope) == expected;
+                |now: &proc_fs::Stat| role(now.pid, &found.variable, &found.scope) == expected;
             let _gone_or_refused = proc_fs::signal(found.process, Signal::KILL, still_ours);
         }
         let left = budget.saturating_sub(start.elapsed());
@@ -166,7 +181,6 @@ pub(super) fn end(mut found: Vec<MarkedProcess>, budget: Duration) -> SweepRepor
             .iter()
             .flat_map(|(variable, scope)| find(variable, scope))
             .collect();
-        empty_scans = if found.is_empty() { empty_scans + 1 } else { 0 };
         if left.is_zero() {
             break;
         }

@@ -225,6 +225,22 @@ async fn host_sweeps_as_soon_as_its_guard_is_killed() {
     scene.assert_no_process_is_left();
 }
 
+/// They are slow (`chrt -i`), so a search meets them in the middle of an exec, where they have no environment.
+#[tokio::test]
+async fn host_of_a_killed_guard_ends_the_processes_that_are_still_starting() {
+    let daemons = "chrt -i -p 0 $$; for n in 1 2 3; do setsid sh -c 'setsid sh -c \"exec sleep 660\" & exit 0' & done";
+    for _ in 0..10 {
+        let scene = Scene::new();
+        let tree = scene.agent(&format!("{daemons}; touch up; exec sleep 660"));
+        let mut tree = tree.spawn().await.unwrap();
+        wait_for("the start", || scene.path("up").exists());
+        kill(tree.guard().unwrap().pid, Signal::KILL);
+        let report = tree.stop(&StopPolicy::kill()).await;
+        assert!(report.survivors.is_empty(), "{report}");
+        scene.assert_no_process_is_left();
+    }
+}
+
 #[tokio::test]
 async fn stop_continues_a_suspended_guard() {
     let scene = Scene::new();
