@@ -32,6 +32,9 @@ pub(crate) const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(8);
 pub(crate) const GUARD_EXIT: Duration = Duration::from_secs(3);
 /// The maximum time for the sweep after a lost guard.
 pub(crate) const GUARD_SWEEP: Duration = Duration::from_secs(1);
+/// The maximum time in which a search waits for processes in the middle of an exec, whose marker can't be read. On a busy machine an exec is
+/// interrupted for tens of milliseconds.
+pub(crate) const EXEC_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The time that the process tree has after SIGTERM when the host died.
 pub(crate) const ORPHAN_GRACE: Duration = Duration::from_millis(500);

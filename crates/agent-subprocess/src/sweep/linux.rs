@@ -1,7 +1,7 @@
 //! The sweep by `/proc`, where the environment of a process contains its marker.
 
 use super::{MarkedProcess, SweepReport};
-use crate::{ProcessName, marker, proc_fs};
+use crate::{ProcessName, marker, proc_fs, times};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 const MAX_ENVIRONMENT: u64 = 8 << 20;
 /// The size that is enough for most environments.
 const ROOM: usize = 8 << 10;
-/// The maximum time of a scan for execs to end. On a busy machine an exec is interrupted for tens of milliseconds.
-const EXEC_TIMEOUT: Duration = Duration::from_millis(250);
 /// The wait between two reads of a process in the middle of an exec.
 const ROUND: Duration = Duration::from_millis(1);
 
@@ -140,7 +138,7 @@ fn scan(variable: &str, scope: &str, own: &BTreeSet<u32>) -> Vec<MarkedProcess> 
                 }),
             }
         }
-        if in_exec.is_empty() || start.elapsed() >= EXEC_TIMEOUT {
+        if in_exec.is_empty() || start.elapsed() >= times::EXEC_TIMEOUT {
             return found;
         }
         pause(ROUND);
