@@ -2,15 +2,16 @@
 //! same bytes each time.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// The text of a JSON object as it was written, without the white space around it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct JsonObject(String);
+pub struct JsonObject(Box<RawValue>);
 
 /// The reason why a text is not a [`JsonObject`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,29 +25,29 @@ impl JsonObject {
     /// Fails if the text is not one JSON object, or nests deeper than 127 levels.
     pub fn parse(text: &str) -> Result<Self, NotAnObject> {
         let text = text.trim_matches([' ', '\t', '\r', '\n']);
-        match serde_json::from_str::<Value>(text) {
-            Ok(Value::Object(_)) => Ok(Self(text.to_owned())),
-            Ok(_) => Err(NotAnObject("valid JSON, but no object".to_owned())),
-            Err(error) => Err(NotAnObject(error.to_string())),
+        let error = |error: serde_json::Error| NotAnObject(error.to_string());
+        match serde_json::from_str::<Value>(text).map_err(error)? {
+            Value::Object(_) => Ok(Self(RawValue::from_string(text.to_owned()).map_err(error)?)),
+            _ => Err(NotAnObject("valid JSON, but no object".to_owned())),
         }
     }
 
     /// Returns the object without keys.
     #[must_use]
     pub fn empty() -> Self {
-        Self("{}".to_owned())
+        Self::of(&Map::new())
     }
 
     /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.get()
     }
 
     /// Returns the string under `key`, if there is one.
     #[must_use]
     pub fn string(&self, key: &str) -> Option<String> {
-        match serde_json::from_str::<Map<String, Value>>(&self.0)
+        match serde_json::from_str::<Map<String, Value>>(self.as_str())
             .ok()?
             .remove(key)?
         {
@@ -59,12 +60,36 @@ impl JsonObject {
     pub(crate) fn of_text(key: &str, text: &str) -> Self {
         let mut map = Map::new();
         map.insert(key.to_owned(), Value::String(text.to_owned()));
-        Self(Value::Object(map).to_string())
+        Self::of(&map)
+    }
+
+    fn of(map: &Map<String, Value>) -> Self {
+        Self(serde_json::value::to_raw_value(map).expect("a map of JSON values is JSON"))
     }
 
     /// Returns the object for a serialiser of JSON, which writes it verbatim.
-    pub(crate) fn raw(&self) -> Option<&RawValue> {
-        serde_json::from_str(&self.0).ok()
+    pub(crate) fn raw(&self) -> &RawValue {
+        &self.0
+    }
+}
+
+impl PartialEq for JsonObject {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for JsonObject {}
+
+impl Hash for JsonObject {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Debug for JsonObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JsonObject").field(&self.as_str()).finish()
     }
 }
 
@@ -78,7 +103,7 @@ impl TryFrom<String> for JsonObject {
 
 impl From<JsonObject> for String {
     fn from(object: JsonObject) -> Self {
-        object.0
+        Box::<str>::from(object.0).into()
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         let function = Function {
             name: &tool.name,
             description: &tool.description,
-            parameters: request_parts::raw(&tool.schema)?,
+            parameters: tool.schema.raw(),
         };
         tools.push(Tool {
             r#type: "function",
@@ -125,7 +125,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
             }
         }
     }
-    request_parts::bytes(&Body {
+    let body = Body {
         model: &settings.model,
         stream: true,
         stream_options: StreamOptions {
@@ -136,7 +136,8 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         reasoning_effort,
         tools,
         messages,
-    })
+    };
+    request_parts::bytes(&body, history)
 }
 
 fn assistant<'a>(parts: &[&'a AssistantPart]) -> Message<'a> {

@@ -84,7 +84,7 @@ enum Content<'a> {
     ToolUse {
         id: &'a str,
         name: Cow<'a, str>,
-        input: Box<RawValue>,
+        input: Cow<'a, RawValue>,
     },
     ToolResult {
         tool_use_id: &'a str,
@@ -125,7 +125,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         tools.push(Tool {
             name: &tool.name,
             description: &tool.description,
-            input_schema: request_parts::raw(&tool.schema)?,
+            input_schema: tool.schema.raw(),
             cache_control: cache_control.filter(|_| index + 1 == settings.tools.len()),
         });
     }
@@ -137,7 +137,7 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
     if let Some(block) = messages.last_mut().and_then(|last| last.content.last_mut()) {
         block.cache_control = cache_control;
     }
-    request_parts::bytes(&Body {
+    let body = Body {
         model: &settings.model,
         max_tokens,
         stream: true,
@@ -146,7 +146,8 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         system,
         tools,
         messages,
-    })
+    };
+    request_parts::bytes(&body, history)
 }
 
 fn thinking(mode: &ThinkingMode) -> (Option<ThinkingSetting>, Option<OutputConfig<'_>>) {
@@ -219,7 +220,10 @@ fn block(part: &AssistantPart) -> Result<Option<Content<'_>>, Error> {
         AssistantPart::ToolCall(call) => Some(Content::ToolUse {
             id: &call.id,
             name: request_parts::call_name(call),
-            input: request_parts::raw(&request_parts::call_arguments(call))?.to_owned(),
+            input: match request_parts::call_arguments(call) {
+                Cow::Borrowed(object) => Cow::Borrowed(object.raw()),
+                Cow::Owned(object) => Cow::Owned(object.raw().to_owned()),
+            },
         }),
     })
 }

@@ -3,8 +3,6 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
 use crate::error::Error;
 use crate::history::{
     Arguments, AssistantPart, History, Item, Summary, ThinkingProof, ToolCall, ToolResult,
@@ -104,15 +102,36 @@ pub(super) fn call_arguments(call: &ToolCall) -> Cow<'_, JsonObject> {
     }
 }
 
-/// Returns the text of an object, which is written verbatim.
-pub(super) fn raw(object: &JsonObject) -> Result<&RawValue, Error> {
-    // It was parsed before, so this can't fail.
-    object
-        .raw()
-        .ok_or_else(|| Error::history("an object is not JSON"))
+/// Writes the body of a request with this history.
+pub(super) fn bytes(body: &impl serde::Serialize, history: &History) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::with_capacity(expected_size(history));
+    match serde_json::to_writer(&mut bytes, body) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(Error::history(format!("can't write the request: {error}"))),
+    }
 }
 
-pub(super) fn bytes(body: &impl serde::Serialize) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(body)
-        .map_err(|error| Error::history(format!("can't write the request: {error}")))
+/// Returns the approximate size of a request, so that its bytes are not copied again and again while it grows.
+fn expected_size(history: &History) -> usize {
+    let text = |item: &Item| match item {
+        Item::User(user) => user.text.len(),
+        Item::Summary(summary) => summary.text.len(),
+        Item::Assistant(message) => message.parts.iter().map(part_size).sum(),
+        Item::ToolStarted(_) => 0,
+        Item::ToolResult(result) => result.text.len(),
+    };
+    // The names and marks around a text have about 100 bytes, and escapes add a sixteenth or so.
+    let sizes = history.items().iter().map(text);
+    sizes.map(|size| size + size / 16 + 128).sum()
+}
+
+fn part_size(part: &AssistantPart) -> usize {
+    match part {
+        AssistantPart::Text(text) => text.text.len(),
+        AssistantPart::Thinking(thinking) => thinking.text.len(),
+        AssistantPart::ToolCall(call) => match &call.arguments {
+            Arguments::Object(object) => object.as_str().len(),
+            Arguments::Invalid { raw, .. } => raw.len(),
+        },
+    }
 }

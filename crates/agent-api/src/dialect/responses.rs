@@ -103,14 +103,14 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
             r#type: "function",
             name: &tool.name,
             description: &tool.description,
-            parameters: request_parts::raw(&tool.schema)?,
+            parameters: tool.schema.raw(),
             strict: false,
         });
     }
     let messages = request_parts::messages(history, |proof| {
         matches!(proof, ThinkingProof::Encrypted { .. })
     })?;
-    request_parts::bytes(&Body {
+    let body = Body {
         model: &settings.model,
         stream: true,
         store: false,
@@ -121,7 +121,8 @@ pub(super) fn request(history: &History, settings: &RequestSettings) -> Result<V
         instructions: &settings.system,
         tools,
         input: messages.into_iter().flat_map(items).collect(),
-    })
+    };
+    request_parts::bytes(&body, history)
 }
 
 /// Creates the error for a budget of thinking in a dialect that has none.
