@@ -7,9 +7,9 @@ use rlm_tests::{Effort, Rlm, Running, seed, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::LONG;
 use crate::scene::{PROMPT, Scene, crash, says, stop, text};
 use crate::steering::Random;
+use crate::{FAKE_AGENT, LONG};
 
 /// The number of lines, and of cut connections, of the run whose transcript a page follows.
 const V5_LINES: Effort = Effort {
@@ -120,21 +120,25 @@ impl Browser {
         })
     }
 
-    /// Sends a form, as the script of the page does, and returns the result and its text.
-    #[track_caller]
-    pub(crate) fn act(&self, run: &str, action: &str, fields: &[(&str, &str)]) -> (String, String) {
+    /// Returns the request of a form.
+    fn form(&self, path: &str, action: &str, fields: &[(&str, &str)]) -> HttpRequest {
         let secret = self.form_secret();
         let mut body = format!("csrf={secret}&action={action}");
         for (name, value) in fields {
             let value: String = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
             body += &format!("&{name}={value}");
         }
-        let path = format!("/runs/{}/act", self.key(run));
-        let request = self.request("POST", &path);
+        let request = self.request("POST", path);
         let request = request.header("origin", &format!("http://{}", self.host));
-        let request = request.header("accept", "application/json");
-        let form = "application/x-www-form-urlencoded";
-        let answer = request.body(form, body).send().unwrap();
+        request.body("application/x-www-form-urlencoded", body)
+    }
+
+    /// Sends a form, as the script of the page does, and returns the result and its text.
+    #[track_caller]
+    pub(crate) fn act(&self, run: &str, action: &str, fields: &[(&str, &str)]) -> (String, String) {
+        let path = format!("/runs/{}/act", self.key(run));
+        let request = self.form(&path, action, fields);
+        let answer = request.header("accept", "application/json").send().unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
         let answer = answer.json();
         (text(&answer["result"]), text(&answer["text"]))
@@ -265,6 +269,86 @@ fn v2_run_is_steered_paused_continued_and_stopped_from_its_page() {
 }
 
 #[test]
+fn v2_run_is_started_from_the_page() {
+    let scene = Scene::new("say so\nturn");
+    let settings = format!("agent-bin = {FAKE_AGENT:?}\nsleep = 0\n");
+    fs_err::write(scene.file("rlm.toml"), settings).unwrap();
+    // The page offers the projects that have a run.
+    scene.claude(&["--once"]).run(LONG).expect_code(0);
+    let first = scene.run_id();
+    let browser = Browser::start(scene.talking(&["view", "--no-open"]));
+    let form = browser.page("/new");
+    let root = scene.sandbox.repo().display().to_string();
+    assert!(
+        form.contains(&format!("<option value=\"{root}\"")),
+        "{form}"
+    );
+    let prompt = "it's a <b> task\r\nwith two lines";
+    let fields = [
+        ("project", root.as_str()),
+        ("agent", "claude"),
+        ("title", "from the page"),
+        ("iterations", "2"),
+        ("prompt", prompt),
+    ];
+    let send = |action: &str, fields: &[(&str, &str)]| {
+        browser.form("/new", action, fields).send().unwrap()
+    };
+    // The command that the page shows works as it is printed.
+    let shown = send("show", &fields);
+    assert_eq!(shown.status, 200);
+    let command = shown.body.split("<pre>").nth(1).unwrap();
+    let command = command.split("</pre>").next().unwrap().trim();
+    let command = command
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&");
+    assert!(
+        command.contains("--title='from the page'") || command.contains("'--title=from the page'"),
+        "{command}"
+    );
+    assert_eq!(scene.statuses().len(), 1, "nothing was started");
+    let started = send("start", &fields);
+    assert_eq!(started.status, 303, "{started:?}");
+    let to = started.header("location").unwrap().to_owned();
+    let run = wait_for("the end of the run", LONG, || {
+        let runs = scene.statuses();
+        let run = runs.iter().find(|it| it["run"] != first.as_str())?;
+        (run["iterations_complete"] == 2).then(|| text(&run["run"]))
+    });
+    assert!(to.starts_with(&format!("/runs/{run}-")), "{to}");
+    assert!(browser.page(&to).contains("from the page"));
+    let received = scene.received_messages();
+    assert!(
+        received
+            .last()
+            .unwrap()
+            .starts_with("it's a <b> task\nwith two lines"),
+        "{received:?}"
+    );
+    // A refused run keeps what the person typed.
+    let fields = [
+        ("project", root.as_str()),
+        ("iterations", "many"),
+        ("prompt", "kept"),
+    ];
+    let refused = send("start", &fields);
+    assert_eq!(refused.status, 200);
+    assert!(
+        refused.body.contains("kept</textarea>") && refused.body.contains("many"),
+        "{}",
+        refused.body
+    );
+    assert!(refused.body.contains("role=\"alert\""), "{}", refused.body);
+    let elsewhere = send("start", &[("project", "/"), ("prompt", "x")]);
+    assert!(
+        elsewhere.body.contains("has no run any more"),
+        "{}",
+        elsewhere.body
+    );
+}
+
+#[test]
 fn v2_stopped_run_is_resumed_from_its_page() {
     let scene = Scene::new("say ready\n@1 await never\nturn");
     let mut running = scene.claude(&["-n", "2"]).spawn();
@@ -319,6 +403,43 @@ fn v3_permission_request_is_answered_from_the_inbox() {
     let behaviors: Vec<_> = answers.iter().map(|it| it.behavior.as_str()).collect();
     assert_eq!(behaviors, ["allow", "deny"]);
     assert!(answers[1].message.contains("not now"), "{answers:?}");
+}
+
+#[test]
+fn v4_phase_is_revised_and_approved_from_the_inbox() {
+    let scene = Scene::new("await go\nprint ready");
+    let phase = |name: &str| {
+        format!("[[phase]]\nname = '{name}'\nprompt = 'Do the {name}.'\nmax-iterations = 1\n")
+    };
+    let settings = format!("sleep = 0\n{}{}", phase("plan"), phase("build"));
+    fs_err::write(scene.file("rlm.toml"), settings).unwrap();
+    let running = scene.run_bare(&["--autonomy", "checkpoint"]).spawn();
+    let browser = Browser::new(&scene, &[]);
+    let run = wait_for("the run", LONG, || {
+        text(&scene.statuses().first()?["run"]).into()
+    });
+    let mut events = browser.events("inbox");
+    // The run asks only if it knows that a person is there.
+    wait_for("the attached page", LONG, || {
+        (scene.status()["attended"] == true).then_some(())
+    });
+    fs_err::write(scene.file("go"), "").unwrap();
+    let id = format!("entry-{}", browser.key(&run));
+    let review = |event: &Value| part(event, &id).contains("waits for your approval");
+    wait_for_event(&mut events, "the review", review);
+    let (result, answer) = browser.act(&run, "revise", &[("text", "shorter & <b>")]);
+    assert_eq!(result, "done", "{answer}");
+    wait_for("the revision", LONG, || {
+        let prompts = scene.prompts();
+        prompts.get(1)?.contains("shorter & <b>").then_some(())
+    });
+    wait_for_event(&mut events, "the second review", review);
+    assert_eq!(scene.status()["review"], "phase");
+    let (result, answer) = browser.act(&run, "approve", &[]);
+    assert_eq!(result, "done", "{answer}");
+    running.wait(LONG).expect_code(0);
+    let prompts = scene.prompts();
+    assert!(prompts[2].ends_with("Do the build."), "{prompts:?}");
 }
 
 #[test]
@@ -507,6 +628,9 @@ fn v19_read_only_page_can_change_nothing() {
         .send()
         .unwrap();
     assert_eq!(refused.status, 403, "{refused:?}");
+    assert_eq!(browser.get("/new").status, 403);
+    let start = browser.form("/new", "start", &[("prompt", "x")]);
+    assert_eq!(start.send().unwrap().status, 403);
     // Another link of this server allows no more.
     let link = scene.rlm(&["view", "pair"]).run(LONG).expect_code(0).stdout;
     let paired = Browser::log_in(&link);

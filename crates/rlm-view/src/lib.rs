@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use login::Role;
-pub use program::{CommandResult, Program, RunTexts};
+pub use program::{AgentChoice, CommandResult, Program, RunTexts};
 pub use socket::RunningView;
 
 use app::App;

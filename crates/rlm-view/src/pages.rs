@@ -2,6 +2,7 @@
 
 pub(crate) mod inbox;
 pub(crate) mod list;
+pub(crate) mod new_run;
 pub(crate) mod run;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,7 @@ impl PageContext {
 pub(crate) enum Place {
     Runs,
     Inbox,
+    NewRun,
     Other,
 }
 
@@ -90,6 +92,7 @@ pub(crate) fn page(
             nav aria-label="Pages" {
                 (nav("/", "Runs", place == Place::Runs, html! {}))
                 (nav("/inbox", "Inbox", place == Place::Inbox, badge(waiting).markup()))
+                @if context.can_act() { (nav("/new", "New run", place == Place::NewRun, html! {})) }
             }
             span id="connection" class="connection" role="status" { }
             @if !context.can_act() {

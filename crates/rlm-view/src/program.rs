@@ -2,7 +2,7 @@
 
 use loop_runner::control::ProcessHealth;
 use rlm_report::CommandLineTerms;
-use rlm_store::{Project, RunEntry, Timeline};
+use rlm_store::{Project, RunEntry, RunId, Timeline};
 
 /// The texts about a run that `rlm status` prints too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,15 @@ pub struct CommandResult {
     pub output: String,
 }
 
+/// An agent that a new run can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentChoice {
+    /// The name of the agent on the command line.
+    pub name: String,
+    /// Whether a run would find it.
+    pub is_installed: bool,
+}
+
 /// The program that serves the pages.
 ///
 /// All functions may block for some seconds: the server calls them on threads for blocking work.
@@ -48,4 +57,17 @@ pub trait Program: Send + Sync + 'static {
 
     /// Returns how a shell calls the program, so that it finds the runs of a project.
     fn command(&self, project: Option<&Project>) -> String;
+    /// Returns the agents that a new run can name without further words.
+    fn agents(&self) -> Vec<AgentChoice>;
+
+    /// Returns the command line of a run with these arguments and this prompt, for a shell.
+    fn run_command(&self, project: &Project, arguments: &[String], prompt: Option<&str>) -> String;
+
+    /// Starts a run in the background, with these arguments and this prompt. Returns its id as soon as it works; the error is a text for a person.
+    fn start_run(
+        &self,
+        project: &Project,
+        arguments: &[String],
+        prompt: Option<&str>,
+    ) -> Result<RunId, String>;
 }

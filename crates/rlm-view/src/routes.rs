@@ -16,7 +16,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use maud::html;
 use rlm_report::visible;
-use rlm_store::TranscriptWindow;
+use rlm_store::{TranscriptWindow, index};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::task::spawn_blocking;
@@ -28,6 +28,7 @@ use crate::connections::Connection;
 use crate::login::{LoginError, Logins, Secret, Session};
 use crate::origin::{Headers, Refusal};
 use crate::pages::list::{Filter, ListRows, list};
+use crate::pages::new_run::{NewRunForm, NewRunNote, new_run};
 use crate::pages::run::{ShownTranscript, run};
 use crate::pages::{PageContext, Place, document, inbox, page, transcript};
 use crate::row::RunRow;
@@ -51,6 +52,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
     Router::new()
         .route("/", get(runs_page))
         .route("/inbox", get(inbox_page))
+        .route("/new", get(new_run_page).post(start_run))
         .route("/runs/{key}", get(run_page))
         .route("/runs/{key}/report", get(report_page))
         .route("/runs/{key}/records", get(more_records))
@@ -352,6 +354,74 @@ async fn inbox_page(
         waiting,
         &main,
     )))
+}
+
+async fn new_run_page(
+    State(app): State<Arc<App>>,
+    Extension(context): Extension<PageContext>,
+) -> Result<Response, Problem> {
+    if !context.can_act() {
+        return Err(Problem::ReadOnly);
+    }
+    new_run_form(&app, &context, &NewRunForm::default(), None).await
+}
+
+async fn new_run_form(
+    app: &Arc<App>,
+    context: &PageContext,
+    form: &NewRunForm,
+    note: Option<NewRunNote>,
+) -> Result<Response, Problem> {
+    let (_, waiting) = rows(app).await?;
+    let runs = Arc::clone(&app.runs);
+    let (projects, agents) = blocking(move || (runs.roots(), runs.program().agents())).await?;
+    let main = new_run(context, form, &projects, &agents, note.as_ref());
+    Ok(shown(page(
+        context,
+        Place::NewRun,
+        "New run",
+        "still",
+        waiting,
+        &main,
+    )))
+}
+
+async fn start_run(
+    State(app): State<Arc<App>>,
+    Extension(session): Extension<Session>,
+    Extension(context): Extension<PageContext>,
+    Form(form): Form<NewRunForm>,
+) -> Result<Response, Problem> {
+    if !session.owns_form(Secret::parse(&form.csrf)) {
+        return Err(Problem::OtherSite);
+    }
+    if !context.can_act() {
+        return Err(Problem::ReadOnly);
+    }
+    let (runs, of) = (Arc::clone(&app.runs), form.clone());
+    let started = blocking(move || {
+        // Only a project that the page offers: it has a run already.
+        let root = std::path::Path::new(&of.project);
+        let project = runs.project_at(root).ok_or_else(|| {
+            NewRunNote::Rejected(format!("`{}` has no run any more", root.display()))
+        })?;
+        let (program, prompt) = (runs.program(), of.prompt());
+        let (arguments, prompt) = (of.arguments(), prompt.as_deref());
+        if of.action != "start" {
+            let command = program.run_command(&project, &arguments, prompt);
+            return Err(NewRunNote::Command(command));
+        }
+        let run = program.start_run(&project, &arguments, prompt);
+        run.map(|run| index::key(project.root(), &run))
+            .map_err(NewRunNote::Rejected)
+    });
+    match started.await? {
+        Ok(key) => {
+            let headers = [(LOCATION, format!("/runs/{key}"))];
+            Ok((StatusCode::SEE_OTHER, headers).into_response())
+        }
+        Err(note) => new_run_form(&app, &context, &form, Some(note)).await,
+    }
 }
 
 async fn row(app: &Arc<App>, key: &str) -> Result<(Arc<RunRow>, usize), Problem> {

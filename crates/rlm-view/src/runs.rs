@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -218,9 +218,21 @@ impl Runs {
         Some(Arc::clone(&self.lock().known.get(key)?.row))
     }
 
+    /// Returns the tops of the projects that have a run, in the order of the list.
+    pub(crate) fn roots(&self) -> Vec<PathBuf> {
+        let mut known = HashSet::new();
+        let roots = self.rows().into_iter().map(|row| row.root.clone());
+        roots.filter(|root| known.insert(root.clone())).collect()
+    }
+
+    /// Returns the project with this top.
+    pub(crate) fn project_at(&self, root: &Path) -> Option<Project> {
+        self.lock().projects.get(root).cloned()
+    }
+
     /// Returns the project of a run.
     pub(crate) fn project(&self, row: &RunRow) -> Option<Project> {
-        self.lock().projects.get(&row.root).cloned()
+        self.project_at(&row.root)
     }
 
     /// Scans while pages are open, until the task is dropped.

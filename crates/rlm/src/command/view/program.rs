@@ -1,12 +1,15 @@
 //! The parts of the page that only this program knows.
 
-use std::process::{Command, Stdio};
+use std::io::{self, Write as _};
+use std::process::{self, Command, Stdio};
 
 use loop_runner::control::ProcessHealth;
 use rlm_report::CommandLineTerms;
-use rlm_store::{Project, RunEntry, Timeline};
-use rlm_view::{CommandResult, Program, RunTexts};
+use rlm_store::{Project, RunEntry, RunId, Timeline};
+use rlm_view::{AgentChoice, CommandResult, Program, RunTexts};
+use serde_json::Value;
 
+use crate::agents::{self, AgentKind};
 use crate::command::report;
 use crate::hint;
 use crate::render::RunStatusView;
@@ -40,12 +43,7 @@ impl Program for ThisProgram {
     }
 
     fn run(&self, project: &Project, arguments: &[String]) -> CommandResult {
-        let result = std::env::current_exe().and_then(|this| {
-            let mut command = Command::new(this);
-            command.arg("-C").arg(project.root()).args(arguments);
-            command.stdin(Stdio::null()).output()
-        });
-        match result {
+        match output(project, arguments, None) {
             Ok(output) => {
                 let text = [output.stdout, output.stderr].concat();
                 CommandResult {
@@ -70,4 +68,67 @@ impl Program for ThisProgram {
             None => program.to_owned(),
         }
     }
+    fn agents(&self) -> Vec<AgentChoice> {
+        let with_a_name = agents::KNOWN.iter().map(|known| AgentChoice {
+            name: known.name.into(),
+            is_installed: which::which(known.name).is_ok(),
+        });
+        let own = AgentChoice {
+            name: AgentKind::Api.name().into(),
+            is_installed: true,
+        };
+        let own = cfg!(feature = "api").then_some(own);
+        with_a_name.chain(own).collect()
+    }
+
+    fn run_command(&self, project: &Project, arguments: &[String], prompt: Option<&str>) -> String {
+        let prompt = prompt.map(|prompt| format!("--prompt={prompt}"));
+        let words = arguments.iter().chain(&prompt);
+        let words = words.map(|word| hint::quoted(word));
+        let program = self.command(Some(project));
+        std::iter::once(program)
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    fn start_run(
+        &self,
+        project: &Project,
+        arguments: &[String],
+        prompt: Option<&str>,
+    ) -> Result<RunId, String> {
+        let mut arguments = arguments.to_vec();
+        arguments.push("--json".into());
+        // A prompt can be too long for an argument, and other users can read arguments.
+        arguments.extend(prompt.map(|_| "--prompt-file=-".into()));
+        let output = output(project, &arguments, prompt);
+        let output = output.map_err(|e| format!("can't start rlm: {e}"))?;
+        let lines = output.stdout.split(|byte| *byte == b'\n');
+        let mut events = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+        let run = events.find(|it| it["event"] == "detached");
+        let run = run.and_then(|it| it["run"].as_str()?.parse().ok());
+        run.ok_or_else(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+/// Runs this program in the directory of a project, until it exits.
+fn output(
+    project: &Project,
+    arguments: &[String],
+    input: Option<&str>,
+) -> io::Result<process::Output> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("-C").arg(project.root()).args(arguments);
+    let Some(input) = input else {
+        return command.stdin(Stdio::null()).output();
+    };
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    // The program reads all of its input before it prints much. If it refuses its arguments first, it says why.
+    if let Some(mut stdin) = child.stdin.take() {
+        let _refused = stdin.write_all(input.as_bytes());
+    }
+    child.wait_with_output()
 }
